@@ -1,0 +1,45 @@
+"""What every catalog has from the start: the system schemas and their tables.
+
+Columns follow Materialize's tables of the same names, as far as Tidewire has what they tell. `mz_timestamp` is a
+numeric at the wire. Their rows are made in `server/system_tables.py`.
+"""
+
+from __future__ import annotations
+
+from catalog.objects import Column, ObjectId, Schema, SystemTable
+
+PG_CATALOG = Schema(ObjectId("s1"), None, "pg_catalog")
+MZ_CATALOG = Schema(ObjectId("s2"), None, "mz_catalog")
+MZ_INTERNAL = Schema(ObjectId("s3"), None, "mz_internal")
+INFORMATION_SCHEMA = Schema(ObjectId("s4"), None, "information_schema")
+SCHEMAS = (PG_CATALOG, MZ_CATALOG, MZ_INTERNAL, INFORMATION_SCHEMA)
+
+
+def _table(id: str, schema: Schema, name: str, /, **columns: str) -> SystemTable:
+    """`columns` are name = type; a type that ends in `?` is nullable."""
+    return SystemTable(
+        ObjectId(id),
+        schema.id,
+        name,
+        tuple(Column(c, type.removesuffix("?"), nullable=type.endswith("?")) for c, type in columns.items()),
+    )
+
+
+MZ_DATABASES = _table("s11", MZ_CATALOG, "mz_databases", id="text", name="text")
+MZ_SCHEMAS = _table("s12", MZ_CATALOG, "mz_schemas", id="text", database_id="text?", name="text")
+MZ_OBJECTS = _table("s13", MZ_CATALOG, "mz_objects", id="text", schema_id="text", name="text", type="text")
+MZ_COLUMNS = _table(
+    "s14",
+    MZ_CATALOG,
+    "mz_columns",
+    id="text",
+    name="text",
+    position="int8",
+    nullable="bool",
+    type="text",
+    default="text?",
+)
+MZ_FRONTIERS = _table(
+    "s15", MZ_INTERNAL, "mz_frontiers", object_id="text", read_frontier="mz_timestamp?", write_frontier="mz_timestamp?"
+)
+TABLES = (MZ_DATABASES, MZ_SCHEMAS, MZ_OBJECTS, MZ_COLUMNS, MZ_FRONTIERS)

@@ -1,0 +1,271 @@
+"""The log: every collection's batches, and what a reader sees of them.
+
+A batch holds a collection's changes at one time: the bounds [time, time + 1) of the design. Its payload is `rows`
+when everything is an insertion, else `changes` (see `updates`). A small payload lies in SQLite beside its row, a
+large one in a file among the `Payloads`.
+
+The order that keeps it correct at every crash point: a file is complete and synced before the transaction that
+names it; a file is unlinked only after the transaction that drops it; files that no row names are swept at start.
+
+Compaction follows `since`, which the server computes from its holders and retention: updates at or before it can no
+longer be told apart, so their batches merge, sizes growing geometrically, into one at the greatest of their times;
+such a batch says nothing of the times before it.
+`since` is on disk before or with the merge, so that a restarted server never offers a time that is gone.
+
+Threads: everything here may be called from any thread; the index is replaced whole, never changed in place.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+import threading
+from collections import OrderedDict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from catalog import updates as u
+from catalog.objects import ObjectId, Timestamp
+from catalog.payloads import Payloads
+from catalog.store import Store
+
+INLINE_BYTES = 64 * 1024  # below it a file's two syncs cost more than the bytes do in SQLite
+CACHE_BYTES = 256 * 1024 * 1024  # inline payloads kept decoded; files are mapped and need no cache
+MERGE_BATCHES = 8  # a merge of fewer small batches is not worth its transaction
+MERGE_ROWS = 64 * 1024  # a merge of at least so many rows is
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """One batch's row in the catalog. `bytes` is the payload's size as stored."""
+
+    id: int
+    collection: ObjectId
+    time: Timestamp
+    rows: int
+    bytes: int
+    file: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Payload:
+    """Rows or changes that are ready to be named by a transaction, and not yet named."""
+
+    table: pa.Table
+    inline: bytes | None
+    file: str | None
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Frontiers:
+    """The durable frontiers: nothing before `since` can be read; `upper` is set for materialized views only."""
+
+    since: Timestamp
+    upper: Timestamp | None
+
+
+class Damaged(Exception):
+    """A payload that the catalog names cannot be read."""
+
+
+class Log:
+    """All collections' batches. Opening it reads the index and sweeps files that nothing names."""
+
+    def __init__(self, store: Store, payloads: Payloads) -> None:
+        self._store = store
+        self._payloads = payloads
+        self._lock = threading.Lock()
+        self._cache: OrderedDict[int, pa.Table] = OrderedDict()
+        self._cache_bytes = 0
+        self._batches: dict[ObjectId, tuple[Batch, ...]] = {}
+        self.durable: dict[ObjectId, Frontiers] = {}
+        for id, since, upper in store.read("SELECT id, since, upper FROM collections"):
+            self.durable[id] = Frontiers(since, upper)
+        rows = store.read("SELECT id, collection, time, rows, bytes, file FROM batches ORDER BY time, id")
+        for row in rows:
+            batch = Batch(*row)
+            self._batches[batch.collection] = (*self._batches.get(batch.collection, ()), batch)
+        named = {batch.file for batches in self._batches.values() for batch in batches}
+        for orphan in payloads.names() - named:
+            payloads.remove(orphan)
+
+    # -- writing ------------------------------------------------------------------------------------------------
+
+    def prepare(self, table: pa.Table) -> Payload:
+        """A payload for `table` (rows or changes); blocks while a large one is written and synced."""
+        if table.nbytes > INLINE_BYTES:
+            return self.prepare_stream(table.schema, table.to_batches())
+        sink = pa.BufferOutputStream()
+        with pa.ipc.new_stream(sink, table.schema) as writer:
+            writer.write_table(table)
+        inline = sink.getvalue().to_pybytes()
+        return Payload(table, inline, None, len(inline))
+
+    def prepare_stream(self, schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> Payload:
+        """A payload file written batch by batch, however large."""
+        file = self._payloads.write(schema, batches)
+        table = self._payloads.open(file)
+        return Payload(table, None, file, table.nbytes)
+
+    def discard(self, payload: Payload) -> None:
+        """The payload's transaction did not happen."""
+        if payload.file is not None:
+            self._payloads.remove(payload.file)
+
+    def insert(self, tx: sqlite3.Connection, collection: ObjectId, time: Timestamp, payload: Payload) -> Batch:
+        """Names a payload, within a transaction. Call `committed` after it."""
+        rows = payload.table.num_rows
+        cursor = tx.execute(
+            "INSERT INTO batches (collection, time, rows, bytes, payload, file) VALUES (?, ?, ?, ?, ?, ?)",
+            (collection, time, rows, payload.bytes, payload.inline, payload.file),
+        )
+        assert cursor.lastrowid is not None
+        return Batch(cursor.lastrowid, collection, time, rows, payload.bytes, payload.file)
+
+    def committed(self, written: Iterable[tuple[Batch, Payload]]) -> None:
+        """The transaction that named these payloads is on disk: readers may see them."""
+        with self._lock:
+            for batch, payload in written:
+                self._batches[batch.collection] = (*self._batches.get(batch.collection, ()), batch)
+                if batch.file is None:
+                    self._remember(batch, payload.table)
+
+    def create(self, tx: sqlite3.Connection, collection: ObjectId, frontiers: Frontiers) -> None:
+        """A new collection, within a transaction."""
+        tx.execute("INSERT INTO collections VALUES (?, ?, ?)", (collection, frontiers.since, frontiers.upper))
+
+    def advance_upper(self, tx: sqlite3.Connection, collection: ObjectId, upper: Timestamp) -> None:
+        """Makes a materialized view's upper durable, in the transaction that writes its updates before it."""
+        tx.execute("UPDATE collections SET upper = ? WHERE id = ?", (upper, collection))
+
+    def drop(self, tx: sqlite3.Connection, collection: ObjectId) -> None:
+        """Forgets a collection, within a transaction. Call `dropped` after it."""
+        tx.execute("DELETE FROM batches WHERE collection = ?", (collection,))
+        tx.execute("DELETE FROM collections WHERE id = ?", (collection,))
+
+    def dropped(self, collection: ObjectId) -> None:
+        """The transaction that forgot the collection is on disk: its files go."""
+        with self._lock:
+            gone = self._batches.pop(collection, ())
+            self._forget(gone)
+
+    # -- reading ------------------------------------------------------------------------------------------------
+
+    def batches(self, collection: ObjectId) -> tuple[Batch, ...]:
+        """In order of time."""
+        return self._batches.get(collection, ())
+
+    def times(self, collection: ObjectId, lower: int, upper: int) -> list[Timestamp]:
+        """The times in [lower, upper) at which something was written, ascending.
+
+        Meant for times above `since`, where every batch is one commit's.
+        """
+        return sorted({b.time for b in self.batches(collection) if lower <= b.time < upper})
+
+    def rows(self, collection: ObjectId, as_of: int, schema: pa.Schema) -> pa.Table:
+        """The collection's rows at `as_of` (since <= as_of < upper), multiplicities applied."""
+        tables = self._load(collection, 0, as_of + 1)
+        if all(u.DIFF not in table.column_names for table in tables):
+            return pa.concat_tables([schema.empty_table(), *tables])
+        return u.expand(u.consolidate(pa.concat_tables([_changes(table) for table in tables])))
+
+    def changes(self, collection: ObjectId, lower: int, upper: int, schema: pa.Schema) -> pa.Table:
+        """What happened to the collection in [lower, upper), consolidated as if it were one time."""
+        tables = [_changes(table) for table in self._load(collection, lower, upper)]
+        return u.consolidate(pa.concat_tables([u.with_diff(schema.empty_table(), 1), *tables]))
+
+    def _load(self, collection: ObjectId, lower: int, upper: int) -> list[pa.Table]:
+        # The lock keeps compaction from dropping a batch between the look at the index and its opening.
+        with self._lock:
+            return [self._open(b) for b in self.batches(collection) if lower <= b.time < upper]
+
+    def _open(self, batch: Batch) -> pa.Table:
+        cached = self._cache.get(batch.id)
+        if cached is not None:
+            self._cache.move_to_end(batch.id)
+            return cached
+        try:
+            if batch.file is not None:
+                return self._payloads.open(batch.file)
+            ((payload,),) = self._store.read("SELECT payload FROM batches WHERE id = ?", (batch.id,))
+            table = pa.ipc.open_stream(payload).read_all()
+        except (OSError, pa.ArrowInvalid, sqlite3.DatabaseError) as error:
+            raise Damaged(f"batch {batch.id} of {batch.collection} cannot be read: {error}") from error
+        self._remember(batch, table)
+        return table
+
+    def _remember(self, batch: Batch, table: pa.Table) -> None:
+        self._cache[batch.id] = table
+        self._cache_bytes += table.nbytes
+        while self._cache_bytes > CACHE_BYTES:
+            _, oldest = self._cache.popitem(last=False)
+            self._cache_bytes -= oldest.nbytes
+
+    def _forget(self, gone: Iterable[Batch]) -> None:
+        for batch in gone:
+            table = self._cache.pop(batch.id, None)
+            if table is not None:
+                self._cache_bytes -= table.nbytes
+            if batch.file is not None:
+                self._payloads.remove(batch.file)
+
+    # -- compaction ---------------------------------------------------------------------------------------------
+
+    def collections(self) -> list[ObjectId]:
+        return list(self._batches)
+
+    def mergeable(self, collection: ObjectId, since: int) -> tuple[Batch, ...]:
+        """The newest run of batches behind `since` that is worth merging; empty if there is none."""
+        behind = [b for b in self.batches(collection) if b.time <= since]
+        run: list[Batch] = []
+        rows = 0
+        for batch in reversed(behind):
+            if run and batch.rows > 2 * rows:
+                break
+            run.append(batch)
+            rows += batch.rows
+        worth = len(run) >= MERGE_BATCHES or (len(run) > 1 and rows >= MERGE_ROWS)
+        return tuple(reversed(run)) if worth else ()
+
+    def merge(self, run: tuple[Batch, ...]) -> Payload:
+        """The payload of a run's merger: rows where nothing is taken away, else consolidated changes."""
+        with self._lock:
+            tables = [self._open(batch) for batch in run]
+        if all(u.DIFF not in table.column_names for table in tables):
+            return self._prepare_merged(pa.concat_tables(tables))
+        changes = u.consolidate(pa.concat_tables([_changes(table) for table in tables]))
+        if changes.num_rows and pc.min_max(changes[u.DIFF]).as_py() == {"min": 1, "max": 1}:
+            return self._prepare_merged(u.rows_of(changes))
+        return self._prepare_merged(changes)
+
+    def _prepare_merged(self, table: pa.Table) -> Payload:
+        if table.nbytes > INLINE_BYTES:
+            return self.prepare_stream(table.schema, table.to_batches(max_chunksize=MERGE_ROWS))
+        return self.prepare(table.combine_chunks())
+
+    def replace(self, tx: sqlite3.Connection, run: tuple[Batch, ...], merged: Payload, since: int) -> Batch:
+        """Puts the merger in the run's place, within a transaction. Call `replaced` after it."""
+        tx.execute("UPDATE collections SET since = max(since, ?) WHERE id = ?", (since, run[0].collection))
+        tx.executemany("DELETE FROM batches WHERE id = ?", [(batch.id,) for batch in run])
+        return self.insert(tx, run[0].collection, run[-1].time, merged)
+
+    def replaced(self, run: tuple[Batch, ...], batch: Batch, merged: Payload) -> None:
+        """The merger is on disk: readers see it, and the run's files go. The collection may be dropped meanwhile."""
+        with self._lock:
+            old = self._batches.get(batch.collection, ())
+            first = old.index(run[0])
+            self._batches[batch.collection] = (*old[:first], batch, *old[first + len(run) :])
+            if batch.file is None:
+                self._remember(batch, merged.table)
+            self._forget(run)
+
+    def sizes(self) -> Mapping[ObjectId, tuple[int, int]]:
+        """Rows and bytes that each collection keeps."""
+        return {id: (sum(b.rows for b in bs), sum(b.bytes for b in bs)) for id, bs in self._batches.items()}
+
+
+def _changes(table: pa.Table) -> pa.Table:
+    return table if u.DIFF in table.column_names else u.with_diff(table, 1)

@@ -1,0 +1,80 @@
+"""The numbered steps that bring a catalog file to today's shape.
+
+Each step is SQL and stands for ever: it uses nothing of today's code. A step and the record of it commit in one
+transaction, so a failing step leaves the file as it was. A file of a later Tidewire is refused, not guessed at.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+
+MIGRATIONS: tuple[tuple[str, str], ...] = (
+    (
+        "catalog, log and oracle",
+        """
+        CREATE TABLE meta (key TEXT PRIMARY KEY, value INTEGER NOT NULL) WITHOUT ROWID;
+        INSERT INTO meta VALUES ('epoch', 0), ('reserved_until', 0), ('next_id', 4), ('catalog_version', 0);
+
+        CREATE TABLE databases (id TEXT PRIMARY KEY, name TEXT NOT NULL) WITHOUT ROWID;
+        CREATE TABLE schemas (id TEXT PRIMARY KEY, database_id TEXT NOT NULL, name TEXT NOT NULL) WITHOUT ROWID;
+        CREATE TABLE items (
+            id TEXT PRIMARY KEY,
+            schema_id TEXT NOT NULL,
+            name TEXT NOT NULL,
+            kind TEXT NOT NULL,
+            definition TEXT NOT NULL  -- JSON: what the kind has beside its columns
+        ) WITHOUT ROWID;
+        CREATE TABLE columns (
+            item_id TEXT NOT NULL,
+            position INTEGER NOT NULL,
+            name TEXT NOT NULL,
+            type TEXT NOT NULL,
+            nullable INTEGER NOT NULL,
+            default_text TEXT,
+            PRIMARY KEY (item_id, position)
+        ) WITHOUT ROWID;
+        CREATE TABLE settings (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
+
+        -- A collection's frontiers as far as they are durable: see catalog/log.py.
+        CREATE TABLE collections (id TEXT PRIMARY KEY, since INTEGER NOT NULL, upper INTEGER) WITHOUT ROWID;
+        CREATE TABLE batches (
+            id INTEGER PRIMARY KEY AUTOINCREMENT,
+            collection TEXT NOT NULL,
+            time INTEGER NOT NULL,
+            rows INTEGER NOT NULL,
+            bytes INTEGER NOT NULL,
+            payload BLOB,                -- an Arrow IPC stream, when it is small
+            file TEXT,                   -- else the name of an Arrow IPC file among the payloads
+            CHECK ((payload IS NULL) <> (file IS NULL))
+        );
+        CREATE INDEX batches_by_collection ON batches (collection, id);
+
+        INSERT INTO databases VALUES ('u1', 'materialize');
+        INSERT INTO schemas VALUES ('u2', 'u1', 'public');
+        """,
+    ),
+)
+
+
+class TooNew(Exception):
+    """The file was written by a later version, whose steps this one does not know."""
+
+    def __init__(self, found: int) -> None:
+        super().__init__(f"the catalog has format {found}, this Tidewire knows formats up to {len(MIGRATIONS)}")
+        self.found = found
+
+
+def migrate(connection: sqlite3.Connection) -> int:
+    """Applies the steps that are missing and returns how many there were. TooNew if the file knows more than we."""
+    (applied,) = connection.execute("PRAGMA user_version").fetchone()
+    if applied > len(MIGRATIONS):
+        raise TooNew(applied)
+    for number, (_, script) in enumerate(MIGRATIONS[applied:], start=applied + 1):
+        # executescript() would commit by itself before it starts, so the step brings its own transaction along.
+        try:
+            connection.executescript(f"BEGIN IMMEDIATE; {script}; PRAGMA user_version = {number}; COMMIT;")
+        except BaseException:
+            if connection.in_transaction:
+                connection.execute("ROLLBACK")
+            raise
+    return len(MIGRATIONS) - int(applied)

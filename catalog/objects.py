@@ -1,0 +1,295 @@
+"""The nouns of the catalog, and `CatalogState`: an immutable picture of everything that exists.
+
+A statement is planned against one `CatalogState`. DDL makes a new one by pure functions; the store writes the
+difference in the transaction that commits it. Ids are never reused: `u12` is a user's object, `s3` a built-in one.
+
+Errors are this room's own (`NotFound`, `NameTaken`, `InUse`); the session translates them for the client.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import NewType
+
+ObjectId = NewType("ObjectId", str)
+Timestamp = NewType("Timestamp", int)  # milliseconds since 1970-01-01 UTC
+Diff = NewType("Diff", int)  # signed count of copies of a row
+
+TIMESTAMP_MAX = 18446744073709551615  # the end of time, at the wire only; inside it is the empty frontier (None)
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """`type` is the spelling of a PostgreSQL type (`int4`, `numeric(10,2)`, `text[]`); `default` is SQL text."""
+
+    name: str
+    type: str
+    nullable: bool = True
+    default: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Database:
+    id: ObjectId
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Schema:
+    """`database_id` is None for the system schemas, which every database shows."""
+
+    id: ObjectId
+    database_id: ObjectId | None
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """A user's table. `keys` are PRIMARY KEY and UNIQUE constraints as declared; they are not enforced."""
+
+    id: ObjectId
+    schema_id: ObjectId
+    name: str
+    columns: tuple[Column, ...]
+    keys: tuple[tuple[str, ...], ...] = ()
+
+    kind = "table"
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """`query` is the SELECT with every relation named by id (`"$id"."u12"`), so that renames do not touch it.
+
+    `uses` are the relations that the text names directly.
+    """
+
+    id: ObjectId
+    schema_id: ObjectId
+    name: str
+    columns: tuple[Column, ...]
+    query: str
+    uses: frozenset[ObjectId]
+
+    kind = "view"
+
+
+@dataclass(frozen=True, slots=True)
+class MaterializedView:
+    """As `View`, and a collection in the log with frontiers of its own."""
+
+    id: ObjectId
+    schema_id: ObjectId
+    name: str
+    columns: tuple[Column, ...]
+    query: str
+    uses: frozenset[ObjectId]
+
+    kind = "materialized view"
+
+
+@dataclass(frozen=True, slots=True)
+class Index:
+    """`keys` are SQL expressions over the columns of `on`."""
+
+    id: ObjectId
+    schema_id: ObjectId
+    name: str
+    on: ObjectId
+    keys: tuple[str, ...]
+
+    kind = "index"
+
+    @property
+    def columns(self) -> tuple[Column, ...]:
+        return ()
+
+    @property
+    def uses(self) -> frozenset[ObjectId]:
+        return frozenset((self.on,))
+
+
+@dataclass(frozen=True, slots=True)
+class SystemTable:
+    """A built-in relation, made from the server's memory when it is read."""
+
+    id: ObjectId
+    schema_id: ObjectId
+    name: str
+    columns: tuple[Column, ...]
+
+    kind = "system table"
+
+
+Item = Table | View | MaterializedView | Index | SystemTable
+Relation = Table | View | MaterializedView | SystemTable  # what FROM can name
+Collection = Table | MaterializedView  # what the log keeps
+
+
+class CatalogError(Exception):
+    """The catalog refuses. `kind` and `name` say of what it speaks."""
+
+    def __init__(self, kind: str, name: str) -> None:
+        super().__init__(f'{kind} "{name}"')
+        self.kind = kind
+        self.name = name
+
+
+class NotFound(CatalogError):
+    """There is no object of that name (and kind)."""
+
+
+class NameTaken(CatalogError):
+    """An object of that name stands there already; `kind` is what stands there."""
+
+
+class InUse(CatalogError):
+    """`dependents`, kind and full name each, would be left without what they use."""
+
+    def __init__(self, kind: str, name: str, dependents: tuple[tuple[str, str], ...]) -> None:
+        super().__init__(kind, name)
+        self.dependents = dependents
+
+
+@dataclass(frozen=True)
+class CatalogState:
+    """Everything that exists, at one catalog version. Methods that change return a new state."""
+
+    databases: Mapping[ObjectId, Database]
+    schemas: Mapping[ObjectId, Schema]
+    items: Mapping[ObjectId, Item]
+    next_id: int
+    version: int = field(default=0)
+
+    @cached_property
+    def _database_names(self) -> dict[str, Database]:
+        return {d.name: d for d in self.databases.values()}
+
+    @cached_property
+    def _schema_names(self) -> dict[tuple[ObjectId | None, str], Schema]:
+        return {(s.database_id, s.name): s for s in self.schemas.values()}
+
+    @cached_property
+    def _item_names(self) -> dict[tuple[ObjectId, str], Item]:
+        return {(i.schema_id, i.name): i for i in self.items.values()}
+
+    @cached_property
+    def _users(self) -> dict[ObjectId, list[ObjectId]]:
+        users: dict[ObjectId, list[ObjectId]] = {}
+        for item in self.items.values():
+            for used in getattr(item, "uses", ()):
+                users.setdefault(used, []).append(item.id)
+        return users
+
+    # -- looking up ---------------------------------------------------------------------------------------------
+
+    def database_named(self, name: str) -> Database | None:
+        return self._database_names.get(name)
+
+    def schema_named(self, database_id: ObjectId | None, name: str) -> Schema | None:
+        """The schema of that name in the database, or the system schema of that name."""
+        return self._schema_names.get((database_id, name)) or self._schema_names.get((None, name))
+
+    def item_named(self, schema_id: ObjectId, name: str) -> Item | None:
+        return self._item_names.get((schema_id, name))
+
+    def resolve(self, parts: tuple[str, ...], database: str, search_path: Iterable[str]) -> Item | None:
+        """The item that `[[database.]schema.]name` means for a session; None if there is none.
+
+        An unqualified name is sought along `search_path`, the system schemas standing before it as in PostgreSQL.
+        """
+        *qualifier, name = parts
+        if len(qualifier) == 2:
+            owner = self.database_named(qualifier[0])
+            schema = self.schema_named(owner.id, qualifier[1]) if owner is not None else None
+            return self.item_named(schema.id, name) if schema is not None else None
+        current = self.database_named(database)
+        database_id = current.id if current is not None else None
+        for schema_name in qualifier or ("pg_catalog", "mz_catalog", *search_path):
+            schema = self.schema_named(database_id, schema_name)
+            item = self.item_named(schema.id, name) if schema is not None else None
+            if item is not None:
+                return item
+        return None
+
+    def full_name(self, item: Item) -> tuple[str, ...]:
+        """(database, schema, name); system items have no database."""
+        schema = self.schemas[item.schema_id]
+        if schema.database_id is None:
+            return (schema.name, item.name)
+        return (self.databases[schema.database_id].name, schema.name, item.name)
+
+    def items_in(self, schema_id: ObjectId) -> Iterator[Item]:
+        return (i for i in self.items.values() if i.schema_id == schema_id)
+
+    def dependents(self, id: ObjectId) -> list[Item]:
+        """Everything that uses `id`, directly or through others, nearest first."""
+        found: dict[ObjectId, Item] = {}
+        queue = list(self._users.get(id, ()))
+        while queue:
+            user = queue.pop(0)
+            if user not in found:
+                found[user] = self.items[user]
+                queue.extend(self._users.get(user, ()))
+        return list(found.values())
+
+    # -- changing -----------------------------------------------------------------------------------------------
+
+    def new_id(self) -> tuple[ObjectId, CatalogState]:
+        return ObjectId(f"u{self.next_id}"), replace(self, next_id=self.next_id + 1)
+
+    def with_database(self, database: Database) -> CatalogState:
+        """Adds or replaces (rename) a database. NameTaken if another has the name."""
+        other = self.database_named(database.name)
+        if other is not None and other.id != database.id:
+            raise NameTaken("database", database.name)
+        return replace(self, databases={**self.databases, database.id: database})
+
+    def with_schema(self, schema: Schema) -> CatalogState:
+        """Adds or replaces (rename) a schema. NameTaken if another has the name, or a system schema."""
+        other = self.schema_named(schema.database_id, schema.name)
+        if other is not None and other.id != schema.id:
+            raise NameTaken("schema", schema.name)
+        return replace(self, schemas={**self.schemas, schema.id: schema})
+
+    def with_item(self, item: Item) -> CatalogState:
+        """Adds or replaces (rename) an item. NameTaken if another in the schema has the name."""
+        other = self.item_named(item.schema_id, item.name)
+        if other is not None and other.id != item.id:
+            raise NameTaken(other.kind, item.name)
+        return replace(self, items={**self.items, item.id: item})
+
+    def without_item(self, id: ObjectId, *, cascade: bool = False) -> CatalogState:
+        """Drops an item; indexes on it go with it. InUse if others use it and not `cascade`."""
+        item = self.items[id]
+        dependents = self.dependents(id)
+        blocking = [d for d in dependents if not isinstance(d, Index)]
+        if blocking and not cascade:
+            raise InUse(item.kind, item.name, tuple((d.kind, d.name) for d in blocking))
+        gone = {id, *(d.id for d in dependents)}
+        return replace(self, items={k: v for k, v in self.items.items() if k not in gone})
+
+    def without_schema(self, id: ObjectId, *, cascade: bool = False) -> CatalogState:
+        """Drops a schema. InUse if it is not empty and not `cascade`; cascade reaches users in other schemas."""
+        schema = self.schemas[id]
+        inside = list(self.items_in(id))
+        if inside and not cascade:
+            raise InUse("schema", schema.name, tuple((i.kind, i.name) for i in inside))
+        state = self
+        for item in inside:
+            if item.id in state.items:
+                state = state.without_item(item.id, cascade=True)
+        return replace(state, schemas={k: v for k, v in state.schemas.items() if k != id})
+
+    def without_database(self, id: ObjectId, *, cascade: bool = True) -> CatalogState:
+        """Drops a database with its schemas. InUse if a schema of it has items and not `cascade`."""
+        database = self.databases[id]
+        inside = [s for s in self.schemas.values() if s.database_id == id]
+        items = [i for s in inside for i in self.items_in(s.id)]
+        if items and not cascade:
+            raise InUse("database", database.name, tuple((i.kind, i.name) for i in items))
+        state = self
+        for schema in inside:
+            state = state.without_schema(schema.id, cascade=True)
+        return replace(state, databases={k: v for k, v in state.databases.items() if k != id})

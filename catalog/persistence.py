@@ -1,0 +1,113 @@
+"""How a `CatalogState` lies in SQLite's tables: read whole at start, written as the difference of two states."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Mapping
+from typing import TypeVar, assert_never
+
+from catalog import builtin
+from catalog.objects import (
+    CatalogState,
+    Column,
+    Database,
+    Index,
+    Item,
+    MaterializedView,
+    ObjectId,
+    Schema,
+    SystemTable,
+    Table,
+    View,
+)
+from catalog.store import Store
+
+V = TypeVar("V")
+
+
+def load(store: Store) -> CatalogState:
+    """The state as of the last commit, the built-in schemas and tables included."""
+    columns: dict[str, list[Column]] = {}
+    for item_id, name, type, nullable, default in store.read(
+        "SELECT item_id, name, type, nullable, default_text FROM columns ORDER BY item_id, position"
+    ):
+        columns.setdefault(item_id, []).append(Column(name, type, bool(nullable), default))
+    databases = [Database(*row) for row in store.read("SELECT id, name FROM databases")]
+    schemas = [Schema(*row) for row in store.read("SELECT id, database_id, name FROM schemas")]
+    items: list[Item] = [
+        _item(kind, id, schema_id, name, tuple(columns.get(id, ())), json.loads(definition))
+        for id, schema_id, name, kind, definition in store.read(
+            "SELECT id, schema_id, name, kind, definition FROM items"
+        )
+    ]
+    meta = dict(store.read("SELECT key, value FROM meta"))
+    return CatalogState(
+        databases={d.id: d for d in databases},
+        schemas={s.id: s for s in (*builtin.SCHEMAS, *schemas)},
+        items={i.id: i for i in (*builtin.TABLES, *items)},
+        next_id=meta["next_id"],
+        version=meta["catalog_version"],
+    )
+
+
+def save(tx: sqlite3.Connection, old: CatalogState, new: CatalogState) -> None:
+    """Writes what `new` has otherwise than `old`, within a transaction."""
+    for id, database in _changed(tx, "databases", old.databases, new.databases):
+        tx.execute("INSERT OR REPLACE INTO databases VALUES (?, ?)", (id, database.name))
+    for id, schema in _changed(tx, "schemas", old.schemas, new.schemas):
+        tx.execute("INSERT OR REPLACE INTO schemas VALUES (?, ?, ?)", (id, schema.database_id, schema.name))
+    for id in old.items.keys() - new.items.keys():
+        tx.execute("DELETE FROM columns WHERE item_id = ?", (id,))
+    for id, item in _changed(tx, "items", old.items, new.items):
+        tx.execute(
+            "INSERT OR REPLACE INTO items VALUES (?, ?, ?, ?, ?)",
+            (id, item.schema_id, item.name, item.kind, json.dumps(_definition(item))),
+        )
+        tx.execute("DELETE FROM columns WHERE item_id = ?", (id,))
+        tx.executemany(
+            "INSERT INTO columns VALUES (?, ?, ?, ?, ?, ?)",
+            [(id, i, c.name, c.type, c.nullable, c.default) for i, c in enumerate(item.columns)],
+        )
+    tx.execute("UPDATE meta SET value = ? WHERE key = 'next_id'", (new.next_id,))
+    tx.execute("UPDATE meta SET value = ? WHERE key = 'catalog_version'", (new.version,))
+
+
+def _changed(
+    tx: sqlite3.Connection, table: str, old: Mapping[ObjectId, V], new: Mapping[ObjectId, V]
+) -> list[tuple[ObjectId, V]]:
+    """Deletes from `table` what is gone; returns what is new or changed."""
+    tx.executemany(f"DELETE FROM {table} WHERE id = ?", [(id,) for id in old.keys() - new.keys()])
+    return [(id, value) for id, value in new.items() if old.get(id) != value]
+
+
+def _definition(item: Item) -> dict[str, object]:
+    match item:
+        case Table():
+            return {"keys": item.keys}
+        case View() | MaterializedView():
+            return {"query": item.query, "uses": sorted(item.uses)}
+        case Index():
+            return {"on": item.on, "keys": item.keys}
+        case SystemTable():
+            raise TypeError("built-in tables are not stored")
+        case _:
+            assert_never(item)
+
+
+def _item(
+    kind: str, id: ObjectId, schema_id: ObjectId, name: str, columns: tuple[Column, ...], definition: dict[str, object]
+) -> Item:
+    keys: list[list[str]] = definition.get("keys", [])  # type: ignore[assignment]
+    query, uses = str(definition.get("query")), frozenset(definition.get("uses", ()))  # type: ignore[call-overload]
+    match kind:
+        case "table":
+            return Table(id, schema_id, name, columns, tuple(tuple(k) for k in keys))
+        case "view":
+            return View(id, schema_id, name, columns, query, uses)
+        case "materialized view":
+            return MaterializedView(id, schema_id, name, columns, query, uses)
+        case "index":
+            return Index(id, schema_id, name, ObjectId(str(definition["on"])), tuple(map(str, keys)))
+        case _:
+            raise ValueError(f"unknown kind of object {kind!r}")

@@ -1,0 +1,114 @@
+"""(row, diff) at one time as Arrow tables: the algebra that the log, the dataflows and the envelopes share.
+
+Two shapes of `pa.Table`, told apart by their last column; a collection's own columns come first, named by
+position (c0, c1, ...), because users' names may repeat or be odd:
+
+- rows:     c0..cn         one line a copy of a row; what Spark reads and COPY sends
+- changes:  c0..cn, diff   the updates of one time
+
+Consolidated means: one line per row, no zero diff. Two rows are the same when their bytes are: 0.0 and
+-0.0 are two rows, NaN equals itself, NULL equals NULL. All of it is column operations; nothing looks at one row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+DIFF = "diff"
+DIFF_FIELD = pa.field(DIFF, pa.int64(), nullable=False)
+
+
+class NegativeCount(Exception):
+    """A row's count is below zero: more copies of it were taken away than ever stood there."""
+
+
+def rows_schema(types: Sequence[pa.DataType]) -> pa.Schema:
+    """The schema of `rows` for columns of these types."""
+    return pa.schema([pa.field(f"c{i}", t) for i, t in enumerate(types)])
+
+
+def rows_of(changes: pa.Table) -> pa.Table:
+    """The row's own columns, as they stand: counts are neither looked at nor applied."""
+    return changes.drop_columns([DIFF])
+
+
+def with_diff(rows: pa.Table, diff: int) -> pa.Table:
+    """Changes that add (or, below zero, take away) each line of `rows` `diff` times."""
+    return rows.append_column(DIFF_FIELD, pa.array(np.full(rows.num_rows, diff, np.int64)))
+
+
+def consolidate(table: pa.Table) -> pa.Table:
+    """Adds up the diffs of equal rows of changes and drops zeros. First appearance gives the order."""
+    if table.num_rows <= 1:
+        return table.filter(pc.not_equal(table[DIFF], 0)) if table.num_rows else table
+    keys = [name for name in table.column_names if name != DIFF]
+    grouped = pa.table(
+        [
+            *(_comparable(table[name].combine_chunks()) for name in keys),
+            pa.array(np.arange(table.num_rows)),
+            table[DIFF],
+        ],
+        names=[*keys, "first", DIFF],
+    ).group_by(keys, use_threads=False)
+    sums = grouped.aggregate([("first", "min"), (DIFF, "sum")])
+    keep = sums.filter(pc.not_equal(sums[f"{DIFF}_sum"], 0))
+    result = table.select(keys).take(keep["first_min"])
+    return result.append_column(DIFF_FIELD, keep[f"{DIFF}_sum"])
+
+
+def expand(changes: pa.Table) -> pa.Table:
+    """Rows: each line of consolidated changes as often as its diff says. NegativeCount if one is below zero."""
+    diffs = changes[DIFF].to_numpy()
+    rows = rows_of(changes)
+    if len(diffs) == 0 or (diffs == 1).all():
+        return rows
+    if (diffs < 0).any():
+        raise NegativeCount(f"count {int(diffs.min())} for a row")
+    return rows.take(pa.array(np.repeat(np.arange(len(diffs)), diffs)))
+
+
+def difference(new: pa.Table, old: pa.Table) -> pa.Table:
+    """Consolidated changes that lead from the rows `old` to the rows `new`."""
+    if new is old:
+        return with_diff(new.slice(0, 0), 1)
+    return consolidate(pa.concat_tables([with_diff(old, -1), with_diff(new, 1)]))
+
+
+def apply(rows: pa.Table, changes: pa.Table) -> pa.Table:
+    """`rows` after `changes`. The same table when nothing changes; no look at `rows` when changes only add."""
+    if changes.num_rows == 0:
+        return rows
+    if pc.min(changes[DIFF]).as_py() > 0:
+        return pa.concat_tables([rows, expand(changes)])
+    return expand(consolidate(pa.concat_tables([with_diff(rows, 1), changes])))
+
+
+def _comparable(column: pa.Array) -> pa.Array:
+    """An array with equal values exactly where `column` has equal bytes, of a type that Arrow can group by."""
+    type = column.type
+    if pa.types.is_float64(type):
+        return column.view(pa.int64())
+    if pa.types.is_float32(type):
+        return column.view(pa.int32())
+    if pa.types.is_interval(type):
+        return column.view(pa.binary(16))
+    if pa.types.is_list(type):
+        return _list_codes(column)
+    return column
+
+
+def _list_codes(column: pa.ListArray) -> pa.Array:
+    """Each list as the bytes of its elements' codes: equal lists have equal bytes, NULL elements among them."""
+    offsets = column.offsets.to_numpy()
+    values = column.values.slice(offsets[0], offsets[-1] - offsets[0])
+    codes = _comparable(values).dictionary_encode(null_encoding="encode").indices
+    data = np.ascontiguousarray(codes.to_numpy().astype(np.int32))
+    starts = ((offsets - offsets[0]) * 4).astype(np.int64)
+    bytes_ = pa.Array.from_buffers(pa.large_binary(), len(column), [None, pa.py_buffer(starts), pa.py_buffer(data)])
+    if column.null_count == 0:
+        return bytes_
+    return pc.if_else(column.is_valid(), bytes_, pa.scalar(None, pa.large_binary()))

@@ -1,0 +1,314 @@
+"""PostgreSQL's types as Tidewire knows them: name, OID, modifiers, and the Arrow type that carries their values.
+
+This is the house's one type language. The catalog stores `str(type)`, the planner computes with `PgType`, the
+wire sends `oid`, `size` and `typmod`, rows travel in `arrow`. OIDs are PostgreSQL's own (pg_type.dat).
+
+How values are carried in Arrow, and as Python scalars where single values are handled (parameters, literals):
+
+| type                     | Arrow                   | Python scalar                                   |
+|--------------------------|-------------------------|-------------------------------------------------|
+| bool, int2/4/8, float4/8 | bool, int16/32/64, ...  | bool, int, float                                |
+| numeric                  | decimal128(p, s)        | decimal.Decimal                                 |
+| text, varchar, bpchar    | string                  | str                                             |
+| json, jsonb, uuid        | string                  | str (uuid in canonical form)                    |
+| bytea                    | binary                  | bytes                                           |
+| date                     | date32                  | int, days since 1970-01-01                      |
+| time                     | time64[us]              | int, microseconds since midnight                |
+| timestamp                | timestamp[us]           | int, microseconds since 1970-01-01              |
+| timestamptz              | timestamp[us, tz=UTC]   | int, microseconds since 1970-01-01 UTC          |
+| interval                 | month_day_nano_interval | pyarrow.MonthDayNano (nanoseconds: whole us)    |
+| T[]                      | list<T>                 | list                                            |
+
+A bare `numeric` has no declared precision; Arrow needs one scale per column, so it carries a scale of its own
+(18 for columns, 0 for a sum of bigints, 16 for an average, ...) and 38 digits.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, replace
+from functools import cache
+
+import pyarrow as pa
+
+BARE_NUMERIC_SCALE = 18
+NUMERIC_PRECISION_MAX = 38
+VARHDRSZ = 4  # PostgreSQL adds the size of a varlena header to the modifiers of varchar, bpchar and numeric
+
+
+@dataclass(frozen=True, slots=True)
+class PgType:
+    """One PostgreSQL type with its modifiers. Make it with `parse_type` or take a constant from this module.
+
+    `length` is n of varchar(n) and char(n). `precision` is p of numeric(p, s), None when bare; `scale` is the
+    scale that Arrow uses, set for every numeric. `element` is set for arrays only.
+    """
+
+    name: str
+    oid: int
+    size: int
+    length: int | None = None
+    precision: int | None = None
+    scale: int | None = None
+    element: PgType | None = None
+
+    def __str__(self) -> str:
+        """The spelling that the catalog stores and that `parse_type` reads back."""
+        if self.element is not None:
+            return f"{self.element}[]"
+        if self.length is not None:
+            return f"{self.name}({self.length})"
+        if self.precision is not None:
+            return f"{self.name}({self.precision},{self.scale})"
+        if self.scale is not None and self.scale != BARE_NUMERIC_SCALE:
+            return f"{self.name}(*,{self.scale})"
+        return self.name
+
+    @property
+    def display(self) -> str:
+        """The spelling of PostgreSQL's format_type(), as error messages and SHOW COLUMNS use it."""
+        if self.element is not None:
+            return f"{self.element.display}[]"
+        name = _DISPLAY.get(self.name, self.name)
+        if self.length is not None:
+            return f"{name}({self.length})"
+        if self.precision is not None:
+            return f"{name}({self.precision},{self.scale})"
+        return name
+
+    @property
+    def base_display(self) -> str:
+        """`display` without modifiers: what "cannot cast type ..." and "invalid input syntax for type ..." name."""
+        return self.without_modifiers.display
+
+    @property
+    def without_modifiers(self) -> PgType:
+        if self.element is not None:
+            return array_of(self.element.without_modifiers)
+        if self.name == "numeric":
+            return replace(self, precision=None)
+        return replace(self, length=None)
+
+    @property
+    def typmod(self) -> int:
+        """atttypmod as RowDescription sends it: -1 when there is no modifier."""
+        source = self.element if self.element is not None else self
+        if source.length is not None:
+            return source.length + VARHDRSZ
+        if source.precision is not None:
+            return ((source.precision << 16) | (source.scale or 0)) + VARHDRSZ
+        return -1
+
+    @property
+    def is_numeric_family(self) -> bool:
+        return self.name in ("int2", "int4", "int8", "numeric", "float4", "float8")
+
+    @property
+    def is_string_family(self) -> bool:
+        return self.name in ("text", "varchar", "bpchar", "unknown")
+
+    @property
+    def arrow(self) -> pa.DataType:
+        """The Arrow type that carries this type's values from log to socket."""
+        return _arrow(self)
+
+
+_SCALARS: dict[str, tuple[int, int]] = {
+    "bool": (16, 1),
+    "bytea": (17, -1),
+    "int8": (20, 8),
+    "int2": (21, 2),
+    "int4": (23, 4),
+    "text": (25, -1),
+    "json": (114, -1),
+    "float4": (700, 4),
+    "float8": (701, 8),
+    "unknown": (705, -2),
+    "bpchar": (1042, -1),
+    "varchar": (1043, -1),
+    "date": (1082, 4),
+    "time": (1083, 8),
+    "timestamp": (1114, 8),
+    "timestamptz": (1184, 8),
+    "interval": (1186, 16),
+    "numeric": (1700, -1),
+    "uuid": (2950, 16),
+    "jsonb": (3802, -1),
+}
+_ARRAY_OIDS: dict[str, int] = {
+    "bool": 1000,
+    "bytea": 1001,
+    "int8": 1016,
+    "int2": 1005,
+    "int4": 1007,
+    "text": 1009,
+    "json": 199,
+    "float4": 1021,
+    "float8": 1022,
+    "bpchar": 1014,
+    "varchar": 1015,
+    "date": 1182,
+    "time": 1183,
+    "timestamp": 1115,
+    "timestamptz": 1185,
+    "interval": 1187,
+    "numeric": 1231,
+    "uuid": 2951,
+    "jsonb": 3807,
+}
+_DISPLAY: dict[str, str] = {
+    "bool": "boolean",
+    "int2": "smallint",
+    "int4": "integer",
+    "int8": "bigint",
+    "float4": "real",
+    "float8": "double precision",
+    "bpchar": "character",
+    "varchar": "character varying",
+    "time": "time without time zone",
+    "timestamp": "timestamp without time zone",
+    "timestamptz": "timestamp with time zone",
+}
+_ALIASES: dict[str, str] = {
+    **{display: name for name, display in _DISPLAY.items()},
+    "char": "bpchar",
+    "decimal": "numeric",
+    "dec": "numeric",
+    "int": "int4",
+    "float": "float8",
+    "string": "text",
+    "bool": "bool",
+    "mz_timestamp": "numeric(*,0)",
+}
+
+
+def scalar(name: str) -> PgType:
+    """The type of that internal name, without modifiers. KeyError if there is none."""
+    oid, size = _SCALARS[name]
+    return PgType(name, oid, size, scale=BARE_NUMERIC_SCALE if name == "numeric" else None)
+
+
+def array_of(element: PgType) -> PgType:
+    """The one-dimensional array type over `element`. KeyError when PostgreSQL or Tidewire has none."""
+    return PgType(f"_{element.name}", _ARRAY_OIDS[element.name], -1, element=element)
+
+
+BOOL, BYTEA, INT8, INT2, INT4 = (scalar(n) for n in ("bool", "bytea", "int8", "int2", "int4"))
+TEXT, JSON, FLOAT4, FLOAT8, UNKNOWN = (scalar(n) for n in ("text", "json", "float4", "float8", "unknown"))
+BPCHAR, VARCHAR, DATE, TIME = (scalar(n) for n in ("bpchar", "varchar", "date", "time"))
+TIMESTAMP, TIMESTAMPTZ, INTERVAL = (scalar(n) for n in ("timestamp", "timestamptz", "interval"))
+NUMERIC, UUID, JSONB = (scalar(n) for n in ("numeric", "uuid", "jsonb"))
+MZ_TIMESTAMP = replace(NUMERIC, scale=0)
+
+SCALAR_TYPES: tuple[PgType, ...] = tuple(scalar(n) for n in _SCALARS if n != "unknown")
+
+
+def numeric(precision: int, scale: int = 0) -> PgType:
+    """numeric(precision, scale). ValueError outside 1..38 and 0..precision: Arrow and Spark end there."""
+    if not 1 <= precision <= NUMERIC_PRECISION_MAX or not 0 <= scale <= precision:
+        raise ValueError(f"numeric({precision},{scale})")
+    return replace(NUMERIC, precision=precision, scale=scale)
+
+
+def bare_numeric(scale: int) -> PgType:
+    """A numeric without declared precision whose Arrow column carries `scale` decimals."""
+    return replace(NUMERIC, scale=scale)
+
+
+_SPELLING = re.compile(
+    r"^\s*([a-z_][a-z_0-9 ]*?)\s*(?:\(\s*(\*|\d+)\s*(?:,\s*(\d+)\s*)?\)\s*(.*?))?\s*((?:\[\d*\])*)\s*$"
+)
+
+
+@cache
+def parse_type(spelling: str) -> PgType:
+    """Reads `int4`, `integer`, `numeric(10,2)`, `varchar(20)[]`, `timestamp with time zone`, ...
+
+    ValueError says what is wrong: an unknown name, a modifier out of range, more than one dimension.
+    """
+    match = _SPELLING.match(spelling.lower())
+    if match is None:
+        raise ValueError(f'type "{spelling}" does not exist')
+    name, first, second, rest, dimensions = match.groups()
+    name = re.sub(r"\s+", " ", f"{name} {rest or ''}".strip())
+    if dimensions.count("[") > 1:
+        raise ValueError("arrays of more than one dimension are not supported")
+    alias = _ALIASES.get(name, name)
+    if alias == "numeric(*,0)":
+        result = MZ_TIMESTAMP
+    elif alias in _SCALARS and alias != "unknown":
+        result = _modified(scalar(alias), name, first, second)
+    else:
+        raise ValueError(f'type "{name}" does not exist')
+    return array_of(result) if dimensions else result
+
+
+def _modified(base: PgType, spelled: str, first: str | None, second: str | None) -> PgType:
+    if base.name == "numeric":
+        if first is None:
+            return base
+        if first == "*":
+            return bare_numeric(int(second or 0))
+        precision, scale = int(first), int(second or 0)
+        if not 1 <= precision <= NUMERIC_PRECISION_MAX:
+            raise ValueError(f"NUMERIC precision {precision} must be between 1 and {NUMERIC_PRECISION_MAX}")
+        if scale > precision:
+            raise ValueError(f"NUMERIC scale {scale} must be between 0 and precision {precision}")
+        return numeric(precision, scale)
+    if base.name in ("varchar", "bpchar"):
+        if first is None:
+            # PostgreSQL: `char` alone means char(1); its internal name `bpchar` has no limit.
+            return replace(base, length=1) if spelled in ("char", "character") else base
+        length = int(first)
+        if not 1 <= length <= 10_485_760:
+            raise ValueError(f"length for type {spelled} must be between 1 and 10485760")
+        return replace(base, length=length)
+    if first is not None and base.name in ("time", "timestamp", "timestamptz", "interval"):
+        if int(first) != 6:
+            raise ValueError(f"{base.display}({first}) is not supported: only microseconds, precision 6, are kept")
+        return base
+    if first is not None and spelled == "float":
+        return FLOAT4 if int(first) <= 24 else FLOAT8
+    if first is not None:
+        raise ValueError(f'type modifier is not allowed for type "{base.name}"')
+    return base
+
+
+@cache
+def _arrow(type: PgType) -> pa.DataType:
+    if type.element is not None:
+        return pa.list_(type.element.arrow)
+    if type.name == "numeric":
+        return pa.decimal128(type.precision or NUMERIC_PRECISION_MAX, type.scale or 0)
+    return _ARROW[type.name]
+
+
+_ARROW: dict[str, pa.DataType] = {
+    "bool": pa.bool_(),
+    "bytea": pa.binary(),
+    "int8": pa.int64(),
+    "int2": pa.int16(),
+    "int4": pa.int32(),
+    "text": pa.string(),
+    "json": pa.string(),
+    "float4": pa.float32(),
+    "float8": pa.float64(),
+    "unknown": pa.string(),
+    "bpchar": pa.string(),
+    "varchar": pa.string(),
+    "date": pa.date32(),
+    "time": pa.time64("us"),
+    "timestamp": pa.timestamp("us"),
+    "timestamptz": pa.timestamp("us", "UTC"),
+    "interval": pa.month_day_nano_interval(),
+    "uuid": pa.string(),
+    "jsonb": pa.string(),
+}
+
+BY_OID: dict[int, PgType] = {
+    **{t.oid: t for t in SCALAR_TYPES},
+    **{array_of(t).oid: array_of(t) for t in SCALAR_TYPES},
+    UNKNOWN.oid: UNKNOWN,
+    19: TEXT,  # name: drivers may declare a parameter so; it is text here
+    26: INT8,  # oid: wide enough for any
+}

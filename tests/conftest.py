@@ -1,0 +1,3 @@
+"""Plugs the fixtures that several rooms share."""
+
+pytest_plugins = ["tests.fix_postgres"]
