@@ -1,0 +1,30 @@
+# One image: Python, Java and Tidewire. The server accepts connections from outside the container, so publish its port
+# to the loopback interface only (-p 127.0.0.1:6875:6875): connections are not authenticated.
+FROM python:3.11-slim-bookworm
+
+RUN apt-get update \
+    && apt-get install -y --no-install-recommends openjdk-17-jre-headless \
+    && rm -rf /var/lib/apt/lists/*
+
+WORKDIR /opt/tidewire
+COPY pyproject.toml README.md ./
+COPY .ci/constraints.txt .ci/constraints.txt
+COPY protocol protocol
+COPY catalog catalog
+COPY server server
+COPY testdrive testdrive
+RUN pip install --no-cache-dir --constraint .ci/constraints.txt '.[testdrive]' \
+    && useradd --system --create-home --uid 10001 tidewire \
+    && install -d -o tidewire -g tidewire /var/lib/tidewire
+
+USER tidewire
+ENV TIDEWIRE_LISTEN=0.0.0.0:6875 \
+    TIDEWIRE_ALLOW_REMOTE=true \
+    TIDEWIRE_DATA_DIR=/var/lib/tidewire \
+    TIDEWIRE_LOG_FORMAT=json
+VOLUME /var/lib/tidewire
+EXPOSE 6875
+STOPSIGNAL SIGTERM
+HEALTHCHECK --interval=10s --timeout=3s --start-period=10s \
+    CMD ["python", "-c", "import psycopg; psycopg.connect('postgres://health@127.0.0.1:6875/materialize', connect_timeout=2).execute('SELECT 1')"]
+CMD ["tidewire", "serve"]

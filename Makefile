@@ -1,0 +1,35 @@
+# The first minute: `make demo` and `make test` need Python 3.11 and nothing else; they set up `.venv` themselves.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+CONSTRAINTS := .ci/constraints.txt
+
+.PHONY: demo serve test check bench clean
+
+$(VENV)/.installed: pyproject.toml $(CONSTRAINTS)
+	$(PYTHON) -c 'import sys; assert sys.version_info >= (3, 11), "Tidewire needs Python 3.11 or newer"'
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install --quiet --disable-pip-version-check --constraint $(CONSTRAINTS) --editable '.[dev,demo,testdrive]'
+	touch $@
+
+# A day of New York's flights, replayed into a live departures board. ONCE=1: as fast as it goes, then checked.
+# DAY=2013-07-04 chooses the day, SPEED=600 how many seconds of the day pass in one.
+demo: $(VENV)/.installed
+	$(BIN)/python docs/demo/departures.py $(if $(ONCE),--once) $(if $(DAY),--day $(DAY)) $(if $(SPEED),--speed $(SPEED))
+
+serve: $(VENV)/.installed
+	$(BIN)/tidewire serve
+
+test: $(VENV)/.installed
+	$(BIN)/python -m pytest $(ARGS)
+
+check: $(VENV)/.installed
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+bench: $(VENV)/.installed
+	$(BIN)/python -m tests.bench $(ARGS)
+
+clean:
+	rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -1,0 +1,307 @@
+"""One connection of PostgreSQL's protocol 3.0 as its server sees it: bytes in, events out; messages in, bytes out.
+
+    connection.receive_data(data)
+    while (event := connection.next_event()) is not NEED_DATA:
+        ...  # act on it, connection.send(...)
+    transport.write(connection.data_to_send())
+
+Wanted: no IO, no clock; every phase change in this file, read from two tables; the cost of a message that arrives in
+pieces grows with its length, however small the pieces.
+
+How: `next_event` reads one message where it stands in the bytes received last; only one that is cut off is copied
+together with what came after it, once, when all of it is there. Nothing is read ahead: a phase change by `send`
+(CopyInResponse, ErrorResponse) holds for the next message, whenever its bytes came. So the session reads an event,
+finishes with it, and reads the next one. `bytes_waiting` tells when to stop reading from the socket meanwhile.
+
+A phase is named after what the *client's next message* means. COPY OUT has none: PostgreSQL does not read while it
+writes, and neither does the session; what came in the meantime is read afterwards.
+
+Warning: `send_encoded` passes bytes on unseen. Messages that change the phase (`SENT`) must go through `send`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from enum import Enum
+from typing import Final
+
+from protocol.pgwire import messages as m
+from protocol.pgwire.errors import PgError, Severity, SqlState
+from protocol.pgwire.messages import BackendMessage, FrontendMessage
+
+
+class Signal(Enum):
+    """What `next_event` returns when there is no message."""
+
+    NEED_DATA = "need data"
+    EOF = "eof"
+
+
+NEED_DATA: Final = Signal.NEED_DATA  # no whole message is here: call `receive_data` first
+EOF: Final = Signal.EOF  # no message will ever come: the client said goodbye, went away, or was refused
+
+
+class Phase(Enum):
+    """What the client may say next."""
+
+    STARTUP = "startup"
+    AUTHENTICATION = "authentication"
+    READY = "ready"
+    EXTENDED = "extended"
+    SKIP_UNTIL_SYNC = "skip until sync"
+    COPY_IN = "copy in"
+    COPY_IN_EXTENDED = "copy in, extended"
+    CLOSED = "closed"
+
+
+# What a message from the client does: the phase after it, or None when it is dropped without an event.
+# What is not in its phase's row ends the connection. (postgres.c SocketBackend, copyfromparse.c CopyGetData)
+_COMMANDS: dict[type[FrontendMessage], Phase | None] = {
+    m.Query: Phase.READY,
+    m.FunctionCall: Phase.READY,
+    m.Parse: Phase.EXTENDED,
+    m.Bind: Phase.EXTENDED,
+    m.Describe: Phase.EXTENDED,
+    m.Execute: Phase.EXTENDED,
+    m.Close: Phase.EXTENDED,
+    m.Flush: Phase.EXTENDED,
+    m.Sync: Phase.READY,
+    m.Terminate: Phase.CLOSED,
+    m.CopyData: None,  # what is left of a COPY that the server ended with an error
+    m.CopyDone: None,
+    m.CopyFail: None,
+}
+RECEIVED: dict[Phase, dict[type[FrontendMessage], Phase | None]] = {
+    Phase.STARTUP: {
+        m.SSLRequest: Phase.STARTUP,
+        m.GSSENCRequest: Phase.STARTUP,
+        m.CancelRequest: Phase.CLOSED,
+        m.StartupMessage: Phase.AUTHENTICATION,
+    },
+    Phase.AUTHENTICATION: {m.PasswordMessage: Phase.AUTHENTICATION, m.Terminate: Phase.CLOSED},
+    Phase.READY: _COMMANDS,
+    Phase.EXTENDED: _COMMANDS,
+    Phase.SKIP_UNTIL_SYNC: {
+        **dict.fromkeys(_COMMANDS, None),
+        m.Sync: Phase.READY,
+        m.Terminate: Phase.CLOSED,
+    },
+    Phase.COPY_IN: {
+        m.CopyData: Phase.COPY_IN,
+        m.CopyDone: Phase.READY,
+        m.CopyFail: Phase.READY,
+        m.Flush: None,  # a client library may send these before it notices that its command was a COPY
+        m.Sync: None,
+    },
+    Phase.COPY_IN_EXTENDED: {
+        m.CopyData: Phase.COPY_IN_EXTENDED,
+        m.CopyDone: Phase.EXTENDED,
+        m.CopyFail: Phase.EXTENDED,
+        m.Flush: None,
+        m.Sync: None,
+    },
+    Phase.CLOSED: {},
+}
+# What a message to the client does. What is not in its phase's row changes nothing; an ErrorResponse of severity
+# FATAL leads to CLOSED from everywhere.
+SENT: dict[Phase, dict[type[BackendMessage], Phase]] = {
+    Phase.STARTUP: {m.ErrorResponse: Phase.CLOSED},
+    Phase.AUTHENTICATION: {m.AuthenticationOk: Phase.READY, m.ErrorResponse: Phase.CLOSED},
+    Phase.READY: {m.CopyInResponse: Phase.COPY_IN, m.ErrorResponse: Phase.READY},
+    Phase.EXTENDED: {m.CopyInResponse: Phase.COPY_IN_EXTENDED, m.ErrorResponse: Phase.SKIP_UNTIL_SYNC},
+    Phase.SKIP_UNTIL_SYNC: {m.ErrorResponse: Phase.SKIP_UNTIL_SYNC},
+    Phase.COPY_IN: {m.ErrorResponse: Phase.READY},
+    Phase.COPY_IN_EXTENDED: {m.ErrorResponse: Phase.SKIP_UNTIL_SYNC},
+    Phase.CLOSED: {m.ErrorResponse: Phase.CLOSED},
+}
+
+# The messages whose length the user's data decides; all others are small.
+_LARGE = (m.Query, m.Parse, m.Bind, m.FunctionCall, m.CopyData)
+
+_Parser = Callable[[bytes, int, int], FrontendMessage]
+_Reading = tuple[_Parser | None, Phase, bool]
+
+
+def _readings(phase: Phase) -> dict[int, _Reading]:
+    """A phase's row of `RECEIVED` by type byte: the parser (None: drop), the next phase, whether it may be large."""
+    return {
+        cls.code[0]: (None if after is None else cls.parse, phase if after is None else after, cls in _LARGE)
+        for cls, after in RECEIVED[phase].items()
+        if cls.code
+    }
+
+
+_READINGS: dict[Phase, dict[int, _Reading]] = {phase: _readings(phase) for phase in Phase}
+
+
+class Connection:
+    """The server's side of one connection. `message_bytes_max` bounds Query, Parse, Bind, FunctionCall and CopyData."""
+
+    def __init__(self, *, message_bytes_max: int = m.MESSAGE_BYTES_MAX) -> None:
+        self.parameters: dict[str, str] = {}
+        """The StartupMessage's, without protocol options; empty before it came."""
+        self.protocol_version: tuple[int, int] = m.PROTOCOL_VERSION
+        """What the client asked for; 3.0 is what it gets."""
+        self._message_bytes_max = message_bytes_max
+        self._data = b""  # read up to `_at`
+        self._at = 0
+        self._pending = bytearray()  # came after `_data`
+        self._out: list[bytes] = []
+        self._no_more_data = False
+        self._encryption_refused: set[type[FrontendMessage]] = set()
+        self._enter(Phase.STARTUP)
+
+    @property
+    def phase(self) -> Phase:
+        return self._phase
+
+    @property
+    def bytes_waiting(self) -> int:
+        """Bytes received and not yet read as messages. The listener pauses its socket when they are many, but never
+        while the session waits behind NEED_DATA: they may be the most of one long message.
+        """
+        return len(self._data) - self._at + len(self._pending)
+
+    def receive_data(self, data: bytes) -> None:
+        """Takes what the socket gave. After CLOSED it is dropped."""
+        if self._phase is Phase.CLOSED:
+            return
+        if self._pending or self._at < len(self._data):
+            self._pending += data
+        else:
+            self._data, self._at = data, 0
+
+    def receive_eof(self) -> None:
+        """The client's end is closed: what came before is still read, then `next_event` returns EOF."""
+        self._no_more_data = True
+
+    def next_event(self) -> FrontendMessage | Signal:
+        """The next message, or NEED_DATA, or EOF.
+
+        PgError: the message could not be taken; send its ErrorResponse. FATAL: flush and close, `phase` is CLOSED.
+        Otherwise go on as after any failed command: in phase READY the simple protocol is spoken and ReadyForQuery
+        is due, in EXTENDED the ErrorResponse makes the connection skip until Sync.
+        """
+        try:
+            return self._next_opening() if self._phase is Phase.STARTUP else self._next_message()
+        except PgError as error:
+            if self._phase in (Phase.STARTUP, Phase.AUTHENTICATION):
+                error.severity = Severity.FATAL
+            if error.severity is Severity.FATAL:
+                self._enter(Phase.CLOSED)
+            raise
+
+    def send(self, *messages: BackendMessage) -> None:
+        """Queues messages for `data_to_send`."""
+        for message in messages:
+            self._out.append(message.serialize())
+            after = self._sent.get(type(message))
+            if after is not None:
+                fatal = type(message) is m.ErrorResponse and message.severity in (Severity.FATAL, Severity.PANIC)
+                self._enter(Phase.CLOSED if fatal else after)
+
+    def send_encoded(self, data: bytes) -> None:
+        """Queues bytes as they are: framed rows, or the one-byte answer to SSLRequest and GSSENCRequest."""
+        self._out.append(data)
+
+    def data_to_send(self) -> bytes:
+        """All that was queued since the last call; a single piece is handed out without a copy."""
+        data = b"".join(self._out)
+        self._out.clear()
+        return data
+
+    def _enter(self, phase: Phase) -> None:
+        self._phase = phase
+        self._readings = _READINGS[phase]
+        self._sent = SENT[phase]
+        if phase is Phase.CLOSED:
+            self._data, self._at = b"", 0
+            self._pending.clear()
+
+    def _has(self, size: int) -> bool:
+        """Whether the next `size` bytes are here; if so, they lie in `_data`, in one piece."""
+        here = len(self._data) - self._at
+        if here >= size:
+            return True
+        if here + len(self._pending) < size:
+            return False
+        self._data = self._data[self._at :] + self._pending
+        self._at = 0
+        self._pending.clear()
+        return True
+
+    def _starved(self) -> Signal:
+        """Half a message that will never be whole is EOF too: nobody is left to be told."""
+        if not self._no_more_data and self._phase is not Phase.CLOSED:
+            if self._at == len(self._data):
+                self._data, self._at = b"", 0  # an idle client keeps no memory of its last message
+            return NEED_DATA
+        self._enter(Phase.CLOSED)
+        return EOF
+
+    def _next_message(self) -> FrontendMessage | Signal:
+        while self._has(m.HEADER.size):
+            code, length = m.HEADER.unpack_from(self._data, self._at)
+            reading = self._readings.get(code)
+            if reading is None:
+                raise self._unexpected(code)
+            parse, after, large = reading
+            if not 4 <= length <= m.SMALL_MESSAGE_BYTES_MAX:
+                self._check_length(length, self._message_bytes_max if large else m.SMALL_MESSAGE_BYTES_MAX)
+            if not self._has(length + 1):
+                break
+            data, start = self._data, self._at
+            self._at = end = start + length + 1
+            if after is not self._phase:
+                self._enter(after)
+            if parse is not None:
+                return parse(data, start + m.HEADER.size, end)
+        return self._starved()
+
+    def _check_length(self, length: int, limit: int) -> None:
+        if length < 4:
+            raise m.violation("invalid message length")
+        if length > limit:
+            raise m.violation("invalid message length", f"The message has {length} bytes, the limit is {limit}.")
+
+    def _unexpected(self, code: int) -> PgError:
+        match self._phase:
+            case Phase.AUTHENTICATION:
+                return m.violation(f"expected password response, got message type {code}")
+            case Phase.COPY_IN | Phase.COPY_IN_EXTENDED:
+                # As in PostgreSQL the COPY fails first, then the connection: nobody will read the message's rest.
+                reason = f"unexpected message type 0x{code:02X} during COPY from stdin"
+                self.send(m.ErrorResponse.of(PgError(SqlState.PROTOCOL_VIOLATION, reason)))
+                return m.violation("terminating connection because protocol synchronization was lost")
+            case _:
+                return m.violation(f"invalid frontend message type {code}")
+
+    def _next_opening(self) -> FrontendMessage | Signal:
+        if not self._has(m.INT32.size):
+            return self._starved()
+        (length,) = m.INT32.unpack_from(self._data, self._at)
+        if not 8 <= length <= m.STARTUP_BYTES_MAX + 4:
+            raise m.violation("invalid length of startup packet")
+        if not self._has(length):
+            return self._starved()
+        start = self._at
+        self._at += length
+        packet = m.parse_opening(self._data, start + 4, start + length)
+        match packet:
+            case m.SSLRequest() | m.GSSENCRequest():
+                if type(packet) in self._encryption_refused:
+                    raise m.unsupported_version(packet.request_code)
+                self._encryption_refused.add(type(packet))
+            case m.StartupMessage():
+                self._take_startup(packet)
+        after = RECEIVED[Phase.STARTUP][type(packet)]
+        assert after is not None
+        self._enter(after)
+        return packet
+
+    def _take_startup(self, startup: m.StartupMessage) -> None:
+        self.protocol_version = startup.version
+        unknown = tuple(name for name in startup.parameters if name.startswith("_pq_."))
+        self.parameters = {k: v for k, v in startup.parameters.items() if not k.startswith("_pq_.")}
+        if unknown or startup.version > m.PROTOCOL_VERSION:
+            self.send(m.NegotiateProtocolVersion(unknown))

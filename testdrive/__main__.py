@@ -1,0 +1,105 @@
+"""The command line: `testdrive --url URL FILE.td FILE.pt ...`; exit code 0 only if every file passed."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from pathlib import Path
+
+from testdrive import RUNNERS, Options, run_file
+from testdrive.script import DEFAULT_URL, random_seed, seconds
+
+
+def main() -> int:
+    arguments = _parser().parse_args()
+    options = Options(
+        url=arguments.url,
+        variables=dict(arguments.var),
+        seed=arguments.seed,
+        default_timeout_s=arguments.default_timeout,
+        initial_backoff_s=arguments.initial_backoff,
+        backoff_factor=arguments.backoff_factor,
+        reset=not arguments.no_reset,
+        temp_dir=arguments.temp_dir,
+        rewrite=arguments.rewrite,
+    )
+    print(f"seed {options.seed}")
+    failed = 0
+    for path in arguments.files:
+        started = time.monotonic()
+        failures = run_file(path, options)
+        print(f"{'FAIL' if failures else 'ok  '} {path} ({time.monotonic() - started:.2f} s)", flush=True)
+        for failure in failures:
+            print(failure, file=sys.stderr, flush=True)
+        failed += bool(failures)
+        if failed >= arguments.max_errors:
+            print(f"stopped after {failed} failed files (--max-errors)", file=sys.stderr)
+            break
+    return 1 if failed else 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="testdrive",
+        description="Run scripts of SQL (.td) and of protocol messages (.pt) against a server.",
+        epilog="A DURATION has a unit: 50ms, 30s, 2m, 1h. The exit code is 0 only if every file passed.",
+    )
+    add = parser.add_argument
+    add("files", nargs="+", type=_script, metavar="FILE", help="scripts, run in this order")
+    add("--url", default=DEFAULT_URL, help="the server (default: %(default)s)")
+    add("--var", action="append", default=[], type=_variable, metavar="NAME=VALUE", help="sets ${arg.NAME}")
+    add("--seed", type=int, default=random_seed(), help="${testdrive.seed} (default: random)")
+    add(
+        "--default-timeout",
+        type=_duration,
+        metavar="DURATION",
+        default="30s",
+        help="of a statement and its retries (default: 30s)",
+    )
+    add(
+        "--initial-backoff",
+        type=_duration,
+        metavar="DURATION",
+        default="50ms",
+        help="pause before the second try (default: 50ms)",
+    )
+    add(
+        "--backoff-factor",
+        type=float,
+        metavar="FACTOR",
+        default=1.5,
+        help="growth of that pause from try to try (default: 1.5)",
+    )
+    add("--max-errors", type=int, default=10, metavar="FILES", help="stop after so many failed files (default: 10)")
+    add("--no-reset", action="store_true", help="do not drop the server's databases before each .td file")
+    add("--temp-dir", type=Path, metavar="DIR", help="${testdrive.temp-dir} (default: a new directory for each file)")
+    add("--rewrite", action="store_true", help="write the server's answers into the scripts where they differ")
+    return parser
+
+
+def _script(text: str) -> Path:
+    path = Path(text)
+    if path.suffix not in RUNNERS:
+        raise argparse.ArgumentTypeError(f"{text} ends neither in .td nor in .pt")
+    if not path.is_file():
+        raise argparse.ArgumentTypeError(f"there is no file {text}")
+    return path
+
+
+def _variable(text: str) -> tuple[str, str]:
+    name, equals, value = text.partition("=")
+    if not (name and equals):
+        raise argparse.ArgumentTypeError(f"{text} is not NAME=VALUE")
+    return name, value
+
+
+def _duration(text: str) -> float:
+    try:
+        return seconds(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from error
+
+
+if __name__ == "__main__":
+    sys.exit(main())

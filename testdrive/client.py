@@ -1,0 +1,165 @@
+"""One connection to a server: prepared statements with binary results, under a deadline.
+
+libpq is driven through `psycopg.pq`, because a script's statement must go through Parse, Describe, Bind and Execute
+as it is, and because each wait has a deadline. When that passes, the statement is cancelled, so that the connection
+and its transaction stay usable; a server that does not answer the cancellation either loses the connection.
+"""
+
+from __future__ import annotations
+
+import select
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from psycopg import OperationalError, conninfo, pq
+
+from testdrive.report import CommandFailed
+from testdrive.values import printed
+
+CANCEL_GRACE_S = 5.0
+CONNECT_TIMEOUT_S = 10
+
+_COPY = (pq.ExecStatus.COPY_IN, pq.ExecStatus.COPY_OUT, pq.ExecStatus.COPY_BOTH)
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """Column names and printed values; both empty for a statement without rows."""
+
+    columns: tuple[str, ...]
+    rows: list[tuple[str, ...]]
+
+
+class SqlError(CommandFailed):
+    """The server refused a statement, or could not be reached (`sqlstate` is then empty)."""
+
+    def __init__(self, message: str, sqlstate: str = "", detail: str = "", hint: str = "") -> None:
+        super().__init__(f"error{sqlstate and f' {sqlstate}'}: {message}")
+        self.message, self.sqlstate, self.detail, self.hint = message, sqlstate, detail, hint
+
+
+class StatementTimeout(CommandFailed):
+    def __init__(self, timeout_s: float) -> None:
+        super().__init__(f"the statement did not end within {timeout_s:g} s")
+
+
+class Client:
+    """Opened at the first statement, and again at the next one after the connection was lost."""
+
+    def __init__(self, url: str) -> None:
+        self.url = url
+        self._open: pq.abc.PGconn | None = None
+
+    @property
+    def in_failed_transaction(self) -> bool:
+        return self._open is not None and self._open.transaction_status == pq.TransactionStatus.INERROR
+
+    def query(self, sql: str, timeout_s: float) -> Result:
+        """Run one statement. Raises SqlError or StatementTimeout; any other CommandFailed is the script's fault."""
+        with self._within(timeout_s) as (connection, deadline):
+            connection.send_prepare(b"", sql.encode())
+            self._results(connection, deadline)
+            connection.send_describe_prepared(b"")
+            self._results(connection, deadline)
+            connection.send_query_prepared(b"", [], result_format=pq.Format.BINARY)
+            [result] = self._results(connection, deadline)
+            return _decoded(result)
+
+    def simple(self, sql: str, timeout_s: float) -> None:
+        """Send one Query message, whose statements must all succeed; results are dropped."""
+        with self._within(timeout_s) as (connection, deadline):
+            connection.send_query(sql.encode())
+            self._results(connection, deadline)
+
+    def close(self) -> None:
+        if self._open is not None:
+            self._open.finish()
+            self._open = None
+
+    @contextmanager
+    def _within(self, timeout_s: float) -> Iterator[tuple[pq.abc.PGconn, float]]:
+        """The connection and a deadline (of `time.monotonic()`) for one statement."""
+        connection = self._connection()
+        try:
+            yield connection, time.monotonic() + timeout_s
+        except TimeoutError:
+            self._cancel(connection)
+            raise StatementTimeout(timeout_s) from None
+        except OperationalError as error:
+            self.close()
+            raise SqlError(str(error)) from error
+
+    def _connection(self) -> pq.abc.PGconn:
+        if self._open is None or self._open.status != pq.ConnStatus.OK:
+            self.close()
+            info = conninfo.make_conninfo(
+                self.url, connect_timeout=CONNECT_TIMEOUT_S, client_encoding="UTF8", application_name="testdrive"
+            )
+            connection = pq.PGconn.connect(info.encode())
+            if connection.status != pq.ConnStatus.OK:
+                message = connection.get_error_message()
+                connection.finish()
+                raise SqlError(message)
+            self._open = connection
+        return self._open
+
+    def _results(self, connection: pq.abc.PGconn, deadline: float) -> list[pq.abc.PGresult]:
+        results = _collect(connection, deadline)
+        for result in results:
+            if result.status in _COPY:
+                self.close()
+                raise CommandFailed("COPY cannot stand here: run it with $ psql-execute", final=True)
+            if result.status == pq.ExecStatus.FATAL_ERROR:
+                raise _error(result)
+        return results
+
+    def _cancel(self, connection: pq.abc.PGconn) -> None:
+        try:
+            connection.get_cancel().cancel()
+            _collect(connection, time.monotonic() + CANCEL_GRACE_S)
+        except (OperationalError, TimeoutError):
+            self.close()
+
+
+def _collect(connection: pq.abc.PGconn, deadline: float) -> list[pq.abc.PGresult]:
+    """The results up to the end, or up to the first COPY. Raises TimeoutError, OperationalError."""
+    results: list[pq.abc.PGresult] = []
+    while True:
+        while connection.is_busy():
+            left_s = max(0.0, deadline - time.monotonic())
+            if not select.select([connection.socket], [], [], left_s)[0]:
+                raise TimeoutError
+            connection.consume_input()
+        result = connection.get_result()
+        if result is None:
+            return results
+        results.append(result)
+        if result.status in _COPY:
+            return results
+
+
+def _error(result: pq.abc.PGresult) -> SqlError:
+    def field(name: pq.DiagnosticField) -> str:
+        return (result.error_field(name) or b"").decode()
+
+    return SqlError(
+        field(pq.DiagnosticField.MESSAGE_PRIMARY) or result.get_error_message(),
+        field(pq.DiagnosticField.SQLSTATE),
+        field(pq.DiagnosticField.MESSAGE_DETAIL),
+        field(pq.DiagnosticField.MESSAGE_HINT),
+    )
+
+
+def _decoded(result: pq.abc.PGresult) -> Result:
+    columns = range(result.nfields)
+    oids = [result.ftype(column) for column in columns]
+    try:
+        rows = [
+            tuple(printed(oids[column], result.get_value(row, column)) for column in columns)
+            for row in range(result.ntuples)
+        ]
+    except ValueError as error:
+        raise CommandFailed(str(error), final=True) from error
+    return Result(tuple((result.fname(column) or b"").decode() for column in columns), rows)

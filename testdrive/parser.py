@@ -1,0 +1,302 @@
+"""`.td` text to commands; pure.
+
+A command starts with a sigil in column 1: `$` action, `>` query and its rows, `?` query and its one text value,
+`!` query and its error. Lines that start with two spaces continue the head (SQL keeps the line break, `$` heads and
+rows are joined by a blank). What follows up to the next sigil is the body. `#` in column 1 is a comment anywhere;
+blank lines do not matter, except in the body of `?`.
+
+A body line whose first character would be taken for something else is escaped by `\\`, which is dropped before
+anything but a letter or a digit (`\\xc3` is a printed byte and stays).
+
+Variables are not looked at: they are replaced when a command runs, after rows were split into values.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from testdrive.report import ParseError, Span
+
+SIGILS = "$>?!"
+_ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "0": "\0", '"': '"', "\\": "\\"}
+_GUARD = re.compile(r"\[(?:(\d+)(<=?))?version(?:(<=|>=|<|>|=)(\d+))?\]")
+_HASHED = re.compile(r"(\d+) values hashing to ([0-9a-f]{32})")
+_MATCH = re.compile(r"(contains|exact|regex): *(.*)", re.DOTALL)
+
+
+@dataclass(frozen=True, slots=True)
+class Guard:
+    """`[low<=version<high]`: bounds as (operator, number XXYYYZZ), read with the version on the left."""
+
+    bounds: tuple[tuple[str, int], ...]
+
+    def admits(self, version: int) -> bool:
+        orders = {
+            "<": int.__lt__,
+            "<=": int.__le__,
+            ">": int.__gt__,
+            ">=": int.__ge__,
+            "=": int.__eq__,
+        }
+        return all(orders[operator](version, number) for operator, number in self.bounds)
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a command stands: its line (from 1), its head as written, and the bytes of its body.
+
+    `body` begins at the end of the head's last line, before the line break, and ends at the end of the last line
+    that counts.
+    """
+
+    line: int
+    head: str
+    body: Span
+    guard: Guard | None
+
+
+@dataclass(frozen=True, slots=True)
+class Action:
+    place: Place
+    name: str
+    arguments: dict[str, str]
+    body: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """Expected rows, unquoted, in the order written; `columns` is None when the script does not name them."""
+
+    columns: tuple[str, ...] | None
+    rows: tuple[tuple[str, ...], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Hashed:
+    """`N values hashing to MD5`."""
+
+    count: int
+    md5: str
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    place: Place
+    sql: str
+    expected: Rows | Hashed
+
+
+@dataclass(frozen=True, slots=True)
+class TextQuery:
+    """`?`: one row of one text value; `expected` are its lines."""
+
+    place: Place
+    sql: str
+    expected: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class FailingQuery:
+    place: Place
+    sql: str
+    how: Literal["contains", "exact", "regex", "timeout"]
+    text: str
+    detail: str | None
+    hint: str | None
+
+
+Command = Action | Query | TextQuery | FailingQuery
+
+
+@dataclass(frozen=True, slots=True)
+class _Line:
+    number: int
+    end: int
+    text: str
+
+    @property
+    def ignorable(self) -> bool:
+        return self.text.startswith("#") or not self.text.strip()
+
+    @property
+    def opens_command(self) -> bool:
+        """A sigil in column 1; but `${` is a row that begins with a variable."""
+        return self.text.startswith(tuple(SIGILS)) and not self.text.startswith("${")
+
+
+def parse(text: str) -> list[Command]:
+    """The commands of a file. Raises ParseError with the line of the command that is not well formed."""
+    lines = _lines(text)
+    starts = [i for i, line in enumerate(lines) if line.opens_command]
+    ends = [*starts[1:], len(lines)] if starts else []
+    for line in lines[: starts[0]] if starts else lines:
+        if not line.ignorable:
+            raise ParseError(line.number, f"a command starts with one of {SIGILS} in column 1, not with {line.text!r}")
+    return [_command(lines[start:end]) for start, end in zip(starts, ends, strict=True)]
+
+
+def words(text: str, *, nesting: bool = False) -> list[str]:
+    """Split at blanks outside `"..."`. With `nesting`, what stands in braces or brackets stays as written.
+
+    Inside quotes \\n \\t \\r \\0 \\" \\\\ are escapes; a backslash before anything else stands for itself.
+    Raises ValueError when a quote or bracket is not closed.
+    """
+    found: list[str] = []
+    word: list[str] | None = None
+    quoted, depth = False, 0
+    characters = iter(text)
+    for c in characters:
+        if not quoted and not depth and c.isspace():
+            if word is not None:
+                found.append("".join(word))
+            word = None
+            continue
+        word = [] if word is None else word
+        if c == '"':
+            quoted = not quoted
+            word.append(c if depth else "")
+        elif quoted and c == "\\":
+            escaped = next(characters, "")
+            as_written = c + escaped
+            word.append(as_written if depth else _ESCAPES.get(escaped, as_written))
+        else:
+            if nesting and not quoted:
+                depth = max(0, depth + (c in "{[") - (c in "}]"))
+            word.append(c)
+    if quoted or depth:
+        raise ValueError("a quote is not closed" if quoted else "a brace or bracket is not closed")
+    if word is not None:
+        found.append("".join(word))
+    return found
+
+
+def quoted(value: str) -> str:
+    """The inverse of `words` for one value: quotes where they are needed."""
+    if value and not any(c.isspace() or c in '"\0' for c in value):
+        return value
+    names = {c: name for name, c in _ESCAPES.items()}
+    return '"' + "".join(f"\\{names[c]}" if c in names else c for c in value) + '"'
+
+
+def escaped(line: str) -> str:
+    """A body line as it must be written, so that it is read as it is."""
+    taken = line.startswith((*SIGILS, "#", "  ")) or (line.startswith("\\") and not line[1:2].isalnum())
+    return f"\\{line}" if taken else line
+
+
+def _lines(text: str) -> list[_Line]:
+    lines, start = [], 0
+    for number, line in enumerate(text.split("\n"), 1):
+        length = len(line.encode())
+        bare = line.removesuffix("\r")
+        lines.append(_Line(number, start + len(bare.encode()), bare))
+        start += length + 1
+    return lines
+
+
+def _command(lines: Sequence[_Line]) -> Command:
+    sigil, head = lines[0].text[0], lines[0].text[1:]
+    try:
+        guard, head = _guard(head)
+        last = 0
+        parts = [head.strip()]
+        for i, line in enumerate(lines[1:], 1):
+            if line.ignorable:
+                continue
+            if not line.text.startswith("  "):
+                break
+            parts.append(line.text[2:])
+            last = i
+        body = lines[last + 1 :]
+        end = next((line.end for line in reversed(body) if not line.ignorable), lines[last].end)
+        written = "\n".join(line.text for line in lines[: last + 1])
+        place = Place(lines[0].number, written, Span(lines[last].end, end), guard)
+        sql = "\n".join(parts)
+        if sigil != "$" and not sql:
+            raise ValueError("no statement after the sigil")
+        match sigil:
+            case "$":
+                return _action(place, " ".join(parts), body)
+            case ">":
+                return Query(place, sql, _expected(_folded(body)))
+            case "?":
+                text = [_unescaped(line.text) for line in body if not line.text.startswith("#")]
+                return TextQuery(place, sql, tuple("\n".join(text).rstrip().split("\n")))
+            case _:
+                return _failing(place, sql, _folded(body))
+    except ValueError as error:
+        raise ParseError(lines[0].number, str(error)) from None
+
+
+def _guard(head: str) -> tuple[Guard | None, str]:
+    if not head.startswith("["):
+        return None, head
+    if not (found := _GUARD.match(head)):
+        raise ValueError("a version guard reads [version>=2601700] or [2601700<=version<2601800]")
+    low, low_order, high_order, high = found.groups()
+    bounds = []
+    if low:
+        bounds.append(({"<": ">", "<=": ">="}[low_order], int(low)))
+    if high:
+        bounds.append((high_order, int(high)))
+    return Guard(tuple(bounds)), head[found.end() :]
+
+
+def _action(place: Place, head: str, body: Iterable[_Line]) -> Action:
+    name, *rest = words(head, nesting=True) or [""]
+    if not re.fullmatch(r"[a-z0-9-]+", name):
+        raise ValueError(f"{name!r} is not the name of an action")
+    arguments: dict[str, str] = {}
+    for word in rest:
+        key, _, value = word.partition("=")
+        if key in arguments:
+            raise ValueError(f"argument {key} is given twice")
+        arguments[key] = value
+    return Action(place, name, arguments, tuple(_unescaped(line.text) for line in body if not line.ignorable))
+
+
+def _unescaped(line: str) -> str:
+    return line[1:] if line.startswith("\\") and not line[1:2].isalnum() else line
+
+
+def _folded(body: Iterable[_Line]) -> list[str]:
+    lines: list[str] = []
+    for line in body:
+        if line.ignorable:
+            continue
+        if line.text.startswith("  "):
+            lines[-1] += " " + line.text[2:]
+        else:
+            lines.append(_unescaped(line.text))
+    return lines
+
+
+def _expected(lines: list[str]) -> Rows | Hashed:
+    if len(lines) == 1 and (found := _HASHED.fullmatch(lines[0])):
+        return Hashed(int(found[1]), found[2])
+    columns = None
+    if len(lines) > 1 and re.fullmatch("-{3,}", lines[1].strip()):
+        columns = tuple(words(lines[0]))
+        lines = lines[2:]
+    return Rows(columns, tuple(tuple(words(line)) for line in lines))
+
+
+def _failing(place: Place, sql: str, lines: list[str]) -> FailingQuery:
+    if not lines:
+        raise ValueError("! needs a line contains:, exact:, regex: or timeout after the statement")
+    more: dict[str, str] = {}
+    for line in lines[1:]:
+        field, _, text = line.partition(":")
+        if field not in ("detail", "hint") or field in more:
+            raise ValueError(f"expected one detail: and one hint:, not {line!r}")
+        more[field] = text.strip()
+    if lines[0].strip() == "timeout":
+        return FailingQuery(place, sql, "timeout", "", more.get("detail"), more.get("hint"))
+    if not (found := _MATCH.fullmatch(lines[0])):
+        raise ValueError(f"expected contains:, exact:, regex: or timeout, not {lines[0]!r}")
+    how: Literal["contains", "exact", "regex"]
+    how = "contains" if found[1] == "contains" else "exact" if found[1] == "exact" else "regex"
+    return FailingQuery(place, sql, how, found[2], more.get("detail"), more.get("hint"))

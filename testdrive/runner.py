@@ -1,0 +1,211 @@
+"""Runs a `.td` file: command after command, the first failure ends it.
+
+A statement whose answer does not match is run again, after a pause that starts at `initial_backoff_s` and grows by
+`backoff_factor`, until its timeout has passed since the first try. Each single run of it may also last that long.
+What changes something or reads on, so that a second run means something else, is tried once (`_ONCE`); so is what
+stands in a transaction block that has failed, since only ROLLBACK can succeed there.
+
+Rows are compared as sorted lists: a script never tests order within one statement.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack, closing
+from pathlib import Path
+
+from testdrive.actions import perform
+from testdrive.client import Result, SqlError, StatementTimeout
+from testdrive.parser import Action, Command, FailingQuery, Hashed, Query, Rows, TextQuery, escaped, parse, quoted
+from testdrive.report import CommandFailed, Failure, Mismatch, ParseError, Span, decoded, rewritten
+from testdrive.script import Options, Script
+
+_ONCE = re.compile(
+    r"\s*(FETCH|CREATE|DROP|DISCARD|SET|EXPLAIN|ALTER\s+(INDEX|SINK)|ALTER\s+.*\bRENAME)\b", re.IGNORECASE | re.DOTALL
+)
+_FAILING_ONCE = re.compile(r"\s*(COMMIT|ROLLBACK)\b", re.IGNORECASE)
+_SYNTAX_ERROR, _UNDEFINED_FUNCTION = "42601", "42883"
+
+
+def run_td(path: Path, options: Options) -> Failure | None:
+    """Run one file; with `options.rewrite`, answers that differ are written into it instead of failing."""
+    source = path.read_bytes()
+    answers: dict[Span, Sequence[str]] = {}
+    failure = None
+    with ExitStack() as stack:
+        temp_dir = options.temp_dir or Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="testdrive-")))
+        try:
+            commands = parse(decoded(source))
+            script = stack.enter_context(closing(Script(options, temp_dir)))
+            if options.reset:
+                _reset(script)
+        except ParseError as error:
+            return Failure(path, error.line, "not well formed", str(error))
+        except CommandFailed as error:
+            return Failure(path, 1, "before the first command", str(error))
+        runner = _Runner(script)
+        for command in commands:
+            try:
+                runner.run(command)
+            except CommandFailed as error:
+                if not (options.rewrite and isinstance(error, Mismatch)):
+                    failure = Failure(path, command.place.line, command.place.head, str(error))
+                    break
+                answers[command.place.body] = error.got
+    if answers:
+        path.write_bytes(rewritten(source, answers))
+    return failure
+
+
+def _reset(script: Script) -> None:
+    """Back to a server without user databases but an empty `materialize`, and with default settings.
+
+    A server that does not know SHOW DATABASES is none of ours: nothing has been dropped when that fails.
+    """
+    try:
+        databases = script.client.query("SHOW DATABASES", script.timeout_s)
+        script.client.query("ALTER SYSTEM RESET ALL", script.timeout_s)
+        for name, *_ in databases.rows:
+            identifier = '"' + name.replace('"', '""') + '"'
+            script.client.query(f"DROP DATABASE {identifier} CASCADE", script.timeout_s)
+        script.client.query("CREATE DATABASE materialize", script.timeout_s)
+    except CommandFailed as error:
+        raise CommandFailed(f"cannot reset the server (--no-reset leaves it as it is): {error}") from error
+
+
+class _Runner:
+    def __init__(self, script: Script) -> None:
+        self.script = script
+        self._version: int | None = None
+
+    def run(self, command: Command) -> None:
+        ends_skip = isinstance(command, Action) and command.name == "skip-end"
+        if (self.script.skipping and not ends_skip) or not self._admitted(command):
+            return
+        match command:
+            case Action():
+                perform(self.script, command)
+            case Query(sql=sql, expected=expected):
+                self._query(self.script.substitute(sql), expected)
+            case TextQuery(sql=sql, expected=expected):
+                self._text_query(self.script.substitute(sql), self.script.substitute("\n".join(expected)).split("\n"))
+            case FailingQuery():
+                self._failing(self.script.substitute(command.sql), command)
+
+    def _admitted(self, command: Command) -> bool:
+        """A command with a version guard is for servers that have such a version, and is skipped elsewhere."""
+        if command.place.guard is None:
+            return True
+        if self._version is None:
+            try:
+                result = self.script.client.query("SELECT mz_version_num()", self.script.timeout_s)
+                self._version = int(result.rows[0][0])
+            except SqlError as error:
+                if error.sqlstate != _UNDEFINED_FUNCTION:
+                    raise
+                return False
+        return command.place.guard.admits(self._version)
+
+    def _query(self, sql: str, expected: Rows | Hashed) -> None:
+        columns: tuple[str, ...] | None = None
+        if isinstance(expected, Rows):
+            substituted = [tuple(map(self.script.substitute, row)) for row in expected.rows]
+            if expected.columns is not None:
+                columns = tuple(map(self.script.substitute, expected.columns))
+            wanted = _shown(columns, sorted(substituted))
+        else:
+            wanted = [f"{expected.count} values hashing to {expected.md5}"]
+
+        def attempt() -> None:
+            result = self._result(sql)
+            named = result.columns if columns is not None else None
+            got = [_hashed(result.rows)] if isinstance(expected, Hashed) else _shown(named, result.rows)
+            if got != wanted:
+                raise Mismatch(wanted, got)
+
+        self._retry(attempt, once=bool(_ONCE.match(sql)))
+
+    def _text_query(self, sql: str, wanted: list[str]) -> None:
+        def attempt() -> None:
+            rows = self._result(sql).rows
+            if len(rows) != 1 or len(rows[0]) != 1:
+                raise CommandFailed(f"? needs one row of one column, not {_shown(None, rows)}")
+            got = rows[0][0].rstrip().split("\n")
+            if got != wanted:
+                raise Mismatch(wanted, [escaped(line) for line in got])
+
+        self._retry(attempt, once=bool(_ONCE.match(sql)))
+
+    def _failing(self, sql: str, command: FailingQuery) -> None:
+        quote: Callable[[str], str] = re.escape if command.how == "regex" else str
+        wanted = self.script.substitute(command.text, quote)
+        try:
+            pattern = re.compile(wanted if command.how == "regex" else "")
+        except re.error as error:
+            raise CommandFailed(f"not a regular expression: {error}") from error
+        more = {
+            field: self.script.substitute(text)
+            for field, text in (("detail", command.detail), ("hint", command.hint))
+            if text is not None
+        }
+        expected = [f"{command.how}:{wanted}", *(f"{field}:{text}" for field, text in more.items())]
+
+        def attempt() -> None:
+            try:
+                self.script.client.query(sql, self.script.timeout_s)
+            except SqlError as error:
+                got = {name: self.script.masked(getattr(error, name)) for name in ("message", "detail", "hint")}
+                matches = {
+                    "contains": wanted in got["message"],
+                    "exact": wanted == got["message"],
+                    "regex": pattern.search(got["message"]) is not None,
+                }
+                if matches[command.how] and all(text in got[field] for field, text in more.items()):
+                    return
+                shown = [f"exact:{got['message']}", *(f"{f}:{got[f]}" for f in ("detail", "hint") if got[f])]
+                reason = f"another error, {error.sqlstate or 'no connection'}"
+                raise Mismatch(expected, shown, reason, final=error.sqlstate == _SYNTAX_ERROR) from error
+            raise CommandFailed("the statement succeeded, but must fail with\n" + "\n".join(expected))
+
+        if command.how != "timeout":
+            self._retry(attempt, once=bool(_ONCE.match(sql) or _FAILING_ONCE.match(sql)))
+            return
+        try:
+            self.script.client.query(sql, self.script.timeout_s)
+        except StatementTimeout:
+            return
+        raise CommandFailed(f"the statement ended, but must still run after {self.script.timeout_s:g} s")
+
+    def _result(self, sql: str) -> Result:
+        result = self.script.client.query(sql, self.script.timeout_s)
+        rows = [tuple(map(self.script.masked, row)) for row in result.rows]
+        return Result(result.columns, sorted(rows))
+
+    def _retry(self, attempt: Callable[[], None], *, once: bool) -> None:
+        options, script = self.script.options, self.script
+        deadline, pause_s = time.monotonic() + script.timeout_s, options.initial_backoff_s
+        while True:
+            try:
+                return attempt()
+            except CommandFailed as error:
+                left_s = deadline - time.monotonic()
+                if once or error.final or left_s <= 0 or script.client.in_failed_transaction:
+                    raise
+            time.sleep(min(pause_s, left_s))
+            pause_s *= options.backoff_factor
+
+
+def _shown(columns: Sequence[str] | None, rows: Sequence[Sequence[str]]) -> list[str]:
+    """Rows as a script has them, one line each."""
+    lines = [] if columns is None else [" ".join(map(quoted, columns)), "---"]
+    return lines + [escaped(" ".join(map(quoted, row))) for row in rows]
+
+
+def _hashed(rows: Sequence[Sequence[str]]) -> str:
+    """The md5 of the values of the sorted rows, one after another."""
+    digest = hashlib.md5("".join(value for row in rows for value in row).encode(), usedforsecurity=False)
+    return f"{sum(map(len, rows))} values hashing to {digest.hexdigest()}"

@@ -1,0 +1,486 @@
+"""The connection's phases, its framing however the bytes are cut, and its refusals.
+
+`python -m tests.protocol.test_connection` rewrites docs/protocol-states.md from the transition tables.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from protocol.pgwire import messages as m
+from protocol.pgwire.connection import EOF, NEED_DATA, RECEIVED, SENT, Connection, Phase, Signal
+from protocol.pgwire.errors import PgError, Severity, SqlState
+from tests.protocol import strategies as s
+from tests.protocol.test_messages import Raw, exchange
+
+Event = m.FrontendMessage | Signal | tuple[SqlState, str, Severity]
+STARTUP = m.StartupMessage({"user": "me", "database": "d"})
+
+
+def wire(messages: Iterable[m.FrontendMessage]) -> bytes:
+    return b"".join(message.serialize() for message in messages)
+
+
+def drain(connection: Connection) -> list[Event]:
+    """All events up to the first signal; an error is an event too, answered as a session answers it."""
+    events: list[Event] = []
+    while True:
+        try:
+            event = connection.next_event()
+        except PgError as error:
+            connection.send(m.ErrorResponse.of(error))
+            events.append((error.sqlstate, error.message, error.severity))
+            continue
+        if event is EOF:
+            events.append(EOF)
+        if isinstance(event, Signal):
+            return events
+        events.append(event)
+
+
+def ready(**arguments: int) -> Connection:
+    connection = Connection(**arguments)
+    connection.receive_data(STARTUP.serialize())
+    assert drain(connection) == [STARTUP]
+    connection.send(m.AuthenticationOk(), m.ReadyForQuery("I"))
+    connection.data_to_send()
+    return connection
+
+
+def in_phase(connection: Connection, phase: Phase) -> bool:
+    """A call, because mypy takes a property that was compared once for a constant."""
+    return connection.phase is phase
+
+
+def feed(connection: Connection, *messages: m.FrontendMessage) -> list[Event]:
+    connection.receive_data(wire(messages))
+    return drain(connection)
+
+
+def fatal(connection: Connection, data: bytes) -> str:
+    """The message of the error that `data` ends the connection with."""
+    connection.receive_data(data)
+    with pytest.raises(PgError) as caught:
+        connection.next_event()
+    assert caught.value.severity is Severity.FATAL
+    assert in_phase(connection, Phase.CLOSED)
+    assert connection.next_event() is EOF
+    return caught.value.message
+
+
+# --- framing ---
+
+commands = st.lists(
+    st.one_of(*(strategy for cls, strategy in s.FRONTEND.items() if cls is not m.PasswordMessage)), max_size=12
+)
+
+
+def in_pieces(data: bytes, cuts: Iterable[int]) -> list[Event]:
+    """What a connection makes of `data` cut at `cuts`; EOF, which is said again each time, is left out."""
+    connection = ready()
+    events: list[Event] = []
+    for start, end in pairwise([0, *sorted(cuts), len(data)]):
+        connection.receive_data(data[start:end])
+        events += [event for event in drain(connection) if event is not EOF]
+    return events
+
+
+@given(commands, st.data())
+def test_events_do_not_depend_on_how_the_bytes_are_cut(messages: list[m.FrontendMessage], data: st.DataObject) -> None:
+    stream = wire(messages)
+    last = next((i + 1 for i, each in enumerate(messages) if isinstance(each, m.Terminate)), len(messages))
+    expected = [each for each in messages[:last] if not isinstance(each, m.CopyData | m.CopyDone | m.CopyFail)]
+    assert in_pieces(stream, []) == expected
+    assert in_pieces(stream, range(1, len(stream))) == expected
+    assert in_pieces(stream, data.draw(st.lists(st.integers(0, len(stream)), max_size=5))) == expected
+
+
+@given(st.one_of(*s.OPENING.values()))
+def test_opening_packets_whole_and_byte_by_byte(packet: m.OpeningPacket) -> None:
+    whole, pieces = Connection(), Connection()
+    events: list[Event] = []
+    for byte in packet.serialize():
+        pieces.receive_data(bytes((byte,)))
+        events += drain(pieces)
+    assert feed(whole, packet) == events
+    assert [event for event in events if event is not EOF] == [packet]
+    assert whole.phase is pieces.phase
+    assert whole.data_to_send() == pieces.data_to_send()
+
+
+@given(st.one_of(*(strategy for cls, strategy in s.FRONTEND.items() if cls not in (m.PasswordMessage, m.Terminate))))
+def test_ten_at_once(message: m.FrontendMessage) -> None:
+    assert feed(ready(), *[message] * 10) == feed(ready(), message) * 10
+
+
+def test_events_leave_no_memory_behind() -> None:
+    connection = ready()
+    feed(connection, m.Query("x" * 1_000_000))
+    assert connection.bytes_waiting == 0
+    assert not connection._data
+
+
+@pytest.mark.timeout(20)
+@pytest.mark.parametrize(("size", "piece"), [(64 << 20, 64 << 10), (1 << 20, 2)])
+def test_a_message_in_many_pieces_costs_its_length(size: int, piece: int) -> None:
+    """Copying it anew for each piece would move 32 GiB and 256 GiB."""
+    connection = ready(message_bytes_max=size + 4)
+    stream = m.CopyData(bytes(size)).serialize()
+    connection.send(m.CopyInResponse(0, ()))
+    for at in range(0, len(stream), piece):
+        assert connection.next_event() is NEED_DATA
+        connection.receive_data(stream[at : at + piece])
+    event = connection.next_event()
+    assert isinstance(event, m.CopyData)
+    assert len(event.data) == size
+    assert connection.next_event() is NEED_DATA
+
+
+# --- fuzz ---
+
+
+@given(st.lists(st.binary(max_size=60), max_size=6))
+def test_arbitrary_bytes_as_a_connection(chunks: list[bytes]) -> None:
+    survives(Connection(), chunks)
+
+
+@given(commands, st.data())
+@settings(max_examples=200)
+def test_mutated_messages(messages: list[m.FrontendMessage], data: st.DataObject) -> None:
+    stream = bytearray(wire(messages))
+    for _ in range(data.draw(st.integers(1, 4))):
+        if stream:
+            stream[data.draw(st.integers(0, len(stream) - 1))] = data.draw(st.integers(0, 255))
+    connection = ready()
+    if data.draw(st.booleans()):
+        connection.send(m.CopyInResponse(0, (0,)))
+    survives(connection, [bytes(stream[i : i + 50]) for i in range(0, len(stream), 50)])
+
+
+@given(commands, st.integers(0, 10_000))
+def test_cut_off_streams_end(messages: list[m.FrontendMessage], keep: int) -> None:
+    survives(ready(), [wire(messages)[:keep]])
+
+
+def survives(connection: Connection, chunks: list[bytes]) -> None:
+    """Nothing but PgError is raised, no more events than bytes come out, and EOF ends it."""
+    events: list[Event] = []
+    for chunk in chunks:
+        connection.receive_data(chunk)
+        events += drain(connection)
+    connection.receive_eof()
+    events += drain(connection)
+    assert events[-1] is EOF
+    assert in_phase(connection, Phase.CLOSED)
+    assert len([event for event in events if event is not EOF]) <= sum(map(len, chunks))
+    s.read_backend(connection.data_to_send())
+
+
+# --- startup ---
+
+
+def test_startup_after_both_encryption_requests() -> None:
+    connection = Connection()
+    assert in_phase(connection, Phase.STARTUP)
+    for request in (m.GSSENCRequest(), m.SSLRequest()):
+        assert feed(connection, request) == [request]
+        connection.send_encoded(b"N")
+        assert connection.data_to_send() == b"N"
+    assert feed(connection, STARTUP) == [STARTUP]
+    assert connection.parameters == {"user": "me", "database": "d"}
+    assert connection.protocol_version == (3, 0)
+    assert in_phase(connection, Phase.AUTHENTICATION)
+    connection.send(m.AuthenticationOk())
+    assert in_phase(connection, Phase.READY)
+
+
+def test_startup_behind_ssl_request_without_waiting() -> None:
+    assert feed(Connection(), m.SSLRequest(), STARTUP) == [m.SSLRequest(), STARTUP]
+
+
+def test_an_encryption_request_comes_once() -> None:
+    connection = Connection()
+    feed(connection, m.SSLRequest())
+    message = fatal(connection, m.SSLRequest().serialize())
+    assert message == "unsupported frontend protocol 1234.5679: server supports 3.0 to 3.0"
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        (b"\0\0\0\x07\0\0\0", "invalid length of startup packet"),
+        (b"\0\0\x27\x15", "invalid length of startup packet"),
+        (b"\xff\xff\xff\xff", "invalid length of startup packet"),
+        (b"GET / HTTP/1.1\r\n", "invalid length of startup packet"),
+        (b"\x16\x03\x01\x02\x00\x01", "invalid length of startup packet"),
+        (b"\0\0\0\x08\0\x02\0\0", "unsupported frontend protocol 2.0: server supports 3.0 to 3.0"),
+        (b"\0\0\0\x0d\0\x03\0\0\xff\0x\0\0", 'invalid byte sequence for encoding "UTF8": 0xff'),
+    ],
+)
+def test_bad_openings(data: bytes, message: str) -> None:
+    assert fatal(Connection(), data) == message
+
+
+def test_the_longest_startup_packet_is_taken() -> None:
+    startup = m.StartupMessage({"user": "x" * (m.STARTUP_BYTES_MAX - 11)})
+    assert len(startup.serialize()) == m.STARTUP_BYTES_MAX + 4
+    assert feed(Connection(), startup) == [startup]
+
+
+def test_cancel_request_ends_the_connection() -> None:
+    connection = Connection()
+    assert feed(connection, m.CancelRequest(7, 2**32 - 1)) == [m.CancelRequest(7, 2**32 - 1), EOF]
+    assert in_phase(connection, Phase.CLOSED)
+
+
+@pytest.mark.parametrize(
+    ("startup", "answer"),
+    [
+        (m.StartupMessage({"user": "me"}, (3, 2)), m.NegotiateProtocolVersion(())),
+        (m.StartupMessage({"user": "me", "_pq_.x": "1"}), m.NegotiateProtocolVersion(("_pq_.x",))),
+    ],
+)
+def test_version_negotiation(startup: m.StartupMessage, answer: m.NegotiateProtocolVersion) -> None:
+    connection = Connection()
+    assert feed(connection, startup) == [startup]
+    assert s.read_backend(connection.data_to_send()) == [answer]
+    assert connection.parameters == {"user": "me"}
+    assert connection.protocol_version == startup.version
+
+
+def test_password() -> None:
+    connection = Connection()
+    feed(connection, STARTUP)
+    connection.send(m.AuthenticationCleartextPassword())
+    assert feed(connection, m.PasswordMessage("secret")) == [m.PasswordMessage("secret")]
+    assert fatal(connection, m.Query("SELECT 1").serialize()) == "expected password response, got message type 81"
+
+
+# --- the phases of a session ---
+
+ERROR = m.ErrorResponse("ERROR", "22012", "division by zero")
+
+
+def test_extended_batch() -> None:
+    connection = ready()
+    batch = (m.Parse("", "SELECT 1"), m.Bind("", ""), m.Describe("P", ""), m.Execute(""), m.Close("S", ""), m.Flush())
+    for message in batch:
+        assert feed(connection, message) == [message]
+        assert in_phase(connection, Phase.EXTENDED)
+    assert feed(connection, m.Sync()) == [m.Sync()]
+    assert in_phase(connection, Phase.READY)
+
+
+def test_an_error_in_a_batch_skips_until_sync() -> None:
+    connection = ready()
+    connection.receive_data(
+        wire([m.Parse("", "x"), m.Bind("", ""), m.Query("y"), m.CopyDone(), m.Sync(), m.Query("z")])
+    )
+    assert connection.next_event() == m.Parse("", "x")
+    connection.send(ERROR)
+    assert in_phase(connection, Phase.SKIP_UNTIL_SYNC)
+    assert connection.next_event() == m.Sync()
+    assert drain(connection) == [m.Query("z")]
+
+
+def test_skipped_messages_are_framed_but_not_read() -> None:
+    connection = ready()
+    feed(connection, m.Parse("", ""))
+    connection.send(ERROR)
+    connection.receive_data(b"P\0\0\0\x06!!")
+    assert drain(connection) == []
+    assert fatal(connection, b"y\0\0\0\x04") == "invalid frontend message type 121"
+
+
+def test_an_error_outside_a_batch_skips_nothing() -> None:
+    connection = ready()
+    for message in (m.Query("x"), m.Sync(), m.FunctionCall(b"")):
+        assert feed(connection, message) == [message]
+        connection.send(ERROR)
+        assert in_phase(connection, Phase.READY)
+
+
+def test_a_query_inside_a_batch_ends_it() -> None:
+    connection = ready()
+    feed(connection, m.Parse("", "x"), m.Query("y"))
+    connection.send(ERROR)
+    assert in_phase(connection, Phase.READY)
+
+
+def test_invalid_utf8_fails_the_command_only() -> None:
+    connection = ready()
+    connection.receive_data(b"Q\0\0\0\x06\xff\0")
+    assert drain(connection) == [
+        (SqlState.CHARACTER_NOT_IN_REPERTOIRE, 'invalid byte sequence for encoding "UTF8": 0xff', Severity.ERROR)
+    ]
+    assert in_phase(connection, Phase.READY)
+    connection.receive_data(b"P\0\0\0\x09\xff\0\0\0\0")
+    assert len(drain(connection)) == 1
+    assert in_phase(connection, Phase.SKIP_UNTIL_SYNC)
+
+
+def test_copy_in_simple() -> None:
+    connection = ready()
+    feed(connection, m.Query("COPY t FROM STDIN"))
+    connection.send(m.CopyInResponse(0, (0,)))
+    assert in_phase(connection, Phase.COPY_IN)
+    assert feed(connection, m.CopyData(b"1\n"), m.Flush(), m.Sync(), m.CopyData(b"2\n")) == [
+        m.CopyData(b"1\n"),
+        m.CopyData(b"2\n"),
+    ]
+    assert feed(connection, m.CopyDone(), m.Query("x")) == [m.CopyDone(), m.Query("x")]
+
+
+def test_copy_in_simple_ended_by_the_server() -> None:
+    connection = ready()
+    feed(connection, m.Query("COPY t FROM STDIN"))
+    connection.send(m.CopyInResponse(0, (0,)))
+    feed(connection, m.CopyData(b"bad"))
+    connection.send(ERROR, m.ReadyForQuery("I"))
+    assert feed(connection, m.CopyData(b"more"), m.CopyDone(), m.Query("x")) == [m.Query("x")]
+
+
+@pytest.mark.parametrize("end", [m.CopyDone(), m.CopyFail("why")])
+def test_copy_in_extended(end: m.CopyDone | m.CopyFail) -> None:
+    connection = ready()
+    feed(connection, m.Execute(""))
+    connection.send(m.CopyInResponse(0, (0,)))
+    assert in_phase(connection, Phase.COPY_IN_EXTENDED)
+    assert feed(connection, m.Sync(), m.CopyData(b"1"), end) == [m.CopyData(b"1"), end]
+    assert in_phase(connection, Phase.EXTENDED)
+    connection.send(ERROR)
+    assert feed(connection, m.Execute(""), m.Sync()) == [m.Sync()]
+
+
+def test_copy_in_extended_ended_by_the_server_skips_until_sync() -> None:
+    connection = ready()
+    feed(connection, m.Execute(""))
+    connection.send(m.CopyInResponse(0, (0,)))
+    connection.send(ERROR)
+    assert feed(connection, m.CopyData(b"1"), m.CopyDone(), m.Parse("", ""), m.Sync()) == [m.Sync()]
+
+
+@pytest.mark.parametrize(
+    "message",
+    [m.Query("x"), m.Terminate(), m.Parse("", "x"), Raw(b"y\0\0\0\x04")],
+    ids=lambda each: type(each).__name__,
+)
+def test_other_messages_in_copy_in_are_refused_as_by_postgresql(postgres: str, message: m.FrontendMessage) -> None:
+    data = exchange(postgres, m.Query("CREATE TEMP TABLE t (a int); COPY t FROM STDIN"), m.CopyData(b"1\n"), message)
+    theirs = [each for each in s.read_backend(data) if isinstance(each, m.ErrorResponse)]
+    connection = ready()
+    feed(connection, m.Query("COPY t FROM STDIN"))
+    connection.send(m.CopyInResponse(0, (0,)))
+    feed(connection, m.CopyData(b"1\n"), message)
+    ours = [each for each in s.read_backend(connection.data_to_send()) if isinstance(each, m.ErrorResponse)]
+    fields = [(each.severity, each.sqlstate, each.message) for each in theirs]
+    assert [(each.severity, each.sqlstate, each.message) for each in ours] == fields
+    assert in_phase(connection, Phase.CLOSED)
+
+
+# --- ends and limits ---
+
+
+def test_terminate_and_what_follows_it() -> None:
+    connection = ready()
+    assert feed(connection, m.Terminate(), m.Query("late")) == [m.Terminate(), EOF]
+    connection.receive_data(b"later")
+    assert connection.bytes_waiting == 0
+    assert connection.next_event() is EOF
+
+
+def test_eof_comes_after_what_was_sent_before() -> None:
+    connection = ready()
+    connection.receive_data(m.Query("x").serialize() + b"Q\0\0")
+    connection.receive_eof()
+    assert drain(connection) == [m.Query("x"), EOF]
+    assert in_phase(connection, Phase.CLOSED)
+
+
+@pytest.mark.parametrize("phase", list(Phase))
+def test_a_fatal_error_closes_from_every_phase(phase: Phase) -> None:
+    connection = Connection()
+    connection._enter(phase)
+    connection.send(m.ErrorResponse("FATAL", "57P01", "terminating connection due to administrator command"))
+    assert in_phase(connection, Phase.CLOSED)
+    assert connection.next_event() is EOF
+    assert connection.data_to_send()
+
+
+@pytest.mark.parametrize("code", [b"p", b"y", b"\0", b"\xff"])
+def test_unknown_type_bytes(code: bytes) -> None:
+    assert fatal(ready(), code + b"\0\0\0\x04") == f"invalid frontend message type {code[0]}"
+
+
+@pytest.mark.parametrize("cls", [m.Describe, m.Execute, m.Close, m.Sync, m.Flush, m.Terminate, m.CopyDone, m.CopyFail])
+def test_small_messages_are_refused_by_their_header(cls: type[m.Sync]) -> None:
+    too_long = m.SMALL_MESSAGE_BYTES_MAX + 1
+    assert fatal(ready(), cls.code + m.INT32.pack(too_long)) == "invalid message length"
+
+
+@pytest.mark.parametrize("cls", [m.Query, m.Parse, m.Bind, m.FunctionCall, m.CopyData])
+def test_large_messages_have_the_limit_that_was_set(cls: type[m.Query]) -> None:
+    connection = ready(message_bytes_max=20_000)
+    connection.receive_data(cls.code + m.INT32.pack(20_000))
+    assert connection.next_event() is NEED_DATA
+    assert fatal(ready(message_bytes_max=20_000), cls.code + m.INT32.pack(20_001)) == "invalid message length"
+
+
+@pytest.mark.parametrize("length", [3, 0, -1, -(2**31)])
+def test_impossible_lengths(length: int) -> None:
+    assert fatal(ready(), b"Q" + m.INT32.pack(length)) == "invalid message length"
+
+
+def test_a_malformed_body_is_fatal() -> None:
+    assert fatal(ready(), b"Q\0\0\0\x05x") == "invalid string in message"
+
+
+def test_data_to_send_empties_the_queue_and_does_not_copy_one_piece() -> None:
+    connection = ready()
+    rows = bytes(1_000)
+    connection.send_encoded(rows)
+    assert connection.data_to_send() is rows
+    connection.send(m.ParseComplete(), m.ReadyForQuery("T"))
+    connection.send_encoded(b"x")
+    assert connection.data_to_send() == b"1\0\0\0\x04Z\0\0\0\x05Tx"
+    assert connection.data_to_send() == b""
+
+
+# --- the tables, printed ---
+
+DOCUMENT = Path(__file__).parents[2] / "docs" / "protocol-states.md"
+
+
+def document() -> str:
+    lines = [
+        "# The phases of a connection",
+        "",
+        "Printed from `RECEIVED` and `SENT` in `protocol/pgwire/connection.py`; a test holds it to them.",
+        "A message from the client that its phase does not list ends the connection (08P01, FATAL);",
+        "an ErrorResponse of severity FATAL leads to `closed` from everywhere.",
+    ]
+    for phase in Phase:
+        lines += ["", f"## {phase.value}", "", "| message | from | then |", "|---|---|---|"]
+        for received, after in RECEIVED[phase].items():
+            lines.append(f"| {received.__name__} | client | {'dropped' if after is None else after.value} |")
+        for sent, after in SENT[phase].items():
+            lines.append(f"| {sent.__name__} | server | {after.value} |")
+    return "\n".join(lines) + "\n"
+
+
+def test_the_document_is_current() -> None:
+    assert DOCUMENT.read_text() == document(), "run: python -m tests.protocol.test_connection"
+
+
+def test_every_phase_has_its_rows() -> None:
+    assert set(RECEIVED) == set(SENT) == set(Phase)
+
+
+if __name__ == "__main__":
+    DOCUMENT.write_text(document())

@@ -1,0 +1,414 @@
+"""`.td` scripts run against a real PostgreSQL: what passes, what must be noticed, retries, variables, the command."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import threading
+from dataclasses import replace
+from pathlib import Path
+
+import psycopg
+import pytest
+
+from testdrive import Options, run_file
+
+
+class Scripts:
+    """Runs texts as `.td` files, in a schema of their own, without a reset; what must fail has short timeouts."""
+
+    def __init__(self, url: str, directory: Path, schema: str) -> None:
+        self.url = f"{url}?options=-csearch_path%3D{schema}"
+        self.directory = directory
+
+    def options(self, timeout_s: float, **variables: str) -> Options:
+        return Options(self.url, variables, default_timeout_s=timeout_s, reset=False)
+
+    def write(self, text: str) -> Path:
+        path = self.directory / "script.td"
+        path.write_text(text)
+        return path
+
+    def passes(self, text: str, **variables: str) -> None:
+        failures = run_file(self.write(text), self.options(30, **variables))
+        assert not failures, str(failures[0])
+
+    def fails(self, text: str, line: int, *parts: str, **variables: str) -> str:
+        [failure] = run_file(self.write(text), self.options(0.2, **variables))
+        assert failure.line == line, str(failure)
+        for part in parts:
+            assert part in failure.message
+        return failure.message
+
+
+@pytest.fixture
+def scripts(postgres: str, tmp_path: Path) -> Scripts:
+    schema = "testdrive_runner"
+    with psycopg.connect(postgres, autocommit=True, options="-cclient_min_messages=warning") as connection:
+        connection.execute(f"DROP SCHEMA IF EXISTS {schema} CASCADE")
+        connection.execute(f"CREATE SCHEMA {schema}")
+    return Scripts(postgres, tmp_path, schema)
+
+
+TABLE = "> CREATE TABLE t (a int, b text)\n> INSERT INTO t VALUES (1, 'one'), (2, 'two words'), (3, NULL)\n"
+
+
+def test_rows_are_compared_in_any_order(scripts: Scripts) -> None:
+    scripts.passes(TABLE + '> SELECT a, b FROM t ORDER BY a\n3 <null>\n2 "two words"\n1 one\n')
+
+
+def test_columns_are_checked_when_named(scripts: Scripts) -> None:
+    scripts.passes(TABLE + '> SELECT a, b AS "B c" FROM t WHERE a = 1\na "B c"\n---\n1 one\n')
+    scripts.fails("> SELECT 1 AS a\nb\n---\n1", 1, "-b\n", "+a\n")
+
+
+@pytest.mark.parametrize(
+    "rows", ["1 one", '1 one\n2 "two words"', '1 one\n2 "two words"\n3 <null>\n3 <null>', '1 one\n2 two\n3 ""', ""]
+)
+def test_wrong_rows_are_noticed(scripts: Scripts, rows: str) -> None:
+    scripts.fails(TABLE + f"> SELECT a, b FROM t\n{rows}\n", 3, "the answer differs")
+
+
+def test_the_difference_is_shown_line_by_line(scripts: Scripts) -> None:
+    message = scripts.fails(TABLE + "> SELECT a, b FROM t\n1 one\n2 two\n3 <null>", 3)
+    assert message.splitlines()[4:] == [" 1 one", "-2 two", '+2 "two words"', " 3 <null>"]
+
+
+def test_the_first_failure_ends_the_file(scripts: Scripts) -> None:
+    scripts.fails(TABLE + "> SELECT 1\n2\n> DELETE FROM t\n", 3)
+    scripts.passes("> SELECT count(*) FROM t\n3")
+
+
+def test_hashed_rows(scripts: Scripts) -> None:
+    # md5 of "1" "one" "2" "two words" "3" "<null>", one after another
+    hashed = "6 values hashing to ccd366dd5d8ee3eb9b9e39136094a2c4"
+    query = TABLE + "> SELECT a, b FROM t\n"
+    message = scripts.fails(query + "6 values hashing to 00000000000000000000000000000000", 3)
+    assert message.splitlines()[-1] == f"+{hashed}"
+    scripts.passes(f"> SELECT a, b FROM t\n{hashed}")
+
+
+def test_text_queries(scripts: Scripts) -> None:
+    text = "? SELECT E'one\\n\\n  three\\n'\n"
+    scripts.passes(text + "one\n\n  three\n\n> SELECT 1\n1")
+    scripts.fails(text + "one\n  three", 1, "+\n")
+    scripts.fails("? SELECT 1, 2\n1", 1, "one row of one column")
+
+
+@pytest.mark.parametrize(
+    "match",
+    [
+        "contains:does not exist",
+        'exact:relation "missing" does not exist',
+        "regex:^relation .missing. does\nhint:",
+    ],
+)
+def test_errors_match(scripts: Scripts, match: str) -> None:
+    scripts.passes(f"! SELECT * FROM missing\n{match}")
+
+
+@pytest.mark.parametrize(
+    "match", ["contains:exists", "exact:does not exist", "regex:^does", "contains:missing\nhint:x"]
+)
+def test_another_error_is_noticed(scripts: Scripts, match: str) -> None:
+    scripts.fails(f"! SELECT * FROM missing\n{match}", 1, "another error, 42P01", '+exact:relation "missing"')
+
+
+def test_details_and_hints_match(scripts: Scripts) -> None:
+    raising = "! DO $$BEGIN RAISE 'no' USING DETAIL = 'The detail.', HINT = 'The hint.'; END$$\ncontains:no\n"
+    scripts.passes(raising + "hint:hint\ndetail:The detail")
+    scripts.fails(raising + "detail:another", 1, "-detail:another", "+detail:The detail.", "+hint:The hint.")
+
+
+def test_a_bad_regex_is_noticed(scripts: Scripts) -> None:
+    scripts.fails("! SELECT * FROM missing\nregex:(", 1, "not a regular expression")
+
+
+def test_success_is_noticed_where_an_error_must_be(scripts: Scripts) -> None:
+    scripts.fails("! SELECT 1\ncontains:x", 1, "succeeded")
+
+
+def test_errors_are_noticed_where_rows_must_be(scripts: Scripts) -> None:
+    scripts.fails("> SELECT * FROM missing\n", 1, 'error 42P01: relation "missing" does not exist')
+
+
+def test_copy_cannot_stand_in_a_query(scripts: Scripts) -> None:
+    scripts.fails("> COPY (SELECT 1) TO STDOUT\n", 1, "psql-execute")
+
+
+def test_statements_that_do_not_end(scripts: Scripts) -> None:
+    scripts.passes("$ set-sql-timeout duration=50ms force\n! SELECT pg_sleep(60)\ntimeout\n> SELECT 1\n1")
+    scripts.fails("> SELECT pg_sleep(60)\n", 1, "did not end within 0.2 s")
+    scripts.fails("! SELECT 1\ntimeout", 1, "must still run")
+
+
+def test_a_timeout_leaves_the_session_as_it_was(scripts: Scripts) -> None:
+    scripts.passes(
+        "> CREATE TEMPORARY TABLE mine (a int)\n$ set-sql-timeout duration=50ms force\n! SELECT pg_sleep(60)\ntimeout\n"
+        "$ set-sql-timeout duration=default\n> SELECT * FROM mine\n"
+    )
+
+
+def test_a_query_is_tried_until_it_matches(scripts: Scripts) -> None:
+    scripts.passes("> CREATE SEQUENCE s\n> SELECT nextval('s') >= 4\ntrue")
+    scripts.passes("! SELECT 1 / (8 - nextval('s'))\ncontains:division by zero")
+
+
+def test_what_another_connection_commits_is_waited_for(scripts: Scripts) -> None:
+    def insert_after_three_tries() -> None:
+        with psycopg.connect(scripts.url, autocommit=True) as connection:
+            tries = 0
+            while tries < 3:
+                [tries] = connection.execute("SELECT last_value FROM tries").fetchone() or [0]
+            connection.execute("INSERT INTO t VALUES (4, 'four')")
+
+    scripts.passes(TABLE + "> CREATE SEQUENCE tries\n")
+    other = threading.Thread(target=insert_after_three_tries)
+    other.start()
+    try:
+        scripts.passes("> SELECT t.b, nextval('tries') > 3 FROM t WHERE a IN (1, 4)\none true\nfour true")
+    finally:
+        other.join()
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "> BEGIN\n> DECLARE c CURSOR FOR SELECT generate_series(1, 9)\n> FETCH 1 c\n2",
+        "> EXPLAIN SELECT 1\nplan",
+        "> SET application_name = nextval('s')\n",
+        "> CREATE TABLE u AS SELECT nextval('s') AS a\nwrong",
+        "! ROLLBACK\ncontains:another",
+        "! SELEKT\ncontains:another",
+    ],
+)
+def test_some_statements_are_tried_once(scripts: Scripts, text: str) -> None:
+    scripts.passes("> CREATE SEQUENCE s")
+    assert run_file(scripts.write(text), scripts.options(300))  # a second try would last longer than this test may
+
+
+def test_a_failed_transaction_block_is_not_tried_again(scripts: Scripts) -> None:
+    [failure] = run_file(scripts.write("> BEGIN\n> SELECT * FROM missing\n"), scripts.options(300))
+    assert "42P01" in failure.message
+
+
+def test_variables_are_replaced_when_a_command_runs(scripts: Scripts) -> None:
+    scripts.passes(
+        """
+$ set-arg-default a=ignored b=two
+$ set name=t1 c=${arg.a}-${arg.b}
+$ set lines
+one
+\\  two ${c}
+$ set-from-sql var=d
+SELECT '${name}'::text || 'd'
+> SELECT '${arg.a}', '${c}', '${d}', '${testdrive.seed}' <> ''
+${arg.a} one-two t1d true
+? SELECT '${lines}'
+one
+  two one-two
+! SELECT '${c}.'::int
+regex:"${c}\\."
+""",
+        a="one",
+    )
+    scripts.fails("> SELECT '${nothing}'\n", 1, "variable ${nothing} is not set")
+
+
+def test_variables_in_a_regex_are_literal(scripts: Scripts) -> None:
+    scripts.fails("! SELECT 'abc'::int\nregex:${arg.x}", 1, x="a.c")
+    scripts.passes("! SELECT 'abc'::int\nregex:a.c")
+
+
+def test_a_regex_hides_what_differs_from_run_to_run(scripts: Scripts) -> None:
+    scripts.passes(
+        r"""
+$ set-regex match=\d{4}-\d\d-\d\d replacement=<date>
+> SELECT current_date::text || '!'
+<date>!
+! SELECT (current_date || 'x')::date
+contains:"<date>x"
+$ set-regex match="(\w+)@(\w+)" replacement="$2 at $1"
+> SELECT 'a@b'
+"b at a"
+$ set-regex match=o+
+> SELECT 'foo'
+f<regex_match>
+$ unset-regex
+> SELECT 'foo'
+foo
+"""
+    )
+
+
+def test_timeouts_go_below_the_default_only_by_force(scripts: Scripts) -> None:
+    scripts.fails("$ set-sql-timeout duration=10ms\n> SELECT pg_sleep(60)\n", 2, "within 0.2 s")
+    scripts.fails("$ set-sql-timeout duration=10ms force\n> SELECT pg_sleep(60)\n", 2, "within 0.01 s")
+    scripts.fails(
+        "$ set-sql-timeout duration=1m\n$ set-sql-timeout duration=default\n> SELECT pg_sleep(60)\n", 3, "within 0.2 s"
+    )
+
+
+def test_skipping(scripts: Scripts) -> None:
+    skip = "$ skip-if\nSELECT {}\n> SELECT 1\n2\n"
+    scripts.passes(skip.format("true"))
+    scripts.passes(skip.format("1 = 1") + "$ skip-end\n> SELECT 1\n1")
+    scripts.fails(skip.format("true") + "$ skip-end\n> SELECT 1\n3", 6)
+    scripts.fails(skip.format("false"), 3)
+    scripts.fails(skip.format("1"), 1, "needs a boolean")
+
+
+def test_guarded_commands_are_for_servers_with_a_version(scripts: Scripts) -> None:
+    scripts.passes(">[version>=100] SELECT 1\n2\n$[version<100] no-such-action")
+    scripts.passes("> CREATE FUNCTION mz_version_num() RETURNS int LANGUAGE sql AS 'SELECT 2601700'")
+    scripts.passes(">[version<2601700] SELECT 1\n2\n>[2601700<=version] SELECT 1\n1")
+    scripts.fails(">[version=2601700] SELECT 1\n2", 1)
+
+
+def test_other_connections(scripts: Scripts) -> None:
+    scripts.passes(
+        """
+$ postgres-connect name=other url=${testdrive.url}
+$ postgres-execute connection=other
+BEGIN
+CREATE TABLE
+  t (a int)
+INSERT INTO t VALUES (1); INSERT INTO t VALUES (2)
+! SELECT * FROM t
+contains:does not exist
+$ postgres-execute connection=other
+COMMIT
+$ postgres-execute connection=${testdrive.url}
+INSERT INTO t VALUES (3)
+> SELECT a FROM t
+1
+2
+3
+"""
+    )
+    scripts.fails("$ postgres-execute connection=${testdrive.url}\nSELECT 1\nSELEKT", 1, "42601")
+    scripts.fails("$ postgres-execute connection=nobody\nSELECT 1", 1, "no connection nobody")
+
+
+def test_psql(scripts: Scripts) -> None:
+    scripts.passes(
+        TABLE
+        + '$ psql-execute command="SELECT a, b FROM t WHERE a < 3 ORDER BY a"\n'
+        + "\\ a |     b\n---+-----------\n 1 | one\n 2 | two words\n"
+    )
+    scripts.passes('$ psql-execute command="COPY (SELECT 1, NULL) TO STDOUT"\n1\t\\N\n')
+    patient = "$ set-sql-timeout duration=30s\n"
+    scripts.fails(patient + '$ psql-execute command="COPY (SELECT 1) TO STDOUT"\n2\n', 2, "-2\n+1")
+    scripts.fails(patient + '$ psql-execute command="SELEKT"\n', 2, "psql ended with code 1", "syntax error")
+    slow = '$ set-sql-timeout duration=50ms force\n$ psql-execute command="SELECT pg_sleep(60)"\n'
+    scripts.fails(slow, 2, "psql did not end within 0.05 s")
+
+
+@pytest.mark.parametrize(
+    ("action", "reason"),
+    [
+        ("no-such-action", "no action no-such-action"),
+        ("sleep", "needs the argument duration"),
+        ("sleep duration=1x", "not a duration"),
+        ("nop x=1", "nop has no argument x"),
+        ("nop\nbody", "takes no lines"),
+        ("set a b\nbody", "name of one variable"),
+        ("set-regex match=(", "not a regular expression"),
+        ("set-from-sql var=x\nSELECT generate_series(1, 2)", "one row of one column"),
+    ],
+)
+def test_misused_actions(scripts: Scripts, action: str, reason: str) -> None:
+    scripts.fails(f"$ {action}", 1, reason)
+
+
+def test_sleep_and_nop(scripts: Scripts) -> None:
+    scripts.passes(
+        "$ nop\n$ sleep duration=1ms\n$ sleep-is-probably-flaky-i-have-justified-my-need-with-a-comment duration=1ms\n"
+    )
+
+
+def test_ill_formed_and_unreadable_scripts_fail(scripts: Scripts) -> None:
+    scripts.fails("> SELECT 1\n1\n! SELECT 2\n", 3, "contains:")
+    path = scripts.directory / "latin.td"
+    path.write_bytes(b"> SELECT 1\n1\n> SELECT '\xe9'\n")
+    [failure] = run_file(path, scripts.options(1))
+    assert failure.line == 3
+
+
+def test_a_reset_leaves_other_servers_alone(scripts: Scripts) -> None:
+    scripts.passes(TABLE)
+    [failure] = run_file(scripts.write(""), Options(url=scripts.url, default_timeout_s=0.2))
+    assert "--no-reset" in failure.message
+    scripts.passes("> SELECT count(*) FROM t\n3")
+
+
+def test_rewriting_puts_the_answers_into_the_script(scripts: Scripts) -> None:
+    right = (
+        TABLE
+        + '# rows\n> SELECT a, b FROM t\na b\n---\n1 one\n2 "two words"\n3 <null>\n\n# text\n'
+        + "? SELECT E'#x\\n\\ny'\n\\#x\n\ny\n\n"
+        + '! SELECT * FROM é\nexact:relation "é" does not exist\n\n'
+        + '$ set-sql-timeout duration=30s\n$ psql-execute command="COPY (SELECT 7) TO STDOUT"\n7\n'
+    )
+    wrong = right.replace("1 one\n", "").replace("\\#x\n\n", "").replace('exact:relation "é"', "contains:another")
+    wrong = wrong.replace("\n7", "\n8\n9")
+    path = scripts.write(wrong)
+    assert run_file(path, replace(scripts.options(0.2), rewrite=True)) == []
+    assert path.read_text() == right
+
+
+def test_an_unreachable_server_is_a_failure(tmp_path: Path) -> None:
+    path = tmp_path / "script.td"
+    path.write_text("> SELECT 1\n1")
+    options = Options(url="postgres://nobody@127.0.0.1:1/x", default_timeout_s=0.05, reset=False)
+    [failure] = run_file(path, options)
+    assert "refused" in failure.message
+    [failure] = run_file(path, Options(url="nonsense", reset=False))
+    assert "cannot read the URL" in failure.message
+
+
+def command(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([sys.executable, "-m", "testdrive", *arguments], capture_output=True, text=True, timeout=60)
+
+
+def test_the_command(scripts: Scripts, tmp_path: Path) -> None:
+    good, bad, wire = tmp_path / "good.td", tmp_path / "bad.td", tmp_path / "wire.pt"
+    good.write_text("> SELECT '${arg.x}', ${testdrive.seed}, '${testdrive.temp-dir}'\n1 7 /somewhere\n")
+    bad.write_text("\n> SELECT 1\n2\n")
+    wire.write_text('send\nQuery {"query": ""}\n----\n\nuntil\nReadyForQuery\n----\nEmptyQueryResponse\n')
+    options = ["--url", scripts.url, "--no-reset", "--default-timeout", "500ms", "--var", "x=1", "--seed", "7"]
+    options += ["--temp-dir", "/somewhere"]
+
+    passed = command(*options, good)
+    assert (passed.returncode, passed.stderr) == (0, "")
+    assert f"ok   {good}" in passed.stdout
+
+    failed = command(*options, bad, good, wire)
+    assert failed.returncode == 1
+    assert f"FAIL {bad}" in failed.stdout
+    assert f"ok   {good}" in failed.stdout
+    assert f"{bad}:2: > SELECT 1\nthe answer differs:\n" in failed.stderr
+    assert '+ReadyForQuery {"status":"I"}' in failed.stderr
+
+    stopped = command(*options, "--max-errors", "1", bad, good)
+    assert stopped.returncode == 1
+    assert "good.td" not in stopped.stdout
+
+    assert command(*options, "--rewrite", wire).returncode == 0
+    assert command(*options, wire).returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "reason"),
+    [
+        (["missing.td"], "no file missing.td"),
+        (["README.md"], "neither in .td nor in .pt"),
+        (["--var", "x", "a.td"], "not NAME=VALUE"),
+        (["--default-timeout", "30", "a.td"], "not a duration"),
+        ([], "FILE"),
+    ],
+)
+def test_the_command_refuses_what_it_cannot_read(arguments: list[str], reason: str) -> None:
+    refused = command(*arguments)
+    assert refused.returncode == 2
+    assert reason in refused.stderr
