@@ -17,10 +17,11 @@ Threads: everything here may be called from any thread; the index is replaced wh
 
 from __future__ import annotations
 
+import itertools
 import sqlite3
 import threading
 from collections import OrderedDict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -29,7 +30,7 @@ import pyarrow.compute as pc
 from catalog import updates as u
 from catalog.objects import ObjectId, Timestamp
 from catalog.payloads import Payloads
-from catalog.store import Store
+from catalog.store import Store, StoreError
 
 INLINE_BYTES = 64 * 1024  # below it a file's two syncs cost more than the bytes do in SQLite
 CACHE_BYTES = 256 * 1024 * 1024  # inline payloads kept decoded; files are mapped and need no cache
@@ -67,6 +68,14 @@ class Frontiers:
     upper: Timestamp | None
 
 
+class Compacted(Exception):
+    """A merger has swallowed the time that was asked for."""
+
+
+class Dropped(Exception):
+    """The collection is gone: what was to be written has nowhere to go, what was to be read is no more."""
+
+
 class Damaged(Exception):
     """A payload that the catalog names cannot be read."""
 
@@ -81,14 +90,16 @@ class Log:
         self._cache: OrderedDict[int, pa.Table] = OrderedDict()
         self._cache_bytes = 0
         self._batches: dict[ObjectId, tuple[Batch, ...]] = {}
+        self._leaving: dict[int, pa.Table] = {}  # inline payloads of runs whose merger is being written
+        self._merged_to: dict[ObjectId, Timestamp] = {}  # the time of the latest merger: changes begin after it
         self.durable: dict[ObjectId, Frontiers] = {}
         for id, since, upper in store.read("SELECT id, since, upper FROM collections"):
             self.durable[id] = Frontiers(since, upper)
-        rows = store.read("SELECT id, collection, time, rows, bytes, file FROM batches ORDER BY time, id")
-        for row in rows:
-            batch = Batch(*row)
-            self._batches[batch.collection] = (*self._batches.get(batch.collection, ()), batch)
-        named = {batch.file for batches in self._batches.values() for batch in batches}
+        rows = store.read("SELECT id, collection, time, rows, bytes, file FROM batches ORDER BY collection, time, id")
+        batches = [Batch(*row) for row in rows]
+        for collection, own in itertools.groupby(batches, key=lambda batch: batch.collection):
+            self._batches[collection] = tuple(own)
+        named = {batch.file for batch in batches}
         for orphan in payloads.names() - named:
             payloads.remove(orphan)
 
@@ -97,12 +108,13 @@ class Log:
     def prepare(self, table: pa.Table) -> Payload:
         """A payload for `table` (rows or changes); blocks while a large one is written and synced."""
         if table.nbytes > INLINE_BYTES:
-            return self.prepare_stream(table.schema, table.to_batches())
+            return self.prepare_stream(table.schema, _pieces(table))
         sink = pa.BufferOutputStream()
         with pa.ipc.new_stream(sink, table.schema) as writer:
-            writer.write_table(table)
+            writer.write_table(table.combine_chunks())
         inline = sink.getvalue().to_pybytes()
-        return Payload(table, inline, None, len(inline))
+        # The table as it will be read: `table` may be a slice, and would keep all of its parent in memory.
+        return Payload(pa.ipc.open_stream(inline).read_all(), inline, None, len(inline))
 
     def prepare_stream(self, schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> Payload:
         """A payload file written batch by batch, however large."""
@@ -116,12 +128,15 @@ class Log:
             self._payloads.remove(payload.file)
 
     def insert(self, tx: sqlite3.Connection, collection: ObjectId, time: Timestamp, payload: Payload) -> Batch:
-        """Names a payload, within a transaction. Call `committed` after it."""
+        """Names a payload, within a transaction. Call `committed` after it. Dropped if the collection is gone."""
         rows = payload.table.num_rows
         cursor = tx.execute(
-            "INSERT INTO batches (collection, time, rows, bytes, payload, file) VALUES (?, ?, ?, ?, ?, ?)",
-            (collection, time, rows, payload.bytes, payload.inline, payload.file),
+            "INSERT INTO batches (collection, time, rows, bytes, payload, file) "
+            "SELECT id, ?, ?, ?, ?, ? FROM collections WHERE id = ?",
+            (time, rows, payload.bytes, payload.inline, payload.file, collection),
         )
+        if cursor.rowcount == 0:
+            raise Dropped(collection)
         assert cursor.lastrowid is not None
         return Batch(cursor.lastrowid, collection, time, rows, payload.bytes, payload.file)
 
@@ -149,8 +164,8 @@ class Log:
     def dropped(self, collection: ObjectId) -> None:
         """The transaction that forgot the collection is on disk: its files go."""
         with self._lock:
-            gone = self._batches.pop(collection, ())
-            self._forget(gone)
+            self._merged_to.pop(collection, None)
+            self._forget(self._batches.pop(collection, ()))
 
     # -- reading ------------------------------------------------------------------------------------------------
 
@@ -166,20 +181,26 @@ class Log:
         return sorted({b.time for b in self.batches(collection) if lower <= b.time < upper})
 
     def rows(self, collection: ObjectId, as_of: int, schema: pa.Schema) -> pa.Table:
-        """The collection's rows at `as_of` (since <= as_of < upper), multiplicities applied."""
+        """The collection's rows at `as_of` (since <= as_of < upper), multiplicities applied. Compacted as `changes`."""
         tables = self._load(collection, 0, as_of + 1)
         if all(u.DIFF not in table.column_names for table in tables):
             return pa.concat_tables([schema.empty_table(), *tables])
         return u.expand(u.consolidate(pa.concat_tables([_changes(table) for table in tables])))
 
     def changes(self, collection: ObjectId, lower: int, upper: int, schema: pa.Schema) -> pa.Table:
-        """What happened to the collection in [lower, upper), consolidated as if it were one time."""
+        """What happened to the collection in [lower, upper), consolidated as if it were one time.
+
+        Compacted if a merger has swallowed times on both sides of `lower`; whoever holds `since` below it is safe.
+        """
         tables = [_changes(table) for table in self._load(collection, lower, upper)]
         return u.consolidate(pa.concat_tables([u.with_diff(schema.empty_table(), 1), *tables]))
 
     def _load(self, collection: ObjectId, lower: int, upper: int) -> list[pa.Table]:
         # The lock keeps compaction from dropping a batch between the look at the index and its opening.
         with self._lock:
+            first = lower or upper  # changes: the state before `lower` is the base; rows: all before `upper` count
+            if first <= self._merged_to.get(collection, -1):
+                raise Compacted(f"{collection} has no history at {first - 1}")
             return [self._open(b) for b in self.batches(collection) if lower <= b.time < upper]
 
     def _open(self, batch: Batch) -> pa.Table:
@@ -187,12 +208,17 @@ class Log:
         if cached is not None:
             self._cache.move_to_end(batch.id)
             return cached
+        if batch.id in self._leaving:
+            return self._leaving[batch.id]
         try:
             if batch.file is not None:
                 return self._payloads.open(batch.file)
-            ((payload,),) = self._store.read("SELECT payload FROM batches WHERE id = ?", (batch.id,))
-            table = pa.ipc.open_stream(payload).read_all()
-        except (OSError, pa.ArrowInvalid, sqlite3.DatabaseError) as error:
+            found = self._store.read("SELECT payload FROM batches WHERE id = ?", (batch.id,))
+            if not found:
+                raise Dropped(batch.collection)  # on disk, and not yet told to this index
+            table = pa.ipc.open_stream(found[0][0]).read_all()
+            table.validate(full=True)
+        except (OSError, pa.ArrowException, StoreError) as error:
             raise Damaged(f"batch {batch.id} of {batch.collection} cannot be read: {error}") from error
         self._remember(batch, table)
         return table
@@ -206,6 +232,7 @@ class Log:
 
     def _forget(self, gone: Iterable[Batch]) -> None:
         for batch in gone:
+            self._leaving.pop(batch.id, None)
             table = self._cache.pop(batch.id, None)
             if table is not None:
                 self._cache_bytes -= table.nbytes
@@ -235,20 +262,22 @@ class Log:
         with self._lock:
             tables = [self._open(batch) for batch in run]
         if all(u.DIFF not in table.column_names for table in tables):
-            return self._prepare_merged(pa.concat_tables(tables))
+            return self.prepare(pa.concat_tables(tables))
         changes = u.consolidate(pa.concat_tables([_changes(table) for table in tables]))
-        if changes.num_rows and pc.min_max(changes[u.DIFF]).as_py() == {"min": 1, "max": 1}:
-            return self._prepare_merged(u.rows_of(changes))
-        return self._prepare_merged(changes)
+        if pc.all(pc.equal(changes[u.DIFF], 1), min_count=0).as_py():
+            return self.prepare(u.rows_of(changes))
+        return self.prepare(changes)
 
-    def _prepare_merged(self, table: pa.Table) -> Payload:
-        if table.nbytes > INLINE_BYTES:
-            return self.prepare_stream(table.schema, table.to_batches(max_chunksize=MERGE_ROWS))
-        return self.prepare(table.combine_chunks())
+    def replace(self, tx: sqlite3.Connection, run: tuple[Batch, ...], merged: Payload, since: int) -> Batch | None:
+        """Puts the merger in the run's place, within a transaction. Call `replaced` after it.
 
-    def replace(self, tx: sqlite3.Connection, run: tuple[Batch, ...], merged: Payload, since: int) -> Batch:
-        """Puts the merger in the run's place, within a transaction. Call `replaced` after it."""
-        tx.execute("UPDATE collections SET since = max(since, ?) WHERE id = ?", (since, run[0].collection))
+        None, and nothing is done, if the collection has been dropped.
+        """
+        found = tx.execute("UPDATE collections SET since = max(since, ?) WHERE id = ?", (since, run[0].collection))
+        if found.rowcount == 0:
+            return None
+        with self._lock:  # a reader whose index still has the run finds it here, once its rows are deleted
+            self._leaving.update((batch.id, self._open(batch)) for batch in run if batch.file is None)
         tx.executemany("DELETE FROM batches WHERE id = ?", [(batch.id,) for batch in run])
         return self.insert(tx, run[0].collection, run[-1].time, merged)
 
@@ -256,7 +285,11 @@ class Log:
         """The merger is on disk: readers see it, and the run's files go. The collection may be dropped meanwhile."""
         with self._lock:
             old = self._batches.get(batch.collection, ())
+            if run[0] not in old:
+                self._forget((batch,))
+                return
             first = old.index(run[0])
+            self._merged_to[batch.collection] = max(batch.time, self._merged_to.get(batch.collection, batch.time))
             self._batches[batch.collection] = (*old[:first], batch, *old[first + len(run) :])
             if batch.file is None:
                 self._remember(batch, merged.table)
@@ -264,8 +297,14 @@ class Log:
 
     def sizes(self) -> Mapping[ObjectId, tuple[int, int]]:
         """Rows and bytes that each collection keeps."""
-        return {id: (sum(b.rows for b in bs), sum(b.bytes for b in bs)) for id, bs in self._batches.items()}
+        return {id: (sum(b.rows for b in bs), sum(b.bytes for b in bs)) for id, bs in list(self._batches.items())}
 
 
 def _changes(table: pa.Table) -> pa.Table:
     return table if u.DIFF in table.column_names else u.with_diff(table, 1)
+
+
+def _pieces(table: pa.Table) -> Iterator[pa.RecordBatch]:
+    """The table in record batches of MERGE_ROWS, copying one at a time: a run of small commits leaves few of them."""
+    for start in range(0, table.num_rows, MERGE_ROWS):
+        yield from table.slice(start, MERGE_ROWS).combine_chunks().to_batches()

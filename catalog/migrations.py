@@ -65,7 +65,7 @@ class TooNew(Exception):
 
 
 def migrate(connection: sqlite3.Connection) -> int:
-    """Applies the steps that are missing and returns how many there were. TooNew if the file knows more than we."""
+    """Applies the missing steps; returns the format found, 0 for a new file. TooNew if it is beyond what we know."""
     (applied,) = connection.execute("PRAGMA user_version").fetchone()
     if applied > len(MIGRATIONS):
         raise TooNew(applied)
@@ -77,4 +77,4 @@ def migrate(connection: sqlite3.Connection) -> int:
             if connection.in_transaction:
                 connection.execute("ROLLBACK")
             raise
-    return len(MIGRATIONS) - int(applied)
+    return int(applied)

@@ -197,17 +197,22 @@ class CatalogState:
     def resolve(self, parts: tuple[str, ...], database: str, search_path: Iterable[str]) -> Item | None:
         """The item that `[[database.]schema.]name` means for a session; None if there is none.
 
-        An unqualified name is sought along `search_path`, the system schemas standing before it as in PostgreSQL.
+        An unqualified name is sought along `search_path`; system schemas that the path does not name stand before
+        it, as in PostgreSQL.
         """
-        *qualifier, name = parts
-        if len(qualifier) == 2:
-            owner = self.database_named(qualifier[0])
-            schema = self.schema_named(owner.id, qualifier[1]) if owner is not None else None
-            return self.item_named(schema.id, name) if schema is not None else None
+        match parts:
+            case (name,):
+                named = tuple(search_path)
+                path = (*(s for s in ("pg_catalog", "mz_catalog") if s not in named), *named)
+            case (schema_name, name):
+                path = (schema_name,)
+            case (database, schema_name, name) if self.database_named(database) is not None:
+                path = (schema_name,)
+            case _:
+                return None
         current = self.database_named(database)
-        database_id = current.id if current is not None else None
-        for schema_name in qualifier or ("pg_catalog", "mz_catalog", *search_path):
-            schema = self.schema_named(database_id, schema_name)
+        for schema_name in path:
+            schema = self.schema_named(current.id if current is not None else None, schema_name)
             item = self.item_named(schema.id, name) if schema is not None else None
             if item is not None:
                 return item

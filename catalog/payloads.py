@@ -28,6 +28,8 @@ class Payloads:
             self._fs, self._root = fs.FileSystem.from_uri(place)
         self._local = isinstance(self._fs, fs.LocalFileSystem)
         self._fs.create_dir(self._root, recursive=True)
+        if self._local:
+            _sync(os.path.dirname(self._root))
 
     def write(self, schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> str:
         """Writes a file to the end, syncs it and its directory, and returns its name. Takes batches as they come."""
@@ -37,19 +39,21 @@ class Payloads:
             with self._fs.open_output_stream(path) as sink, pa.ipc.new_file(sink, schema) as writer:
                 for batch in batches:
                     writer.write_batch(batch)
+            if self._local:
+                _sync(path)
+                _sync(self._root)
         except BaseException:
             self.remove(name)
             raise
-        if self._local:
-            _sync(path)
-            _sync(self._root)
         return name
 
     def open(self, name: str) -> pa.Table:
         """The file's rows. Raises OSError or pa.ArrowInvalid when the file is gone or damaged."""
         path = self._path(name)
         source = pa.memory_map(path) if self._local else self._fs.open_input_file(path)
-        return pa.ipc.open_file(source).read_all()
+        table = pa.ipc.open_file(source).read_all()
+        table.validate()  # the ends of each buffer: a damaged file must not be read out of bounds
+        return table
 
     def remove(self, name: str) -> None:
         """Unlinks a file that no transaction names any more. One that is gone already is no error."""

@@ -5,8 +5,8 @@ thread between BEGIN IMMEDIATE and COMMIT. With journal_mode=WAL and synchronous
 on disk. Readers have a connection of their own.
 
 Two servers on one directory would each believe what the other overwrites. The lock file stops a second one at the
-door with a clear message; where locks do not work (some network file systems) the epoch does: every opening takes
-the next epoch, and a transaction of an older one is refused (`Fenced`).
+door with a clear message; where the lock does not hold (some network file systems, a lock file that was removed) the
+epoch does: every opening takes the next epoch, and a transaction of an older one is refused (`Fenced`).
 
 Cancel safety: a transaction whose waiter is cancelled still commits or rolls back as a whole.
 """
@@ -20,15 +20,19 @@ import sqlite3
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Any, TypeVar
 
-from catalog.migrations import migrate
+from catalog.migrations import TooNew, migrate
 
 T = TypeVar("T")
 
 PAGE_CACHE_KIB = 16 * 1024
 WAL_BYTES_KEPT = 64 * 1024 * 1024  # a checkpoint truncates a log that a burst has made longer
+FREE_PAGES_KEPT = 1024  # of 4 KiB: what the next commits fill again need not leave the file
+FREE_PAGES_STEP = 256  # given back in one transaction: a few milliseconds of the writer's time
+_UNUSABLE = ("SQLITE_CANTOPEN", "SQLITE_READONLY", "SQLITE_PERM", "SQLITE_BUSY", "SQLITE_IOERR", "SQLITE_FULL")
 
 
 class StoreError(Exception):
@@ -49,29 +53,30 @@ class Store:
     def __init__(self, directory: Path) -> None:
         """Opens or creates. StoreError when the directory is locked, damaged, too new or not writable."""
         self.directory = directory
-        self._lock_fd = _lock(directory)
-        try:
-            self._writer = self._connect()
-            self.created = migrate(self._writer) > 0
-            with self._writer:
-                self._writer.execute("UPDATE meta SET value = value + 1 WHERE key = 'epoch'")
-            self.epoch: int = self._meta("epoch")
-            self._reader = self._connect()
-            self._reader.execute("PRAGMA query_only = 1")
-        except sqlite3.DatabaseError as error:
-            os.close(self._lock_fd)
-            raise StoreError(
-                f'data directory "{directory}" is damaged: {error}',
-                "Restore the directory from a backup, or start with an empty one (--data-dir).",
-            ) from error
-        except BaseException:
-            os.close(self._lock_fd)
-            raise
-        self._reader_lock = threading.Lock()
-        self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="catalog-writer")
+        with ExitStack() as held:
+            held.callback(os.close, _lock(directory))
+            try:
+                self._writer = self._connect(held)
+                self.created = migrate(self._writer) == 0
+                # One statement: of two servers that open at once, each has to see an epoch of its own.
+                take_epoch = "UPDATE meta SET value = value + 1 WHERE key = 'epoch' RETURNING value"
+                ((self.epoch,),) = self._writer.execute(take_epoch).fetchall()
+                self._reader = self._connect(held)
+                self._reader.execute("PRAGMA query_only = 1")
+            except sqlite3.DatabaseError as error:
+                raise _explained(directory, error) from error
+            except TooNew as error:
+                raise StoreError(
+                    f'data directory "{directory}" cannot be read: {error}',
+                    "Start the Tidewire that wrote it, or a later one.",
+                ) from error
+            self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="catalog-writer")
+            self._reader_lock = threading.Lock()
+            self._held = held.pop_all()
 
-    def _connect(self) -> sqlite3.Connection:
+    def _connect(self, held: ExitStack) -> sqlite3.Connection:
         connection = sqlite3.connect(self.directory / "catalog.sqlite", isolation_level=None, check_same_thread=False)
+        held.enter_context(closing(connection))
         connection.execute("PRAGMA auto_vacuum = INCREMENTAL")  # takes effect only before the first table exists
         connection.execute("PRAGMA journal_mode = WAL")
         connection.execute("PRAGMA synchronous = FULL")
@@ -79,39 +84,70 @@ class Store:
         connection.execute(f"PRAGMA journal_size_limit = {WAL_BYTES_KEPT}")
         return connection
 
-    def _meta(self, key: str) -> int:
-        (value,) = self._writer.execute("SELECT value FROM meta WHERE key = ?", (key,)).fetchone()
-        return int(value)
-
     async def transaction(self, act: Callable[[sqlite3.Connection], T]) -> T:
         """Runs `act` in the writer thread in one transaction. On any exception nothing of it remains."""
-        return await asyncio.wrap_future(self._thread.submit(self.transact, act))
+        return await asyncio.wrap_future(self._thread.submit(self._transact, act))
 
     def transact(self, act: Callable[[sqlite3.Connection], T]) -> T:
-        """The same in the calling thread: for opening and closing, when nobody else writes."""
+        """The same for callers outside the event loop: blocks the calling thread until it is done."""
+        return self._thread.submit(self._transact, act).result()
+
+    def _transact(self, act: Callable[[sqlite3.Connection], T]) -> T:
         connection = self._writer
         connection.execute("BEGIN IMMEDIATE")
         try:
-            if self._meta("epoch") != self.epoch:
+            if connection.execute("SELECT value FROM meta WHERE key = 'epoch'").fetchone() != (self.epoch,):
                 raise Fenced(f'another server has opened "{self.directory}"')
             result = act(connection)
+            connection.execute("COMMIT")
         except BaseException:
-            connection.execute("ROLLBACK")
+            if connection.in_transaction:  # SQLite itself rolls back when the disk is full or fails
+                connection.execute("ROLLBACK")
             raise
-        connection.execute("COMMIT")
         return result
 
+    async def give_back(self) -> bool:
+        """Returns free pages to the file system, a bounded number of them; True while there are more.
+
+        Call it after compaction: auto_vacuum=INCREMENTAL frees nothing by itself.
+        """
+        return await self.transaction(_give_back)
+
     def read(self, sql: str, parameters: tuple[object, ...] = ()) -> list[tuple[Any, ...]]:
-        """Rows as of the last commit. Safe from any thread."""
-        with self._reader_lock:
-            return self._reader.execute(sql, parameters).fetchall()
+        """Rows as of the last commit. Safe from any thread. StoreError when the file is damaged."""
+        try:
+            with self._reader_lock:
+                return self._reader.execute(sql, parameters).fetchall()
+        except sqlite3.DatabaseError as error:
+            raise _explained(self.directory, error) from error
 
     def close(self) -> None:
-        """Waits for what was submitted, then lets go of the file and the lock."""
+        """Waits for what was submitted, then lets go of the file and the lock. Closing twice is no error."""
         self._thread.shutdown(wait=True)
-        self._reader.close()
-        self._writer.close()
-        os.close(self._lock_fd)
+        with self._reader_lock:
+            self._held.close()
+
+
+def _give_back(tx: sqlite3.Connection) -> bool:
+    (free,) = tx.execute("PRAGMA freelist_count").fetchone()
+    excess = int(free) - FREE_PAGES_KEPT
+    for _ in range(min(excess, FREE_PAGES_STEP)):
+        tx.execute("PRAGMA incremental_vacuum(1)")  # one by one: execute() stops after the pragma's first page
+    return excess > FREE_PAGES_STEP
+
+
+def _explained(directory: Path, error: sqlite3.DatabaseError) -> StoreError:
+    if isinstance(error, sqlite3.ProgrammingError):
+        raise error  # ours, not the file's
+    if getattr(error, "sqlite_errorname", "").startswith(_UNUSABLE):
+        return StoreError(
+            f'could not use data directory "{directory}": {error}',
+            "Choose a directory on a disk with space that this user may write and nobody else uses (--data-dir).",
+        )
+    return StoreError(
+        f'data directory "{directory}" is damaged: {error}',
+        "Restore the directory from a backup, or start with an empty one (--data-dir).",
+    )
 
 
 def _lock(directory: Path) -> int:
@@ -126,6 +162,8 @@ def _lock(directory: Path) -> int:
         ) from error
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        os.ftruncate(descriptor, 0)
+        os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
     except BlockingIOError as error:
         owner = os.pread(descriptor, 32, 0).decode(errors="replace").strip() or "unknown"
         os.close(descriptor)
@@ -133,6 +171,10 @@ def _lock(directory: Path) -> int:
             f'data directory "{directory}" is in use by another server (process {owner})',
             "Stop that server, or give this one a directory of its own (--data-dir).",
         ) from error
-    os.ftruncate(descriptor, 0)
-    os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
+    except OSError as error:
+        os.close(descriptor)
+        raise StoreError(
+            f'could not lock data directory "{directory}": {error.strerror}',
+            "Choose a directory on a file system that has locks and space (--data-dir).",
+        ) from error
     return descriptor

@@ -7,7 +7,8 @@ position (c0, c1, ...), because users' names may repeat or be odd:
 - changes:  c0..cn, diff   the updates of one time
 
 Consolidated means: one line per row, no zero diff. Two rows are the same when their bytes are: 0.0 and
--0.0 are two rows, NaN equals itself, NULL equals NULL. All of it is column operations; nothing looks at one row.
+-0.0 are two rows, NULL equals NULL; but every NaN is the same NaN, whatever arithmetic left in its bits.
+All of it is column operations; nothing looks at one row.
 """
 
 from __future__ import annotations
@@ -55,9 +56,10 @@ def consolidate(table: pa.Table) -> pa.Table:
         names=[*keys, "first", DIFF],
     ).group_by(keys, use_threads=False)
     sums = grouped.aggregate([("first", "min"), (DIFF, "sum")])
-    keep = sums.filter(pc.not_equal(sums[f"{DIFF}_sum"], 0))
-    result = table.select(keys).take(keep["first_min"])
-    return result.append_column(DIFF_FIELD, keep[f"{DIFF}_sum"])
+    first, diffs = sums["first_min"].to_numpy(), sums[f"{DIFF}_sum"].to_numpy()
+    order = np.argsort(first, kind="stable")  # groups come nearly in this order, which makes the sort cheap
+    order = order[diffs[order] != 0]
+    return table.select(keys).take(pa.array(first[order])).append_column(DIFF_FIELD, pa.array(diffs[order]))
 
 
 def expand(changes: pa.Table) -> pa.Table:
@@ -69,6 +71,11 @@ def expand(changes: pa.Table) -> pa.Table:
     if (diffs < 0).any():
         raise NegativeCount(f"count {int(diffs.min())} for a row")
     return rows.take(pa.array(np.repeat(np.arange(len(diffs)), diffs)))
+
+
+def negate(changes: pa.Table) -> pa.Table:
+    """The changes that undo `changes`."""
+    return rows_of(changes).append_column(DIFF_FIELD, pc.negate(changes[DIFF]))
 
 
 def difference(new: pa.Table, old: pa.Table) -> pa.Table:
@@ -88,14 +95,11 @@ def apply(rows: pa.Table, changes: pa.Table) -> pa.Table:
 
 
 def _comparable(column: pa.Array) -> pa.Array:
-    """An array with equal values exactly where `column` has equal bytes, of a type that Arrow can group by."""
+    """An array with equal values exactly where `column` has equal values, of a type that Arrow can group by."""
     type = column.type
-    if pa.types.is_float64(type):
-        return column.view(pa.int64())
-    if pa.types.is_float32(type):
-        return column.view(pa.int32())
-    if pa.types.is_interval(type):
-        return column.view(pa.binary(16))
+    if pa.types.is_floating(type):
+        one_nan = pc.if_else(pc.is_nan(column), pa.scalar(float("nan"), type), column)
+        return one_nan.view(pa.int64() if pa.types.is_float64(type) else pa.int32())
     if pa.types.is_list(type):
         return _list_codes(column)
     return column

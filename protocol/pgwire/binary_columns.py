@@ -1,0 +1,242 @@
+"""Arrow columns to PostgreSQL's binary values (the `*send` functions), by column operations.
+
+A type is either fixed, its values being one numpy column that fits into a bigger struct (`FixedColumn`), or of
+varying width, its values being a binary array (`VaryingColumn`). The encoder merges neighbouring fixed columns
+and their lengths into one struct per row, which is why the two are kept apart.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from protocol.pgwire.datetime_input import POSTGRES_EPOCH_DAYS
+from protocol.pgwire.datetime_output import DAY_US
+from protocol.pgwire.text_columns import INTERVAL, fixed_values, string_array, string_parts
+from protocol.pgwire.types import PgType
+
+_BINARY = pa.binary()
+POSTGRES_EPOCH_US = POSTGRES_EPOCH_DAYS * DAY_US
+
+FixedColumn = Callable[[pa.Array], NDArray[Any]]
+VaryingColumn = Callable[[pa.Array], pa.Array]
+
+
+def fixed_column(type: PgType) -> tuple[np.dtype[Any], FixedColumn] | None:
+    """The wire's dtype of a type of fixed width, and the function to its values; None for the others.
+
+    The values come in any byte order: they are assigned into a struct field of the dtype. Where the column is
+    null they are arbitrary.
+    """
+    return _FIXED.get(type.name)
+
+
+def varying_column(type: PgType) -> VaryingColumn:
+    """The function from a column of `type` to a binary array of its values; nulls stay null."""
+    if type.element is not None:
+        return partial(_arrays, type.element)
+    if type.name == "numeric":
+        return partial(_numerics, type.scale or 0)
+    return _VARYING.get(type.name, _bytes)
+
+
+def masked_rows(rows: NDArray[Any], keep: NDArray[np.bool_]) -> NDArray[np.uint8]:
+    """The bytes of an array of structs for which `keep` (rows x itemsize) is True, in order."""
+    return rows.view(np.uint8).reshape(keep.shape)[keep]
+
+
+def starts_of(lengths: NDArray[Any]) -> NDArray[np.int32]:
+    """n lengths to n + 1 offsets."""
+    offsets = np.zeros(len(lengths) + 1, np.int32)
+    np.cumsum(lengths, out=offsets[1:])
+    return offsets
+
+
+def _days(array: pa.Array) -> NDArray[Any]:
+    return fixed_values(array, np.int32) - POSTGRES_EPOCH_DAYS
+
+
+def _instants(array: pa.Array) -> NDArray[Any]:
+    return fixed_values(array, np.int64) - POSTGRES_EPOCH_US
+
+
+def _bools(array: pa.Array) -> NDArray[Any]:
+    return np.asarray(pc.fill_null(array, False)).view(np.uint8)
+
+
+def _intervals(array: pa.Array) -> NDArray[Any]:
+    given = fixed_values(array, INTERVAL)
+    sent = np.empty(len(array), _INTERVAL_SENT)
+    sent["us"], sent["days"], sent["months"] = given["ns"] // 1000, given["days"], given["months"]
+    return sent
+
+
+NIBBLE = np.full(256, 255, np.uint8)  # the value of a hexadecimal digit, 255 for any other byte
+for _digit in range(16):
+    NIBBLE[[ord(f"{_digit:x}"), ord(f"{_digit:X}")]] = _digit
+UUID_DASHES = np.isin(np.arange(36), [8, 13, 18, 23])
+
+
+def _uuids(array: pa.Array) -> NDArray[Any]:
+    offsets, values = string_parts(pc.fill_null(array, _NO_UUID))
+    digits = NIBBLE[values[offsets[0] : offsets[-1]].reshape(-1, 36)[:, ~UUID_DASHES]]
+    return np.ascontiguousarray(digits[:, 0::2] << 4 | digits[:, 1::2]).view("V16")[:, 0]
+
+
+_NO_UUID = "00000000-0000-0000-0000-000000000000"
+_INTERVAL_SENT = np.dtype([("us", ">i8"), ("days", ">i4"), ("months", ">i4")])
+_FIXED: dict[str, tuple[np.dtype[Any], FixedColumn]] = {
+    "bool": (np.dtype("u1"), _bools),
+    "int2": (np.dtype(">i2"), partial(fixed_values, dtype=np.int16)),
+    "int4": (np.dtype(">i4"), partial(fixed_values, dtype=np.int32)),
+    "int8": (np.dtype(">i8"), partial(fixed_values, dtype=np.int64)),
+    "float4": (np.dtype(">f4"), partial(fixed_values, dtype=np.float32)),
+    "float8": (np.dtype(">f8"), partial(fixed_values, dtype=np.float64)),
+    "date": (np.dtype(">i4"), _days),
+    "time": (np.dtype(">i8"), partial(fixed_values, dtype=np.int64)),
+    "timestamp": (np.dtype(">i8"), _instants),
+    "timestamptz": (np.dtype(">i8"), _instants),
+    "interval": (_INTERVAL_SENT, _intervals),
+    "uuid": (np.dtype("V16"), _uuids),
+}
+
+
+def _bytes(array: pa.Array) -> pa.Array:
+    return array.view(_BINARY)
+
+
+def _jsonb(array: pa.Array) -> pa.Array:
+    """Version 1 of jsonb's binary form: the byte 1, then the text."""
+    return pc.binary_join_element_wise(b"\x01", array.view(_BINARY), b"")
+
+
+_VARYING: dict[str, VaryingColumn] = {"jsonb": _jsonb}
+
+# ---- numeric: base 10000
+
+_GROUP = 10_000
+_NEGATIVE = 0x4000
+
+
+def _numerics(scale: int, array: pa.Array) -> pa.Array:
+    """numeric_send(): count of digits, weight of the first, sign, scale, then base-10000 digits without outer zeros."""
+    count = len(array)
+    if not count:
+        return pa.array([], _BINARY)
+    if pa.types.is_integer(array.type):
+        array = array.cast(pa.decimal128(20, 0))
+    words = np.frombuffer(array.buffers()[1], np.uint64, 2 * count, array.offset * 16).reshape(count, 2)
+    negative = words[:, 1] >> np.uint64(63) == 1
+    low = np.where(negative, ~words[:, 0] + np.uint64(1), words[:, 0])
+    carry = negative & (words[:, 0] == 0)
+    high = np.where(negative, ~words[:, 1] + carry, words[:, 1])
+
+    fraction_groups = -(-scale // 4)
+    limbs = _scaled(low, high, 10 ** (4 * fraction_groups - scale))
+    groups: list[NDArray[np.uint64]] = []  # the least first
+    while len(groups) < fraction_groups or limbs:
+        rest = _divide_by_group(limbs, count)
+        groups.append(rest)
+        while limbs and not limbs[0].any():
+            limbs.pop(0)
+    width = len(groups)
+    if not width:
+        groups, width = [np.zeros(count, np.uint64)], 1
+
+    digits = np.stack(groups[::-1], axis=1)
+    filled = digits != 0
+    some = filled.any(axis=1)
+    first = np.where(some, filled.argmax(axis=1), 0)
+    last = np.where(some, width - filled[:, ::-1].argmax(axis=1), 0)
+    rows = np.empty(count, [("n", ">i2"), ("weight", ">i2"), ("sign", ">u2"), ("scale", ">i2"), ("d", ">i2", (width,))])
+    rows["n"], rows["scale"], rows["d"] = last - first, scale, digits
+    rows["weight"] = np.where(some, width - fraction_groups - 1 - first, 0)
+    rows["sign"] = np.where(negative, _NEGATIVE, 0)
+    places = np.arange(width)
+    keep = np.ones((count, 8 + 2 * width), bool)
+    keep[:, 8:] = np.repeat((places >= first[:, None]) & (places < last[:, None]), 2, axis=1)
+    return string_array(starts_of(8 + 2 * (last - first)), masked_rows(rows, keep), array).view(_BINARY)
+
+
+def _scaled(low: NDArray[np.uint64], high: NDArray[np.uint64], factor: int) -> list[NDArray[np.uint64]]:
+    """|value| * factor (at most 1000) as base 2**32 limbs, the greatest first, without limbs that are all zero."""
+    mask, shift = np.uint64(0xFFFFFFFF), np.uint64(32)
+    limbs: list[NDArray[np.uint64]] = []
+    carry = np.zeros(len(low), np.uint64)
+    for limb in (low & mask, low >> shift, high & mask, high >> shift):
+        product = limb * np.uint64(factor) + carry
+        limbs.insert(0, product & mask)
+        carry = product >> shift
+    limbs.insert(0, carry)
+    while limbs and not limbs[0].any():
+        limbs.pop(0)
+    return limbs
+
+
+def _divide_by_group(limbs: list[NDArray[np.uint64]], count: int) -> NDArray[np.uint64]:
+    """Long division in place; the remainders."""
+    rest = np.zeros(count, np.uint64)
+    for index, limb in enumerate(limbs):
+        limbs[index], rest = np.divmod(rest << np.uint64(32) | limb, np.uint64(_GROUP))
+    return rest
+
+
+# ---- arrays
+
+
+def _arrays(element: PgType, array: pa.Array) -> pa.Array:
+    """array_send(): dimensions, flags, element OID, then length and lower bound, then each element with its length."""
+    count = len(array)
+    if not count:
+        return pa.array([], _BINARY)
+    bounds = np.frombuffer(array.buffers()[1], np.int32, count + 1, array.offset * 4)
+    first, last = int(bounds[0]), int(bounds[-1])
+    items = array.values.slice(first, last - first)
+    body, starts = sized_values(element, items)
+    starts = starts[bounds - first]  # where each row's elements begin
+    lengths = np.diff(bounds)
+    head = np.empty(count, [("dims", ">i4"), ("nulls", ">i4"), ("oid", ">i4"), ("length", ">i4"), ("bound", ">i4")])
+    head["dims"], head["oid"], head["length"], head["bound"] = lengths > 0, element.oid, lengths, 1
+    missing = np.concatenate([[0], np.cumsum(np.asarray(items.is_null()))])[bounds - first]
+    head["nulls"] = np.diff(missing) > 0
+    keep = np.ones((count, 20), bool)
+    keep[:, 12:] = (lengths > 0)[:, None]
+    heads = string_array(starts_of(keep.sum(axis=1)), masked_rows(head, keep), array).view(_BINARY)
+    bodies = string_array(starts.astype(np.int32), body, array).view(_BINARY)
+    return pc.binary_join_element_wise(heads, bodies, b"")
+
+
+def sized_values(type: PgType, array: pa.Array) -> tuple[Any, NDArray[np.int32]]:
+    """Every value behind its int32 length (-1 and nothing for NULL), end to end; and the n + 1 starts."""
+    if not len(array):
+        return b"", np.zeros(1, np.int32)
+    fixed = fixed_column(type)
+    if fixed is not None:
+        sized = sized_fixed(*fixed, array)
+    else:
+        values = varying_column(type)(array)
+        lengths = np.asarray(pc.fill_null(pc.binary_length(values), -1)).astype(">i4")
+        widths = np.arange(0, 4 * (len(array) + 1), 4, dtype=np.int32)
+        heads = pa.Array.from_buffers(_BINARY, len(array), [None, pa.py_buffer(widths), pa.py_buffer(lengths)])
+        sized = pc.binary_join_element_wise(heads, pc.fill_null(values, b""), b"")
+    offsets, body = string_parts(sized)
+    return body[offsets[0] : offsets[-1]], offsets - offsets[0]
+
+
+def sized_fixed(dtype: np.dtype[Any], values: FixedColumn, array: pa.Array) -> pa.Array:
+    """A binary array without nulls: every value behind its length, only the length -1 for NULL."""
+    rows = np.empty(len(array), [("length", ">i4"), ("value", dtype)])
+    valid = np.asarray(array.is_valid())
+    rows["length"], rows["value"] = np.where(valid, dtype.itemsize, -1), values(array)
+    keep = np.ones((len(array), rows.dtype.itemsize), bool)
+    keep[:, 4:] = valid[:, None]
+    offsets = starts_of(np.where(valid, rows.dtype.itemsize, 4))
+    return pa.Array.from_buffers(
+        _BINARY, len(array), [None, pa.py_buffer(offsets), pa.py_buffer(masked_rows(rows, keep))]
+    )

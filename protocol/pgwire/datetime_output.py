@@ -1,0 +1,71 @@
+"""Dates, times and intervals, one value at a time, as PostgreSQL prints them (DateStyle ISO, IntervalStyle postgres).
+
+Days and microseconds count from 1970-01-01 in the proleptic Gregorian calendar; year 0 is 1 BC.
+Any int64 of microseconds prints, so does any int32 of days: Python's own calendar ends at 1 and 9999, this does not.
+"""
+
+from __future__ import annotations
+
+DAY_US = 86_400_000_000
+
+
+def civil_from_days(days: int) -> tuple[int, int, int]:
+    """(year, month, day) of a day count; year 0 and below are BC. (H. Hinnant, "chrono-compatible algorithms")"""
+    era, of_era = divmod(days + 719_468, 146_097)
+    year = (of_era - of_era // 1460 + of_era // 36_524 - of_era // 146_096) // 365
+    of_year = of_era - (365 * year + year // 4 - year // 100)
+    shifted = (5 * of_year + 2) // 153
+    month = shifted + 3 if shifted < 10 else shifted - 9
+    return year + era * 400 + (month <= 2), month, of_year - (153 * shifted + 2) // 5 + 1
+
+
+def days_from_civil(year: int, month: int, day: int) -> int:
+    """The day count of a date; `day` may run over the month's end."""
+    year -= month <= 2
+    era, of_era = divmod(year, 400)
+    of_year = (153 * (month - 3 if month > 2 else month + 9) + 2) // 5 + day - 1
+    return era * 146_097 + of_era * 365 + of_era // 4 - of_era // 100 + of_year - 719_468
+
+
+def days_in_month(year: int, month: int) -> int:
+    following = (year + 1, 1) if month == 12 else (year, month + 1)
+    return days_from_civil(*following, 1) - days_from_civil(year, month, 1)
+
+
+def date_text(days: int) -> str:
+    year, month, day = civil_from_days(days)
+    era = "" if year > 0 else " BC"
+    return f"{year if year > 0 else 1 - year:04d}-{month:02d}-{day:02d}{era}"
+
+
+def time_text(us: int) -> str:
+    """hh:mm:ss with as many decimals as it takes; 24:00:00 is a time."""
+    seconds, fraction = divmod(us, 1_000_000)
+    return f"{seconds // 3600:02d}:{seconds // 60 % 60:02d}:{seconds % 60:02d}{_decimals(fraction)}"
+
+
+def timestamp_text(us: int, offset: str = "") -> str:
+    """A local time of day with its date; `offset` is what stands behind a timestamptz."""
+    days, of_day = divmod(us, DAY_US)
+    date = date_text(days)
+    era = " BC" if date.endswith(" BC") else ""
+    return f"{date.removesuffix(' BC')} {time_text(of_day)}{offset}{era}"
+
+
+def interval_text(months: int, days: int, us: int) -> str:
+    """EncodeInterval() of src/backend/utils/adt/datetime.c, style postgres: 1 year 2 mons -3 days +04:05:06.789."""
+    parts: list[str] = []
+    after_negative = False
+    years, left = divmod(abs(months), 12)
+    sign = -1 if months < 0 else 1
+    for value, unit in ((sign * years, "year"), (sign * left, "mon"), (days, "day")):
+        if value:
+            parts.append(f"{'+' if after_negative and value > 0 else ''}{value} {unit}{'' if value == 1 else 's'}")
+            after_negative = value < 0
+    if us or not parts:
+        parts.append(f"{'-' if us < 0 else '+' if after_negative else ''}{time_text(abs(us))}")
+    return " ".join(parts)
+
+
+def _decimals(us: int) -> str:
+    return f".{us:06d}".rstrip("0") if us else ""

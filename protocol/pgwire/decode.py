@@ -1,0 +1,274 @@
+"""PostgreSQL's bytes to values: one parameter at a time, or a whole column of text or binary values.
+
+A column takes Arrow's cast where every value looks ordinary (a look at all its bytes and lengths at once) and the cast
+cannot differ from PostgreSQL; what is left goes through `scalars`, value by value. So the fast way decides nothing
+about right and wrong: an error is always found, and worded, by `scalars`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from protocol.pgwire.binary_columns import NIBBLE, POSTGRES_EPOCH_US, UUID_DASHES, fixed_column
+from protocol.pgwire.datetime_input import DATE_MIN
+from protocol.pgwire.datetime_output import DAY_US
+from protocol.pgwire.errors import PgError, SqlState
+from protocol.pgwire.scalars import column_of, decode_utf8, parse_binary, parse_text
+from protocol.pgwire.text_columns import fixed_values, joined, string_array, string_parts, validity
+from protocol.pgwire.timezones import SECOND_US, local_offset, offsets_at, zone
+from protocol.pgwire.types import PgType
+
+TEXT_FORMAT, BINARY_FORMAT = 0, 1
+
+_YEAR_1_DAYS = -719_162
+_JUST_DIGITS = b"0123456789"
+
+
+class BadValue(Exception):
+    """The value in row `row` of the array (0-based) is refused for the reason `error`."""
+
+    def __init__(self, row: int, error: PgError) -> None:
+        super().__init__(f"row {row}: {error.message}")
+        self.row, self.error = row, error
+
+
+def decode_parameter(type: PgType, format: int, data: bytes | None, *, timezone: str = "UTC") -> Any:
+    """A parameter's bytes (None is NULL) as the Python scalar of its type; `format` is 0 text or 1 binary.
+
+    Raises PgError; 22P03 for binary data that is too long says "incorrect binary data format", which the caller
+    completes with the parameter's number as PostgreSQL does.
+    """
+    if data is None:
+        return None
+    if format == BINARY_FORMAT:
+        return parse_binary(type, data)
+    if format != TEXT_FORMAT:
+        raise PgError(SqlState.INVALID_PARAMETER_VALUE, f"unsupported format code: {format}")
+    return parse_text(type, decode_utf8(data), timezone=timezone)
+
+
+def parse_text_column(type: PgType, strings: pa.Array, *, timezone: str = "UTC") -> pa.Array:
+    """A string array (nulls stay null) as an array of `type.arrow`. Raises BadValue for the first row refused."""
+    if not len(strings):
+        return pa.array([], type.arrow)
+    if strings.null_count == len(strings):
+        return pa.nulls(len(strings), type.arrow)
+    fast = _FAST.get(type.name)
+    if fast is not None:
+        try:
+            parsed = fast(type, strings, timezone)
+        except pa.ArrowInvalid:
+            parsed = None
+        if parsed is not None:
+            return parsed
+    return _one_by_one(type, strings, lambda text: parse_text(type, text, timezone=timezone))
+
+
+def parse_binary_column(type: PgType, values: pa.Array) -> pa.Array:
+    """A binary array (nulls stay null) as an array of `type.arrow`. Raises BadValue for the first row refused."""
+    dense = len(values) > 0 and not values.null_count
+    fixed = fixed_column(type)
+    if dense and fixed is not None and type.name in _FROM_FIXED:
+        dtype, _ = fixed
+        offsets, data = string_parts(values)
+        if (np.diff(offsets) == dtype.itemsize).all():
+            parsed = _FROM_FIXED[type.name](data[offsets[0] : offsets[-1]].view(dtype))
+            if parsed is not None:
+                return pa.Array.from_buffers(type.arrow, len(values), [None, pa.py_buffer(parsed)])
+    return _one_by_one(type, values, lambda data: parse_binary(type, data))
+
+
+def _one_by_one(type: PgType, given: pa.Array, parse: Callable[[Any], Any]) -> pa.Array:
+    parsed: list[Any] = []
+    for row, value in enumerate(given.to_pylist()):
+        try:
+            parsed.append(None if value is None else parse(value))
+        except PgError as error:
+            raise BadValue(row, error) from None
+    return column_of(type, parsed)
+
+
+# ---- text: each of these gives None, or fails with ArrowInvalid, when a value is not ordinary
+
+
+class _Bytes:
+    """A set of bytes; `hold` says whether an array's text consists of them only."""
+
+    def __init__(self, members: bytes) -> None:
+        self._outside = np.ones(256, bool)
+        self._outside[list(members)] = False
+
+    def hold(self, strings: pa.Array) -> bool:
+        offsets, values = string_parts(strings)
+        return not self._outside[values[offsets[0] : offsets[-1]]].any()
+
+
+_INTEGER = _Bytes(_JUST_DIGITS + b"-")
+_DECIMAL = _Bytes(_JUST_DIGITS + b"-.")
+_FLOAT = _Bytes(_JUST_DIGITS + b"-+.eE")
+_CLOCK = _Bytes(_JUST_DIGITS + b":.")
+_INSTANT = _Bytes(_JUST_DIGITS + b"-: .T")
+_ZONED_INSTANT = _Bytes(_JUST_DIGITS + b"-: .T+Z")
+_UUID = _Bytes(b"0123456789abcdef-")
+_NOT_NUL = _Bytes(bytes(range(1, 256)))
+
+
+def _lengths(strings: pa.Array) -> NDArray[np.int32]:
+    """Byte lengths of the values that are not null."""
+    lengths: NDArray[np.int32] = pc.binary_length(strings).drop_null().to_numpy()
+    return lengths
+
+
+def _booleans(type: PgType, strings: pa.Array, timezone: str) -> pa.Array | None:
+    which = pc.index_in(strings, value_set=_BOOLEAN_WORDS)
+    if which.null_count != strings.null_count:
+        return None
+    return pc.less(which, 2)
+
+
+_BOOLEAN_WORDS = pa.array(["t", "true", "f", "false"])
+
+
+def _integers(type: PgType, strings: pa.Array, timezone: str) -> pa.Array | None:
+    return strings.cast(type.arrow) if _INTEGER.hold(strings) else None
+
+
+def _floats(type: PgType, strings: pa.Array, timezone: str) -> pa.Array | None:
+    if not _FLOAT.hold(strings):
+        return None
+    parsed = strings.cast(type.arrow)
+    values = fixed_values(parsed, np.float64 if type.name == "float8" else np.float32)
+    # Infinity here is overflow; a zero may be underflow, which PostgreSQL refuses too.
+    odd = ~np.isfinite(values) | (values == 0)
+    if not odd.any():
+        return parsed
+    odd_texts = strings.filter(pa.array(odd)).drop_null()
+    return parsed if pc.all(pc.match_substring_regex(odd_texts, r"^[+-]?[0.]+$"), min_count=0).as_py() else None
+
+
+def _numerics(type: PgType, strings: pa.Array, timezone: str) -> pa.Array | None:
+    return strings.cast(type.arrow) if _DECIMAL.hold(strings) else None
+
+
+def _dates(type: PgType, strings: pa.Array, timezone: str) -> pa.Array | None:
+    if not _INSTANT.hold(strings) or not (_lengths(strings) == 10).all():
+        return None
+    parsed = strings.cast(type.arrow)
+    return parsed if pc.min(parsed.view(pa.int32())).as_py() >= _YEAR_1_DAYS else None
+
+
+def _times(type: PgType, strings: pa.Array, timezone: str) -> pa.Array | None:
+    lengths = _lengths(strings)
+    if not _CLOCK.hold(strings) or not ((lengths == 8) | (lengths > 9)).all():
+        return None
+    return joined(pa.scalar("1970-01-01 "), strings).cast(pa.timestamp("us")).view(pa.int64()).view(type.arrow)
+
+
+def _timestamps(type: PgType, strings: pa.Array, timezone: str) -> pa.Array | None:
+    lengths = _lengths(strings)
+    if not _INSTANT.hold(strings) or not ((lengths == 10) | (lengths == 16) | (lengths == 19) | (lengths > 20)).all():
+        return None
+    parsed = strings.cast(pa.timestamp("us"))
+    return parsed if pc.min(parsed.view(pa.int64())).as_py() >= _YEAR_1_DAYS * DAY_US else None
+
+
+def _timestamptzs(type: PgType, strings: pa.Array, timezone: str) -> pa.Array | None:
+    if not _ZONED_INSTANT.hold(strings) or (_lengths(strings) < 19).any():
+        return _local_timestamps(type, strings, timezone)
+    try:
+        parsed = strings.cast(type.arrow)  # refuses values without an offset
+    except pa.ArrowInvalid:
+        return _local_timestamps(type, strings, timezone)
+    return parsed if pc.min(parsed.view(pa.int64())).as_py() >= (_YEAR_1_DAYS + 1) * DAY_US else None
+
+
+def _local_timestamps(type: PgType, strings: pa.Array, timezone: str) -> pa.Array | None:
+    naive = _timestamps(type, strings, timezone)
+    if naive is None:
+        return None
+    local, where = fixed_values(pc.fill_null(naive, 0), np.int64), zone(timezone)
+    offsets = offsets_at(where, local - DAY_US)
+    near_change = offsets != offsets_at(where, local + DAY_US)
+    offsets[near_change] = [local_offset(where, us) for us in local[near_change].tolist()]
+    utc = local - offsets * SECOND_US
+    return pa.Array.from_buffers(type.arrow, len(strings), [validity(strings), pa.py_buffer(utc)], strings.null_count)
+
+
+def _strings(type: PgType, strings: pa.Array, timezone: str) -> pa.Array | None:
+    if not _NOT_NUL.hold(strings):
+        return None
+    if type.length is None:
+        return strings
+    if pc.max(pc.utf8_length(strings)).as_py() > type.length:
+        return None
+    return pc.utf8_rpad(strings, type.length) if type.name == "bpchar" else strings
+
+
+def _uuids(type: PgType, strings: pa.Array, timezone: str) -> pa.Array | None:
+    if not _UUID.hold(strings) or not (_lengths(strings) == 36).all():
+        return None
+    offsets, values = string_parts(strings.drop_null())
+    dashes = values[offsets[0] : offsets[-1]].reshape(-1, 36) == ord("-")
+    return strings if (dashes == UUID_DASHES).all() else None
+
+
+def _byteas(type: PgType, strings: pa.Array, timezone: str) -> pa.Array | None:
+    """Hex only: every value is \\x and pairs of digits."""
+    lengths = _lengths(strings)
+    if (lengths % 2).any() or not pc.all(pc.starts_with(strings, "\\x")).as_py():
+        return None
+    digits = pc.binary_slice(pc.fill_null(strings, "\\x").view(pa.binary()), 2)
+    offsets, values = string_parts(digits)
+    nibbles = NIBBLE[values[offsets[0] : offsets[-1]]]
+    if (nibbles > 15).any():
+        return None
+    data = nibbles[0::2] << 4 | nibbles[1::2]
+    return string_array((offsets - offsets[0]) // np.int32(2), data, strings).view(pa.binary())
+
+
+_FAST: dict[str, Callable[[PgType, pa.Array, str], pa.Array | None]] = {
+    "bool": _booleans,
+    "int2": _integers,
+    "int4": _integers,
+    "int8": _integers,
+    "float4": _floats,
+    "float8": _floats,
+    "numeric": _numerics,
+    "text": _strings,
+    "varchar": _strings,
+    "bpchar": _strings,
+    "date": _dates,
+    "time": _times,
+    "timestamp": _timestamps,
+    "timestamptz": _timestamptzs,
+    "uuid": _uuids,
+    "bytea": _byteas,
+}
+
+# ---- binary: values of fixed width without nulls to the Arrow buffer, None when one of them is out of range
+
+
+def _native(values: NDArray[Any]) -> NDArray[Any]:
+    return values.astype(values.dtype.newbyteorder("="))
+
+
+def _instants(values: NDArray[Any]) -> NDArray[Any] | None:
+    inside = (values >= DATE_MIN * DAY_US - POSTGRES_EPOCH_US) & (values <= (1 << 63) - 1 - POSTGRES_EPOCH_US)
+    return _native(values) + POSTGRES_EPOCH_US if inside.all() else None
+
+
+_FROM_FIXED: dict[str, Callable[[NDArray[Any]], NDArray[Any] | None]] = {
+    "int2": _native,
+    "int4": _native,
+    "int8": _native,
+    "float4": _native,
+    "float8": _native,
+    "timestamp": _instants,
+    "timestamptz": _instants,
+}

@@ -1,0 +1,334 @@
+"""Arrow batches to DataRow and CopyData messages, by column operations, byte for byte as PostgreSQL writes them.
+
+    RowEncoder(types, formats, style).encode(batch)   -> DataRow messages, end to end
+    CopyEncoder(types, options, style, names)         -> header(), encode(batch), ..., trailer()
+
+A row is a row of pieces: a struct of the message's head and whatever has a fixed width beside it, then a column of
+varying width, then the next struct, ... One `binary_join_element_wise` over the pieces writes all rows. Binary rows
+of fixed columns only are one struct array, and need no join. COPY text joins with the delimiter instead, and lets
+the newline of each row ride in the head of the next.
+Encoders hold no rows; the bytes of one may be shared by all clients with the same types, formats and style.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from protocol.pgwire.binary_columns import fixed_column, sized_fixed, varying_column
+from protocol.pgwire.copy_options import CopyFormat, CopyOptions, Header
+from protocol.pgwire.errors import PgError, SqlState
+from protocol.pgwire.text_columns import (
+    DEFAULT_STYLE,
+    CsvQuotes,
+    OutputStyle,
+    copy_escapes,
+    plain_column,
+    text_column,
+)
+from protocol.pgwire.types import PgType
+
+__all__ = ["CopyEncoder", "OutputStyle", "RowEncoder"]
+
+_BINARY = pa.binary()
+_EMPTY = pa.scalar(b"", _BINARY)
+_REPLACE_NULL_BY_NOTHING = pc.JoinOptions("replace", "")
+_DATA_ROW, _COPY_DATA = ord("D"), ord("d")
+
+CHUNK_ROWS = 16_384  # measured best between 5,000 and 20,000: the pieces of a chunk stay in the cache
+CHUNK_BYTES = 32 << 20  # of Arrow; encoded at most some 40 times that, so that int32 offsets suffice
+ROW_BYTES_MAX = 1 << 30  # PostgreSQL's own limit of a message
+
+TEXT_FORMAT, BINARY_FORMAT = 0, 1
+
+
+class RowEncoder:
+    """Batches to DataRow messages; `formats` are the result formats, 0 text or 1 binary, one per column."""
+
+    def __init__(self, types: Sequence[PgType], formats: Sequence[int], style: OutputStyle = DEFAULT_STYLE) -> None:
+        self._types = tuple(types)
+        self._columns = tuple(
+            _TextField(type, style) if format == TEXT_FORMAT else _binary_field(type)
+            for type, format in zip(types, formats, strict=True)
+        )
+
+    def encode(self, batch: pa.RecordBatch) -> bytes:
+        """The batch's rows as messages, in order; b"" for no rows."""
+        return _in_chunks(
+            batch, self._types, lambda columns, rows: _sized_rows(_DATA_ROW, self._columns, columns, rows)
+        )
+
+
+class CopyEncoder:
+    """Batches to CopyData messages, one per row, in the order header, encode..., trailer.
+
+    `names` are the columns' names, needed for HEADER and FORCE_QUOTE (42703 when a name in that is unknown).
+    PostgreSQL sends COPY BINARY's 19-byte header in the first CopyData, before the first row; so does `encode`.
+    `encode_rows` is the same without that header and changes nothing: bytes to be shared between clients, each
+    of which passes them through its own encoder's `frame`.
+    """
+
+    def __init__(
+        self,
+        types: Sequence[PgType],
+        options: CopyOptions,
+        style: OutputStyle = DEFAULT_STYLE,
+        names: Sequence[str] = (),
+    ) -> None:
+        self._types, self._options, self._names = tuple(types), options, tuple(names)
+        self._opening = _SIGNATURE if options.is_binary else b""
+        forced = options.positions(options.force_quote, names or [""] * len(types))
+        if options.is_binary:
+            fields = tuple(_binary_field(type) for type in types)
+            self._rows: _ChunkEncoder = lambda columns, rows: _sized_rows(_COPY_DATA, fields, columns, rows)
+        else:
+            lines = tuple(_line_column(t, options, style, i in forced, len(types) == 1) for i, t in enumerate(types))
+            self._rows = _Lines(lines, options).encode
+
+    def header(self) -> bytes:
+        """What precedes the rows: the line of column names, as a message, when asked for; else b""."""
+        if self._options.header is Header.NONE:
+            return b""
+        escaped = _escapes(self._options, force=False, alone=len(self._names) == 1)(pa.array(self._names, pa.string()))
+        line = self._options.delimiter.join(escaped.to_pylist()).encode() + b"\n"
+        return _copy_data(line)
+
+    def encode(self, batch: pa.RecordBatch) -> bytes:
+        """The batch's rows as messages, in order; b"" for no rows."""
+        return self.frame(self.encode_rows(batch))
+
+    def encode_rows(self, batch: pa.RecordBatch) -> bytes:
+        return _in_chunks(batch, self._types, self._rows)
+
+    def frame(self, rows: bytes) -> bytes:
+        """What `encode_rows` gave, with COPY BINARY's header put into the first message of this copy."""
+        if not self._opening or not rows:
+            return rows
+        length = int.from_bytes(rows[1:5], "big") + len(self._opening)
+        framed = b"".join((b"d", length.to_bytes(4, "big"), self._opening, memoryview(rows)[5:]))
+        self._opening = b""
+        return framed
+
+    def trailer(self) -> bytes:
+        """COPY BINARY's end mark (with its header if no row came); b"" for the others."""
+        if not self._options.is_binary:
+            return b""
+        opening, self._opening = self._opening, b""
+        return _copy_data(opening + b"\xff\xff")
+
+
+_SIGNATURE = b"PGCOPY\n\xff\r\n\0" + bytes(8)  # no flags, no extension
+_ChunkEncoder = Callable[[list[pa.Array], int], bytes]
+
+
+def _copy_data(payload: bytes) -> bytes:
+    return b"d" + (len(payload) + 4).to_bytes(4, "big") + payload
+
+
+def _in_chunks(batch: pa.RecordBatch, types: Sequence[PgType], encode: _ChunkEncoder) -> bytes:
+    """`encode` over slices small enough for int32 offsets and for the cache."""
+    rows = batch.num_rows
+    if rows == 0:
+        return b""
+    if rows <= CHUNK_ROWS and batch.nbytes <= CHUNK_BYTES:
+        columns = [plain_column(column, type) for column, type in zip(batch.columns, types, strict=True)]
+        return encode(columns, rows)
+    if rows == 1:
+        if batch.nbytes > ROW_BYTES_MAX // 4:
+            _refuse_too_long(batch.nbytes)
+        columns = [plain_column(column, type) for column, type in zip(batch.columns, types, strict=True)]
+        return encode(columns, rows)
+    step = CHUNK_ROWS if rows > CHUNK_ROWS else rows // 2
+    return b"".join(_in_chunks(batch.slice(start, step), types, encode) for start in range(0, rows, step))
+
+
+def _refuse_too_long(size: int) -> None:
+    raise PgError(
+        SqlState.PROGRAM_LIMIT_EXCEEDED,
+        "out of memory",
+        detail=f"Cannot encode a row of {size} bytes: a message holds at most {ROW_BYTES_MAX} bytes.",
+    )
+
+
+# ---- rows of sized values: DataRow in both formats, COPY BINARY
+
+
+class _TextField:
+    """A column sent as text, or any other whose values vary in width."""
+
+    def __init__(self, type: PgType, style: OutputStyle) -> None:
+        text = text_column(type, style)
+        self.values: Callable[[pa.Array], pa.Array] = lambda column: text(column).view(_BINARY)
+
+
+class _VaryingField:
+    def __init__(self, type: PgType) -> None:
+        self.values = varying_column(type)
+
+
+class _FixedField:
+    def __init__(self, dtype: np.dtype[Any], values: Callable[[pa.Array], NDArray[Any]]) -> None:
+        self.dtype, self.values = dtype, values
+
+
+_Field = _TextField | _VaryingField | _FixedField
+
+
+def _binary_field(type: PgType) -> _Field:
+    fixed = fixed_column(type)
+    return _FixedField(*fixed) if fixed is not None else _VaryingField(type)
+
+
+class _Struct:
+    """A run of fixed-width values that become one numpy struct per row. A list of values gives a field each."""
+
+    def __init__(self) -> None:
+        self.formats: list[Any] = []
+        self.values: list[Any] = []
+
+    def add(self, dtype: Any, values: Any) -> None:
+        self.formats.append(dtype)
+        self.values.append(values)
+
+    def rows(self, count: int) -> NDArray[Any]:
+        names = _FIELD_NAMES[: len(self.formats)]
+        rows = np.empty(count, list(zip(names, self.formats, strict=True)))
+        for name, values in zip(names, self.values, strict=True):
+            rows[name] = values
+        return rows
+
+
+_FIELD_NAMES = [f"f{index}" for index in range(4096)]  # 1,600 columns at most, two fields each, and the head
+
+
+def _sized_rows(tag: int, fields: Sequence[_Field], columns: list[pa.Array], count: int) -> bytes:
+    """Messages of tag, length, int16 count of columns, and each value behind its int32 length, -1 for NULL."""
+    lengths = np.full(count, 6 + 4 * len(fields), np.int32)
+    struct = _Struct()
+    struct.add("u1", tag)
+    struct.add(">i4", lengths)  # filled further below
+    struct.add(">i2", len(fields))
+    pieces: list[_Struct | pa.Array] = []
+    for field, column in zip(fields, columns, strict=True):
+        if isinstance(field, _FixedField):
+            if column.null_count:
+                values = sized_fixed(field.dtype, field.values, column)
+                lengths += _lengths(values)
+                lengths -= 4
+                pieces += [struct, values]
+                struct = _Struct()
+            else:
+                lengths += field.dtype.itemsize
+                struct.add(">i4", field.dtype.itemsize)
+                struct.add(field.dtype, field.values(column))
+            continue
+        values = field.values(column)
+        if values.null_count:
+            sizes = pc.binary_length(values)
+            struct.add(">i4", pc.fill_null(sizes, -1).to_numpy())
+            lengths += pc.fill_null(sizes, 0).to_numpy()
+        else:
+            sizes = _lengths(values)
+            struct.add(">i4", sizes)
+            lengths += sizes
+        pieces += [struct, values]
+        struct = _Struct()
+    if not pieces:
+        return struct.rows(count).tobytes()
+    if struct.formats:
+        pieces.append(struct)
+    arrays = [_fixed_width(p.rows(count)) if isinstance(p, _Struct) else p for p in pieces if not _is_empty(p)]
+    return bytes(_body(pc.call_function("binary_join_element_wise", [*arrays, _EMPTY], _REPLACE_NULL_BY_NOTHING)))
+
+
+def _is_empty(piece: _Struct | pa.Array) -> bool:
+    return isinstance(piece, _Struct) and not piece.formats
+
+
+def _lengths(array: pa.Array) -> NDArray[np.int32]:
+    """Byte lengths of a binary array that has rows and no nulls."""
+    offsets = np.frombuffer(array.buffers()[1], np.int32, len(array) + 1, array.offset * 4)
+    return offsets[1:] - offsets[:-1]
+
+
+_offsets_of_width: dict[int, NDArray[np.int32]] = {}
+
+
+def _fixed_width(rows: NDArray[Any]) -> pa.Array:
+    """A binary array of equally long values; the offsets of a width are made once."""
+    count, width = len(rows), rows.dtype.itemsize
+    offsets = _offsets_of_width.get(width)
+    if offsets is None or len(offsets) <= count:
+        offsets = _offsets_of_width[width] = np.arange(0, width * (max(count, 1024) + 1), width, dtype=np.int32)
+    return pa.Array.from_buffers(_BINARY, count, [None, pa.py_buffer(offsets[: count + 1]), pa.py_buffer(rows)])
+
+
+def _body(array: pa.Array) -> memoryview:
+    """All values of a binary array without nulls, end to end."""
+    offsets = np.frombuffer(array.buffers()[1], np.int32, len(array) + 1, array.offset * 4)
+    return memoryview(array.buffers()[2])[offsets[0] : offsets[-1]]
+
+
+# ---- lines: COPY text and csv
+
+
+def _escapes(options: CopyOptions, *, force: bool, alone: bool) -> Callable[[pa.Array], pa.Array]:
+    if options.format is CopyFormat.CSV:
+        return CsvQuotes(options.delimiter, options.quote, options.escape, options.null, force=force, alone=alone)
+    return copy_escapes(options.delimiter)
+
+
+_PLAIN_IN_COPY = frozenset({"bool", "int2", "int4", "int8", "float4", "float8", "numeric", "date", "time", "timestamp"})
+_PLAIN_DELIMITERS = frozenset("\t,;|")
+
+
+def _line_column(
+    type: PgType, options: CopyOptions, style: OutputStyle, forced: bool, alone: bool
+) -> Callable[[pa.Array], pa.Array]:
+    """Text of a column with COPY's escapes or quotes; no search for them where the type cannot have any."""
+    text = text_column(type, style)
+    # A CSV value that equals the NULL string is quoted; no plain value is empty, so the default needs no look.
+    unambiguous = options.format is CopyFormat.TEXT or (options.null == "" and not forced and options.quote == '"')
+    if type.name in _PLAIN_IN_COPY and options.delimiter in _PLAIN_DELIMITERS and unambiguous:
+        return text
+    escape = _escapes(options, force=forced, alone=alone)
+    return lambda column: escape(text(column))
+
+
+class _Lines:
+    """Rows as lines, each in a CopyData of its own."""
+
+    def __init__(self, columns: Sequence[Callable[[pa.Array], pa.Array]], options: CopyOptions) -> None:
+        self._columns = columns
+        self._null_length = len(options.null.encode())
+        self._replace_null = pc.JoinOptions("replace", options.null)
+        self._delimiter = pa.scalar(options.delimiter.encode(), _BINARY)
+
+    def encode(self, columns: list[pa.Array], count: int) -> bytes:
+        head = np.empty(count, _LINE_HEAD)
+        lengths = np.full(count, 4 + max(len(columns), 1), np.int32)  # delimiters and the newline
+        if not columns:
+            head["newline"], head["tag"], head["length"] = 10, _COPY_DATA, lengths
+            return head.tobytes()[1:] + b"\n"
+        texts = [text(column).view(_BINARY) for text, column in zip(self._columns, columns, strict=True)]
+        for text in texts:
+            if text.null_count:
+                lengths += pc.fill_null(pc.binary_length(text), self._null_length).to_numpy()
+            else:
+                lengths += _lengths(text)
+        head["newline"], head["tag"], head["length"] = 10, _COPY_DATA, lengths
+        joined = self._join([_fixed_width(head), texts[0]], _EMPTY)
+        if len(texts) > 1:
+            joined = self._join([joined, *texts[1:]], self._delimiter)
+        return b"".join((_body(joined)[1:], b"\n"))
+
+    def _join(self, arrays: list[pa.Array], separator: pa.Scalar) -> pa.Array:
+        return pc.call_function("binary_join_element_wise", [*arrays, separator], self._replace_null)
+
+
+_LINE_HEAD = np.dtype([("newline", "u1"), ("tag", "u1"), ("length", ">i4")])

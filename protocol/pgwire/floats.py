@@ -1,0 +1,128 @@
+"""The text of float4 and float8 as PostgreSQL prints them (extra_float_digits = 1): shortest digits that read back.
+
+PostgreSQL's Ryu (src/common/d2s.c, f2s.c) differs from Python's repr and from Arrow's cast in two ways:
+the exponent form starts at 1e15 (float4: 1e6) and below 1e-4, and digits that lie exactly on the boundary between
+two floats are never taken, although reading rounds them back to the even one: 1e23 is 9.999999999999999e+22.
+A boundary has few enough digits to matter only where neighbours are a whole number apart, so the check costs
+nothing for ordinary values and is exact (in integers) for the others.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+_CAST = pc.CastOptions.unsafe(pa.string())
+_EXACT8, _EXACT4 = 2.0**53, 2.0**24  # beyond, neighbours are a whole number apart
+_SPECIAL = {math.inf: "Infinity", -math.inf: "-Infinity"}
+
+
+def float8_text(value: float) -> str:
+    """One float8 as PostgreSQL prints it."""
+    size = abs(value)
+    if 1e-4 <= size < 1e15 or size == 0:
+        text = repr(value)
+        return text[:-2] if text.endswith(".0") else text
+    if not math.isfinite(value):
+        return _SPECIAL.get(value, "NaN")
+    # Python's own exponent form is PostgreSQL's; from 1e15 to 1e16 it has none yet.
+    text = repr(value) if not 1e15 <= size < 1e16 else _scientific(repr(value))
+    if _EXACT8 < size < 1e41:  # an odd 54-bit boundary has at most 23 factors of five
+        return _off_boundary(value, text, math.nextafter(size, math.inf), math.nextafter(size, 0))
+    return text
+
+
+def float4_text(value: float) -> str:
+    """One float4, given as the Python float of the same value, as PostgreSQL prints it."""
+    return _float4_text(value, np.format_float_scientific(np.float32(value), unique=True))
+
+
+def _float4_text(value: float, shortest: str) -> str:
+    """`shortest`: the shortest digits that read back as this float4, in any notation."""
+    if not math.isfinite(value):
+        return _SPECIAL.get(value, "NaN")
+    decimal, size = float(shortest), abs(value)  # nine digits at most survive in a double unharmed
+    if 1e-4 <= size < 1e6 or size == 0:
+        return float8_text(decimal)
+    text = _exponent_form(f"{decimal:.8e}")
+    if _EXACT4 < size < 1e20:
+        single = np.abs(np.float32(value))
+        above, below = (float(np.nextafter(single, np.float32(to))) for to in (np.inf, 0))
+        return _off_boundary(value, text, above, below)
+    return text
+
+
+def _scientific(plain: str) -> str:
+    """A number of one or more, given in positional notation, in the exponent form."""
+    sign = "-" if plain[0] == "-" else ""
+    whole, _, fraction = plain.lstrip("-").partition(".")
+    return sign + _exponent_form(f"{whole[0]}.{whole[1:]}{fraction}e+{len(whole) - 1:02d}")
+
+
+def _exponent_form(text: str) -> str:
+    """Python's %e form without the mantissa's trailing zeros."""
+    mantissa, exponent = text.split("e")
+    return f"{mantissa.rstrip('0').rstrip('.')}e{exponent}"
+
+
+def _off_boundary(value: float, text: str, above: float, below: float) -> str:
+    """`text`, or when it lies half-way to a neighbour, the shortest and nearest digits that lie strictly inside.
+
+    `value` is a whole number in exponent form; `above` and `below` are the neighbours of its absolute value.
+    """
+    mantissa, exponent = text.lstrip("-").split("e")
+    digits = mantissa.replace(".", "")
+    printed, exact = int(digits) * 10 ** (int(exponent) + 1 - len(digits)), abs(int(value))
+    low, high = exact + int(below), exact + int(above)  # both doubled
+    if 2 * printed not in (low, high):
+        return text
+    unit = 10 ** len(str(exact))
+    while True:
+        unit //= 10
+        floor = exact - exact % unit
+        inside = [c for c in (floor, floor + unit) if low < 2 * c < high]
+        if inside:
+            nearest = min(inside, key=lambda c: (abs(c - exact), c // unit % 2))
+            return _scientific(str(nearest if value > 0 else -nearest))
+
+
+def float8_column(array: pa.Array) -> pa.Array:
+    """The text of a float64 array; nulls stay null."""
+    values = np.frombuffer(array.buffers()[1], np.float64, len(array), array.offset * 8)
+    text = pc.cast(array, options=_CAST)
+    sizes = np.abs(values)
+    odd = ~(((sizes >= 1e-4) & (sizes < 1e10)) | (sizes == 0))
+    if not odd.any():
+        return text
+    whole = np.where(odd & (sizes < 1e15), values, 0.5)
+    is_whole = whole == np.rint(whole)
+    is_whole &= sizes >= 1e10
+    if is_whole.any():
+        integers = pc.cast(pa.array(np.where(is_whole, values, 0).astype(np.int64)), options=_CAST)
+        text = pc.if_else(pa.array(is_whole), integers, text)
+        odd &= ~is_whole
+    return _patched(array, text, odd, lambda values, _: list(map(float8_text, values)))
+
+
+def float4_column(array: pa.Array) -> pa.Array:
+    """The text of a float32 array; nulls stay null."""
+    sizes = np.abs(np.frombuffer(array.buffers()[1], np.float32, len(array), array.offset * 4))
+    odd = ~(((sizes >= np.float32(1e-4)) & (sizes < np.float32(1e6))) | (sizes == 0))
+    return _patched(array, pc.cast(array, options=_CAST), odd, lambda *columns: list(map(_float4_text, *columns)))
+
+
+def _patched(
+    array: pa.Array, text: pa.Array, odd: np.ndarray, of: Callable[[list[float], list[str]], list[str]]
+) -> pa.Array:
+    """`text` with the `odd` rows replaced by what `of` makes of their values and their present text."""
+    if array.null_count:
+        odd = odd & np.asarray(array.is_valid())
+    if not odd.any():
+        return text
+    mask = pa.array(odd)
+    replaced = of(array.filter(mask).to_pylist(), text.filter(mask).to_pylist())
+    return pc.replace_with_mask(text, mask, pa.array(replaced, pa.string()))

@@ -1,0 +1,79 @@
+"""json, checked and kept as given; jsonb in the one spelling that PostgreSQL prints.
+
+Both are text in our columns. jsonb's normal form (src/backend/utils/adt/jsonb.c): keys ordered by length, then bytes,
+the last of equal keys kept, one space after `:` and `,`, numbers as numeric prints them (1.10 stays, 1e2 is 100).
+"""
+
+from __future__ import annotations
+
+import json
+from decimal import Decimal, InvalidOperation
+from typing import Any, NoReturn
+
+from protocol.pgwire.errors import PgError, SqlState
+
+_quote = json.JSONEncoder(ensure_ascii=False).encode
+
+
+def parse_json(text: str) -> str:
+    """`text` itself when it is JSON. Raises PgError 22P02."""
+    _loads(text, str)
+    return text
+
+
+def parse_jsonb(text: str) -> str:
+    """`text` in jsonb's normal form. Raises PgError 22P02, 22P05 for \\u0000, 22003 for a number beyond numeric."""
+    return _printed(_loads(text, _number))
+
+
+def _loads(text: str, number: Any) -> Any:
+    try:
+        return json.loads(text, parse_int=number, parse_float=number, parse_constant=_refuse_constant)
+    except RecursionError:
+        raise PgError(SqlState.STATEMENT_TOO_COMPLEX, "stack depth limit exceeded") from None
+    except ValueError as error:
+        ended = isinstance(error, json.JSONDecodeError) and not text[error.pos :].strip(" \t\n\r")
+        detail = "The input string ended unexpectedly." if ended else f"{error}."
+        raise PgError(
+            SqlState.INVALID_TEXT_REPRESENTATION, "invalid input syntax for type json", detail=detail
+        ) from None
+
+
+def _refuse_constant(word: str) -> NoReturn:
+    raise ValueError(f'Token "{word}" is invalid')
+
+
+def _number(text: str) -> Decimal:
+    try:
+        value = Decimal(text)
+    except InvalidOperation:
+        raise PgError(SqlState.NUMERIC_VALUE_OUT_OF_RANGE, "value overflows numeric format") from None
+    if value.adjusted() > 131_071 or int(value.as_tuple().exponent) < -16_383:
+        raise PgError(SqlState.NUMERIC_VALUE_OUT_OF_RANGE, "value overflows numeric format")
+    return value
+
+
+def _printed(value: Any) -> str:
+    if isinstance(value, str):
+        return _string(value)
+    if isinstance(value, Decimal):
+        return f"{value if value else abs(value):f}"
+    if isinstance(value, dict):
+        ordered = sorted(value.items(), key=lambda item: (len(key := item[0].encode(errors="surrogatepass")), key))
+        return "{" + ", ".join(f"{_string(key)}: {_printed(member)}" for key, member in ordered) + "}"
+    if isinstance(value, list):
+        return "[" + ", ".join(map(_printed, value)) + "]"
+    return {None: "null", True: "true", False: "false"}[value]
+
+
+def _string(value: str) -> str:
+    if "\0" in value:
+        raise PgError(
+            SqlState.UNTRANSLATABLE_CHARACTER,
+            "unsupported Unicode escape sequence",
+            detail="\\u0000 cannot be converted to text.",
+        )
+    if any("\ud800" <= character <= "\udfff" for character in value):
+        low = "Unicode low surrogate must follow a high surrogate."
+        raise PgError(SqlState.INVALID_TEXT_REPRESENTATION, "invalid input syntax for type json", detail=low)
+    return _quote(value)

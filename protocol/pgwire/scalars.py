@@ -1,0 +1,484 @@
+"""One value at a time: PostgreSQL's text and binary input, for parameters, literals and the odd row of a COPY.
+
+    parse_text(type, "1.5")       -> the Python scalar of types.py's table, modifiers of the type applied
+    parse_binary(type, b"...")    -> the same from the binary format
+    column_of(type, scalars)      -> such scalars (None is NULL) as an Arrow array of type.arrow
+    format_text(type, scalar)     -> as PostgreSQL prints it
+
+Messages and codes are PostgreSQL 16's. What Arrow cannot hold is refused: NaN and infinities of numeric, infinite
+dates, arrays of more than one dimension.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+import struct
+from collections.abc import Callable, Sequence
+from decimal import MAX_EMAX, MAX_PREC, MIN_EMIN, ROUND_HALF_UP, Context, Decimal
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from protocol.pgwire import datetime_input
+from protocol.pgwire.datetime_output import DAY_US
+from protocol.pgwire.errors import PgError, SqlState
+from protocol.pgwire.json_values import parse_json, parse_jsonb
+from protocol.pgwire.text_columns import DEFAULT_STYLE, OutputStyle, plain_column, text_column
+from protocol.pgwire.types import BY_OID, PgType
+
+_SPACE = " \t\n\v\f\r"
+
+
+def parse_text(type: PgType, text: str, *, timezone: str = "UTC") -> Any:
+    """`text` as a value of `type`, as PostgreSQL's input function for it reads it. Raises PgError."""
+    if type.element is not None:
+        element = type.element
+        return [None if t is None else parse_text(element, t, timezone=timezone) for t in _array_elements(text)]
+    if type.name == "timestamptz":
+        return datetime_input.parse_timestamptz(text, timezone)
+    return _TEXT[type.name](type, text)
+
+
+def parse_binary(type: PgType, data: bytes) -> Any:
+    """`data` as PostgreSQL's receive function for `type` reads it. Raises PgError: 08P01 when it is too short, 22P03
+    when it is too long (the caller knows which parameter or column), and what the value's own checks raise."""
+    reader = _Binary(data)
+    value = _receive(type, reader)
+    if reader.rest():
+        raise PgError(SqlState.INVALID_BINARY_REPRESENTATION, "incorrect binary data format")
+    return value
+
+
+def column_of(type: PgType, scalars: Sequence[Any]) -> pa.Array:
+    """Scalars, None for NULL, as an Arrow array of `type.arrow`."""
+    return pa.array(scalars, type.arrow)
+
+
+def format_text(type: PgType, scalar: Any, style: OutputStyle = DEFAULT_STYLE) -> str:
+    """A scalar that is not None as PostgreSQL prints it."""
+    text: str = text_column(type, style)(plain_column(column_of(type, [scalar]), type))[0].as_py()
+    return text
+
+
+def decode_utf8(data: bytes) -> str:
+    """Text off the wire. Raises PgError 22021 as PostgreSQL words it, also for a zero byte."""
+    try:
+        text = data.decode()
+    except UnicodeDecodeError as error:
+        raise _bad_encoding(data[error.start : error.start + _utf8_length(data[error.start])]) from None
+    if "\0" in text:
+        raise _bad_encoding(b"\0")
+    return text
+
+
+def _bad_encoding(sequence: bytes) -> PgError:
+    shown = " ".join(f"0x{byte:02x}" for byte in sequence)
+    return PgError(SqlState.CHARACTER_NOT_IN_REPERTOIRE, f'invalid byte sequence for encoding "UTF8": {shown}')
+
+
+def _utf8_length(lead: int) -> int:
+    return 2 if lead & 0xE0 == 0xC0 else 3 if lead & 0xF0 == 0xE0 else 4 if lead & 0xF8 == 0xF0 else 1
+
+
+def _syntax(type: PgType | str, text: str) -> PgError:
+    name = type if isinstance(type, str) else type.base_display
+    return PgError(SqlState.INVALID_TEXT_REPRESENTATION, f'invalid input syntax for type {name}: "{text}"')
+
+
+# ---- bool and numbers
+
+_TRUE = frozenset({"t", "tr", "tru", "true", "y", "ye", "yes", "on", "1"})
+_FALSE = frozenset({"f", "fa", "fal", "fals", "false", "n", "no", "of", "off", "0"})
+
+
+def _bool(type: PgType, text: str) -> bool:
+    word = text.strip(_SPACE).lower()
+    if word in _TRUE:
+        return True
+    if word in _FALSE:
+        return False
+    raise _syntax(type, text)
+
+
+_INTEGER = re.compile(
+    r"[ \t\n\v\f\r]*([+-]?)"
+    r"(?:0[xX]((?:_?[0-9a-fA-F])+)|0[oO]((?:_?[0-7])+)|0[bB]((?:_?[01])+)|(\d(?:_?\d)*))[ \t\n\v\f\r]*",
+    re.ASCII,
+)
+_BITS = {"int2": 15, "int4": 31, "int8": 63}
+
+
+def _whole(match: re.Match[str]) -> int:
+    sign, sixteen, eight, two, ten = match.groups()
+    for digits, base in ((sixteen, 16), (eight, 8), (two, 2)):
+        if digits is not None:
+            value = int(digits.replace("_", ""), base)
+            break
+    else:
+        value = int(Decimal(ten.replace("_", "")))  # int() limits the length of decimal text
+    return -value if sign == "-" else value
+
+
+def _int(type: PgType, text: str) -> int:
+    match = _INTEGER.fullmatch(text)
+    if match is None:
+        raise _syntax(type, text)
+    value = _whole(match)
+    if not -1 << _BITS[type.name] <= value < 1 << _BITS[type.name]:
+        message = f'value "{text}" is out of range for type {type.display}'
+        raise PgError(SqlState.NUMERIC_VALUE_OUT_OF_RANGE, message)
+    return value
+
+
+_FLOAT = re.compile(
+    r"[ \t\n\v\f\r]*([+-]?(?:(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?|"
+    r"(?P<hex>0[xX](?:[0-9a-fA-F]+\.?[0-9a-fA-F]*|\.[0-9a-fA-F]+)"
+    r"(?:[pP][+-]?\d+)?)|(?P<word>nan|inf(?:inity)?)))[ \t\n\v\f\r]*",
+    re.ASCII | re.IGNORECASE,
+)
+
+
+def _float(type: PgType, text: str) -> float:
+    match = _FLOAT.fullmatch(text)
+    if match is None:
+        raise _syntax(type, text)
+    number = match[1]
+    if match["word"]:
+        return float(number)
+    value = float.fromhex(number) if match["hex"] else float(number)
+    if type.name == "float4":
+        value = _nearest_single(number, value, bool(match["hex"]))
+    is_zero = not re.search("[1-9]" if not match["hex"] else "[1-9a-fA-F]", re.split("[eEpP]", number)[0][-99:] or "0")
+    if math.isinf(value) or (value == 0 and not is_zero):
+        message = f'"{number}" is out of range for type {type.display}'
+        raise PgError(SqlState.NUMERIC_VALUE_OUT_OF_RANGE, message)
+    return value
+
+
+def _nearest_single(text: str, double: float, is_hex: bool) -> float:
+    """The float4 nearest to the decimal text: a double half-way between two of them was itself rounded."""
+    with np.errstate(over="ignore"):
+        single = np.float32(double)
+        if not np.isfinite(single) or is_hex or double == float(single):
+            return float(single)
+        other = np.nextafter(single, np.float32(math.inf if double > single else -math.inf))
+    if not np.isfinite(other) or (float(single) + float(other)) / 2 != double:
+        return float(single)
+    exact = Fraction(text)
+    if exact == Fraction(double):
+        return float(single)
+    return float(max(single, other) if exact > Fraction(double) else min(single, other))
+
+
+_DECIMAL = re.compile(
+    r"[ \t\n\v\f\r]*([+-]?(?:\d(?:_?\d)*\.?(?:\d(?:_?\d)*)?|\.\d(?:_?\d)*)(?:[eE][+-]?\d(?:_?\d)*)?)[ \t\n\v\f\r]*",
+    re.ASCII,
+)
+_EXACT = Context(prec=MAX_PREC, Emax=MAX_EMAX, Emin=MIN_EMIN, rounding=ROUND_HALF_UP)
+
+
+def _numeric(type: PgType, text: str) -> Decimal:
+    match = _INTEGER.fullmatch(text)
+    if match is not None:
+        return fitted_numeric(type, Decimal(_whole(match)))
+    match = _DECIMAL.fullmatch(text)
+    if match is None:
+        if re.fullmatch("nan|[+-]?inf(inity)?", text.strip(_SPACE), re.IGNORECASE):
+            raise _no_decimal(text.strip(_SPACE))
+        raise _syntax(type, text)
+    mantissa, _, exponent = match[1].lower().replace("_", "").partition("e")
+    if exponent and abs(int(exponent[:20])) > (1 << 30):
+        raise PgError(SqlState.NUMERIC_VALUE_OUT_OF_RANGE, "value overflows numeric format")
+    return fitted_numeric(type, _EXACT.create_decimal(f"{mantissa}e{exponent or 0}"))
+
+
+def _no_decimal(what: str) -> PgError:
+    return PgError(
+        SqlState.NUMERIC_VALUE_OUT_OF_RANGE,
+        f'numeric value "{what}" is not supported',
+        hint="Use double precision for NaN and infinities.",
+    )
+
+
+def fitted_numeric(type: PgType, value: Decimal) -> Decimal:
+    """`value` rounded half away from zero to the type's scale; 22003 when its whole part is too long.
+
+    Of a bare numeric only surplus decimals are rounded: 1.50 stays 1.50 until a column gives it its scale.
+    """
+    scale, precision = type.scale or 0, type.precision or 38
+    if not value or value.adjusted() < 39:
+        exponent = int(value.as_tuple().exponent)
+        if type.precision is not None or exponent < -scale or exponent > 0:
+            value = value.quantize(
+                Decimal(1).scaleb(-scale if type.precision or exponent < -scale else 0), context=_EXACT
+            )
+    if value and value.adjusted() >= precision - scale:
+        limit = f"less than 10^{precision - scale}" if precision > scale else "less than 1"
+        raise PgError(
+            SqlState.NUMERIC_VALUE_OUT_OF_RANGE,
+            "numeric field overflow",
+            detail=f"A field with precision {precision}, scale {scale} must round to an absolute value {limit}.",
+        )
+    return value if value else abs(value)  # no negative zero
+
+
+# ---- strings
+
+
+def _string(type: PgType, text: str) -> str:
+    if "\0" in text:
+        raise _bad_encoding(b"\0")
+    limit = type.length
+    if limit is None:
+        return text
+    if len(text) > limit:
+        if text[limit:].strip(" "):
+            raise PgError(SqlState.STRING_DATA_RIGHT_TRUNCATION, f"value too long for type {type.display}")
+        text = text[:limit]
+    return text.ljust(limit) if type.name == "bpchar" else text
+
+
+_UUID = re.compile(r"(\{)?((?:[0-9a-f]{4}-?){7}[0-9a-f]{4})(?(1)\})", re.ASCII | re.IGNORECASE)
+
+
+def _uuid(type: PgType, text: str) -> str:
+    match = _UUID.fullmatch(text)
+    if match is None:
+        raise _syntax(type, text)
+    return _dashed(match[2].replace("-", "").lower())
+
+
+def _dashed(digits: str) -> str:
+    return f"{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:]}"
+
+
+_ESCAPED = re.compile(rb"\\(?:\\|([0-3][0-7][0-7]))|\\")
+
+
+def _bytea(type: PgType, text: str) -> bytes:
+    if text.startswith("\\x"):
+        return _hex(text[2:])
+    data = text.encode()
+
+    def byte(match: re.Match[bytes]) -> bytes:
+        if match[1] is not None:
+            return bytes([int(match[1], 8)])
+        if match[0] == b"\\\\":
+            return b"\\"
+        raise PgError(SqlState.INVALID_TEXT_REPRESENTATION, "invalid input syntax for type bytea")
+
+    return _ESCAPED.sub(byte, data)
+
+
+def _hex(digits: str) -> bytes:
+    """Pairs of digits, blanks between the pairs."""
+    out, position = bytearray(), 0
+    if re.fullmatch("(?:[0-9a-fA-F]{2})*", digits, re.ASCII):
+        return bytes.fromhex(digits)
+    while position < len(digits):
+        if digits[position] in " \n\t\r":
+            position += 1
+            continue
+        for place in (position, position + 1):
+            if place >= len(digits):
+                message = "invalid hexadecimal data: odd number of digits"
+                raise PgError(SqlState.INVALID_PARAMETER_VALUE, message)
+            if digits[place] not in "0123456789abcdefABCDEF":
+                message = f'invalid hexadecimal digit: "{digits[place]}"'
+                raise PgError(SqlState.INVALID_PARAMETER_VALUE, message)
+        out.append(int(digits[position : position + 2], 16))
+        position += 2
+    return bytes(out)
+
+
+# ---- arrays
+
+_ELEMENT = re.compile(r'[ \t\n\v\f\r]*(?:("(?:[^"\\]|\\.)*")[ \t\n\v\f\r]*|((?:[^"\\{},]|\\.)*))', re.DOTALL)
+_BOUNDS = re.compile(r"[ \t\n\v\f\r]*(?:\[[+-]?\d+(?::[+-]?\d+)?\])[ \t\n\v\f\r]*=", re.ASCII)
+
+
+def _array_elements(text: str) -> list[str | None]:
+    """array_in(): the text of each element of `{a,"b c",NULL}`."""
+
+    def malformed(detail: str) -> PgError:
+        message = f'malformed array literal: "{text.lstrip(_SPACE) if body.startswith("{") else text}"'
+        return PgError(SqlState.INVALID_TEXT_REPRESENTATION, message, detail=detail)
+
+    if _BOUNDS.match(text):
+        raise PgError(SqlState.FEATURE_NOT_SUPPORTED, "array bounds are not supported")
+    body = text.strip(_SPACE)
+    if not body.startswith("{"):
+        raise malformed('Array value must start with "{" or dimension information.')
+    if body[1:].lstrip(_SPACE).startswith("{"):
+        raise PgError(SqlState.FEATURE_NOT_SUPPORTED, "arrays of more than one dimension are not supported")
+    if re.fullmatch(r"\{[ \t\n\v\f\r]*\}", body):
+        return []
+    elements: list[str | None] = []
+    position = 1
+    while True:
+        match = _ELEMENT.match(body, position)
+        assert match is not None  # both alternatives together match any text
+        quoted, plain = match.groups()
+        position = match.end()
+        if position >= len(body):
+            raise malformed("Unexpected end of input.")
+        mark = body[position]
+        if mark not in ",}":
+            ended = mark == '"' and quoted is None and not plain.strip(_SPACE)
+            raise malformed("Unexpected end of input." if ended else "Unexpected array element.")
+        if quoted is not None:
+            elements.append(re.sub(r"\\(.)", r"\1", quoted[1:-1], flags=re.DOTALL))
+        elif not plain.strip(_SPACE):
+            raise malformed(f'Unexpected "{mark}" character.')
+        else:
+            elements.append(None if plain.strip(_SPACE).lower() == "null" else _unescaped(plain))
+        position += 1
+        if mark == "}":
+            break
+    if position != len(body):
+        raise malformed("Junk after closing right brace.")
+    return elements
+
+
+def _unescaped(plain: str) -> str:
+    """An element without quotes: outer blanks go, unless a backslash stands before them."""
+    kept = re.fullmatch(r"((?:[^\\]|\\.)*?)[ \t\n\v\f\r]*", plain, re.DOTALL)
+    assert kept is not None
+    return re.sub(r"\\(.)", r"\1", kept[1], flags=re.DOTALL)
+
+
+_TEXT: dict[str, Callable[[PgType, str], Any]] = {
+    "bool": _bool,
+    "int2": _int,
+    "int4": _int,
+    "int8": _int,
+    "float4": _float,
+    "float8": _float,
+    "numeric": _numeric,
+    "text": _string,
+    "varchar": _string,
+    "bpchar": _string,
+    "unknown": _string,
+    "bytea": _bytea,
+    "uuid": _uuid,
+    "json": lambda type, text: parse_json(text),
+    "jsonb": lambda type, text: parse_jsonb(text),
+    "date": lambda type, text: datetime_input.parse_date(text),
+    "time": lambda type, text: datetime_input.parse_time(text),
+    "timestamp": lambda type, text: datetime_input.parse_timestamp(text),
+    "interval": lambda type, text: datetime_input.parse_interval(text),
+}
+
+
+# ---- binary
+
+
+class _Binary:
+    """Reads from the front; 08P01 when there is less than asked for."""
+
+    def __init__(self, data: bytes) -> None:
+        self._data, self._position = data, 0
+
+    def take(self, count: int) -> bytes:
+        end = self._position + count
+        if count < 0 or end > len(self._data):
+            raise PgError(SqlState.PROTOCOL_VIOLATION, "insufficient data left in message")
+        taken, self._position = self._data[self._position : end], end
+        return taken
+
+    def unpack(self, format: str) -> tuple[Any, ...]:
+        return struct.unpack(format, self.take(struct.calcsize(format)))
+
+    def rest(self) -> bytes:
+        return self.take(len(self._data) - self._position)
+
+
+def _receive(type: PgType, reader: _Binary) -> Any:
+    if type.element is not None:
+        return _receive_array(type.element, reader)
+    name = type.name
+    if name in _STRUCTS:
+        return reader.unpack(_STRUCTS[name])[0]
+    if name == "bool":
+        return reader.take(1) != b"\0"
+    if name == "numeric":
+        return _receive_numeric(type, reader)
+    if name == "bytea":
+        return reader.rest()
+    if name == "uuid":
+        return _dashed(reader.take(16).hex())
+    if name == "date":
+        return _receive_instant(reader, ">i", "date", datetime_input.POSTGRES_EPOCH_DAYS)
+    if name in ("timestamp", "timestamptz"):
+        return _receive_instant(reader, ">q", "timestamp", datetime_input.POSTGRES_EPOCH_DAYS * DAY_US)
+    if name == "time":
+        (us,) = reader.unpack(">q")
+        if not 0 <= us <= DAY_US:
+            raise PgError(SqlState.DATETIME_FIELD_OVERFLOW, "time out of range")
+        return us
+    if name == "interval":
+        us, days, months = reader.unpack(">qii")
+        return datetime_input.interval_of(months, days, us)
+    if name == "jsonb":
+        version = reader.take(1)[0]
+        if version != 1:
+            raise PgError(SqlState.INTERNAL_ERROR, f"unsupported jsonb version number {version}")
+    return _TEXT[name](type, decode_utf8(reader.rest()))
+
+
+_STRUCTS = {"int2": ">h", "int4": ">i", "int8": ">q", "float4": ">f", "float8": ">d"}
+
+
+def _receive_instant(reader: _Binary, format: str, what: str, epoch: int) -> int:
+    """Days or microseconds since 2000; the greatest and the least stand for infinities."""
+    (since_2000,) = reader.unpack(format)
+    value = int(since_2000) + epoch
+    day = value if what == "date" else value // DAY_US
+    if not datetime_input.DATE_MIN <= day < datetime_input.DATE_END or abs(value) >= 1 << 63:
+        raise PgError(SqlState.DATETIME_FIELD_OVERFLOW, f"{what} out of range")
+    return value
+
+
+def _receive_numeric(type: PgType, reader: _Binary) -> Decimal:
+    count, weight, sign, scale = reader.unpack(">HhHh")
+    if sign in (0xC000, 0xD000, 0xF000):
+        raise _no_decimal({0xC000: "NaN", 0xD000: "Infinity", 0xF000: "-Infinity"}[sign])
+    what = "sign" if sign not in (0, 0x4000) else "scale" if not 0 <= scale <= 16_383 else ""
+    digits = reader.unpack(f">{count}h")
+    if any(not 0 <= digit < 10_000 for digit in digits):
+        what = what or "digit"
+    if what:
+        raise PgError(SqlState.INVALID_BINARY_REPRESENTATION, f'invalid {what} in external "numeric" value')
+    coefficient = int("".join(f"{digit:04d}" for digit in digits)[:40_000] or "0") if count < 1000 else 10**4000
+    value = _EXACT.scaleb(Decimal(coefficient), 4 * (weight - count + 1))
+    if value.adjusted() < 39:
+        value = value.quantize(Decimal(1).scaleb(-scale), context=_EXACT) if value else Decimal(0).scaleb(-scale)
+    return fitted_numeric(type, value.copy_negate() if sign else value)
+
+
+def _receive_array(element: PgType, reader: _Binary) -> list[Any]:
+    dimensions, flags, oid = reader.unpack(">iii")
+    if flags not in (0, 1):
+        raise PgError(SqlState.INVALID_BINARY_REPRESENTATION, "invalid array flags")
+    if oid != element.oid:
+        given = BY_OID.get(oid)
+        raise PgError(
+            SqlState.DATATYPE_MISMATCH,
+            f"binary data has array element type {oid} ({given.base_display if given else '???'}) "
+            f"instead of expected {element.oid} ({element.base_display})",
+        )
+    if dimensions == 0:
+        return []
+    if dimensions != 1:
+        raise PgError(SqlState.FEATURE_NOT_SUPPORTED, "arrays of more than one dimension are not supported")
+    count, _ = reader.unpack(">ii")
+    if count < 0:
+        raise PgError(SqlState.INVALID_BINARY_REPRESENTATION, f"invalid number of elements: {count}")
+    values: list[Any] = []
+    for _ in range(count):
+        (length,) = reader.unpack(">i")
+        values.append(None if length == -1 else parse_binary(element, reader.take(length)))
+    return values

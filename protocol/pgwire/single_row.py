@@ -1,0 +1,59 @@
+"""One row of Python scalars as a DataRow: for answers that are a constant, where Arrow's fixed cost would be most of it.
+
+Types whose text or bytes are plain are written here; all others go through the encoder of columns, so that there is
+one place that knows how PostgreSQL prints them.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pyarrow as pa
+
+from protocol.pgwire.encode import RowEncoder
+from protocol.pgwire.messages import DataRow
+from protocol.pgwire.scalars import column_of
+from protocol.pgwire.text_columns import OutputStyle
+from protocol.pgwire.types import PgType
+
+_INT_TEXT: Callable[[Any], bytes] = lambda value: b"%d" % value  # noqa: E731
+_TEXT: Callable[[Any], bytes] = str.encode
+_PLAIN: tuple[dict[str, Callable[[Any], bytes]], dict[str, Callable[[Any], bytes]]] = (
+    {
+        **dict.fromkeys(("int2", "int4", "int8"), _INT_TEXT),
+        **dict.fromkeys(("text", "varchar", "bpchar", "unknown", "json", "jsonb", "uuid"), _TEXT),
+        "bool": lambda value: b"t" if value else b"f",
+    },
+    {
+        "int2": struct.Struct("!h").pack,
+        "int4": struct.Struct("!i").pack,
+        "int8": struct.Struct("!q").pack,
+        "float8": struct.Struct("!d").pack,
+        "bool": struct.Struct("!?").pack,
+        **dict.fromkeys(("text", "varchar", "bpchar", "unknown", "json"), _TEXT),
+    },
+)
+
+
+def encode_row(types: Sequence[PgType], formats: Sequence[int], values: Sequence[Any], style: OutputStyle) -> bytes:
+    """The DataRow of `values`, Python scalars as `types` lists them, in the formats given."""
+    data: list[bytes | None] = []
+    for type, format, value in zip(types, formats, values, strict=True):
+        write = _PLAIN[format].get(type.name)
+        if value is None:
+            data.append(None)
+        elif write is not None:
+            data.append(write(value))
+        else:
+            return _encode_columns(types, formats, values, style)
+    return DataRow(tuple(data)).serialize()
+
+
+def _encode_columns(
+    types: Sequence[PgType], formats: Sequence[int], values: Sequence[Any], style: OutputStyle
+) -> bytes:
+    columns = [column_of(type, [value]) for type, value in zip(types, values, strict=True)]
+    batch = pa.RecordBatch.from_arrays(columns, names=[f"c{i}" for i in range(len(columns))])
+    return RowEncoder(types, formats, style).encode(batch)

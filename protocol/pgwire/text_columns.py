@@ -1,0 +1,349 @@
+"""Arrow columns to columns of PostgreSQL's text, by column operations.
+
+`text_column(type, style)` gives the function for one type, made once per result; nulls stay null. The ordinary
+values of a type take Arrow's cast and a correction; the few that Arrow prints otherwise (floats with exponents, years
+outside 1 to 9999) are found by a mask and printed one by one. Escapes and quotes are bytes put into the values
+buffer, found by a look at the whole buffer first.
+Arrays given to these functions have the Arrow type of their PgType (see `plain_column`), may be slices, and hold
+less than 2 GiB of text (the encoder cuts them so).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from protocol.pgwire.datetime_output import DAY_US, date_text, interval_text, timestamp_text
+from protocol.pgwire.floats import float4_column, float8_column
+from protocol.pgwire.timezones import SECOND_US, offset_text, offsets_at, zone
+from protocol.pgwire.types import BARE_NUMERIC_SCALE, PgType
+
+Bytes = NDArray[np.uint8]
+Offsets = NDArray[np.int32]
+TextColumn = Callable[[pa.Array], pa.Array]
+
+_STRING, _BINARY = pa.string(), pa.binary()
+_CAST = pc.CastOptions.unsafe(_STRING)
+_TRIM_ZEROS, _TRIM_POINT = pc.TrimOptions("0"), pc.TrimOptions(".")
+_JOIN = pc.JoinOptions("emit_null", "")
+_NOTHING = pa.scalar("")
+_YEAR_1_US, _YEAR_10000_US = -62_135_596_800 * SECOND_US, 253_402_300_800 * SECOND_US
+_HEX = np.frombuffer(b"".join(b"%02x" % byte for byte in range(256)), "<u2")
+INTERVAL = np.dtype([("months", "<i4"), ("days", "<i4"), ("ns", "<i8")])
+
+
+@dataclass(frozen=True, slots=True)
+class OutputStyle:
+    """The session's settings that shape values: two clients share encoded bytes only when theirs are equal.
+
+    `timezone` is a name that `timezones.zone` takes, `bytea_output` is "hex" or "escape".
+    DateStyle is ISO, IntervalStyle postgres, extra_float_digits 1.
+    """
+
+    timezone: str = "UTC"
+    bytea_output: str = "hex"
+
+
+DEFAULT_STYLE = OutputStyle()
+
+# ---- the buffers of an array
+
+
+def fixed_values(array: pa.Array, dtype: Any) -> NDArray[Any]:
+    """The values buffer of a fixed-width array as numpy sees it, no copy; what stands under a null is arbitrary."""
+    dtype = np.dtype(dtype)
+    return np.frombuffer(array.buffers()[1], dtype, len(array), array.offset * dtype.itemsize)
+
+
+def string_parts(array: pa.Array) -> tuple[Offsets, Bytes]:
+    """Offsets (n + 1) and the bytes they point into, of a string, binary or list array; no copy. n > 0."""
+    buffers = array.buffers()
+    offsets = np.frombuffer(buffers[1], np.int32, len(array) + 1, array.offset * 4)
+    values = buffers[2]
+    return offsets, np.frombuffer(values, np.uint8) if values is not None else np.empty(0, np.uint8)
+
+
+def string_array(offsets: Offsets, values: Any, like: pa.Array) -> pa.Array:
+    """A string array over new buffers with the nulls of `like`."""
+    return pa.Array.from_buffers(
+        _STRING, len(like), [validity(like), pa.py_buffer(offsets), pa.py_buffer(values)], like.null_count
+    )
+
+
+def validity(array: pa.Array) -> pa.Buffer | None:
+    if not array.null_count:
+        return None
+    return pa.py_buffer(np.packbits(np.asarray(array.is_valid()), bitorder="little"))
+
+
+# ---- escapes and quotes
+
+
+class Escapes:
+    """Puts `prefix` before each of some bytes, and another byte in their place if `letters` says so.
+
+    The bytes given to it are tested all at once; a column without any of them is returned as it is.
+    """
+
+    def __init__(self, special: bytes, prefix: str, letters: dict[str, str] | None = None) -> None:
+        self._marked = np.zeros(256, bool)
+        self._marked[list(special)] = True
+        self._below = 1 + max((byte for byte in special if byte < 32), default=-1)
+        self._others = [byte for byte in special if byte >= 32]
+        self._prefix = ord(prefix)
+        self._letter = np.arange(256, dtype=np.uint8)
+        for byte, letter in (letters or {}).items():
+            self._letter[ord(byte)] = ord(letter)
+
+    def may_occur(self, values: Bytes) -> bool:
+        """False when no byte needs the prefix; quick, and now and then True without need."""
+        if not len(values):
+            return False
+        return bool(self._below and values.min() < self._below) or any((values == byte).any() for byte in self._others)
+
+    def __call__(self, array: pa.Array) -> pa.Array:
+        if not len(array):
+            return array
+        offsets, buffer = string_parts(array)
+        values = buffer[offsets[0] : offsets[-1]]
+        if not self.may_occur(values):
+            return array
+        found = np.flatnonzero(self._marked[values])
+        if not len(found):
+            return array
+        wider = np.insert(values, found, self._prefix)
+        wider[found + np.arange(1, len(found) + 1)] = self._letter[values[found]]
+        starts = offsets - offsets[0]
+        return string_array((starts + np.searchsorted(found, starts)).astype(np.int32), wider, array)
+
+
+def copy_escapes(delimiter: str) -> Escapes:
+    """COPY text: CopyAttributeOutText() of src/backend/commands/copyto.c."""
+    letters = {"\b": "b", "\f": "f", "\n": "n", "\r": "r", "\t": "t", "\v": "v"}
+    return Escapes("".join({*letters, "\\", delimiter}).encode(), "\\", letters)
+
+
+class CsvQuotes:
+    """CSV quoting: CopyAttributeOutCSV() of copyto.c. `force` quotes every value that is not NULL."""
+
+    def __init__(self, delimiter: str, quote: str, escape: str, null: str, *, force: bool, alone: bool) -> None:
+        self._marks = Escapes("".join({delimiter, quote, "\n", "\r"}).encode(), escape)
+        self._doubled = Escapes("".join({quote, escape}).encode(), escape)
+        self._needing = [*{delimiter, quote, "\n", "\r"}]
+        self._equal = pa.array([null, "\\."] if alone else [null])  # alone on its line, \. would end the data
+        self._quote = pa.scalar(quote)
+        self._force = force
+
+    def __call__(self, array: pa.Array) -> pa.Array:
+        if not len(array):
+            return array
+        if self._force:
+            return self._quoted(array)
+        need = pc.is_in(array, value_set=self._equal)
+        offsets, buffer = string_parts(array)
+        if self._marks.may_occur(buffer[offsets[0] : offsets[-1]]):
+            for mark in self._needing:
+                need = pc.or_(need, pc.match_substring(array, mark))
+        if not pc.any(need).as_py():
+            return array
+        return pc.if_else(need, self._quoted(array), array)
+
+    def _quoted(self, array: pa.Array) -> pa.Array:
+        return joined(self._quote, self._doubled(array), self._quote)
+
+
+def joined(*parts: pa.Array | pa.Scalar) -> pa.Array:
+    """The parts of each row in one string, null if one of them is."""
+    return pc.call_function("binary_join_element_wise", [*parts, _NOTHING], _JOIN)
+
+
+# ---- one function per type
+
+
+def plain_column(array: pa.Array, type: PgType) -> pa.Array:
+    """`array` in the Arrow type of its PgType: dictionaries, views, large and narrow types are cast.
+
+    A numeric without decimals may also be any integer (mz_timestamp travels so); it stays one.
+    Raises pa.ArrowInvalid when the values do not fit.
+    """
+    if array.type == type.arrow or (type.name == "numeric" and type.scale == 0 and pa.types.is_integer(array.type)):
+        return array
+    if pa.types.is_dictionary(array.type):
+        return plain_column(array.dictionary_decode(), type)
+    if isinstance(array, pa.ExtensionArray):
+        return plain_column(array.storage, type)
+    return array.cast(type.arrow)
+
+
+def text_column(type: PgType, style: OutputStyle) -> TextColumn:
+    """The function that turns a column of `type` into a string array as PostgreSQL prints it."""
+    if type.element is not None:
+        return partial(_array_text, type.element.name not in _NEVER_QUOTED, text_column(type.element, style))
+    if type.name == "timestamptz":
+        return partial(_timestamptz_text, style)
+    if type.name == "bytea":
+        return _bytea_hex if style.bytea_output == "hex" else _bytea_escape
+    if type.name == "numeric":
+        return partial(_numeric_text, type)
+    return _TEXT_OF.get(type.name, _as_it_is)
+
+
+def _as_it_is(array: pa.Array) -> pa.Array:
+    return array
+
+
+def _cast(array: pa.Array) -> pa.Array:
+    return pc.cast(array, options=_CAST)
+
+
+def _bool_text(array: pa.Array) -> pa.Array:
+    return pc.if_else(array, "t", "f")
+
+
+def _patched(array: pa.Array, text: pa.Array, odd: NDArray[np.bool_], replaced: Callable[[int], str]) -> pa.Array:
+    """`text` with the rows of `odd` given by `replaced(row)`."""
+    if array.null_count:
+        odd = odd & np.asarray(array.is_valid())
+    if not odd.any():
+        return text
+    return pc.replace_with_mask(text, pa.array(odd), pa.array(map(replaced, np.flatnonzero(odd).tolist()), _STRING))
+
+
+def _date_text(array: pa.Array) -> pa.Array:
+    days = fixed_values(array, np.int32)
+    odd = (days < _YEAR_1_US // DAY_US) | (days >= _YEAR_10000_US // DAY_US)
+    return _patched(array, _cast(array), odd, lambda row: date_text(int(days[row])))
+
+
+def _without_zeros(text: pa.Array) -> pa.Array:
+    """Drops a fraction's trailing zeros, and its point when nothing is left."""
+    return pc.call_function("ascii_rtrim", [pc.call_function("ascii_rtrim", [text], _TRIM_ZEROS)], _TRIM_POINT)
+
+
+def _time_text(array: pa.Array) -> pa.Array:
+    us = fixed_values(array, np.int64)
+    text = _without_zeros(_cast(array))
+    return _patched(array, text, us == DAY_US, lambda row: "24:00:00")
+
+
+def _timestamp_text(array: pa.Array) -> pa.Array:
+    us = fixed_values(array, np.int64)
+    text = _without_zeros(_cast(array))
+    odd = (us < _YEAR_1_US) | (us >= _YEAR_10000_US)
+    return _patched(array, text, odd, lambda row: timestamp_text(int(us[row])))
+
+
+def _timestamptz_text(style: OutputStyle, array: pa.Array) -> pa.Array:
+    utc = fixed_values(array, np.int64)
+    offsets = offsets_at(
+        zone(style.timezone), np.where(np.asarray(array.is_valid()), utc, 0) if array.null_count else utc
+    )
+    kinds, which = np.unique(offsets, return_inverse=True)
+    texts = [offset_text(seconds) for seconds in kinds.tolist()]
+    local = utc + offsets * SECOND_US
+    naive = pa.Array.from_buffers(pa.timestamp("us"), len(array), [validity(array), pa.py_buffer(local)])
+    suffix = pa.scalar(texts[0]) if len(texts) == 1 else pa.array(texts).take(pa.array(which))
+    text = joined(_without_zeros(_cast(naive)), suffix)
+    odd = (utc < _YEAR_1_US + DAY_US) | (utc >= _YEAR_10000_US - DAY_US)  # also those whose local time has no int64
+    return _patched(
+        array, text, odd, lambda row: timestamp_text(int(utc[row]) + int(offsets[row]) * SECOND_US, texts[which[row]])
+    )
+
+
+def _interval_text(array: pa.Array) -> pa.Array:
+    kinds, which = np.unique(fixed_values(array, INTERVAL), return_inverse=True)
+    texts = pa.array([interval_text(months, days, ns // 1000) for months, days, ns in kinds.tolist()], _STRING)
+    return texts.take(pa.array(which, mask=np.asarray(array.is_null()) if array.null_count else None))
+
+
+def _numeric_text(type: PgType, array: pa.Array) -> pa.Array:
+    scale = type.scale or 0
+    # Arrow writes an exponent only where six zeros follow the point: below scale 7 never.
+    text = _cast(array) if scale <= 6 else _unscaled_text(array, scale)
+    # A bare numeric keeps no decimals of its own; its Arrow scale is ours, so what that scale added goes again.
+    return _without_zeros(text) if type.precision is None and scale == BARE_NUMERIC_SCALE else text
+
+
+def _unscaled_text(array: pa.Array, scale: int) -> pa.Array:
+    buffers = array.buffers()
+    whole = pa.Array.from_buffers(pa.decimal128(38, 0), len(array), buffers, array.null_count, array.offset)
+    digits = _cast(whole)
+    minus = pc.if_else(pc.starts_with(digits, "-"), "-", "")
+    digits = pc.utf8_lpad(pc.utf8_ltrim(digits, "-"), scale + 1, "0").view(_BINARY)
+    head, tail = pc.binary_slice(digits, 0, -scale), pc.binary_slice(digits, -scale)
+    return joined(minus, head.view(_STRING), pa.scalar("."), tail.view(_STRING))
+
+
+def _bytea_hex(array: pa.Array) -> pa.Array:
+    if not len(array):
+        return array.view(_STRING)
+    offsets, values = string_parts(array)
+    first, last = offsets[0], offsets[-1]
+    return joined(pa.scalar("\\x"), string_array((offsets - first) * np.int32(2), _HEX[values[first:last]], array))
+
+
+_OCTAL = np.array([list(b"\\%03o" % byte) for byte in range(256)], np.uint8)
+_OCTAL[32:127, 0] = np.arange(32, 127)
+_OCTAL[92, 1] = 92
+_OCTAL_LENGTH = np.where((np.arange(256) >= 32) & (np.arange(256) < 127), 1, 4).astype(np.int32)
+_OCTAL_LENGTH[92] = 2
+
+
+def _bytea_escape(array: pa.Array) -> pa.Array:
+    """Printable bytes as they are, a backslash doubled, the rest as three octal digits."""
+    if not len(array):
+        return array.view(_STRING)
+    offsets, values = string_parts(array)
+    values = values[offsets[0] : offsets[-1]]
+    lengths = _OCTAL_LENGTH[values]
+    ends = np.zeros(len(values) + 1, np.int32)
+    np.cumsum(lengths, out=ends[1:])
+    wider = _OCTAL[values][np.arange(4) < lengths[:, None]]
+    return string_array(ends[offsets - offsets[0]], wider, array)
+
+
+_NEVER_QUOTED = frozenset({"bool", "int2", "int4", "int8", "float4", "float8", "numeric", "uuid", "time"})
+_ELEMENT_NEEDS_QUOTES = r'["\\{},\s\x0b]|^$|^(?i:null)$'
+_ELEMENT_ESCAPES = Escapes(b'"\\', "\\")
+
+
+def _array_text(quotes: bool, element: TextColumn, array: pa.Array) -> pa.Array:
+    """array_out(): {a,"b c",NULL}."""
+    if not len(array):
+        return pa.array([], _STRING)
+    offsets = np.frombuffer(array.buffers()[1], np.int32, len(array) + 1, array.offset * 4)
+    first, last = int(offsets[0]), int(offsets[-1])
+    text = element(array.values.slice(first, last - first))
+    if quotes:
+        need = pc.match_substring_regex(text, _ELEMENT_NEEDS_QUOTES)
+        if pc.any(need).as_py():
+            text = pc.if_else(need, joined(pa.scalar('"'), _ELEMENT_ESCAPES(text), pa.scalar('"')), text)
+    lists = pa.Array.from_buffers(
+        pa.list_(_STRING),
+        len(array),
+        [validity(array), pa.py_buffer(offsets - offsets[0])],
+        array.null_count,
+        children=[pc.fill_null(text, "NULL")],
+    )
+    return joined(pa.scalar("{"), pc.binary_join(lists, ","), pa.scalar("}"))
+
+
+_TEXT_OF: dict[str, TextColumn] = {
+    "bool": _bool_text,
+    "int2": _cast,
+    "int4": _cast,
+    "int8": _cast,
+    "float4": float4_column,
+    "float8": float8_column,
+    "date": _date_text,
+    "time": _time_text,
+    "timestamp": _timestamp_text,
+    "interval": _interval_text,
+}

@@ -1,0 +1,123 @@
+"""Time zones: which offset holds at an instant, and which instant a local time means.
+
+Names come from the tz database (`zoneinfo`); fixed offsets are spelled as PostgreSQL's TimeZone setting takes them
+(`+05:30` there is POSIX: east is negative; ISO spelling inside a value is east-positive and is the caller's).
+Columns are handled by year: a year's transitions are found once, by bisection, and kept.
+Beyond the years that Python's calendar knows, the same rules go on: the Gregorian calendar repeats every 400 years.
+"""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime, timedelta, timezone, tzinfo
+from functools import cache, lru_cache
+from zoneinfo import ZoneInfo, available_timezones
+
+import numpy as np
+from numpy.typing import NDArray
+
+Int64s = NDArray[np.int64]
+
+SECOND_US = 1_000_000
+_EPOCH = datetime(1970, 1, 1)
+_DAY_S = 86_400
+_CYCLE_S = 146_097 * _DAY_S  # 400 years
+_FIRST_S = -62_135_596_800 + _DAY_S  # 0001-01-02
+_LAST_S = 253_402_300_800 - _DAY_S  # 9999-12-31
+_POSIX = re.compile(r"(?:[A-Za-z]{3,}|<[^>]+>)?([+-]?)(\d{1,2})(?::?(\d{2}))?(?::?(\d{2}))?$")
+
+
+@cache
+def zone(name: str) -> tzinfo:
+    """The zone of that name, letter case ignored for the usual ones. LookupError when there is none."""
+    if name.upper() in ("UTC", "GMT", "Z", "ZULU", "UCT"):
+        return UTC
+    posix = _POSIX.match(name)
+    if posix is not None:
+        sign, hours, minutes, seconds = posix.groups()
+        if int(hours) > 15 or int(minutes or 0) > 59 or int(seconds or 0) > 59:
+            raise LookupError(name)
+        west = timedelta(hours=int(hours), minutes=int(minutes or 0), seconds=int(seconds or 0))
+        return timezone(west if sign == "-" else -west)
+    for spelling in (name, _spellings().get(name.lower(), name)):
+        try:
+            return ZoneInfo(spelling)
+        except (LookupError, ValueError, OSError):
+            continue
+    raise LookupError(name)
+
+
+@cache
+def _spellings() -> dict[str, str]:
+    """Lower case to the tz database's own spelling: PostgreSQL ignores the case of a zone's name."""
+    return {name.lower(): name for name in available_timezones()}
+
+
+def offset_text(seconds: int) -> str:
+    """An offset as PostgreSQL prints it behind a timestamptz: +00, -03:30, +00:19:32."""
+    sign, seconds = ("-", -seconds) if seconds < 0 else ("+", seconds)
+    hours, minutes, rest = seconds // 3600, seconds // 60 % 60, seconds % 60
+    return f"{sign}{hours:02d}" + (f":{minutes:02d}" if minutes or rest else "") + (f":{rest:02d}" if rest else "")
+
+
+def local_offset(where: tzinfo, local_us: int) -> int:
+    """The offset in seconds that a local time (us since 1970-01-01 00:00 local) has.
+
+    As PostgreSQL: a time that the clock skips is read with the offset before the gap, one that it repeats with
+    the offset after it.
+    """
+    local = _EPOCH + timedelta(seconds=_within_calendar(local_us // SECOND_US))
+    offsets = (where.utcoffset(local.replace(fold=fold, tzinfo=where)) for fold in (0, 1))
+    return min(int(offset.total_seconds()) for offset in offsets if offset is not None)
+
+
+def offset_at(where: tzinfo, utc_us: int) -> int:
+    """The offset in seconds that holds at an instant (us since 1970-01-01 UTC)."""
+    return _offset(where, _within_calendar(utc_us // SECOND_US))
+
+
+def offsets_at(where: tzinfo, utc_us: Int64s) -> Int64s:
+    """`offset_at` of every element."""
+    if isinstance(where, timezone):
+        return np.full(len(utc_us), offset_at(where, 0), np.int64)
+    seconds = utc_us // SECOND_US
+    outside = (seconds < _FIRST_S) | (seconds >= _LAST_S)
+    if outside.any():
+        seconds = np.where(
+            outside, [_within_calendar(s) if o else s for s, o in zip(seconds.tolist(), outside, strict=True)], seconds
+        )
+    years = np.unique(seconds.astype("M8[s]").astype("M8[Y]").astype(np.int64))
+    changes = np.array([change for year in years.tolist() for change in _transitions(where, year)])
+    starts, offsets = changes[:, 0], changes[:, 1]
+    found: Int64s = offsets[np.searchsorted(starts, seconds, side="right") - 1]
+    return found
+
+
+def _within_calendar(seconds: int) -> int:
+    """The same moment in a year that Python knows and that has the same rules."""
+    if seconds < _FIRST_S:
+        return _FIRST_S
+    return seconds if seconds < _LAST_S else seconds - ((seconds - _LAST_S) // _CYCLE_S + 1) * _CYCLE_S
+
+
+def _offset(where: tzinfo, seconds: int) -> int:
+    offset = (_EPOCH.replace(tzinfo=UTC) + timedelta(seconds=seconds)).astimezone(where).utcoffset()
+    assert offset is not None
+    return int(offset.total_seconds())
+
+
+@lru_cache(maxsize=4096)
+def _transitions(where: tzinfo, year: int) -> tuple[tuple[int, int], ...]:
+    """(instant in s, offset from then on) for the start of `year` (since 1970) and every change within it."""
+    start, end = np.array([year, year + 1]).astype("M8[Y]").astype("M8[s]").astype(np.int64).tolist()
+    days = range(max(start, _FIRST_S), end + 1, _DAY_S)
+    known = [_offset(where, min(day, _LAST_S)) for day in days]
+    found = [(start, known[0])]
+    for day, before, after in zip(days, known, known[1:], strict=False):
+        low, high = day, day + _DAY_S  # the change lies in (low, high]
+        while before != after and high - low > 1:
+            middle = (low + high) // 2
+            low, high = (middle, high) if _offset(where, middle) == before else (low, middle)
+        if before != after:
+            found.append((high, after))
+    return tuple(found)

@@ -1,0 +1,154 @@
+"""The command line: builds the house, starts it, stops it."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import signal
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import structlog
+import typer
+import uvloop
+
+from server.config import Config, ConfigError, load
+
+GRACE_S = 2.0  # what clients have, at shutdown, to take what was written to them
+
+app = typer.Typer(add_completion=False, no_args_is_help=True, help="PostgreSQL on the wire, Spark behind it.")
+
+
+@app.callback()
+def _commands() -> None:
+    """PostgreSQL on the wire, Spark behind it: SUBSCRIBE to a query and get every change as it commits."""
+
+
+@app.command()
+def serve(
+    listen: Annotated[
+        str | None, typer.Option(help="Address for PostgreSQL clients, HOST:PORT. [default: 127.0.0.1:6875]")
+    ] = None,
+    allow_remote: Annotated[
+        bool | None,
+        typer.Option("--allow-remote", help="Accept an address that other machines can reach. There is no password."),
+    ] = None,
+    data_dir: Annotated[
+        Path | None, typer.Option(help="Where catalog, log and spark.log lie. [default: tidewire-data]")
+    ] = None,
+    spark_master: Annotated[
+        str | None, typer.Option(help="Where Spark computes, as Spark's --master. [default: local[*]]")
+    ] = None,
+    timestamp_interval: Annotated[
+        str | None,
+        typer.Option(help="How often time moves on while nothing is written, 10ms to 60s. [default: 1s]"),
+    ] = None,
+    log_format: Annotated[str | None, typer.Option(help="console or json, on stderr. [default: console]")] = None,
+    config: Annotated[
+        Path | None, typer.Option(help="TOML file with the same names: listen, data_dir, ...", envvar="TIDEWIRE_CONFIG")
+    ] = None,
+) -> None:
+    """Runs the server until SIGTERM or SIGINT.
+
+    Every option can also be given as TIDEWIRE_NAME, for instance TIDEWIRE_DATA_DIR. An option wins over the
+    environment, the environment over the config file.
+    """
+    flags: dict[str, Any] = {
+        "listen": listen,
+        "allow_remote": allow_remote,
+        "data_dir": data_dir,
+        "spark_master": spark_master,
+        "timestamp_interval": timestamp_interval,
+        "log_format": log_format,
+    }
+    try:
+        settings = load({name: value for name, value in flags.items() if value is not None}, config)
+    except ConfigError as error:
+        _die(str(error), None)
+    _configure_logs(settings.log_format)
+    # A py4j thread that computes in Python would otherwise keep the event loop waiting 5 ms at a time.
+    sys.setswitchinterval(0.0005)
+    failure = uvloop.run(_serve(settings))
+    if failure is not None:
+        _die(*failure)
+
+
+def _die(message: str, hint: str | None) -> None:
+    print(f"tidewire: {message}" + (f"\nHINT: {hint}" if hint else ""), file=sys.stderr)
+    raise SystemExit(1)
+
+
+def _configure_logs(format: str) -> None:
+    renderer: Any = structlog.processors.JSONRenderer() if format == "json" else structlog.dev.ConsoleRenderer(
+        colors=sys.stderr.isatty(), exception_formatter=structlog.dev.plain_traceback
+    )
+    traces = [structlog.processors.format_exc_info] if format == "json" else []
+    structlog.configure(
+        processors=[
+            structlog.contextvars.merge_contextvars,
+            structlog.processors.add_log_level,
+            structlog.processors.TimeStamper(fmt="iso", utc=True),
+            *traces,
+            renderer,
+        ],
+        wrapper_class=structlog.make_filtering_bound_logger(logging.INFO),
+        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
+    )
+
+
+async def _serve(config: Config) -> tuple[str, str | None] | None:
+    """Runs until told to stop. What made it end too early: a message and what to do about it."""
+    from server.house import House  # after the arguments are known to be good: it imports everything
+    from server.spark import EngineUnavailable
+    from catalog.store import StoreError
+
+    log = structlog.get_logger()
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop.set)
+    try:
+        house = House(config)
+    except StoreError as error:
+        return str(error), error.hint
+    try:
+        await house.start()
+        try:
+            host, port = await house.listen()
+        except OSError as error:
+            return (
+                f"could not listen on {config.listen}: {error.strerror}",
+                "Stop whatever uses that port, or choose another with --listen.",
+            )
+        log.info("listening", host=host, port=port, psql=f"psql postgres://materialize@{host}:{port}/materialize")
+        stopping = asyncio.create_task(stop.wait())
+        waiting: list[asyncio.Future[Any]] = [stopping, house.ended]
+        await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+        if not stop.is_set():
+            error_ = house.ended.result()
+            hint = error_.hint if isinstance(error_, EngineUnavailable) else None
+            return getattr(error_, "message", str(error_)), hint
+        log.info("stopping")
+        return None
+    finally:
+        await house.close(GRACE_S)
+
+
+class _WithoutPandas:
+    """An import finder. pyarrow imports pandas, if it is there, with the first array: half a second, never used."""
+
+    @staticmethod
+    def find_spec(name: str, path: object = None, target: object = None) -> None:
+        if name == "pandas":
+            raise ModuleNotFoundError("the server does not use pandas", name=name)
+
+
+def main() -> None:
+    """The entry point of `tidewire`."""
+    sys.meta_path.insert(0, _WithoutPandas)  # type: ignore[arg-type]
+    app()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,101 @@
+"""What the server is told: flags over `TIDEWIRE_*` over the config file over defaults."""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+import tomllib
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, BeforeValidator, ValidationError
+from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict, TomlConfigSettingsSource
+
+_UNITS_S = {"us": 1e-6, "ms": 1e-3, "s": 1.0, "min": 60.0}
+
+
+class ConfigError(Exception):
+    """The configuration cannot be used; the message says which part and why."""
+
+
+def _seconds(value: object) -> object:
+    """`500ms`, `1s`, or a number of seconds."""
+    if isinstance(value, str):
+        match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*(us|ms|s|min)?\s*", value)
+        if match is None:
+            raise ValueError("use a number with a unit, such as 500ms or 1s")
+        return float(match[1]) * _UNITS_S[match[2] or "s"]
+    return value
+
+
+def _interval(value: float) -> float:
+    if not 0.01 <= value <= 60:
+        raise ValueError("must be between 10ms and 60s")
+    return value
+
+
+def _address(value: str) -> str:
+    host, colon, port = value.rpartition(":")
+    if not colon or not host or not port.isdigit() or int(port) > 65_535:
+        raise ValueError("use HOST:PORT, such as 127.0.0.1:6875")
+    return value
+
+
+class Config(BaseSettings):
+    """The whole configuration of `tidewire serve`; `serve --help` says what each field means."""
+
+    model_config = SettingsConfigDict(env_prefix="TIDEWIRE_", extra="forbid")
+
+    listen: Annotated[str, AfterValidator(_address)] = "127.0.0.1:6875"
+    allow_remote: bool = False
+    data_dir: Path = Path("tidewire-data")
+    spark_master: str = "local[*]"
+    timestamp_interval: Annotated[float, BeforeValidator(_seconds), AfterValidator(_interval)] = 1.0
+    log_format: Literal["console", "json"] = "console"
+
+    @property
+    def host(self) -> str:
+        return self.listen.rpartition(":")[0].strip("[]")
+
+    @property
+    def port(self) -> int:
+        return int(self.listen.rpartition(":")[2])
+
+    def check_address(self) -> None:
+        """ConfigError for an address that others can reach, unless that was asked for."""
+        try:
+            loopback = ipaddress.ip_address(self.host).is_loopback
+        except ValueError:
+            loopback = self.host == "localhost"
+        if not loopback and not self.allow_remote:
+            raise ConfigError(
+                f"{self.listen} can be reached from other machines, and connections are neither encrypted nor "
+                "authenticated: listen on 127.0.0.1, or say --allow-remote"
+            )
+
+
+def load(flags: dict[str, Any], file: Path | None) -> Config:
+    """`flags` are those that were given. ConfigError names the setting that is wrong."""
+
+    class FromFile(Config):
+        model_config = SettingsConfigDict(env_prefix="TIDEWIRE_", extra="forbid", toml_file=file)
+
+        @classmethod
+        def settings_customise_sources(
+            cls, settings_cls: type[BaseSettings], init_settings: PydanticBaseSettingsSource, *others: Any, **named: Any
+        ) -> tuple[PydanticBaseSettingsSource, ...]:
+            return init_settings, named["env_settings"], TomlConfigSettingsSource(settings_cls)
+
+    try:
+        if file is not None and not file.is_file():
+            raise ConfigError(f'config file "{file}" does not exist')
+        config = FromFile(**flags)
+    except OSError as error:
+        raise ConfigError(f'config file "{file}" cannot be read: {error.strerror}') from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ConfigError(f'config file "{file}" is not valid TOML: {error}') from error
+    except ValidationError as error:
+        lines = (f"{'.'.join(map(str, e['loc']))}: {e['msg']}" for e in error.errors())
+        raise ConfigError("; ".join(lines)) from error
+    config.check_address()
+    return config

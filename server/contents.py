@@ -1,0 +1,59 @@
+"""A collection's rows at a time, kept for the next reader.
+
+Reading a collection from the log costs its size; the rows of the last reader and the changes since cost what changed.
+The same Arrow table comes back as long as nothing changed, which the engine uses to send it to Spark only once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import OrderedDict
+
+import pyarrow as pa
+
+from catalog import updates
+from catalog.log import Log
+from catalog.objects import Collection, ObjectId
+from protocol.pgwire.types import parse_type
+
+KEPT_BYTES = 1024 * 1024 * 1024  # of rows kept for the next reader; mapped files count though they are page cache
+
+
+def collection_schema(collection: Collection) -> pa.Schema:
+    """The Arrow schema of the collection's rows: c0, c1, ..."""
+    return updates.rows_schema([parse_type(column.type).arrow for column in collection.columns])
+
+
+class Contents:
+    """Rows of collections at times, from the log. One entry a collection: the greatest time that was asked for."""
+
+    def __init__(self, log: Log) -> None:
+        self._log = log
+        self._kept: OrderedDict[ObjectId, tuple[int, pa.Table]] = OrderedDict()
+
+    async def rows(self, collection: Collection, as_of: int) -> pa.Table:
+        """The rows at `as_of`, which must be readable now. Cancel safety: nothing is changed."""
+        kept = self._kept.get(collection.id)
+        if kept is not None and kept[0] <= as_of:
+            time, rows = kept
+            if self._log.times(collection.id, time + 1, as_of + 1):
+                rows = await asyncio.to_thread(self._advance, collection, rows, time, as_of)
+        else:
+            rows = await asyncio.to_thread(self._log.rows, collection.id, as_of, collection_schema(collection))
+        self._keep(collection.id, as_of, rows)
+        return rows
+
+    def _advance(self, collection: Collection, rows: pa.Table, time: int, as_of: int) -> pa.Table:
+        changes = self._log.changes(collection.id, time + 1, as_of + 1, collection_schema(collection))
+        return updates.apply(rows, changes)
+
+    def _keep(self, id: ObjectId, as_of: int, rows: pa.Table) -> None:
+        kept = self._kept.get(id)
+        if kept is None or kept[0] < as_of:
+            self._kept[id] = (as_of, rows)
+        self._kept.move_to_end(id)
+        while len(self._kept) > 1 and sum(rows.nbytes for _, rows in self._kept.values()) > KEPT_BYTES:
+            self._kept.popitem(last=False)
+
+    def forget(self, id: ObjectId) -> None:
+        self._kept.pop(id, None)

@@ -1,0 +1,190 @@
+"""What a statement knows while it runs: the session it belongs to and the server around it."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field
+
+from catalog.log import Payload
+from catalog.objects import CatalogState, MaterializedView, ObjectId, Table, Timestamp, View
+from protocol.pgwire.errors import Notice, PgError, SqlState
+from server.committer import Conflict, Request
+from server.coordinator import Coordinator
+from server.frontiers import NotReadable
+from server.settings import SERVER_VERSION, Settings
+from server.spark import Engine
+from server.sql.constant import Bindings
+from server.sql.plan import PlanContext
+from server.sql.statements import Statement
+from server.transaction import Mode, Transaction
+from server.writing import prepare_payloads
+
+
+VERSION = f"PostgreSQL {SERVER_VERSION} (Tidewire)"
+
+
+@dataclass(slots=True)
+class Context:
+    """A session's state beside the wire. One statement runs at a time."""
+
+    coordinator: Coordinator
+    engine: Engine
+    settings: Settings
+    user: str
+    process_id: int
+    transaction: Transaction
+    notices: list[Notice] = field(default_factory=list)
+    statement_us: int = 0  # when the transaction began, microseconds: now()
+
+    @property
+    def state(self) -> CatalogState:
+        """The catalog as this session sees it: its own uncommitted DDL included."""
+        catalog = self.transaction.catalog
+        return catalog[1] if catalog is not None else self.coordinator.state
+
+    def plan_context(self) -> PlanContext:
+        return PlanContext(
+            state=self.state,
+            database=self.settings["database"],
+            search_path=self.settings.search_path,
+            user=self.user,
+            timezone=self.settings["TimeZone"],
+        )
+
+    def bindings(self, parameters: tuple[object, ...] = (), mz_now: int | None = None) -> Bindings:
+        """What a plan leaves open until it runs."""
+        return Bindings(
+            parameters=parameters,
+            now_us=self.statement_us or time.time_ns() // 1_000,
+            mz_now=mz_now,
+            database=self.settings["database"],
+            schema=self.current_schema(),
+            user=self.user,
+            session_user=self.user,
+            version=VERSION,
+            backend_pid=self.process_id,
+            settings=self.settings,
+        )
+
+    def current_schema(self) -> str | None:
+        """The first schema of search_path that exists."""
+        database = self.state.database_named(self.settings["database"])
+        names = self.settings.search_path
+        id = database.id if database is not None else None
+        return next((name for name in names if self.state.schema_named(id, name) is not None), None)
+
+    def notice(self, notice: Notice) -> None:
+        self.notices.append(notice)
+
+    # -- transaction --------------------------------------------------------------------------------------------
+
+    def begin_statement(self) -> None:
+        """Gives an implicit transaction its now()."""
+        if not self.transaction.explicit or not self.statement_us:
+            self.statement_us = time.time_ns() // 1_000
+
+    async def enter(self, mode: Mode, statement: str) -> None:
+        """The transaction is to do this. An implicit one that did something else commits that first."""
+        if not self.transaction.explicit and not self.transaction.can_enter(mode):
+            await self.commit()
+        self.transaction.enter(mode, statement)
+
+    def hold(self, ids: frozenset[ObjectId]) -> Timestamp:
+        """The transaction's read timestamp, with `ids` readable there until it ends."""
+        transaction, frontiers = self.transaction, self.coordinator.frontiers
+        if transaction.read_time is None:
+            transaction.read_time = self.coordinator.latest_time()
+            held = frozenset(frontiers.floors) if transaction.explicit else ids
+            readable = (id for id in held if id in frontiers.floors and frontiers.since(id) <= transaction.read_time)
+            transaction.holder = frontiers.hold(readable, transaction.read_time)
+        for id in ids:
+            if id in frontiers.floors and transaction.read_time < frontiers.since(id):
+                raise not_readable(self, NotReadable(id, frontiers.since(id)), transaction.read_time)
+        return transaction.read_time
+
+    async def commit(self) -> None:
+        """Makes what the transaction did durable, and begins a new implicit one. On an error it is rolled back."""
+        transaction = self.transaction
+        try:
+            if transaction.writes or transaction.payloads or transaction.catalog is not None:
+                await self._commit(transaction)
+        except BaseException:
+            self.rollback()
+            raise
+        if transaction.local is not None:
+            self.settings = transaction.local
+        self._end(transaction)
+
+    async def _commit(self, transaction: Transaction) -> None:
+        coordinator = self.coordinator
+        shared: tuple[ObjectId, ...] = ()
+        written = {*transaction.writes, *(id for id, _ in transaction.payloads)}
+        if not transaction.locked:
+            shared = await coordinator.locks.acquire(written, exclusive=False)
+        try:
+            writes = [*transaction.payloads, *await prepare_payloads(coordinator.log, transaction.writes)]
+            transaction.payloads = []  # the request owns their files from here on
+            await coordinator.commit(Request(writes, transaction.unchanged, transaction.catalog))
+        except Conflict:
+            raise PgError(
+                SqlState.SERIALIZATION_FAILURE,
+                "could not serialize access due to concurrent update",
+                hint="The transaction might succeed if retried.",
+            ) from None
+        finally:
+            coordinator.locks.release(shared)
+
+    def end_reads(self) -> None:
+        """Ends a transaction that has nothing to commit."""
+        self._end(self.transaction)
+
+    def rollback(self) -> None:
+        """Forgets what the transaction did, and begins a new implicit one."""
+        transaction = self.transaction
+        for _, payload in transaction.payloads:
+            self.coordinator.log.discard(payload)
+        self.settings = transaction.settings
+        self._end(transaction)
+
+    def _end(self, transaction: Transaction) -> None:
+        transaction.release()
+        self.coordinator.locks.release(transaction.locked)
+        self.transaction = Transaction(self.settings.copy())
+        self.statement_us = 0
+
+    def add_payload(self, id: ObjectId, payload: Payload) -> None:
+        self.transaction.payloads.append((id, payload))
+
+
+def not_readable(context: Context, error: NotReadable, as_of: int) -> PgError:
+    """The error of an AS OF before what can be read, in Materialize's words (`spec.md` 1.5)."""
+    item = context.state.items.get(error.collection)
+    name = ".".join(context.state.full_name(item)) if item is not None else error.collection
+    return PgError(
+        SqlState.DATA_EXCEPTION,
+        "could not find a valid timestamp for the query",
+        detail=f'Timestamp {as_of} is not valid for all inputs: the earliest readable time of "{name}" is '
+        f"{error.since}.",
+        hint=f"Read at {error.since} or later.",
+    )
+
+
+def base_tables(state: CatalogState, ids: frozenset[ObjectId]) -> frozenset[ObjectId]:
+    """The tables that `ids` are made from, through views and materialized views."""
+    found: set[ObjectId] = set()
+    queue = list(ids)
+    while queue:
+        match state.items.get(queue.pop()):
+            case Table(id=id):
+                found.add(id)
+            case View(uses=uses) | MaterializedView(uses=uses):
+                queue.extend(uses)
+            case _:
+                pass
+    return frozenset(found)
+
+
+def statement_name(statement: Statement) -> str:
+    """The statement's leading words, as messages name it."""
+    words = statement.text.split(None, 1)
+    return words[0].upper() if words else ""

@@ -1,0 +1,316 @@
+"""Where everything meets: the present catalog, the frontiers, the log, and the dataflows over them.
+
+The coordinator owns what outlives a session: it opens the data directory, runs the committer and the compaction,
+keeps one dataflow for each materialized view and one feed for each distinct query that is subscribed to. Sessions
+ask it for rows at a time, for commits, and for subscriptions. Commit first, act afterwards: dataflows are derived
+from the catalog, at start and after every DDL.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import structlog
+
+from catalog import persistence, updates
+from catalog.log import Batch, Log, Payload
+from catalog.objects import CatalogState, Collection, MaterializedView, ObjectId, SystemTable, Table, Timestamp
+from catalog.oracle import Oracle
+from catalog.payloads import Payloads
+from catalog.store import Store
+from protocol.pgwire.errors import PgError, SqlState
+from server.committer import Committer, Request
+from server.compaction import compact
+from server.contents import Contents
+from server.dataflow.feed import Computation, Entry, Feed, QueryFeed, Reader
+from server.dataflow.view import ViewDataflow
+from server.frontiers import Frontiers
+from server.locks import TableLocks
+
+log = structlog.get_logger()
+
+SystemRows = Callable[["Coordinator"], pa.Table]
+Plans = Callable[["Coordinator", MaterializedView], Computation]
+
+
+def clock_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Joined:
+    """A place in a feed and what came before it: the rows at `as_of`, and changes after it that the feed skips."""
+
+    feed: Feed
+    reader: Reader
+    as_of: Timestamp
+    rows: pa.Table
+    catch_up: list[Entry]
+
+
+class Coordinator:
+    """One a server. `start` before use, `close` at the end."""
+
+    def __init__(
+        self,
+        directory: Path,
+        *,
+        interval_s: float,
+        system_tables: Mapping[ObjectId, SystemRows],
+        plan_view: Plans,
+        clock: Callable[[], int] = clock_ms,
+    ) -> None:
+        """StoreError if the directory cannot be used. `plan_view` computes what a materialized view is."""
+        self.store = Store(directory)
+        self.log = Log(self.store, Payloads(directory / "payloads"))
+        self.frontiers = Frontiers()
+        self.contents = Contents(self.log)
+        self.locks = TableLocks()
+        self._system_tables = system_tables
+        self._plan_view = plan_view
+        self._interval_s = interval_s
+        ((reserved_until,),) = self.store.read("SELECT value FROM meta WHERE key = 'reserved_until'")
+        self._committer = Committer(
+            self.store,
+            self.log,
+            Oracle(reserved_until),
+            persistence.load(self.store),
+            self.frontiers,
+            clock_ms=clock,
+            interval_s=interval_s,
+        )
+        self._committer.listeners.append(self._committed)
+        self._collection_feeds: dict[ObjectId, Feed] = {}
+        self._query_feeds: dict[str, QueryFeed] = {}
+        self._views: dict[ObjectId, ViewDataflow] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._state_seen = self.state
+
+    # -- life ---------------------------------------------------------------------------------------------------
+
+    async def start(self) -> None:
+        """Closes a first time, so that there is something to read at, and starts the dataflows."""
+        for id, item in self.state.items.items():
+            if isinstance(item, Table | MaterializedView):
+                durable = self.log.durable[id]
+                self.frontiers.created(id, durable.since, durable.upper)
+        await self._committer.close_times()
+        self._derive()
+        self._spawn(self._committer.run(), "committer")
+        self._spawn(compact(self.store, self.log, self.frontiers, self._interval_s), "compaction")
+
+    async def close(self) -> None:
+        """Stops the dataflows and the committer, and closes the store: what was acknowledged is on disk."""
+        for task in list(self._tasks):
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await asyncio.to_thread(self.store.close)
+
+    @property
+    def failed(self) -> asyncio.Future[BaseException]:
+        """Done when the server must not go on: another one has taken the data directory."""
+        return self._committer.failed
+
+    def _spawn(self, work: Coroutine[Any, Any, None], name: str) -> asyncio.Task[None]:
+        task = asyncio.create_task(work, name=name)
+        self._tasks.add(task)
+        task.add_done_callback(self._ended)
+        return task
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            log.error("background task failed", task=task.get_name(), error=str(error), exc_info=error)
+
+    # -- catalog and writes -------------------------------------------------------------------------------------
+
+    @property
+    def state(self) -> CatalogState:
+        return self._committer.state
+
+    async def commit(self, request: Request) -> Timestamp:
+        """As `Committer.commit`; payload files of a request that failed are removed."""
+        try:
+            return await self._committer.commit(request)
+        except Exception:
+            for _, payload in request.writes:
+                self.log.discard(payload)
+            raise
+
+    def _committed(self, time: Timestamp, written: Sequence[tuple[Batch, Payload]]) -> None:
+        if self.state is not self._state_seen:
+            self._derive()
+        self._append(written)
+        for id, feed in self._collection_feeds.items():
+            feed.advance(self.frontiers.upper(id))
+
+    def _append(self, written: Sequence[tuple[Batch, Payload]]) -> None:
+        feeds = self._collection_feeds
+        touched: dict[ObjectId, list[pa.Table]] = {}
+        for batch, payload in written:
+            if batch.collection in feeds:
+                table = payload.table
+                changes = table if updates.DIFF in table.column_names else updates.with_diff(table, 1)
+                touched.setdefault(batch.collection, []).append(changes)
+                time = batch.time
+        for id, tables in touched.items():
+            changes = updates.consolidate(pa.concat_tables(tables))
+            if changes.num_rows:
+                feeds[id].append(time, changes)
+
+    def _derive(self) -> None:
+        """Starts and ends dataflows as the catalog says."""
+        old, new = self._state_seen, self.state
+        self._state_seen = new
+        for id in old.items.keys() - new.items.keys():
+            if (view := self._views.pop(id, None)) is not None and view.task is not None:
+                view.task.cancel()
+            self.contents.forget(id)
+            self._end_feeds(id, ".".join(old.full_name(old.items[id])))
+        for id, item in new.items.items():
+            if isinstance(item, MaterializedView) and id not in self._views:
+                self._start_view(item)
+
+    def _end_feeds(self, id: ObjectId, name: str) -> None:
+        error = PgError(SqlState.UNDEFINED_OBJECT, f"relation '{name}' was dropped")
+        if (feed := self._collection_feeds.pop(id, None)) is not None:
+            feed.fail(error)
+        for query_feed in [f for f in self._query_feeds.values() if id in f.inputs]:
+            query_feed.fail(error)
+
+    def _start_view(self, view: MaterializedView) -> None:
+        async def stored(as_of: Timestamp) -> pa.Table:
+            return await self.contents.rows(view, as_of)
+
+        async def write(time: Timestamp, changes: pa.Table | None, upper: Timestamp) -> None:
+            await self._write_view(view.id, time, changes, upper)
+
+        dataflow = ViewDataflow(view, self._plan_view(self, view), self.frontiers, stored, write)
+        dataflow.task = self._spawn(dataflow.run(), f"view {view.id}")
+        self._views[view.id] = dataflow
+
+    async def _write_view(self, id: ObjectId, time: Timestamp, changes: pa.Table | None, upper: Timestamp) -> None:
+        """A view's changes go to the log. Without any, its upper moves in memory only: see `catalog.log`."""
+        written: list[tuple[Batch, Payload]] = []
+        if changes is not None:
+            payload = await asyncio.to_thread(self.log.prepare, changes)
+
+            def act(tx: Any) -> Batch:
+                self.log.advance_upper(tx, id, upper)
+                return self.log.insert(tx, id, time, payload)
+
+            batch = await asyncio.shield(self.store.transaction(act))
+            written.append((batch, payload))
+            self.log.committed(written)
+            self._append(written)
+        if id in self.frontiers.view_uppers:
+            self.frontiers.view_uppers[id] = max(upper, self.frontiers.view_uppers[id])
+        if (feed := self._collection_feeds.get(id)) is not None:
+            feed.advance(upper)
+        self.frontiers.moved.fire()
+
+    # -- reading ------------------------------------------------------------------------------------------------
+
+    def latest_time(self) -> Timestamp:
+        """The greatest closed time: what a strict serializable read reads at."""
+        return Timestamp(self.frontiers.tables_upper - 1)
+
+    async def rows(self, id: ObjectId, as_of: Timestamp) -> pa.Table:
+        """A collection's or system table's rows at `as_of`. The caller has a holder, or reads the latest time.
+
+        Waits until the collection is final there. PgError of a materialized view that cannot be computed.
+        """
+        item = self.state.items.get(id)
+        match item:
+            case SystemTable():
+                return self._system_tables[id](self)
+            case Table() | MaterializedView():
+                await self._final(item, as_of)
+                return await self.contents.rows(item, as_of)
+            case _:
+                raise PgError(SqlState.UNDEFINED_TABLE, f'relation "{id}" was dropped')
+
+    async def _final(self, item: Collection, as_of: Timestamp) -> None:
+        while self.frontiers.upper(item.id) <= as_of:
+            view = self._views.get(item.id)
+            if view is not None and view.error is not None:
+                raise view.error
+            if item.id not in self.state.items:
+                raise PgError(SqlState.UNDEFINED_TABLE, f'relation "{item.name}" was dropped')
+            await self.frontiers.moved.wait()
+
+    # -- subscribing --------------------------------------------------------------------------------------------
+
+    async def join_collection(self, id: ObjectId, as_of: Timestamp) -> Joined:
+        """The log's changes as they are. The caller has a holder of the collection at AS OF until this returns."""
+        item = self.state.items[id]
+        assert isinstance(item, Table | MaterializedView)
+        feed = self._collection_feeds.get(id)
+        if feed is None:
+            feed = self._collection_feeds[id] = Feed(self.frontiers.upper(id))
+            feed.abandoned = lambda: self._forget_feed(id, feed)
+        reader = feed.join()
+        upper = feed.upper
+        try:
+            await self._final(item, as_of)
+            rows = await self.contents.rows(item, as_of)
+            catch_up = []
+            for time in self.log.times(id, as_of + 1, upper):
+                changes = await asyncio.to_thread(self.log.changes, id, time, time + 1, rows.schema)
+                catch_up.append(Entry(time, changes))
+        except BaseException:
+            reader.close()
+            raise
+        return Joined(feed, reader, as_of, rows, catch_up)
+
+    def _forget_feed(self, id: ObjectId, feed: Feed) -> None:
+        if self._collection_feeds.get(id) is feed:
+            del self._collection_feeds[id]
+
+    async def join_query(self, computation: Computation, as_of: Timestamp, *, exact: bool) -> Joined:
+        """A dataflow's changes: the running one of an equal query if it can serve AS OF, else one of its own.
+
+        Without `exact` any time from `as_of` on will do, so that whatever runs can be joined where it stands.
+        NotReadable if an input has no history at `as_of` any more.
+        """
+        feed = self._query_feeds.get(computation.fingerprint)
+        if feed is None or feed.failure is not None or (exact and feed.upper - 1 > as_of):
+            feed = self._start_query(computation, as_of)
+        reader = feed.join()
+        try:
+            while not feed.hydrated or feed.upper <= as_of:
+                if feed.failure is not None:
+                    raise feed.failure
+                await feed.moved.wait()
+        except BaseException:
+            reader.close()
+            raise
+        if not exact:
+            reader.take()  # the snapshot holds these changes
+            return Joined(feed, reader, Timestamp(feed.upper - 1), feed.rows, [])
+        rows = feed.rows
+        for entry in reversed(reader.waiting()):
+            if entry.time > as_of:
+                rows = updates.apply(rows, updates.negate(entry.changes))
+        return Joined(feed, reader, as_of, rows, [])
+
+    def _start_query(self, computation: Computation, as_of: Timestamp) -> QueryFeed:
+        feed = QueryFeed(computation, self.frontiers, as_of)
+        task = self._spawn(feed.run(), "dataflow")
+        running = self._query_feeds.get(computation.fingerprint)
+        if running is None or running.failure is not None:
+            self._query_feeds[computation.fingerprint] = feed
+
+        def abandoned() -> None:
+            task.cancel()
+            if self._query_feeds.get(computation.fingerprint) is feed:
+                del self._query_feeds[computation.fingerprint]
+
+        feed.abandoned = abandoned
+        return feed

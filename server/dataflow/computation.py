@@ -1,0 +1,45 @@
+"""A planned query as the dataflows see it: its rows at a time, computed by the engine from the log."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+
+import pyarrow as pa
+
+from catalog import updates
+from catalog.log import Log
+from catalog.objects import ObjectId, Timestamp
+from server.spark import Engine
+from server.sql.constant import Bindings
+from server.sql.plan import QueryPlan
+
+ReadRows = Callable[[ObjectId, Timestamp], Awaitable[pa.Table]]
+
+
+async def compute(plan: QueryPlan, bindings: Bindings, engine: Engine, read: ReadRows, as_of: Timestamp) -> pa.Table:
+    """The query's rows at `as_of` as c0, c1, ...; without Spark where nothing is to be computed."""
+    views: dict[str, pa.Table] = {id: await read(id, as_of) for id in plan.inputs}
+    schema = updates.rows_schema([field.type.arrow for field in plan.columns])
+    if plan.direct_scan is not None:
+        source, positions = plan.direct_scan
+        return views[source].select(positions).rename_columns(schema.names)
+    table = await engine.run(plan.spark_sql(bindings), views)
+    return table.rename_columns(schema.names).cast(schema)
+
+
+class QueryComputation:
+    """A maintained query: no parameters, nothing that depends on the session or the clock."""
+
+    def __init__(self, plan: QueryPlan, engine: Engine, read: ReadRows, log: Log) -> None:
+        self._plan = plan
+        self._engine = engine
+        self._read = read
+        self._log = log
+        self.inputs = plan.inputs
+        self.fingerprint = plan.fingerprint
+
+    async def rows(self, as_of: Timestamp) -> pa.Table:
+        return await compute(self._plan, Bindings(), self._engine, self._read, as_of)
+
+    def change_times(self, lower: int, upper: int) -> list[Timestamp]:
+        return sorted({time for id in self.inputs for time in self._log.times(id, lower, upper)})

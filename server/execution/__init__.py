@@ -1,0 +1,9 @@
+"""What each statement does: one file a family, called by the session.
+
+prepare.py       statement -> Prepared: planned, with the types of its parameters and result
+query.py         SELECT: a time to read at, rows from the log, computation by the engine
+writes.py        INSERT, UPDATE, DELETE, TRUNCATE, COPY FROM: changes for the committer
+definitions.py   CREATE, DROP, ALTER: a new catalog state for the committer
+subscribe.py     SUBSCRIBE: bounds, a place in a feed, an envelope
+show.py          SHOW and EXPLAIN: from the catalog and the plan
+"""

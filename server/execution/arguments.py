@@ -1,0 +1,37 @@
+"""The arguments of EXECUTE: constant expressions that become the parameters of a prepared statement."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from protocol.pgwire.errors import PgError, SqlState
+from protocol.pgwire.types import PgType
+from server.context import Context
+from server.execution.planning import plan_expression
+from server.sql.statements import Expr
+
+
+def execute_arguments(
+    context: Context, name: str, arguments: Sequence[Expr], types: Sequence[PgType]
+) -> tuple[object, ...]:
+    """Python scalars of `types`. PgError 42601 for a wrong number of them."""
+    if len(arguments) != len(types):
+        raise PgError(
+            SqlState.SYNTAX_ERROR,
+            f'wrong number of parameters for prepared statement "{name}"',
+            detail=f"Expected {len(types)} parameters but got {len(arguments)}.",
+        )
+    return tuple(_value(context, argument, type) for argument, type in zip(arguments, types, strict=True))
+
+
+def _value(context: Context, argument: Expr, type: PgType) -> object:
+    plan = plan_expression(argument, context.plan_context(), type)
+    if plan.constant is None:
+        raise PgError(
+            SqlState.FEATURE_NOT_SUPPORTED,
+            "EXECUTE arguments must be constants",
+            hint="Put the computation into the prepared statement.",
+            position=argument.position,
+        )
+    (value,) = plan.constant.evaluate_row(context.bindings())
+    return value

@@ -1,0 +1,392 @@
+"""CREATE, DROP and ALTER ... RENAME: each a pure step from one catalog state to the next.
+
+In an implicit transaction the step commits at once, and is taken again if the catalog changed under it; between BEGIN
+and COMMIT the steps gather in the transaction, seen by itself alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from catalog.objects import (
+    CatalogState,
+    Column,
+    Database,
+    Index,
+    InUse,
+    Item,
+    MaterializedView,
+    NameTaken,
+    ObjectId,
+    Schema,
+    SystemTable,
+    Table,
+    View,
+)
+from protocol.pgwire.errors import Notice, PgError, Severity, SqlState
+from server.context import Context
+from server.execution.names import find_relation, schema_of
+from server.results import Result
+from server.execution.planning import plan_default, plan_index_keys, system_table_in
+from server.sql.plan import plan_query
+from server.sql.statements import (
+    AlterRename,
+    CreateDatabase,
+    CreateIndex,
+    CreateMaterializedView,
+    CreateSchema,
+    CreateTable,
+    CreateView,
+    DropObjects,
+    Ident,
+    Name,
+    ObjectKind,
+    Query,
+)
+from server.transaction import Mode
+
+RETRIES_MAX = 10
+
+Definition = (
+    CreateDatabase
+    | CreateSchema
+    | CreateTable
+    | CreateView
+    | CreateMaterializedView
+    | CreateIndex
+    | DropObjects
+    | AlterRename
+)
+Step = Callable[[Context], CatalogState]
+
+
+async def define(context: Context, statement: Definition) -> Result:
+    """Runs a DDL statement."""
+    tag = tag_of(statement)
+    for attempt in range(RETRIES_MAX):
+        await context.enter(Mode.DEFINE, tag)
+        before = context.state
+        after = _step(context, statement)
+        if after is not before:
+            transaction = context.transaction
+            base = transaction.catalog[0] if transaction.catalog is not None else before
+            transaction.catalog = (base, replace(after, version=base.version + 1))
+        if context.transaction.explicit:
+            break
+        try:
+            await context.commit()
+            break
+        except PgError as error:
+            if error.sqlstate is not SqlState.SERIALIZATION_FAILURE or attempt == RETRIES_MAX - 1:
+                raise
+    return Result(tag)
+
+
+def tag_of(statement: Definition) -> str:
+    """The command tag, which is also how messages name the statement."""
+    match statement:
+        case DropObjects(kind=kind):
+            return f"DROP {kind.upper()}"
+        case AlterRename(kind=kind):
+            return f"ALTER {kind.upper()}"
+        case CreateDatabase():
+            return "CREATE DATABASE"
+        case CreateSchema():
+            return "CREATE SCHEMA"
+        case CreateTable():
+            return "CREATE TABLE"
+        case CreateView():
+            return "CREATE VIEW"
+        case CreateMaterializedView():
+            return "CREATE MATERIALIZED VIEW"
+        case CreateIndex():
+            return "CREATE INDEX"
+
+
+def _step(context: Context, statement: Definition) -> CatalogState:
+    match statement:
+        case CreateDatabase():
+            return _create_database(context, statement)
+        case CreateSchema():
+            return _create_schema(context, statement)
+        case CreateTable():
+            return _create_table(context, statement)
+        case CreateView() | CreateMaterializedView():
+            return _create_view(context, statement)
+        case CreateIndex():
+            return _create_index(context, statement)
+        case DropObjects():
+            return _drop(context, statement)
+        case AlterRename():
+            return _rename(context, statement)
+
+
+_TAKEN = {
+    "database": SqlState.DUPLICATE_DATABASE,
+    "schema": SqlState.DUPLICATE_SCHEMA,
+}
+
+
+def _taken(error: NameTaken, position: int | None = None) -> PgError:
+    kind = error.kind if error.kind in _TAKEN else "relation"
+    return PgError(
+        _TAKEN.get(error.kind, SqlState.DUPLICATE_TABLE), f'{kind} "{error.name}" already exists', position=position
+    )
+
+
+def _exists(context: Context, error: NameTaken, if_not_exists: bool) -> CatalogState:
+    """IF NOT EXISTS: a notice, and nothing is done."""
+    refusal = _taken(error)
+    if not if_not_exists:
+        raise refusal
+    context.notice(Notice(f"{refusal.message}, skipping", sqlstate=refusal.sqlstate))
+    return context.state
+
+
+def _create_database(context: Context, statement: CreateDatabase) -> CatalogState:
+    if context.transaction.explicit:
+        raise PgError(SqlState.ACTIVE_SQL_TRANSACTION, "CREATE DATABASE cannot run inside a transaction block")
+    id, state = context.state.new_id()
+    schema_id, state = state.new_id()
+    try:
+        state = state.with_database(Database(id, statement.name.name))
+    except NameTaken as error:
+        return _exists(context, error, statement.if_not_exists)
+    return state.with_schema(Schema(schema_id, id, "public"))
+
+
+def _create_schema(context: Context, statement: CreateSchema) -> CatalogState:
+    *qualifier, name = statement.name.parts
+    database = context.state.database_named(qualifier[0] if qualifier else context.settings["database"])
+    if database is None:
+        missing = qualifier[0] if qualifier else context.settings["database"]
+        raise PgError(SqlState.INVALID_CATALOG_NAME, f'database "{missing}" does not exist')
+    if name.startswith(("pg_", "mz_")):
+        raise PgError(
+            SqlState.INVALID_SCHEMA_NAME,
+            f'unacceptable schema name "{name}"',
+            detail='The prefixes "pg_" and "mz_" are reserved for system schemas.',
+        )
+    id, state = context.state.new_id()
+    try:
+        return state.with_schema(Schema(id, database.id, name))
+    except NameTaken as error:
+        return _exists(context, error, statement.if_not_exists)
+
+
+def _create_table(context: Context, statement: CreateTable) -> CatalogState:
+    schema, name = schema_of(context, statement.name)
+    names = [definition.name.name for definition in statement.columns]
+    _check_distinct([definition.name for definition in statement.columns])
+    if not statement.columns:
+        raise PgError(SqlState.FEATURE_NOT_SUPPORTED, "tables without columns are not supported")
+    columns = []
+    for definition in statement.columns:
+        default = plan_default(definition, context.plan_context()) if definition.default is not None else None
+        columns.append(Column(definition.name.name, str(definition.type), not definition.not_null, default))
+    for key in statement.keys:
+        for column in key.columns:
+            if column.name not in names:
+                raise PgError(
+                    SqlState.UNDEFINED_COLUMN,
+                    f'column "{column.name}" named in key does not exist',
+                    position=column.position,
+                )
+    id, state = context.state.new_id()
+    keys = tuple(tuple(column.name for column in key.columns) for key in statement.keys)
+    try:
+        state = state.with_item(Table(id, schema.id, name, tuple(columns), keys))
+    except NameTaken as error:
+        return _exists(context, error, statement.if_not_exists)
+    if statement.keys:
+        context.notice(
+            Notice(
+                f'PRIMARY KEY and UNIQUE constraints of table "{name}" are not enforced',
+                severity=Severity.NOTICE,
+                hint="They are kept as documentation; nothing refuses a duplicate.",
+            )
+        )
+    return state
+
+
+def _check_distinct(columns: list[Ident]) -> None:
+    seen: set[str] = set()
+    for column in columns:
+        if column.name in seen:
+            raise PgError(
+                SqlState.DUPLICATE_COLUMN,
+                f'column "{column.name}" specified more than once',
+                position=column.position or None,
+            )
+        seen.add(column.name)
+
+
+def _create_view(context: Context, statement: CreateView | CreateMaterializedView) -> CatalogState:
+    schema, name = schema_of(context, statement.name)
+    state = context.state
+    present = state.item_named(schema.id, name)
+    materialized = isinstance(statement, CreateMaterializedView)
+    query = statement.query
+    columns, text, uses = plan_view(context, query, statement.columns, maintained=materialized)
+    if present is not None and statement.or_replace:
+        state = _without(state, present, cascade=False)
+    id, state = state.new_id()
+    make = MaterializedView if materialized else View
+    try:
+        return state.with_item(make(id, schema.id, name, columns, text, uses))
+    except NameTaken as error:
+        return _exists(context, error, statement.if_not_exists)
+
+
+def plan_view(
+    context: Context, query: Query, names: tuple[Ident, ...], *, maintained: bool
+) -> tuple[tuple[Column, ...], str, frozenset[ObjectId]]:
+    """A view's columns, its stored text, and what it uses."""
+    plan = plan_query(query, context.plan_context(), maintained=maintained)
+    if plan.parameters:
+        raise PgError(SqlState.UNDEFINED_PARAMETER, "there is no parameter $1")
+    if maintained and (system := system_table_in(plan, context.state)) is not None:
+        raise PgError(
+            SqlState.FEATURE_NOT_SUPPORTED, f'materialized view over system table "{system.name}" is not supported'
+        )
+    if len(names) > len(plan.columns):
+        raise PgError(SqlState.SYNTAX_ERROR, "CREATE VIEW specifies more column names than columns")
+    given = [ident.name for ident in names]
+    final = [*given, *(field.name for field in plan.columns[len(given) :])]
+    _check_distinct([*names, *(Ident(name, 0) for name in final[len(given) :])])
+    if not final:
+        raise PgError(SqlState.FEATURE_NOT_SUPPORTED, "views without columns are not supported")
+    columns = tuple(
+        Column(name, "text" if field.type.name == "unknown" else str(field.type), field.nullable)
+        for name, field in zip(final, plan.columns, strict=True)
+    )
+    return columns, plan.stored_text, plan.uses
+
+
+def _create_index(context: Context, statement: CreateIndex) -> CatalogState:
+    item = find_relation(context, statement.on)
+    if isinstance(item, View | SystemTable | Index):
+        raise PgError(
+            SqlState.WRONG_OBJECT_TYPE,
+            f'cannot create index on {item.kind} "{item.name}"',
+            hint="Create a materialized view, and index that.",
+        )
+    keys = plan_index_keys(statement, item, context.plan_context())
+    state = context.state
+    name = statement.name.name if statement.name is not None else _index_name(state, item, keys)
+    id, state = state.new_id()
+    try:
+        return state.with_item(Index(id, item.schema_id, name, item.id, keys))
+    except NameTaken as error:
+        return _exists(context, error, statement.if_not_exists)
+
+
+def _index_name(state: CatalogState, item: Item, keys: tuple[str, ...]) -> str:
+    words = [key if key.isidentifier() else "expr" for key in keys]
+    stem = "_".join([item.name, *words, "idx"]) if keys else f"{item.name}_primary_idx"
+    number, name = 0, stem
+    while state.item_named(item.schema_id, name) is not None:
+        number += 1
+        name = f"{stem}{number}"
+    return name
+
+
+def _drop(context: Context, statement: DropObjects) -> CatalogState:
+    if statement.kind is ObjectKind.DATABASE and context.transaction.explicit:
+        raise PgError(SqlState.ACTIVE_SQL_TRANSACTION, "DROP DATABASE cannot run inside a transaction block")
+    state = context.state
+    for name in statement.names:
+        try:
+            state = _drop_one(context, state, statement, name)
+        except InUse as error:
+            kind = f"{error.kind} {error.name}"
+            raise PgError(
+                SqlState.DEPENDENT_OBJECTS_STILL_EXIST,
+                f"cannot drop {kind} because other objects depend on it",
+                detail="\n".join(f"{k} {n} depends on {kind}" for k, n in error.dependents),
+                hint="Use DROP ... CASCADE to drop the dependent objects too.",
+            ) from None
+    return state
+
+
+def _drop_one(context: Context, state: CatalogState, statement: DropObjects, name: Name) -> CatalogState:
+    match statement.kind:
+        case ObjectKind.DATABASE:
+            database = state.database_named(name.parts[-1])
+            if database is None:
+                return _missing(context, state, statement, name, SqlState.INVALID_CATALOG_NAME)
+            return state.without_database(database.id, cascade=statement.cascade)
+        case ObjectKind.SCHEMA:
+            schema = _schema_named(context, state, name)
+            if schema is None:
+                return _missing(context, state, statement, name, SqlState.INVALID_SCHEMA_NAME)
+            return state.without_schema(schema.id, cascade=statement.cascade)
+        case _:
+            item = state.resolve(name.parts, context.settings["database"], context.settings.search_path)
+            if item is None:
+                return _missing(context, state, statement, name, SqlState.UNDEFINED_TABLE)
+            _check_kind(item, statement.kind)
+            return _without(state, item, cascade=statement.cascade)
+
+
+def _without(state: CatalogState, item: Item, *, cascade: bool) -> CatalogState:
+    if isinstance(item, SystemTable):
+        raise PgError(SqlState.INSUFFICIENT_PRIVILEGE, f'permission denied: "{item.name}" is a system catalog')
+    return state.without_item(item.id, cascade=cascade)
+
+
+def _schema_named(context: Context, state: CatalogState, name: Name) -> Schema | None:
+    *qualifier, last = name.parts
+    database = state.database_named(qualifier[0] if qualifier else context.settings["database"])
+    schema = state.schema_named(database.id, last) if database is not None else None
+    if schema is not None and schema.database_id is None:
+        raise PgError(SqlState.INSUFFICIENT_PRIVILEGE, f'permission denied: "{last}" is a system schema')
+    return schema
+
+
+def _missing(
+    context: Context, state: CatalogState, statement: DropObjects | AlterRename, name: Name, code: SqlState
+) -> CatalogState:
+    message = f'{statement.kind} "{name}" does not exist'
+    if not statement.if_exists:
+        raise PgError(code, message, position=name.position)
+    context.notice(Notice(f"{message}, skipping"))
+    return state
+
+
+def _check_kind(item: Item, kind: ObjectKind) -> None:
+    if item.kind != kind:
+        article = "an" if kind[0] in "aeiou" else "a"
+        actual = ObjectKind(item.kind) if item.kind in list(ObjectKind) else ObjectKind.TABLE
+        raise PgError(
+            SqlState.WRONG_OBJECT_TYPE,
+            f'"{item.name}" is not {article} {kind}',
+            hint=f"Use DROP {actual.upper()} to remove {'an' if actual[0] in 'aeiou' else 'a'} {actual}.",
+        )
+
+
+def _rename(context: Context, statement: AlterRename) -> CatalogState:
+    state, name, new = context.state, statement.name, statement.new_name.name
+    try:
+        match statement.kind:
+            case ObjectKind.DATABASE:
+                database = state.database_named(name.parts[-1])
+                if database is None:
+                    return _missing(context, state, statement, name, SqlState.INVALID_CATALOG_NAME)
+                return state.with_database(replace(database, name=new))
+            case ObjectKind.SCHEMA:
+                schema = _schema_named(context, state, name)
+                if schema is None:
+                    return _missing(context, state, statement, name, SqlState.INVALID_SCHEMA_NAME)
+                return state.with_schema(replace(schema, name=new))
+            case _:
+                item = state.resolve(name.parts, context.settings["database"], context.settings.search_path)
+                if item is None:
+                    return _missing(context, state, statement, name, SqlState.UNDEFINED_TABLE)
+                _check_kind(item, statement.kind)
+                if isinstance(item, SystemTable):
+                    raise PgError(SqlState.INSUFFICIENT_PRIVILEGE, f'"{item.name}" is a system catalog')
+                return state.with_item(replace(item, name=new))
+    except NameTaken as error:
+        raise _taken(error, statement.new_name.position) from None

@@ -1,0 +1,51 @@
+"""Names as statements write them, against the catalog as the session sees it."""
+
+from __future__ import annotations
+
+from catalog.objects import Item, Schema
+from protocol.pgwire.errors import PgError, SqlState
+from server.context import Context
+from server.sql.statements import Name
+
+
+def find_relation(context: Context, name: Name) -> Item:
+    """The item of that name. PgError 42P01."""
+    item = context.state.resolve(name.parts, context.settings["database"], context.settings.search_path)
+    if item is None:
+        raise PgError(SqlState.UNDEFINED_TABLE, f'relation "{name}" does not exist', position=name.position)
+    return item
+
+
+def schema_of(context: Context, name: Name) -> tuple[Schema, str]:
+    """The schema in which `name` is to be created, and its last part. PgError 3D000, 3F000 or 42501."""
+    *qualifier, last = name.parts
+    schema = find_schema(context, tuple(qualifier), name.position) if qualifier else current_schema(context)
+    if schema is None:
+        raise PgError(
+            SqlState.INVALID_SCHEMA_NAME,
+            "no schema has been selected to create in",
+            hint="Name one, or SET search_path to a schema of this database.",
+        )
+    if schema.database_id is None:
+        raise PgError(SqlState.INSUFFICIENT_PRIVILEGE, f'permission denied for schema "{schema.name}"')
+    return schema, last
+
+
+def find_schema(context: Context, parts: tuple[str, ...], position: int | None = None) -> Schema:
+    """The schema `[database.]schema`. PgError 3D000 or 3F000."""
+    *qualifier, name = parts
+    database_name = qualifier[0] if qualifier else context.settings["database"]
+    database = context.state.database_named(database_name)
+    if database is None and qualifier:
+        raise PgError(SqlState.INVALID_CATALOG_NAME, f'database "{database_name}" does not exist', position=position)
+    schema = context.state.schema_named(database.id if database is not None else None, name)
+    if schema is None:
+        raise PgError(SqlState.INVALID_SCHEMA_NAME, f'schema "{name}" does not exist', position=position)
+    return schema
+
+
+def current_schema(context: Context) -> Schema | None:
+    """The first schema of search_path that exists."""
+    name = context.current_schema()
+    database = context.state.database_named(context.settings["database"])
+    return context.state.schema_named(database.id, name) if database is not None and name is not None else None

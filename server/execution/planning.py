@@ -1,0 +1,68 @@
+"""What statements need planned beside whole queries: relations, lone expressions, defaults, index keys, stored views."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from catalog.objects import CatalogState, Column, Item, ObjectId, SystemTable, Table
+from protocol.pgwire.types import PgType
+from server.sql.parse import parse_query
+from server.sql.plan import PlanContext, QueryPlan, plan_insert, plan_query
+from server.sql.scope import ID_SCHEMA
+from server.sql.statements import ColumnDefinition, CreateIndex, Expr, Insert, Name, Query
+
+
+def quoted(name: str) -> str:
+    """The name as SQL can always read it."""
+    return '"' + name.replace('"', '""') + '"'
+
+
+def relation_query(item: Item, columns: tuple[str, ...] = ()) -> Query:
+    """SELECT columns FROM the relation, all without any; the relation is named by its id."""
+    chosen = columns or tuple(column.name for column in item.columns)
+    return parse_query(f"SELECT {', '.join(map(quoted, chosen))} FROM {quoted(ID_SCHEMA)}.{quoted(item.id)}")
+
+
+def plan_expression(expression: Expr, context: PlanContext, type: PgType | None = None) -> QueryPlan:
+    """An expression that may name no column, cast to `type` if there is one, as a query of one row and column."""
+    text = f"SELECT {expression.text}" if type is None else f"SELECT CAST(({expression.text}) AS {type})"
+    query = parse_query(text)
+    return plan_query(Query(query.tree, text, expression.offset - text.index(expression.text)), context)
+
+
+def plan_default(definition: ColumnDefinition, context: PlanContext) -> str:
+    """A column's DEFAULT as the catalog keeps it: SQL text. PgError if it cannot be assigned to the column."""
+    assert definition.default is not None
+    text = definition.default.text
+    id = ObjectId("new")
+    column = Column(definition.name.name, str(definition.type), default=text)
+    state = context.state
+    table = Table(id, next(iter(state.schemas)), "", (column,))
+    state = replace(state, items={**state.items, id: table})
+    insert = Insert(text, definition.default.offset, Name((ID_SCHEMA, id), 0), None, (), None, ())
+    plan_insert(insert, replace(context, state=state))
+    return text
+
+
+def plan_index_keys(statement: CreateIndex, item: Item, context: PlanContext) -> tuple[str, ...]:
+    """The key expressions of an index over `item`, as SQL text; all columns where none is given. PgError 42703, ..."""
+    if not statement.keys:
+        return tuple(column.name for column in item.columns)
+    for key in statement.keys:
+        text = f"SELECT {key.text} FROM {quoted(ID_SCHEMA)}.{quoted(item.id)}"
+        plan_query(Query(parse_query(text).tree, text, key.offset - len("SELECT ")), context)
+    return tuple(key.text for key in statement.keys)
+
+
+def plan_stored(query: str, state: CatalogState) -> QueryPlan:
+    """A view's stored query: it names everything by id, so it needs no session."""
+    return plan_query(parse_query(query), PlanContext(state, "", (), ""), maintained=True)
+
+
+def system_table_in(plan: QueryPlan, state: CatalogState) -> SystemTable | None:
+    """A system table that the query reads, if there is one: those are no collections and cannot be kept up to date."""
+    for id in plan.inputs:
+        item = state.items[id]
+        if isinstance(item, SystemTable):
+            return item
+    return None

@@ -1,0 +1,157 @@
+"""From a statement to something that can be described and run: planned, with the types of parameters and result.
+
+Planning needs the catalog and nothing else: no time is chosen, nothing is read, Spark is not asked. A `Prepared`
+stays good until the catalog or the session's name resolution changes (`key`); then it is planned anew.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from protocol.pgwire.errors import PgError, SqlState
+from protocol.pgwire.types import PgType
+from server.context import Context
+from server.execution.names import find_relation
+from server.execution.planning import relation_query
+from server.execution.show import EXPLAIN_FIELDS, show_fields
+from server.execution.subscribe import SubscribePlan, plan_subscribe
+from server.sql.plan import (
+    Field,
+    QueryPlan,
+    WritePlan,
+    plan_delete,
+    plan_insert,
+    plan_query,
+    plan_update,
+)
+from server.sql.statements import (
+    CopyRelation,
+    CopyTo,
+    Delete,
+    Execute,
+    Explain,
+    Fetch,
+    Insert,
+    Select,
+    ShowColumns,
+    ShowCreate,
+    ShowObjects,
+    ShowVariable,
+    Statement,
+    Subscribe,
+    Update,
+)
+
+Plan: TypeAlias = QueryPlan | WritePlan | SubscribePlan
+Types: TypeAlias = Sequence[PgType | None]
+
+
+@dataclass(slots=True)
+class Prepared:
+    """`statement` None: the empty query. `fields` None: no rows come back.
+
+    `answers`: the whole encoded result by (formats, style), of a query whose rows never change.
+    """
+
+    statement: Statement | None
+    key: object
+    parameters: tuple[PgType, ...] = ()
+    fields: tuple[Field, ...] | None = None
+    plan: Plan | None = None
+    declared: tuple[PgType | None, ...] = ()
+    answers: dict[object, bytes] = field(default_factory=dict)
+
+
+def plan_key(context: Context) -> object:
+    """Equal as long as a statement's plan stays good."""
+    settings = context.settings
+    return context.state.version, settings["database"], settings["search_path"], settings["TimeZone"]
+
+
+def prepare(
+    context: Context,
+    statement: Statement | None,
+    types: Types = (),
+    cursors: Mapping[str, Prepared] = {},  # noqa: B006 - read only
+    named: Mapping[str, Prepared] = {},  # noqa: B006 - read only
+) -> Prepared:
+    """Plans a statement; `types` are the parameters' as far as the client declared them.
+
+    `cursors` tells what FETCH gives, `named` what EXECUTE runs.
+    """
+    prepared = Prepared(statement, plan_key(context), declared=tuple(types))
+    plan: Plan
+    match statement:
+        case Select() | Insert() | Update() | Delete():
+            _planned(prepared, plan_statement(context, statement, types))
+        case Subscribe():
+            plan = plan_subscribe(context, statement)
+            prepared.plan, prepared.fields = plan, plan.envelope.fields
+        case ShowVariable() | ShowObjects() | ShowColumns() | ShowCreate():
+            if isinstance(statement, ShowVariable) and statement.name is not None:
+                context.settings[statement.name]  # an unknown name is told when it is described
+            prepared.fields = show_fields(statement)
+        case Explain():
+            prepared.fields = EXPLAIN_FIELDS
+        case Fetch(cursor=cursor):
+            if cursor.name not in cursors:
+                raise PgError(SqlState.INVALID_CURSOR_NAME, f'cursor "{cursor.name}" does not exist')
+            prepared.fields = cursors[cursor.name].fields
+        case Execute(name=name):
+            if name.name not in named:
+                raise PgError(SqlState.INVALID_SQL_STATEMENT_NAME, f'prepared statement "{name.name}" does not exist')
+            prepared.fields = named[name.name].fields
+        case CopyTo():
+            prepared.plan = plan_copy(context, statement)
+        case _:
+            pass
+    return prepared
+
+
+def _planned(prepared: Prepared, plan: QueryPlan | WritePlan) -> None:
+    prepared.plan = plan
+    match plan:
+        case QueryPlan():
+            prepared.parameters, prepared.fields = plan.parameters, plan.columns
+        case WritePlan():
+            prepared.parameters = plan.query.parameters
+            prepared.fields = plan.query.columns[plan.returning] if plan.returning is not None else None
+
+
+def plan_statement(
+    context: Context, statement: Select | Insert | Update | Delete, types: Types = ()
+) -> QueryPlan | WritePlan:
+    """The plan of a statement that the planner knows."""
+    match statement:
+        case Select():
+            return plan_query(statement.query, context.plan_context(), types)
+        case Insert():
+            return plan_insert(statement, context.plan_context(), types)
+        case Update():
+            return plan_update(statement, context.plan_context(), types)
+        case Delete():
+            return plan_delete(statement, context.plan_context(), types)
+
+
+def plan_copy(context: Context, statement: CopyTo) -> Plan:
+    """What COPY ... TO STDOUT sends."""
+    match statement.source:
+        case CopyRelation(relation=name, columns=columns):
+            item = find_relation(context, name)
+            for column in columns:
+                if column.name not in (c.name for c in item.columns):
+                    raise PgError(
+                        SqlState.UNDEFINED_COLUMN,
+                        f'column "{column.name}" of relation "{item.name}" does not exist',
+                        position=column.position,
+                    )
+            return plan_query(relation_query(item, tuple(c.name for c in columns)), context.plan_context())
+        case Subscribe() as subscribe:
+            return plan_subscribe(context, subscribe)
+        case source:
+            plan = plan_statement(context, source)
+            if isinstance(plan, WritePlan) and plan.returning is None:
+                raise PgError(SqlState.FEATURE_NOT_SUPPORTED, "COPY query must have a RETURNING clause")
+            return plan

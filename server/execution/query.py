@@ -1,0 +1,69 @@
+"""SELECT: pick a time, hold it, read the inputs there, let the engine compute."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+
+from catalog import updates
+from catalog.objects import ObjectId, Timestamp
+from protocol.pgwire.errors import PgError, SqlState
+from server.context import Context, not_readable
+from server.dataflow.computation import compute
+from server.frontiers import Holder, NotReadable
+from server.results import Result, TableRows
+from server.sql.plan import QueryPlan
+from server.sql.statements import AsOf
+from server.transaction import Mode
+from server.execution.times import timestamp_of
+
+
+async def select(context: Context, plan: QueryPlan, as_of: AsOf | None, parameters: tuple[object, ...]) -> Result:
+    """Runs a planned SELECT."""
+    if as_of is not None:
+        return Result("SELECT {}", TableRows(plan.columns, await _rows_as_of(context, plan, as_of, parameters)))
+    if not plan.inputs:
+        return Result("SELECT {}", TableRows(plan.columns, await rows_without_inputs(context, plan, parameters)))
+    await context.enter(Mode.READ, "SELECT")
+    time = context.hold(plan.inputs)
+    return Result("SELECT {}", TableRows(plan.columns, await rows_at(context, plan, time, parameters)))
+
+
+async def rows_without_inputs(context: Context, plan: QueryPlan, parameters: tuple[object, ...]) -> pa.Table:
+    """The rows of a query that reads no relation: constants in this process, computation by the engine."""
+    bindings = context.bindings(parameters, mz_now=context.coordinator.latest_time())
+    if plan.constant is not None:
+        return pa.Table.from_batches([plan.constant.evaluate(bindings)])
+    schema = updates.rows_schema([field.type.arrow for field in plan.columns])
+    table = await context.engine.run(plan.spark_sql(bindings), {})
+    return table.rename_columns(schema.names).cast(schema)
+
+
+async def rows_at(context: Context, plan: QueryPlan, time: Timestamp, parameters: tuple[object, ...]) -> pa.Table:
+    """The query's rows at a time that the caller holds."""
+    bindings = context.bindings(parameters, mz_now=time)
+    return await compute(plan, bindings, context.engine, context.coordinator.rows, time)
+
+
+async def _rows_as_of(context: Context, plan: QueryPlan, as_of: AsOf, parameters: tuple[object, ...]) -> pa.Table:
+    frontiers = context.coordinator.frontiers
+    time = timestamp_of(context, as_of.time)
+    if as_of.at_least:
+        time = max(time, frontiers.greatest_since(plan.inputs))
+    if not plan.inputs:
+        return await rows_without_inputs(context, plan, parameters)
+    holder = hold_at(context, plan.inputs, time)
+    try:
+        await frontiers.reached(plan.inputs, time)
+        return await rows_at(context, plan, Timestamp(time), parameters)
+    finally:
+        holder.release()
+
+
+def hold_at(context: Context, inputs: frozenset[ObjectId], time: int) -> Holder:
+    """A holder of the inputs at an explicit time. PgError 22000 if one cannot be read there any more."""
+    if any(id not in context.coordinator.frontiers.floors and id.startswith("u") for id in inputs):
+        raise PgError(SqlState.UNDEFINED_TABLE, "a relation of the query was dropped")
+    try:
+        return context.coordinator.frontiers.hold(inputs, time)
+    except NotReadable as error:
+        raise not_readable(context, error, time) from None

@@ -1,0 +1,202 @@
+"""SHOW and EXPLAIN: answers from the catalog, the settings and the plan; Spark is not asked."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+import pyarrow as pa
+from sqlglot import exp
+
+from catalog import updates
+from catalog.objects import Index, Item, MaterializedView, SystemTable, Table, View
+from protocol.pgwire.errors import PgError, SqlState
+from protocol.pgwire.types import BOOL, TEXT, PgType, parse_type
+from server.context import Context
+from server.execution.names import current_schema, find_relation, find_schema
+from server.results import Result, TableRows
+from server.sql.plan import Field, QueryPlan
+from server.sql.statements import ObjectKind, ShowColumns, ShowCreate, ShowKind, ShowObjects, ShowVariable
+
+_ITEM_KINDS: dict[ShowKind, tuple[type, ...]] = {
+    ShowKind.TABLES: (Table, SystemTable),
+    ShowKind.VIEWS: (View,),
+    ShowKind.MATERIALIZED_VIEWS: (MaterializedView,),
+    ShowKind.INDEXES: (Index,),
+    ShowKind.OBJECTS: (Table, View, MaterializedView, Index, SystemTable),
+    ShowKind.SOURCES: (),
+    ShowKind.SINKS: (),
+}
+
+
+def show_fields(statement: ShowVariable | ShowObjects | ShowColumns | ShowCreate) -> tuple[Field, ...]:
+    """The columns of a SHOW."""
+    match statement:
+        case ShowVariable(name=None):
+            return _text_fields("name", "setting")
+        case ShowVariable(name=str(name)):
+            return _text_fields(name)
+        case ShowColumns():
+            return (Field("name", TEXT, False), Field("nullable", BOOL, False), Field("type", TEXT, False))
+        case ShowCreate():
+            return _text_fields("name", "create_sql")
+        case ShowObjects(kind=ShowKind.INDEXES):
+            return _text_fields("name", "on", "key")
+        case ShowObjects(kind=ShowKind.OBJECTS):
+            return _text_fields("name", "type")
+        case ShowObjects():
+            return _text_fields("name")
+
+
+def _text_fields(*names: str) -> tuple[Field, ...]:
+    return tuple(Field(name, TEXT, False) for name in names)
+
+
+def show(context: Context, statement: ShowVariable | ShowObjects | ShowColumns | ShowCreate) -> Result:
+    """Runs a SHOW."""
+    fields = show_fields(statement)
+    match statement:
+        case ShowVariable(name=None):
+            rows: list[tuple[object, ...]] = list(context.settings.items())
+        case ShowVariable(name=str(name)):
+            rows = [(context.settings[name],)]
+        case ShowColumns():
+            rows = _columns(context, statement)
+        case ShowCreate():
+            rows = [_create(context, statement)]
+        case ShowObjects():
+            rows = _objects(context, statement)
+    return Result(
+        "SHOW" if isinstance(statement, ShowVariable) else "SELECT {}", TableRows(fields, _table(fields, rows))
+    )
+
+
+def _table(fields: Sequence[Field], rows: list[tuple[object, ...]]) -> pa.Table:
+    schema = updates.rows_schema([field.type.arrow for field in fields])
+    return pa.table([[row[i] for row in rows] for i in range(len(fields))], schema=schema)
+
+
+def _like(pattern: str | None, name: str) -> bool:
+    if pattern is None:
+        return True
+    regex = "".join(".*" if c == "%" else "." if c == "_" else re.escape(c) for c in pattern)
+    return re.fullmatch(regex, name, re.DOTALL) is not None
+
+
+def _columns(context: Context, statement: ShowColumns) -> list[tuple[object, ...]]:
+    item = find_relation(context, statement.relation)
+    return [
+        (column.name, column.nullable, parse_type(column.type).display)
+        for column in item.columns
+        if _like(statement.like, column.name)
+    ]
+
+
+def _objects(context: Context, statement: ShowObjects) -> list[tuple[object, ...]]:
+    state = context.state
+    if statement.kind is ShowKind.DATABASES:
+        return [(name,) for name in sorted(d.name for d in state.databases.values()) if _like(statement.like, name)]
+    if statement.kind is ShowKind.SCHEMAS:
+        database = state.database_named(
+            statement.schema.parts[-1] if statement.schema else context.settings["database"]
+        )
+        if database is None:
+            raise PgError(SqlState.INVALID_CATALOG_NAME, f'database "{statement.schema}" does not exist')
+        names = sorted(s.name for s in state.schemas.values() if s.database_id in (None, database.id))
+        return [(name,) for name in names if _like(statement.like, name)]
+    items = [i for i in _shown_items(context, statement) if isinstance(i, _ITEM_KINDS[statement.kind])]
+    items = sorted((i for i in items if _like(statement.like, i.name)), key=lambda i: i.name)
+    match statement.kind:
+        case ShowKind.INDEXES:
+            return [(i.name, state.items[i.on].name, ", ".join(i.keys)) for i in items if isinstance(i, Index)]
+        case ShowKind.OBJECTS:
+            return [(i.name, i.kind) for i in items]
+        case _:
+            return [(i.name,) for i in items]
+
+
+def _shown_items(context: Context, statement: ShowObjects) -> list[Item]:
+    state = context.state
+    if statement.on is not None:
+        relation = find_relation(context, statement.on)
+        return [i for i in state.items.values() if isinstance(i, Index) and i.on == relation.id]
+    if statement.schema is not None:
+        return list(state.items_in(find_schema(context, statement.schema.parts, statement.schema.position).id))
+    schema = current_schema(context)
+    return list(state.items_in(schema.id)) if schema is not None else []
+
+
+def quoted(name: str) -> str:
+    """The name as SQL must write it."""
+    return name if re.fullmatch(r"[a-z_][a-z0-9_]*", name) else '"' + name.replace('"', '""') + '"'
+
+
+def _create(context: Context, statement: ShowCreate) -> tuple[object, ...]:
+    state = context.state
+    if statement.kind in (ObjectKind.DATABASE, ObjectKind.SCHEMA):
+        raise PgError(SqlState.FEATURE_NOT_SUPPORTED, f"SHOW CREATE {statement.kind.upper()} is not supported")
+    item = find_relation(context, statement.name)
+    if item.kind != statement.kind:
+        raise PgError(SqlState.WRONG_OBJECT_TYPE, f'"{item.name}" is not a {statement.kind}')
+    full = state.full_name(item)
+    name = ".".join(map(quoted, full))
+    match item:
+        case Table():
+            columns = [
+                f"{quoted(c.name)} {parse_type(c.type).display}"
+                + ("" if c.nullable else " NOT NULL")
+                + (f" DEFAULT {c.default}" if c.default is not None else "")
+                for c in item.columns
+            ]
+            columns += [f"UNIQUE ({', '.join(map(quoted, key))})" for key in item.keys]
+            sql = f"CREATE TABLE {name} ({', '.join(columns)})"
+        case View() | MaterializedView():
+            columns = [quoted(c.name) for c in item.columns]
+            sql = f"CREATE {item.kind.upper()} {name} ({', '.join(columns)}) AS {_named(context, item.query)}"
+        case Index():
+            on = ".".join(map(quoted, state.full_name(state.items[item.on])))
+            sql = f"CREATE INDEX {quoted(item.name)} ON {on} ({', '.join(item.keys)})"
+        case _:
+            raise PgError(SqlState.WRONG_OBJECT_TYPE, f'"{item.name}" is a system catalog')
+    return ".".join(full), sql
+
+
+def _named(context: Context, query: str) -> str:
+    """A stored query with its relations under their present names again."""
+    from sqlglot import parse_one
+
+    tree = parse_one(query, dialect="postgres")
+    for table in tree.find_all(exp.Table):
+        item = context.state.items.get(table.name) if table.db == "$id" else None  # type: ignore[call-overload]
+        if item is not None:
+            database, schema, name = ("", *context.state.full_name(item))[-3:]
+            table.set("this", exp.to_identifier(name))
+            table.set("db", exp.to_identifier(schema))
+            table.set("catalog", exp.to_identifier(database) if database else None)
+    return tree.sql(dialect="postgres")
+
+
+EXPLAIN_FIELDS = (Field("QUERY PLAN", TEXT, False),)
+
+
+def explain(context: Context, plan: QueryPlan | None, statement: str) -> Result:
+    """What a planned query reads, gives, and asks of Spark; one line a row."""
+    if plan is None:
+        raise PgError(SqlState.FEATURE_NOT_SUPPORTED, f"EXPLAIN {statement} is not supported")
+    state = context.state
+    lines = [
+        "Reads: " + (", ".join(".".join(state.full_name(state.items[i])) for i in sorted(plan.inputs)) or "nothing")
+    ]
+    lines.append("Gives: " + ", ".join(f"{f.name} {_type_name(f.type)}" for f in plan.columns))
+    if plan.constant is not None:
+        lines.append("Runs: in the server, a constant")
+    elif plan.direct_scan is not None:
+        lines.append("Runs: in the server, the log's rows as they are")
+    else:
+        lines.append("Runs: on Spark")
+        lines.extend("  " + line for line in plan.spark_sql(context.bindings()).splitlines())
+    return Result("EXPLAIN", TableRows(EXPLAIN_FIELDS, _table(EXPLAIN_FIELDS, [(line,) for line in lines])))
+
+
+def _type_name(type: PgType) -> str:
+    return type.display

@@ -1,0 +1,190 @@
+"""INSERT, UPDATE, DELETE, TRUNCATE and COPY FROM: changes that wait in the transaction for the committer.
+
+A statement that only adds rows computes them and is done. One that reads what it writes locks those tables, reads at
+the latest time, and lets the committer check that nothing was written since; in an implicit transaction it commits
+by itself and reads anew when the check fails.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+import pyarrow as pa
+
+from catalog import updates
+from catalog.log import Payload
+from catalog.objects import ObjectId, Table, Timestamp
+from protocol.pgwire.copy_in import CopyDecoder
+from protocol.pgwire.errors import PgError, SqlState
+from protocol.pgwire.types import parse_type
+from server.contents import collection_schema
+from server.context import Context, base_tables, not_readable
+from server.execution.query import rows_at, rows_without_inputs
+from server.frontiers import NotReadable
+from server.results import Result, TableRows
+from server.sql.plan import WritePlan
+from server.transaction import Mode
+from server.writing import check_not_null
+
+RETRIES_MAX = 10
+COPY_CHUNK_BYTES = 64 * 1024 * 1024  # rows of one COPY kept in memory before they go to a file
+
+
+async def write(context: Context, plan: WritePlan, verb: str, parameters: tuple[object, ...]) -> Result:
+    """Runs a planned INSERT, UPDATE or DELETE."""
+    table = context.state.items[plan.table]
+    assert isinstance(table, Table)
+    if not plan.query.inputs:
+        await context.enter(Mode.WRITE, verb)
+        rows = await rows_without_inputs(context, plan.query, parameters)
+        return _changed(context, plan, table, verb, rows)
+    for attempt in range(RETRIES_MAX):
+        try:
+            return await _read_then_write(context, plan, table, verb, parameters)
+        except PgError as error:
+            retry = error.sqlstate is SqlState.SERIALIZATION_FAILURE and not context.transaction.explicit
+            if not retry or attempt == RETRIES_MAX - 1:
+                raise
+    raise AssertionError("unreachable")
+
+
+async def _read_then_write(
+    context: Context, plan: WritePlan, table: Table, verb: str, parameters: tuple[object, ...]
+) -> Result:
+    transaction = context.transaction
+    if transaction.explicit and transaction.mode is not Mode.UNDECIDED:
+        transaction.enter(Mode.READ, verb)  # it reads: only as the first statement may it do both
+    await context.enter(Mode.WRITE, verb)
+    transaction = context.transaction
+    coordinator = context.coordinator
+    read = base_tables(context.state, plan.query.inputs)
+    transaction.locked = await coordinator.locks.acquire({table.id, *read}, exclusive=True)
+    time = coordinator.latest_time()
+    try:
+        holder = coordinator.frontiers.hold(plan.query.inputs, time)
+    except NotReadable as error:
+        raise not_readable(context, error, time) from None
+    try:
+        rows = await rows_at(context, plan.query, time, parameters)
+    finally:
+        holder.release()
+    transaction.unchanged = dict.fromkeys(read, time)
+    result = _changed(context, plan, table, verb, rows)
+    if not transaction.explicit:
+        await context.commit()
+    return result
+
+
+def _changed(context: Context, plan: WritePlan, table: Table, verb: str, rows: pa.Table) -> Result:
+    """Puts what the plan computed into the transaction: [old row] [new row] [returning], side by side."""
+    schema = collection_schema(table)
+    tables = []
+    if plan.old is not None:
+        tables.append(updates.with_diff(_part(rows, plan.old, schema), -1))
+    if plan.new is not None:
+        new = _part(rows, plan.new, schema)
+        check_not_null(table, new)
+        tables.append(new)
+    if rows.num_rows:
+        context.transaction.writes.setdefault(table.id, []).extend(tables)
+    tag = "INSERT 0 {}" if verb == "INSERT" else f"{verb} {{}}"
+    if plan.returning is None:
+        return Result(tag.format(rows.num_rows))
+    fields = plan.query.columns[plan.returning]
+    shown = updates.rows_schema([field.type.arrow for field in fields])
+    return Result(tag, TableRows(fields, _part(rows, plan.returning, shown)))
+
+
+def _part(rows: pa.Table, columns: slice, schema: pa.Schema) -> pa.Table:
+    return rows.select(range(*columns.indices(rows.num_columns))).rename_columns(schema.names).cast(schema)
+
+
+async def truncate(context: Context, tables: list[Table]) -> Result:
+    """Takes away every row."""
+    transaction = context.transaction
+    if transaction.explicit and transaction.mode is not Mode.UNDECIDED:
+        transaction.enter(Mode.READ, "TRUNCATE")
+    await context.enter(Mode.WRITE, "TRUNCATE TABLE")
+    transaction = context.transaction
+    ids = frozenset(table.id for table in tables)
+    transaction.locked = await context.coordinator.locks.acquire(ids, exclusive=True)
+    time = context.coordinator.latest_time()
+    for table in tables:
+        rows = await context.coordinator.rows(table.id, time)
+        if rows.num_rows:
+            transaction.writes.setdefault(table.id, []).append(updates.with_diff(rows, -1))
+    transaction.unchanged = dict.fromkeys(ids, Timestamp(time))
+    if not transaction.explicit:
+        await context.commit()
+    return Result("TRUNCATE TABLE")
+
+
+class CopyIn:
+    """The receiving end of COPY table FROM STDIN. Rows go to files as they become many; `finish` counts them.
+
+    Nothing is loaded unless `finish` returns and the transaction commits: `abandon` removes the files.
+    """
+
+    def __init__(self, context: Context, table: Table, positions: tuple[int, ...], decoder: CopyDecoder) -> None:
+        """`positions`: of the copied columns among the table's, in the order of the input."""
+        self._context = context
+        self._table = table
+        self._positions = positions
+        self._decoder = decoder
+        self._batches: list[pa.RecordBatch] = []
+        self._bytes = 0
+        self._rows = 0
+        self._payloads: list[Payload] = []
+
+    async def feed(self, data: bytes) -> None:
+        """PgError names the line and column of malformed data."""
+        await self._take(self._decoder.feed(data))
+
+    async def finish(self) -> Result:
+        await self._take(self._decoder.finish())
+        transaction = self._context.transaction
+        if self._batches:
+            transaction.writes.setdefault(self._table.id, []).append(pa.Table.from_batches(self._batches))
+        for payload in self._payloads:
+            self._context.add_payload(self._table.id, payload)
+        self._payloads = []
+        return Result(f"COPY {self._rows}")
+
+    def abandon(self) -> None:
+        for payload in self._payloads:
+            self._context.coordinator.log.discard(payload)
+
+    async def _take(self, batches: list[pa.RecordBatch]) -> None:
+        for batch in batches:
+            rows = self._complete(batch)
+            check_not_null(self._table, pa.Table.from_batches([rows]))
+            self._batches.append(rows)
+            self._bytes += rows.nbytes
+            self._rows += rows.num_rows
+        if self._bytes > COPY_CHUNK_BYTES:
+            batches, self._batches, self._bytes = self._batches, [], 0
+            self._payloads.append(
+                await asyncio.to_thread(self._context.coordinator.log.prepare_stream, batches[0].schema, batches)
+            )
+
+    def _complete(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """The table's columns in order; those that are not copied are NULL."""
+        types = [parse_type(column.type).arrow for column in self._table.columns]
+        columns = [pa.nulls(batch.num_rows, type) for type in types]
+        for source, target in enumerate(self._positions):
+            columns[target] = batch.column(source)
+        return pa.RecordBatch.from_arrays(columns, schema=updates.rows_schema(types))
+
+
+async def copy_from(context: Context, table: Table, positions: tuple[int, ...], decoder: CopyDecoder) -> CopyIn:
+    """Begins COPY table FROM STDIN."""
+    await context.enter(Mode.WRITE, "COPY FROM")
+    return CopyIn(context, table, positions, decoder)
+
+
+def table_for_writing(context: Context, id: ObjectId, name: str, verb: str) -> Table:
+    """The table of that id. PgError if it is something that cannot be written."""
+    item = context.state.items[id]
+    if not isinstance(item, Table):
+        raise PgError(SqlState.WRONG_OBJECT_TYPE, f'cannot {verb} {item.kind} "{name}"')
+    return item

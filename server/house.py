@@ -1,0 +1,67 @@
+"""All parts of one server, put together."""
+
+from __future__ import annotations
+
+import asyncio
+
+import structlog
+
+from catalog.objects import MaterializedView
+from server.config import Config
+from server.coordinator import Coordinator
+from server.dataflow.computation import QueryComputation
+from server.listener import Listener
+from server.spark import Engine, EngineUnavailable
+from server.spark.engine import SparkEngine
+from server.spark.jvm import default_archive_directory
+from server.execution.planning import plan_stored
+from server.system_tables import SYSTEM_TABLES
+
+log = structlog.get_logger()
+
+
+class House:
+    """Opens the data directory at once (StoreError), everything else in `start`."""
+
+    def __init__(self, config: Config, engine: Engine | None = None) -> None:
+        self._config = config
+        self.engine: Engine = engine or SparkEngine(
+            master=config.spark_master, directory=config.data_dir, archive=default_archive_directory()
+        )
+        self.coordinator = Coordinator(
+            config.data_dir,
+            interval_s=config.timestamp_interval,
+            system_tables=SYSTEM_TABLES,
+            plan_view=self._plan_view,
+        )
+        self.listener = Listener(self.coordinator, self.engine)
+        self.ended: asyncio.Future[BaseException] = self.coordinator.failed
+        self._starting: asyncio.Task[None] | None = None
+
+    def _plan_view(self, coordinator: Coordinator, view: MaterializedView) -> QueryComputation:
+        plan = plan_stored(view.query, coordinator.state)
+        return QueryComputation(plan, self.engine, coordinator.rows, coordinator.log)
+
+    async def start(self) -> None:
+        """The coordinator now, Spark in the background: what needs no computation is answered meanwhile."""
+        self._starting = asyncio.create_task(self._start_engine())
+        await self.coordinator.start()
+
+    async def _start_engine(self) -> None:
+        try:
+            await self.engine.start()
+            await self.engine.warm_up()
+        except EngineUnavailable as error:
+            if not self.ended.done():
+                self.ended.set_result(error)
+
+    async def listen(self) -> tuple[str, int]:
+        return await self.listener.listen(self._config.host, self._config.port)
+
+    async def close(self, grace_s: float) -> None:
+        await self.listener.close(grace_s)
+        if self._starting is not None:
+            self._starting.cancel()
+            await asyncio.gather(self._starting, return_exceptions=True)
+        await self.coordinator.close()
+        await self.engine.close()

@@ -1,0 +1,267 @@
+"""Sockets on one side, sessions on the other: accepts, greets, cancels, and closes the house in order.
+
+Each connection is an `asyncio.Protocol`: bytes that come go to its `Connection`, bytes to send go to its transport.
+`drained` is how a session waits until the socket has taken enough; what may lie in between is bounded by the
+transport's high-water mark and one chunk.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import secrets
+import socket
+from typing import cast
+
+import structlog
+
+from protocol.pgwire import messages as m
+from protocol.pgwire.connection import EOF, NEED_DATA, Connection
+from protocol.pgwire.errors import Notice, PgError, Severity, SqlState
+from server.context import Context
+from server.coordinator import Coordinator
+from server.session import PlanCache, Session
+from server.settings import Settings
+from server.spark import Engine
+from server.transaction import Transaction
+
+log = structlog.get_logger()
+
+WRITE_HIGH_BYTES = 256 * 1024
+SEND_BUFFER_BYTES = 256 * 1024  # the kernel's default takes 4 MB for a client that does not read
+INPUT_HIGH_BYTES = 4 * 1024 * 1024  # what a busy session lets wait before it stops reading the socket
+KEEPALIVE_IDLE_S = 60  # below the 350 s after which common NATs forget an idle connection
+
+
+class Client(asyncio.Protocol):
+    """One socket. Implements the session's `Transport`."""
+
+    def __init__(self, server: Listener) -> None:
+        self._server = server
+        self._connection = Connection()
+        self._session: Session | None = None
+        self._transport: asyncio.Transport | None = None
+        self._resumed: asyncio.Future[None] | None = None
+        self._reading = True
+        self.process_id = 0
+        self.secret_key = 0
+
+    # -- asyncio's side -----------------------------------------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)
+        self._transport.set_write_buffer_limits(high=WRITE_HIGH_BYTES)
+        sock = self._transport.get_extra_info("socket")
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SEND_BUFFER_BYTES)
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        if hasattr(socket, "TCP_KEEPIDLE"):
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, KEEPALIVE_IDLE_S)
+        self._server.clients.add(self)
+
+    def data_received(self, data: bytes) -> None:
+        self._connection.receive_data(data)
+        if self._session is not None:
+            self._session.received()
+        else:
+            self._greet()
+
+    def eof_received(self) -> bool:
+        self._connection.receive_eof()
+        if self._session is not None:
+            self._session.received()
+        return False
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self._server.forget(self)
+        self.resume_writing()
+        if self._session is not None:
+            self._session.lost()
+
+    def pause_writing(self) -> None:
+        self._resumed = asyncio.get_running_loop().create_future()
+
+    def resume_writing(self) -> None:
+        if self._resumed is not None:
+            resumed, self._resumed = self._resumed, None
+            if not resumed.done():
+                resumed.set_result(None)
+
+    # -- the session's side -------------------------------------------------------------------------------------
+
+    def write(self, data: bytes) -> None:
+        assert self._transport is not None
+        self._transport.write(data)
+
+    def close(self) -> None:
+        assert self._transport is not None
+        self._transport.close()
+
+    async def drained(self) -> None:
+        """Returns when the socket has taken enough. Cancel safety: nothing is lost."""
+        if self._resumed is not None:
+            await asyncio.shield(self._resumed)
+
+    def limit_input(self, waiting: int) -> None:
+        """Stops reading while `waiting` bytes are many, and goes on when they are few."""
+        assert self._transport is not None
+        wanted = waiting < INPUT_HIGH_BYTES
+        if wanted is not self._reading and not self._transport.is_closing():
+            self._reading = wanted
+            if wanted:
+                self._transport.resume_reading()
+            else:
+                self._transport.pause_reading()
+
+    # -- startup ------------------------------------------------------------------------------------------------
+
+    def _greet(self) -> None:
+        """The opening messages, until a session stands."""
+        try:
+            while self._session is None:
+                event = self._connection.next_event()
+                match event:
+                    case m.SSLRequest() | m.GSSENCRequest():
+                        self._connection.send_encoded(b"N")
+                    case m.CancelRequest(process_id=process_id, secret_key=secret_key):
+                        self._server.cancel(process_id, secret_key)
+                        self.close()
+                        return
+                    case m.StartupMessage():
+                        self._session = self._open_session()
+                    case _ if event is NEED_DATA:
+                        self._flush()
+                        return
+                    case _ if event is EOF:
+                        self.close()
+                        return
+                    case _:
+                        raise PgError(SqlState.PROTOCOL_VIOLATION, "unexpected message", severity=Severity.FATAL)
+        except PgError as error:
+            error.severity = Severity.FATAL
+            self._connection.send(m.ErrorResponse.of(error))
+            self._flush()
+            self.close()
+            return
+        self._flush()
+        self._session.received()
+
+    def _flush(self) -> None:
+        data = self._connection.data_to_send()
+        if data:
+            self.write(data)
+
+    def _open_session(self) -> Session:
+        parameters = dict(self._connection.parameters)
+        user = parameters.pop("user", "")
+        if not user:
+            raise PgError(
+                SqlState.INVALID_AUTHORIZATION_SPECIFICATION, "no PostgreSQL user name specified in startup packet"
+            )
+        if parameters.pop("replication", "false").lower() not in ("false", "off", "no", "0"):
+            raise PgError(SqlState.FEATURE_NOT_SUPPORTED, "replication connections are not supported")
+        settings = Settings()
+        settings.start_with("session_authorization", user)
+        settings.start_with("database", parameters.pop("database", user))
+        for name, value in (*_options(parameters.pop("options", "")), *parameters.items()):
+            settings.start_with(name, value)
+        server = self._server
+        self.process_id, self.secret_key = server.register(self)
+        context = Context(
+            server.coordinator, server.engine, settings, user, self.process_id, Transaction(settings.copy())
+        )
+        connection = self._connection
+        connection.send(m.AuthenticationOk())
+        connection.send(*(m.ParameterStatus(name, value) for name, value in settings.reported().items()))
+        connection.send(m.BackendKeyData(self.process_id, self.secret_key))
+        if context.state.database_named(settings["database"]) is None:
+            notice = Notice(
+                f'session database "{settings["database"]}" does not exist',
+                sqlstate=SqlState.INVALID_CATALOG_NAME,
+                hint='Create it with CREATE DATABASE, or connect to the database "materialize".',
+            )
+            connection.send(m.NoticeResponse.of(notice))
+        connection.send(m.ReadyForQuery("I"))
+        return Session(context, connection, self, server.plans)
+
+    def cancel(self) -> None:
+        if self._session is not None:
+            self._session.cancel()
+
+    def terminate(self, error: PgError) -> None:
+        if self._session is not None:
+            self._session.terminate(error)
+        else:
+            self.close()
+
+    def abort(self) -> None:
+        if self._transport is not None:
+            self._transport.abort()
+
+
+def _options(text: str) -> list[tuple[str, str]]:
+    """`-c name=value` and `--name=value` of the startup parameter `options` (and so of PGOPTIONS)."""
+    words = iter(text.replace("\\ ", "\0").split())
+    found = []
+    for word in words:
+        setting = next(words, "") if word == "-c" else word.removeprefix("--").removeprefix("-c")
+        name, equals, value = setting.replace("\0", " ").partition("=")
+        if not equals:
+            raise PgError(SqlState.SYNTAX_ERROR, f"invalid command-line argument for server process: {word}")
+        found.append((name.replace("-", "_"), value))
+    return found
+
+
+class Listener:
+    """Accepts connections and knows them all."""
+
+    def __init__(self, coordinator: Coordinator, engine: Engine) -> None:
+        self.coordinator = coordinator
+        self.engine = engine
+        self.plans = PlanCache({})
+        self.clients: set[Client] = set()
+        self._by_process_id: dict[int, Client] = {}
+        self._process_ids = itertools.count(1)
+        self._server: asyncio.Server | None = None
+
+    async def listen(self, host: str, port: int) -> tuple[str, int]:
+        """Begins to accept; returns the address, the port found where 0 was asked for. OSError if it is taken."""
+        loop = asyncio.get_running_loop()
+        self._server = await loop.create_server(lambda: Client(self), host, port, backlog=2_000)
+        address = self._server.sockets[0].getsockname()
+        return address[0], address[1]
+
+    def register(self, client: Client) -> tuple[int, int]:
+        """A process id and a secret by which the client can be cancelled."""
+        process_id = next(self._process_ids)
+        self._by_process_id[process_id] = client
+        return process_id, secrets.randbits(32)
+
+    def forget(self, client: Client) -> None:
+        self.clients.discard(client)
+        self._by_process_id.pop(client.process_id, None)
+
+    def cancel(self, process_id: int, secret_key: int) -> None:
+        """A CancelRequest; one with a wrong secret is ignored."""
+        client = self._by_process_id.get(process_id)
+        if client is not None and secrets.compare_digest(
+            client.secret_key.to_bytes(4, "big"), (secret_key & 0xFFFFFFFF).to_bytes(4, "big")
+        ):
+            client.cancel()
+
+    async def close(self, grace_s: float) -> None:
+        """Stops accepting, ends every session with 57P01, and aborts what has not gone after `grace_s`."""
+        if self._server is not None:
+            self._server.close()
+        for client in list(self.clients):
+            client.terminate(
+                PgError(
+                    SqlState.ADMIN_SHUTDOWN,
+                    "terminating connection due to administrator command",
+                    severity=Severity.FATAL,
+                )
+            )
+        deadline = asyncio.get_running_loop().time() + grace_s
+        while self.clients and asyncio.get_running_loop().time() < deadline:
+            await asyncio.sleep(0.01)
+        for client in list(self.clients):
+            client.abort()

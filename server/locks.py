@@ -1,0 +1,82 @@
+"""Locks on tables: writers that only add take them shared, statements that read what they write take them alone.
+
+An UPDATE reads, lets Spark compute, and commits: whatever is written between would spoil it. The lock keeps other
+writers waiting for that while, first come first served. It is for fairness; what makes the result right is the
+committer's check that nothing was written since the read (`Conflict`), because a transaction that already holds a
+lock does not wait for another (two such transactions would wait for each other).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Iterable
+
+from catalog.objects import ObjectId
+
+
+class TableLock:
+    """Shared and exclusive, in order of arrival. Cancel safety: a cancelled waiter leaves the queue."""
+
+    __slots__ = ("_holders", "_waiting")
+
+    def __init__(self) -> None:
+        self._holders = 0  # -1: held exclusively
+        self._waiting: deque[tuple[bool, asyncio.Future[None]]] = deque()
+
+    @property
+    def idle(self) -> bool:
+        return self._holders == 0 and not self._waiting
+
+    async def acquire(self, *, exclusive: bool) -> None:
+        turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting.append((exclusive, turn))
+        self._grant()
+        try:
+            await turn
+        except asyncio.CancelledError:
+            if turn.done() and not turn.cancelled():
+                self.release()
+            else:
+                self._waiting.remove((exclusive, turn))
+                self._grant()
+            raise
+
+    def release(self) -> None:
+        self._holders = max(self._holders - 1, 0)  # from -1, exclusive, as from 1
+        self._grant()
+
+    def _grant(self) -> None:
+        while self._waiting:
+            exclusive, turn = self._waiting[0]
+            if self._holders < 0 or (exclusive and self._holders > 0):
+                return
+            self._waiting.popleft()
+            self._holders = -1 if exclusive else self._holders + 1
+            turn.set_result(None)
+
+
+class TableLocks:
+    """One lock a table, kept while somebody uses it."""
+
+    def __init__(self) -> None:
+        self._locks: dict[ObjectId, TableLock] = {}
+
+    async def acquire(self, tables: Iterable[ObjectId], *, exclusive: bool) -> tuple[ObjectId, ...]:
+        """Takes all, in one order for everyone. Cancel safety: on cancellation none is kept."""
+        taken: list[ObjectId] = []
+        try:
+            for table in sorted(set(tables)):
+                await self._locks.setdefault(table, TableLock()).acquire(exclusive=exclusive)
+                taken.append(table)
+        except asyncio.CancelledError:
+            self.release(taken)
+            raise
+        return tuple(taken)
+
+    def release(self, tables: Iterable[ObjectId]) -> None:
+        for table in tables:
+            lock = self._locks[table]
+            lock.release()
+            if lock.idle:
+                del self._locks[table]

@@ -1,0 +1,83 @@
+"""Portals and cursors: a statement with its parameters, and the rows that were not taken yet.
+
+A cursor of DECLARE is a portal by another door: both live in one namespace, as in PostgreSQL. A portal runs when rows
+are first asked of it, so a cursor's statement is planned and its time chosen at the first FETCH.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from protocol.pgwire.errors import PgError, SqlState
+from server.execution.prepare import Prepared
+from server.results import Result
+
+
+@dataclass(slots=True)
+class Portal:
+    """`formats`: the result formats as Bind gave them. `result` is None until it has run."""
+
+    prepared: Prepared
+    parameters: tuple[object, ...] = ()
+    formats: tuple[int, ...] = ()
+    cursor: bool = False
+    result: Result | None = None
+    done: bool = False
+
+    def column_formats(self) -> list[int]:
+        """One format a column; PgError 08P01 if Bind gave another number of them."""
+        count = len(self.prepared.fields or ())
+        match self.formats:
+            case ():
+                return [0] * count
+            case (format,):
+                return [format] * count
+            case formats if len(formats) == count:
+                return list(formats)
+            case formats:
+                raise PgError(
+                    SqlState.PROTOCOL_VIOLATION,
+                    f"bind message has {len(formats)} result formats but query has {count} columns",
+                )
+
+    def close(self) -> None:
+        if self.result is not None and self.result.rows is not None:
+            self.result.rows.close()
+
+
+class Portals:
+    """A session's portals by name; "" is the unnamed one."""
+
+    def __init__(self) -> None:
+        self._portals: dict[str, Portal] = {}
+
+    def add(self, name: str, portal: Portal) -> None:
+        """42P03 if the name is taken; the unnamed portal is replaced."""
+        if name and name in self._portals:
+            raise PgError(SqlState.DUPLICATE_CURSOR, f'cursor "{name}" already exists')
+        self.close(name)
+        self._portals[name] = portal
+
+    def get(self, name: str) -> Portal:
+        portal = self._portals.get(name)
+        if portal is None:
+            raise PgError(SqlState.INVALID_CURSOR_NAME, f'portal "{name}" does not exist')
+        return portal
+
+    def cursor(self, name: str) -> Portal:
+        portal = self._portals.get(name)
+        if portal is None:
+            raise PgError(SqlState.INVALID_CURSOR_NAME, f'cursor "{name}" does not exist')
+        return portal
+
+    def prepared(self) -> dict[str, Prepared]:
+        return {name: portal.prepared for name, portal in self._portals.items()}
+
+    def close(self, name: str) -> None:
+        portal = self._portals.pop(name, None)
+        if portal is not None:
+            portal.close()
+
+    def close_all(self) -> None:
+        for name in list(self._portals):
+            self.close(name)

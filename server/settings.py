@@ -1,0 +1,228 @@
+"""A session's variables: what SET, SHOW and RESET know, with PostgreSQL's names, defaults and messages.
+
+Values are kept as text, as SHOW prints them. Those that a client must be told of (GUC_REPORT) go out as
+ParameterStatus whenever they change. Variables that exist only so that drivers' connection rituals work are marked.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from protocol.pgwire.encode import OutputStyle
+from protocol.pgwire.errors import PgError, SqlState
+from protocol.pgwire.timezones import zone
+
+SERVER_VERSION = "16.14"  # PostgreSQL's, whose behaviour and messages Tidewire follows: clients choose by it
+
+
+@dataclass(frozen=True, slots=True)
+class Variable:
+    """`parse` gives the text to keep, or raises ValueError (a DETAIL may be its message)."""
+
+    name: str
+    default: str
+    parse: Callable[[str], str] = str
+    reported: bool = False
+    fixed: bool = False
+
+
+def _one_of(*values: str) -> Callable[[str], str]:
+    def parse(text: str) -> str:
+        for value in values:
+            if value.lower() == text.lower():
+                return value
+        raise ValueError(f"Available values: {', '.join(values)}.")
+
+    return parse
+
+
+def _boolean(text: str) -> str:
+    word = text.lower()
+    if word in ("on", "true", "yes", "1", "t", "y"):
+        return "on"
+    if word in ("off", "false", "no", "0", "f", "n"):
+        return "off"
+    raise ValueError("Use on or off.")
+
+
+_UNITS_MS = {"": 1, "ms": 1, "s": 1_000, "min": 60_000, "h": 3_600_000, "d": 86_400_000}
+
+
+def _milliseconds(text: str) -> str:
+    match = re.fullmatch(r"\s*(\d+)\s*([a-z]*)\s*", text)
+    if match is None or match[2] not in _UNITS_MS:
+        raise ValueError('Valid units for this parameter are "ms", "s", "min", "h", and "d".')
+    total = int(match[1]) * _UNITS_MS[match[2]]
+    if total > 2**31 - 1:
+        raise ValueError("It is outside the valid range (0 .. 2147483647 ms).")
+    for unit in ("d", "h", "min", "s"):
+        if total and total % _UNITS_MS[unit] == 0:
+            return f"{total // _UNITS_MS[unit]}{unit}"
+    return f"{total}ms" if total else "0"
+
+
+def _integer(least: int, greatest: int) -> Callable[[str], str]:
+    def parse(text: str) -> str:
+        if not re.fullmatch(r"[-+]?\d+", text.strip()) or not least <= int(text) <= greatest:
+            raise ValueError(f"It must be a whole number from {least} to {greatest}.")
+        return str(int(text))
+
+    return parse
+
+
+def _timezone(text: str) -> str:
+    try:
+        zone(text)
+    except LookupError:
+        raise ValueError("") from None
+    return "UTC" if text.upper() == "UTC" else text
+
+
+def _date_style(text: str) -> str:
+    words = [word.strip().lower() for word in text.split(",")]
+    if any(word not in ("iso", "mdy", "us", "noneuro", "noneuropean") for word in words):
+        raise ValueError("Only ISO, MDY is supported.")
+    return "ISO, MDY"
+
+
+def _utf8(text: str) -> str:
+    if text.replace("-", "").lower() not in ("utf8", "unicode"):
+        raise ValueError("Only UTF8 is supported.")
+    return "UTF8"
+
+
+ISOLATION_LEVELS = ("strict serializable", "serializable")
+
+
+def _isolation(text: str) -> str:
+    word = text.lower()
+    if word in ("read uncommitted", "read committed", "repeatable read"):
+        return "serializable"  # stronger than asked for, as the SQL standard allows
+    return _one_of(*ISOLATION_LEVELS)(word)
+
+
+VARIABLES: dict[str, Variable] = {
+    v.name.lower(): v
+    for v in (
+        Variable("application_name", "", reported=True),
+        Variable("bytea_output", "hex", _one_of("hex", "escape")),
+        Variable("client_encoding", "UTF8", _utf8, reported=True),
+        Variable("client_min_messages", "notice", _one_of("debug", "log", "notice", "warning", "error")),
+        Variable("cluster", "quickstart", _one_of("quickstart")),
+        Variable("database", "materialize"),
+        Variable("DateStyle", "ISO, MDY", _date_style, reported=True),
+        Variable("extra_float_digits", "1", _integer(1, 3)),
+        Variable("idle_in_transaction_session_timeout", "0", _milliseconds),
+        Variable("in_hot_standby", "off", reported=True, fixed=True),
+        Variable("integer_datetimes", "on", reported=True, fixed=True),
+        Variable("IntervalStyle", "postgres", _one_of("postgres"), reported=True),
+        Variable("is_superuser", "on", reported=True, fixed=True),
+        Variable("max_identifier_length", "63", fixed=True),
+        Variable("search_path", "public"),
+        Variable("server_encoding", "UTF8", reported=True, fixed=True),
+        Variable("server_version", SERVER_VERSION, reported=True, fixed=True),
+        Variable("server_version_num", "160014", fixed=True),
+        Variable("session_authorization", "", reported=True, fixed=True),
+        Variable("standard_conforming_strings", "on", _one_of("on"), reported=True),
+        Variable("statement_timeout", "0", _milliseconds),
+        Variable("subscription_waiting_bytes_max", str(64 * 1024 * 1024), _integer(0, 2**40)),
+        Variable("TimeZone", "UTC", _timezone, reported=True),
+        Variable("transaction_isolation", "strict serializable", _isolation),
+        # Accepted because drivers and pools set them; nothing here depends on them.
+        Variable("jit", "off", _boolean),
+        Variable("lock_timeout", "0", _milliseconds),
+        Variable("row_security", "on", _boolean),
+        Variable("welcome_message", "off", _boolean),
+    )
+}
+
+
+def _find(name: str) -> Variable:
+    variable = VARIABLES.get(name.lower())
+    if variable is None:
+        raise PgError(SqlState.UNDEFINED_OBJECT, f'unrecognized configuration parameter "{name}"')
+    return variable
+
+
+class Settings(Mapping[str, str]):
+    """One session's values, by name in any letter case. A transaction takes a `copy` and puts it back if it fails (SET is transactional)."""
+
+    def __init__(self, values: Mapping[str, str] | None = None, defaults: Mapping[str, str] | None = None) -> None:
+        self._values = dict(values or {})
+        self._defaults = dict(defaults or {})
+        self._style: OutputStyle | None = None
+
+    def copy(self) -> Settings:
+        return Settings(self._values, self._defaults)
+
+    def __getitem__(self, name: str) -> str:
+        """The value as SHOW prints it. PgError 42704 for an unknown name."""
+        variable = _find(name)
+        key = variable.name.lower()
+        return self._values.get(key, self._defaults.get(key, variable.default))
+
+    def set(self, name: str, value: str) -> None:
+        """PgError 42704, 55P02 or 22023."""
+        variable = _find(name)
+        if variable.fixed:
+            raise PgError(SqlState.CANT_CHANGE_RUNTIME_PARAM, f'parameter "{variable.name}" cannot be changed')
+        try:
+            self._values[variable.name.lower()] = variable.parse(value)
+        except ValueError as error:
+            raise PgError(
+                SqlState.INVALID_PARAMETER_VALUE,
+                f'invalid value for parameter "{variable.name}": "{value}"',
+                hint=str(error) or None,
+            ) from None
+        self._style = None
+
+    def start_with(self, name: str, value: str) -> None:
+        """A value of the startup packet: it is what RESET goes back to. `fixed` variables may be told so."""
+        key = _find(name).name.lower()
+        if not VARIABLES[key].fixed:
+            self.set(name, value)
+            value = self._values.pop(key)
+        self._defaults[key] = value
+
+    def reset(self, name: str | None) -> None:
+        """Back to the default; None: all of them."""
+        if name is None:
+            self._values.clear()
+        else:
+            self._values.pop(_find(name).name.lower(), None)
+        self._style = None
+
+    def reported(self) -> dict[str, str]:
+        """What the client has to know, by PostgreSQL's spelling of the names."""
+        return {v.name: self[v.name] for v in VARIABLES.values() if v.reported}
+
+    def get(self, name: str, default: Any = None) -> Any:
+        return self[name] if name.lower() in VARIABLES else default
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(sorted((v.name for v in VARIABLES.values()), key=str.lower))
+
+    def __len__(self) -> int:
+        return len(VARIABLES)
+
+    @property
+    def search_path(self) -> tuple[str, ...]:
+        names = (part.strip() for part in self["search_path"].split(","))
+        return tuple(n[1:-1].replace('""', '"') if n.startswith('"') else n.lower() for n in names if n)
+
+    @property
+    def output_style(self) -> OutputStyle:
+        """What shapes the text of values."""
+        if self._style is None:
+            self._style = replace(OutputStyle(), timezone=self["TimeZone"], bytea_output=self["bytea_output"])
+        return self._style
+
+    def timeout_s(self, name: str) -> float | None:
+        """A variable of milliseconds in seconds; None when it is 0, off."""
+        match = re.fullmatch(r"(\d+)([a-z]*)", self[name])
+        assert match is not None
+        total = int(match[1]) * _UNITS_MS[match[2]]
+        return total / 1_000 if total else None

@@ -1,0 +1,200 @@
+package tidewire;
+
+import java.io.BufferedInputStream;
+import java.io.BufferedOutputStream;
+import java.io.ByteArrayOutputStream;
+import java.io.DataInputStream;
+import java.io.DataOutputStream;
+import java.io.EOFException;
+import java.io.IOException;
+import java.io.PrintWriter;
+import java.io.StringWriter;
+import java.net.Socket;
+import java.util.Iterator;
+import java.util.Map;
+import org.apache.spark.SparkContext$;
+import org.apache.spark.SparkContext;
+import org.apache.spark.SparkThrowable;
+import org.apache.spark.sql.api.python.PythonSQLUtils;
+import org.apache.spark.sql.catalyst.InternalRow;
+import org.apache.spark.sql.classic.Dataset;
+import org.apache.spark.sql.classic.SparkSession;
+import org.apache.spark.sql.execution.SparkPlan;
+import org.apache.spark.sql.execution.arrow.ArrowConverters$;
+import scala.collection.immutable.ArraySeq$;
+
+/**
+ * One slot's end inside Spark's JVM: takes statements with their Arrow tables from a socket, answers with Arrow.
+ *
+ * Compiled at start by Janino, which Spark carries for its own generated code; hence the plain old Java. The other end,
+ * and the reason for all this, is arrow_path.py. Numbers are big-endian; a text or a block is an int length and bytes.
+ *
+ *   request: int n, n x text (views to drop);
+ *            int n, n x (text name, text Spark schema as JSON, int n, n x block (one record batch));
+ *            text SQL
+ *   answer:  blocks (each an Arrow stream of its own: schema and batches), then int END;
+ *            at any point int FAILED instead, then the fault as describe() writes it
+ *
+ * A thread of its own carries Spark's thread-local settings: active session, scheduler pool, job tag.
+ */
+public class Door implements Runnable {
+    private static final int END = -1;
+    private static final int FAILED = -2;
+    private static final int CAUSES_MAX = 16;
+    private static final int TRACE_MAX = 20000;
+
+    private SparkSession session;
+    private String slot;
+    private Socket socket;
+    private long batchRowsMax;
+    private long batchBytesMax;
+
+    /** Connects to the slot that listens on `port` of the loopback interface, and serves it until it hangs up. */
+    public void open(SparkSession session, String slot, int port, String token, long batchRowsMax, long batchBytesMax)
+            throws IOException {
+        Door door = new Door();
+        door.session = session;
+        door.slot = slot;
+        door.socket = new Socket("127.0.0.1", port);
+        door.socket.setTcpNoDelay(true);
+        door.socket.getOutputStream().write(token.getBytes("US-ASCII"));
+        door.batchRowsMax = batchRowsMax;
+        door.batchBytesMax = batchBytesMax;
+        Thread thread = new Thread(door, slot);
+        thread.setDaemon(true);
+        thread.start();
+    }
+
+    public void run() {
+        try {
+            SparkContext context = session.sparkContext();
+            SparkSession.setActiveSession(session);
+            context.setLocalProperty("spark.scheduler.pool", slot);
+            context.addJobTag(slot);
+            DataInputStream in = new DataInputStream(new BufferedInputStream(socket.getInputStream(), 1 << 16));
+            DataOutputStream out = new DataOutputStream(new BufferedOutputStream(socket.getOutputStream(), 1 << 16));
+            while (true) {
+                serve(in, out);
+                out.flush();
+            }
+        } catch (EOFException hungUp) {
+            return;
+        } catch (IOException lost) {
+            return; // the other end is gone or will see the closed socket; either way nobody is left to tell
+        } finally {
+            try {
+                socket.close();
+            } catch (IOException closed) {
+                return;
+            }
+        }
+    }
+
+    /** Reads a whole request before it does anything, so that a failure leaves the stream at the next request. */
+    private void serve(DataInputStream in, DataOutputStream out) throws IOException {
+        String[] dropped = new String[in.readInt()];
+        for (int i = 0; i < dropped.length; i++) {
+            dropped[i] = text(in);
+        }
+        int views = in.readInt();
+        String[] names = new String[views];
+        String[] schemas = new String[views];
+        byte[][][] batches = new byte[views][][];
+        for (int i = 0; i < views; i++) {
+            names[i] = text(in);
+            schemas[i] = text(in);
+            batches[i] = new byte[in.readInt()][];
+            for (int j = 0; j < batches[i].length; j++) {
+                batches[i][j] = block(in);
+            }
+        }
+        String sql = text(in);
+        try {
+            for (int i = 0; i < dropped.length; i++) {
+                session.catalog().dropTempView(dropped[i]);
+            }
+            for (int i = 0; i < views; i++) {
+                scala.collection.Iterator given = ArraySeq$.MODULE$.unsafeWrapArray(batches[i]).iterator();
+                batches[i] = null; // Spark keeps rows of its own
+                PythonSQLUtils.toDataFrame(given, schemas[i], session).createOrReplaceTempView(names[i]);
+            }
+            SparkPlan plan = ((Dataset) session.sql(sql)).queryExecution().executedPlan();
+            InternalRow[] rows = plan.executeCollect(); // no job when the plan has folded to rows
+            if (rows.length == 0) {
+                write(out, ArrowConverters$.MODULE$.createEmptyArrowBatch(plan.schema(), "UTC", true, false));
+            }
+            scala.collection.Iterator streams = ArrowConverters$.MODULE$.toBatchWithSchemaIterator(
+                    ArraySeq$.MODULE$.unsafeWrapArray(rows).iterator(), plan.schema(), batchRowsMax, batchBytesMax,
+                    "UTC", true, false);
+            while (streams.hasNext()) {
+                write(out, (byte[]) streams.next());
+            }
+            out.writeInt(END);
+        } catch (IOException lost) {
+            throw lost;
+        } catch (Throwable thrown) {
+            out.writeInt(FAILED);
+            write(out, describe(thrown));
+        }
+    }
+
+    /**
+     * int 1 if Spark is stopping or stopped, whatever the exception says, else 0;
+     * int n, n x (text class, text message, text condition, text SQLSTATE, int m, m x (text key, text value)),
+     * outermost first; then text, the stack trace.
+     */
+    public byte[] describe(Throwable thrown) throws IOException {
+        int causes = 0;
+        for (Throwable cause = thrown; cause != null && causes < CAUSES_MAX; cause = cause.getCause()) {
+            causes++;
+        }
+        ByteArrayOutputStream bytes = new ByteArrayOutputStream();
+        DataOutputStream out = new DataOutputStream(bytes);
+        scala.Option active = SparkContext$.MODULE$.getActive();
+        out.writeInt(active.isEmpty() || ((SparkContext) active.get()).isStopped() ? 1 : 0);
+        out.writeInt(causes);
+        Throwable cause = thrown;
+        for (int i = 0; i < causes; i++) {
+            SparkThrowable known = cause instanceof SparkThrowable ? (SparkThrowable) cause : null;
+            boolean named = known != null && known.getCondition() != null;
+            write(out, cause.getClass().getName());
+            write(out, cause.getMessage());
+            write(out, named ? known.getCondition() : "");
+            write(out, named ? known.getSqlState() : "");
+            out.writeInt(named ? known.getMessageParameters().size() : 0);
+            if (named) {
+                Iterator entries = known.getMessageParameters().entrySet().iterator();
+                while (entries.hasNext()) {
+                    Map.Entry entry = (Map.Entry) entries.next();
+                    write(out, (String) entry.getKey());
+                    write(out, (String) entry.getValue());
+                }
+            }
+            cause = cause.getCause();
+        }
+        StringWriter trace = new StringWriter();
+        thrown.printStackTrace(new PrintWriter(trace, true));
+        String whole = trace.toString();
+        write(out, whole.substring(0, Math.min(whole.length(), TRACE_MAX)));
+        return bytes.toByteArray();
+    }
+
+    private static byte[] block(DataInputStream in) throws IOException {
+        byte[] bytes = new byte[in.readInt()];
+        in.readFully(bytes);
+        return bytes;
+    }
+
+    private static String text(DataInputStream in) throws IOException {
+        return new String(block(in), "UTF-8");
+    }
+
+    private static void write(DataOutputStream out, byte[] bytes) throws IOException {
+        out.writeInt(bytes.length);
+        out.write(bytes);
+    }
+
+    private static void write(DataOutputStream out, String text) throws IOException {
+        write(out, (text == null ? "" : text).getBytes("UTF-8"));
+    }
+}

@@ -1,0 +1,231 @@
+"""Arrow into a Spark session and out of it, with low latency.
+
+Goal: a small statement costs one round trip to the JVM, and no Spark job at all when its plan folds to rows that the
+driver already has; bulk data never passes py4j, which moves bytes as base64 text.
+
+How: `DoorPath` talks over a socket to `Door.java`, one thread of the JVM for one of ours. Tables go in as serialized
+record batches and become LocalRelations (an RDD above Spark's threshold of 48 MB); rows come back from
+`executeCollect`, which asks a job only if the plan needs one. These are internals of Spark 4.3; stock_path.py does the
+same with public ones only, and tests hold the two together.
+
+Warning: Spark lays its own types over the buffers of a record batch without looking, so a table is cast to exactly
+Spark's Arrow layout first (time in nanoseconds, timestamps in microseconds, 32-bit offsets).
+"""
+
+from __future__ import annotations
+
+import hmac
+import json
+import secrets
+import socket
+import struct
+from collections.abc import Iterator, Mapping, Sequence
+from functools import lru_cache
+from importlib.resources import files
+from typing import Any, Protocol
+
+import pyarrow as pa
+from py4j.clientserver import ClientServer
+from py4j.java_gateway import JavaObject
+
+from server.spark.errors import Failure, Fault
+
+BATCH_ROWS_MAX = 1 << 16  # of an answer; a table that is sent has at most SENT_BATCHES_MAX batches of at least as many
+BATCH_BYTES_MAX = 64 << 20
+SENT_BATCHES_MAX = 16  # each becomes a partition when the table is too large for a LocalRelation
+CONNECT_TIMEOUT_S = 30
+END, FAILED = -1, -2  # as in Door.java
+UTC = "UTC"
+
+_SPARK_NAMES: dict[pa.DataType, str] = {
+    pa.null(): "void",
+    pa.bool_(): "boolean",
+    pa.int8(): "byte",
+    pa.int16(): "short",
+    pa.int32(): "integer",
+    pa.int64(): "long",
+    pa.float32(): "float",
+    pa.float64(): "double",
+    pa.string(): "string",
+    pa.binary(): "binary",
+    pa.date32(): "date",
+    pa.time64("ns"): "time(6)",
+    pa.timestamp("us"): "timestamp_ntz",
+    pa.timestamp("us", UTC): "timestamp",
+    pa.month_day_nano_interval(): "interval",
+}
+
+
+class Disconnected(Exception):
+    """The JVM's end hung up in the middle of a statement: this session is of no use any more."""
+
+
+class SessionPath(Protocol):
+    """How one thread exchanges statements and tables with one Spark session. Used by that thread only."""
+
+    def run(self, sql: str, views: Mapping[str, pa.Table], drop: Sequence[str]) -> pa.Table:
+        """Drops the temporary views `drop`, makes `views`, runs `sql`, returns its rows with the house's types.
+
+        `errors.Failure` when Spark says no; the views may then exist or not. `Disconnected` when the JVM is gone.
+        """
+
+    def close(self) -> None:
+        """Hangs up; the session is not used again."""
+
+
+class DoorPath:
+    """The low-latency path."""
+
+    def __init__(self, door: JavaObject, session: JavaObject, slot: str) -> None:
+        """`door` comes from `compile_door`. The JVM connects back to us and proves itself with a token."""
+        token = secrets.token_hex(32)
+        with socket.create_server(("127.0.0.1", 0)) as listener:
+            listener.settimeout(CONNECT_TIMEOUT_S)
+            door.open(session, slot, listener.getsockname()[1], token, BATCH_ROWS_MAX, BATCH_BYTES_MAX)
+            self._socket, _ = listener.accept()
+        self._socket.settimeout(None)
+        self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._answers = self._socket.makefile("rb", 1 << 16)
+        if not hmac.compare_digest(self._exactly(len(token)), token.encode()):
+            raise Disconnected("another process answered in the JVM's place")
+
+    def run(self, sql: str, views: Mapping[str, pa.Table], drop: Sequence[str]) -> pa.Table:
+        try:
+            for part in _request(sql, views, drop):
+                self._socket.sendall(part)
+            answer = list(self._blocks())
+        except OSError as error:
+            raise Disconnected(str(error)) from error
+        return to_house(pa.concat_tables([pa.ipc.open_stream(block).read_all() for block in answer]))
+
+    def close(self) -> None:
+        self._answers.close()
+        self._socket.close()
+
+    def _blocks(self) -> Iterator[bytes]:
+        while (length := self._int()) >= 0:
+            yield self._exactly(length)
+        if length == FAILED:
+            raise read_failure(self._exactly(self._int()))
+
+    def _int(self) -> int:
+        return int(struct.unpack("!i", self._exactly(4))[0])
+
+    def _exactly(self, length: int) -> bytes:
+        read: bytes = self._answers.read(length)
+        if len(read) < length:
+            raise Disconnected("the JVM hung up")
+        return read
+
+
+def compile_door(gateway: ClientServer) -> JavaObject:
+    """Compiles Door.java inside the JVM; the object opens doors and describes exceptions."""
+    compiler = gateway.jvm.org.codehaus.janino.SimpleCompiler()
+    compiler.cook(files(__package__).joinpath("Door.java").read_text())
+    return compiler.getClassLoader().loadClass("tidewire.Door").newInstance()
+
+
+def _request(sql: str, views: Mapping[str, pa.Table], drop: Sequence[str]) -> Iterator[bytes | pa.Buffer]:
+    """The message that Door.java describes, in parts; a large part is a buffer that is not copied."""
+    head = bytearray(struct.pack("!i", len(drop)))
+    for name in drop:
+        head += _text(name)
+    head += struct.pack("!i", len(views))
+    for name, table in views.items():
+        batches = to_spark(table).combine_chunks().to_batches(max_chunksize=_rows_per_batch(table.num_rows))
+        head += _text(name) + _text(spark_schema(table.schema)) + struct.pack("!i", len(batches))
+        for batch in batches:
+            block = batch.serialize()
+            head += struct.pack("!i", block.size)
+            if block.size > len(head):
+                yield bytes(head)
+                yield block
+                head = bytearray()
+            else:
+                head += memoryview(block)
+    yield bytes(head + _text(sql))
+
+
+def _rows_per_batch(rows: int) -> int:
+    return max(BATCH_ROWS_MAX, -(-rows // SENT_BATCHES_MAX))
+
+
+def _text(text: str) -> bytes:
+    encoded = text.encode()
+    return struct.pack("!i", len(encoded)) + encoded
+
+
+def read_failure(block: bytes) -> Failure:
+    """Decodes what `Door.describe` wrote."""
+    at = 0
+
+    def number() -> int:
+        nonlocal at
+        at += 4
+        return int(struct.unpack_from("!i", block, at - 4)[0])
+
+    def text() -> str:
+        nonlocal at
+        length = number()
+        at += length
+        return block[at - length : at].decode(errors="replace")
+
+    engine_gone = bool(number())
+    chain = tuple(
+        Fault(text(), text(), text(), text(), {text(): text() for _ in range(number())}) for _ in range(number())
+    )
+    return Failure(chain, text(), engine_gone=engine_gone)
+
+
+def to_spark(table: pa.Table) -> pa.Table:
+    """The table in the Arrow layout that Spark lays its types over. TypeError for a type that Spark has not."""
+    return _cast(table, _schema(table.schema, "ns"))
+
+
+def to_house(table: pa.Table) -> pa.Table:
+    """The table with the types of protocol.pgwire.types: time in microseconds, plain offsets, nothing but names."""
+    return _cast(table, _schema(table.schema, "us"))
+
+
+def _cast(table: pa.Table, schema: pa.Schema) -> pa.Table:
+    return table if table.schema.equals(schema, check_metadata=True) else table.cast(schema)
+
+
+@lru_cache(1024)
+def _schema(schema: pa.Schema, time_unit: str) -> pa.Schema:
+    return pa.schema([pa.field(column.name, _plain(column.type, time_unit)) for column in schema])
+
+
+def _plain(kind: pa.DataType, time_unit: str) -> pa.DataType:
+    types = pa.types
+    if types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind):
+        return pa.list_(_plain(kind.value_type, time_unit))
+    if types.is_large_string(kind) or types.is_string_view(kind):
+        return pa.string()
+    if types.is_large_binary(kind) or types.is_binary_view(kind) or types.is_fixed_size_binary(kind):
+        return pa.binary()
+    if types.is_time(kind):
+        return pa.time64(time_unit)
+    if types.is_timestamp(kind):
+        return pa.timestamp("us", UTC if kind.tz else None)
+    return kind
+
+
+@lru_cache(1024)
+def spark_schema(schema: pa.Schema) -> str:
+    """Spark's StructType, as JSON, for a table with that Arrow schema. TypeError for a type that Spark has not."""
+    columns = [
+        {"name": column.name, "type": _spark_type(column.type), "nullable": True, "metadata": {}}
+        for column in _schema(schema, "ns")
+    ]
+    return json.dumps({"type": "struct", "fields": columns})
+
+
+def _spark_type(kind: pa.DataType) -> str | dict[str, Any]:
+    if pa.types.is_list(kind):
+        return {"type": "array", "elementType": _spark_type(kind.value_type), "containsNull": True}
+    if pa.types.is_decimal128(kind):
+        return f"decimal({kind.precision},{kind.scale})"
+    if kind not in _SPARK_NAMES:
+        raise TypeError(f"Spark has no type for Arrow's {kind}")
+    return _SPARK_NAMES[kind]

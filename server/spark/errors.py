@@ -1,0 +1,207 @@
+"""Spark's exceptions become PostgreSQL's errors, once, here.
+
+Spark names an error by its condition (`DIVIDE_BY_ZERO`, `CAST_INVALID_INPUT`, ...) and gives the values in message
+parameters; what fails in a task may arrive wrapped, so the chain of causes is searched for the first one that we know.
+What we do not know becomes XX000 with one clean line for the client and the whole trace in our log.
+
+A query that must fail in its own words says so with Spark's `raise_error`: `SSSSS:message`, five letters of SQLSTATE
+first, e.g. `raise_error('2201E:cannot take logarithm of zero')`.
+
+Source: Spark's error-conditions.json; PostgreSQL's wording from its backend (utils/adt).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+import structlog
+
+from protocol.pgwire.errors import PgError, SqlState
+
+LINE_MAX = 300
+_log = structlog.get_logger()
+
+_PG_NAMES = {
+    "BOOLEAN": "boolean",
+    "SMALLINT": "smallint",
+    "INT": "integer",
+    "BIGINT": "bigint",
+    "FLOAT": "real",
+    "DOUBLE": "double precision",
+    "DECIMAL": "numeric",
+    "DATE": "date",
+    "TIME": "time",
+    "TIMESTAMP_NTZ": "timestamp",
+    "TIMESTAMP": "timestamp with time zone",
+    "INTERVAL": "interval",
+    "BINARY": "bytea",
+}
+_STATES: frozenset[str] = frozenset(SqlState)
+_DATETIMES = ("DATE", "TIME", "TIMESTAMP_NTZ", "TIMESTAMP", "INTERVAL")
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """One exception of a chain: its Java class, its message, and its condition with parameters if Spark gave it one."""
+
+    kind: str
+    message: str
+    condition: str = ""
+    sqlstate: str = ""
+    parameters: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def line(self) -> str:
+        """The message's first line, without the condition in brackets and the SQLSTATE at its end."""
+        text = next((line.strip() for line in self.message.splitlines() if line.strip()), self.kind.rpartition(".")[2])
+        return re.sub(r"^\[[A-Z0-9_.]+\]\s*|\s*SQLSTATE: \w{5}.*$", "", text)[:LINE_MAX]
+
+
+class Failure(Exception):
+    """What Spark threw: the chain of causes, outermost first and never empty, and the whole stack trace."""
+
+    def __init__(self, chain: tuple[Fault, ...], trace: str, *, engine_gone: bool = False) -> None:
+        """`engine_gone`: Spark is shutting down, so whatever the chain says is no fault of the query."""
+        super().__init__(chain[0].line)
+        self.chain = chain
+        self.trace = trace
+        self.engine_gone = engine_gone
+
+
+def pg_error(failure: Failure, sql: str) -> PgError:
+    """The error that a client is told for what happened while `sql` ran."""
+    named = [fault for fault in failure.chain if fault.condition]
+    for fault in (*named, *reversed(failure.chain)):  # an outer one without a condition only quotes the inner ones
+        if (known := translate(fault)) is not None:
+            return known
+    _log.error("spark statement failed", sql=sql, trace=failure.trace)
+    return PgError(SqlState.INTERNAL_ERROR, f"the query could not be computed: {failure.chain[-1].line}")
+
+
+def translate(fault: Fault) -> PgError | None:
+    """The PostgreSQL error for one fault; None when it says nothing that we know."""
+    condition = fault.condition
+    while condition:  # A.B.C, then A.B, then A
+        if (rule := _BY_CONDITION.get(condition)) is not None:
+            return rule(fault)
+        condition = condition.rpartition(".")[0]
+    for pattern, sqlstate, text in _BY_TEXT:
+        if pattern.search(f"{fault.kind}: {fault.message}"):
+            return PgError(sqlstate, text.format(fault=fault), hint=_HINTS.get(sqlstate))
+    if fault.sqlstate.startswith("22") and fault.sqlstate in _STATES:
+        return PgError(SqlState(fault.sqlstate), fault.line)
+    return None
+
+
+def _unquoted(value: str) -> str:
+    """`'it\\'s'` or `"INT"` or `` `name` `` as Spark prints values, types and names -> the bare text."""
+    if len(value) >= 2 and value[0] == value[-1] and value[0] in "'\"`":
+        value = re.sub(r"\\(.)", r"\1", value[1:-1])
+    return value
+
+
+def _target(fault: Fault) -> tuple[str, str]:
+    """(Spark's name without modifiers, PostgreSQL's name) of the type that a cast aimed at."""
+    spark = re.split(r"[(<]", _unquoted(fault.parameters.get("targetType", "")))[0]
+    return spark, _PG_NAMES.get(spark, spark.lower() or "unknown")
+
+
+def _bad_input(fault: Fault) -> PgError:
+    spark, name = _target(fault)
+    text = _unquoted(fault.parameters.get("expression", ""))
+    if spark in ("SMALLINT", "INT", "BIGINT") and re.fullmatch(r"\s*[+-]?\d+\s*", text):
+        return PgError(SqlState.NUMERIC_VALUE_OUT_OF_RANGE, f'value "{text}" is out of range for type {name}')
+    state = SqlState.INVALID_DATETIME_FORMAT if spark in _DATETIMES else SqlState.INVALID_TEXT_REPRESENTATION
+    return PgError(state, f'invalid input syntax for type {name}: "{text}"')
+
+
+def _out_of_range(name: str) -> PgError:
+    text = f"{name} out of range" if name in ("smallint", "integer", "bigint") else "value out of range: overflow"
+    return PgError(SqlState.NUMERIC_VALUE_OUT_OF_RANGE, text)
+
+
+def _numeric_overflow(fault: Fault) -> PgError:
+    precision, scale = (int(fault.parameters.get(name, "38")) for name in ("precision", "scale"))
+    bound = f"10^{precision - scale}" if precision > scale else "1"
+    return PgError(
+        SqlState.NUMERIC_VALUE_OUT_OF_RANGE,
+        "numeric field overflow",
+        detail=f"A field with precision {precision}, scale {scale} must round to an absolute value less than {bound}.",
+    )
+
+
+def _arithmetic_overflow(fault: Fault) -> PgError:
+    said = f"{fault.message} {fault.parameters.get('message', '')}"
+    names = {"short": "smallint", "integer": "integer", "long": "bigint"}
+    return _out_of_range(next((pg for java, pg in names.items() if f"{java} overflow" in said), ""))
+
+
+def _raised(fault: Fault) -> PgError | None:
+    match = re.fullmatch(r"([0-9A-Z]{5}):(.*)", fault.parameters.get("errorMessage", ""), re.DOTALL)
+    if match is None or match[1] not in _STATES:
+        return None
+    return PgError(SqlState(match[1]), match[2])
+
+
+def _says(sqlstate: SqlState, text: str, *parameters: str) -> Callable[[Fault], PgError]:
+    def rule(fault: Fault) -> PgError:
+        values = (_unquoted(fault.parameters.get(name, "?")) for name in parameters)
+        return PgError(sqlstate, text.format(*values, fault=fault), hint=_HINTS.get(sqlstate))
+
+    return rule
+
+
+_HINTS = {
+    SqlState.OUT_OF_MEMORY: "Give Spark more memory, or ask for fewer rows at a time.",
+    SqlState.DISK_FULL: "Make room in the data directory: Spark keeps temporary files there.",
+}
+_division_by_zero = _says(SqlState.DIVISION_BY_ZERO, "division by zero")
+_cancelled = _says(SqlState.QUERY_CANCELED, "canceling statement due to user request")
+_bad_pattern = _says(SqlState.INVALID_REGULAR_EXPRESSION, "invalid regular expression: {}", "value")
+
+_BY_CONDITION: dict[str, Callable[[Fault], PgError | None]] = {
+    "DIVIDE_BY_ZERO": _division_by_zero,
+    "REMAINDER_BY_ZERO": _division_by_zero,
+    "INTERVAL_DIVIDED_BY_ZERO": _division_by_zero,
+    "ARITHMETIC_OVERFLOW": _arithmetic_overflow,
+    "BINARY_ARITHMETIC_OVERFLOW": lambda _: _out_of_range("smallint"),
+    "CAST_OVERFLOW": lambda fault: _out_of_range(_target(fault)[1]),
+    "NUMERIC_VALUE_OUT_OF_RANGE": _numeric_overflow,
+    "NUMERIC_OUT_OF_SUPPORTED_RANGE": _numeric_overflow,
+    "CAST_INVALID_INPUT": _bad_input,
+    "DATETIME_FIELD_OUT_OF_BOUNDS": _says(SqlState.DATETIME_FIELD_OVERFLOW, "date/time field value out of range"),
+    "DATETIME_OVERFLOW": _says(SqlState.DATETIME_FIELD_OVERFLOW, "timestamp out of range"),
+    "INTERVAL_ARITHMETIC_OVERFLOW": _says(SqlState.INTERVAL_FIELD_OVERFLOW, "interval out of range"),
+    "INVALID_ARRAY_INDEX": _says(SqlState.ARRAY_SUBSCRIPT_ERROR, "array subscript out of range"),
+    "INVALID_ARRAY_INDEX_IN_ELEMENT_AT": _says(SqlState.ARRAY_SUBSCRIPT_ERROR, "array subscript out of range"),
+    "MALFORMED_CHARACTER_CODING": _says(
+        SqlState.CHARACTER_NOT_IN_REPERTOIRE, "invalid byte sequence for encoding {}", "charset"
+    ),
+    "SCALAR_SUBQUERY_TOO_MANY_ROWS": _says(
+        SqlState.CARDINALITY_VIOLATION, "more than one row returned by a subquery used as an expression"
+    ),
+    "INVALID_PARAMETER_VALUE.PATTERN": _bad_pattern,
+    "TABLE_OR_VIEW_NOT_FOUND": _says(SqlState.UNDEFINED_TABLE, 'relation "{}" does not exist', "relationName"),
+    "UNRESOLVED_COLUMN": _says(SqlState.UNDEFINED_COLUMN, 'column "{}" does not exist', "objectName"),
+    "UNRESOLVED_ROUTINE": _says(SqlState.UNDEFINED_FUNCTION, "function {} does not exist", "routineName"),
+    "SPARK_JOB_CANCELLED": _cancelled,
+    "USER_RAISED_EXCEPTION": _raised,
+}
+
+_BY_TEXT: tuple[tuple[re.Pattern[str], SqlState, str], ...] = tuple(
+    (re.compile(pattern), sqlstate, text)
+    for pattern, sqlstate, text in (
+        (r"PatternSyntaxException", SqlState.INVALID_REGULAR_EXPRESSION, "invalid regular expression: {fault.line}"),
+        (
+            r"OutOfMemoryError|UNABLE_TO_ACQUIRE_MEMORY|maxResultSize|Cannot broadcast the table",
+            SqlState.OUT_OF_MEMORY,
+            "out of memory",
+        ),
+        (r"No space left on device", SqlState.DISK_FULL, "could not write temporary data: no space left on device"),
+        (r"StackOverflowError", SqlState.STATEMENT_TOO_COMPLEX, "stack depth limit exceeded"),
+        (r"ArithmeticException: (integer|short) overflow", SqlState.NUMERIC_VALUE_OUT_OF_RANGE, "integer out of range"),
+        (r"ArithmeticException: long overflow", SqlState.NUMERIC_VALUE_OUT_OF_RANGE, "bigint out of range"),
+    )
+)

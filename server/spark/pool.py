@@ -1,0 +1,268 @@
+"""Who runs when: statements wait here, slots take them, and cancelled ones leave.
+
+A slot is a Spark session with a thread of its own; a statement holds one while it runs. Goals: first come, first
+served; a statement goes to the free slot that already has most of its views; one that is cancelled while it waits is
+dropped, one that runs has its jobs cancelled until its thread is really done; background statements run only while no
+other does; a dead JVM takes its slots with it, not its statements: those run again in the next JVM's slots.
+
+Plain threads and locks, no event loop: futures are awaited from any loop. The pool outlives the JVMs.
+
+Warning: jobs are cancelled by the slot's tag, so `_guard` keeps a slot from taking its next statement in the middle of
+cancelling the last one. Spark handles cancellations and submissions in the order in which they were asked.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict, deque
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future
+from queue import SimpleQueue
+
+import pyarrow as pa
+
+from protocol.pgwire.errors import PgError, SqlState
+from server.spark.arrow_path import Disconnected, SessionPath
+from server.spark.errors import Failure, pg_error
+
+RUNS_MAX = 3  # a statement that was running when this many JVMs died may be what kills them
+CANCEL_EVERY_S = 0.05  # a cancelled statement may submit further jobs: they are cancelled too
+VIEWS_MAX = 64  # kept per slot between statements
+VIEW_BYTES_MAX = 64 << 20
+
+
+class Statement:
+    """One query under way. `future` is resolved exactly once, unless the statement is cancelled first."""
+
+    __slots__ = ("background", "cancelled", "future", "runs", "sql", "views")
+
+    def __init__(self, sql: str, views: Mapping[str, pa.Table], *, background: bool = False) -> None:
+        self.sql = sql
+        self.views = views
+        self.background = background
+        self.cancelled = False
+        self.runs = 0
+        self.future: Future[pa.Table] = Future()
+        self.future.set_running_or_notify_cancel()  # nobody but the pool may change its state
+
+
+class Slot:
+    """One session and its thread, from the opening of the pool until its JVM is gone."""
+
+    def __init__(self, name: str, path: SessionPath, pool: Pool, on_lost: Callable[[], None]) -> None:
+        self.name = name
+        self.guard = threading.Lock()
+        self.on_lost = on_lost
+        self._path = path
+        self._pool = pool
+        self._inbox: SimpleQueue[Statement | None] = SimpleQueue()
+        self._views: OrderedDict[str, pa.Table] = OrderedDict()  # what the session has, the least recently used first
+        self._thread = threading.Thread(target=self._serve, name=f"tidewire-{name}", daemon=True)
+        self._thread.start()
+
+    def give(self, statement: Statement | None) -> None:
+        """Hands over the next statement, or None: no more will come."""
+        self._inbox.put(statement)
+
+    def known_bytes(self, views: Mapping[str, pa.Table]) -> int:
+        """How many bytes of `views` the session has already; called while the slot is free."""
+        return sum(table.nbytes + 1 for name, table in views.items() if self._has(name, table))
+
+    def _has(self, name: str, table: pa.Table) -> bool:
+        return name in self._views and self._views[name] is table
+
+    def _serve(self) -> None:
+        while (statement := self._inbox.get()) is not None:
+            try:
+                rows = self._run(statement)
+            except Disconnected:
+                self._pool.lost(self, statement)
+                break
+            except Failure as failure:
+                if failure.engine_gone:
+                    self._pool.lost(self, statement)
+                    break
+                self._pool.finished(self)
+                statement.future.set_exception(self._told(failure, statement))
+            except BaseException as bug:  # told to whoever waits, as it would be without a thread between
+                self._pool.finished(self)
+                statement.future.set_exception(bug)
+            else:
+                self._pool.finished(self)
+                statement.future.set_result(rows)
+            del statement
+        self._path.close()
+
+    def _run(self, statement: Statement) -> pa.Table:
+        new = {name: table for name, table in statement.views.items() if not self._has(name, table)}
+        for name in new:
+            self._views.pop(name, None)
+        drop = self._surplus(statement.views, new)
+        rows = self._path.run(statement.sql, new, drop)
+        for name, table in statement.views.items():
+            self._views[name] = table
+            self._views.move_to_end(name)
+        return rows
+
+    def _surplus(self, wanted: Mapping[str, pa.Table], new: Mapping[str, pa.Table]) -> list[str]:
+        """Forgets the views that have not been used for longest, down to the bounds; returns their names."""
+        count = len(self._views) + len(new)
+        size = sum(table.nbytes for views in (self._views, new) for table in views.values())
+        names = []
+        for name in [name for name in self._views if name not in wanted]:
+            if count <= VIEWS_MAX and size <= VIEW_BYTES_MAX:
+                break
+            count, size = count - 1, size - self._views.pop(name).nbytes
+            names.append(name)
+        return names
+
+    def _told(self, failure: Failure, statement: Statement) -> PgError:
+        if statement.cancelled:
+            return PgError(SqlState.QUERY_CANCELED, "canceling statement due to user request")
+        return pg_error(failure, statement.sql)
+
+
+class Pool:
+    """The waiting statements and the slots of the JVM that lives now, if one does."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._changed = threading.Condition(self._lock)
+        self._waiting: deque[Statement] = deque()
+        self._background: deque[Statement] = deque()
+        self._free: list[Slot] = []
+        self._running: dict[Slot, Statement] = {}
+        self._slots: frozenset[Slot] = frozenset()  # of the JVM that lives now
+        self._refusal: PgError | None = None
+
+    @property
+    def is_open(self) -> bool:
+        return bool(self._slots)
+
+    @property
+    def running(self) -> int:
+        return len(self._running)
+
+    @property
+    def waiting(self) -> int:
+        return len(self._waiting) + len(self._background)
+
+    def open(
+        self, paths: Mapping[str, SessionPath], cancel_jobs: Callable[[str], None], on_lost: Callable[[], None]
+    ) -> None:
+        """Takes the sessions of a new JVM, by slot name.
+
+        `cancel_jobs` cancels what runs under a slot's name. `on_lost` is called, from a slot's thread, when this JVM
+        turns out to be unusable. Both may come late, when the pool is shut already.
+        """
+        slots = [Slot(name, path, self, on_lost) for name, path in paths.items()]
+        with self._lock:
+            self._slots, self._refusal = frozenset(slots), None
+            self._free.extend(slots)
+            self._dispatch()
+        arguments = (self._slots, cancel_jobs)
+        threading.Thread(target=self._cancel, args=arguments, name="tidewire-cancel", daemon=True).start()
+
+    def shut(self) -> None:
+        """The JVM is gone: no slot takes a statement any more. Those that run one find out by themselves."""
+        with self._changed:
+            self._shut()
+
+    def _shut(self) -> None:
+        self._slots = frozenset()
+        for slot in self._free:
+            slot.give(None)
+        self._free.clear()
+        self._changed.notify_all()
+
+    def refuse(self, error: PgError) -> None:
+        """Fails all that waits, and all that comes until the pool opens again, with `error`."""
+        with self._lock:
+            self._refusal = error
+            refused = [*self._waiting, *self._background]
+            self._waiting.clear()
+            self._background.clear()
+        for statement in refused:
+            statement.future.set_exception(error)
+
+    def submit(self, statement: Statement) -> None:
+        with self._lock:
+            if self._refusal is not None:
+                raise self._refusal
+            (self._background if statement.background else self._waiting).append(statement)
+            self._dispatch()
+
+    def cancel(self, statement: Statement) -> None:
+        """Drops a waiting statement; ends a running one as soon as Spark lets go of it. Does not wait."""
+        with self._changed:
+            statement.cancelled = True
+            for queue in (self._waiting, self._background):
+                if statement in queue:
+                    queue.remove(statement)
+            self._changed.notify_all()
+
+    def finished(self, slot: Slot) -> None:
+        """`slot` is done with its statement and can take another."""
+        with slot.guard, self._lock:
+            del self._running[slot]
+            if slot in self._slots:
+                self._free.append(slot)
+                self._dispatch()
+            else:
+                slot.give(None)
+
+    def lost(self, slot: Slot, statement: Statement) -> None:
+        """`slot`'s JVM is unusable; its statement runs again elsewhere unless it had its share of runs."""
+        slot.on_lost()
+        with slot.guard, self._changed:
+            del self._running[slot]
+            if slot in self._slots:  # we are the first to know: none of its neighbours may take the statement
+                self._shut()
+            if statement.cancelled:
+                return
+            refusal = self._refusal
+            if refusal is None and statement.runs < RUNS_MAX:
+                (self._background if statement.background else self._waiting).appendleft(statement)
+                self._dispatch()
+                return
+        statement.future.set_exception(
+            refusal
+            or PgError(
+                SqlState.CRASH_SHUTDOWN,
+                f"the Spark engine died {RUNS_MAX} times while it ran this query",
+                hint="The query may need more memory than Spark has; see spark.log in the data directory.",
+            )
+        )
+
+    def _dispatch(self) -> None:
+        """Gives waiting statements to free slots. The lock is held."""
+        while self._free:
+            if self._waiting:
+                statement = self._waiting.popleft()
+            elif self._background and not self._running:
+                statement = self._background.popleft()
+            else:
+                return
+            slot = max(self._free, key=lambda free: free.known_bytes(statement.views))
+            self._free.remove(slot)
+            self._running[slot] = statement
+            statement.runs += 1
+            slot.give(statement)
+
+    def _cancel(self, slots: frozenset[Slot], cancel_jobs: Callable[[str], None]) -> None:
+        """The life of the thread that cancels the jobs of `slots`."""
+        while True:
+            with self._changed:
+                self._changed.wait_for(lambda: self._slots is not slots or self._to_cancel())
+                if self._slots is not slots:
+                    return
+                cancelled = self._to_cancel()
+            for slot, statement in cancelled:
+                with slot.guard:
+                    if self._running.get(slot) is statement:
+                        cancel_jobs(slot.name)
+            with self._changed:
+                self._changed.wait_for(lambda: self._slots is not slots, CANCEL_EVERY_S)
+
+    def _to_cancel(self) -> list[tuple[Slot, Statement]]:
+        return [(slot, statement) for slot, statement in self._running.items() if statement.cancelled]

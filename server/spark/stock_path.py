@@ -1,0 +1,111 @@
+"""Arrow into a Spark session and out of it through PySpark's public interface: `createDataFrame` and `toArrow`.
+
+The plain way that guards the fast one: slower and always at the price of a job, but free of Spark's internals.
+Intervals do not pass, PySpark has no such type.
+
+PySpark keeps its context and gateway in class variables and rewires py4j's error handling for the whole process.
+`StockPaths` attaches it to the JVM that we started and takes it off again, so that the next JVM can be attached.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import py4j.java_gateway
+import py4j.protocol
+import pyarrow as pa
+from py4j.clientserver import ClientServer
+from py4j.java_gateway import JavaObject
+
+from server.spark.arrow_path import Disconnected, read_failure, spark_schema, to_house, to_spark
+
+
+class StockPaths:
+    """PySpark attached to one JVM. One at a time in a process."""
+
+    def __init__(self, gateway: ClientServer, door: JavaObject) -> None:
+        from pyspark import SparkContext
+        from pyspark.java_gateway import launch_gateway
+        from pyspark.sql import SparkSession
+
+        # Otherwise each failed query is 20 KB of JSON on stderr.
+        logging.getLogger("SQLQueryContextLogger").disabled = True
+        logging.getLogger("DataFrameQueryContextLogger").disabled = True
+        parameters = gateway.java_parameters
+        ours = {"PYSPARK_GATEWAY_PORT": str(parameters.port), "PYSPARK_GATEWAY_SECRET": parameters.auth_token}
+        os.environ.update(ours)
+        try:
+            own = launch_gateway()  # type: ignore[no-untyped-call]
+        finally:
+            for name in ours:
+                del os.environ[name]
+        # Everything below goes through this gateway: tags belong to a thread of it.
+        context = own.jvm.org.apache.spark.SparkContext.getOrCreate()
+        self._gateway = own
+        self._door = door
+        self._context = SparkContext(gateway=own, jsc=own.jvm.JavaSparkContext(context))
+        self._session = SparkSession(self._context)
+
+    def path(self, slot: str) -> StockPath:
+        stock = StockPath(self._session.newSession(), self._door, slot)
+        # SparkSession has replaced this function by one that converts exceptions through the process's one context.
+        py4j.java_gateway.get_return_value = py4j.protocol.get_return_value
+        return stock
+
+    def detach(self) -> None:
+        """Makes PySpark forget a JVM that is gone."""
+        from pyspark import SparkContext
+        from pyspark.sql import SparkSession
+
+        self._context._accumulatorServer.shutdown()
+        SparkContext._active_spark_context = None
+        SparkContext._gateway = None
+        SparkContext._jvm = None
+        SparkSession._instantiatedSession = None
+        SparkSession._activeSession = None
+        self._gateway.shutdown()
+
+
+class StockPath:
+    """One session; see `arrow_path.SessionPath`."""
+
+    def __init__(self, session: Any, door: JavaObject, slot: str) -> None:
+        self._session = session
+        self._door = door
+        self._slot = slot
+        self._tagged = False
+
+    def run(self, sql: str, views: Mapping[str, pa.Table], drop: Sequence[str]) -> pa.Table:
+        from pyspark.errors.exceptions.captured import CapturedException
+        from pyspark.sql.types import StructType
+
+        try:
+            if not self._tagged:  # these settings belong to the thread that runs
+                self._session.sparkContext.setLocalProperty("spark.scheduler.pool", self._slot)
+                self._session.sparkContext.addJobTag(self._slot)
+                self._tagged = True
+            for name in drop:
+                self._session.catalog.dropTempView(name)
+            for name, table in views.items():
+                schema = StructType.fromJson(json.loads(spark_schema(table.schema)))
+                self._session.createDataFrame(to_spark(table), schema).createOrReplaceTempView(name)
+            return to_house(self._session.sql(sql).toArrow())
+        except py4j.protocol.Py4JJavaError as error:
+            raise self._failure(error.java_exception) from None
+        except CapturedException as error:
+            raise self._failure(error._origin) from None
+        except (py4j.protocol.Py4JError, OSError, EOFError) as error:
+            raise Disconnected(str(error)) from error
+
+    def close(self) -> None:
+        """Nothing is held open."""
+
+    def _failure(self, thrown: JavaObject) -> Exception:
+        try:
+            return read_failure(bytes(self._door.describe(thrown)))
+        except (py4j.protocol.Py4JError, OSError) as error:
+            return Disconnected(str(error))

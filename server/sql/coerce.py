@@ -1,0 +1,201 @@
+"""Making an expression be of a type: casts, unknown literals and parameters, common types (manual, chapter 10)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from decimal import Decimal
+
+from protocol.pgwire.errors import PgError, SqlState
+from protocol.pgwire.scalars import parse_text
+from protocol.pgwire.types import INT4, INT8, NUMERIC, TEXT, UNKNOWN, PgType, array_of, bare_numeric
+from server.sql.casts import (
+    ZONED,
+    CastRule,
+    Coercion,
+    find_cast,
+    has_modifiers,
+    modify,
+    natural_numeric,
+    resulting_type,
+)
+from server.sql.expressions import Array, Cast, Expression, Literal, Parameter
+from server.sql.functions import category, is_preferred
+
+IMPLICIT, ASSIGNMENT, EXPLICIT = Coercion.IMPLICIT, Coercion.ASSIGNMENT, Coercion.EXPLICIT
+
+
+class Coercer:
+    """Coerces expressions of one statement; learns the types of its parameters on the way.
+
+    `parameters` has an entry for every $n seen or declared, None while its type is not known.
+    """
+
+    def __init__(self, parameters: Sequence[PgType | None], timezone: str) -> None:
+        self.parameters = list(parameters)
+        self.timezone = timezone
+
+    @property
+    def is_utc(self) -> bool:
+        return self.timezone.upper() in ("UTC", "ETC/UTC", "GMT", "UCT", "ZULU")
+
+    def parameter(self, index: int, position: int | None) -> Parameter:
+        self.parameters.extend([None] * (index + 1 - len(self.parameters)))
+        return Parameter(index, self.parameters[index] or UNKNOWN, position)
+
+    def coerce(
+        self, expression: Expression, target: PgType, context: Coercion = IMPLICIT, position: int | None = None
+    ) -> Expression:
+        """`expression` as a `target`, modifiers included. 42846 if there is no such cast in the context.
+
+        A bare numeric keeps the scale it has: see `rescale`.
+        """
+        if expression.type == UNKNOWN:
+            return self._unknown(expression, target, context, position)
+        source = expression.type
+        if source.without_modifiers == target.without_modifiers and (not has_modifiers(target) or source == target):
+            return expression
+        rule = find_cast(source.without_modifiers, target.without_modifiers)
+        if rule is None or rule.context > context:
+            raise cannot_cast(source, target, position)
+        result = resulting_type(source, target)
+        if source.name == target.name and source.element is None and not has_modifiers(target):
+            return expression
+        return self.cast(expression, rule, result, context is ASSIGNMENT)
+
+    def cast(self, expression: Expression, rule: CastRule, target: PgType, assignment: bool = False) -> Expression:
+        """Done at once for a literal, otherwise a Cast node. 0A000 if neither Spark nor the time zone allow it."""
+        zoned = (expression.type.name, target.name) in ZONED and not self.is_utc
+        if isinstance(expression, Literal) and not zoned:
+            if expression.value is None:
+                return replace(expression, type=target)
+            value = modify(rule.python(expression.value, target), target, assignment=assignment)
+            return Literal(value, self._literal_type(value, target), expression.position)
+        if zoned:
+            raise PgError(
+                SqlState.FEATURE_NOT_SUPPORTED,
+                f"a cast from {expression.type.base_display} to {target.base_display} in a session whose TimeZone "
+                "is not UTC is not supported",
+            )
+        return Cast(expression, target, assignment)
+
+    @staticmethod
+    def _literal_type(value: object, target: PgType) -> PgType:
+        if target == NUMERIC and value is not None:
+            return natural_numeric(value)  # type: ignore[arg-type]
+        return target
+
+    def _unknown(self, expression: Expression, target: PgType, context: Coercion, position: int | None) -> Expression:
+        if isinstance(expression, Literal):
+            return self._literal(expression, target, context, position)
+        if isinstance(expression, Parameter):
+            base = target.without_modifiers
+            known = self.parameters[expression.index]
+            if known is None:
+                self.parameters[expression.index] = base
+            elif known != base:
+                raise PgError(
+                    SqlState.AMBIGUOUS_PARAMETER,
+                    f"inconsistent types deduced for parameter ${expression.index + 1}",
+                    detail=f"{known.display} versus {base.display}",
+                    position=expression.position,
+                )
+            typed = replace(expression, type=base)
+            return self.coerce(typed, target, context, position) if has_modifiers(target) else typed
+        # a column of a subquery that nothing has given a type: PostgreSQL makes it text there
+        raise cannot_cast(UNKNOWN, target, position)
+
+    def _literal(self, literal: Literal, target: PgType, context: Coercion, position: int | None) -> Literal:
+        if literal.value is None or target == UNKNOWN:
+            return replace(literal, type=target)
+        try:
+            value = parse_text(target.without_modifiers, literal.value, timezone=self.timezone)
+            value = modify(value, target, assignment=context is not EXPLICIT)
+        except PgError as error:
+            if error.position is None:
+                error.position = literal.position or position
+            raise
+        return Literal(value, self._literal_type(value, target), literal.position)
+
+    def rescale(self, expression: Expression, target: PgType) -> Expression:
+        """After `coerce`: a numeric (or an array of them) gets exactly the target's scale."""
+        if expression.type == target:
+            return expression
+        numeric = (target.element or target).name == "numeric"
+        if not numeric:
+            return expression
+        if isinstance(expression, Literal):
+            return replace(expression, value=modify(expression.value, target), type=target)
+        return Cast(expression, target)
+
+    def common_type(self, expressions: Sequence[Expression], what: str, position: int | None = None) -> PgType:
+        """select_common_type: the type that CASE, UNION, VALUES, ... make of several. 42804 if there is none.
+
+        `what` begins the message: `CASE types integer and text cannot be matched`. Unknowns alone make text.
+        """
+        types = [e.type for e in expressions]
+        known = [t for t in types if t != UNKNOWN]
+        if not known:
+            return TEXT
+        if all(t == known[0] for t in known):
+            return known[0]
+        chosen = known[0].without_modifiers
+        for type in (t.without_modifiers for t in known[1:]):
+            if type == chosen or (type.name == chosen.name and type.element is None):
+                continue
+            if category(type) != category(chosen):
+                raise PgError(
+                    SqlState.DATATYPE_MISMATCH,
+                    f"{what} types {chosen.display} and {type.display} cannot be matched",
+                    position=position,
+                )
+            if not is_preferred(chosen) and _converts(chosen, type) and not _converts(type, chosen):
+                chosen = type
+        return self._with_scale(chosen, known)
+
+    @staticmethod
+    def _with_scale(chosen: PgType, types: Sequence[PgType]) -> PgType:
+        """A bare numeric wide enough in decimals for all."""
+        inner = chosen.element or chosen
+        if inner.name != "numeric":
+            return chosen
+        scale = max(((t.element or t).scale or 0) for t in types)
+        return array_of(bare_numeric(scale)) if chosen.element is not None else bare_numeric(scale)
+
+    def to_common(
+        self, expressions: Sequence[Expression], what: str, position: int | None = None
+    ) -> tuple[PgType, list[Expression]]:
+        """All of them as their common type."""
+        common = self.common_type(expressions, what, position)
+        coerced = [self.coerce(e, common, IMPLICIT, position) for e in expressions]
+        if (common.element or common).name == "numeric":  # literals may have brought a larger scale
+            common = self._with_scale(common, [e.type for e in coerced])
+        return common, [self.rescale(e, common) for e in coerced]
+
+    def default_unknown(self, expression: Expression) -> Expression:
+        """What nothing gave a type is text."""
+        return self.coerce(expression, TEXT) if expression.type == UNKNOWN else expression
+
+    def array(self, elements: Sequence[Expression], position: int | None) -> Array:
+        common, coerced = self.to_common(elements, "ARRAY", position)
+        return Array(tuple(coerced), array_of(common))
+
+
+def _converts(source: PgType, target: PgType) -> bool:
+    rule = find_cast(source, target)
+    return rule is not None and rule.context is IMPLICIT
+
+
+def cannot_cast(source: PgType, target: PgType, position: int | None) -> PgError:
+    message = f"cannot cast type {source.base_display} to {target.base_display}"
+    return PgError(SqlState.CANNOT_COERCE, message, position=position)
+
+
+def integer_literal(text: str, position: int | None) -> Literal:
+    """An unsigned or negated integer of the source text: integer, bigint or numeric by its size."""
+    value = int(text)
+    for type, bits in ((INT4, 31), (INT8, 63)):
+        if -(1 << bits) <= value < 1 << bits:
+            return Literal(value, type, position)
+    number = Decimal(value)
+    return Literal(number, natural_numeric(number), position)

@@ -1,0 +1,174 @@
+"""Queries that read nothing and compute nothing: literals, parameters, casts, session values. They need no Spark.
+
+`compiled(relation)` gives a `Constant` if the plan is of that kind, whatever its text was. It is closures, made once
+per plan: a row of `SELECT $1::int` costs a few calls.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import pyarrow as pa
+
+from protocol.pgwire.errors import PgError, SqlState
+from protocol.pgwire.scalars import column_of
+from server.sql.casts import find_cast, modify
+from server.sql.expressions import Array, Cast, ColumnRef, Expression, Literal, Parameter, SessionValue
+from server.sql.relations import Project, Relation, Values
+
+
+@dataclass(frozen=True, slots=True)
+class Bindings:
+    """What a plan needs at execution. `parameters`: Python scalars as types.py lists them, None for NULL.
+
+    `now_us`: microseconds since 1970, of the transaction's start. `mz_now`: the query's timestamp, milliseconds.
+    """
+
+    parameters: tuple[Any, ...] = ()
+    now_us: int = 0
+    mz_now: int | None = None
+    database: str = ""
+    schema: str | None = None
+    user: str = ""
+    session_user: str = ""
+    version: str = ""
+    backend_pid: int = 0
+    settings: Mapping[str, str] = field(default_factory=dict)
+
+
+_DAY_US = 86_400_000_000
+_SESSION: dict[str, Callable[[Bindings], Any]] = {
+    **dict.fromkeys(
+        ("now", "transaction_timestamp", "statement_timestamp", "current_timestamp", "localtimestamp"),
+        lambda bindings: bindings.now_us,
+    ),
+    "current_date": lambda bindings: bindings.now_us // _DAY_US,
+    "current_database": lambda bindings: bindings.database,
+    "current_catalog": lambda bindings: bindings.database,
+    "current_schema": lambda bindings: bindings.schema,
+    "version": lambda bindings: bindings.version,
+    **dict.fromkeys(("current_user", "user", "current_role"), lambda bindings: bindings.user),
+    "session_user": lambda bindings: bindings.session_user,
+    "pg_backend_pid": lambda bindings: bindings.backend_pid,
+    "mz_now": lambda bindings: bindings.mz_now,
+}
+
+Evaluate = Callable[[Bindings, tuple[Any, ...]], Any]
+"""A compiled expression: bindings and the row of the node below, to a Python scalar."""
+
+
+class _NotConstant(Exception):
+    """The plan needs Spark."""
+
+
+def session_value(expression: SessionValue, bindings: Bindings) -> Any:
+    """The value of a session function. 42704 for a setting that does not exist."""
+    if expression.argument is not None:
+        return _evaluator(expression, {})(bindings, ())
+    return _SESSION[expression.name](bindings)
+
+
+def _setting(name: Evaluate) -> Evaluate:
+    def evaluate(bindings: Bindings, row: tuple[Any, ...]) -> Any:
+        key = name(bindings, row)
+        if key is None:
+            return None
+        value = bindings.settings.get(str(key).lower())
+        if value is None:
+            raise PgError(SqlState.UNDEFINED_OBJECT, f'unrecognized configuration parameter "{key}"')
+        return value
+
+    return evaluate
+
+
+def _evaluator(expression: Expression, row: Mapping[int, int]) -> Evaluate:
+    """The closure for an expression; `row` maps column ids to places in the row below."""
+    match expression:
+        case Literal(value=value):
+            return lambda bindings, row: value
+        case Parameter(index=index):
+            return lambda bindings, row: bindings.parameters[index]
+        case SessionValue(argument=None, name=name):
+            value_of = _SESSION[name]
+            return lambda bindings, row: value_of(bindings)
+        case SessionValue(argument=argument) if argument is not None:
+            return _setting(_evaluator(argument, row))
+        case ColumnRef(column=column) if column.id in row:
+            place = row[column.id]
+            return lambda bindings, row: row[place]
+        case Array(elements=elements):
+            items = [_evaluator(e, row) for e in elements]
+            return lambda bindings, row: [item(bindings, row) for item in items]
+        case Cast():
+            return _cast(expression, _evaluator(expression.operand, row))
+    raise _NotConstant
+
+
+def _cast(cast: Cast, operand: Evaluate) -> Evaluate:
+    target, assignment = cast.type, cast.assignment
+    rule = find_cast(cast.operand.type.without_modifiers, target.without_modifiers)
+    assert rule is not None
+    python = rule.python
+
+    def evaluate(bindings: Bindings, row: tuple[Any, ...]) -> Any:
+        value = operand(bindings, row)
+        return None if value is None else modify(python(value, target), target, assignment=assignment)
+
+    return evaluate
+
+
+@dataclass(frozen=True, slots=True)
+class Constant:
+    """A query that is evaluated here. `rows`: per row the closures of its cells; `levels`: projections over them."""
+
+    types: tuple[pa.DataType, ...]
+    rows: Sequence[Sequence[Evaluate]]
+    levels: Sequence[Sequence[Evaluate]]
+
+    @property
+    def is_single_row(self) -> bool:
+        return len(self.rows) == 1
+
+    def evaluate_row(self, bindings: Bindings) -> tuple[Any, ...]:
+        """The one row of a query `is_single_row`, as Python scalars."""
+        return self._row(self.rows[0], bindings)
+
+    def _row(self, cells: Sequence[Evaluate], bindings: Bindings) -> tuple[Any, ...]:
+        row: tuple[Any, ...] = tuple([cell(bindings, ()) for cell in cells])
+        for level in self.levels:
+            row = tuple([cell(bindings, row) for cell in level])
+        return row
+
+    def evaluate(self, bindings: Bindings) -> pa.RecordBatch:
+        """All rows; the columns are c0, c1, ..."""
+        rows = [self._row(cells, bindings) for cells in self.rows]
+        columns = zip(*rows, strict=True) if rows else [() for _ in self.types]
+        arrays = [pa.array(list(cells), type) for cells, type in zip(columns, self.types, strict=True)]
+        return pa.RecordBatch.from_arrays(arrays, [f"c{i}" for i in range(len(arrays))])
+
+
+def compiled(relation: Relation) -> Constant | None:
+    """The evaluator of a plan that needs no Spark, None if it needs it."""
+    projections: list[Project] = []
+    node = relation
+    while isinstance(node, Project):
+        projections.append(node)
+        node = node.input
+    if not isinstance(node, Values):
+        return None
+    try:
+        rows = [[_evaluator(cell, {}) for cell in row] for row in node.rows]
+        levels = []
+        for project in reversed(projections):
+            places = {column.id: i for i, column in enumerate(project.input.columns)}
+            levels.append([_evaluator(e, places) for e in project.expressions])
+    except _NotConstant:
+        return None
+    if not node.columns and levels:  # SELECT without FROM: its cells are the first projection's
+        rows = [levels.pop(0) for _ in node.rows]
+    return Constant(tuple(column.type.arrow for column in relation.columns), rows, levels)
+
+
+__all__ = ["Bindings", "Constant", "column_of", "compiled", "session_value"]

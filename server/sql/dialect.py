@@ -1,0 +1,63 @@
+"""How sqlglot must read PostgreSQL so that nothing of what was written is lost before the planner sees it.
+
+sqlglot's own dialect is made for transpiling: it folds `pow`, `char_length`, `now` into classes of its own and
+forgets the name, cuts the text of intervals into pieces and shifts array subscripts. The planner needs names
+(PostgreSQL calls an output column after the function) and values as written. So: functions stay `exp.Anonymous`
+with their name and position, except those with a grammar of their own (CAST, EXTRACT, POSITION, SUBSTRING, TRIM,
+OVERLAY); INTERVAL keeps its string; `->` keeps its operand; subscripts are as written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, ClassVar
+
+from sqlglot import exp
+from sqlglot.dialects.postgres import Postgres
+from sqlglot.parsers.postgres import PostgresParser
+from sqlglot.tokenizer_core import TokenType
+
+_OWN_GRAMMAR = ("CAST", "EXTRACT", "POSITION", "SUBSTRING", "TRIM", "OVERLAY")
+_INTERVAL_FIELDS = ("YEAR", "MONTH", "DAY", "HOUR", "MINUTE", "SECOND")
+
+
+class _Parser(PostgresParser):
+    FUNCTIONS: ClassVar[dict[str, Callable[..., Any]]] = {}
+    FUNCTION_PARSERS: ClassVar[dict[str, Callable[..., Any]]] = {
+        name: PostgresParser.FUNCTION_PARSERS[name] for name in _OWN_GRAMMAR
+    }
+    NO_PAREN_FUNCTION_PARSERS: ClassVar[dict[str, Callable[..., Any]]] = {
+        name: parser
+        for name, parser in PostgresParser.NO_PAREN_FUNCTION_PARSERS.items()
+        if name in ("ANY", "CASE", "VARIADIC")
+    }
+    JSON_OPERATORS: ClassVar[dict[Any, Callable[..., Any]]] = {
+        TokenType.ARROW: lambda self, this, path: exp.JSONExtract(this=this, expression=path),
+        TokenType.DARROW: lambda self, this, path: exp.JSONExtractScalar(this=this, expression=path),
+        TokenType.HASH_ARROW: lambda self, this, path: exp.JSONBExtract(this=this, expression=path),
+        TokenType.DHASH_ARROW: lambda self, this, path: exp.JSONBExtractScalar(this=this, expression=path),
+    }
+
+    def _parse_interval(self, require_interval: bool = True, parse_function_unit: bool = True) -> exp.Interval | None:
+        """INTERVAL 'text' [field [TO field]]: the text as it is, the fields as a Var."""
+        if not (
+            self._curr and self._curr.token_type == TokenType.INTERVAL and self._next.token_type == TokenType.STRING
+        ):
+            return None
+        self._advance()
+        text = self._parse_string()
+        fields: list[str] = []
+        while self._curr and self._curr.text.upper() in _INTERVAL_FIELDS:
+            fields.append(self._curr.text.upper())
+            self._advance()
+            if not self._match_text_seq("TO"):
+                break
+        unit = exp.Var(this=" TO ".join(fields)) if fields else None
+        return exp.Interval(this=text, unit=unit)
+
+
+class TidewirePostgres(Postgres):
+    """Hand it to sqlglot as `read=`. Trees it makes are the ones that `bind.py` understands."""
+
+    INDEX_OFFSET = 0
+    Parser = _Parser

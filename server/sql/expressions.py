@@ -1,0 +1,322 @@
+"""Typed scalar expressions: a closed set of frozen nodes, `Expression` at the end names them all.
+
+`bind.py` makes them, `render.py` writes them as Spark SQL, `constant.py` evaluates those that need no Spark.
+Every node knows its PostgreSQL `type` and whether it can be NULL. A numeric also knows `precision`: the digits of
+the Spark DECIMAL(precision, type.scale) that its rendered form has (PostgreSQL's numeric has no such bound, and a
+bare numeric's PgType says nothing of it; arithmetic needs it, see `decimals.py`).
+
+Nodes compare by meaning: where they stand in the text does not count.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, fields, is_dataclass, replace
+from decimal import Decimal
+from enum import StrEnum
+from functools import cache
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from protocol.pgwire.types import BOOL, NUMERIC_PRECISION_MAX, PgType
+
+if TYPE_CHECKING:
+    from server.sql.functions import Function
+    from server.sql.relations import Relation
+
+_INTEGER_DIGITS = {"int2": 5, "int4": 10, "int8": 19}
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column that a relational node puts out. `id` is unique within a plan, so it needs no qualifier."""
+
+    id: int
+    name: str = field(compare=False)
+    type: PgType
+    nullable: bool
+    precision: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Literal:
+    """`value` is a Python scalar as `protocol.pgwire.types` lists them, or None. Type `unknown`: still a str."""
+
+    value: Any
+    type: PgType
+    position: int | None = field(default=None, compare=False)
+
+    @property
+    def nullable(self) -> bool:
+        return self.value is None
+
+
+@dataclass(frozen=True, slots=True)
+class Parameter:
+    """`index` counts from 0: $1 is 0."""
+
+    index: int
+    type: PgType
+    position: int | None = field(default=None, compare=False)
+
+    nullable = True
+
+
+@dataclass(frozen=True, slots=True)
+class SessionValue:
+    """now, current_user and the like: a field of `Bindings`, or with `argument` a setting of the session."""
+
+    name: str
+    type: PgType
+    argument: Expression | None = None
+
+    nullable = True
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnRef:
+    """A column of a node below, or of a query around this one. `written` is how messages name it."""
+
+    column: Column
+    written: str = field(default="", compare=False)
+    position: int | None = field(default=None, compare=False)
+
+    @property
+    def type(self) -> PgType:
+        return self.column.type
+
+    @property
+    def nullable(self) -> bool:
+        return self.column.nullable
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A function or operator of `functions.py` over arguments that have its types already."""
+
+    function: Function
+    arguments: tuple[Expression, ...]
+    type: PgType
+    nullable: bool
+    precision: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Cast:
+    """To another type or other modifiers. `assignment`: a string too long is an error, not cut."""
+
+    operand: Expression
+    type: PgType
+    assignment: bool = False
+
+    @property
+    def nullable(self) -> bool:
+        return self.operand.nullable
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """CASE WHEN condition THEN value ... ELSE default END; all values have the type."""
+
+    branches: tuple[tuple[Expression, Expression], ...]
+    default: Expression
+    type: PgType
+
+    @property
+    def nullable(self) -> bool:
+        return self.default.nullable or any(value.nullable for _, value in self.branches)
+
+
+@dataclass(frozen=True, slots=True)
+class Array:
+    """ARRAY[elements]; all have the element type."""
+
+    elements: tuple[Expression, ...]
+    type: PgType
+
+    nullable = False
+
+
+@dataclass(frozen=True, slots=True)
+class InList:
+    """operand IN (items); all have one type, which has an equality."""
+
+    operand: Expression
+    items: tuple[Expression, ...]
+
+    type = BOOL
+
+    @property
+    def nullable(self) -> bool:
+        return self.operand.nullable or any(item.nullable for item in self.items)
+
+
+@dataclass(frozen=True, slots=True)
+class Quantified:
+    """operand operator ANY/ALL (array): `call` compares the operand with `element`, which stands for each in turn."""
+
+    call: Expression
+    element: Column
+    array: Expression
+    all: bool
+
+    type = BOOL
+    nullable = True
+
+
+@dataclass(frozen=True, slots=True)
+class SortKey:
+    expression: Expression
+    descending: bool
+    nulls_first: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Aggregate:
+    """An aggregate call; stands only in `relations.Aggregate` and in windows once a query is bound."""
+
+    function: Function
+    arguments: tuple[Expression, ...]
+    type: PgType
+    nullable: bool
+    precision: int = 0
+    distinct: bool = False
+    order: tuple[SortKey, ...] = ()
+    filter: Expression | None = None
+    position: int | None = field(default=None, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class WindowCall:
+    """`frame` is the text between the parentheses after ORDER BY, in words that both servers share."""
+
+    call: Aggregate
+    partition: tuple[Expression, ...]
+    order: tuple[SortKey, ...]
+    frame: str
+    position: int | None = field(default=None, compare=False)
+
+    @property
+    def type(self) -> PgType:
+        return self.call.type
+
+    @property
+    def nullable(self) -> bool:
+        return True
+
+    @property
+    def precision(self) -> int:
+        return self.call.precision
+
+
+class SubqueryKind(StrEnum):
+    SCALAR = "scalar"
+    EXISTS = "exists"
+    IN = "in"
+
+
+@dataclass(frozen=True, slots=True)
+class Subquery:
+    """(query), EXISTS (query) or operands IN (query). It may name columns of the query around it."""
+
+    kind: SubqueryKind
+    relation: Relation
+    type: PgType
+    nullable: bool
+    operands: tuple[Expression, ...] = ()
+    precision: int = 0
+
+
+Expression = (
+    Literal
+    | Parameter
+    | SessionValue
+    | ColumnRef
+    | Call
+    | Cast
+    | Case
+    | Array
+    | InList
+    | Quantified
+    | Aggregate
+    | WindowCall
+    | Subquery
+)
+
+
+def precision(expression: Expression) -> int:
+    """The digits of the Spark decimal that carries a numeric expression; of an integer, those it can have."""
+    if expression.type.name in _INTEGER_DIGITS:
+        return _INTEGER_DIGITS[expression.type.name]
+    match expression:
+        case Literal(value=Decimal() as value):
+            return max(max(value.adjusted() + 1, 0) + (expression.type.scale or 0), 1)
+        case ColumnRef():
+            return expression.column.precision or NUMERIC_PRECISION_MAX
+        case Call() | Aggregate() | WindowCall() | Subquery():
+            return expression.precision or NUMERIC_PRECISION_MAX
+        case Cast() if expression.type.precision is None and expression.operand.type.name in _INTEGER_DIGITS:
+            return _INTEGER_DIGITS[expression.operand.type.name] + (expression.type.scale or 0)
+        case _:
+            return expression.type.precision or NUMERIC_PRECISION_MAX
+
+
+def true() -> Literal:
+    return Literal(True, BOOL)
+
+
+# -- walking ----------------------------------------------------------------------------------------------------
+
+Node = TypeVar("Node")
+
+
+@cache
+def _field_names(cls: Any) -> tuple[str, ...]:
+    """Of a node's class, the fields that can hold other nodes."""
+    leaves = ("int", "str", "bool", "PgType", "Any", "int | None", "Function", "ObjectId")
+    return tuple(f.name for f in fields(cls) if f.type not in leaves)
+
+
+def children(node: Any) -> Iterator[Any]:
+    """The nodes directly inside an expression or relation, those of subqueries included."""
+    for name in _field_names(type(node)):
+        yield from _nodes(getattr(node, name))
+
+
+def _nodes(value: Any) -> Iterator[Any]:
+    if isinstance(value, tuple):
+        for item in value:
+            yield from _nodes(item)
+    elif is_dataclass(value) and not isinstance(value, (PgType, Column)):
+        yield value
+
+
+def walk(node: Any) -> Iterator[Any]:
+    """`node` and everything below it."""
+    stack = [node]
+    while stack:
+        current = stack.pop()
+        yield current
+        stack.extend(children(current))
+
+
+def transform(node: Node, change: Callable[[Any], Any | None]) -> Node:
+    """Rebuilds a tree: where `change` gives a node it stands instead and is not entered, None means go deeper."""
+    changed = change(node)
+    if changed is not None:
+        return changed  # type: ignore[no-any-return]
+    updates = {}
+    for name in _field_names(type(node)):
+        value = getattr(node, name)
+        new = _transform_value(value, change)
+        if new is not value:
+            updates[name] = new
+    return replace(node, **updates) if updates else node  # type: ignore[type-var]
+
+
+def _transform_value(value: Any, change: Callable[[Any], Any | None]) -> Any:
+    if isinstance(value, tuple):
+        new = tuple(_transform_value(item, change) for item in value)
+        return value if all(a is b for a, b in zip(value, new, strict=True)) else new
+    if is_dataclass(value) and not isinstance(value, (PgType, Column)):
+        return transform(value, change)
+    return value

@@ -1,0 +1,1008 @@
+"""PostgreSQL text to statements: our own recursive descent over the heads, sqlglot for the queries inside.
+
+`parse(text)` reads a whole Query message before anything of it runs: a list of statements, or the first error, with
+its position and in PostgreSQL's words (`syntax error at or near "x"`, 42601). What PostgreSQL has and Tidewire lacks
+is 0A000 and names itself. Where SUBSCRIBE and its kin go beyond PostgreSQL, the words are Materialize's
+(`Expected one of PROGRESS or SNAPSHOT, found ...`).
+
+lexer.py makes one list of tokens, reader.py walks it, trees.py asks sqlglot; here stands the grammar, one method a
+statement, in the order of statements.py. Nothing recurses deeper than EXPLAIN, PREPARE, COPY or DECLARE around one
+statement.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from protocol.pgwire.errors import PgError, SqlState
+from server.sql import trees
+from server.sql.lexer import RESERVED_WORDS, Kind, words
+from server.sql.reader import QUERY_HEADS, Reader
+from server.sql.statements import (
+    AlterRename,
+    AsOf,
+    Assignment,
+    Begin,
+    CloseCursor,
+    ColumnDefinition,
+    Commit,
+    CopyFrom,
+    CopyRelation,
+    CopyTo,
+    CreateDatabase,
+    CreateIndex,
+    CreateMaterializedView,
+    CreateSchema,
+    CreateTable,
+    CreateView,
+    Deallocate,
+    Declare,
+    Delete,
+    Discard,
+    DropObjects,
+    EnvelopeDebezium,
+    EnvelopeUpsert,
+    Execute,
+    Explain,
+    Expr,
+    Fetch,
+    Ident,
+    Insert,
+    Key,
+    Name,
+    ObjectKind,
+    Options,
+    Output,
+    Prepare,
+    Query,
+    ResetVariable,
+    Rollback,
+    Savepoint,
+    Select,
+    SetTransaction,
+    SetVariable,
+    ShowColumns,
+    ShowCreate,
+    ShowKind,
+    ShowObjects,
+    ShowStatement,
+    ShowVariable,
+    Statement,
+    Subscribe,
+    TransactionModes,
+    Truncate,
+    Unlisten,
+    Update,
+    WithinTimestampOrderBy,
+)
+
+# What CREATE, ALTER and DROP name in PostgreSQL or Materialize, and Tidewire lacks.
+_OTHER_KINDS = words(
+    """access aggregate cast cluster collation connection constraint conversion default domain event extension foreign
+    function group language large operator owned policy procedure publication role routine rule secret sequence server
+    sink source statistics subscription system tablespace text transform trigger type user"""
+)
+# Statements that Tidewire lacks, with what to do instead.
+_OTHER_HEADS: dict[str, str | None] = {
+    "analyze": "There are no statistics to collect.",
+    "call": None,
+    "checkpoint": None,
+    "cluster": None,
+    "comment": None,
+    "do": None,
+    "grant": "Every user may use every object.",
+    "import": None,
+    "listen": "SUBSCRIBE tells a client of every change.",
+    "load": None,
+    "lock": "Transactions are serializable without locks.",
+    "merge": "Use INSERT, UPDATE and DELETE.",
+    "move": "Use FETCH.",
+    "notify": "SUBSCRIBE tells a client of every change.",
+    "reassign": None,
+    "refresh": "A materialized view is always up to date.",
+    "reindex": None,
+    "revoke": "Every user may use every object.",
+    "security": None,
+    "vacuum": "The log is compacted in the background.",
+}
+_ISOLATION_LEVELS = (
+    "serializable",
+    "repeatable read",
+    "read committed",
+    "read uncommitted",
+    "strict serializable",
+    "strong session serializable",
+)
+_TRUE, _FALSE = ("true", "on", "1", "t", "yes"), ("false", "off", "0", "f", "no")
+
+
+def parse(text: str) -> list[Statement]:
+    """The statements of a Query message; none if it is blank.
+
+    PgError 42601 (syntax), 0A000 (not supported), 42704 (unknown type), 54001 (nested too deep), 22xxx (a string or
+    number that cannot be). No other exception, and in time that is bounded by a multiple of the text's length.
+    """
+    grammar = _Grammar(text)
+    statements: list[Statement] = []
+    while not grammar.at_end:
+        if not grammar.take(";"):
+            statements.append(grammar.statement())
+            if not grammar.at_end:
+                grammar.expect(";")
+    return statements
+
+
+def parse_query(text: str) -> Query:
+    """A query alone, as the catalog stores those of views."""
+    reader = Reader(text)
+    query = reader.query()
+    reader.expect_end()
+    return query
+
+
+def parse_expression(text: str) -> Expr:
+    """A scalar expression alone, as the catalog stores defaults and the keys of indexes."""
+    reader = Reader(text)
+    expression = reader.expression()
+    reader.expect_end()
+    return expression
+
+
+class _Grammar(Reader):
+    """One method a statement. It begins at the statement's first word and stops behind its last."""
+
+    def statement(self) -> Statement:
+        head = self.word
+        method = _HEADS.get(head)
+        if method is not None:
+            return method(self)
+        if head in _OTHER_HEADS:
+            raise self.refused(head.upper(), _OTHER_HEADS[head])
+        raise self.fault()
+
+    def located(self, start: int) -> tuple[str, int]:
+        """`text` and `offset` of the statement that began at token `start` and ends here."""
+        offset = self.tokens[start].start
+        return self.source[offset : self.tokens[self.index - 1].end], offset
+
+    # -- queries and writes -----------------------------------------------------------------------------------------
+
+    def select(self) -> Select:
+        start = self.index
+        if self.at("with"):
+            self.refuse_with_write()
+        query = self.query()
+        as_of = self.as_of() if self.at("as") else None
+        return Select(*self.located(start), query, as_of)
+
+    def refuse_with_write(self) -> None:
+        """WITH ... INSERT and its like: a query of WITH begins, outside brackets, with a word of its own."""
+        mark = self.index, self.token
+        self.advance()
+        span = self.span("select", "values", "table", "insert", "update", "delete", "merge")
+        if self.at("insert", "update", "delete", "merge") and span[-2].value == ")":
+            hint = "Write WITH in front of the SELECT." if self.at("insert") else None
+            raise self.refused(f"WITH in front of {self.token.value.upper()}", hint)
+        self.index, self.token = mark
+
+    def as_of(self) -> AsOf:
+        self.expect("as")
+        if not self.take("of"):
+            raise self.expected("OF")
+        at_least = self.take("at", "least")
+        if self.ended or self.at(")"):
+            raise self.expected(f"a timestamp value after 'AS OF{' AT LEAST' if at_least else ''}'")
+        return AsOf(self.expression("up", "envelope", "within", "as"), at_least)
+
+    def insert(self) -> Insert:
+        start = self.index
+        self.expect("insert", "into")
+        table = self.name()
+        alias = self.ident() if self.take("as") else None
+        columns = () if self.at("(") and self.ahead().value in QUERY_HEADS else self.column_list()
+        self.refuse_at("OVERRIDING", "overriding")
+        source: Query | None = None
+        if self.take("default"):
+            self.expect("values")
+        else:
+            source = self.query("returning", "on")
+        if self.at("on"):
+            raise self.refused("INSERT ... ON CONFLICT", "Keys are not enforced, so nothing conflicts.")
+        returning = self.returning()
+        return Insert(*self.located(start), table, alias, columns, source, returning)
+
+    def update(self) -> Update:
+        start = self.index
+        self.expect("update")
+        table = self.written_table()
+        alias = self.alias("set")
+        self.expect("set")
+        assignments = self.comma_list(self.assignment)
+        self.refuse_at("UPDATE ... FROM", "from", hint="Use a subquery in SET and WHERE.")
+        where = self.where()
+        returning = self.returning()
+        return Update(*self.located(start), table, alias, assignments, where, returning)
+
+    def assignment(self) -> Assignment:
+        self.refuse_at("assigning to several columns at once", "(")
+        column = self.ident()
+        self.expect("=")
+        if self.take("default"):
+            return Assignment(column, None)
+        return Assignment(column, self.expression(",", "from", "where", "returning"))
+
+    def delete(self) -> Delete:
+        start = self.index
+        self.expect("delete", "from")
+        table = self.written_table()
+        alias = self.alias()
+        self.refuse_at("DELETE ... USING", "using", hint="Use a subquery in WHERE.")
+        where = self.where()
+        returning = self.returning()
+        return Delete(*self.located(start), table, alias, where, returning)
+
+    def written_table(self) -> Name:
+        """[ONLY] name [*]: no table inherits from another, so both say nothing."""
+        self.take("only")
+        name = self.name()
+        self.take("*")
+        return name
+
+    def where(self) -> Expr | None:
+        if not self.take("where"):
+            return None
+        if self.at_all("current", "of"):
+            raise self.refused("WHERE CURRENT OF")
+        return self.expression("returning")
+
+    def truncate(self) -> Truncate:
+        start = self.index
+        self.expect("truncate")
+        self.take("table")
+        tables = self.comma_list(self.written_table)
+        if self.at("restart", "continue"):
+            self.advance()
+            self.expect("identity")
+        self.drop_behavior()
+        return Truncate(*self.located(start), tables)
+
+    # -- COPY -------------------------------------------------------------------------------------------------------
+
+    def copy(self) -> CopyFrom | CopyTo:
+        start = self.index
+        self.expect("copy")
+        if self.take("("):
+            if not self.at(*QUERY_HEADS, "insert", "update", "delete", "subscribe"):
+                raise self.fault()
+            source = self.statement()
+            assert isinstance(source, Select | Insert | Update | Delete | Subscribe)
+            self.expect(")", "to")
+            options = self.copy_options("to")
+            return CopyTo(*self.located(start), source, options)
+        binary: Options = (("format", "binary"),) if self.take("binary") else ()
+        relation = self.name()
+        columns = self.column_list()
+        direction = self.choose("from", "to")
+        options = binary + self.copy_options(direction)
+        if direction == "to":
+            return CopyTo(*self.located(start), CopyRelation(relation, columns), options)
+        self.refuse_at("COPY FROM ... WHERE", "where")
+        return CopyFrom(*self.located(start), relation, columns, options)
+
+    def copy_options(self, direction: str) -> Options:
+        """STDIN or STDOUT, then options in the newer syntax, in brackets, or the older, without."""
+        if not (self.take("stdin") or self.take("stdout")):
+            if self.token.kind is Kind.STRING or self.at("program"):
+                what = "a program" if self.at("program") else "a file"
+                raise self.refused(
+                    f"COPY {direction} {what}",
+                    "COPY FROM STDIN and TO STDOUT work for anyone, and so does psql's \\copy.",
+                )
+            raise self.fault()
+        self.take("using")
+        delimiters: Options = (("delimiter", self.string()),) if self.take("delimiters") else ()
+        if self.take("with") and self.ended:
+            raise self.fault()
+        if self.at("("):
+            return delimiters + self.in_parentheses(self.copy_option)
+        older: Options = delimiters
+        while not (self.ended or self.at(")", "where")):
+            older += (self.older_copy_option(),)
+        return older
+
+    def copy_option(self) -> tuple[str, str | tuple[str, ...] | None]:
+        name = self.ident(refused=frozenset()).name
+        if self.at("("):
+            return name, self.in_parentheses(lambda: self.ident(refused=RESERVED_WORDS).name)
+        if self.take("*"):
+            return name, "*"
+        return name, None if self.at(",", ")") else self.setting_value()
+
+    def older_copy_option(self) -> tuple[str, str | tuple[str, ...] | None]:
+        word = self.choose(
+            "binary", "csv", "freeze", "header", "delimiter", "null", "quote", "escape", "encoding", "force"
+        )
+        if word in ("binary", "csv"):
+            return "format", word
+        if word in ("freeze", "header"):
+            return word, "true"
+        if word != "force":
+            if word != "encoding":
+                self.take("as")
+            return word, self.string()
+        forced = "force_quote" if self.take("quote") else "force_not_null" if self.take("not") else "force_null"
+        if forced != "force_quote":
+            self.expect("null")
+        return forced, "*" if self.take("*") else self.comma_list(lambda: self.ident().name)
+
+    # -- objects ----------------------------------------------------------------------------------------------------
+
+    def create(self) -> Statement:
+        start = self.index
+        self.expect("create")
+        or_replace = self.take("or", "replace")
+        if self.at("temp", "temporary", "local", "global", "unlogged"):
+            raise self.refused("CREATE TEMPORARY" if not self.at("unlogged") else "CREATE UNLOGGED")
+        self.refuse_at("CREATE UNIQUE INDEX", "unique", hint="Keys are not enforced.")
+        if self.take("materialized"):
+            self.expect("view")
+            return self.create_materialized_view(start, or_replace)
+        if self.take("view"):
+            return self.create_view(start, or_replace)
+        if or_replace:
+            raise self.refused_kind("CREATE OR REPLACE", "table", "schema", "database", "index")
+        if self.at_all("default", "index") or self.at("index"):
+            return self.create_index(start)
+        if self.take("table"):
+            return self.create_table(start)
+        if self.take("schema"):
+            exists = self.if_not_exists()
+            self.refuse_at("CREATE SCHEMA AUTHORIZATION", "authorization")
+            schema = self.name(parts_max=2)
+            self.refuse_at("CREATE SCHEMA AUTHORIZATION", "authorization")
+            self.refuse_at("CREATE SCHEMA with its objects", "create", hint="Create them by statements of their own.")
+            return CreateSchema(*self.located(start), schema, exists)
+        if self.take("database"):
+            exists = self.if_not_exists()
+            database = self.ident()
+            if not self.ended:
+                raise self.refused("CREATE DATABASE with options")
+            return CreateDatabase(*self.located(start), database, exists)
+        raise self.refused_kind("CREATE")
+
+    def refused_kind(self, verb: str, *kinds: str) -> PgError:
+        if self.at(*kinds, *_OTHER_KINDS):
+            return self.refused(f"{verb} {self.token.value.upper()}")
+        return self.fault()
+
+    def create_table(self, start: int) -> CreateTable:
+        exists = self.if_not_exists()
+        name = self.name()
+        self.refuse_at(
+            "CREATE TABLE AS", "as", hint="Use CREATE MATERIALIZED VIEW, or CREATE TABLE and INSERT ... SELECT."
+        )
+        self.refuse_at("CREATE TABLE OF a type", "of")
+        self.refuse_at("a partitioned table", "partition")
+        self.expect("(")
+        columns: list[ColumnDefinition] = []
+        keys: list[Key] = []
+        if not self.take(")"):
+            self.table_element(name, columns, keys)
+            while self.take(","):
+                self.table_element(name, columns, keys)
+            self.expect(")")
+        self.refuse_at("INHERITS", "inherits")
+        self.refuse_at("a partitioned table", "partition")
+        self.refuse_at("CREATE TABLE with storage options", "with", "using", "tablespace", "without", "on")
+        primary = {column.name for key in keys if key.primary for column in key.columns}
+        defined = tuple(
+            ColumnDefinition(c.name, c.type, c.not_null or c.name.name in primary, c.default) for c in columns
+        )
+        return CreateTable(*self.located(start), name, defined, tuple(keys), exists)
+
+    def table_element(self, table: Name, columns: list[ColumnDefinition], keys: list[Key]) -> None:
+        """A column or a constraint, added to `columns` or `keys`."""
+        if self.take("constraint"):
+            self.ident()
+            if not self.at("primary", "unique", "check", "foreign", "exclude"):
+                raise self.fault()
+        if self.at("primary", "unique"):
+            self.key(table, keys, columns=None)
+        elif self.at("check", "foreign", "exclude") and (self.ahead().value in ("(", "key", "using")):
+            raise self.refused(f"a {self.token.value.upper()} constraint")
+        elif self.at("like"):
+            raise self.refused("CREATE TABLE LIKE")
+        else:
+            columns.append(self.column_definition(table, keys))
+
+    def key(self, table: Name, keys: list[Key], columns: tuple[Ident, ...] | None) -> None:
+        """PRIMARY KEY or UNIQUE, of the table (`columns` None: they follow) or of a column."""
+        token = self.token
+        primary = self.choose("primary", "unique") == "primary"
+        if primary:
+            self.expect("key")
+            if any(key.primary for key in keys):
+                raise PgError(
+                    SqlState.INVALID_TABLE_DEFINITION,
+                    f'multiple primary keys for table "{table.parts[-1]}" are not allowed',
+                    position=token.start + 1,
+                )
+        self.refuse_at("UNIQUE NULLS NOT DISTINCT", "nulls")
+        keys.append(Key(self.in_parentheses(self.ident) if columns is None else columns, primary))
+        self.refuse_at("a deferrable or indexed constraint", "deferrable", "initially", "using", "include", "with")
+
+    def column_definition(self, table: Name, keys: list[Key]) -> ColumnDefinition:
+        name = self.ident()
+        type_ = self.type()
+        not_null: bool | None = None
+        default: Expr | None = None
+        while not (self.ended or self.at(",", ")")):
+            token = self.token
+            if self.take("constraint"):
+                self.ident()
+            elif self.take("not") or self.at("null"):
+                self.expect("null")
+                wanted = token.value == "not"
+                if not_null is not None and not_null != wanted:
+                    raise self.conflicting("NULL/NOT NULL declarations", name, table, token.start)
+                not_null = wanted
+            elif self.take("default"):
+                if default is not None:
+                    raise self.conflicting("default values", name, table, token.start, "multiple")
+                default = self.expression(
+                    *(",", "not", "null", "primary", "unique", "check", "references", "constraint", "generated"),
+                    *("collate", "default", "deferrable", "initially"),
+                )
+            elif self.at("primary", "unique"):
+                self.key(table, keys, columns=(name,))
+            elif self.at("collate"):
+                raise self.refused("COLLATE", 'Text is compared by its bytes, as under the collation "C".')
+            elif self.at("check", "references", "generated", "deferrable", "initially", "storage", "compression"):
+                raise self.refused(f"a column with {self.token.value.upper()}")
+            else:
+                raise self.fault()
+        return ColumnDefinition(name, type_, bool(not_null), default)
+
+    def conflicting(self, what: str, column: Ident, table: Name, start: int, how: str = "conflicting") -> PgError:
+        return PgError(
+            SqlState.SYNTAX_ERROR,
+            f'{how} {what} {"specified " if how == "multiple" else ""}for column "{column.name}" '
+            f'of table "{table.parts[-1]}"',
+            position=start + 1,
+        )
+
+    def create_view(self, start: int, or_replace: bool) -> CreateView:
+        exists = self.if_not_exists()
+        name = self.name()
+        columns = self.column_list()
+        self.refuse_at("CREATE VIEW with options", "with")
+        self.expect("as")
+        query = self.query("with")
+        self.refuse_at("WITH CHECK OPTION", "with")
+        return CreateView(*self.located(start), name, columns, query, or_replace, exists)
+
+    def create_materialized_view(self, start: int, or_replace: bool) -> CreateMaterializedView:
+        exists = self.if_not_exists()
+        name = self.name()
+        columns = self.column_list()
+        self.in_cluster()
+        self.refuse_at("CREATE MATERIALIZED VIEW with options", "with", "using", "tablespace")
+        self.expect("as")
+        query = self.query("with")
+        if self.take("with") and not self.take("data"):
+            raise self.refused("WITH NO DATA")
+        return CreateMaterializedView(*self.located(start), name, columns, query, or_replace, exists)
+
+    def in_cluster(self) -> None:
+        """IN CLUSTER name, Materialize's: there is one cluster, so it says nothing."""
+        if self.take("in"):
+            if not self.take("cluster"):
+                raise self.expected("CLUSTER")
+            self.ident()
+
+    def create_index(self, start: int) -> CreateIndex:
+        default = self.take("default")
+        self.expect("index")
+        self.refuse_at("CREATE INDEX CONCURRENTLY", "concurrently")
+        exists = self.if_not_exists()
+        name = None if self.at("on", "in") else self.ident()
+        self.in_cluster()
+        self.expect("on")
+        self.take("only")
+        relation = self.name()
+        if self.take("using"):
+            self.ident()  # every index is an arrangement
+        keys = () if default else self.in_parentheses(self.index_key)
+        if not self.ended and self.at("include", "where", "with", "tablespace", "nulls"):
+            raise self.refused(f"CREATE INDEX ... {self.token.value.upper()}")
+        return CreateIndex(*self.located(start), name, relation, keys, exists)
+
+    def index_key(self) -> Expr:
+        key = self.expression(",", "asc", "desc", "nulls")
+        self.refuse_at("an index with an order", "asc", "desc", "nulls", hint="An index finds rows by equal keys.")
+        return key
+
+    def object_kind(self, verb: str) -> ObjectKind:
+        if self.take("materialized"):
+            self.expect("view")
+            return ObjectKind.MATERIALIZED_VIEW
+        for kind in ObjectKind:
+            if self.take(kind.value):
+                return kind
+        raise self.refused_kind(verb)
+
+    def drop(self) -> DropObjects:
+        start = self.index
+        self.expect("drop")
+        kind = self.object_kind("DROP")
+        self.refuse_at("DROP INDEX CONCURRENTLY", "concurrently")
+        exists = self.if_exists()
+        parts_max = {ObjectKind.DATABASE: 1, ObjectKind.SCHEMA: 2}.get(kind, 3)
+        names = self.comma_list(lambda: self.name(parts_max))
+        cascade = self.drop_behavior()
+        return DropObjects(*self.located(start), kind, names, exists, cascade)
+
+    def drop_behavior(self) -> bool:
+        """[CASCADE | RESTRICT]: whether it is CASCADE."""
+        return self.take("cascade") or (self.take("restrict") and False)
+
+    def alter(self) -> AlterRename:
+        start = self.index
+        self.expect("alter")
+        kind = self.object_kind("ALTER")
+        exists = self.if_exists()
+        parts_max = {ObjectKind.DATABASE: 1, ObjectKind.SCHEMA: 2}.get(kind, 3)
+        self.take("only")
+        name = self.name(parts_max)
+        if self.ended:
+            raise self.fault()
+        if not self.at("rename") or (self.ahead().value != "to" and self.ahead().kind is not Kind.END):
+            raise self.refused(f"ALTER {kind.upper()} other than RENAME TO")
+        self.expect("rename", "to")
+        new_name = self.ident()
+        return AlterRename(*self.located(start), kind, name, new_name, exists)
+
+    # -- transactions -----------------------------------------------------------------------------------------------
+
+    def begin(self) -> Begin:
+        start = self.index
+        if self.take("start"):
+            self.expect("transaction")
+            tag = "START TRANSACTION"
+        else:
+            self.expect("begin")
+            self.work()
+            tag = "BEGIN"
+        modes = TransactionModes() if self.ended else self.transaction_modes()
+        return Begin(*self.located(start), modes, tag)
+
+    def work(self) -> None:
+        _ = self.take("work") or self.take("transaction")
+
+    def transaction_modes(self) -> TransactionModes:
+        isolation: str | None = None
+        read_only: bool | None = None
+        deferrable: bool | None = None
+        while True:
+            if self.take("isolation"):
+                self.expect("level")
+                isolation = self.isolation_level()
+            elif self.take("read"):
+                read_only = self.choose("only", "write") == "only"
+            elif self.take("not"):
+                self.expect("deferrable")
+                deferrable = False
+            else:
+                self.expect("deferrable")
+                deferrable = True
+            if not self.take(",") and self.ended:
+                return TransactionModes(isolation, read_only, deferrable)
+
+    def isolation_level(self) -> str:
+        for level in _ISOLATION_LEVELS:
+            if self.take(*level.split()):
+                return level
+        for head in ("read", "repeatable", "strict", "strong", "session"):
+            self.take(head)
+        raise self.fault()
+
+    def commit(self) -> Commit:
+        start = self.index
+        self.choose("commit", "end")
+        self.refuse_at("COMMIT PREPARED", "prepared")
+        self.work()
+        self.no_chain()
+        return Commit(*self.located(start))
+
+    def rollback(self) -> Rollback | Savepoint:
+        start = self.index
+        head = self.choose("rollback", "abort")
+        self.refuse_at("ROLLBACK PREPARED", "prepared")
+        self.work()
+        if head == "rollback" and self.take("to"):
+            self.take("savepoint")
+            name = self.ident()
+            return Savepoint(*self.located(start), "ROLLBACK TO SAVEPOINT", name)
+        self.no_chain()
+        return Rollback(*self.located(start))
+
+    def no_chain(self) -> None:
+        if self.take("and"):
+            if self.at("chain"):
+                raise self.refused("AND CHAIN")
+            self.expect("no", "chain")
+
+    def savepoint(self) -> Savepoint:
+        start = self.index
+        verb = "SAVEPOINT" if self.take("savepoint") else "RELEASE SAVEPOINT"
+        if verb != "SAVEPOINT":
+            self.expect("release")
+            self.take("savepoint")
+        name = self.ident()
+        return Savepoint(*self.located(start), verb, name)
+
+    # -- prepared statements ----------------------------------------------------------------------------------------
+
+    def prepare(self) -> Prepare:
+        start = self.index
+        self.expect("prepare")
+        if self.at_all("transaction") and self.ahead().kind is Kind.STRING:
+            raise self.refused("PREPARE TRANSACTION")
+        name = self.ident()
+        types = self.in_parentheses(self.type) if self.at("(") else ()
+        self.expect("as")
+        if not self.at(*QUERY_HEADS, "insert", "update", "delete"):
+            raise self.fault()
+        statement = self.statement()
+        assert isinstance(statement, Select | Insert | Update | Delete)
+        return Prepare(*self.located(start), name, types, statement)
+
+    def execute(self) -> Execute:
+        start = self.index
+        self.expect("execute")
+        name = self.ident()
+        arguments = self.in_parentheses(lambda: self.expression(",")) if self.at("(") else ()
+        return Execute(*self.located(start), name, arguments)
+
+    def deallocate(self) -> Deallocate:
+        start = self.index
+        self.expect("deallocate")
+        self.take("prepare")
+        name = None if self.take("all") else self.ident()
+        return Deallocate(*self.located(start), name)
+
+    # -- variables --------------------------------------------------------------------------------------------------
+
+    def set(self) -> SetVariable | SetTransaction:
+        start = self.index
+        self.expect("set")
+        if self.take("session", "characteristics"):
+            self.expect("as", "transaction")
+            modes = self.transaction_modes()
+            return SetTransaction(*self.located(start), modes, True)
+        if self.take("transaction"):
+            self.refuse_at("SET TRANSACTION SNAPSHOT", "snapshot")
+            modes = self.transaction_modes()
+            return SetTransaction(*self.located(start), modes, False)
+        local = self.take("local")
+        if not local and self.at("session") and self.ahead().value not in ("=", "to", "."):
+            self.advance()
+        self.refuse_at("SET CONSTRAINTS", "constraints")
+        if self.at("role", "authorization") and self.ahead().value not in ("=", "to", "."):
+            raise self.refused("SET ROLE")
+        if self.take("time", "zone"):
+            if self.take("local") or self.take("default"):
+                return SetVariable(*self.located(start), "timezone", (), local, True)
+            self.refuse_at("SET TIME ZONE with an interval", "interval")
+            values: tuple[str, ...] = (self.setting_value(),)
+            return SetVariable(*self.located(start), "timezone", values, local, False)
+        if self.at("names", "schema") and self.ahead().value not in ("=", "to", "."):
+            name = "client_encoding" if self.choose("names", "schema") == "names" else "search_path"
+            if name == "client_encoding" and (self.ended or self.take("default")):
+                return SetVariable(*self.located(start), name, (), local, True)
+            values = (self.string(),)
+            return SetVariable(*self.located(start), name, values, local, False)
+        name = self.variable()
+        if self.at_all("from", "current"):
+            raise self.refused("SET ... FROM CURRENT")
+        self.choose("=", "to")
+        if self.take("default"):
+            return SetVariable(*self.located(start), name, (), local, True)
+        values = self.comma_list(self.setting_value)
+        return SetVariable(*self.located(start), name, values, local, False)
+
+    def variable(self) -> str:
+        """A setting's name, in lower case: settings are found without regard to case, quoted or not."""
+        parts = [self.ident().name]
+        while self.take("."):
+            parts.append(self.ident().name)
+        return ".".join(parts).lower()
+
+    def setting_value(self) -> str:
+        """A string, a word or a signed number, as SET and the options of COPY and EXPLAIN take."""
+        token = self.token
+        if token.kind is Kind.SYMBOL and token.value in ("-", "+"):
+            self.advance()
+            sign = "-" if token.value == "-" else ""
+            return sign + self.number()
+        if token.kind is Kind.NUMBER:
+            return self.number()
+        if token.kind is Kind.STRING:
+            return self.string()
+        if self.at("true", "false", "on"):
+            self.advance()
+            return token.value
+        return self.ident(refused=RESERVED_WORDS).name
+
+    def reset(self) -> ResetVariable:
+        start = self.index
+        self.expect("reset")
+        name = self.shown_variable()
+        return ResetVariable(*self.located(start), name)
+
+    def shown_variable(self) -> str | None:
+        if self.take("all"):
+            return None
+        if self.take("time", "zone"):
+            return "timezone"
+        if self.take("transaction"):
+            self.expect("isolation", "level")
+            return "transaction_isolation"
+        if self.take("session", "authorization"):
+            return "session_authorization"
+        return self.variable()
+
+    def show(self) -> ShowStatement:
+        start = self.index
+        self.expect("show")
+        if self.take("create"):
+            kind = self.object_kind("SHOW CREATE")
+            name = self.name()
+            return ShowCreate(*self.located(start), kind, name)
+        if self.take("columns"):
+            self.choose("from", "in")
+            relation = self.name()
+            like = self.like()
+            return ShowColumns(*self.located(start), relation, like)
+        for shown in ShowKind:
+            if self.take(*shown.value.split()):
+                on = self.name() if shown is ShowKind.INDEXES and self.take("on") else None
+                schema = self.name(2) if self.at("from", "in") and self.choose("from", "in") else None
+                like = self.like()
+                return ShowObjects(*self.located(start), shown, schema, on, like)
+        variable = self.shown_variable()
+        return ShowVariable(*self.located(start), variable)
+
+    def like(self) -> str | None:
+        self.refuse_at("SHOW ... WHERE", "where", hint="Query the tables of mz_catalog.")
+        return self.string() if self.take("like") else None
+
+    def discard(self) -> Discard:
+        start = self.index
+        self.expect("discard")
+        target = self.choose("all", "plans", "sequences", "temp", "temporary").upper()
+        return Discard(*self.located(start), "TEMP" if target == "TEMPORARY" else target)
+
+    # -- SUBSCRIBE --------------------------------------------------------------------------------------------------
+
+    def subscribe(self) -> Subscribe:
+        """SUBSCRIBE [TO] source [output] [WITH (...)] [AS OF ...] [UP TO ...] [output]; one output at most."""
+        start = self.index
+        self.expect("subscribe")
+        self.take("to")
+        source: Name | Query | ShowStatement
+        if self.take("("):
+            source = self.show() if self.at("show") else self.query()
+            if not self.take(")"):
+                raise self.expected("right parenthesis")
+        else:
+            source = self.name()
+        output = self.output()
+        options = self.subscribe_options() if self.take("with") else {}
+        as_of = self.as_of() if self.at("as") else None
+        up_to: Expr | None = None
+        if self.take("up"):
+            if not self.take("to"):
+                raise self.expected("TO")
+            if self.ended or self.at(")"):
+                raise self.expected("an expression")
+            up_to = self.expression("as", "up", "envelope", "within")
+        if output is None:
+            output = self.output()
+        if not (self.ended or self.at(")")):
+            raise self.expected("end of statement")
+        progress, snapshot = options.get("progress", False), options.get("snapshot", True)
+        return Subscribe(*self.located(start), source, output, progress, snapshot, as_of, up_to)
+
+    def output(self) -> Output | None:
+        if self.take("envelope"):
+            envelope = self.expect_one_of("upsert", "debezium")
+            self.expect_one_of("(")
+            self.expect_one_of("key")
+            self.expect_one_of("(")
+            keys = self.comma_list(self.ident)
+            self.expect_one_of(")")
+            self.expect_one_of(")")
+            return EnvelopeUpsert(keys) if envelope == "upsert" else EnvelopeDebezium(keys)
+        if self.take("within"):
+            for word in ("timestamp", "order", "by"):
+                self.expect_one_of(word)
+            return WithinTimestampOrderBy(self.comma_list(self.order_term))
+        return None
+
+    def order_term(self) -> Expr:
+        span = self.span(",", "with", "as", "up", "envelope", "within")
+        text, offset = self.sliced(span)
+        return Expr(trees.parse_order_term(self.source, span), text, offset)
+
+    def subscribe_options(self) -> dict[str, bool]:
+        self.expect_one_of("(")
+        options: dict[str, bool] = {}
+        while True:
+            token = self.token
+            option = self.expect_one_of("progress", "snapshot")
+            if option in options:
+                raise PgError(
+                    SqlState.SYNTAX_ERROR, f"{option.upper()} specified more than once", position=token.start + 1
+                )
+            has_value = self.take("=") or not self.at(",", ")")
+            options[option] = self.boolean(option.upper()) if has_value else True
+            if not self.take(","):
+                break
+        self.expect_one_of(")")
+        return options
+
+    def boolean(self, option: str) -> bool:
+        token = self.token
+        if self.ended or self.at(",", ")"):
+            raise self.expected("option value")
+        value = self.setting_value().lower()
+        if value not in _TRUE and value not in _FALSE:
+            raise PgError(
+                SqlState.INVALID_PARAMETER_VALUE,
+                f"invalid {option}: cannot use value as boolean",
+                position=token.start + 1,
+            )
+        return value in _TRUE
+
+    # -- around other statements ------------------------------------------------------------------------------------
+
+    def explain(self) -> Explain:
+        start = self.index
+        self.expect("explain")
+        options: Options = ()
+        timestamp = False
+        if self.take("timestamp"):
+            self.expect("for")
+            timestamp = True
+        elif self.take("plan"):
+            self.expect("for")
+        elif self.at("(") and self.ahead().value not in QUERY_HEADS:
+            options = self.in_parentheses(self.explain_option)
+        else:
+            self.refuse_at("EXPLAIN ANALYZE", "analyze", "analyse")
+            if self.take("verbose"):
+                options = (("verbose", None),)
+        if not self.at(*QUERY_HEADS, "insert", "update", "delete", "subscribe", "create", "execute"):
+            raise self.fault()
+        statement = self.statement()
+        if not isinstance(
+            statement, Select | Insert | Update | Delete | Subscribe | CreateView | CreateMaterializedView | Execute
+        ):
+            raise PgError(
+                SqlState.FEATURE_NOT_SUPPORTED,
+                "EXPLAIN of a statement that has no plan is not supported",
+                position=statement.offset + 1,
+            )
+        return Explain(*self.located(start), statement, options, timestamp)
+
+    def explain_option(self) -> tuple[str, str | None]:
+        token = self.token
+        name = self.ident(refused=RESERVED_WORDS - {"analyze", "analyse"}).name
+        value = None if self.at(",", ")") else self.setting_value()
+        if name in ("analyze", "analyse") and (value or "true").lower() not in _FALSE:
+            raise self.refused("EXPLAIN ANALYZE", at=token)
+        return name, value
+
+    def declare(self) -> Declare:
+        start = self.index
+        self.expect("declare")
+        name = self.ident()
+        while not self.at("cursor"):
+            self.refuse_at("a BINARY cursor", "binary", hint="Ask for binary results when FETCH is bound.")
+            self.refuse_at("a SCROLL cursor", "scroll")
+            if not (self.take("no", "scroll") or self.take("insensitive") or self.take("asensitive")):
+                raise self.fault()
+        self.expect("cursor")
+        if self.at_all("with", "hold"):
+            raise PgError(
+                SqlState.FEATURE_NOT_SUPPORTED,
+                "WITH HOLD is unsupported for cursors",
+                position=self.token.start + 1,
+            )
+        self.take("without", "hold")
+        self.expect("for")
+        if not self.at(*QUERY_HEADS, "subscribe", "show"):
+            raise self.fault()
+        statement = self.statement()
+        assert isinstance(statement, Select | Subscribe | ShowStatement)
+        return Declare(*self.located(start), name, statement)
+
+    def fetch(self) -> Fetch:
+        start = self.index
+        self.expect("fetch")
+        count = self.fetch_count()
+        _ = self.take("from") or self.take("in")
+        cursor = self.ident()
+        timeout: str | None = None
+        if self.take("with"):
+            self.expect_one_of("(")
+            self.expect_one_of("timeout")
+            self.take("=")
+            self.take("interval")
+            if self.token.kind is not Kind.STRING:
+                raise self.expected("option value")
+            timeout = self.string()
+            self.expect_one_of(")")
+        return Fetch(*self.located(start), cursor, count, timeout)
+
+    def fetch_count(self) -> int | None:
+        """How many rows; None is ALL. A word of direction that stands last is the cursor's name."""
+        after = self.ahead()
+        if not self.at("all") and (after.kind is Kind.END or after.value == ";"):
+            return 1
+        self.refuse_at("FETCH in that direction", "prior", "first", "last", "absolute", "relative", "backward", "-")
+        if self.take("next"):
+            return 1
+        self.take("forward")
+        self.refuse_at("FETCH in that direction", "-")
+        if self.take("all"):
+            return None
+        return int(self.integer()) if self.token.kind is Kind.NUMBER else 1
+
+    def close(self) -> CloseCursor:
+        start = self.index
+        self.expect("close")
+        name = None if self.take("all") else self.ident()
+        return CloseCursor(*self.located(start), name)
+
+    def unlisten(self) -> Unlisten:
+        start = self.index
+        self.expect("unlisten")
+        if not self.take("*"):
+            self.ident()
+        return Unlisten(*self.located(start))
+
+
+_HEADS: dict[str, Callable[[_Grammar], Statement]] = {
+    **dict.fromkeys(QUERY_HEADS, _Grammar.select),
+    "abort": _Grammar.rollback,
+    "alter": _Grammar.alter,
+    "begin": _Grammar.begin,
+    "close": _Grammar.close,
+    "commit": _Grammar.commit,
+    "copy": _Grammar.copy,
+    "create": _Grammar.create,
+    "deallocate": _Grammar.deallocate,
+    "declare": _Grammar.declare,
+    "delete": _Grammar.delete,
+    "discard": _Grammar.discard,
+    "drop": _Grammar.drop,
+    "end": _Grammar.commit,
+    "execute": _Grammar.execute,
+    "explain": _Grammar.explain,
+    "fetch": _Grammar.fetch,
+    "insert": _Grammar.insert,
+    "prepare": _Grammar.prepare,
+    "release": _Grammar.savepoint,
+    "reset": _Grammar.reset,
+    "rollback": _Grammar.rollback,
+    "savepoint": _Grammar.savepoint,
+    "set": _Grammar.set,
+    "show": _Grammar.show,
+    "start": _Grammar.begin,
+    "subscribe": _Grammar.subscribe,
+    "truncate": _Grammar.truncate,
+    "unlisten": _Grammar.unlisten,
+    "update": _Grammar.update,
+}

@@ -1,0 +1,422 @@
+"""Statements to plans: what a SELECT, INSERT, UPDATE or DELETE means, known without running anything.
+
+    text -> parse.py -> sqlglot's tree -> bind.py (names, types) -> relations.py -> render.py -> Spark SQL
+                                                                               \\-> constant.py, no Spark needed
+
+A plan's columns have PostgreSQL's names and types. Its Spark SQL reads a view for each input, named by its ObjectId,
+with columns c0, c1, ... in catalog order and every row as often as it is there; it puts out c0, c1, ... of exactly the
+Spark types that become `PgType.arrow`. Errors that Spark itself raises are for the engine to translate;
+`raise_error('<code>:<message>')` carries PostgreSQL's own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TypeVar
+
+from sqlglot import exp
+
+from catalog.objects import Column as CatalogColumn
+from catalog.objects import ObjectId, Table
+from catalog.objects import Relation as CatalogRelation
+from protocol.pgwire.errors import PgError, SqlState
+from protocol.pgwire.types import INTERVAL, PgType, parse_type
+from server.sql.bind import Binder, Item, PlanContext, Replacement
+from server.sql.coerce import ASSIGNMENT
+from server.sql.constant import Bindings, Constant, compiled, session_value
+from server.sql.expressions import Cast, ColumnRef, Expression, Literal, Parameter, SessionValue, precision, walk
+from server.sql.parse import parse_expression
+from server.sql.relations import Filter, Project, Relation, Scan, Values
+from server.sql.render import Renderer, unbound
+from server.sql.scope import Entry, Scope, find_relation
+from server.sql.statements import Delete, Expr, Ident, Insert, Name, Query, Update
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """An output column."""
+
+    name: str
+    type: PgType
+    nullable: bool
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class QueryPlan:
+    """A planned query.
+
+    `inputs` are the collections and system tables it reads, views expanded; `uses` the relations its text names.
+    `stored_text` is the text with those named by id: planned again it means the same, whatever was renamed.
+    `direct_scan`: the whole plan is these columns (by number) of one relation, so no Spark is needed.
+    `constant`: the query reads nothing and needs no Spark either.
+    `template`: its Spark SQL with marks for what is bound at execution; `is_bound` if there is nothing to bind.
+    """
+
+    columns: tuple[Field, ...]
+    parameters: tuple[PgType, ...]
+    inputs: frozenset[ObjectId]
+    uses: frozenset[ObjectId]
+    stored_text: str
+    relation: Relation
+    direct_scan: tuple[ObjectId, tuple[int, ...]] | None
+    constant: Constant | None
+    template: str
+    is_bound: bool
+
+    def spark_sql(self, bindings: Bindings | None = None, *, single_partition: bool = True) -> str:
+        """The statement for Spark, with parameters and session values as literals.
+
+        `bindings` None: only for a plan that `is_bound`. `single_partition`: inputs are small, so read each in one
+        partition and never shuffle.
+        """
+        if self.is_bound and single_partition:
+            return self.template
+
+        def bind(expression: Parameter | SessionValue) -> Literal:
+            assert bindings is not None
+            if isinstance(expression, Parameter):
+                return Literal(bindings.parameters[expression.index], expression.type)
+            return Literal(session_value(expression, bindings), expression.type)
+
+        return Renderer(self.relation, bind, single_partition=single_partition).text()
+
+    @property
+    def uses_session(self) -> bool:
+        """Whether the rows depend on the session or the clock."""
+        return any(isinstance(node, SessionValue) for node in walk(self.relation))
+
+    @property
+    def fingerprint(self) -> str:
+        """Equal for plans that mean the same over the same objects."""
+        return f"{self.template} -> {', '.join(str(column.type) for column in self.columns)}"
+
+
+@dataclass(frozen=True, slots=True)
+class WritePlan:
+    """A planned write of `table`. The query's columns are the old row, the new row and RETURNING, as the slices say.
+
+    INSERT has no old row, DELETE no new one; `returning` is None without RETURNING.
+    """
+
+    table: ObjectId
+    query: QueryPlan
+    old: slice | None
+    new: slice | None
+    returning: slice | None
+
+
+def plan_query(
+    query: Query, context: PlanContext, parameter_types: Sequence[PgType | None] = (), *, maintained: bool = False
+) -> QueryPlan:
+    """Plans a query. `parameter_types` are those the client declared, None for those to infer.
+
+    `maintained`: for a view that is kept up to date, or SUBSCRIBE: no parameters (42P02), nothing volatile (0A000).
+    """
+    binder = Binder(context, parameter_types, maintained=maintained)
+    return _guarded(lambda: _finished(binder, binder.query(query.tree, Scope()), query))
+
+
+def plan_insert(statement: Insert, context: PlanContext, parameter_types: Sequence[PgType | None] = ()) -> WritePlan:
+    """Plans an INSERT: casts to the columns' types, defaults, RETURNING over the new row."""
+    return _guarded(lambda: _Writer(context, parameter_types).insert(statement))
+
+
+def plan_update(statement: Update, context: PlanContext, parameter_types: Sequence[PgType | None] = ()) -> WritePlan:
+    """Plans an UPDATE; RETURNING is over the new row."""
+    return _guarded(lambda: _Writer(context, parameter_types).update(statement))
+
+
+def plan_delete(statement: Delete, context: PlanContext, parameter_types: Sequence[PgType | None] = ()) -> WritePlan:
+    """Plans a DELETE; RETURNING is over the old row."""
+    return _guarded(lambda: _Writer(context, parameter_types).delete(statement))
+
+
+Plan = TypeVar("Plan")
+
+
+def _guarded(plan: Callable[[], Plan]) -> Plan:
+    try:
+        return plan()
+    except RecursionError:
+        raise PgError(
+            SqlState.STATEMENT_TOO_COMPLEX,
+            "stack depth limit exceeded",
+            hint="Write the statement with less nesting.",
+        ) from None
+
+
+# -- finishing a query ----------------------------------------------------------------------------------------------
+
+
+def _finished(binder: Binder, relation: Relation, source: Query | None) -> QueryPlan:
+    relation = binder.assigned(relation, lambda number, expression: _of_full_precision(expression))
+    parameters = []
+    for number, type in enumerate(binder.parameters, 1):
+        if type is None:
+            message = f"could not determine data type of parameter ${number}"
+            raise PgError(SqlState.INDETERMINATE_DATATYPE, message)
+        parameters.append(type)
+    constant = compiled(relation)
+    scan = _direct_scan(relation)
+    if constant is None and scan is None:
+        _check_carried(relation)
+    # written now, also when it may not be run: what Spark cannot do is refused at planning
+    template = "" if constant is not None else Renderer(relation, unbound).text()
+    bound = not any(isinstance(node, (Parameter, SessionValue)) for node in walk(relation))
+    return QueryPlan(
+        columns=tuple(Field(c.name, c.type, c.nullable) for c in relation.columns),
+        parameters=tuple(parameters),
+        inputs=frozenset(binder.inputs),
+        uses=frozenset(binder.uses),
+        stored_text="" if source is None else _replaced(source, binder.replacements),
+        relation=relation,
+        direct_scan=scan,
+        constant=constant,
+        template=template,
+        is_bound=bound,
+    )
+
+
+def _of_full_precision(expression: Expression) -> Expression:
+    """A numeric that leaves the plan is a decimal of all the digits its Arrow type has."""
+    if expression.type.name == "numeric" and precision(expression) != (expression.type.precision or 38):
+        if isinstance(expression, Literal):
+            return expression
+        return Cast(expression, expression.type)
+    return expression
+
+
+def _check_carried(relation: Relation) -> None:
+    """Spark cannot hand intervals over, nor take them."""
+    for node in walk(relation):
+        columns = node.columns if isinstance(node, Scan) or node is relation else ()
+        for column in columns:
+            if (column.type.element or column.type) == INTERVAL:
+                message = f'column "{column.name}" of type interval in a computed query is not supported'
+                raise PgError(SqlState.FEATURE_NOT_SUPPORTED, message, hint="Use extract(epoch from ...) of it.")
+
+
+def _direct_scan(relation: Relation) -> tuple[ObjectId, tuple[int, ...]] | None:
+    if isinstance(relation, Scan):
+        return relation.id, tuple(range(len(relation.columns)))
+    if isinstance(relation, Project):
+        below = _direct_scan(relation.input)
+        if below is None:
+            return None
+        places = {column.id: place for column, place in zip(relation.input.columns, below[1], strict=True)}
+        numbers = [places[e.column.id] for e in relation.expressions if isinstance(e, ColumnRef)]
+        if len(numbers) == len(relation.expressions):
+            return below[0], tuple(numbers)
+    return None
+
+
+def _replaced(query: Query, replacements: Sequence[Replacement]) -> str:
+    text = query.text
+    for replacement in sorted(set(replacements), key=lambda r: r.start, reverse=True):
+        start, end = replacement.start - query.offset, replacement.end - query.offset
+        text = text[:start] + replacement.text + text[end:]
+    return text
+
+
+# -- writes ---------------------------------------------------------------------------------------------------------
+
+
+class _Writer:
+    """Plans one INSERT, UPDATE or DELETE."""
+
+    def __init__(self, context: PlanContext, parameter_types: Sequence[PgType | None]) -> None:
+        self.context = context
+        self.binder = Binder(context, parameter_types)
+
+    def insert(self, statement: Insert) -> WritePlan:
+        table = self._table(statement.table, "insert into")
+        targets = self._targets(table, statement.columns)
+        width = len(table.columns)
+        given = self._source(statement, table, targets)
+        refs = dict(zip(targets, (ColumnRef(c) for c in given.columns), strict=False))
+        new = [refs.get(i) or self._default(table, i) for i in range(width)]
+        relation = self._row(given, new, table)
+        return self._with_returning(statement, table, relation, relation.columns, slice(0, 0), slice(0, width))
+
+    def update(self, statement: Update) -> WritePlan:
+        table = self._table(statement.table, "update")
+        scan, scope = self._scanned(table, statement.alias)
+        relation = self._filtered(scan, statement.where, scope)
+        new: list[Expression] = [ColumnRef(column) for column in scan.columns]
+        assigned: set[int] = set()
+        inner = Scope(scope.entries, clause="UPDATE", real_names=scope.real_names)
+        for assignment in statement.assignments:
+            number = self._column_number(table, assignment.column)
+            if number in assigned:
+                message = f'multiple assignments to same column "{assignment.column.name}"'
+                raise PgError(SqlState.SYNTAX_ERROR, message, position=assignment.column.position)
+            assigned.add(number)
+            if assignment.value is None:
+                new[number] = self._default(table, number)
+            else:
+                value = self.binder.expression(assignment.value.tree, inner)
+                new[number] = self._assign(value, table.columns[number], assignment.value.tree)
+        width = len(table.columns)
+        old: list[Expression] = [ColumnRef(column) for column in scan.columns]
+        row = self._row(relation, old + new, table)
+        return self._with_returning(
+            statement, table, row, row.columns[width:], slice(0, width), slice(width, 2 * width)
+        )
+
+    def delete(self, statement: Delete) -> WritePlan:
+        table = self._table(statement.table, "delete from")
+        scan, scope = self._scanned(table, statement.alias)
+        relation = self._filtered(scan, statement.where, scope)
+        row = self._row(relation, [ColumnRef(column) for column in scan.columns], table)
+        return self._with_returning(statement, table, row, row.columns, slice(0, len(table.columns)), slice(0, 0))
+
+    # -- parts ------------------------------------------------------------------------------------------------------
+
+    def _table(self, name: Name, verb: str) -> Table:
+        item: CatalogRelation = find_relation(
+            self.context.state, name.parts, self.context.database, self.context.search_path, name.position
+        )
+        if not isinstance(item, Table):
+            message = f'cannot {verb} {item.kind} "{item.name}"'
+            raise PgError(SqlState.WRONG_OBJECT_TYPE, message, position=name.position)
+        self.binder.uses.add(item.id)
+        return item
+
+    def _column_number(self, table: Table, column: Ident) -> int:
+        for number, known in enumerate(table.columns):
+            if known.name == column.name:
+                return number
+        message = f'column "{column.name}" of relation "{table.name}" does not exist'
+        raise PgError(SqlState.UNDEFINED_COLUMN, message, position=column.position)
+
+    def _targets(self, table: Table, columns: Sequence[Ident]) -> list[int]:
+        if not columns:
+            return list(range(len(table.columns)))
+        numbers: list[int] = []
+        for column in columns:
+            number = self._column_number(table, column)
+            if number in numbers:
+                message = f'column "{column.name}" specified more than once'
+                raise PgError(SqlState.DUPLICATE_COLUMN, message, position=column.position)
+            numbers.append(number)
+        return numbers
+
+    def _source(self, statement: Insert, table: Table, targets: Sequence[int]) -> Relation:
+        """The rows to insert, cast to the target columns' types."""
+        query = statement.source
+        if query is None:
+            return Values((), ((),))
+        if isinstance(query.tree, exp.Values) and not any(
+            query.tree.args.get(k) for k in ("order", "limit", "offset", "with_")
+        ):
+            return self._values(query.tree, statement, table, targets)
+        relation = self.binder.query(query.tree, Scope(), keep_unknown=True)
+        self._check_width(len(relation.columns), statement, targets, query.tree)
+        return self.binder.assigned(
+            relation, lambda number, e: self._assign(e, table.columns[targets[number]], query.tree)
+        )
+
+    def _values(self, tree: exp.Values, statement: Insert, table: Table, targets: Sequence[int]) -> Relation:
+        scope = Scope(clause="VALUES")
+        rows = []
+        for row in tree.expressions:
+            cells = row.expressions
+            if len(cells) != len(tree.expressions[0].expressions):
+                message = "VALUES lists must all be the same length"
+                raise PgError(SqlState.SYNTAX_ERROR, message, position=self.binder.at(row))
+            self._check_width(len(cells), statement, targets, cells[-1])
+            rows.append([self._cell(c, t, table, scope) for c, t in zip(cells, targets, strict=False)])
+        return self.binder.values(rows, True, tree)
+
+    def _cell(self, tree: exp.Expr, target: int, table: Table, scope: Scope) -> Expression:
+        if isinstance(tree, exp.Var) and tree.name.upper() == "DEFAULT":
+            return self._default(table, target)
+        return self._assign(self.binder.expression(tree, scope), table.columns[target], tree)
+
+    def _check_width(self, given: int, statement: Insert, targets: Sequence[int], tree: exp.Expr) -> None:
+        if given > len(targets):
+            message = "INSERT has more expressions than target columns"
+            raise PgError(SqlState.SYNTAX_ERROR, message, position=self.binder.at(tree))
+        if given < len(targets) and statement.columns:
+            message = "INSERT has more target columns than expressions"
+            raise PgError(SqlState.SYNTAX_ERROR, message, position=statement.columns[given].position)
+
+    def _assign(self, value: Expression, column: CatalogColumn, tree: exp.Expr | None) -> Expression:
+        """42804 unless the value can be assigned to the column."""
+        target = parse_type(column.type)
+        position = self.binder.at(tree)
+        try:
+            coerced = self.binder.coerce(value, target, ASSIGNMENT, position)
+        except PgError as error:
+            if error.sqlstate is not SqlState.CANNOT_COERCE:
+                raise
+            raise PgError(
+                SqlState.DATATYPE_MISMATCH,
+                f'column "{column.name}" is of type {target.base_display} but expression is of type '
+                f"{value.type.base_display}",
+                hint="You will need to rewrite or cast the expression.",
+                position=position,
+            ) from None
+        return self.binder.rescale(coerced, target)
+
+    def _default(self, table: Table, number: int) -> Expression:
+        column = table.columns[number]
+        if column.default is None:
+            return Literal(None, parse_type(column.type))
+        expression: Expr = parse_expression(column.default)
+        self.binder.inside_view += 1  # the client did not write this text
+        try:
+            value = self.binder.expression(expression.tree, Scope(clause="DEFAULT expressions"))
+            return self._assign(value, column, None)
+        finally:
+            self.binder.inside_view -= 1
+
+    def _row(self, relation: Relation, expressions: Sequence[Expression], table: Table) -> Project:
+        names = [column.name for column in table.columns] * 2
+        columns = tuple(self.binder.new_column(n, e) for n, e in zip(names, expressions, strict=False))
+        return Project(relation, columns, tuple(expressions))
+
+    def _scanned(self, table: Table, alias: Ident | None) -> tuple[Relation, Scope]:
+        scan = self.binder.relation(table)
+        name = alias.name if alias is not None else table.name
+        entries = [Entry(column.name, ColumnRef(column), name) for column in scan.columns]
+        return scan, Scope(entries, real_names={table.name: name})
+
+    def _filtered(self, scan: Relation, where: Expr | None, scope: Scope) -> Relation:
+        if where is None:
+            return scan
+        inner = Scope(scope.entries, clause="WHERE", real_names=scope.real_names)
+        return Filter(scan, self.binder.condition(where.tree, inner, "WHERE"))
+
+    def _with_returning(
+        self,
+        statement: Insert | Update | Delete,
+        table: Table,
+        row: Relation,
+        visible: Sequence[object],
+        old: slice,
+        new: slice,
+    ) -> WritePlan:
+        returning = None
+        relation = row
+        if statement.returning:
+            name = statement.alias.name if statement.alias is not None else table.name
+            entries = [
+                Entry(column.name, ColumnRef(shown), name)  # type: ignore[arg-type]
+                for column, shown in zip(table.columns, visible, strict=True)
+            ]
+            scope = Scope(entries, real_names={table.name: name})
+            items = self.binder.select_items([item.tree for item in statement.returning], scope)
+            kept = [Item(column.name, ColumnRef(column), exp.Null()) for column in row.columns]
+            columns = tuple(self.binder.new_column(i.name, i.expression) for i in kept + items)
+            relation = Project(row, columns, tuple(i.expression for i in kept + items))
+            returning = slice(len(kept), len(kept) + len(items))
+        query = _finished(self.binder, relation, None)
+        return WritePlan(
+            table.id, query, old if old != slice(0, 0) else None, new if new != slice(0, 0) else None, returning
+        )
+
+
+__all__ = ["Bindings", "Field", "PlanContext", "QueryPlan", "WritePlan", "plan_delete", "plan_insert", "plan_query",
+           "plan_update"]  # fmt: skip

@@ -1,0 +1,538 @@
+"""Relational nodes to Spark SQL text.
+
+Each node becomes a block of SELECT; clauses of several nodes share one as long as their order allows (`_Stage`), and
+where it does not the block becomes a subquery of the next. Columns are called x<id>, unique in the whole statement, so
+no qualifier is ever needed, also from inside a correlated subquery; the outermost are c0, c1, ...
+
+A rendered expression has exactly the Spark type of its PostgreSQL type (`spark_type`), a numeric DECIMAL(precision,
+scale) of the expression's own precision. Names TIMESTAMP_LTZ and TIMESTAMP_NTZ are used, never TIMESTAMP.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from decimal import Decimal
+from enum import IntEnum
+from typing import Any, assert_never
+
+from protocol.pgwire.errors import PgError, SqlState
+from protocol.pgwire.types import PgType
+from server.sql import decimals
+from server.sql.casts import find_cast
+from server.sql.expressions import (
+    Aggregate,
+    Array,
+    Call,
+    Case,
+    Cast,
+    Column,
+    ColumnRef,
+    Expression,
+    InList,
+    Literal,
+    Parameter,
+    Quantified,
+    SessionValue,
+    SortKey,
+    Subquery,
+    SubqueryKind,
+    WindowCall,
+    precision,
+    walk,
+)
+from server.sql.functions import fail, quote, shape_of
+from server.sql.relations import Aggregate as AggregateNode
+from server.sql.relations import (
+    Distinct,
+    DistinctOn,
+    Filter,
+    Join,
+    Limit,
+    Project,
+    Relation,
+    Scan,
+    Series,
+    SetOperation,
+    Sort,
+    Values,
+    Window,
+)
+
+_SPARK_TYPES: dict[str, str] = {
+    "bool": "BOOLEAN", "int2": "SMALLINT", "int4": "INT", "int8": "BIGINT", "float4": "FLOAT", "float8": "DOUBLE",
+    "text": "STRING", "varchar": "STRING", "bpchar": "STRING", "json": "STRING", "jsonb": "STRING", "uuid": "STRING",
+    "bytea": "BINARY", "date": "DATE", "time": "TIME(6)", "timestamp": "TIMESTAMP_NTZ", "timestamptz": "TIMESTAMP_LTZ",
+    "interval": "INTERVAL", "unknown": "STRING",
+}  # fmt: skip
+INT_MAX = (1 << 31) - 1
+
+
+def spark_type(type: PgType, digits: int = 0) -> str:
+    """The Spark type of a PgType; `digits`: a numeric's precision, where it is less than what the type says."""
+    if type.element is not None:
+        return f"ARRAY<{spark_type(type.element)}>"
+    if type.name == "numeric":
+        return f"DECIMAL({digits or type.precision or 38},{type.scale})"
+    return _SPARK_TYPES[type.name]
+
+
+def unbound(expression: Parameter | SessionValue) -> str:
+    """How a value that is only known at execution is written in a plan's fingerprint."""
+    if isinstance(expression, Parameter):
+        return f"${expression.index + 1}"
+    argument = expression.argument
+    return f"{expression.name}({literal_text(argument) if isinstance(argument, Literal) else argument or ''})"
+
+
+Bind = Callable[[Parameter | SessionValue], Literal | str]
+
+
+class _Stage(IntEnum):
+    """How far a block is: a clause may join it if the block is not beyond that clause."""
+
+    FROM = 0
+    WHERE = 1
+    ORDER = 2
+    SELECT = 3
+    DISTINCT = 4
+    ORDER_OUTPUT = 5
+    LIMIT = 6
+
+
+@dataclass(slots=True)
+class _Block:
+    """One SELECT being written. `select` None: all columns of `source`."""
+
+    source: str
+    stage: _Stage = _Stage.FROM
+    select: list[str] | None = None
+    where: list[str] = field(default_factory=list)
+    group: list[str] = field(default_factory=list)
+    order: list[str] = field(default_factory=list)
+    distinct: bool = False
+    limit: str | None = None
+    offset: str | None = None
+    is_join: bool = False
+
+    def text(self) -> str:
+        parts = ["SELECT "]
+        if self.distinct:
+            parts.append("DISTINCT ")
+        parts.append("*" if self.select is None else ", ".join(self.select))
+        if self.source:
+            parts.append(f" FROM {self.source}")
+        if self.where:
+            parts.append(f" WHERE {' AND '.join(self.where)}")
+        if self.group:
+            parts.append(f" GROUP BY {', '.join(self.group)}")
+        if self.order:
+            parts.append(f" ORDER BY {', '.join(self.order)}")
+        if self.limit is not None:
+            parts.append(f" LIMIT {self.limit}")
+        if self.offset is not None:
+            parts.append(f" OFFSET {self.offset}")
+        return "".join(parts)
+
+    @property
+    def as_source(self) -> str:
+        bare = self.stage is _Stage.FROM and self.select is None
+        return self.source if bare and self.source else f"({self.text()})"
+
+
+class Renderer:
+    """Writes one plan. `bind` gives the literal of a parameter or session value, or a text to write instead."""
+
+    def __init__(self, root: Relation, bind: Bind, *, single_partition: bool = True) -> None:
+        self._bind = bind
+        self._single_partition = single_partition
+        self._names: dict[int, str] = {}
+        self._used = _used_columns(root)
+        self._root = root
+        ids = [column.id for column in root.columns]
+        if len(set(ids)) == len(ids):
+            self._names = {id: f"c{i}" for i, id in enumerate(ids)}
+
+    def text(self) -> str:
+        """The whole statement; its columns are c0, c1, ..."""
+        return self._block(self._root).text()
+
+    def _name(self, column: Column) -> str:
+        return self._names.get(column.id) or f"x{column.id}"
+
+    # -- relations --------------------------------------------------------------------------------------------------
+
+    def _block(self, relation: Relation) -> _Block:
+        match relation:
+            case Scan():
+                return self._scan(relation)
+            case Values():
+                return self._values(relation)
+            case Series():
+                return self._series(relation)
+            case Project():
+                block = self._open(relation.input, _Stage.SELECT)
+                block.select = [
+                    self._named(e, c) for e, c in zip(relation.expressions, relation.columns, strict=True)
+                ] or ["1"]
+                block.stage = _Stage.SELECT
+                return block
+            case Filter():
+                block = self._open(relation.input, _Stage.WHERE)
+                block.where.append(self.expression(relation.predicate))
+                block.stage = _Stage.WHERE
+                return block
+            case Join():
+                return self._join(relation)
+            case AggregateNode():
+                return self._aggregate_node(relation)
+            case Window():
+                block = self._open(relation.input, _Stage.WHERE)
+                calls = relation.columns[len(relation.input.columns) :]
+                block.select = ["*", *map(self._named, relation.calls, calls)]
+                block.stage = _Stage.SELECT
+                return block
+            case Distinct():
+                block = self._block(relation.input)
+                if block.stage > _Stage.SELECT or block.order:
+                    block = _Block(block.as_source)
+                block.distinct = True
+                block.stage = _Stage.DISTINCT
+                return block
+            case DistinctOn():
+                return self._distinct_on(relation)
+            case SetOperation():
+                return self._set_operation(relation)
+            case Sort():
+                block = self._block(relation.input)
+                listed = block.select is not None and not isinstance(relation.input, (Distinct, Project))
+                if block.stage > _Stage.DISTINCT or block.order or listed:
+                    block = _Block(block.as_source)
+                block.order = [self._sort_key(key) for key in relation.keys]
+                block.stage = _Stage.ORDER if block.stage < _Stage.SELECT else _Stage.ORDER_OUTPUT
+                return block
+            case Limit():
+                block = self._open(relation.input, _Stage.ORDER_OUTPUT)
+                block.limit = self._row_count(relation.limit, "LIMIT")
+                block.offset = self._row_count(relation.offset, "OFFSET")
+                block.stage = _Stage.LIMIT
+                return block
+            case _:
+                assert_never(relation)
+
+    def _open(self, relation: Relation, stage: _Stage) -> _Block:
+        """The relation's block if a clause of that stage can join it, else one around it."""
+        block = self._block(relation)
+        taken = stage <= _Stage.SELECT and block.select is not None
+        return _Block(block.as_source) if block.stage > stage or taken else block
+
+    def _named(self, expression: Expression, column: Column) -> str:
+        text = self.expression(expression)
+        name = self._name(column)
+        return text if text == name else f"{text} AS {name}"
+
+    def _scan(self, scan: Scan) -> _Block:
+        used = [(i, c) for i, c in enumerate(scan.columns) if c.id in self._used] or [(0, scan.columns[0])]
+        columns = ", ".join(f"c{i} AS {self._name(c)}" if f"c{i}" != self._name(c) else f"c{i}" for i, c in used)
+        hint = "/*+ COALESCE(1) */ " if self._single_partition else ""
+        return _Block(f"(SELECT {hint}{columns} FROM {scan.id})")
+
+    def _values(self, values: Values) -> _Block:
+        if not values.columns:
+            return _Block("" if len(values.rows) == 1 else "(SELECT 1 WHERE false)", select=None)
+        rows = ", ".join("(" + ", ".join(self.expression(cell) for cell in row) + ")" for row in values.rows)
+        names = ", ".join(self._name(column) for column in values.columns)
+        return _Block(f"(SELECT * FROM VALUES {rows} AS v({names}))")
+
+    def _series(self, series: Series) -> _Block:
+        start, stop, step = (self.expression(e) for e in (series.start, series.stop, series.step))
+        column = series.columns[0]
+        spark = spark_type(column.type)
+        end = f"CAST({stop} AS BIGINT) + CAST(signum({step}) AS BIGINT)"
+        return _Block(f"(SELECT CAST(id AS {spark}) AS {self._name(column)} FROM range({start}, {end}, {step}, 1))")
+
+    def _join(self, join: Join) -> _Block:
+        left, right = self._block(join.left), self._block(join.right)
+        source = f"({right.as_source})" if right.is_join and right.stage is _Stage.FROM else right.as_source
+        condition = "" if join.condition is None else f" ON {self.expression(join.condition)}"
+        return _Block(f"{left.as_source} {join.kind} JOIN {source}{condition}", is_join=True)
+
+    def _aggregate_node(self, node: AggregateNode) -> _Block:
+        block = self._open(node.input, _Stage.WHERE)
+        keys = [self.expression(key) for key in node.keys]
+        calls = [self.expression(call) for call in node.calls]
+        block.select = [f"{t} AS {self._name(c)}" for t, c in zip([*keys, *calls], node.columns, strict=True)] or ["1"]
+        block.group = keys
+        block.stage = _Stage.SELECT
+        if not node.keys and not node.calls:
+            block.select = ["count(1)"]  # a group of all rows is one row, also of none
+        return block
+
+    def _distinct_on(self, node: DistinctOn) -> _Block:
+        source = self._block(node.input).as_source
+        keys = ", ".join(self.expression(key) for key in node.keys)
+        order = ", ".join(self._sort_key(key) for key in node.order) or keys
+        ranked = f"SELECT *, row_number() OVER (PARTITION BY {keys} ORDER BY {order}) AS rank FROM {source}"
+        return _Block(f"({ranked})", _Stage.WHERE, where=["rank = 1"])
+
+    def _set_operation(self, node: SetOperation) -> _Block:
+        sides = []
+        for side in (node.left, node.right):
+            names = ", ".join(
+                f"{self._name(c)} AS {self._name(out)}" for c, out in zip(side.columns, node.columns, strict=True)
+            )
+            sides.append(f"(SELECT {names or '1'} FROM {self._block(side).as_source})")
+        word = f"{node.kind} ALL" if node.all else str(node.kind)
+        return _Block(f"({sides[0]} {word} {sides[1]})")
+
+    def _sort_key(self, key: SortKey) -> str:
+        direction = "DESC" if key.descending else "ASC"
+        return f"{self.expression(key.expression)} {direction} NULLS {'FIRST' if key.nulls_first else 'LAST'}"
+
+    def _row_count(self, expression: Expression | None, clause: str) -> str | None:
+        """LIMIT and OFFSET: an INT; NULL is none."""
+        if expression is None:
+            return None
+        value = expression
+        if isinstance(expression, Parameter):
+            bound = self._bind(expression)
+            if isinstance(bound, str):
+                return bound
+            value = bound
+        if not isinstance(value, Literal):
+            return f"CAST({self.expression(expression)} AS INT)"
+        if value.value is None:
+            return None
+        if value.value < 0:
+            state = (
+                SqlState.INVALID_ROW_COUNT_IN_LIMIT_CLAUSE
+                if clause == "LIMIT"
+                else SqlState.INVALID_ROW_COUNT_IN_RESULT_OFFSET_CLAUSE
+            )
+            raise PgError(state, f"{clause} must not be negative")
+        return str(min(int(value.value), INT_MAX))
+
+    # -- expressions ------------------------------------------------------------------------------------------------
+
+    def expression(self, expression: Expression) -> str:
+        match expression:
+            case Literal():
+                return literal_text(expression)
+            case Parameter() | SessionValue():
+                bound = self._bind(expression)
+                return bound if isinstance(bound, str) else literal_text(bound)
+            case ColumnRef():
+                return self._name(expression.column)
+            case Call():
+                return self._call(expression)
+            case Cast():
+                return self._cast(expression)
+            case Case():
+                branches = " ".join(
+                    f"WHEN {self.expression(c)} THEN {self.expression(v)}" for c, v in expression.branches
+                )
+                return f"CASE {branches} ELSE {self.expression(expression.default)} END"
+            case Array():
+                items = ", ".join(map(self.expression, expression.elements))
+                return f"CAST(array({items}) AS {spark_type(expression.type)})"
+            case InList():
+                items = ", ".join(map(self.expression, expression.items))
+                return f"({self.expression(expression.operand)} IN ({items}))"
+            case Quantified():
+                word = "forall" if expression.all else "exists"
+                variable = self._name(expression.element)
+                return f"{word}({self.expression(expression.array)}, {variable} -> {self.expression(expression.call)})"
+            case Aggregate():
+                return self._aggregate(expression, "")
+            case WindowCall():
+                return self._window(expression)
+            case Subquery():
+                return self._subquery(expression)
+            case _:
+                assert_never(expression)
+
+    def _call(self, call: Call) -> str:
+        texts = [self.expression(argument) for argument in call.arguments]
+        spark = call.function.spark
+        assert spark is not None, call.function
+        return spark(call.arguments, texts) if callable(spark) else fill(spark, texts)
+
+    def _cast(self, cast: Cast) -> str:
+        source, target = cast.operand.type, cast.type
+        text = self.expression(cast.operand)
+        rule = find_cast(source.without_modifiers, target.without_modifiers)
+        assert rule is not None, (source, target)
+        if source.name == target.name == "numeric" or (
+            source.element is not None and target.element is not None and target.element.name == "numeric"
+        ):
+            return f"CAST({text} AS {spark_type(target, precision(cast) if target.element is None else 0)})"
+        if rule.spark is None:
+            raise PgError(
+                SqlState.FEATURE_NOT_SUPPORTED,
+                f"a cast from {source.base_display} to {target.base_display} is not supported here",
+            )
+        inexact = source.precision is None and (source.scale or 0) >= decimals.DIVISION_SCALE
+        if source.name == "numeric" and inexact and target.is_string_family:
+            raise PgError(
+                SqlState.FEATURE_NOT_SUPPORTED,
+                "a cast of a numeric without a declared scale to text is not supported",
+                hint="Round it first, or cast it to numeric(precision, scale).",
+            )
+        inner = target if target.element is None else target.element
+        digits = precision(cast) if target.name == "numeric" else 0
+        text = rule.spark.replace("{0}", text).replace("{t}", spark_type(inner, digits))
+        return _fit_length(text, target, cast.assignment) if target.length is not None else text
+
+    def _aggregate(self, call: Aggregate, over: str) -> str:
+        texts = [self.expression(argument) for argument in call.arguments]
+        spark = call.function.spark
+        assert spark is not None, call.function
+        template = spark(call.arguments, texts) if callable(spark) else spark
+        tail = over
+        if call.filter is not None:
+            tail = f" FILTER (WHERE {self.expression(call.filter)}){over}"
+        if template == "{a}":
+            return self._array_agg(call, texts[0], tail)
+        order = ", ".join(self._sort_key(key) for key in call.order)
+        if not order and texts:
+            order = f"{texts[0]} ASC NULLS LAST"
+        marks = {"d": "DISTINCT " if call.distinct else "", "f": tail, "o": order}
+        return fill(template, texts, marks)
+
+    def _array_agg(self, call: Aggregate, value: str, tail: str) -> str:
+        """NULLs are kept, no rows make NULL, the order is that of ORDER BY, then of the values."""
+        keys = [*call.order, SortKey(call.arguments[0], False, False)]
+        fields = "".join(f"'k{i}', {self.expression(key.expression)}, " for i, key in enumerate(keys))
+        distinct = "DISTINCT " if call.distinct else ""
+        rows = f"collect_list({distinct}named_struct({fields}'v', {value})){tail}"
+        comparisons = []
+        for i, key in enumerate(keys):
+            null, less = (-1 if key.nulls_first else 1), (1 if key.descending else -1)
+            comparisons.append(
+                f"WHEN l.k{i} <=> r.k{i} THEN {{}} WHEN l.k{i} IS NULL THEN {null} WHEN r.k{i} IS NULL THEN {-null} "
+                f"WHEN l.k{i} < r.k{i} THEN {less} ELSE {-less} END"
+            )
+        compare = "0"
+        for text in reversed(comparisons):
+            compare = "CASE " + text.format(compare)
+        sorted_rows = f"transform(array_sort({rows}, (l, r) -> {compare}), e -> e.v)"
+        return f"nullif({sorted_rows}, CAST(array() AS {spark_type(call.type)}))"
+
+    def _window(self, call: WindowCall) -> str:
+        parts = []
+        if call.partition:
+            parts.append("PARTITION BY " + ", ".join(map(self.expression, call.partition)))
+        if call.order:
+            parts.append("ORDER BY " + ", ".join(map(self._sort_key, call.order)))
+        elif call.call.function.name in ("row_number", "rank", "dense_rank", "ntile", "lag", "lead", "percent_rank",
+                                         "cume_dist"):  # fmt: skip
+            parts.append("ORDER BY NULL")  # Spark insists on an order
+        if call.frame:
+            parts.append(call.frame)
+        return self._aggregate(call.call, f" OVER ({' '.join(parts)})")
+
+    def _subquery(self, subquery: Subquery) -> str:
+        text = self._block(subquery.relation).text()
+        if subquery.kind is SubqueryKind.EXISTS:
+            return f"EXISTS ({text})"
+        if subquery.kind is SubqueryKind.SCALAR:
+            return f"({text})"
+        operands = ", ".join(map(self.expression, subquery.operands))
+        return f"(({operands}) IN ({text}))" if len(subquery.operands) > 1 else f"({operands} IN ({text}))"
+
+
+def _used_columns(root: Relation) -> frozenset[int]:
+    """The ids that are named anywhere or leave the plan; a scan needs no others."""
+    used = {column.id for column in root.columns}
+    for node in walk(root):
+        if isinstance(node, ColumnRef):
+            used.add(node.column.id)
+        elif isinstance(node, (SetOperation, Distinct)):
+            for side in (node.left, node.right) if isinstance(node, SetOperation) else (node.input,):
+                used.update(column.id for column in side.columns)
+        elif isinstance(node, Subquery):
+            used.update(column.id for column in node.relation.columns)
+    return frozenset(used)
+
+
+def fill(template: str, texts: Sequence[str], marks: Mapping[str, str] | None = None) -> str:
+    """{0}, {1}, ... are the arguments, {*} all of them by commas, {*:AND} by a word."""
+    if "{*" in template:
+        template = template.replace("{*}", ", ".join(texts))
+        for word in ("AND", "OR"):
+            if f"{{*:{word}}}" in template:
+                template = template.replace(f"{{*:{word}}}", f" {word} ".join(texts))
+        return template
+    out, rest = [], template
+    while True:
+        before, brace, after = rest.partition("{")
+        out.append(before)
+        if not brace:
+            return "".join(out)
+        name, _, rest = after.partition("}")
+        out.append(texts[int(name)] if name.isdigit() else (marks or {})[name])
+
+
+def _fit_length(text: str, type: PgType, assignment: bool) -> str:
+    """varchar(n) and char(n): cut by an explicit cast; an assignment only cuts spaces (22001)."""
+    length = type.length
+    fitted = f"substr({text}, 1, {length})"
+    if assignment:
+        refusal = fail(SqlState.STRING_DATA_RIGHT_TRUNCATION, f"value too long for type {type.display}")
+        fitted = f"IF(rtrim(substr({text}, {(length or 0) + 1})) = '', {fitted}, {refusal})"
+    if type.name == "bpchar":
+        return f"rpad({fitted}, {length}, ' ')"
+    return fitted
+
+
+# -- literals -------------------------------------------------------------------------------------------------------
+
+
+def literal_text(literal: Literal) -> str:
+    """A value as a Spark literal of exactly its type."""
+    type, value = literal.type, literal.value
+    if value is None:
+        return f"CAST(NULL AS {spark_type(type)})" if type.name != "interval" else "NULL"
+    if type.element is not None:
+        items = ", ".join(literal_text(Literal(item, type.element)) for item in value)
+        return f"CAST(array({items}) AS {spark_type(type)})"
+    return _LITERALS[type.name](value, literal)
+
+
+def _integer(value: int, literal: Literal) -> str:
+    suffix = {"int2": "S", "int4": "", "int8": "L"}[literal.type.name]
+    return f"{value}{suffix}" if value >= 0 else f"CAST('{value}' AS {spark_type(literal.type)})"
+
+
+def _decimal(value: Decimal, literal: Literal) -> str:
+    shape = shape_of(literal)
+    return f"CAST('{value:f}' AS {decimals.Shape(max(shape.precision, shape.scale), shape.scale)})"
+
+
+def _interval(value: Any, literal: Literal) -> str:
+    months, days, nanoseconds = value
+    us = nanoseconds // 1000
+    return f"make_interval(0, {months}, 0, {days}, 0, 0, CAST({us}L AS DECIMAL(18,0)) * 0.000001BD)"
+
+
+_LITERALS: dict[str, Callable[[Any, Literal], str]] = {
+    "bool": lambda value, literal: "true" if value else "false",
+    **dict.fromkeys(("int2", "int4", "int8"), _integer),
+    "float4": lambda value, literal: f"CAST('{value!r}' AS FLOAT)",
+    "float8": lambda value, literal: f"CAST('{value!r}' AS DOUBLE)",
+    "numeric": _decimal,
+    **dict.fromkeys(
+        ("text", "varchar", "bpchar", "json", "jsonb", "uuid", "unknown"), lambda value, literal: quote(value)
+    ),
+    "bytea": lambda value, literal: f"X'{value.hex()}'",
+    "date": lambda value, literal: f"date_from_unix_date({value})",
+    "time": lambda value, literal: f"TIME'{_clock(value)}'",
+    "timestamp": lambda value, literal: f"CAST(timestamp_micros({value}L) AS TIMESTAMP_NTZ)",
+    "timestamptz": lambda value, literal: f"timestamp_micros({value}L)",
+    "interval": _interval,
+}
+
+
+def _clock(us: int) -> str:
+    seconds, fraction = divmod(us, 1_000_000)
+    return f"{seconds // 3600:02}:{seconds // 60 % 60:02}:{seconds % 60:02}.{fraction:06}"

@@ -1,0 +1,161 @@
+"""What a name means: relations by the catalog, columns by what FROM brought into view.
+
+Messages, codes and hints are PostgreSQL's (parse_relation.c). Positions are the callers' to give.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from sqlglot import exp
+
+from catalog.objects import CatalogState, Index, ObjectId, Relation
+from protocol.pgwire.errors import PgError, SqlState
+from server.sql.expressions import ColumnRef, Expression
+
+ID_SCHEMA = "$id"  # `"$id"."u12"` names a relation by its id, in the stored text of views
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A column in view. `table` is its table's alias, None for a column merged by USING.
+
+    `visible`: by its bare name and by `*`; a column that USING merged is only seen by its table's name.
+    """
+
+    name: str
+    expression: Expression
+    table: str | None
+    visible: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class CommonTable:
+    """A WITH query, bound anew wherever it is named. `scope` is what it was written in."""
+
+    query: exp.Expr
+    columns: tuple[str, ...]
+    visible: Mapping[str, CommonTable]
+
+
+@dataclass(slots=True)
+class Scope:
+    """The names of one SELECT; `parent` is the query around it.
+
+    `clause` is where aggregates are refused, None where they may stand; `real_names` maps the names of tables that
+    were given an alias to it, for the hint.
+    """
+
+    entries: list[Entry] = field(default_factory=list)
+    parent: Scope | None = None
+    common_tables: Mapping[str, CommonTable] = field(default_factory=dict)
+    clause: str | None = None
+    real_names: dict[str, str] = field(default_factory=dict)
+    windows: dict[str, exp.Expr] = field(default_factory=dict)
+
+    @property
+    def chain(self) -> Iterator[Scope]:
+        scope: Scope | None = self
+        while scope is not None:
+            yield scope
+            scope = scope.parent
+
+    def table_entries(self, table: str) -> list[Entry]:
+        return [entry for entry in self.entries if entry.table == table]
+
+    def has_table(self, table: str) -> bool:
+        return any(entry.table == table for entry in self.entries) or table in self.real_names.values()
+
+
+def find_relation(
+    state: CatalogState, parts: tuple[str, ...], database: str, search_path: Sequence[str], position: int | None
+) -> Relation:
+    """The relation of a name of one to three parts, or by id. 42P01; 42809 for an index."""
+    if len(parts) == 2 and parts[0] == ID_SCHEMA:
+        item = state.items.get(ObjectId(parts[1]))
+    else:
+        item = state.resolve(parts, database, search_path)
+    if item is None:
+        raise PgError(SqlState.UNDEFINED_TABLE, f'relation "{".".join(parts)}" does not exist', position=position)
+    if isinstance(item, Index):
+        raise PgError(
+            SqlState.WRONG_OBJECT_TYPE,
+            f'cannot open relation "{item.name}"',
+            detail="This operation is not supported for indexes.",
+            position=position,
+        )
+    return item
+
+
+def find_column(scope: Scope, table: str | None, name: str, position: int | None) -> Expression:
+    """The column, from this query or the ones around it, nearest first. 42703, 42702, 42P01."""
+    for level in scope.chain:
+        if table is None:
+            matches = [e for e in level.entries if e.name == name and e.visible]
+        else:
+            matches = [e for e in level.table_entries(table) if e.name == name]
+        if len(matches) > 1:
+            raise PgError(SqlState.AMBIGUOUS_COLUMN, f'column reference "{name}" is ambiguous', position=position)
+        if matches:
+            return located(matches[0], position)
+        if table is not None and level.has_table(table):
+            raise _no_column(scope, table, name, position)
+    if table is not None:
+        raise no_table(scope, table, position)
+    raise _no_column(scope, None, name, position)
+
+
+def located(entry: Entry, position: int | None) -> Expression:
+    """The entry's expression, knowing how and where it was written."""
+    if isinstance(entry.expression, ColumnRef):
+        written = f"{entry.table}.{entry.name}" if entry.table else entry.name
+        return ColumnRef(entry.expression.column, written, position)
+    return entry.expression
+
+
+def no_table(scope: Scope, table: str, position: int | None) -> PgError:
+    for level in scope.chain:
+        alias = level.real_names.get(table)
+        if alias is not None and alias != table:
+            return PgError(
+                SqlState.UNDEFINED_TABLE,
+                f'invalid reference to FROM-clause entry for table "{table}"',
+                hint=f'Perhaps you meant to reference the table alias "{alias}".',
+                position=position,
+            )
+    return PgError(SqlState.UNDEFINED_TABLE, f'missing FROM-clause entry for table "{table}"', position=position)
+
+
+def _no_column(scope: Scope, table: str | None, name: str, position: int | None) -> PgError:
+    hint = None
+    near = _nearest(scope, table, name)
+    if near is not None:
+        hint = f'Perhaps you meant to reference the column "{near}".'
+    shown = f"{table}.{name}" if table is not None else f'"{name}"'
+    return PgError(SqlState.UNDEFINED_COLUMN, f"column {shown} does not exist", hint=hint, position=position)
+
+
+def _nearest(scope: Scope, table: str | None, name: str) -> str | None:
+    """The one column in view whose name is almost this: at most 3 edits and at most half of the name."""
+    found: dict[str, int] = {}
+    for level in scope.chain:
+        for entry in level.entries:
+            if entry.table is None or (table is not None and entry.table != table):
+                continue
+            distance = _edits(name, entry.name)
+            if distance <= 3 and distance <= len(name) // 2:
+                found[f"{entry.table}.{entry.name}"] = distance
+    least = min(found.values(), default=None)
+    best = [shown for shown, distance in found.items() if distance == least]
+    return best[0] if len(best) == 1 else None
+
+
+def _edits(a: str, b: str) -> int:
+    """Levenshtein's distance."""
+    row = list(range(len(b) + 1))
+    for i, x in enumerate(a, 1):
+        previous, row[0] = row[0], i
+        for j, y in enumerate(b, 1):
+            previous, row[j] = row[j], min(row[j] + 1, row[j - 1] + 1, previous + (x != y))
+    return row[-1]

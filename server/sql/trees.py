@@ -1,0 +1,332 @@
+"""The query inside a statement: our tokens to sqlglot's tree. The one place that knows sqlglot's parser.
+
+sqlglot reads every dialect there is and refuses little; PostgreSQL's scanner and keywords are stricter. So sqlglot
+gets tokens made from ours, never text:
+- only PostgreSQL's own keywords become keywords (`qualify`, `pivot`, `top` are names), its reserved words never
+  become names, names come folded, strings decoded, operators that PostgreSQL lacks are refused;
+- each token keeps its place in the client's text, so errors and identifiers (`meta["start"]`) have positions;
+- what sqlglot would pass on unread (`Command`) or warn about is an error;
+- sqlglot tries and goes back, in the worst case exponentially often (`array[array[array[...`): that has a budget.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from sqlglot import exp
+from sqlglot.errors import ParseError
+from sqlglot.tokenizer_core import Token as GlotToken
+from sqlglot.tokenizer_core import TokenType
+
+from protocol.pgwire.errors import PgError, SqlState
+from server.sql.dialect import TidewirePostgres
+from server.sql.lexer import RESERVED_WORDS, Kind, Token, syntax_error, words
+
+logging.getLogger("sqlglot").setLevel(logging.CRITICAL)  # what it would warn about, we refuse
+
+REREAD_MIN = 20_000  # tokens that sqlglot may read again in a statement of any size,
+REREAD_FACTOR = 100  # and for each token of a long one; real queries stay below 5
+
+_DIALECT = TidewirePostgres()
+_KEYWORDS = TidewirePostgres.Tokenizer.KEYWORDS
+_SINGLES = TidewirePostgres.Tokenizer.SINGLE_TOKENS
+# Words that mean something inside a query. Any other word is a name.
+_WORDS: dict[str, TokenType] = {
+    **{
+        word: _KEYWORDS[word.upper()]
+        for word in words("""
+        all and any array as asc between case collate cross cube current_catalog current_date current_schema
+        current_time current_timestamp current_user default desc distinct else end escape except exists false fetch
+        filter first for from full having ilike in inner intersect interval into is isnull join lateral left like
+        limit localtime localtimestamp natural next not notnull null offset on only operator or ordinality outer over
+        overlaps partition range recursive right rollup row rows select session_user some table tablesample then true
+        union unnest using values variadic when where window with
+        bigint bool boolean bpchar bytea char character date dec decimal float float4 float8 int int2 int4 int8 integer
+        json jsonb numeric oid real regclass regtype smallint text time timestamp timestamptz timetz uuid varchar
+        """)
+    },
+    "current_role": TokenType.CURRENT_ROLE,
+    "user": TokenType.CURRENT_USER,
+}
+_PHRASES: dict[tuple[str, str], TokenType] = {
+    (first.lower(), second.lower()): _KEYWORDS[f"{first} {second}"]
+    for first, second in (
+        ("ORDER", "BY"),
+        ("GROUP", "BY"),
+        ("PARTITION", "BY"),
+        ("SIMILAR", "TO"),
+        ("GROUPING", "SETS"),
+        ("DOUBLE", "PRECISION"),
+        ("CHARACTER", "VARYING"),
+        ("CHAR", "VARYING"),
+    )
+}
+_PHRASE_HEADS = frozenset(first for first, _ in _PHRASES)
+# Reserved words that sqlglot reads from their text, where its grammar has a place for them.
+_WORDS_AS_TEXT = words("asymmetric both cast grouping leading placing symmetric to trailing")
+_OPERATORS: dict[str, tuple[TokenType, ...]] = {
+    **{symbol: (_SINGLES[symbol],) for symbol in "()[]&^:,.-=><%|+/*#?"},
+    **{
+        symbol: (_KEYWORDS[symbol],)
+        for symbol in words(
+            ":: || >= <= <> != -> ->> => #> #>> && ~ ~* ~~ ~~* @> <@ @@ @? ?& ?| #- |/ ||/ ^@ -|- &< &>"
+        )
+    },
+    "<<": (TokenType.LT, TokenType.LT),
+    ">>": (TokenType.GT, TokenType.GT),
+    "!~": (TokenType.NOT, TokenType.RLIKE),
+    "!~*": (TokenType.NOT, TokenType.IRLIKE),
+    "!~~": (TokenType.NOT, TokenType.LIKE),
+    "!~~*": (TokenType.NOT, TokenType.ILIKE),
+}
+_PLAIN = (Kind.WORD, Kind.SYMBOL)
+_LITERALS = (Kind.STRING, Kind.NUMBER, Kind.PARAMETER)
+# What cannot end a construct, and what cannot begin one: sqlglot shrugs where the one stands before the other.
+_OPENERS = words(
+    """, ( . :: + - / % ^ < > = <= >= <> != || -> ->> #> #>> ~ ~* ~~ ~~* !~ !~* !~~ !~~* @> <@ and or not like ilike in
+    between where having on by limit offset when then else join union except intersect as over using from select"""
+)
+_CLOSERS = words(
+    """, ) ] . :: / % ^ < > = <= >= <> != || and or where having on order group limit offset when then union except
+    intersect fetch window from is end as"""
+)
+_MAY_FOLLOW = {"(": words(")"), "select": _CLOSERS - words(", . ::")}  # what the opener may well stand before
+_DML = frozenset(("insert", "update", "delete", "merge"))
+
+
+def parse_query(source: str, tokens: Sequence[Token]) -> exp.Expr:
+    """The tree of a SELECT, VALUES, TABLE, WITH or set operation.
+
+    `tokens` are the query's, and one more: the token that follows it, at which "unexpected end" is reported.
+    PgError 42601 (syntax), 0A000 (INTO, FOR UPDATE, data-modifying WITH), 54001 (too deep).
+    """
+    tree = _run(source, tokens, lambda parser: parser._parse_statement())
+    if isinstance(tree, _QUERY) and all(isinstance(cte.this, _QUERY) for cte in tree.find_all(exp.CTE)):
+        return tree
+    raise unexpected(source, next((t for t in tokens if t.value not in ("(", "with", "values", "table")), tokens[-1]))
+
+
+def parse_expression(source: str, tokens: Sequence[Token]) -> exp.Expr:
+    """The tree of one scalar expression; `tokens` as for `parse_query`."""
+    return _run(source, tokens, lambda parser: parser._parse_disjunction())
+
+
+def parse_select_item(source: str, tokens: Sequence[Token]) -> exp.Expr:
+    """The tree of one item of a RETURNING list, perhaps with an alias."""
+    return _run(source, tokens, lambda parser: parser._parse_expression())
+
+
+def parse_order_term(source: str, tokens: Sequence[Token]) -> exp.Expr:
+    """The `exp.Ordered` of one term of an ORDER BY."""
+    return _run(source, tokens, lambda parser: parser._parse_ordered())
+
+
+def unexpected(source: str, token: Token) -> PgError:
+    """PostgreSQL's 42601 for a token that cannot stand where it stands."""
+    if token.kind is Kind.END:
+        return PgError(SqlState.SYNTAX_ERROR, "syntax error at end of input", position=len(source) + 1)
+    return syntax_error("syntax error", source[token.start : token.end], token.start)
+
+
+def not_supported(what: str, token: Token, hint: str | None = None) -> PgError:
+    return PgError(SqlState.FEATURE_NOT_SUPPORTED, f"{what} is not supported", hint=hint, position=token.start + 1)
+
+
+def too_complex() -> PgError:
+    return PgError(
+        SqlState.STATEMENT_TOO_COMPLEX,
+        "stack depth limit exceeded",
+        hint="Write the statement with less nesting.",
+    )
+
+
+class _Parser(TidewirePostgres.Parser):  # type: ignore[misc, valid-type]
+    """sqlglot's parser with exact faults, without its fallbacks, and with a budget for going back."""
+
+    __slots__ = ("_rereads_left", "furthest")
+
+    def __init__(self, size: int) -> None:
+        super().__init__(dialect=_DIALECT)
+        self._rereads_left = REREAD_MIN + REREAD_FACTOR * size
+        self.furthest = -1  # index into the source of the last token that was ever complained of
+
+    def raise_error(self, message: str, token: GlotToken | None = None) -> None:
+        """Of several readings of a text, the one that came furthest is the one whose complaint helps."""
+        at = token if message.startswith("Found multiple") else self._curr
+        self.furthest = max(self.furthest, at.start if at else len(self.sql))
+        raise ParseError(message, errors=[{"description": message}])
+
+    def _retreat(self, index: int) -> None:
+        self._rereads_left -= self._index - index
+        if self._rereads_left < 0:
+            raise too_complex()
+        super()._retreat(index)
+
+    def _warn_unsupported(self) -> None:
+        self.raise_error("unsupported syntax", self._prev)
+
+    def _parse_string_as_identifier(self) -> None:
+        """No string is a name in PostgreSQL."""
+
+    def _parse_join(self, *args: Any, **kwargs: Any) -> exp.Join | None:
+        """A join without its condition is no cross join."""
+        comma = self._curr.token_type is TokenType.COMMA
+        join: exp.Join | None = super()._parse_join(*args, **kwargs)
+        if join is None or comma or join.method == "NATURAL" or join.kind == "CROSS":
+            return join
+        if not (join.args.get("on") or join.args.get("using")):
+            self.raise_error("expected ON or USING")
+        return join
+
+    def _parse_value(self, values: bool = True) -> exp.Tuple:
+        """A row of VALUES is always in parentheses, and its items have no aliases."""
+        if not self._match(TokenType.L_PAREN):
+            self.raise_error("expected a row")
+        items = self._parse_csv(self._parse_value_item)
+        self._match_r_paren()
+        row: exp.Tuple = self.expression(exp.Tuple(expressions=items))
+        return row
+
+    def _parse_value_item(self) -> exp.Expr | None:
+        if self._match(TokenType.DEFAULT):
+            return exp.var("DEFAULT")
+        value: exp.Expr | None = self._parse_disjunction()
+        return value
+
+
+_QUERY = (exp.Query, exp.Values)
+
+
+def _run(source: str, tokens: Sequence[Token], method: Callable[[_Parser], exp.Expr | None]) -> exp.Expr:
+    glot_tokens = _converted(source, tokens)
+    parser = _Parser(len(tokens))
+    tree: exp.Expr | None
+    try:
+        (tree,) = parser._parse(method, glot_tokens, source)
+    except ParseError:
+        raise unexpected(source, next((t for t in tokens if t.end > parser.furthest), tokens[-1])) from None
+    except RecursionError:
+        raise too_complex() from None
+    if tree is None:
+        raise unexpected(source, tokens[0])
+    return tree
+
+
+def _check_into(source: str, token: Token, before: str, following: Token) -> None:
+    raise not_supported("SELECT INTO", token, "Use INSERT INTO ... SELECT, or CREATE MATERIALIZED VIEW.")
+
+
+def _check_for(source: str, token: Token, before: str, following: Token) -> None:
+    if following.value in ("update", "share", "no", "key") and following.kind is Kind.WORD:
+        raise not_supported(f"SELECT FOR {following.value.upper()}", token)
+
+
+def _check_from(source: str, token: Token, before: str, following: Token) -> None:
+    if before in ("(", ","):
+        raise unexpected(source, token)
+
+
+def _check_default(source: str, token: Token, before: str, following: Token) -> None:
+    if before not in ("(", ",") or following.value not in (",", ")"):
+        raise unexpected(source, token)
+
+
+def _check_as(source: str, token: Token, before: str, following: Token) -> None:
+    if before == "select":
+        raise unexpected(source, token)
+
+
+# Keywords that sqlglot would read as another dialect means them, or that ask for what Tidewire lacks.
+_REFUSED: dict[str, Callable[[str, Token, str, Token], None]] = {
+    "into": _check_into,
+    "for": _check_for,
+    "from": _check_from,
+    "default": _check_default,
+    "as": _check_as,
+}
+
+
+def _is_cte(converted: Sequence[GlotToken]) -> bool:
+    """Whether what comes behind these tokens, an opening bracket the last, is the query of a WITH."""
+    return len(converted) > 1 and (converted[-2].token_type is TokenType.ALIAS or converted[-2].text == "materialized")
+
+
+def _converted(source: str, tokens: Sequence[Token]) -> list[GlotToken]:
+    """sqlglot's tokens for all but the last of ours. PgError for what sqlglot lets pass and PostgreSQL does not."""
+    converted: list[GlotToken] = []
+    parens = brackets = 0
+    before = ""  # the word or symbol before; "" at the start and after a name, string, number or parameter
+    position, size = 0, len(tokens) - 1
+    while position < size:
+        token = tokens[position]
+        kind, value, start, end = token
+        following = tokens[position + 1]
+        position += 1
+        if before in _OPENERS and _cannot_follow(before, token):
+            raise unexpected(source, token)
+        if kind is Kind.WORD:
+            type_ = _WORDS.get(value)
+            if before == "." or (before == "as" and value in RESERVED_WORDS and following.value != "materialized"):
+                type_, before = TokenType.VAR, ""
+            elif value in _PHRASE_HEADS and following.kind is Kind.WORD and (value, following.value) in _PHRASES:
+                type_, before = _PHRASES[value, following.value], following.value
+                value, end = f"{value} {following.value}", following.end
+                position += 1
+            elif type_ is None:
+                if value in RESERVED_WORDS and value not in _WORDS_AS_TEXT:
+                    raise unexpected(source, following if value in _PHRASE_HEADS else token)
+                if value == "pg_catalog" and following.value == "." and before in ("::", "as"):
+                    position += 1  # `x::pg_catalog.int4` is `x::int4`
+                    continue
+                if value in _DML and before == "(" and following.kind is Kind.WORD and _is_cte(converted):
+                    raise not_supported(f"{value.upper()} inside a query", token)
+                type_, before = TokenType.VAR, value if value in _WORDS_AS_TEXT else ""
+            else:
+                if refused := _REFUSED.get(value):
+                    refused(source, token, before, following)
+                before = value
+        elif kind is Kind.SYMBOL:
+            types = _OPERATORS.get(value)
+            if types is None or (value == ":" and not brackets):
+                raise _no_operator(source, token)
+            parens += (value == "(") - (value == ")")
+            brackets += (value == "[") - (value == "]")
+            for first in types[:-1]:
+                converted.append(GlotToken(first, value[0], 1, start + 1, start, start))
+            type_ = types[-1]
+            before = value
+        else:
+            if kind in _LITERALS and position > 1 and tokens[position - 2].kind in _LITERALS:
+                raise unexpected(source, token)
+            before = ""
+            if kind is Kind.STRING:
+                type_ = TokenType.STRING
+            elif kind is Kind.IDENT:
+                type_ = TokenType.IDENTIFIER
+            else:
+                type_ = TokenType.NUMBER
+                if kind is Kind.PARAMETER:
+                    converted.append(GlotToken(TokenType.PARAMETER, "$", 1, start + 1, start, start))
+                elif value[0] == ".":
+                    value = "0" + value
+        converted.append(GlotToken(type_, value, 1, start + 1, start, end - 1))
+    if (before in _OPENERS and before != "select") or parens or brackets:
+        raise unexpected(source, tokens[-1])
+    return converted
+
+
+def _cannot_follow(opener: str, token: Token) -> bool:
+    if opener == "as":  # any word may be a label
+        return token.kind in _LITERALS or (token.kind is Kind.SYMBOL and token.value != "(")
+    if token.kind not in _PLAIN or token.value not in _CLOSERS:
+        return False
+    return token.value not in _MAY_FOLLOW.get(opener, ())
+
+
+def _no_operator(source: str, token: Token) -> PgError:
+    if all(c in "+-*/<>=~!@#%^&|`?" for c in token.value):
+        message = f"operator does not exist: {token.value}"
+        return PgError(SqlState.UNDEFINED_FUNCTION, message, position=token.start + 1)
+    return unexpected(source, token)

@@ -1,0 +1,401 @@
+"""The log against a plain model: every time that can still be read says what was written, whatever else happened."""
+
+from __future__ import annotations
+
+import shutil
+import sqlite3
+import struct
+import tempfile
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from unittest import mock
+
+import pyarrow as pa
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+
+from catalog import log as module
+from catalog import updates as u
+from catalog.log import Batch, Compacted, Damaged, Dropped, Frontiers, Log, Payload
+from catalog.objects import ObjectId, Timestamp
+from catalog.payloads import Payloads
+from catalog.store import Store
+from tests.catalog.strategies import pairs, plain
+
+SCHEMA = u.rows_schema([pa.int64(), pa.string()])
+Count = Counter[tuple[object, ...]]
+T = ObjectId("u1")
+
+
+def rows_of(counts: Count) -> pa.Table:
+    """Rows as their counts say; the text makes some payloads too large to lie in SQLite."""
+    rows = list(counts.elements())
+    return pa.table([[n for n, _ in rows], [text for _, text in rows]], schema=SCHEMA)
+
+
+class Opened:
+    """A log in a directory, with the few lines that its callers in the server write around each transaction."""
+
+    def __init__(self, directory: Path) -> None:
+        self.store = Store(directory)
+        self.payloads = Payloads(directory / "payloads")
+        self.log = Log(self.store, self.payloads)
+
+    def create(self, id: ObjectId, since: int = 0) -> None:
+        self.store.transact(lambda tx: self.log.create(tx, id, Frontiers(Timestamp(since), None)))
+
+    def write(self, time: int, *writes: tuple[ObjectId, pa.Table]) -> None:
+        prepared = [(id, self.log.prepare(table)) for id, table in writes]
+
+        def act(tx: sqlite3.Connection) -> list[tuple[Batch, Payload]]:
+            return [(self.log.insert(tx, id, Timestamp(time), payload), payload) for id, payload in prepared]
+
+        self.log.committed(self.store.transact(act))
+
+    def drop(self, id: ObjectId) -> None:
+        self.store.transact(lambda tx: self.log.drop(tx, id))
+        self.log.dropped(id)
+
+    def files(self) -> set[str | None]:
+        return {batch.file for id in self.log.collections() for batch in self.log.batches(id)} - {None}
+
+
+class LogMachine(RuleBasedStateMachine):
+    """Random commits, mergers, drops, failures and restarts."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.directory = Path(tempfile.mkdtemp(prefix="tidewire-log-"))
+        self.patch = mock.patch.multiple(module, INLINE_BYTES=120, CACHE_BYTES=400, MERGE_BATCHES=3, MERGE_ROWS=6)
+        self.patch.start()
+        self.opened = Opened(self.directory)
+        self.now = 1
+        self.next_id = 1
+        self.history: dict[ObjectId, dict[int, Count]] = {}  # the changes of each time
+        self.since: dict[ObjectId, int] = {}
+
+    def teardown(self) -> None:
+        self.everything_is_readable()
+        self.opened.store.close()
+        self.patch.stop()
+        shutil.rmtree(self.directory)
+
+    def at(self, id: ObjectId, as_of: int) -> Count:
+        counts: Count = Counter()
+        for time, changes in self.history[id].items():
+            if time <= as_of:
+                counts.update(changes)
+        return +counts
+
+    def between(self, id: ObjectId, lower: int, upper: int) -> Count:
+        counts: Count = Counter()
+        for time, changes in self.history[id].items():
+            if lower <= time < upper:
+                counts.update(changes)
+        return Counter({row: n for row, n in counts.items() if n})
+
+    def check(self, id: ObjectId, as_of: int, lower: int, upper: int) -> None:
+        log = self.opened.log
+        rows = log.rows(id, as_of, SCHEMA)
+        assert rows.schema == SCHEMA
+        assert Counter(plain(rows)) == self.at(id, as_of)
+        changes = log.changes(id, lower, upper, SCHEMA)
+        assert changes.schema == SCHEMA.append(u.DIFF_FIELD)
+        assert dict(pairs(changes)) == self.between(id, lower, upper)
+        assert len(pairs(changes)) == len(dict(pairs(changes)))
+        assert log.times(id, lower, upper) == [t for t in sorted(self.history[id]) if lower <= t < upper]
+
+    def everything_is_readable(self) -> None:
+        for id, since in self.since.items():
+            for as_of in {since, *self.history[id]} - set(range(since)):
+                self.check(id, as_of, since + 1, as_of + 1)
+
+    @precondition(lambda self: len(self.since) < 2)
+    @rule()
+    def create(self) -> None:
+        id = ObjectId(f"u{self.next_id}")
+        self.next_id += 1
+        self.opened.create(id, self.now)
+        self.history[id], self.since[id] = {}, self.now
+
+    @precondition(lambda self: self.since)
+    @rule(data=st.data(), commits=st.integers(1, 4))
+    def commit(self, data: st.DataObject, commits: int) -> None:
+        for _ in range(commits):
+            self.commit_one(data, several=data.draw(st.booleans()), fails=data.draw(st.integers(0, 9)) == 9)
+
+    def commit_one(self, data: st.DataObject, several: bool, fails: bool) -> None:
+        self.now += data.draw(st.integers(1, 2))
+        writes: list[tuple[ObjectId, Count]] = []
+        ids = sorted(self.since)
+        for id in ids if several else [data.draw(st.sampled_from(ids))]:
+            present = sorted(self.at(id, self.now).items())
+            changes: Count = Counter()
+            for row, n in present:
+                changes[row] -= data.draw(st.integers(0, n))
+            for _ in range(data.draw(st.integers(0, 4))):
+                changes[data.draw(st.integers(0, 3)), data.draw(st.sampled_from(["", "ab", "long" * 20]))] += 1
+            writes.append((id, changes))
+        if fails:
+            self.fail(writes)
+            return
+        tables = []
+        for id, changes in writes:
+            added, removed = rows_of(+changes), rows_of(-changes)
+            only_adds = not removed.num_rows
+            table = added if only_adds else u.difference(added, removed)
+            tables.append((id, pa.concat_tables([table.slice(0, 1), table.slice(1)])))
+        self.opened.write(self.now, *tables)
+        for id, changes in writes:
+            self.history[id][self.now] = changes
+
+    def fail(self, writes: list[tuple[ObjectId, Count]]) -> None:
+        log = self.opened.log
+        prepared = [(id, log.prepare(rows_of(+changes))) for id, changes in writes]
+
+        def act(tx: sqlite3.Connection) -> None:
+            for id, payload in prepared:
+                log.insert(tx, id, Timestamp(self.now), payload)
+            raise RuntimeError("the transaction fails")
+
+        with pytest.raises(RuntimeError, match="the transaction fails"):
+            self.opened.store.transact(act)
+        for _, payload in prepared:
+            log.discard(payload)
+
+    @precondition(lambda self: self.since)
+    @rule(data=st.data())
+    def compact(self, data: st.DataObject) -> None:
+        id = data.draw(st.sampled_from(sorted(self.since)))
+        since = max(self.since[id], self.now - data.draw(st.integers(0, 3)))
+        opened, log = self.opened, self.opened.log
+        run = log.mergeable(id, since)
+        if not run:
+            return
+        merged = log.merge(run)
+        batch = opened.store.transact(lambda tx: log.replace(tx, run, merged, since))
+        assert batch is not None
+        self.since[id] = since
+        self.check(id, since, since + 1, self.now + 1)  # a reader between the commit and the index's news of it
+        log.replaced(run, batch, merged)
+        for time in [t for t in self.history[id] if t <= batch.time]:
+            if time not in {b.time for b in log.batches(id)}:
+                changes = self.history[id].pop(time)
+                later = self.history[id].setdefault(batch.time, Counter())
+                later.update(changes)
+        if batch.time > 1:
+            with pytest.raises(Compacted):
+                log.rows(id, batch.time - 1, SCHEMA)
+            with pytest.raises(Compacted):
+                log.changes(id, batch.time, self.now + 1, SCHEMA)
+
+    @precondition(lambda self: len(self.since) == 2)
+    @rule(data=st.data())
+    def drop(self, data: st.DataObject) -> None:
+        id = data.draw(st.sampled_from(sorted(self.since)))
+        self.opened.drop(id)
+        del self.history[id], self.since[id]
+
+    @rule(orphan=st.booleans())
+    def reopen(self, orphan: bool) -> None:
+        self.opened.store.close()
+        if orphan:
+            self.opened.payloads.write(SCHEMA, rows_of(Counter({(1, "a"): 1})).to_batches())
+        self.opened = Opened(self.directory)
+        assert {id: f.since for id, f in self.opened.log.durable.items()}.keys() == self.since.keys()
+        for id, frontiers in self.opened.log.durable.items():
+            assert frontiers.since == self.since[id]
+
+    @precondition(lambda self: self.since)
+    @rule(data=st.data())
+    def read(self, data: st.DataObject) -> None:
+        id = data.draw(st.sampled_from(sorted(self.since)))
+        as_of = data.draw(st.integers(self.since[id], self.now + 1))
+        lower = data.draw(st.integers(self.since[id] + 1, self.now + 2))
+        self.check(id, as_of, lower, data.draw(st.integers(lower, self.now + 2)))
+
+    @invariant()
+    def the_files_are_those_that_are_named(self) -> None:
+        assert self.opened.payloads.names() == self.opened.files()
+        sizes = self.opened.log.sizes()
+        assert sum(rows for rows, _ in sizes.values()) == sum(
+            n for (n,) in self.opened.store.read("SELECT rows FROM batches")
+        )
+
+    @invariant()
+    def the_cache_keeps_its_bound(self) -> None:
+        log = self.opened.log
+        assert log._cache_bytes == sum(table.nbytes for table in log._cache.values()) <= module.CACHE_BYTES
+        assert not log._leaving
+
+
+TestLogMachine = LogMachine.TestCase
+TestLogMachine.settings = settings(max_examples=15, stateful_step_count=25, deadline=None)
+
+
+@pytest.fixture
+def opened(tmp_path: Path) -> Iterator[Opened]:
+    opened = Opened(tmp_path)
+    opened.create(T)
+    yield opened
+    opened.store.close()
+
+
+def rows(*numbers: int, text: str = "a") -> pa.Table:
+    return rows_of(Counter({(n, text): 1 for n in numbers}))
+
+
+class TestPayloads:
+    def test_small_ones_lie_in_sqlite_and_large_ones_in_files(self, opened: Opened) -> None:
+        opened.write(1, (T, rows(1)))
+        opened.write(2, (T, rows(2, text="x" * module.INLINE_BYTES)))
+        small, large = opened.log.batches(T)
+        assert small.file is None
+        assert large.file is not None
+        assert opened.store.read("SELECT payload IS NULL FROM batches ORDER BY id") == [(0,), (1,)]
+        assert opened.payloads.names() == {large.file}
+
+    def test_what_is_kept_in_memory_does_not_keep_what_it_was_cut_from(self, opened: Opened) -> None:
+        whole = rows(*range(100_000))
+        payload = opened.log.prepare(whole.slice(5, 2))
+        assert plain(payload.table) == plain(whole.slice(5, 2))
+        assert payload.table.get_total_buffer_size() < 1_000
+
+    def test_a_merger_of_many_small_ones_has_few_record_batches(self, opened: Opened) -> None:
+        for time in range(1, 41):
+            opened.write(time, (T, rows(time, text="x" * 2_000)))
+        merged = opened.log.merge(opened.log.batches(T))
+        assert merged.file is not None
+        assert merged.table["c0"].num_chunks == 1
+        assert merged.table["c0"].to_pylist() == list(range(1, 41))
+        opened.log.discard(merged)
+        assert opened.payloads.names() == set()
+
+
+class TestDamage:
+    def test_a_damaged_file(self, opened: Opened, tmp_path: Path) -> None:
+        opened.write(1, (T, rows(1, text="x" * module.INLINE_BYTES)))
+        (batch,) = opened.log.batches(T)
+        (tmp_path / "payloads" / str(batch.file)).write_bytes(b"ARROW1 and then nothing of the kind")
+        with pytest.raises(Damaged, match=f"batch {batch.id} of u1"):
+            opened.log.rows(T, 1, SCHEMA)
+
+    def test_a_missing_file(self, opened: Opened) -> None:
+        opened.write(1, (T, rows(1, text="x" * module.INLINE_BYTES)))
+        (batch,) = opened.log.batches(T)
+        opened.payloads.remove(str(batch.file))
+        with pytest.raises(Damaged, match=f"batch {batch.id} of u1"):
+            opened.log.rows(T, 1, SCHEMA)
+
+    def test_a_damaged_inline_payload_hurts_its_batch_alone(self, opened: Opened, tmp_path: Path) -> None:
+        opened.write(1, (T, rows(1, 2, text="x" * 77)))
+        opened.write(2, (T, rows(2)))
+        opened.store.close()
+        with closing(sqlite3.connect(tmp_path / "catalog.sqlite")) as connection, connection:
+            ((payload,),) = connection.execute("SELECT payload FROM batches WHERE id = 1").fetchall()
+            # Where the second text begins and ends: read unchecked, it begins far outside.
+            offsets = struct.pack("<ii", 77, 154)
+            damaged = payload.replace(offsets, struct.pack("<ii", 2**31 - 1, 154))
+            assert payload.count(offsets) == 1
+            for id, bytes_ in ((1, damaged), (2, b"nothing")):
+                connection.execute("UPDATE batches SET payload = ? WHERE id = ?", (bytes_, id))
+        again = Opened(tmp_path)
+        for lower, upper in ((1, 2), (2, 3)):
+            with pytest.raises(Damaged):
+                again.log.changes(T, lower, upper, SCHEMA)
+        assert again.log.changes(T, 3, 4, SCHEMA).num_rows == 0
+        again.store.close()
+
+
+class TestRaces:
+    """What one caller does between another's transaction and its telling the index."""
+
+    def compacting(self, opened: Opened) -> tuple[tuple[Batch, ...], Payload]:
+        for time in range(1, module.MERGE_BATCHES + 1):
+            opened.write(time, (T, rows(time)))
+        run = opened.log.mergeable(T, 100)
+        assert len(run) == module.MERGE_BATCHES
+        return run, opened.log.merge(run)
+
+    def test_drop_before_the_mergers_transaction(self, opened: Opened) -> None:
+        run, merged = self.compacting(opened)
+        opened.drop(T)
+        assert opened.store.transact(lambda tx: opened.log.replace(tx, run, merged, 100)) is None
+        assert opened.store.read("SELECT * FROM batches") == []
+
+    @pytest.mark.parametrize("told", ["merger first", "drop first"])
+    def test_drop_after_the_mergers_transaction(
+        self, opened: Opened, told: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(module, "INLINE_BYTES", 100)
+        run, merged = self.compacting(opened)
+        assert merged.file is not None
+        batch = opened.store.transact(lambda tx: opened.log.replace(tx, run, merged, 100))
+        assert batch is not None
+        opened.store.transact(lambda tx: opened.log.drop(tx, T))
+        for collection in (None, T) if told == "merger first" else (T, None):
+            if collection is None:
+                opened.log.replaced(run, batch, merged)
+            else:
+                opened.log.dropped(collection)
+        assert opened.payloads.names() == set()
+        assert opened.log.collections() == []
+
+    def test_a_read_between_the_mergers_transaction_and_its_news(
+        self, opened: Opened, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(module, "CACHE_BYTES", 0)
+        run, merged = self.compacting(opened)
+        before = plain(opened.log.rows(T, 100, SCHEMA))
+        batch = opened.store.transact(lambda tx: opened.log.replace(tx, run, merged, 100))
+        assert batch is not None
+        assert plain(opened.log.rows(T, 100, SCHEMA)) == before
+        opened.log.replaced(run, batch, merged)
+        assert plain(opened.log.rows(T, 100, SCHEMA)) == before
+        assert not opened.log._leaving
+
+    def test_a_commit_while_merging_stays_behind_the_merger(self, opened: Opened) -> None:
+        run, merged = self.compacting(opened)
+        opened.write(50, (T, rows(50)))
+        batch = opened.store.transact(lambda tx: opened.log.replace(tx, run, merged, 40))
+        assert batch is not None
+        opened.log.replaced(run, batch, merged)
+        assert [b.time for b in opened.log.batches(T)] == [module.MERGE_BATCHES, 50]
+        assert opened.log.rows(T, 50, SCHEMA)["c0"].to_pylist() == [*range(1, module.MERGE_BATCHES + 1), 50]
+
+    def test_a_write_to_a_dropped_collection_is_refused(self, opened: Opened) -> None:
+        opened.drop(T)
+        with pytest.raises(Dropped):
+            opened.write(1, (T, rows(1)))
+        assert opened.store.read("SELECT * FROM batches") == []
+
+    def test_a_read_of_a_collection_that_is_being_dropped(
+        self, opened: Opened, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(module, "CACHE_BYTES", 0)
+        opened.write(1, (T, rows(1)))
+        opened.store.transact(lambda tx: opened.log.drop(tx, T))
+        with pytest.raises(Dropped):
+            opened.log.rows(T, 1, SCHEMA)
+
+
+def test_sizes_grow_geometrically_and_rows_that_went_take_no_space(opened: Opened) -> None:
+    """Each row is rewritten a logarithmic number of times, and what is kept follows what is there."""
+    rewritten = 0
+    for time in range(1, 401):
+        table = rows(time) if time <= 200 else u.with_diff(rows(time - 200), -1)
+        opened.write(time, (T, table))
+        while run := opened.log.mergeable(T, time):
+            merged = opened.log.merge(run)
+            rewritten += sum(b.rows for b in run)
+            batch = opened.store.transact(lambda tx, run=run, merged=merged: opened.log.replace(tx, run, merged, 0))  # type: ignore[misc]
+            assert batch is not None
+            opened.log.replaced(run, batch, merged)
+        assert len(opened.log.batches(T)) <= 20
+    assert rewritten < 400 * 6
+    assert opened.log.rows(T, 400, SCHEMA).num_rows == 0
+    assert opened.log.sizes()[T][0] <= 3 * module.MERGE_BATCHES

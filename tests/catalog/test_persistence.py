@@ -1,0 +1,119 @@
+"""What is saved is what is loaded, for any way from one catalog to the next."""
+
+from __future__ import annotations
+
+import tempfile
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from catalog import builtin, persistence
+from catalog.objects import (
+    CatalogState,
+    Column,
+    Database,
+    Index,
+    Item,
+    MaterializedView,
+    NameTaken,
+    ObjectId,
+    Schema,
+    Table,
+    View,
+)
+from catalog.store import Store
+
+# Characters that SQLite, JSON or an identifier might stumble over; no NUL and no lone surrogates, as in PostgreSQL.
+texts = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=6)
+names = st.sampled_from(["a", "A", "t", "v", 'quo"ted']) | texts
+columns = st.lists(
+    st.builds(Column, names, st.sampled_from(["int4", "numeric(10,2)", "text[]"]), st.booleans(), st.none() | texts),
+    max_size=4,
+).map(tuple)
+keys = st.lists(st.lists(names, max_size=3).map(tuple), max_size=2).map(tuple)
+
+
+@st.composite
+def next_states(draw: st.DrawFn, state: CatalogState) -> CatalogState:
+    """`state` after one change of any kind; the same if the name is taken."""
+    id, state = state.new_id()
+    own_schemas = [s for s in state.schemas.values() if s.database_id is not None]
+    own_items = [i for i in state.items.values() if i.id.startswith("u")]
+    relations = [i for i in state.items.values() if not isinstance(i, Index)]
+    kinds = ["database", "schema"] if state.databases else ["database"]
+    kinds += ["table", "view", "materialized view", "index", "drop schema"] if own_schemas else []
+    kinds += ["rename", "drop"] if own_items else []
+    name = draw(names)
+    try:
+        match draw(st.sampled_from(kinds)):
+            case "database":
+                return state.with_database(Database(id, name))
+            case "schema":
+                return state.with_schema(Schema(id, draw(st.sampled_from(sorted(state.databases))), name))
+            case "drop schema":
+                return state.without_schema(draw(st.sampled_from(own_schemas)).id, cascade=True)
+            case "rename":
+                return state.with_item(replace(draw(st.sampled_from(own_items)), name=name))
+            case "drop":
+                return state.without_item(draw(st.sampled_from(own_items)).id, cascade=True)
+            case kind:
+                schema_id = draw(st.sampled_from(own_schemas)).id
+                used = draw(st.frozensets(st.sampled_from([r.id for r in relations]), max_size=3))
+                item: Item
+                if kind == "table":
+                    item = Table(id, schema_id, name, draw(columns), draw(keys))
+                elif kind == "view":
+                    item = View(id, schema_id, name, draw(columns), draw(texts), used)
+                elif kind == "materialized view":
+                    item = MaterializedView(id, schema_id, name, draw(columns), draw(texts), used)
+                else:
+                    on = draw(st.sampled_from(relations)).id
+                    item = Index(id, schema_id, name, on, draw(st.lists(texts, max_size=3).map(tuple)))
+                return state.with_item(item)
+    except NameTaken:
+        return state
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.data())
+def test_what_is_saved_is_loaded(data: st.DataObject) -> None:
+    with tempfile.TemporaryDirectory() as directory:
+        store = Store(Path(directory))
+        old = persistence.load(store)
+        for _ in range(data.draw(st.integers(1, 3))):
+            new = old
+            for _ in range(data.draw(st.integers(1, 5))):
+                new = data.draw(next_states(new))
+            new = replace(new, version=new.version + 1)
+            store.transact(lambda tx, old=old, new=new: persistence.save(tx, old, new))  # type: ignore[misc]
+            assert persistence.load(store) == new
+            old = new
+        ((items, owned),) = store.read("SELECT count(*), (SELECT count(*) FROM columns) FROM items")
+        assert items == len(old.items) - len(builtin.TABLES)
+        assert owned == sum(len(i.columns) for i in old.items.values()) - sum(len(t.columns) for t in builtin.TABLES)
+        store.close()
+
+
+def test_a_new_store_has_the_default_database(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    state = persistence.load(store)
+    assert [d.name for d in state.databases.values()] == ["materialize"]
+    (database,) = state.databases.values()
+    assert state.schema_named(database.id, "public") is not None
+    assert set(state.items.values()) == set(builtin.TABLES)
+    id, _ = state.new_id()
+    assert id not in {*state.databases, *state.schemas, *state.items}
+    store.close()
+
+
+def test_builtin_tables_are_not_saved(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    state = persistence.load(store)
+    renamed = state.with_item(replace(builtin.MZ_OBJECTS, id=ObjectId("s99"), name="other"))
+    with pytest.raises(TypeError, match="built-in"):
+        store.transact(lambda tx: persistence.save(tx, state, renamed))
+    assert persistence.load(store) == state
+    store.close()

@@ -1,0 +1,333 @@
+"""The SQLite file: whole transactions, one server at a time, and clear words for a directory that cannot be used."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+import sqlite3
+import subprocess
+import sys
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from catalog import migrations, persistence
+from catalog.log import Frontiers, Log
+from catalog.migrations import MIGRATIONS
+from catalog.objects import Timestamp
+from catalog.payloads import Payloads
+from catalog.store import FREE_PAGES_KEPT, Fenced, Store, StoreError
+from tests.catalog.strategies import plain
+from tests.data import make_catalog_v1 as sample
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Store]:
+    store = Store(tmp_path)
+    yield store
+    store.close()
+
+
+def put(name: str, value: str = "x") -> Callable[[sqlite3.Connection], object]:
+    """An act that writes a setting."""
+    return lambda tx: tx.execute("INSERT INTO settings VALUES (?, ?)", (name, value))
+
+
+def settings(store: Store) -> set[str]:
+    return {name for (name,) in store.read("SELECT name FROM settings")}
+
+
+def file_of(directory: Path) -> Path:
+    return directory / "catalog.sqlite"
+
+
+def dump(directory: Path) -> list[str]:
+    """The file's format and all that is in it."""
+    with closing(sqlite3.connect(file_of(directory))) as connection:
+        return [str(*connection.execute("PRAGMA user_version").fetchone()), *connection.iterdump()]
+
+
+class TestTransactions:
+    async def test_a_commit_is_read_by_others_and_after_reopening(self, store: Store, tmp_path: Path) -> None:
+        assert store.created
+        assert await store.transaction(lambda tx: (put("a")(tx), 7)[1]) == 7
+        assert settings(store) == {"a"}
+        store.close()
+        again = Store(tmp_path)
+        assert not again.created
+        assert settings(again) == {"a"}
+        again.close()
+
+    async def test_an_exception_rolls_all_of_it_back(self, store: Store) -> None:
+        def act(tx: sqlite3.Connection) -> None:
+            put("a")(tx)
+            assert not settings(store), "readers see commits only"
+            raise KeyError("no")
+
+        with pytest.raises(KeyError):
+            await store.transaction(act)
+        with pytest.raises(sqlite3.IntegrityError):
+            await store.transaction(lambda tx: (put("b")(tx), put("b")(tx)))
+        assert settings(store) == set()
+        await store.transaction(put("c"))
+        assert settings(store) == {"c"}
+
+    def test_a_full_disk_fails_its_transaction_alone(self, store: Store) -> None:
+        ((pages,),) = store.read("PRAGMA page_count")
+        store.transact(put("a"))
+        store._writer.execute(f"PRAGMA max_page_count = {pages + 10}")
+        with pytest.raises(sqlite3.OperationalError, match="full"):
+            store.transact(put("b", "x" * 1_000_000))
+        store.transact(put("c"))
+        assert settings(store) == {"a", "c"}
+
+    def test_a_commit_that_fails_leaves_no_open_transaction(self, store: Store) -> None:
+        def act(tx: sqlite3.Connection) -> None:
+            put("a")(tx)
+            tx.execute("PRAGMA defer_foreign_keys = 1")
+            tx.execute("CREATE TEMP TABLE parent (id PRIMARY KEY)")
+            tx.execute("CREATE TEMP TABLE child (id REFERENCES parent)")
+            tx.execute("INSERT INTO child VALUES (1)")
+
+        store._writer.execute("PRAGMA foreign_keys = 1")
+        with pytest.raises(sqlite3.IntegrityError):
+            store.transact(act)
+        store.transact(put("b"))
+        assert settings(store) == {"b"}
+
+    def test_threads_take_turns(self, store: Store) -> None:
+        def add(_: int) -> int:
+            store.transact(lambda tx: tx.execute("UPDATE meta SET value = value + 1 WHERE key = 'next_id'"))
+            return len(store.read("SELECT * FROM meta"))
+
+        ((before,),) = store.read("SELECT value FROM meta WHERE key = 'next_id'")
+        with ThreadPoolExecutor(8) as threads:
+            assert set(threads.map(add, range(100))) == {4}
+        assert store.read("SELECT value FROM meta WHERE key = 'next_id'") == [(before + 100,)]
+
+    async def test_a_cancelled_waiter_leaves_a_whole_transaction(self, store: Store) -> None:
+        started, go_on = threading.Event(), threading.Event()
+
+        def act(tx: sqlite3.Connection) -> None:
+            put("a")(tx)
+            started.set()
+            go_on.wait()
+            put("b")(tx)
+
+        running = asyncio.create_task(store.transaction(act))
+        await asyncio.to_thread(started.wait)
+        waiting = asyncio.create_task(store.transaction(put("never")))
+        await asyncio.sleep(0)
+        for task in (running, waiting):
+            task.cancel()
+        await asyncio.wait([running, waiting])
+        go_on.set()
+        await store.transaction(put("c"))
+        assert settings(store) == {"a", "b", "c"}
+
+    async def test_space_is_given_back_step_by_step(self, store: Store, tmp_path: Path) -> None:
+        assert store.read("PRAGMA auto_vacuum") == [(2,)]
+        blobs = [(str(i), "x" * 100_000) for i in range(80)]
+        await store.transaction(lambda tx: tx.executemany("INSERT INTO settings VALUES (?, ?)", blobs))
+        await store.transaction(lambda tx: tx.execute("DELETE FROM settings WHERE name <> '79'"))
+        ((before,),) = store.read("PRAGMA page_count")
+        steps = 1
+        while await store.give_back():
+            steps += 1
+        assert store.read("PRAGMA freelist_count") == [(FREE_PAGES_KEPT,)]
+        assert steps > 1
+        ((after,),) = store.read("PRAGMA page_count")
+        assert not await store.give_back()
+        assert settings(store) == {"79"}
+        store.close()
+        assert file_of(tmp_path).stat().st_size == after * 4096 < before * 4096
+
+    def test_the_write_ahead_log_stays_bounded(self, store: Store, tmp_path: Path) -> None:
+        for i in range(60):
+            store.transact(put(str(i), "x" * 200_000))
+        assert (tmp_path / "catalog.sqlite-wal").stat().st_size < 8 * 1024 * 1024
+
+
+class TestOneServer:
+    OPEN = "import sys; from pathlib import Path; from catalog.store import Store; Store(Path(sys.argv[1]))"
+
+    def test_a_second_process_is_refused(self, store: Store) -> None:
+        second = subprocess.run([sys.executable, "-c", self.OPEN, store.directory], capture_output=True, text=True)
+        assert second.returncode == 1
+        message = second.stderr.splitlines()[-1]
+        expected = f'data directory "{store.directory}" is in use by another server (process {os.getpid()})'
+        assert message == f"catalog.store.StoreError: {expected}"
+        store.transact(put("still ours"))
+
+    def test_a_second_store_in_the_process_is_refused_until_the_first_closes(self, store: Store) -> None:
+        with pytest.raises(StoreError, match="in use") as caught:
+            Store(store.directory)
+        assert "--data-dir" in caught.value.hint
+        store.close()
+        Store(store.directory).close()
+
+    def test_an_older_server_is_fenced(self, store: Store) -> None:
+        store.transact(put("before"))
+        (store.directory / "lock").unlink()  # as on a file system whose locks do not hold
+        newer = Store(store.directory)
+        assert newer.epoch == store.epoch + 1
+        with pytest.raises(Fenced, match="another server"):
+            store.transact(put("older"))
+        newer.transact(put("newer"))
+        with pytest.raises(Fenced):
+            store.transact(put("older"))
+        assert settings(newer) == settings(store) == {"before", "newer"}
+        newer.close()
+
+    def test_openings_at_once_get_epochs_of_their_own(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        Store(tmp_path).close()
+        monkeypatch.setattr("catalog.store._lock", lambda directory: os.open(directory, os.O_RDONLY))
+        with ThreadPoolExecutor(4) as threads:
+            stores = list(threads.map(Store, [tmp_path] * 8))
+        epochs = Counter(store.epoch for store in stores)
+        assert sorted(epochs) == list(range(2, 10))
+        for store in stores:
+            store.close()
+
+    def test_closing_twice_closes_nothing_of_others(self, tmp_path: Path) -> None:
+        store = Store(tmp_path)
+        store.close()
+        with open(os.devnull) as other:  # takes the descriptor that the lock had
+            store.close()
+            os.fstat(other.fileno())
+
+
+class TestUnusable:
+    @pytest.fixture
+    def directory(self, tmp_path: Path) -> Path:
+        store = Store(tmp_path)
+        rows = [(str(i), "x" * 1_000) for i in range(200)]
+        store.transact(lambda tx: tx.executemany("INSERT INTO settings VALUES (?, ?)", rows))
+        store.close()
+        return tmp_path
+
+    def refused(self, directory: Path) -> StoreError:
+        descriptors = os.listdir("/proc/self/fd")
+        with pytest.raises(StoreError) as caught:
+            Store(directory)
+        assert os.listdir("/proc/self/fd") == descriptors
+        assert str(directory) in str(caught.value)
+        assert caught.value.hint
+        return caught.value
+
+    def test_a_file_that_is_no_database(self, directory: Path) -> None:
+        file_of(directory).write_bytes(b"The quick brown fox jumps over the lazy dog. " * 1000)
+        error = self.refused(directory)
+        assert "is damaged: file is not a database" in str(error)
+        assert "backup" in error.hint
+
+    def test_a_file_that_was_cut(self, directory: Path) -> None:
+        with open(file_of(directory), "r+b") as file:
+            file.truncate(8192)
+        assert "is damaged" in str(self.refused(directory))
+
+    def test_a_file_that_is_another_database(self, directory: Path) -> None:
+        file_of(directory).unlink()
+        with closing(sqlite3.connect(file_of(directory))) as other:
+            other.execute("CREATE TABLE t (a)")
+            other.execute("PRAGMA user_version = 1")
+        assert "is damaged: no such table: meta" in str(self.refused(directory))
+
+    def test_damage_within_is_told_when_it_is_met(self, directory: Path) -> None:
+        size = file_of(directory).stat().st_size
+        with open(file_of(directory), "r+b") as file:
+            file.seek(size // 2)
+            file.write(b"\xff" * (size // 4))
+        store = Store(directory)
+        with pytest.raises(StoreError, match="is damaged"):
+            store.read("SELECT * FROM settings")
+        with pytest.raises(sqlite3.ProgrammingError):
+            store.read("SELECT ?")
+        store.close()
+
+    def test_a_directory_that_cannot_be_made(self, tmp_path: Path) -> None:
+        (tmp_path / "file").write_text("")
+        assert "could not open" in str(self.refused(tmp_path / "file"))
+        assert "could not open" in str(self.refused(tmp_path / "file" / "below"))
+
+    def test_a_file_that_cannot_be_opened(self, tmp_path: Path) -> None:
+        file_of(tmp_path).mkdir()
+        error = self.refused(tmp_path)
+        assert "could not use" in str(error)
+        assert "damaged" not in str(error)
+
+    def test_a_refused_opening_lets_go_of_the_lock(self, tmp_path: Path) -> None:
+        file_of(tmp_path).write_bytes(b"garbage" * 1000)
+        self.refused(tmp_path)
+        file_of(tmp_path).unlink()
+        Store(tmp_path).close()
+
+
+class TestMigrations:
+    def test_steps_are_recorded(self, store: Store) -> None:
+        assert store.read("PRAGMA user_version") == [(len(MIGRATIONS),)]
+
+    def test_a_missing_step_is_made_once(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        Store(tmp_path).close()
+        step = ("a later one", "CREATE TABLE later (a); INSERT INTO later VALUES (1);")
+        monkeypatch.setattr(migrations, "MIGRATIONS", (*MIGRATIONS, step))
+        for _ in range(2):
+            store = Store(tmp_path)
+            assert not store.created
+            assert store.read("PRAGMA user_version") == [(len(MIGRATIONS) + 1,)]
+            assert store.read("SELECT * FROM later") == [(1,)]
+            store.close()
+
+    def test_a_failing_step_leaves_the_file_as_it_was(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        store = Store(tmp_path)
+        store.transact(put("kept"))
+        store.close()
+        before = dump(tmp_path)
+        step = ("fails", "CREATE TABLE later (a); DELETE FROM settings; INSERT INTO nowhere VALUES (1);")
+        with monkeypatch.context() as patch:
+            patch.setattr(migrations, "MIGRATIONS", (*MIGRATIONS, step))
+            with pytest.raises(StoreError, match="nowhere"):
+                Store(tmp_path)
+        assert dump(tmp_path) == before
+        store = Store(tmp_path)
+        assert settings(store) == {"kept"}
+        store.close()
+
+    def test_a_file_of_a_later_tidewire_is_refused(self, tmp_path: Path) -> None:
+        store = Store(tmp_path)
+        store.transact(lambda tx: tx.execute(f"PRAGMA user_version = {len(MIGRATIONS) + 1}"))
+        store.close()
+        with pytest.raises(StoreError, match=f"has format {len(MIGRATIONS) + 1}") as caught:
+            Store(tmp_path)
+        assert "later" in caught.value.hint
+
+    def test_a_directory_of_format_1_is_opened(self, tmp_path: Path) -> None:
+        directory = tmp_path / "data"
+        shutil.copytree(sample.DIRECTORY, directory)
+        assert dump(directory)[0] == "1"
+        store = Store(directory)
+        state = persistence.load(store)
+        assert {sample.DB, sample.OTHER_DB} == set(state.databases.values())
+        assert {sample.PUBLIC, sample.AUDIT} <= set(state.schemas.values())
+        for item in (sample.TABLE, sample.VIEW, sample.MVIEW, sample.INDEX):
+            assert state.items[item.id] == item
+        assert state.next_id == 10
+        assert store.read("SELECT value FROM meta WHERE key = 'reserved_until'") == [(13_000,)]
+        log = Log(store, Payloads(directory / "payloads"))
+        assert log.durable == {
+            sample.TABLE.id: Frontiers(Timestamp(500), None),
+            sample.MVIEW.id: Frontiers(Timestamp(500), Timestamp(2_500)),
+        }
+        assert log.times(sample.TABLE.id, 0, 10_000) == [1_000, 2_000, 3_000]
+        inserted, large = plain(sample.INSERTED), plain(sample.LARGE)
+        assert Counter(plain(log.rows(sample.TABLE.id, 2_000, sample.ARROW_SCHEMA))) == Counter(inserted + large)
+        after = Counter(inserted + large)
+        after[inserted[1]] -= 1
+        assert Counter(plain(log.rows(sample.TABLE.id, 3_000, sample.ARROW_SCHEMA))) == after
+        store.close()

@@ -1,0 +1,128 @@
+"""`catalog.updates` against the same algebra written row by row, over every type that a column can have."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from catalog import updates as u
+from tests.catalog.strategies import ARROW_TYPES, Row, changes_tables, pairs, plain, rows_tables
+
+MIXED = (pa.int64(), pa.float64(), pa.list_(pa.string()))
+each_type = pytest.mark.parametrize("type", ARROW_TYPES, ids=str)
+few = settings(max_examples=20, deadline=None)
+
+
+def consolidated(changes: list[tuple[Row, int]]) -> list[tuple[Row, int]]:
+    sums: dict[Row, int] = {}
+    for row, diff in changes:
+        sums[row] = sums.get(row, 0) + diff
+    return [(row, diff) for row, diff in sums.items() if diff != 0]
+
+
+@each_type
+@few
+@given(data=st.data())
+def test_consolidate_adds_up_equal_rows_of_every_type(type: pa.DataType, data: st.DataObject) -> None:
+    changes = data.draw(changes_tables((type,)))
+    result = u.consolidate(changes)
+    assert pairs(result) == consolidated(pairs(changes))
+    assert result.schema == changes.schema
+    assert pairs(u.consolidate(result)) == pairs(result)
+
+
+@settings(deadline=None)
+@given(changes_tables(MIXED))
+def test_consolidate_looks_at_all_columns(changes: pa.Table) -> None:
+    assert pairs(u.consolidate(changes)) == consolidated(pairs(changes))
+
+
+@each_type
+@few
+@given(data=st.data())
+def test_expand_repeats_each_row_as_often_as_it_counts(type: pa.DataType, data: st.DataObject) -> None:
+    changes = u.consolidate(data.draw(changes_tables((type,))))
+    if any(diff < 0 for _, diff in pairs(changes)):
+        with pytest.raises(u.NegativeCount):
+            u.expand(changes)
+    else:
+        rows = u.expand(changes)
+        assert plain(rows) == [row for row, diff in pairs(changes) for _ in range(diff)]
+        assert rows.schema == u.rows_schema([type])
+
+
+@each_type
+@few
+@given(data=st.data())
+def test_difference_leads_from_old_to_new(type: pa.DataType, data: st.DataObject) -> None:
+    old, new = data.draw(rows_tables((type,))), data.draw(rows_tables((type,)))
+    changes = u.difference(new, old)
+    counts = Counter(plain(new))
+    counts.subtract(plain(old))
+    assert dict(pairs(changes)) == {row: n for row, n in counts.items() if n}
+    assert len(set(plain(u.rows_of(changes)))) == changes.num_rows
+    assert Counter(plain(u.apply(old, changes))) == Counter(plain(new))
+
+
+@settings(deadline=None)
+@given(rows_tables(MIXED), st.data())
+def test_apply_is_addition(rows: pa.Table, data: st.DataObject) -> None:
+    changes = data.draw(changes_tables(MIXED))
+    counts = Counter(plain(rows))
+    for row, diff in pairs(changes):
+        counts[row] += diff
+    added = all(diff > 0 for _, diff in pairs(changes))
+    if any(n < 0 for n in counts.values()):
+        with pytest.raises(u.NegativeCount):
+            u.apply(rows, changes)
+    else:
+        after = u.apply(rows, changes)
+        assert Counter(plain(after)) == +counts
+        if added:
+            assert plain(after)[: rows.num_rows] == plain(rows)
+
+
+@settings(deadline=None)
+@given(rows_tables(MIXED), st.integers(-3, 3))
+def test_with_diff_and_rows_of_undo_each_other(rows: pa.Table, diff: int) -> None:
+    changes = u.with_diff(rows, diff)
+    assert [d for _, d in pairs(changes)] == [diff] * rows.num_rows
+    assert plain(u.rows_of(changes)) == plain(rows)
+    assert changes.schema.field(u.DIFF) == u.DIFF_FIELD
+
+
+def test_first_appearance_gives_the_order() -> None:
+    numbers = np.random.default_rng(1).integers(0, 3_000, 5_000)
+    rows = pa.table({"c0": pa.array(numbers, pa.timestamp("us"), mask=numbers % 7 == 0)})
+    changes = u.with_diff(rows, 1)
+    assert pairs(u.consolidate(changes)) == consolidated(pairs(changes))
+
+
+def test_nothing_changes_nothing_and_costs_nothing() -> None:
+    rows = pa.table({"c0": [1, 2]})
+    assert u.apply(rows, u.with_diff(rows.slice(0, 0), 1)) is rows
+    assert u.difference(rows, rows).num_rows == 0
+    assert u.difference(rows, rows).schema == u.with_diff(rows, 1).schema
+
+
+def test_every_nan_is_the_same_but_the_zeros_are_two() -> None:
+    bits = np.array([0x7FF8000000000000, 0xFFF8000000000000, 0x8000000000000000, 0], np.uint64)
+    rows = pa.table({"c0": pa.array(bits.view(np.float64))})
+    assert [diff for _, diff in pairs(u.consolidate(u.with_diff(rows, 1)))] == [2, 1, 1]
+
+
+def test_lists_are_told_apart_by_where_their_elements_belong() -> None:
+    lists = [["a"], ["a", None], [None, "a"], [], None, [None], ["a", None], None]
+    rows = pa.table({"c0": pa.array(lists, pa.list_(pa.string()))})
+    assert u.consolidate(u.with_diff(rows, 1))[u.DIFF].to_pylist() == [1, 2, 1, 1, 2, 1]
+
+
+def test_a_null_list_may_have_elements_beneath() -> None:
+    offsets, values = pa.array([0, 2, 4], pa.int32()), pa.array([1, 2, 3, 4])
+    lists = pa.ListArray.from_arrays(offsets, values, mask=pa.array([True, True]))
+    assert u.consolidate(u.with_diff(pa.table({"c0": lists}), 1))[u.DIFF].to_pylist() == [2]

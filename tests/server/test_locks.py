@@ -1,0 +1,77 @@
+"""Locks on tables: who waits for whom, in which order, and what cancellation leaves."""
+
+from __future__ import annotations
+
+import asyncio
+
+from catalog.objects import ObjectId
+from server.locks import TableLock, TableLocks
+
+A, B = ObjectId("u1"), ObjectId("u2")
+
+
+async def settle() -> None:
+    """Lets every task run until it waits for another."""
+    for _ in range(10):
+        await asyncio.sleep(0)
+
+
+async def test_shared_together_exclusive_alone() -> None:
+    lock = TableLock()
+    await lock.acquire(exclusive=False)
+    await lock.acquire(exclusive=False)
+    writer = asyncio.create_task(lock.acquire(exclusive=True))
+    late_reader = asyncio.create_task(lock.acquire(exclusive=False))
+    await settle()
+    assert not writer.done()
+    assert not late_reader.done(), "who came after the writer must not overtake it"
+    lock.release()
+    lock.release()
+    await writer
+    await settle()
+    assert not late_reader.done()
+    lock.release()
+    await late_reader
+    lock.release()
+    assert lock.idle
+
+
+async def test_a_cancelled_waiter_leaves_the_queue() -> None:
+    lock = TableLock()
+    await lock.acquire(exclusive=True)
+    gone = asyncio.create_task(lock.acquire(exclusive=True))
+    waiting = asyncio.create_task(lock.acquire(exclusive=False))
+    await settle()
+    gone.cancel()
+    await settle()
+    lock.release()
+    await waiting
+    lock.release()
+    assert lock.idle
+
+
+async def test_cancelled_in_the_moment_of_its_turn() -> None:
+    lock = TableLock()
+    await lock.acquire(exclusive=True)
+    task = asyncio.create_task(lock.acquire(exclusive=True))
+    await settle()
+    lock.release()  # the turn is given, the task has not run yet
+    task.cancel()
+    await settle()
+    assert task.cancelled()
+    assert lock.idle
+
+
+async def test_one_order_for_everyone_and_nothing_kept() -> None:
+    locks = TableLocks()
+    first = await locks.acquire([B, A], exclusive=True)
+    assert first == (A, B)
+    second = asyncio.create_task(locks.acquire([A, B], exclusive=True))
+    third = asyncio.create_task(locks.acquire([B], exclusive=False))
+    await settle()
+    second.cancel()
+    await settle()
+    locks.release(first)
+    assert await third == (B,)
+    locks.release((B,))
+    assert not locks._locks

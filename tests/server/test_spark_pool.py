@@ -1,0 +1,261 @@
+"""The pool's rules, over sessions that are played: no Spark, no clock."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future
+from queue import SimpleQueue
+
+import pyarrow as pa
+import pytest
+
+from protocol.pgwire.errors import PgError, SqlState
+from server.spark import pool as rules
+from server.spark.arrow_path import Disconnected, SessionPath
+from server.spark.errors import Failure, Fault
+from server.spark.pool import Pool, Statement
+
+DEADLINE_S = 10
+ROWS = pa.table({"c0": [1]})
+
+
+class PlayedPath:
+    """A session whose statements end when, and how, the test says."""
+
+    def __init__(self, stage: Stage, slot: str) -> None:
+        self._stage = stage
+        self.slot = slot
+
+    def run(self, sql: str, views: Mapping[str, pa.Table], drop: Sequence[str]) -> pa.Table:
+        end: Future[pa.Table] = Future()
+        self._stage.begun.put((self.slot, sql, sorted(views), list(drop), end))
+        return end.result(DEADLINE_S)
+
+    def close(self) -> None:
+        self._stage.closed.put(self.slot)
+
+
+Begun = tuple[str, str, list[str], list[str], "Future[pa.Table]"]
+
+
+class Stage:
+    """A pool whose JVM is the test."""
+
+    def __init__(self) -> None:
+        self.pool = Pool()
+        self.begun: SimpleQueue[Begun] = SimpleQueue()
+        self.closed: SimpleQueue[str] = SimpleQueue()
+        self.cancelled: SimpleQueue[str] = SimpleQueue()
+        self.lost = 0
+
+    def open(self, *slots: str) -> None:
+        paths: dict[str, SessionPath] = {slot: PlayedPath(self, slot) for slot in slots}
+        self.pool.open(paths, self.cancelled.put, self._on_lost)
+
+    def _on_lost(self) -> None:
+        self.lost += 1
+
+    def submit(self, sql: str, views: Mapping[str, pa.Table] | None = None, *, background: bool = False) -> Statement:
+        statement = Statement(sql, views or {}, background=background)
+        self.pool.submit(statement)
+        return statement
+
+    def next(self) -> Begun:
+        return self.begun.get(timeout=DEADLINE_S)
+
+    def run(self, sql: str, views: Mapping[str, pa.Table]) -> tuple[str, list[str], list[str]]:
+        """Runs one statement to its end: its slot, the views that were sent, those that were dropped."""
+        statement = self.submit(sql, views)
+        slot, _, sent, dropped, end = self.next()
+        end.set_result(ROWS)
+        assert statement.future.result(DEADLINE_S) is ROWS
+        return slot, sent, dropped
+
+
+@pytest.fixture
+def stage() -> Iterator[Stage]:
+    played = Stage()
+    yield played
+    played.pool.shut()
+
+
+def code(statement: Statement) -> SqlState:
+    error = statement.future.exception(DEADLINE_S)
+    assert isinstance(error, PgError)
+    return error.sqlstate
+
+
+def test_statements_wait_for_the_pool_and_run_in_order(stage: Stage) -> None:
+    first, second = stage.submit("1"), stage.submit("2")
+    assert stage.pool.waiting == 2
+    stage.open("a")
+    end = stage.next()
+    assert (end[1], stage.pool.running, stage.pool.waiting) == ("1", 1, 1)
+    end[4].set_result(ROWS)
+    assert first.future.result(DEADLINE_S) is ROWS
+    end = stage.next()
+    end[4].set_result(ROWS)
+    assert (end[1], second.future.result(DEADLINE_S)) == ("2", ROWS)
+
+
+def test_a_table_is_sent_once_and_its_slot_is_preferred(stage: Stage) -> None:
+    stage.open("a", "b")
+    large, small = pa.table({"c0": range(100)}), pa.table({"c0": range(10)})
+    slot, sent, _ = stage.run("1", {"l": large})
+    assert sent == ["l"]
+    other, sent, _ = stage.run("2", {"s": small})
+    assert (other, sent) == ("b" if slot == "a" else "a", ["s"])
+    assert stage.run("3", {"l": large, "s": small}) == (slot, ["s"], [])
+    assert stage.run("4", {"l": pa.table({"c0": range(100)})})[1] == ["l"]  # another object: other rows, perhaps
+
+
+def test_views_are_dropped_when_there_are_too_many(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rules, "VIEWS_MAX", 2)
+    stage.open("a")
+    tables = {name: pa.table({"c0": [1]}) for name in "abcd"}
+    for name in "ab":
+        stage.run(name, {name: tables[name]})
+    stage.run("a again", {"a": tables["a"]})
+    assert stage.run("c", {"c": tables["c"]}) == ("a", ["c"], ["b"])  # b was not used for longest
+    assert stage.run("all", tables)[2] == []  # what a statement needs stays, whatever the bound
+
+
+def test_views_are_dropped_when_they_are_too_large(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rules, "VIEW_BYTES_MAX", 1000)
+    stage.open("a")
+    for number in range(3):
+        _, _, dropped = stage.run("1", {f"v{number}": pa.table({"c0": range(100)})})
+        assert dropped == ([f"v{number - 1}"] if number else [])
+
+
+def test_a_failed_statement_leaves_nothing_taken_for_sent(stage: Stage) -> None:
+    stage.open("a")
+    table = pa.table({"c0": [1]})
+    stage.run("1", {"v": table})
+    failed = stage.submit("2", {"v": pa.table({"c0": [2]})})
+    stage.next()[4].set_exception(Failure((Fault("x", "", "DIVIDE_BY_ZERO"),), ""))
+    assert code(failed) == SqlState.DIVISION_BY_ZERO
+    assert stage.run("3", {"v": table})[1] == ["v"]
+
+
+def test_background_runs_only_while_nothing_else_does(stage: Stage) -> None:
+    stage.open("a", "b")
+    real = stage.submit("real")
+    end = stage.next()
+    spare = stage.submit("spare", background=True)
+    assert stage.pool.waiting == 1
+    end[4].set_result(ROWS)
+    real.future.result(DEADLINE_S)
+    end = stage.next()
+    assert end[1] == "spare"
+    end[4].set_result(ROWS)
+    spare.future.result(DEADLINE_S)
+
+
+def test_a_waiting_statement_is_dropped_when_cancelled(stage: Stage) -> None:
+    statement = stage.submit("1")
+    stage.pool.cancel(statement)
+    stage.open("a")
+    assert stage.pool.waiting == 0
+    assert stage.run("2", {})[0] == "a"
+
+
+def test_a_running_statement_is_cancelled_until_its_slot_is_free(stage: Stage) -> None:
+    stage.open("a", "b")
+    statement, neighbour = stage.submit("1"), stage.submit("2")
+    ends = {begun[1]: begun for begun in (stage.next(), stage.next())}
+    stage.pool.cancel(statement)
+    for _ in range(3):  # it may submit further jobs, so it is cancelled again and again
+        assert stage.cancelled.get(timeout=DEADLINE_S) == ends["1"][0]
+    assert stage.pool.running == 2
+    ends["1"][4].set_exception(Failure((Fault("x", "cancelled", "SPARK_JOB_CANCELLED"),), ""))
+    assert code(statement) == SqlState.QUERY_CANCELED
+    ends["2"][4].set_result(ROWS)
+    assert neighbour.future.result(DEADLINE_S) is ROWS
+
+
+def test_what_a_dead_jvm_ran_runs_again_in_the_next(stage: Stage) -> None:
+    stage.open("a", "b")
+    running = stage.submit("running")
+    stage.next()[4].set_exception(Disconnected())
+    assert stage.closed.get(timeout=DEADLINE_S)  # and its neighbour, which saw nothing, is not given the statement
+    assert stage.closed.get(timeout=DEADLINE_S)
+    assert (stage.lost, stage.pool.is_open, stage.pool.waiting) == (1, False, 1)
+    later = stage.submit("later")
+    stage.open("c")
+    for statement in (running, later):
+        stage.next()[4].set_result(ROWS)
+        assert statement.future.result(DEADLINE_S) is ROWS
+
+
+def test_a_statement_that_kills_jvms_is_given_up(stage: Stage) -> None:
+    statement = stage.submit("1")
+    for number in range(rules.RUNS_MAX):
+        stage.open(f"slot-{number}")
+        stage.next()[4].set_exception(Failure((Fault("x", "anything"),), "", engine_gone=True))
+    assert code(statement) == SqlState.CRASH_SHUTDOWN
+
+
+def test_a_cancelled_statement_does_not_run_again(stage: Stage) -> None:
+    stage.open("a")
+    statement = stage.submit("1")
+    end = stage.next()[4]
+    stage.pool.cancel(statement)
+    end.set_exception(Disconnected())
+    assert stage.closed.get(timeout=DEADLINE_S)
+    assert stage.pool.waiting == 0
+
+
+def test_refusal_ends_with_the_next_opening(stage: Stage) -> None:
+    refusal = PgError(SqlState.CANNOT_CONNECT_NOW, "not now")
+    waiting = stage.submit("1")
+    stage.pool.refuse(refusal)
+    assert code(waiting) == SqlState.CANNOT_CONNECT_NOW
+    with pytest.raises(PgError, match="not now"):
+        stage.submit("2")
+    stage.open("a")
+    assert stage.run("3", {})[0] == "a"
+
+
+def test_a_bug_reaches_whoever_waits_and_frees_the_slot(stage: Stage) -> None:
+    stage.open("a")
+    statement = stage.submit("1")
+    stage.next()[4].set_exception(TypeError("Spark has no type for this"))
+    with pytest.raises(TypeError, match="no type"):
+        statement.future.result(DEADLINE_S)
+    assert stage.run("2", {})[0] == "a"
+
+
+def test_many_threads(stage: Stage) -> None:
+    """Statements come from many threads and each gets its own answer."""
+    stage.open("a", "b", "c")
+    stopping = threading.Event()
+
+    def answer() -> None:
+        while not stopping.is_set():
+            begun = stage.next()
+            begun[4].set_result(pa.table({"c0": [int(begun[1])]}))
+
+    answerer = threading.Thread(target=answer, daemon=True)
+    answerer.start()
+    told: dict[int, int] = {}
+
+    def ask(number: int) -> Callable[[], None]:
+        def work() -> None:
+            for turn in range(20):
+                rows = stage.submit(str(number * 100 + turn)).future.result(DEADLINE_S)
+                told[number * 100 + turn] = rows["c0"][0].as_py()
+
+        return work
+
+    threads = [threading.Thread(target=ask(number)) for number in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(DEADLINE_S)
+    stopping.set()
+    stage.submit("0").future.result(DEADLINE_S)  # wakes the answerer, which ends
+    answerer.join(DEADLINE_S)
+    assert told == {number: number for number in told}
+    assert len(told) == 160

@@ -1,0 +1,292 @@
+"""SUBSCRIBE: whatever the history, what the stream adds up to is the query run from scratch."""
+
+from __future__ import annotations
+
+import random
+import threading
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any
+
+import psycopg
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from psycopg import errors
+
+from tests.fix_server import ServerThread
+
+pytestmark = pytest.mark.spark
+
+Row = tuple[Any, ...]
+
+
+def connect(dsn: str) -> psycopg.Connection[Row]:
+    return psycopg.connect(dsn, autocommit=True)
+
+
+class Follower:
+    """A subscriber on a thread of its own: what it was sent, applied when progress passes it."""
+
+    def __init__(self, dsn: str, query: str, options: str = "") -> None:
+        self._connection = connect(dsn)
+        self._statement = f"SUBSCRIBE ({query}) WITH (PROGRESS) {options}"
+        self.progress: list[int] = []
+        self.rows: Counter[Row] = Counter()
+        self.messages: list[Row] = []
+        self._moved = threading.Condition()
+        self._error: BaseException | None = None
+        self._thread = threading.Thread(target=self._run)
+        self._thread.start()
+
+    def _run(self) -> None:
+        waiting: list[Row] = []
+        try:
+            for message in self._connection.cursor().stream(self._statement):
+                time, progressed, diff, *row = message
+                with self._moved:
+                    self.messages.append(message)
+                    if progressed:
+                        for early in [m for m in waiting if m[0] < time]:
+                            self.rows[early[3:]] += early[2]
+                        waiting = [m for m in waiting if m[0] >= time]
+                        self.progress.append(int(time))
+                    else:
+                        waiting.append((time, progressed, diff, *row))
+                    self._moved.notify_all()
+        except psycopg.Error as error:
+            self._error = error
+        with self._moved:
+            self._moved.notify_all()
+
+    def at(self, time: int) -> Counter[Row]:
+        """The accumulated rows once everything before `time` is final."""
+        with self._moved:
+            done = lambda: bool(self.progress and self.progress[-1] >= time) or not self._thread.is_alive()  # noqa: E731
+            assert self._moved.wait_for(done, 30), (time, self.progress[-3:])
+            assert self._error is None, self._error
+            return Counter({row: count for row, count in self.rows.items() if count})
+
+    def stop(self) -> None:
+        self._connection.cancel_safe()
+        self._thread.join(30)
+        self._connection.close()
+
+
+@pytest.fixture
+def tables(dsn: str) -> Iterator[psycopg.Connection[Row]]:
+    with connect(dsn) as connection:
+        connection.execute("CREATE TABLE l (k int, v int)")
+        connection.execute("CREATE TABLE r (k int, w text)")
+        yield connection
+
+
+def now(connection: psycopg.Connection[Row]) -> int:
+    """A time after everything that was acknowledged."""
+    (time,) = connection.execute("SELECT mz_now()").fetchone() or (0,)
+    return int(time) + 1
+
+
+QUERIES = (
+    "SELECT k, v FROM l",
+    "SELECT k, count(*) AS n, sum(v) AS s FROM l GROUP BY k",
+    "SELECT l.k, l.v, r.w FROM l JOIN r ON l.k = r.k",
+    "SELECT l.k, l.v, r.w FROM l LEFT JOIN r ON l.k = r.k WHERE l.v IS NOT NULL OR r.w = 'x'",
+    "SELECT DISTINCT k FROM l UNION ALL SELECT k FROM r",
+)
+
+write = st.one_of(
+    st.tuples(st.just("INSERT INTO l VALUES "), st.lists(st.tuples(st.integers(0, 3), st.integers(0, 4)), min_size=1)),
+    st.tuples(st.just("INSERT INTO r VALUES "), st.lists(st.tuples(st.integers(0, 3), st.sampled_from("xy")), min_size=1)),
+    st.tuples(st.just("DELETE FROM l WHERE k = "), st.integers(0, 3)),
+    st.tuples(st.just("UPDATE l SET v = v + 1, k = k + 1 WHERE v = "), st.integers(0, 4)),
+    st.tuples(st.just("DELETE FROM r WHERE w = 'x' AND k = "), st.integers(0, 3)),
+)
+
+
+def statement(step: tuple[str, Any]) -> str:
+    head, value = step
+    if isinstance(value, list):
+        literal = lambda v: f"'{v}'" if isinstance(v, str) else str(v)  # noqa: E731
+        return head + ", ".join(f"({a}, {literal(b)})" for a, b in value)
+    return head + str(value)
+
+
+@settings(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(query=st.sampled_from(QUERIES), history=st.lists(write, max_size=8), seed=st.integers(0, 2**16))
+def test_the_stream_adds_up_to_the_query(
+    dsn: str, tables: psycopg.Connection[Row], query: str, history: list[tuple[str, Any]], seed: int
+) -> None:
+    """Over a random history, at random times: what was subscribed equals SELECT ... AS OF that time."""
+    tables.execute("TRUNCATE l, r")
+    tables.execute("INSERT INTO l VALUES (0, 0), (0, 0), (1, NULL)")
+    follower = Follower(dsn, query)
+    try:
+        dice = random.Random(seed)
+        for step in history:
+            tables.execute(statement(step))
+            if dice.random() < 0.5:
+                check(tables, follower, query)
+        check(tables, follower, query)
+        assert follower.progress == sorted(set(follower.progress))
+    finally:
+        follower.stop()
+
+
+def check(connection: psycopg.Connection[Row], follower: Follower, query: str) -> None:
+    with connection.transaction():
+        scratch = Counter(connection.execute(query).fetchall())
+        (time,) = connection.execute("SELECT mz_now()").fetchone() or (0,)
+    followed = follower.at(int(time) + 1)
+    # Nothing was written in between: the stream at a later time holds what the query gave.
+    assert followed == scratch, f"in the stream, not in the query: {followed - scratch}; the other: {scratch - followed}"
+
+
+def test_three_equal_inserts_are_one_line(dsn: str, tables: psycopg.Connection[Row]) -> None:
+    tables.execute("INSERT INTO l VALUES (1, 1), (1, 1), (1, 1)")
+    up_to = now(tables) + 1
+    rows = list(tables.cursor().stream(f"SUBSCRIBE l UP TO {up_to}"))
+    assert [row[1:] for row in rows] == [(3, 1, 1)]
+
+
+def test_progress_stands_first_and_completes_the_snapshot(dsn: str, tables: psycopg.Connection[Row]) -> None:
+    up_to = now(tables) + 500
+    messages = list(tables.cursor().stream(f"SUBSCRIBE l WITH (PROGRESS) UP TO {up_to}"))
+    assert messages[0][1:] == (True, None, None, None)
+    assert len(messages) > 1, "an empty snapshot is complete when the second progress row comes"
+    times = [m[0] for m in messages]
+    assert times == sorted(times)
+
+
+def test_a_transaction_has_one_timestamp(dsn: str, tables: psycopg.Connection[Row]) -> None:
+    follower = Follower(dsn, "SELECT k, v FROM l UNION ALL SELECT k, 0 FROM r")
+    try:
+        with tables.transaction():
+            tables.execute("INSERT INTO l VALUES (1, 1)")
+            tables.execute("INSERT INTO r VALUES (2, 'x')")
+            tables.execute("INSERT INTO l VALUES (3, 3)")
+        tables.execute("INSERT INTO l VALUES (4, 4)")
+        follower.at(now(tables))
+        data = [m for m in follower.messages if not m[1]]
+        assert len({m[0] for m in data if m[3] != 4}) == 1
+        assert len({m[0] for m in data}) == 2
+    finally:
+        follower.stop()
+
+
+def test_resuming_after_progress(dsn: str, tables: psycopg.Connection[Row]) -> None:
+    """WITH (PROGRESS, SNAPSHOT false) AS OF p - 1 gives exactly what came at p and later."""
+    follower = Follower(dsn, "SELECT k, v FROM l")
+    tables.execute("INSERT INTO l VALUES (1, 1)")
+    follower.at(now(tables))
+    follower.stop()
+    seen, at = Counter(follower.rows), follower.progress[-1]
+    tables.execute("INSERT INTO l VALUES (2, 2)")
+    tables.execute("DELETE FROM l WHERE k = 1")
+    up_to = now(tables) + 1
+    resume = f"SUBSCRIBE l WITH (PROGRESS, SNAPSHOT false) AS OF {at - 1} UP TO {up_to}"
+    for time, progressed, diff, *row in tables.cursor().stream(resume):
+        assert time >= at - 1
+        if not progressed:
+            seen[tuple(row)] += diff
+    assert {row: count for row, count in seen.items() if count} == {(2, 2): 1}
+
+
+def test_as_of_the_past_of_a_query(dsn: str, tables: psycopg.Connection[Row]) -> None:
+    tables.execute("INSERT INTO l VALUES (1, 1)")
+    past = now(tables) - 1
+    tables.execute("INSERT INTO l VALUES (1, 5)")
+    up_to = now(tables) + 1
+    rows = list(tables.cursor().stream(f"SUBSCRIBE (SELECT sum(v) AS s FROM l) AS OF {past} UP TO {up_to}"))
+    assert [(diff, s) for _, diff, s in rows[:1]] == [(1, 1)]
+    assert Counter((diff, s) for _, diff, s in rows[1:]) == Counter([(-1, 1), (1, 6)])
+
+
+def test_as_of_that_is_gone(dsn: str, tables: psycopg.Connection[Row]) -> None:
+    with pytest.raises(errors.DataException, match="could not find a valid timestamp") as refused:
+        list(tables.cursor().stream("SUBSCRIBE l AS OF 1"))
+    assert "earliest readable time" in (refused.value.diag.message_detail or "")
+
+
+def test_bounds(dsn: str, tables: psycopg.Connection[Row]) -> None:
+    at = now(tables)
+    with pytest.raises(errors.DataException, match="is greater than its upper bound"):
+        list(tables.cursor().stream(f"SUBSCRIBE l AS OF {at + 10} UP TO {at}"))
+    notices: list[str] = []
+    tables.add_notice_handler(lambda diagnostic: notices.append(diagnostic.message_primary or ""))
+    assert list(tables.cursor().stream(f"SUBSCRIBE l AS OF {at} UP TO {at}")) == []
+    assert any("guaranteed to be empty" in notice for notice in notices)
+
+
+def test_a_constant_ends_at_once(dsn: str, tables: psycopg.Connection[Row]) -> None:
+    rows = list(tables.cursor().stream("SUBSCRIBE (SELECT 1 AS x) WITH (PROGRESS)"))
+    assert [(int(r[0]), *r[1:]) for r in rows] == [
+        (18446744073709551615, True, None, None),
+        (18446744073709551615, False, 1, 1),
+    ]
+
+
+def test_cursors_wait_and_leave_rows_for_the_next_fetch(dsn: str, tables: psycopg.Connection[Row]) -> None:
+    tables.execute("INSERT INTO l VALUES (1, 1), (2, 2), (3, 3)")
+    with connect(dsn) as reader, reader.transaction():
+        reader.execute("DECLARE c CURSOR FOR SUBSCRIBE l")
+        first = reader.execute("FETCH 2 c").fetchall()
+        assert len(first) == 2
+        assert len(reader.execute("FETCH ALL c").fetchall()) == 1
+        assert reader.execute("FETCH ALL c WITH (TIMEOUT '50ms')").fetchall() == []
+        tables.execute("INSERT INTO l VALUES (4, 4)")
+        assert [row[1:] for row in reader.execute("FETCH 1 c WITH (TIMEOUT '10s')").fetchall()] == [(1, 4, 4)]
+
+
+def test_a_dropped_relation_ends_the_stream(dsn: str, tables: psycopg.Connection[Row]) -> None:
+    with connect(dsn) as reader:
+        stream = reader.cursor().stream("SUBSCRIBE (SELECT count(*) FROM r) WITH (PROGRESS)")
+        next(stream)
+        tables.execute("DROP TABLE r")
+        with pytest.raises(errors.UndefinedObject, match=r"relation '.*\.public\.r' was dropped"):
+            for _ in stream:
+                pass
+
+
+def test_an_evaluation_error_ends_the_stream_alone(dsn: str, tables: psycopg.Connection[Row]) -> None:
+    with connect(dsn) as reader, connect(dsn) as neighbour:
+        other = Follower(dsn, "SELECT k, v FROM l")
+        stream = reader.cursor().stream("SUBSCRIBE (SELECT 10 / v AS q FROM l) WITH (PROGRESS)")
+        next(stream)
+        tables.execute("INSERT INTO l VALUES (1, 0)")
+        with pytest.raises(errors.DivisionByZero):
+            for _ in stream:
+                pass
+        assert other.at(now(neighbour)) == {(1, 0): 1}
+        other.stop()
+
+
+def test_a_vanished_client_holds_nothing(server: ServerThread, dsn: str, tables: psycopg.Connection[Row]) -> None:
+    coordinator = server.house.coordinator
+    before = len(coordinator._query_feeds)
+    reader = connect(dsn)
+    stream = reader.cursor().stream("SUBSCRIBE (SELECT max(v) FROM l) WITH (PROGRESS)")
+    next(stream)
+    assert len(coordinator._query_feeds) == before + 1
+    reader.pgconn.finish()
+    deadline = threading.Event()
+    for _ in range(100):
+        if len(coordinator._query_feeds) == before:
+            break
+        deadline.wait(0.05)
+    assert len(coordinator._query_feeds) == before
+    assert not any("max" in str(h) for h in coordinator.frontiers.holders)
+
+
+def test_equal_queries_share_a_dataflow(server: ServerThread, dsn: str, tables: psycopg.Connection[Row]) -> None:
+    coordinator = server.house.coordinator
+    before = len(coordinator._query_feeds)
+    followers = [Follower(dsn, query) for query in ("SELECT k + 1 AS x FROM l", "select  k+1 as x from l")]
+    try:
+        tables.execute("INSERT INTO l VALUES (1, 1)")
+        for follower in followers:
+            assert follower.at(now(tables)) == {(2,): 1}
+        assert len(coordinator._query_feeds) == before + 1
+    finally:
+        for follower in followers:
+            follower.stop()
