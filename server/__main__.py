@@ -80,8 +80,12 @@ def _die(message: str, hint: str | None) -> None:
 
 
 def _configure_logs(format: str) -> None:
-    renderer: Any = structlog.processors.JSONRenderer() if format == "json" else structlog.dev.ConsoleRenderer(
-        colors=sys.stderr.isatty(), exception_formatter=structlog.dev.plain_traceback
+    renderer: Any = (
+        structlog.processors.JSONRenderer()
+        if format == "json"
+        else structlog.dev.ConsoleRenderer(
+            colors=sys.stderr.isatty(), exception_formatter=structlog.dev.plain_traceback
+        )
     )
     traces = [structlog.processors.format_exc_info] if format == "json" else []
     structlog.configure(
@@ -146,7 +150,7 @@ class _WithoutPandas:
 
 def main() -> None:
     """The entry point of `tidewire`."""
-    sys.meta_path.insert(0, _WithoutPandas)  # type: ignore[arg-type]
+    sys.meta_path.insert(0, _WithoutPandas)
     app()
 
 

@@ -31,6 +31,7 @@ async def compact(store: Store, log_: Log, frontiers: Frontiers, interval_s: flo
                 return  # the committer meets the fence too, and ends the server
             except Exception as error:
                 log.error("compaction failed", collection=id, error=str(error), exc_info=error)
+        await store.give_back()
 
 
 async def compact_collection(store: Store, log_: Log, frontiers: Frontiers, id: ObjectId) -> bool:

@@ -12,7 +12,7 @@ from collections import OrderedDict
 import pyarrow as pa
 
 from catalog import updates
-from catalog.log import Log
+from catalog.log import Compacted, Log
 from catalog.objects import Collection, ObjectId
 from protocol.pgwire.types import parse_type
 
@@ -39,12 +39,18 @@ class Contents:
             if self._log.times(collection.id, time + 1, as_of + 1):
                 rows = await asyncio.to_thread(self._advance, collection, rows, time, as_of)
         else:
-            rows = await asyncio.to_thread(self._log.rows, collection.id, as_of, collection_schema(collection))
+            rows = await asyncio.to_thread(self._read, collection, as_of)
         self._keep(collection.id, as_of, rows)
         return rows
 
+    def _read(self, collection: Collection, as_of: int) -> pa.Table:
+        return self._log.rows(collection.id, as_of, collection_schema(collection))
+
     def _advance(self, collection: Collection, rows: pa.Table, time: int, as_of: int) -> pa.Table:
-        changes = self._log.changes(collection.id, time + 1, as_of + 1, collection_schema(collection))
+        try:
+            changes = self._log.changes(collection.id, time + 1, as_of + 1, collection_schema(collection))
+        except Compacted:  # the changes since were merged with what was there before them
+            return self._read(collection, as_of)
         return updates.apply(rows, changes)
 
     def _keep(self, id: ObjectId, as_of: int, rows: pa.Table) -> None:

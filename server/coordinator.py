@@ -9,6 +9,7 @@ from the catalog, at start and after every DDL.
 from __future__ import annotations
 
 import asyncio
+import sqlite3
 import time
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass
@@ -19,7 +20,7 @@ import pyarrow as pa
 import structlog
 
 from catalog import persistence, updates
-from catalog.log import Batch, Log, Payload
+from catalog.log import Batch, Dropped, Log, Payload
 from catalog.objects import CatalogState, Collection, MaterializedView, ObjectId, SystemTable, Table, Timestamp
 from catalog.oracle import Oracle
 from catalog.payloads import Payloads
@@ -200,12 +201,11 @@ class Coordinator:
         written: list[tuple[Batch, Payload]] = []
         if changes is not None:
             payload = await asyncio.to_thread(self.log.prepare, changes)
-
-            def act(tx: Any) -> Batch:
-                self.log.advance_upper(tx, id, upper)
-                return self.log.insert(tx, id, time, payload)
-
-            batch = await asyncio.shield(self.store.transaction(act))
+            try:
+                batch = await self.store.transaction(lambda tx: self._insert_view(tx, id, time, payload, upper))
+            except Dropped:
+                self.log.discard(payload)
+                return
             written.append((batch, payload))
             self.log.committed(written)
             self._append(written)
@@ -214,6 +214,12 @@ class Coordinator:
         if (feed := self._collection_feeds.get(id)) is not None:
             feed.advance(upper)
         self.frontiers.moved.fire()
+
+    def _insert_view(
+        self, tx: sqlite3.Connection, id: ObjectId, time: Timestamp, payload: Payload, upper: Timestamp
+    ) -> Batch:
+        self.log.advance_upper(tx, id, upper)
+        return self.log.insert(tx, id, time, payload)
 
     # -- reading ------------------------------------------------------------------------------------------------
 
@@ -232,7 +238,10 @@ class Coordinator:
                 return self._system_tables[id](self)
             case Table() | MaterializedView():
                 await self._final(item, as_of)
-                return await self.contents.rows(item, as_of)
+                rows = await self.contents.rows(item, as_of)
+                if id not in self.state.items:
+                    raise PgError(SqlState.UNDEFINED_TABLE, f'relation "{item.name}" was dropped')
+                return rows
             case _:
                 raise PgError(SqlState.UNDEFINED_TABLE, f'relation "{id}" was dropped')
 

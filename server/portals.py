@@ -26,19 +26,18 @@ class Portal:
 
     def column_formats(self) -> list[int]:
         """One format a column; PgError 08P01 if Bind gave another number of them."""
-        count = len(self.prepared.fields or ())
-        match self.formats:
-            case ():
-                return [0] * count
-            case (format,):
-                return [format] * count
-            case formats if len(formats) == count:
-                return list(formats)
-            case formats:
-                raise PgError(
-                    SqlState.PROTOCOL_VIOLATION,
-                    f"bind message has {len(formats)} result formats but query has {count} columns",
-                )
+        fields = self.prepared.fields
+        if self.result is not None and self.result.rows is not None:
+            fields = self.result.rows.fields  # of a FETCH whose cursor was not planned yet when it was bound
+        count = len(fields or ())
+        if len(self.formats) <= 1:
+            return [self.formats[0] if self.formats else 0] * count
+        if len(self.formats) != count:
+            raise PgError(
+                SqlState.PROTOCOL_VIOLATION,
+                f"bind message has {len(self.formats)} result formats but query has {count} columns",
+            )
+        return list(self.formats)
 
     def close(self) -> None:
         if self.result is not None and self.result.rows is not None:

@@ -69,10 +69,7 @@ class SubscriptionRows:
         self.fields = envelope.fields
         self._subscription = subscription
         self._envelope = envelope
-        self._rest = self._none = pa.table([pa.array([], f.type.arrow) for f in envelope.fields], names=self._names())
-
-    def _names(self) -> list[str]:
-        return [f"c{i}" for i in range(len(self.fields))]
+        self._rest = self._none = envelope.schema.empty_table()
 
     @property
     def finished(self) -> bool:

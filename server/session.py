@@ -45,7 +45,7 @@ from server.portals import Portal, Portals
 from server.results import Result, Rows, SubscriptionRows, TableRows
 from server.sql import statements as s
 from server.sql.parse import parse
-from server.sql.plan import QueryPlan, WritePlan
+from server.sql.plan import Field, QueryPlan, WritePlan
 from server.transaction import Mode
 
 log = structlog.get_logger()
@@ -298,6 +298,8 @@ class Session:
 
     async def _query(self, text: str) -> None:
         """A Query message: parsed whole before anything runs; one transaction unless it says otherwise."""
+        self._named.pop("", None)  # as PostgreSQL drops the unnamed statement and portal
+        self._portals.close("")
         try:
             statements = _parse(text)
             if not statements:
@@ -331,7 +333,7 @@ class Session:
         if isinstance(prepared.plan, QueryPlan) and _never_changes(prepared.plan, statement):
             style = context.settings.output_style
             if style not in prepared.answers:
-                prepared.answers[style] = _whole_answer(prepared, prepared.plan, context)
+                prepared.answers[style] = _whole_answer(prepared.plan, context)
         return prepared
 
     def _settled(self) -> bool:
@@ -393,7 +395,7 @@ class Session:
             case m.Describe(name=name):
                 portal = self._portals.get(name)
                 self._replan_portal(portal)
-                self._connection.send(_row_description(portal.prepared, portal.column_formats()))
+                self._connection.send(_row_description(portal.prepared.fields, portal.column_formats()))
             case m.Close(kind="S", name=name):
                 self._named.pop(name, None)
                 self._connection.send(m.CloseComplete())
@@ -471,12 +473,17 @@ class Session:
             cursor = self._portals.cursor(prepared.statement.cursor.name)
             self._replan_portal(cursor)
             prepared.fields = cursor.prepared.fields
-        self._connection.send(_row_description(prepared, [0] * len(prepared.fields or ())))
+        self._connection.send(_row_description(prepared.fields, [0] * len(prepared.fields or ())))
 
     def _execute_message(self, name: str, limit: int) -> Coroutine[Any, Any, None] | None:
         portal = self._portals.get(name)
         plan = portal.prepared.plan
-        if portal.result is None and isinstance(plan, QueryPlan) and plan.constant is not None and plan.constant.is_single_row:
+        if (
+            portal.result is None
+            and isinstance(plan, QueryPlan)
+            and plan.constant is not None
+            and plan.constant.is_single_row
+        ):
             if portal.prepared.statement.as_of is None and not self.context.transaction.failed:  # type: ignore[union-attr]
                 self._send_constant(portal, plan)
                 return None
@@ -538,7 +545,7 @@ class Session:
             self._connection.send(m.CommandComplete(portal.result.tag))
             return
         if describe:
-            self._connection.send(_row_description(portal.prepared, portal.column_formats()))
+            self._connection.send(_row_description(rows.fields, portal.column_formats()))
         if isinstance(rows, SubscriptionRows) and not portal.cursor:
             self._connection.send(m.NoticeResponse.of(_streaming_notice(self.context)))
         await self._send_rows(portal, rows, limit)
@@ -856,7 +863,7 @@ class Session:
         try:
             while not rows.finished:
                 if isinstance(rows, SubscriptionRows):
-                    count, pieces = await rows.take_encoded(key, _encode_with(encoder.encode_rows))  # type: ignore[arg-type]
+                    count, pieces = await rows.take_encoded(key, _encode_with(encoder.encode_rows))
                     for piece in pieces:
                         await self._write(encoder.frame(piece))
                     sent += count
@@ -938,14 +945,14 @@ def _never_changes(plan: QueryPlan, statement: s.Select) -> bool:
     return plan.constant is not None and not plan.uses_session and not plan.parameters and statement.as_of is None
 
 
-def _whole_answer(prepared: Prepared, plan: QueryPlan, context: Context) -> bytes:
+def _whole_answer(plan: QueryPlan, context: Context) -> bytes:
     """All that a Query message is answered with, but ReadyForQuery."""
     assert plan.constant is not None
     batch = plan.constant.evaluate(context.bindings())
     formats = [0] * len(plan.columns)
     rows = RowEncoder([field.type for field in plan.columns], formats, context.settings.output_style).encode(batch)
     done = m.CommandComplete(f"SELECT {batch.num_rows}")
-    return _row_description(prepared, formats).serialize() + rows + done.serialize()
+    return _row_description(plan.columns, formats).serialize() + rows + done.serialize()
 
 
 def _warning(code: SqlState, message: str) -> Notice:
@@ -973,15 +980,15 @@ def _types(prepared: Prepared) -> list[tuple[str, PgType]]:
     return [(field.name, field.type) for field in prepared.fields or ()]
 
 
-def _row_description(prepared: Prepared, formats: list[int]) -> m.RowDescription | m.NoData:
-    if prepared.fields is None:
+def _row_description(fields: tuple[Field, ...] | None, formats: list[int]) -> m.RowDescription | m.NoData:
+    if fields is None:
         return m.NoData()
     return m.RowDescription(
-        tuple(FieldDescription.of(f.name, f.type, format) for f, format in zip(prepared.fields, formats, strict=True))
+        tuple(FieldDescription.of(f.name, f.type, format) for f, format in zip(fields, formats, strict=True))
     )
 
 
-def _no_rows(fields: tuple[Any, ...]) -> pa.Table:
+def _no_rows(fields: tuple[Field, ...]) -> pa.Table:
     return pa.table([pa.array([], f.type.arrow) for f in fields], names=[f"c{i}" for i in range(len(fields))])
 
 

@@ -89,7 +89,8 @@ def _date_style(text: str) -> str:
 
 
 def _utf8(text: str) -> str:
-    if text.replace("-", "").lower() not in ("utf8", "unicode"):
+    # Like PostgreSQL's pg_char_to_encoding, which looks at letters and digits only: asyncpg sends 'utf-8', quoted.
+    if re.sub("[^a-z0-9]", "", text.lower()) not in ("utf8", "unicode"):
         raise ValueError("Only UTF8 is supported.")
     return "UTF8"
 

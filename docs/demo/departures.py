@@ -90,7 +90,10 @@ def _arguments() -> argparse.Namespace:
 
 
 def _day(text: str) -> date:
-    day = date.fromisoformat(text)
+    try:
+        day = date.fromisoformat(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError("write it as 2013-07-10") from error
     if day.year != 2013:
         raise argparse.ArgumentTypeError("the flights are of 2013")
     return day
@@ -98,7 +101,10 @@ def _day(text: str) -> date:
 
 def _positive(kind: type[int] | type[float]) -> Callable[[str], int | float]:
     def read(text: str) -> int | float:
-        value = kind(text)
+        try:
+            value = kind(text)
+        except ValueError as error:
+            raise argparse.ArgumentTypeError("must be a number") from error
         if not 0 < value < float("inf"):
             raise argparse.ArgumentTypeError("must be greater than 0")
         return value

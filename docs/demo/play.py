@@ -72,6 +72,7 @@ class Demo:
         self.doing = "reading the day"
         day = minutes(read_day(options.day))[: options.minutes]
         url = options.url or self._start_server(stack)
+        self.doing = "connecting"
         connection = psycopg.connect(url, autocommit=True, application_name="demo")
         stack.callback(connection.close)
         self._load(connection)

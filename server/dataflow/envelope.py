@@ -31,16 +31,16 @@ class DiffEnvelope:
             *columns,
         )
         types = [pa.uint64(), *(f.type.arrow for f in self.fields[1:])]
-        self._schema = updates.rows_schema(types)  # a number of 64 bits is all that a decimal(20) would carry
+        self.schema = updates.rows_schema(types)  # a number of 64 bits is all that a decimal(20) would carry
 
     def table(self, message: Message) -> pa.Table:
         """The message's rows, c0, c1, ..."""
         match message:
             case Progress(time):
-                nulls = (pa.nulls(1, field.type) for field in list(self._schema)[2:])
-                return pa.table([pa.array([time], pa.uint64()), pa.array([True]), *nulls], schema=self._schema)
+                nulls = (pa.nulls(1, field.type) for field in list(self.schema)[2:])
+                return pa.table([pa.array([time], pa.uint64()), pa.array([True]), *nulls], schema=self.schema)
             case Entry(time, changes):
                 count = changes.num_rows
                 progressed = [pa.array(np.zeros(count, np.bool_))] if self.progress else []
                 head = [pa.array(np.full(count, time, np.uint64)), *progressed, changes[updates.DIFF]]
-                return pa.table([*head, *updates.rows_of(changes).columns], schema=self._schema)
+                return pa.table([*head, *updates.rows_of(changes).columns], schema=self.schema)

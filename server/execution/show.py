@@ -32,10 +32,8 @@ _ITEM_KINDS: dict[ShowKind, tuple[type, ...]] = {
 def show_fields(statement: ShowVariable | ShowObjects | ShowColumns | ShowCreate) -> tuple[Field, ...]:
     """The columns of a SHOW."""
     match statement:
-        case ShowVariable(name=None):
-            return _text_fields("name", "setting")
-        case ShowVariable(name=str(name)):
-            return _text_fields(name)
+        case ShowVariable(name=name):
+            return _text_fields("name", "setting") if name is None else _text_fields(name)
         case ShowColumns():
             return (Field("name", TEXT, False), Field("nullable", BOOL, False), Field("type", TEXT, False))
         case ShowCreate():

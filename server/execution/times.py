@@ -47,9 +47,7 @@ def fetch_timeout_s(text: str | None) -> float | None:
     days = interval.months * 30 + interval.days
     seconds = days * 86_400 + interval.nanoseconds / 1e9
     if seconds < 0:
-        raise PgError(
-            SqlState.INVALID_PARAMETER_VALUE, "invalid TIMEOUT: cannot convert negative interval to duration"
-        )
+        raise PgError(SqlState.INVALID_PARAMETER_VALUE, "invalid TIMEOUT: cannot convert negative interval to duration")
     if seconds > TIMEOUT_MAX_S:
         raise PgError(SqlState.INVALID_PARAMETER_VALUE, f"timeout out of range: {seconds:g}s")
     return float(seconds)

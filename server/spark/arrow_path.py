@@ -4,7 +4,7 @@ Goal: a small statement costs one round trip to the JVM, and no Spark job at all
 driver already has; bulk data never passes py4j, which moves bytes as base64 text.
 
 How: `DoorPath` talks over a socket to `Door.java`, one thread of the JVM for one of ours. Tables go in as serialized
-record batches and become LocalRelations (an RDD above Spark's threshold of 48 MB); rows come back from
+record batches and become LocalRelations (an RDD when they are large); rows come back from
 `executeCollect`, which asks a job only if the plan needs one. These are internals of Spark 4.3; stock_path.py does the
 same with public ones only, and tests hold the two together.
 

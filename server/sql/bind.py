@@ -172,10 +172,18 @@ class Binder(ScalarBinder):
     """Binds one statement. Afterwards `inputs`, `uses`, `replacements` and `parameters` tell what it met."""
 
     def __init__(
-        self, context: PlanContext, parameters: Sequence[PgType | None] = (), *, maintained: bool = False
+        self,
+        context: PlanContext,
+        parameters: Sequence[PgType | None] = (),
+        *,
+        text: str = "",
+        offset: int = 0,
+        maintained: bool = False,
     ) -> None:
+        """`text` is the statement's, which begins at `offset` of what the client sent; for error positions."""
         super().__init__(parameters, context.timezone, maintained=maintained)
         self.context = context
+        self.source, self.offset = text, offset
         self.inputs: set[ObjectId] = set()
         self.uses: set[ObjectId] = set()
         self.replacements: list[Replacement] = []
@@ -226,17 +234,17 @@ class Binder(ScalarBinder):
         relation = self.query(table.query, Scope(parent=scope.parent, common_tables=table.visible))
         if not table.columns:
             return relation
-        self._check_width(relation, name, table.columns, tree)
+        self._check_width(relation, "WITH query", name, table.columns, tree)
         names = [*table.columns, *(c.name for c in relation.columns[len(table.columns) :])]
         refs = [ColumnRef(column) for column in relation.columns]
         columns = tuple(self.new_column(n, ref) for n, ref in zip(names, refs, strict=True))
         return Project(relation, columns, tuple(refs))
 
-    def _check_width(self, relation: Relation, table: str, names: Sequence[str], tree: exp.Expr) -> None:
+    def _check_width(self, relation: Relation, what: str, table: str, names: Sequence[str], tree: exp.Expr) -> None:
         if len(names) > len(relation.columns):
             raise PgError(
                 SqlState.INVALID_COLUMN_REFERENCE,
-                f'table "{table}" has {len(relation.columns)} columns available but {len(names)} columns specified',
+                f'{what} "{table}" has {len(relation.columns)} columns available but {len(names)} columns specified',
                 position=self.at(tree),
             )
 
@@ -403,7 +411,7 @@ class Binder(ScalarBinder):
             name = table.alias or (table.name if isinstance(table, exp.Table) else "")
             if name and name in seen:
                 message = f'table name "{name}" specified more than once'
-                raise PgError(SqlState.DUPLICATE_ALIAS, message, position=self.at(table))
+                raise PgError(SqlState.DUPLICATE_ALIAS, message)
             seen.add(name)
 
     def _from_item(self, tree: exp.Expr, outer: Scope) -> _From:
@@ -431,7 +439,7 @@ class Binder(ScalarBinder):
                 raise self.unsupported("this item of FROM", tree)
         alias = tree.alias or default
         names = [c.name for c in (tree.args["alias"].args.get("columns") or ())] if tree.args.get("alias") else []
-        self._check_width(relation, alias, names, tree)
+        self._check_width(relation, "table", alias, names, tree)
         if isinstance(relation, Series) and tree.alias and not names:
             names = [tree.alias]  # a function's one column is called after the table's alias
         shown = names + [column.name for column in relation.columns[len(names) :]]
@@ -525,9 +533,10 @@ class Binder(ScalarBinder):
     def _values(self, tree: exp.Values, scope: Scope, keep_unknown: bool) -> Relation:
         inner = _in_clause(scope, "VALUES")
         rows = [[self.expression(cell, inner) for cell in row.expressions] for row in tree.expressions]
-        if any(len(row) != len(rows[0]) for row in rows):
-            message = "VALUES lists must all be the same length"
-            raise PgError(SqlState.SYNTAX_ERROR, message, position=self.at(tree))
+        for row, row_tree in zip(rows, tree.expressions, strict=True):
+            if len(row) != len(rows[0]):
+                message = "VALUES lists must all be the same length"
+                raise PgError(SqlState.SYNTAX_ERROR, message, position=self.at(row_tree))
         return self.values(rows, keep_unknown, tree)
 
     def values(self, rows: Sequence[Sequence[Expression]], keep_unknown: bool, tree: exp.Expr) -> Values:
@@ -569,7 +578,7 @@ class Binder(ScalarBinder):
         merged: list[tuple[str, Entry, Entry]] = []
         condition: Expression | None = None
         if names:
-            merged = [(n, self._using(n, left, "left", join), self._using(n, right, "right", join)) for n in names]
+            merged = [(n, self._using(n, left, "left"), self._using(n, right, "right")) for n in names]
             condition = conjunction([self.operator("=", [a.expression, b.expression], join) for _, a, b in merged])
         elif join.args.get("on") is not None:
             scope = Scope(left.entries + right.entries, outer.parent, outer.common_tables, clause="JOIN conditions")
@@ -592,14 +601,14 @@ class Binder(ScalarBinder):
             return _From(node, left_entries + right_entries)
         return _From(node, self._merged(merged, left_entries, right_entries, left, right, join_kind))
 
-    def _using(self, name: str, side: _From, which: str, join: exp.Expr) -> Entry:
+    def _using(self, name: str, side: _From, which: str) -> Entry:
         found = [e for e in side.entries if e.name == name and e.visible]
         if not found:
             message = f'column "{name}" specified in USING clause does not exist in {which} table'
-            raise PgError(SqlState.UNDEFINED_COLUMN, message, position=self.at(join))
+            raise PgError(SqlState.UNDEFINED_COLUMN, message)
         if len(found) > 1:
             message = f'common column name "{name}" appears more than once in {which} table'
-            raise PgError(SqlState.AMBIGUOUS_COLUMN, message, position=self.at(join))
+            raise PgError(SqlState.AMBIGUOUS_COLUMN, message)
         return found[0]
 
     def _merged(
@@ -790,12 +799,12 @@ class Binder(ScalarBinder):
 
     def _bound(self, tree: exp.Expr, scope: Scope, clause: str) -> Expression:
         bound = self.expression(tree, Scope(parent=scope, clause=clause))
-        if _has(bound, ColumnRef):
-            message = f"argument of {clause} must not contain variables"
-            raise PgError(SqlState.INVALID_COLUMN_REFERENCE, message, position=self.at(tree))
         if bound.type != UNKNOWN and bound.type.name not in ("int2", "int4", "int8", "numeric", "float4", "float8"):
             message = f"argument of {clause} must be type bigint, not type {bound.type.base_display}"
             raise PgError(SqlState.DATATYPE_MISMATCH, message, position=self.at(tree))
+        if _has(bound, ColumnRef):
+            message = f"argument of {clause} must not contain variables"
+            raise PgError(SqlState.INVALID_COLUMN_REFERENCE, message, position=self.at(tree))
         number = self.coerce(bound, INT8, ASSIGNMENT, self.at(tree))
         if isinstance(number, Literal) and number.value is not None and number.value < 0:
             state = (

@@ -17,10 +17,12 @@ from protocol.pgwire.errors import PgError, SqlState
 from protocol.pgwire.types import (
     BOOL,
     DATE,
+    FLOAT8,
     INT4,
     INTERVAL,
     MZ_TIMESTAMP,
     NUMERIC,
+    NUMERIC_PRECISION_MAX,
     TEXT,
     TIMESTAMP,
     TIMESTAMPTZ,
@@ -73,6 +75,7 @@ _BINARY: dict[type[exp.Expr], str] = {
     exp.ILike: "~~*",
     exp.RegexpLike: "~",
     exp.RegexpILike: "~*",
+    exp.StartsWith: "^@",
     exp.BitwiseAnd: "&",
     exp.BitwiseOr: "|",
     exp.BitwiseXor: "#",
@@ -129,6 +132,8 @@ class ScalarBinder(Coercer):
     def __init__(self, parameters: Sequence[PgType | None], timezone: str, *, maintained: bool) -> None:
         super().__init__(parameters, timezone)
         self.maintained = maintained
+        self.source = ""
+        self.offset = 0
         self.inside_view = 0
         self._last_column = 0
         self._handlers: dict[type[exp.Expr], Callable[[Any, Scope], Expression]] = {
@@ -256,9 +261,11 @@ class ScalarBinder(Coercer):
         if text.lstrip("-").isdigit():
             return integer_literal(text, position)
         value = Decimal(text)
+        if value.adjusted() >= NUMERIC_PRECISION_MAX:
+            return Literal(float(value), FLOAT8, position)  # more digits than a numeric has here
         exponent = value.as_tuple().exponent
         if isinstance(exponent, int) and exponent > 0:
-            value = value.quantize(Decimal(1)) if value.adjusted() < 28 else Decimal(f"{value:f}")
+            value = Decimal(f"{value:f}")
         return Literal(value, natural_numeric(value), position)
 
     def _parameter(self, tree: exp.Parameter, scope: Scope) -> Expression:
@@ -297,7 +304,7 @@ class ScalarBinder(Coercer):
     def _binary(self, tree: exp.Expr, scope: Scope) -> Expression:
         name = _BINARY[type(tree)]
         left, right = tree.this, tree.expression
-        if isinstance(right, (exp.Any, exp.All)):
+        if isinstance(right, (exp.Any, exp.All)) or _quantifier(right) is not None:
             return self._quantified(name, left, right, scope)
         if isinstance(left, exp.Tuple) or isinstance(right, exp.Tuple):
             return self._row_comparison(name, tree, scope)
@@ -338,15 +345,18 @@ class ScalarBinder(Coercer):
         return self._applied(resolved, arguments, tree)
 
     def _operator_position(self, tree: exp.Expr | None) -> int | None:
-        """Where the operator itself stands: sqlglot keeps no position for it; behind the left operand, roughly."""
+        """Where the operator itself stands. sqlglot keeps no position for it, so look behind the left operand's last
+        token, or before the only operand's first, for the next character that can begin one."""
         if tree is None or self.inside_view:
             return None
-        right = tree.args.get("expression")
-        if right is None:
+        if tree.args.get("expression") is None:
             start = self.at(tree)
-            return None if start is None else max(start - 1, 1)
-        ends = [node.meta["end"] for node in tree.this.find_all(exp.Expr) if "end" in node.meta]
-        return max(ends) + 3 if ends else self.at(tree)
+            return None if start is None else len(self.source[: start - 1 - self.offset].rstrip(" (\n\t")) + self.offset
+        ends = [node.meta["end"] + 1 for node in tree.this.find_all(exp.Expr) if "end" in node.meta]
+        if not ends:
+            return self.at(tree)
+        rest = self.source[max(ends) - self.offset :]
+        return int(max(ends) + len(rest) - len(rest.lstrip(" )]\n\t")) + 1)
 
     @staticmethod
     def _placed(error: PgError, position: int | None) -> PgError:
@@ -423,6 +433,9 @@ class ScalarBinder(Coercer):
             operand = self.condition(tree.this, scope, f"IS {'NOT ' if negate else ''}{word}")
             test = Call(functions.IS_TRUE if value.this else functions.IS_FALSE, (operand,), BOOL, False)
             return self.negation(test) if negate else test
+        if isinstance(value, (exp.Column, exp.Identifier, exp.Var)) and value.name == "unknown":
+            operand = self.condition(tree.this, scope, "IS UNKNOWN")
+            return Call(functions.IS_NOT_NULL if negate else functions.IS_NULL, (operand,), BOOL, False)
         raise self.unsupported("this IS test", tree)
 
     def _distinct(self, tree: exp.Expr, scope: Scope) -> Expression:
@@ -477,7 +490,7 @@ class ScalarBinder(Coercer):
         a, b = (side.expressions if isinstance(side, exp.Tuple) else [side] for side in (left, right))
         if len(a) != len(b):
             message = "unequal number of entries in row expressions"
-            raise PgError(SqlState.SYNTAX_ERROR, message, position=self.at(tree))
+            raise PgError(SqlState.SYNTAX_ERROR, message, position=self._operator_position(tree))
         return conjunction(
             [
                 self.operator("=", [self.expression(x, scope), self.expression(y, scope)], tree)
@@ -519,8 +532,9 @@ class ScalarBinder(Coercer):
         return Project(relation, columns, tuple(expressions))
 
     def _quantified(self, name: str, left: exp.Expr, right: exp.Expr, scope: Scope) -> Expression:
-        every = isinstance(right, exp.All)
-        inner = right.this
+        word = _quantifier(right)
+        every = isinstance(right, exp.All) if word is None else word == "all"
+        inner = right.this if word is None else right.expressions[0]
         while isinstance(inner, exp.Paren):
             inner = inner.this
         if isinstance(inner, (exp.Subquery, exp.Select, exp.SetOperation, exp.Values)):
@@ -634,7 +648,17 @@ class ScalarBinder(Coercer):
                 self.coerce(self.expression(e, scope), target.element, EXPLICIT, self.at(e)) for e in inner.expressions
             ]
             return constant_array(Array(tuple(self.rescale(e, target.element) for e in elements), target))
-        return self.coerce(self.expression(inner, scope), target, EXPLICIT, self.at(tree))
+        return self.coerce(self.expression(inner, scope), target, EXPLICIT, self._cast_position(tree))
+
+    def _cast_position(self, tree: exp.Cast) -> int | None:
+        """PostgreSQL points at `::`; at CAST we point at what is cast."""
+        ends = [node.meta["end"] + 1 for node in tree.this.find_all(exp.Expr) if "end" in node.meta]
+        if ends and not self.inside_view:
+            rest = self.source[max(ends) - self.offset :]
+            space = len(rest) - len(rest.lstrip(" )]\n\t"))
+            if rest.startswith("::", space):
+                return int(max(ends) + space + 1)
+        return self.at(tree)
 
     # -- functions --------------------------------------------------------------------------------------------------
 
@@ -673,7 +697,7 @@ class ScalarBinder(Coercer):
             raise PgError(SqlState.INVALID_SCHEMA_NAME, message, position=self.at(tree))
         raise self.unsupported("field selection", tree)
 
-    def _function(self, tree: exp.Expr, scope: Scope) -> Expression:
+    def _function(self, tree: exp.Expr, scope: Scope, over: bool = False) -> Expression:
         where = None
         call = tree
         if isinstance(call, exp.Filter):
@@ -702,8 +726,8 @@ class ScalarBinder(Coercer):
             return Literal(False, BOOL)
         if name == "current_setting" and len(arguments) in (1, 2):
             return self._current_setting(arguments, scope, call)
-        bare = is_aggregate(name)
-        inner = replace_scope(scope, clause="aggregate function calls") if bare and scope.clause is None else scope
+        nests = is_aggregate(name) and scope.clause is None and not over
+        inner = replace_scope(scope, clause="aggregate function calls") if nests else scope
         bound = [self.expression(a, inner) for a in arguments]
         types = tuple(a.type.without_modifiers for a in bound)
         if star and name != "count":
@@ -738,7 +762,7 @@ class ScalarBinder(Coercer):
         tree: exp.Expr,
     ) -> Expression:
         function = resolved.function
-        if scope.clause is not None and function.kind is Kind.AGGREGATE and not isinstance(tree.parent, exp.Window):
+        if scope.clause is not None and function.kind is Kind.AGGREGATE:
             message = (
                 "aggregate function calls cannot be nested"
                 if scope.clause == "aggregate function calls"
@@ -802,9 +826,13 @@ class ScalarBinder(Coercer):
 
     def _window(self, tree: exp.Window, scope: Scope) -> Expression:
         if scope.clause is not None:
-            message = f"window functions are not allowed in {scope.clause}"
+            message = (
+                "aggregate function calls cannot contain window function calls"
+                if scope.clause == "aggregate function calls"
+                else f"window functions are not allowed in {scope.clause}"
+            )
             raise PgError(SqlState.WINDOWING_ERROR, message, position=self.at(tree))
-        call = self._function(tree.this, scope)
+        call = self._function(tree.this, scope, over=True)
         if not isinstance(call, Aggregate):
             name = function_name(tree.this) if isinstance(tree.this, exp.Anonymous) else "this"
             message = f"OVER specified, but {name} is not a window function nor an aggregate function"
@@ -817,7 +845,7 @@ class ScalarBinder(Coercer):
             named = scope.windows.get(name)
             if named is None:
                 message = f'window "{name}" does not exist'
-                raise PgError(SqlState.UNDEFINED_OBJECT, message, position=self.at(tree))
+                raise PgError(SqlState.UNDEFINED_OBJECT, message, position=self.at(tree.args["alias"]))
             if any(tree.args.get(k) for k in ("partition_by", "order", "spec")):
                 raise self.unsupported("extending a named window", tree)
             definition = named
@@ -948,6 +976,14 @@ def _argument_list(call: exp.Anonymous) -> tuple[list[exp.Expr], bool, list[exp.
 def function_name(call: exp.Anonymous) -> str:
     name = call.this
     return str(name.name) if isinstance(name, exp.Identifier) else str(name).lower()
+
+
+def _quantifier(tree: exp.Expr) -> str | None:
+    """`any`, `some` or `all` where sqlglot took it for a function."""
+    if isinstance(tree, exp.Anonymous) and len(tree.expressions) == 1:
+        name = function_name(tree)
+        return name if name in ("any", "some", "all") else None
+    return None
 
 
 def trim_name(tree: exp.Trim) -> str:

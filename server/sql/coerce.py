@@ -140,14 +140,17 @@ class Coercer:
         if all(t == known[0] for t in known):
             return known[0]
         chosen = known[0].without_modifiers
-        for type in (t.without_modifiers for t in known[1:]):
+        for expression in expressions:
+            type = expression.type.without_modifiers
+            if type == UNKNOWN:
+                continue
             if type == chosen or (type.name == chosen.name and type.element is None):
                 continue
             if category(type) != category(chosen):
                 raise PgError(
                     SqlState.DATATYPE_MISMATCH,
                     f"{what} types {chosen.display} and {type.display} cannot be matched",
-                    position=position,
+                    position=getattr(expression, "position", None) or position,
                 )
             if not is_preferred(chosen) and _converts(chosen, type) and not _converts(type, chosen):
                 chosen = type

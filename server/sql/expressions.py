@@ -14,7 +14,6 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, fields, is_dataclass, replace
 from decimal import Decimal
 from enum import StrEnum
-from functools import cache
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from protocol.pgwire.types import BOOL, NUMERIC_PRECISION_MAX, PgType
@@ -269,11 +268,16 @@ def true() -> Literal:
 Node = TypeVar("Node")
 
 
-@cache
-def _field_names(cls: Any) -> tuple[str, ...]:
+_LEAVES = ("int", "str", "bool", "PgType", "Any", "int | None", "Function", "ObjectId")
+_field_name_cache: dict[type[Any], tuple[str, ...]] = {}
+
+
+def _field_names(cls: type[Any]) -> tuple[str, ...]:
     """Of a node's class, the fields that can hold other nodes."""
-    leaves = ("int", "str", "bool", "PgType", "Any", "int | None", "Function", "ObjectId")
-    return tuple(f.name for f in fields(cls) if f.type not in leaves)
+    names = _field_name_cache.get(cls)
+    if names is None:
+        names = _field_name_cache[cls] = tuple(f.name for f in fields(cls) if f.type not in _LEAVES)
+    return names
 
 
 def children(node: Any) -> Iterator[Any]:
@@ -305,7 +309,7 @@ def transform(node: Node, change: Callable[[Any], Any | None]) -> Node:
     if changed is not None:
         return changed  # type: ignore[no-any-return]
     updates = {}
-    for name in _field_names(type(node)):
+    for name in _field_names(node.__class__):
         value = getattr(node, name)
         new = _transform_value(value, change)
         if new is not value:

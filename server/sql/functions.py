@@ -196,7 +196,6 @@ for _a in _INTEGERS:
     _row(OPERATORS, "#", f"{_a} {_a}", _a, "({0} ^ {1})")
     _row(OPERATORS, "~", _a, _a, "(~ {0})")
     _row(OPERATORS, "-", _a, _a, "(- {0})")
-    _row(OPERATORS, "@", _a, _a, "abs({0})")
     _row(FUNCTIONS, "abs", _a, _a, "abs({0})")
 for _a, _b in product(("float4", "float8"), repeat=2):
     _wide = "float4" if (_a, _b) == ("float4", "float4") else "float8"
@@ -204,7 +203,6 @@ for _a, _b in product(("float4", "float8"), repeat=2):
         _row(OPERATORS, _symbol, f"{_a} {_b}", _wide, f"({{0}} {_symbol} {{1}})")
 for _a in ("float4", "float8"):
     _row(OPERATORS, "-", _a, _a, "(- {0})")
-    _row(OPERATORS, "@", _a, _a, "abs({0})")
     _row(FUNCTIONS, "abs", _a, _a, "abs({0})")
 for _symbol, _rule in (
     ("+", decimals.add), ("-", decimals.add), ("*", decimals.multiply), ("/", decimals.divide),
@@ -214,7 +212,6 @@ for _symbol, _rule in (
 _row(FUNCTIONS, "mod", "numeric numeric", "numeric", _decimal("%", decimals.remainder),
      shape=_decimal_shape(decimals.remainder))  # fmt: skip
 _row(OPERATORS, "-", "numeric", "numeric", "(- {0})", shape=_same_shape)
-_row(OPERATORS, "@", "numeric", "numeric", "abs({0})", shape=_same_shape)
 _row(FUNCTIONS, "abs", "numeric", "numeric", "abs({0})", shape=_same_shape)
 
 for _symbol in _COMPARISONS:
@@ -245,10 +242,17 @@ def _power(args: Sequence[Expression], texts: Sequence[str]) -> str:
         (f"{base} < 0 AND {exponent} <> floor({exponent})",
          "a negative number raised to a non-integer power yields a complex result"),
     )  # fmt: skip
-    text = f"power({base}, {exponent})"
+    text = _finite("power({0}, {1})", "abs({0}) < {inf} AND abs({1}) < {inf}").format(base, exponent)
     for condition, message in refusals:
         text = _guarded(condition, SqlState.INVALID_ARGUMENT_FOR_POWER_FUNCTION, message, text)
     return text
+
+
+def _finite(spark: str, finite_arguments: str) -> str:
+    """Raises where finite arguments gave an infinite double, as PostgreSQL does."""
+    infinity = "CAST('Infinity' AS DOUBLE)"
+    overflow = f"{finite_arguments} AND abs({spark}) = {{inf}}".replace("{inf}", infinity)
+    return _guarded(overflow, SqlState.NUMERIC_VALUE_OUT_OF_RANGE, "value out of range: overflow", spark)
 
 
 _LOG_ARGUMENT = SqlState.INVALID_ARGUMENT_FOR_LOGARITHM
@@ -306,7 +310,7 @@ _row(FUNCTIONS, "sqrt", "float8", "float8", _guarded(
     "{0} < 0", SqlState.INVALID_ARGUMENT_FOR_POWER_FUNCTION, "cannot take square root of a negative number",
     "sqrt({0})"))  # fmt: skip
 _row(OPERATORS, "|/", "float8", "float8", FUNCTIONS["sqrt"][0].spark)
-_row(FUNCTIONS, "exp", "float8", "float8", "exp({0})")
+_row(FUNCTIONS, "exp", "float8", "float8", _finite("exp({0})", "abs({0}) < {inf}"))
 _row(FUNCTIONS, "ln", "float8", "float8", _logarithm("ln({0})"))
 for _name in ("log", "log10"):
     _row(FUNCTIONS, _name, "float8", "float8", _logarithm("log10({0})"))
@@ -759,11 +763,12 @@ def resolve_function(name: str, types: tuple[PgType, ...]) -> Resolved | None:
 @cache
 def resolve_operator(name: str, types: tuple[PgType, ...]) -> Resolved | None:
     """As `resolve_function`; a prefix operator has one argument, LIKE with ESCAPE three."""
-    rows = OPERATORS.get(name, ())
-    if len(types) == 2 and UNKNOWN in types and types != (UNKNOWN, UNKNOWN):
-        known = next(type for type in types if type != UNKNOWN)
+    rows = OPERATORS.get(name, [])
+    known = tuple(type for type in types if type != UNKNOWN)
+    if len(types) == 2 and len(known) == 1:
+        same = known + known
         for row in rows:  # rule 2a: an unknown is first taken to be of the other's type
-            if row.arguments == (known, known):
+            if row.arguments == same:
                 return Resolved(row, row.arguments, row.result)
     if name == "||" and len(types) == 2 and (plain := _concatenation(types)) is not None:
         return Resolved(rows[0], plain, rows[0].result)
@@ -786,7 +791,7 @@ def operator_text(name: str, types: Sequence[PgType]) -> str:
 def _choose(rows: Sequence[Function], types: tuple[PgType, ...], what: str, shown: str) -> Resolved | None:
     candidates = list(_applicable(rows, types))
     for exact in candidates:
-        if exact.arguments == types:
+        if exact.function.arguments == types:
             return exact
     if len(candidates) > 1:
         candidates = _best(candidates, types)
@@ -853,12 +858,16 @@ def _best(candidates: list[Resolved], types: tuple[PgType, ...]) -> list[Resolve
         top = max(map(score, candidates))
         return [c for c in candidates if score(c) == top]
 
-    candidates = most(lambda c: sum(c.arguments[i] == types[i] for i in known))
+    def declared(candidate: Resolved, place: int) -> PgType:
+        arguments = candidate.function.arguments  # a pseudo-type is no exact match
+        return arguments[min(place, len(arguments) - 1)]
+
+    candidates = most(lambda c: sum(declared(c, i) == types[i] for i in known))
     if len(candidates) > 1:
         candidates = most(
             lambda c: sum(
-                c.arguments[i] == types[i]
-                or (is_preferred(c.arguments[i]) and category(c.arguments[i]) == category(types[i]))
+                declared(c, i) == types[i]
+                or (is_preferred(declared(c, i)) and category(declared(c, i)) == category(types[i]))
                 for i in known
             )
         )

@@ -845,7 +845,7 @@ class _Grammar(Reader):
                 raise PgError(
                     SqlState.SYNTAX_ERROR, f"{option.upper()} specified more than once", position=token.start + 1
                 )
-            has_value = self.take("=") or not self.at(",", ")")
+            has_value = self.take("=") or not (self.ended or self.at(",", ")"))
             options[option] = self.boolean(option.upper()) if has_value else True
             if not self.take(","):
                 break

@@ -113,23 +113,23 @@ def plan_query(
 
     `maintained`: for a view that is kept up to date, or SUBSCRIBE: no parameters (42P02), nothing volatile (0A000).
     """
-    binder = Binder(context, parameter_types, maintained=maintained)
+    binder = Binder(context, parameter_types, text=query.text, offset=query.offset, maintained=maintained)
     return _guarded(lambda: _finished(binder, binder.query(query.tree, Scope()), query))
 
 
 def plan_insert(statement: Insert, context: PlanContext, parameter_types: Sequence[PgType | None] = ()) -> WritePlan:
     """Plans an INSERT: casts to the columns' types, defaults, RETURNING over the new row."""
-    return _guarded(lambda: _Writer(context, parameter_types).insert(statement))
+    return _guarded(lambda: _Writer(statement, context, parameter_types).insert(statement))
 
 
 def plan_update(statement: Update, context: PlanContext, parameter_types: Sequence[PgType | None] = ()) -> WritePlan:
     """Plans an UPDATE; RETURNING is over the new row."""
-    return _guarded(lambda: _Writer(context, parameter_types).update(statement))
+    return _guarded(lambda: _Writer(statement, context, parameter_types).update(statement))
 
 
 def plan_delete(statement: Delete, context: PlanContext, parameter_types: Sequence[PgType | None] = ()) -> WritePlan:
     """Plans a DELETE; RETURNING is over the old row."""
-    return _guarded(lambda: _Writer(context, parameter_types).delete(statement))
+    return _guarded(lambda: _Writer(statement, context, parameter_types).delete(statement))
 
 
 Plan = TypeVar("Plan")
@@ -225,9 +225,11 @@ def _replaced(query: Query, replacements: Sequence[Replacement]) -> str:
 class _Writer:
     """Plans one INSERT, UPDATE or DELETE."""
 
-    def __init__(self, context: PlanContext, parameter_types: Sequence[PgType | None]) -> None:
+    def __init__(
+        self, statement: Insert | Update | Delete, context: PlanContext, parameter_types: Sequence[PgType | None]
+    ) -> None:
         self.context = context
-        self.binder = Binder(context, parameter_types)
+        self.binder = Binder(context, parameter_types, text=statement.text, offset=statement.offset)
 
     def insert(self, statement: Insert) -> WritePlan:
         table = self._table(statement.table, "insert into")

@@ -248,8 +248,11 @@ class Reader:
             self.refuse_at("an interval with fields", "year", "month", "day", "hour", "minute", "second")
         if self.take("array"):
             spelling += "[]"
+            if self.take("["):
+                self.integer()
+                self.expect("]")
         while self.take("["):
-            if self.token.kind is Kind.NUMBER:
+            if not self.at("]"):
                 self.integer()
             self.expect("]")
             spelling += "[]"

@@ -86,13 +86,16 @@ _LITERALS = (Kind.STRING, Kind.NUMBER, Kind.PARAMETER)
 # What cannot end a construct, and what cannot begin one: sqlglot shrugs where the one stands before the other.
 _OPENERS = words(
     """, ( . :: + - / % ^ < > = <= >= <> != || -> ->> #> #>> ~ ~* ~~ ~~* !~ !~* !~~ !~~* @> <@ and or not like ilike in
-    between where having on by limit offset when then else join union except intersect as over using from select"""
+    between where having on by limit offset when then else join union except intersect as over using from select table"""
 )
 _CLOSERS = words(
     """, ) ] . :: / % ^ < > = <= >= <> != || and or where having on order group limit offset when then union except
     intersect fetch window from is end as"""
 )
-_MAY_FOLLOW = {"(": words(")"), "select": _CLOSERS - words(", . ::")}  # what the opener may well stand before
+_MAY_FOLLOW = {
+    "(": _CLOSERS - words(", . :: ]"),
+    "select": _CLOSERS - words(", . ::"),
+}  # what the opener may well stand before
 _DML = frozenset(("insert", "update", "delete", "merge"))
 
 
@@ -102,7 +105,10 @@ def parse_query(source: str, tokens: Sequence[Token]) -> exp.Expr:
     `tokens` are the query's, and one more: the token that follows it, at which "unexpected end" is reported.
     PgError 42601 (syntax), 0A000 (INTO, FOR UPDATE, data-modifying WITH), 54001 (too deep).
     """
-    tree = _run(source, tokens, lambda parser: parser._parse_statement())
+    if tokens[0].value == "(":
+        tree = _run(source, tokens, lambda parser: parser._parse_statement())
+    else:
+        tree = _run(source, tokens, lambda parser: parser._parse_query_modifiers(parser._parse_select()))
     if isinstance(tree, _QUERY) and all(isinstance(cte.this, _QUERY) for cte in tree.find_all(exp.CTE)):
         return tree
     raise unexpected(source, next((t for t in tokens if t.value not in ("(", "with", "values", "table")), tokens[-1]))
@@ -190,12 +196,20 @@ class _Parser(TidewirePostgres.Parser):  # type: ignore[misc, valid-type]
         return row
 
     def _parse_value_item(self) -> exp.Expr | None:
-        if self._match(TokenType.DEFAULT):
-            return exp.var("DEFAULT")
+        token = self._curr
+        if self._next.token_type in _ITEM_ENDS:
+            if token.token_type in _PLAIN_LITERALS:  # long INSERTs are made of these
+                self._advance()
+                literal = exp.Literal(this=token.text, is_string=token.token_type is TokenType.STRING)
+                return literal.update_positions(token)
+            if self._match(TokenType.DEFAULT):
+                return exp.var("DEFAULT")
         value: exp.Expr | None = self._parse_disjunction()
         return value
 
 
+_ITEM_ENDS = (TokenType.COMMA, TokenType.R_PAREN)
+_PLAIN_LITERALS = (TokenType.NUMBER, TokenType.STRING)
 _QUERY = (exp.Query, exp.Values)
 
 
@@ -291,6 +305,10 @@ def _converted(source: str, tokens: Sequence[Token]) -> list[GlotToken]:
             types = _OPERATORS.get(value)
             if types is None or (value == ":" and not brackets):
                 raise _no_operator(source, token)
+            if value == "(" and before == ")" and following.value not in ("select", "with", "values", "table", "("):
+                raise unexpected(source, token)
+            if value == "*" and before in ("select", ",", ".") and (_is_name(following) or following.value == "*"):
+                raise unexpected(source, following)  # a star has no alias
             parens += (value == "(") - (value == ")")
             brackets += (value == "[") - (value == "]")
             for first in types[:-1]:
@@ -315,6 +333,10 @@ def _converted(source: str, tokens: Sequence[Token]) -> list[GlotToken]:
     if (before in _OPENERS and before != "select") or parens or brackets:
         raise unexpected(source, tokens[-1])
     return converted
+
+
+def _is_name(token: Token) -> bool:
+    return token.kind is Kind.IDENT or (token.kind is Kind.WORD and token.value not in RESERVED_WORDS)
 
 
 def _cannot_follow(opener: str, token: Token) -> bool:

@@ -57,7 +57,9 @@ def test_compaction_sets_a_floor() -> None:
     assert made.since(T) == 9_500
 
 
-@given(st.lists(st.tuples(st.sampled_from(["upper", "hold", "release", "advance"]), st.integers(0, 5_000)), max_size=40))
+@given(
+    st.lists(st.tuples(st.sampled_from(["upper", "hold", "release", "advance"]), st.integers(0, 5_000)), max_size=40)
+)
 def test_since_never_goes_back(steps: list[tuple[str, int]]) -> None:
     made = frontiers(10_000)
     holders = []

@@ -6,6 +6,7 @@ import asyncio
 import select
 import shutil
 import subprocess
+import sys
 import threading
 from pathlib import Path
 
@@ -14,7 +15,6 @@ import psycopg
 import pytest
 from psycopg import errors
 
-from testdrive import Options, run_file
 from tests.fix_server import ServerThread
 
 pytestmark = pytest.mark.spark
@@ -26,16 +26,21 @@ def connect(dsn: str, **options: object) -> psycopg.Connection[tuple[object, ...
     return psycopg.connect(dsn, autocommit=True, **options)  # type: ignore[arg-type]
 
 
+def run_script(script: Path, dsn: str) -> None:
+    """As by hand; in a process of its own, because libpq connects without letting this one's server thread run."""
+    command = [sys.executable, "-m", "testdrive", "--url", dsn, "--no-reset", "--default-timeout", "60s", str(script)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
 @pytest.mark.parametrize("script", sorted(SCRIPTS.glob("wire/*.pt")), ids=lambda path: path.stem)
 def test_wire_scripts(script: Path, dsn: str) -> None:
-    failures = run_file(script, Options(url=dsn, reset=False, default_timeout_s=10))
-    assert not failures, str(failures[0])
+    run_script(script, dsn)
 
 
 @pytest.mark.parametrize("script", sorted(SCRIPTS.glob("td/*.td")), ids=lambda path: path.stem)
 def test_testdrive_scripts(script: Path, dsn: str) -> None:
-    failures = run_file(script, Options(url=dsn, reset=False, default_timeout_s=10))
-    assert not failures, str(failures[0])
+    run_script(script, dsn)
 
 
 def test_own_writes_are_seen_by_everyone_at_once(dsn: str) -> None:
@@ -77,7 +82,11 @@ def test_transactions_are_whole(dsn: str) -> None:
     [
         (["SELECT * FROM t", "INSERT INTO t VALUES (1)"], "25006", "transaction in read-only mode"),
         (["INSERT INTO t VALUES (1)", "SELECT * FROM t"], "25000", "transaction in write-only mode"),
-        (["CREATE TABLE u (a int)", "SELECT * FROM t"], "25000", "this transaction can only execute a single statement"),
+        (
+            ["CREATE TABLE u (a int)", "SELECT * FROM t"],
+            "25000",
+            "this transaction can only execute a single statement",
+        ),
         (["UPDATE t SET a = 1", "UPDATE t SET a = 2"], "25000", "transaction in write-only mode"),
         (["SELECT a / 0 FROM (VALUES (1)) x (a)", "SELECT 1"], "22012", "division by zero"),
     ],
@@ -255,7 +264,7 @@ def test_idle_in_transaction_timeout(dsn: str) -> None:
         connection.execute("SET idle_in_transaction_session_timeout = '100ms'")
         connection.execute("BEGIN")
         assert select.select([connection.pgconn.socket], [], [], 10)[0], "the server says why it closes"
-        with pytest.raises(psycopg.OperationalError):
+        with pytest.raises(errors.IdleInTransactionSessionTimeout):
             connection.execute("SELECT 1")
 
 
@@ -264,8 +273,8 @@ def test_settings(dsn: str) -> None:
         connection.execute("SET TIME ZONE 'America/New_York'")
         assert connection.execute("SHOW timezone").fetchone() == ("America/New_York",)
         assert connection.info.parameter_status("TimeZone") == "America/New_York"
-        text = connection.execute("SELECT '2013-07-04 12:00:00+00'::timestamptz::text").fetchone()
-        assert text == ("2013-07-04 08:00:00-04",)
+        with connection.cursor().copy("COPY (SELECT '2013-07-04 12:00:00+00'::timestamptz) TO STDOUT") as copy:
+            assert b"".join(copy) == b"2013-07-04 08:00:00-04\n"
         with pytest.raises(errors.UndefinedObject):
             connection.execute("SET no_such_thing = 1")
         connection.execute("BEGIN")

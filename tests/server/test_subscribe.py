@@ -97,7 +97,9 @@ QUERIES = (
 
 write = st.one_of(
     st.tuples(st.just("INSERT INTO l VALUES "), st.lists(st.tuples(st.integers(0, 3), st.integers(0, 4)), min_size=1)),
-    st.tuples(st.just("INSERT INTO r VALUES "), st.lists(st.tuples(st.integers(0, 3), st.sampled_from("xy")), min_size=1)),
+    st.tuples(
+        st.just("INSERT INTO r VALUES "), st.lists(st.tuples(st.integers(0, 3), st.sampled_from("xy")), min_size=1)
+    ),
     st.tuples(st.just("DELETE FROM l WHERE k = "), st.integers(0, 3)),
     st.tuples(st.just("UPDATE l SET v = v + 1, k = k + 1 WHERE v = "), st.integers(0, 4)),
     st.tuples(st.just("DELETE FROM r WHERE w = 'x' AND k = "), st.integers(0, 3)),
@@ -139,7 +141,9 @@ def check(connection: psycopg.Connection[Row], follower: Follower, query: str) -
         (time,) = connection.execute("SELECT mz_now()").fetchone() or (0,)
     followed = follower.at(int(time) + 1)
     # Nothing was written in between: the stream at a later time holds what the query gave.
-    assert followed == scratch, f"in the stream, not in the query: {followed - scratch}; the other: {scratch - followed}"
+    assert followed == scratch, (
+        f"in the stream, not in the query: {followed - scratch}; the other: {scratch - followed}"
+    )
 
 
 def test_three_equal_inserts_are_one_line(dsn: str, tables: psycopg.Connection[Row]) -> None:
