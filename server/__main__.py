@@ -69,6 +69,8 @@ def serve(
     _configure_logs(settings.log_format)
     # A py4j thread that computes in Python would otherwise keep the event loop waiting 5 ms at a time.
     sys.setswitchinterval(0.0005)
+    # Parsing and planning are recursive, a few frames for each level of nesting in a statement.
+    sys.setrecursionlimit(10_000)
     failure = uvloop.run(_serve(settings))
     if failure is not None:
         _die(*failure)

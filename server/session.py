@@ -301,7 +301,8 @@ class Session:
         self._named.pop("", None)  # as PostgreSQL drops the unnamed statement and portal
         self._portals.close("")
         try:
-            statements = _parse(text)
+            large = len(text) > PARSED_TEXT_CHARS_MAX
+            statements = await asyncio.to_thread(_parse, text) if large else _parse(text)
             if not statements:
                 self._connection.send(m.EmptyQueryResponse())
             self._several = len(statements) > 1
@@ -376,6 +377,12 @@ class Session:
                 if reason is None:
                     raise error
                 return reason
+            case RecursionError():
+                return PgError(
+                    SqlState.STATEMENT_TOO_COMPLEX,
+                    "stack depth limit exceeded",
+                    hint="Write the statement with less nesting.",
+                )
             case Exception():
                 return _internal(error)
             case _:

@@ -24,6 +24,7 @@ from testdrive.parser import Action, Command, FailingQuery, Hashed, Query, Rows,
 from testdrive.report import CommandFailed, Failure, Mismatch, ParseError, Span, decoded, rewritten
 from testdrive.script import Options, Script
 
+_FEATURE_NOT_SUPPORTED = "0A000"
 _ONCE = re.compile(
     r"\s*(FETCH|CREATE|DROP|DISCARD|SET|EXPLAIN|ALTER\s+(INDEX|SINK)|ALTER\s+.*\bRENAME)\b", re.IGNORECASE | re.DOTALL
 )
@@ -68,7 +69,11 @@ def _reset(script: Script) -> None:
     """
     try:
         databases = script.client.query("SHOW DATABASES", script.timeout_s)
-        script.client.query("ALTER SYSTEM RESET ALL", script.timeout_s)
+        try:
+            script.client.query("ALTER SYSTEM RESET ALL", script.timeout_s)
+        except SqlError as error:
+            if error.sqlstate != _FEATURE_NOT_SUPPORTED:
+                raise  # a server without system settings has none to reset
         for name, *_ in databases.rows:
             identifier = '"' + name.replace('"', '""') + '"'
             script.client.query(f"DROP DATABASE {identifier} CASCADE", script.timeout_s)

@@ -29,7 +29,14 @@ logging.getLogger("sqlglot").setLevel(logging.CRITICAL)  # what it would warn ab
 REREAD_MIN = 20_000  # tokens that sqlglot may read again in a statement of any size,
 REREAD_FACTOR = 100  # and for each token of a long one; real queries stay below 5
 
-_DIALECT = TidewirePostgres()
+
+class _Dialect(TidewirePostgres):
+    def tokenize(self, sql: str, dialect: object = None) -> list[GlotToken]:
+        """sqlglot would read a type's name as a text of its own (`"int; drop"`, `tinyint`): it is a name."""
+        return []
+
+
+_DIALECT = _Dialect()
 _KEYWORDS = TidewirePostgres.Tokenizer.KEYWORDS
 _SINGLES = TidewirePostgres.Tokenizer.SINGLE_TOKENS
 # Words that mean something inside a query. Any other word is a name.
@@ -40,11 +47,11 @@ _WORDS: dict[str, TokenType] = {
         all and any array as asc between case collate cross cube current_catalog current_date current_schema
         current_time current_timestamp current_user default desc distinct else end escape except exists false fetch
         filter first for from full having ilike in inner intersect interval into is isnull join lateral left like
-        limit localtime localtimestamp natural next not notnull null offset on only operator or ordinality outer over
+        limit localtime localtimestamp natural next not notnull null offset on only or ordinality outer over
         overlaps partition range recursive right rollup row rows select session_user some table tablesample then true
         union unnest using values variadic when where window with
         bigint bool boolean bpchar bytea char character date dec decimal float float4 float8 int int2 int4 int8 integer
-        json jsonb numeric oid real regclass regtype smallint text time timestamp timestamptz timetz uuid varchar
+        json jsonb numeric real smallint text time timestamp timestamptz timetz uuid varchar
         """)
     },
     "current_role": TokenType.CURRENT_ROLE,
@@ -86,7 +93,8 @@ _LITERALS = (Kind.STRING, Kind.NUMBER, Kind.PARAMETER)
 # What cannot end a construct, and what cannot begin one: sqlglot shrugs where the one stands before the other.
 _OPENERS = words(
     """, ( . :: + - / % ^ < > = <= >= <> != || -> ->> #> #>> ~ ~* ~~ ~~* !~ !~* !~~ !~~* @> <@ and or not like ilike in
-    between where having on by limit offset when then else join union except intersect as over using from select table"""
+    between where having on by limit offset when then else join union except intersect as over using from select
+    table"""
 )
 _CLOSERS = words(
     """, ) ] . :: / % ^ < > = <= >= <> != || and or where having on order group limit offset when then union except
@@ -176,6 +184,13 @@ class _Parser(TidewirePostgres.Parser):  # type: ignore[misc, valid-type]
     def _parse_string_as_identifier(self) -> None:
         """No string is a name in PostgreSQL."""
 
+    def _parse_user_defined_type(self, identifier: exp.Identifier) -> exp.DataType:
+        while self._match(TokenType.DOT):
+            name = f"{identifier.name}.{self._curr.text}"
+            self._advance()
+            identifier = exp.Identifier(this=name, quoted=True).update_positions(identifier)
+        return exp.DataType(this=exp.DType.USERDEFINED, kind=identifier)
+
     def _parse_join(self, *args: Any, **kwargs: Any) -> exp.Join | None:
         """A join without its condition is no cross join."""
         comma = self._curr.token_type is TokenType.COMMA
@@ -262,6 +277,14 @@ _REFUSED: dict[str, Callable[[str, Token, str, Token], None]] = {
 }
 
 
+def _qualified_operator(tokens: Sequence[Token], position: int) -> int | None:
+    """Where the operator stands in OPERATOR(pg_catalog.+), which begins at `position`; None if no such thing does."""
+    values = [token.value for token in tokens[position + 1 : position + 6]]
+    if len(values) == 5 and values[:3] == ["(", "pg_catalog", "."] and values[4] == ")":
+        return position + 4
+    return None
+
+
 def _is_cte(converted: Sequence[GlotToken]) -> bool:
     """Whether what comes behind these tokens, an opening bracket the last, is the query of a WITH."""
     return len(converted) > 1 and (converted[-2].token_type is TokenType.ALIAS or converted[-2].text == "materialized")
@@ -273,11 +296,14 @@ def _converted(source: str, tokens: Sequence[Token]) -> list[GlotToken]:
     parens = brackets = 0
     before = ""  # the word or symbol before; "" at the start and after a name, string, number or parameter
     position, size = 0, len(tokens) - 1
+    skipped = -1  # the bracket that closes OPERATOR(pg_catalog.+), which is +
     while position < size:
+        if tokens[position].value == "operator" and (at := _qualified_operator(tokens, position)) is not None:
+            position, skipped = at, at + 1
         token = tokens[position]
         kind, value, start, end = token
-        following = tokens[position + 1]
-        position += 1
+        position += 1 + (position + 1 == skipped)
+        following = tokens[position]
         if before in _OPENERS and _cannot_follow(before, token):
             raise unexpected(source, token)
         if kind is Kind.WORD:

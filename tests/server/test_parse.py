@@ -204,7 +204,7 @@ def test_positions_reach_into_the_trees() -> None:
 
 
 def test_inner_parsers() -> None:
-    assert parse_query('select a from "$id"."u12"').tree.find(exp.Table).db == "$id"
+    assert [table.db for table in parse_query('select a from "$id"."u12"').tree.find_all(exp.Table)] == ["$id"]
     assert parse_expression("1 + lower('X')").position == 1
     for bad in ("", "1;", "1 2", "select 1; select 2"):
         with pytest.raises(PgError) as caught:
@@ -231,6 +231,17 @@ def test_words_of_other_dialects_are_names() -> None:
     assert sorted(names) == ["date", "format", "index", "key", "pivot", "qualify", "value"]
 
 
+def test_catalog_queries_of_drivers() -> None:
+    """What psql and the drivers write: OPERATOR(pg_catalog.~), types with a schema, arrays of any type."""
+    text = "select 1 where a operator(pg_catalog.~) '^x$' and b = any($1::oid[]) and c::pg_catalog.int4 is null"
+    (select,) = parse(text + " and d::tinyint is null")
+    assert isinstance(select, Select)
+    tree = select.query.tree
+    assert tree.find(exp.RegexpLike) is not None
+    kinds = [str(t.args.get("kind") or t.this.value) for t in tree.find_all(exp.DataType)]
+    assert sorted(kinds) == ["ARRAY", "INT", "oid", "tinyint"]
+
+
 def test_names() -> None:
     (select,) = parse('select Ab, "Ab", "a""b", ÄB, ' + "x" * 70 + ', "' + "é" * 40 + '"')
     assert isinstance(select, Select)
@@ -241,9 +252,10 @@ def test_names() -> None:
 @pytest.mark.parametrize(
     "literal",
     [
-        "1_000", "0x1F", "0o17", "0b101", ".5", "1.", "1e3", "1.5E-2", "'a''b'", "'a'\n  'b'", "'a' -- '\n'b'"]
-    + ["E'a\\n\\t\\x41\\101\\u00e9\\U0001F600\\q'", "E'\\ud83d\\ude00'", "E'it''s'", "e'a' \n 'b\\n'", "N'x'"]
-    + ["$$a'b$$", "$t$ $$ $t$", "E'\\xc3\\xa9'", "'\\n'"],
+        *("1_000", "0x1F", "0o17", "0b101", ".5", "1.", "1e3", "1.5E-2", "'a''b'", "'a'\n  'b'", "'a' -- '\n'b'"),
+        *("E'a\\n\\t\\x41\\101\\u00e9\\U0001F600\\q'", "E'\\ud83d\\ude00'", "E'it''s'", "e'a' \n 'b\\n'", "N'x'"),
+        *("$$a'b$$", "$t$ $$ $t$", "E'\\xc3\\xa9'", "'\\n'"),
+    ],
 )
 def test_literals_mean_what_postgres_means(postgres: str, literal: str) -> None:
     with psycopg.connect(postgres) as connection:
@@ -285,9 +297,9 @@ def test_tokens_cover_the_text(text: str) -> None:
 
 PIECES = sorted(
     words(
-    "( ) [ ] , . ; * = < > + - / ' \" $ : @ ? { \\ :: -- /* */ $$ 'a' 1 1.5 $1 \n E'\\ é select from where as of at least"
-    " not null case when end with values in is join on by order group limit union table default recursive array over"
-    " filter interval into for update set to returning up envelope key distinct"
+        "( ) [ ] , . ; * = < > + - / ' \" $ : @ ? { \\ :: -- /* */ $$ 'a' 1 1.5 $1 E'\\ é select from where as of at"
+        " least not null case when end with values in is join on by order group limit union table default recursive"
+        " array over filter interval into for update set to returning up envelope key distinct"
     )
 )
 EXPECTED_CODES = ("42601", "0A000", "54001", "42704", "42883", "42P16")
@@ -327,9 +339,11 @@ def test_word_salad_is_refused(pieces: list[str]) -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["'" + "a''" * 300_000, "E'" + "\\'" * 300_000, "/*" * 300_000, "$a$" + "$b$" * 200_000, '"a""' * 200_000]
-    + ["select " + "(" * 100_000, "select '" + "a" * 1_000_000 + "'", "(" * 50_000, "explain " * 50_000]
-    + ["select " + "array[" * 500, "select " + "case when " * 500, "select * from (" + "a join (" * 500],
+    [
+        *("'" + "a''" * 300_000, "E'" + "\\'" * 300_000, "/*" * 300_000, "$a$" + "$b$" * 200_000, '"a""' * 200_000),
+        *("select " + "(" * 100_000, "select '" + "a" * 1_000_000 + "'", "(" * 50_000, "explain " * 50_000),
+        *("select " + "array[" * 500, "select " + "case when " * 500, "select * from (" + "a join (" * 500),
+    ],
     ids=lambda text: text[:12],
 )
 def test_great_texts_end_soon(text: str) -> None:
