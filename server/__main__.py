@@ -105,9 +105,9 @@ def _configure_logs(format: str) -> None:
 
 async def _serve(config: Config) -> tuple[str, str | None] | None:
     """Runs until told to stop. What made it end too early: a message and what to do about it."""
+    from catalog.store import StoreError
     from server.house import House  # after the arguments are known to be good: it imports everything
     from server.spark import EngineUnavailable
-    from catalog.store import StoreError
 
     log = structlog.get_logger()
     stop = asyncio.Event()

@@ -16,7 +16,8 @@ from dataclasses import dataclass, field
 import structlog
 
 from catalog import persistence
-from catalog.log import Batch, Frontiers as DurableFrontiers, Log, Payload
+from catalog.log import Batch, Log, Payload
+from catalog.log import Frontiers as DurableFrontiers
 from catalog.objects import CatalogState, MaterializedView, ObjectId, Table, Timestamp
 from catalog.oracle import Oracle
 from catalog.store import Fenced, Store

@@ -19,7 +19,6 @@ from server.sql.statements import Statement
 from server.transaction import Mode, Transaction
 from server.writing import prepare_payloads
 
-
 VERSION = f"PostgreSQL {SERVER_VERSION} (Tidewire)"
 
 

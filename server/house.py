@@ -10,11 +10,11 @@ from catalog.objects import MaterializedView
 from server.config import Config
 from server.coordinator import Coordinator
 from server.dataflow.computation import QueryComputation
+from server.execution.planning import plan_stored
 from server.listener import Listener
 from server.spark import Engine, EngineUnavailable
 from server.spark.engine import SparkEngine
 from server.spark.jvm import default_archive_directory
-from server.execution.planning import plan_stored
 from server.system_tables import SYSTEM_TABLES
 
 log = structlog.get_logger()

@@ -8,6 +8,7 @@ transport's high-water mark and one chunk.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import itertools
 import secrets
 import socket
@@ -20,6 +21,7 @@ from protocol.pgwire.connection import EOF, NEED_DATA, Connection
 from protocol.pgwire.errors import Notice, PgError, Severity, SqlState
 from server.context import Context
 from server.coordinator import Coordinator
+from server.frontiers import Pulse
 from server.session import PlanCache, Session
 from server.settings import Settings
 from server.spark import Engine
@@ -219,6 +221,7 @@ class Listener:
         self.engine = engine
         self.plans = PlanCache({})
         self.clients: set[Client] = set()
+        self._left = Pulse()
         self._by_process_id: dict[int, Client] = {}
         self._process_ids = itertools.count(1)
         self._server: asyncio.Server | None = None
@@ -238,6 +241,7 @@ class Listener:
 
     def forget(self, client: Client) -> None:
         self.clients.discard(client)
+        self._left.fire()
         self._by_process_id.pop(client.process_id, None)
 
     def cancel(self, process_id: int, secret_key: int) -> None:
@@ -260,8 +264,9 @@ class Listener:
                     severity=Severity.FATAL,
                 )
             )
-        deadline = asyncio.get_running_loop().time() + grace_s
-        while self.clients and asyncio.get_running_loop().time() < deadline:
-            await asyncio.sleep(0.01)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(grace_s):
+                while self.clients:
+                    await self._left.wait()
         for client in list(self.clients):
             client.abort()

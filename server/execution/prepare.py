@@ -74,8 +74,8 @@ def prepare(
     context: Context,
     statement: Statement | None,
     types: Types = (),
-    cursors: Mapping[str, Prepared] = {},  # noqa: B006 - read only
-    named: Mapping[str, Prepared] = {},  # noqa: B006 - read only
+    cursors: Mapping[str, Prepared] = {},
+    named: Mapping[str, Prepared] = {},
 ) -> Prepared:
     """Plans a statement; `types` are the parameters' as far as the client declared them.
 

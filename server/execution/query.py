@@ -9,12 +9,12 @@ from catalog.objects import ObjectId, Timestamp
 from protocol.pgwire.errors import PgError, SqlState
 from server.context import Context, not_readable
 from server.dataflow.computation import compute
+from server.execution.times import timestamp_of
 from server.frontiers import Holder, NotReadable
 from server.results import Result, TableRows
 from server.sql.plan import QueryPlan
 from server.sql.statements import AsOf
 from server.transaction import Mode
-from server.execution.times import timestamp_of
 
 
 async def select(context: Context, plan: QueryPlan, as_of: AsOf | None, parameters: tuple[object, ...]) -> Result:

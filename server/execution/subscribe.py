@@ -12,10 +12,10 @@ from server.dataflow.computation import QueryComputation
 from server.dataflow.envelope import DiffEnvelope
 from server.dataflow.subscription import Bounds, ConstantSubscription, Subscription
 from server.execution.names import find_relation
+from server.execution.planning import relation_query, system_table_in
 from server.execution.query import hold_at, rows_without_inputs
 from server.execution.times import timestamp_of
 from server.results import Result, SubscriptionRows
-from server.execution.planning import relation_query, system_table_in
 from server.sql.plan import QueryPlan, plan_query
 from server.sql.statements import Name, Query, Subscribe
 from server.transaction import Mode

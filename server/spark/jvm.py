@@ -82,6 +82,7 @@ def flags() -> list[str]:
     return [
         "-Xss4m",  # Spark's analyzer recurses over long UNIONs and IN lists
         "-XX:+UseParallelGC",
+        *("-XX:GCTimeLimit=90", "-XX:GCHeapFreeLimit=5"),  # a heap that is full fails one query, it does not stall all
         "-XX:-UsePerfData",
         "-Duser.timezone=UTC",
         "-Dfile.encoding=UTF-8",

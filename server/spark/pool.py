@@ -23,7 +23,7 @@ import pyarrow as pa
 
 from protocol.pgwire.errors import PgError, SqlState
 from server.spark.arrow_path import Disconnected, SessionPath
-from server.spark.errors import Failure, pg_error
+from server.spark.errors import Failure, out_of_memory, pg_error
 
 RUNS_MAX = 3  # a statement that was running when this many JVMs died may be what kills them
 CANCEL_EVERY_S = 0.05  # a cancelled statement may submit further jobs: they are cancelled too
@@ -80,7 +80,7 @@ class Slot:
                 break
             except Failure as failure:
                 if failure.engine_gone:
-                    self._pool.lost(self, statement)
+                    self._pool.lost(self, statement, out_of_memory(failure))
                     break
                 self._pool.finished(self)
                 statement.future.set_exception(self._told(failure, statement))
@@ -211,8 +211,11 @@ class Pool:
             else:
                 slot.give(None)
 
-    def lost(self, slot: Slot, statement: Statement) -> None:
-        """`slot`'s JVM is unusable; its statement runs again elsewhere unless it had its share of runs."""
+    def lost(self, slot: Slot, statement: Statement, verdict: PgError | None = None) -> None:
+        """`slot`'s JVM is unusable; its statement runs again elsewhere unless it had its share of runs.
+
+        `verdict`: the statement itself is at fault, and this is what it is told.
+        """
         slot.on_lost()
         with slot.guard, self._changed:
             del self._running[slot]
@@ -220,13 +223,13 @@ class Pool:
                 self._shut()
             if statement.cancelled:
                 return
-            refusal = self._refusal
-            if refusal is None and statement.runs < RUNS_MAX:
+            verdict = verdict or self._refusal
+            if verdict is None and statement.runs < RUNS_MAX:
                 (self._background if statement.background else self._waiting).appendleft(statement)
                 self._dispatch()
                 return
         statement.future.set_exception(
-            refusal
+            verdict
             or PgError(
                 SqlState.CRASH_SHUTDOWN,
                 f"the Spark engine died {RUNS_MAX} times while it ran this query",

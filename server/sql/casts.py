@@ -75,6 +75,8 @@ def _float4_to_numeric(value: float, target: PgType) -> Decimal:
 
 
 _CAST = "CAST({0} AS {t})"
+_FROM_DOUBLE = "CAST(IF({0} IS NULL, NULL, format_string('%.14e', {0})) AS {t})"  # format_string writes NULL as a word
+_FROM_FLOAT = "CAST(IF({0} IS NULL, NULL, format_string('%.5e', CAST({0} AS DOUBLE))) AS {t})"
 _I, _A, _E = Coercion.IMPLICIT, Coercion.ASSIGNMENT, Coercion.EXPLICIT
 _TABLE: dict[tuple[str, str], CastRule] = {
     ("int2", "int4"): CastRule(_I, _same, _CAST),
@@ -91,8 +93,8 @@ _TABLE: dict[tuple[str, str], CastRule] = {
     ("numeric", "float8"): CastRule(_I, _to_float, _CAST),
     ("float4", "float8"): CastRule(_I, _same, _CAST),
     ("float8", "float4"): CastRule(_A, _to_float, _CAST),
-    ("float8", "numeric"): CastRule(_A, _to_numeric, "CAST(format_string('%.14e', {0}) AS {t})"),
-    ("float4", "numeric"): CastRule(_A, _float4_to_numeric, "CAST(format_string('%.5e', CAST({0} AS DOUBLE)) AS {t})"),
+    ("float8", "numeric"): CastRule(_A, _to_numeric, _FROM_DOUBLE),
+    ("float4", "numeric"): CastRule(_A, _float4_to_numeric, _FROM_FLOAT),
     ("int4", "bool"): CastRule(_E, lambda value, target: value != 0, "({0} <> 0)"),
     ("bool", "int4"): CastRule(_E, lambda value, target: int(value), _CAST),
     ("date", "timestamp"): CastRule(_I, lambda value, target: value * DAY_US, _CAST),

@@ -13,7 +13,6 @@ from typing import Any
 import pyarrow as pa
 
 from protocol.pgwire.errors import PgError, SqlState
-from protocol.pgwire.scalars import column_of
 from server.sql.casts import find_cast, modify
 from server.sql.expressions import Array, Cast, ColumnRef, Expression, Literal, Parameter, SessionValue
 from server.sql.relations import Project, Relation, Values
@@ -169,6 +168,3 @@ def compiled(relation: Relation) -> Constant | None:
     if not node.columns and levels:  # SELECT without FROM: its cells are the first projection's
         rows = [levels.pop(0) for _ in node.rows]
     return Constant(tuple(column.type.arrow for column in relation.columns), rows, levels)
-
-
-__all__ = ["Bindings", "Constant", "column_of", "compiled", "session_value"]

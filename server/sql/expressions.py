@@ -11,7 +11,7 @@ Nodes compare by meaning: where they stand in the text does not count.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, fields, is_dataclass, replace
+from dataclasses import dataclass, field, fields, replace
 from decimal import Decimal
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -259,10 +259,6 @@ def precision(expression: Expression) -> int:
             return expression.type.precision or NUMERIC_PRECISION_MAX
 
 
-def true() -> Literal:
-    return Literal(True, BOOL)
-
-
 # -- walking ----------------------------------------------------------------------------------------------------
 
 Node = TypeVar("Node")
@@ -287,11 +283,15 @@ def children(node: Any) -> Iterator[Any]:
 
 
 def _nodes(value: Any) -> Iterator[Any]:
-    if isinstance(value, tuple):
+    if value.__class__ is tuple:
         for item in value:
             yield from _nodes(item)
-    elif is_dataclass(value) and not isinstance(value, (PgType, Column)):
+    elif _is_node(value):
         yield value
+
+
+def _is_node(value: Any) -> bool:
+    return hasattr(value, "__dataclass_fields__") and value.__class__ not in (PgType, Column)
 
 
 def walk(node: Any) -> Iterator[Any]:
@@ -321,6 +321,6 @@ def _transform_value(value: Any, change: Callable[[Any], Any | None]) -> Any:
     if isinstance(value, tuple):
         new = tuple(_transform_value(item, change) for item in value)
         return value if all(a is b for a, b in zip(value, new, strict=True)) else new
-    if is_dataclass(value) and not isinstance(value, (PgType, Column)):
+    if _is_node(value):
         return transform(value, change)
     return value

@@ -1,7 +1,7 @@
 """ONE table of the functions, operators, aggregates and window functions that Tidewire knows.
 
 Each row: name, argument types, result type, and its form in Spark SQL, in which {0}, {1}, ... are the arguments. An
-aggregate's form has {d} for DISTINCT, {f} for what follows its parentheses (FILTER, OVER) and {o} for its order.
+aggregate's form has {d} for DISTINCT and {f} for what follows its parentheses (FILTER, OVER); {a} is an ordered list.
 A form may also be Python that writes the text. No form at all: PostgreSQL has the function and resolution must see it,
 but Tidewire refuses it (0A000). What is not here does not exist (42883): nothing passes to Spark by its name alone.
 
@@ -364,13 +364,21 @@ def _text_literal(expression: Expression) -> Literal:
     return expression
 
 
+_ENDS_IN_ESCAPE = r"(?s)\A(.*[^\\])?(\\\\)*\\\z"
+_ESCAPES = r"(?s)(\\[%_\\])|\\(.)"  # kept where Spark wants one, else what it escapes
+
+
 def _like(template: str) -> Form:
     """A pattern that is known has been made Spark's; another one is when the row is there."""
 
     def form(args: Sequence[Expression], texts: Sequence[str]) -> str:
         pattern = texts[1]
         if not isinstance(args[1], Literal):
-            pattern = f"regexp_replace({pattern}, '(?s)(\\\\\\\\[%_\\\\\\\\])|\\\\\\\\(.)', '$1$2')"
+            message = "LIKE pattern must not end with escape character"
+            normal = f"regexp_replace({pattern}, {quote(_ESCAPES)}, '$1$2')"
+            pattern = _guarded(
+                f"{pattern} RLIKE {quote(_ENDS_IN_ESCAPE)}", SqlState.INVALID_ESCAPE_SEQUENCE, message, normal
+            )
         return template.format(texts[0], pattern)
 
     return form
@@ -584,13 +592,13 @@ def _extract(args: Sequence[Expression], texts: Sequence[str]) -> str:
     return f"CAST({form.format(texts[1])} AS {shape})"
 
 
-for _a in ("date", "time", "timestamp", "timestamptz"):
+for _a in ("date", "timestamp", "timestamptz"):
     _row(FUNCTIONS, "extract", f"text {_a}", "numeric", _extract, shape=lambda args: _extraction(args)[1],
          prepare=_check_extraction, zoned=_a == "timestamptz")  # fmt: skip
     _row(FUNCTIONS, "date_part", f"text {_a}", "float8",
          lambda args, texts: f"CAST({_extract(args, texts)} AS DOUBLE)", prepare=_check_extraction,
          zoned=_a == "timestamptz")  # fmt: skip
-for _name, _a in product(("extract", "date_part"), ("interval",)):
+for _name, _a in product(("extract", "date_part"), ("interval", "time")):
     _row(FUNCTIONS, _name, f"text {_a}", "numeric" if _name == "extract" else "float8", None)
 _row(FUNCTIONS, "make_date", "int4 int4 int4", "date", "make_date({0}, {1}, {2})")
 _row(FUNCTIONS, "age", "timestamp timestamp", "interval", None)
@@ -676,7 +684,8 @@ for _name, _spark in (("bool_and", "bool_and"), ("every", "bool_and"), ("bool_or
 
 
 # The order of a list without ORDER BY is the values' own: one canonical order, in a snapshot and in every tick.
-_aggregate("string_agg", "text text", "text", "listagg({d}{0}, {1}) WITHIN GROUP (ORDER BY {o}){f}")
+# Not listagg: beside another DISTINCT it fails in Spark 4.3.
+_aggregate("string_agg", "text text", "text", "array_join({a}, {1})")
 _aggregate("array_agg", "anyelement", "anyarray", "{a}")
 _aggregate("array_agg", "anyarray", "anyarray", None)
 for _name in ("stddev", "stddev_samp", "stddev_pop", "variance", "var_samp", "var_pop"):

@@ -50,7 +50,8 @@ class QueryPlan:
     `stored_text` is the text with those named by id: planned again it means the same, whatever was renamed.
     `direct_scan`: the whole plan is these columns (by number) of one relation, so no Spark is needed.
     `constant`: the query reads nothing and needs no Spark either.
-    `template`: its Spark SQL with marks for what is bound at execution; `is_bound` if there is nothing to bind.
+    `template`: its Spark SQL with marks for what is bound at execution, empty for a constant; `is_bound` if there is
+    nothing to bind.
     """
 
     columns: tuple[Field, ...]
@@ -70,7 +71,7 @@ class QueryPlan:
         `bindings` None: only for a plan that `is_bound`. `single_partition`: inputs are small, so read each in one
         partition and never shuffle.
         """
-        if self.is_bound and single_partition:
+        if self.is_bound and single_partition and self.template:
             return self.template
 
         def bind(expression: Parameter | SessionValue) -> Literal:
@@ -89,7 +90,7 @@ class QueryPlan:
     @property
     def fingerprint(self) -> str:
         """Equal for plans that mean the same over the same objects."""
-        return f"{self.template} -> {', '.join(str(column.type) for column in self.columns)}"
+        return f"{self.template or self.relation} -> {', '.join(str(column.type) for column in self.columns)}"
 
 
 @dataclass(frozen=True, slots=True)

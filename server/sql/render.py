@@ -41,7 +41,7 @@ from server.sql.expressions import (
     precision,
     walk,
 )
-from server.sql.functions import fail, quote, shape_of
+from server.sql.functions import AND, NOT, fail, quote, shape_of
 from server.sql.relations import Aggregate as AggregateNode
 from server.sql.relations import (
     Distinct,
@@ -179,7 +179,7 @@ class Renderer:
                 return block
             case Filter():
                 block = self._open(relation.input, _Stage.WHERE)
-                block.where.append(self.expression(relation.predicate))
+                block.where += map(self._conjunct, _conjuncts(relation.predicate))
                 block.stage = _Stage.WHERE
                 return block
             case Join():
@@ -391,16 +391,22 @@ class Renderer:
         tail = over
         if call.filter is not None:
             tail = f" FILTER (WHERE {self.expression(call.filter)}){over}"
-        if template == "{a}":
-            return self._array_agg(call, texts[0], tail)
-        order = ", ".join(self._sort_key(key) for key in call.order)
-        if not order and texts:
-            order = f"{texts[0]} ASC NULLS LAST"
-        marks = {"d": "DISTINCT " if call.distinct else "", "f": tail, "o": order}
-        return fill(template, texts, marks)
+        if "{a}" in template:
+            template = template.replace("{a}", self._list(call, texts[0]))
+        return fill(template, texts, {"d": "DISTINCT " if call.distinct else "", "f": tail})
 
-    def _array_agg(self, call: Aggregate, value: str, tail: str) -> str:
-        """NULLs are kept, no rows make NULL, the order is that of ORDER BY, then of the values."""
+    def _list(self, call: Aggregate, value: str) -> str:
+        """The values as an array, no values as NULL, ordered by ORDER BY, then by themselves.
+
+        array_agg keeps NULLs, which collect_list would drop were they not inside a struct; string_agg does not.
+        """
+        conditions = [] if call.filter is None else [self.expression(call.filter)]
+        if call.type.element is None:
+            conditions.append(f"{value} IS NOT NULL")
+        tail = f" FILTER (WHERE {' AND '.join(conditions)})" if conditions else ""
+        element = spark_type(call.arguments[0].type)
+        if call.arguments[0].type.name == "numeric":
+            value = f"CAST({value} AS {element})"
         keys = [*call.order, SortKey(call.arguments[0], False, False)]
         fields = "".join(f"'k{i}', {self.expression(key.expression)}, " for i, key in enumerate(keys))
         distinct = "DISTINCT " if call.distinct else ""
@@ -416,7 +422,7 @@ class Renderer:
         for text in reversed(comparisons):
             compare = "CASE " + text.format(compare)
         sorted_rows = f"transform(array_sort({rows}, (l, r) -> {compare}), e -> e.v)"
-        return f"nullif({sorted_rows}, CAST(array() AS {spark_type(call.type)}))"
+        return f"nullif({sorted_rows}, CAST(array() AS ARRAY<{element}>))"
 
     def _window(self, call: WindowCall) -> str:
         parts = []
@@ -431,14 +437,37 @@ class Renderer:
             parts.append(call.frame)
         return self._aggregate(call.call, f" OVER ({' '.join(parts)})")
 
+    def _conjunct(self, condition: Expression) -> str:
+        """A condition of WHERE: there Spark's IN and NOT IN (query) mean what they should."""
+        if isinstance(condition, Call) and condition.function is NOT and _is_in_query(condition.arguments[0]):
+            return f"(NOT {self._conjunct(condition.arguments[0])})"
+        if not isinstance(condition, Subquery) or condition.kind is not SubqueryKind.IN:
+            return self.expression(condition)
+        operands = ", ".join(map(self.expression, condition.operands))
+        text = self._block(condition.relation).text()
+        return f"(({operands}) IN ({text}))" if len(condition.operands) > 1 else f"({operands} IN ({text}))"
+
     def _subquery(self, subquery: Subquery) -> str:
-        text = self._block(subquery.relation).text()
+        block = self._block(subquery.relation)
         if subquery.kind is SubqueryKind.EXISTS:
-            return f"EXISTS ({text})"
+            return f"EXISTS ({block.text()})"
         if subquery.kind is SubqueryKind.SCALAR:
-            return f"({text})"
-        operands = ", ".join(map(self.expression, subquery.operands))
-        return f"(({operands}) IN ({text}))" if len(subquery.operands) > 1 else f"({operands} IN ({text}))"
+            return f"({block.text()})"
+        # as a value: Spark's IN (query) is false where it should be NULL
+        sides = zip(subquery.operands, subquery.relation.columns, strict=True)
+        equal = " AND ".join(f"({self.expression(operand)} = {self._name(column)})" for operand, column in sides)
+        found, unsure = (
+            f"EXISTS (SELECT 1 FROM {block.as_source} WHERE {test})" for test in (equal, f"({equal}) IS NULL")
+        )
+        return f"CASE WHEN {found} THEN true WHEN {unsure} THEN CAST(NULL AS BOOLEAN) ELSE false END"
+
+
+def _conjuncts(condition: Expression) -> Sequence[Expression]:
+    return condition.arguments if isinstance(condition, Call) and condition.function is AND else (condition,)
+
+
+def _is_in_query(expression: Expression) -> bool:
+    return isinstance(expression, Subquery) and expression.kind is SubqueryKind.IN
 
 
 def _used_columns(root: Relation) -> frozenset[int]:

@@ -61,8 +61,8 @@ def run(servers: Servers) -> list[Line]:
     load(servers.postgres.dsn)
     with psycopg.connect(servers.postgres.dsn, autocommit=True) as connection:
         connection.execute("VACUUM (FREEZE, ANALYZE) m5")
-    ours = lambda: timed(lambda: drain(servers.tidewire.port, "materialize", "materialize"))  # noqa: E731
-    theirs = lambda: timed(lambda: drain(servers.postgres.port, "postgres", "postgres"))  # noqa: E731
+    ours = lambda: timed(lambda: drain(servers.tidewire.port, "materialize", "materialize"))
+    theirs = lambda: timed(lambda: drain(servers.postgres.port, "postgres", "postgres"))
     ours(), theirs()
     a, b, ratio = alternate(ours, theirs, ROUNDS)
     return [Line("COPY 1M rows out, wall", f"{a:.3f} s", f"{b:.3f} s", f"{ratio:.2f} x", "at most 1.0 x PostgreSQL")]

@@ -13,8 +13,8 @@ import pyarrow as pa
 from catalog import updates
 from server.spark.engine import SparkEngine
 from server.spark.jvm import default_archive_directory
-from server.sql.parse import parse_query
 from server.sql.constant import Bindings
+from server.sql.parse import parse_query
 from server.sql.plan import PlanContext, plan_query
 from tests.bench.servers import Line, Servers
 from tests.server.states import state_with_table

@@ -11,6 +11,7 @@ select sum(b) from t
 select a + b from t
 select - b from t
 select '1' + '2'
+select d + '1' from t
 select b and true from t
 select a from t where a
 select a from t where b
@@ -95,4 +96,5 @@ select nb::numeric(3,1) from v
 select s::date from v where id = 1
 select s::numeric from v where id = 1
 select make_date(2023, 2, 30 + i2) from v
-select s like '\' || vc from v where vc = ''
+select 'ab' like 'a\' || vc from v where vc = ''
+select 'ab' like 'a\'

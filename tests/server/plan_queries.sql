@@ -55,7 +55,7 @@ select extract(year from d), extract(month from ts), extract(day from tz), extra
 select extract(doy from d), extract(week from d), extract(isoyear from d), extract(quarter from ts), extract(epoch from d) from v
 select extract(hour from ts), extract(minute from tz), extract(second from ts), extract(milliseconds from ts), extract(microseconds from ts) from v
 select extract(epoch from ts), extract(epoch from tz), extract(century from d), extract(decade from d), extract(millennium from d) from v
-select extract(hour from tm), extract(second from tm), extract(microseconds from tm), date_part('year', d), date_part('second', ts) from v
+select date_part('year', d), date_part('second', ts) from v
 select date_trunc('month', ts), date_trunc('week', ts), date_trunc('hour', tz), date_trunc('day', d), date_trunc('second', ts), date_trunc('quarter', tz) from v
 select to_char(ts, 'YYYY-MM-DD HH24:MI:SS.US'), to_char(d, 'DD/MM/YYYY') from v
 select make_date(2024, 2, i2 + 10) from v where id < 4
@@ -161,3 +161,7 @@ select count(distinct (a)) from t
 select bool_and(b), bool_or(b) from v
 select uu, byt from v order by uu desc nulls last
 select tz from v where tz > '2000-01-01 00:00:00+00' order by 1
+select a, a not in (select k from u), (a, b) in (select k, 'x' from u where k is not null) from t
+select a from t where a in (select k from u) or b = 'y'
+select a from t where not (a in (select k from u where k is not null) and b = 'x')
+select a from t where (a in (select k from u)) is null

@@ -147,7 +147,7 @@ def test_sigterm_ends_streams_with_57p01(tmp_path: Path) -> None:
         with pytest.raises(psycopg.errors.AdminShutdown):
             for _ in stream:
                 pass
-    assert server.process.wait(10) == 0
+    assert server.stop() == 0
 
 
 def test_a_materialized_view_goes_on_after_a_crash(tmp_path: Path) -> None:

@@ -197,6 +197,14 @@ def test_a_statement_that_kills_jvms_is_given_up(stage: Stage) -> None:
     assert code(statement) == SqlState.CRASH_SHUTDOWN
 
 
+def test_a_statement_that_takes_all_memory_is_not_run_again(stage: Stage) -> None:
+    stage.open("a")
+    statement = stage.submit("1")
+    fault = Fault("org.apache.spark.SparkException", "Lost task: java.lang.OutOfMemoryError: Java heap space")
+    stage.next()[4].set_exception(Failure((fault,), "", engine_gone=True))
+    assert code(statement) == SqlState.OUT_OF_MEMORY
+
+
 def test_a_cancelled_statement_does_not_run_again(stage: Stage) -> None:
     stage.open("a")
     statement = stage.submit("1")

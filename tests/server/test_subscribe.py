@@ -62,7 +62,7 @@ class Follower:
     def at(self, time: int) -> Counter[Row]:
         """The accumulated rows once everything before `time` is final."""
         with self._moved:
-            done = lambda: bool(self.progress and self.progress[-1] >= time) or not self._thread.is_alive()  # noqa: E731
+            done = lambda: bool(self.progress and self.progress[-1] >= time) or not self._thread.is_alive()
             assert self._moved.wait_for(done, 30), (time, self.progress[-3:])
             assert self._error is None, self._error
             return Counter({row: count for row, count in self.rows.items() if count})
@@ -109,7 +109,7 @@ write = st.one_of(
 def statement(step: tuple[str, Any]) -> str:
     head, value = step
     if isinstance(value, list):
-        literal = lambda v: f"'{v}'" if isinstance(v, str) else str(v)  # noqa: E731
+        literal = lambda v: f"'{v}'" if isinstance(v, str) else str(v)
         return head + ", ".join(f"({a}, {literal(b)})" for a, b in value)
     return head + str(value)
 

@@ -1,0 +1,429 @@
+"""Plans without running anything: names and types as PostgreSQL describes them, its errors, and what needs no Spark."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import replace
+from decimal import Decimal
+
+import psycopg
+import pytest
+
+from catalog.objects import Column, ObjectId, Table, View
+from protocol.pgwire.errors import PgError, SqlState
+from protocol.pgwire.types import INT4, TEXT, PgType
+from server.sql.constant import Bindings
+from server.sql.parse import parse, parse_query
+from server.sql.plan import PlanContext, QueryPlan, WritePlan, plan_delete, plan_insert, plan_query, plan_update
+from server.sql.statements import Delete, Insert, Update
+from tests.server import plan_corpus as corpus
+
+CONTEXT = PlanContext(corpus.state(), "materialize", ("public",), "tide")
+T, U = (CONTEXT.state.resolve((name,), "materialize", ("public",)) for name in "tu")
+assert T is not None
+assert U is not None
+
+
+def plan(sql: str, types: tuple[PgType | None, ...] = (), *, maintained: bool = False) -> QueryPlan:
+    return plan_query(parse_query(sql), CONTEXT, types, maintained=maintained)
+
+
+def write(sql: str, context: PlanContext = CONTEXT) -> WritePlan:
+    statement = parse(sql)[0]
+    match statement:
+        case Insert():
+            return plan_insert(statement, context)
+        case Update():
+            return plan_update(statement, context)
+        case Delete():
+            return plan_delete(statement, context)
+    raise AssertionError(sql)
+
+
+def with_view(sql: str, *columns: Column) -> PlanContext:
+    """The context with a view `w` of the query."""
+    stored = plan(sql)
+    view = View(ObjectId("u99"), ObjectId("u2"), "w", columns, stored.stored_text, stored.uses)
+    return replace(CONTEXT, state=CONTEXT.state.with_item(view))
+
+
+# -- as PostgreSQL describes ----------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def connection(postgres: str) -> Iterator[psycopg.Connection]:
+    with psycopg.connect(postgres, autocommit=True) as connection:
+        connection.execute("DROP SCHEMA IF EXISTS plan CASCADE; CREATE SCHEMA plan; SET search_path = plan")
+        connection.execute(corpus.DDL.encode())
+        connection.execute(corpus.ROWS.encode())
+        yield connection
+
+
+def test_names_and_types_are_postgresqls(connection: psycopg.Connection) -> None:
+    wrong = []
+    for sql in [*corpus.QUERIES, *corpus.function_queries()]:
+        description = connection.execute(sql.encode()).description
+        expected = [(column.name, column.type_code) for column in description or ()]
+        planned = [(field.name, field.type.oid) for field in plan(sql).columns]
+        if planned != expected:
+            wrong.append(f"{sql}\n  PostgreSQL {expected}\n  planned    {planned}")
+    assert not wrong, "\n".join(wrong)
+
+
+# Where we point elsewhere than PostgreSQL, or at something where it points nowhere: sqlglot keeps no place for it.
+_ELSEWHERE = (
+    "true::date",
+    "(select a, b from t)",
+    "array[]",
+    "extract(",
+    "date_trunc(",
+    "like",
+    "varchar(0)",
+    "x(a, b)",
+)
+
+
+def test_errors_of_planning_are_postgresqls(connection: psycopg.Connection) -> None:
+    wrong = []
+    for sql in corpus.FAILURES:
+        try:
+            plan(sql)
+            continue  # it fails when it runs: test_plan_spark.py
+        except PgError as error:
+            ours = (error.sqlstate, error.message, error.hint, error.position)
+        with pytest.raises(psycopg.Error) as raised:
+            connection.execute(sql.encode())
+        diagnosis = raised.value.diag
+        position = int(diagnosis.statement_position) if diagnosis.statement_position else None
+        expected = (raised.value.sqlstate, diagnosis.message_primary, diagnosis.message_hint, position)
+        if any(part in sql for part in _ELSEWHERE):
+            ours, expected = (*ours[:1], "", *ours[2:3], 0), (*expected[:1], "", *expected[2:3], 0)
+        if ours != expected:
+            wrong.append(f"{sql}\n  PostgreSQL {expected}\n  planned    {ours}")
+    assert not wrong, "\n".join(wrong)
+
+
+# -- parameters -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("sql", "types"),
+    [
+        ("select $1", "text"),
+        ("select $1::int", "int4"),
+        ("select $1::numeric(10,2)", "numeric"),
+        ("select a from t where a = $1 and b like $2", "int4 text"),
+        ("select a from t where c between $1 and $2", "int8 int8"),
+        ("select a from t where a = any($1)", "_int4"),
+        ("select a from t where a in ($1, $2)", "int4 int4"),
+        ("select coalesce($1, a) from t", "int4"),
+        ("select $1 || 'x'", "text"),
+        ("select case when $1 then 1 else $2 end", "bool int4"),
+        ("select a from t limit $1 offset $2", "int8 int8"),
+        ("select $1 union select 1", "int4"),
+        ("values ($1, 2), (1.5, $2)", "numeric int4"),
+    ],
+)
+def test_parameter_types_are_inferred(sql: str, types: str, connection: psycopg.Connection) -> None:
+    prepared = connection.pgconn.prepare(b"", sql.encode())
+    assert prepared.status == psycopg.pq.ExecStatus.COMMAND_OK, prepared.error_message
+    described = connection.pgconn.describe_prepared(b"")
+    assert [t.oid for t in plan(sql).parameters] == [described.param_type(i) for i in range(described.nparams)]
+    assert [t.name for t in plan(sql).parameters] == types.split()
+
+
+def test_declared_parameter_types_are_kept() -> None:
+    assert plan("select $1 + $2", (INT4, None)).parameters == (INT4, INT4)
+
+
+@pytest.mark.parametrize(
+    ("sql", "state"),
+    [
+        ("select a from t where a = $1 and b = $1", SqlState.UNDEFINED_FUNCTION),
+        ("select $2::int", SqlState.INDETERMINATE_DATATYPE),
+        ("select $0", SqlState.UNDEFINED_PARAMETER),
+    ],
+)
+def test_parameters_refused(sql: str, state: SqlState) -> None:
+    with pytest.raises(PgError) as raised:
+        plan(sql)
+    assert raised.value.sqlstate is state
+
+
+# -- without Spark --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("sql", "columns"),
+    [
+        ("select * from t", (0, 1, 2, 3, 4)),
+        ("table t", (0, 1, 2, 3, 4)),
+        ("select b, a, b from t as x", (1, 0, 1)),
+        ("select y from (select a as x, b as y from t) s", (1,)),
+        ("with w as (select c, b from t) select * from w", (2, 1)),
+    ],
+)
+def test_columns_of_one_relation_are_a_direct_scan(sql: str, columns: tuple[int, ...]) -> None:
+    assert T is not None
+    assert plan(sql).direct_scan == (T.id, columns)
+
+
+def test_a_view_of_columns_is_a_direct_scan_too() -> None:
+    assert T is not None
+    context = with_view("select b, a from t", Column("x", "text"), Column("y", "int4"))
+    planned = plan_query(parse_query("select y, x from w"), context)
+    assert planned.direct_scan == (T.id, (0, 1))
+    assert planned.inputs == frozenset({T.id})
+    assert planned.uses == frozenset({ObjectId("u99")})
+
+
+@pytest.mark.parametrize(
+    "sql", ["select a from t limit 1", "select distinct a from t", "select a + 0 from t", "select 1 from t"]
+)
+def test_what_computes_is_no_direct_scan(sql: str) -> None:
+    assert plan(sql).direct_scan is None
+
+
+BINDINGS = Bindings(
+    parameters=(7, None),
+    now_us=1_700_000_000_000_000,
+    database="materialize",
+    schema="public",
+    user="tide",
+    session_user="tide",
+    version="PostgreSQL 16",
+    backend_pid=4,
+    settings={"timezone": "UTC"},
+)
+
+
+@pytest.mark.parametrize(
+    ("sql", "row"),
+    [
+        ("select 42", (42,)),
+        ("select $1::int, $2::text", (7, None)),
+        ("select '5'::int, 2.5::int, 3.5::int, -1, -2147483648", (5, 3, 4, -1, -2147483648)),
+        ("select 2.5::float8::int, 'abc'::varchar(2), 1.255::numeric(4,2)", (2, "ab", Decimal("1.26"))),
+        ("select null::date, date '1970-01-02', true, 'x'", (None, 1, True, "x")),
+        ("select array[1,2], '{1,NULL}'::int[], array['a', $1::int::text]", ([1, 2], [1, None], ["a", "7"])),
+        ("select $1::int::numeric(10,2), ($1::int8)::text", (Decimal("7.00"), "7")),
+        ("select now()::timestamp, current_date", (1_700_000_000_000_000, 19675)),
+        ("select current_user, current_schema(), version(), pg_backend_pid()", ("tide", "public", "PostgreSQL 16", 4)),
+        ("select current_setting('TimeZone'), pg_catalog.current_database()", ("UTC", "materialize")),
+        ("select x, y from (values (1, 'a')) as v(x, y)", (1, "a")),
+        ("with w as (select 1 as a) select a, a from w", (1, 1)),
+    ],
+)
+def test_constants_need_no_spark(sql: str, row: tuple[object, ...]) -> None:
+    constant = plan(sql, (INT4, TEXT) if "$2" in sql else ()).constant
+    assert constant is not None
+    assert constant.is_single_row
+    assert constant.evaluate_row(BINDINGS) == row
+    assert constant.evaluate(BINDINGS).num_rows == 1
+
+
+@pytest.mark.parametrize(
+    "sql", ["select 1 + 1", "select length('abc')", "values (1), (2) order by 1", "select 1 where true"]
+)
+def test_computation_is_sparks(sql: str) -> None:
+    assert plan(sql).constant is None
+
+
+@pytest.mark.parametrize(
+    ("sql", "state"),
+    [
+        ("select 'x'::int", SqlState.INVALID_TEXT_REPRESENTATION),
+        ("select 40000::int2", SqlState.NUMERIC_VALUE_OUT_OF_RANGE),
+        ("select 99.95::numeric(3,1)", SqlState.NUMERIC_VALUE_OUT_OF_RANGE),
+        ("select current_setting('nope')", SqlState.UNDEFINED_OBJECT),
+    ],
+)
+def test_constants_that_fail(sql: str, state: SqlState) -> None:
+    def run() -> None:
+        constant = plan(sql).constant
+        assert constant is not None
+        constant.evaluate_row(BINDINGS)
+
+    with pytest.raises(PgError) as raised:
+        run()
+    assert raised.value.sqlstate is state
+
+
+# -- maintained queries, stored text, fingerprints ------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("sql", "state"),
+    [
+        ("select a from t where d > now()", SqlState.FEATURE_NOT_SUPPORTED),
+        ("select current_user", SqlState.FEATURE_NOT_SUPPORTED),
+        ("select random()", SqlState.FEATURE_NOT_SUPPORTED),
+        ("select $1::int", SqlState.UNDEFINED_PARAMETER),
+    ],
+)
+def test_maintained_queries_are_the_same_for_everybody(sql: str, state: SqlState) -> None:
+    with pytest.raises(PgError) as raised:
+        plan(sql, maintained=True)
+    assert raised.value.sqlstate is state
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "select * from t",
+        "select t.a, public.t.b from public.t, u as x where exists (select from materialize.public.u where u.a = t.a)",
+        'with t as (select 1 as a) select * from t, u "odd name" where t.a = "odd name".k',
+        "select 'select * from t' as x from t",
+    ],
+)
+def test_stored_text_outlives_renames(sql: str) -> None:
+    planned = plan(sql)
+    assert T is not None
+    renamed = replace(CONTEXT, state=CONTEXT.state.with_item(replace(T, name="renamed")), search_path=())
+    again = plan_query(parse_query(planned.stored_text), renamed)
+    assert (again.fingerprint, again.columns) == (planned.fingerprint, planned.columns)
+    assert (again.uses, again.stored_text) == (planned.uses, planned.stored_text)
+
+
+def test_plans_that_mean_the_same_share_a_fingerprint() -> None:
+    first = plan("select a, count(*) from t where b = 'x' group by a")
+    assert (
+        first.fingerprint
+        == plan("SELECT z.a AS k, count( * ) n FROM public.t z WHERE \"b\"='x' GROUP BY 1").fingerprint
+    )
+    assert first.fingerprint != plan("select a, count(*) from t where b = 'y' group by a").fingerprint
+    assert plan("select 1").fingerprint != plan("select 2").fingerprint
+    assert plan("select 1").spark_sql() == "SELECT 1 AS c0"
+
+
+def test_spark_text_of_a_join_and_an_aggregate() -> None:
+    planned = plan("select w, sum(c) from t join u on t.a = u.a where k > 0 group by w having count(*) > 1")
+    assert planned.spark_sql() == (
+        "SELECT x9 AS c0, CAST(x10 AS DECIMAL(38,0)) AS c1 FROM (".replace("CAST(x10 AS DECIMAL(38,0))", "x10")
+        + "SELECT x8 AS x9, sum(CAST(x3 AS DECIMAL(28,0))) AS x10, count(1) AS x11 FROM "
+        "(SELECT /*+ COALESCE(1) */ c0 AS x1, c2 AS x3 FROM u11) INNER JOIN "
+        "(SELECT /*+ COALESCE(1) */ c0 AS x6, c1 AS x7, c2 AS x8 FROM u12) ON (x1 = x6) WHERE (x7 > 0) GROUP BY x8) "
+        "WHERE (x11 > 1)"
+    )
+    assert "COALESCE(1)" not in planned.spark_sql(single_partition=False)
+
+
+def test_parameters_and_session_values_are_literals_in_spark_text() -> None:
+    planned = plan("select a from t where b = $1 and d < now() and a = $2")
+    text = planned.spark_sql(replace(BINDINGS, parameters=("it's ${x} \\", None)))
+    assert "(x2 = 'it\\'s \\u0024{x} \\\\')" in text
+    assert "timestamp_micros(1700000000000000L)" in text
+    assert "CAST(NULL AS INT)" in text
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "select to_char(1.5, '9.9')",
+        "select ts - ts from v",
+        "select nb::text from v",
+        "with recursive x as (select 1) select * from x",
+        "select * from t, lateral (select 1) l",
+        "select a from t group by rollup(a)",
+        "select stddev(a) from t",
+        "select s ~ vc from v",
+        "select s ~ '(?=a)' from v",
+        "select round(nb, i4) from v",
+        "select sum(f4) from v",
+        "select a from t order by interval '1 day'",
+    ],
+)
+def test_what_is_not_surely_right_is_refused(sql: str) -> None:
+    with pytest.raises(PgError) as raised:
+        plan(sql)
+    assert raised.value.sqlstate is SqlState.FEATURE_NOT_SUPPORTED
+
+
+# -- writes ---------------------------------------------------------------------------------------------------------
+
+
+def test_insert_of_values_needs_no_spark() -> None:
+    planned = write("insert into t (b, a) values ('x', 1), (default, 2.5) returning a, b as z")
+    assert (planned.old, planned.new, planned.returning) == (None, slice(0, 5), slice(5, 7))
+    assert [field.name for field in planned.query.columns[5:]] == ["a", "z"]
+    assert planned.query.constant is not None
+    rows = planned.query.constant.evaluate(Bindings()).to_pylist()
+    assert [tuple(row.values()) for row in rows] == [
+        (1, "x", None, None, None, 1, "x"),
+        (3, None, None, None, None, 3, None),
+    ]
+
+
+def test_insert_takes_defaults_and_declared_types() -> None:
+    columns = (Column("a", "int4", True, "40 + 2"), Column("s", "varchar(3)", True, "'d'"), Column("n", "numeric(5,2)"))
+    table = Table(ObjectId("u99"), ObjectId("u2"), "z", columns)
+    context = replace(CONTEXT, state=CONTEXT.state.with_item(table))
+    planned = write("insert into z (n, s) values (1.239, 'ab  ')", context)
+    assert [str(field.type) for field in planned.query.columns] == ["int4", "varchar(3)", "numeric(5,2)"]
+    assert "'ab '" in planned.query.spark_sql()
+    assert write("insert into z default values", context).query.constant is None  # 40 + 2 is computed
+    constant = write("insert into z values (1)", context).query.constant
+    assert constant is not None
+    assert constant.evaluate_row(Bindings()) == (1, "d", None)
+
+
+def test_insert_select_casts_by_assignment() -> None:
+    planned = write("insert into t select c, a, 1, null from t")
+    text = planned.query.spark_sql()
+    assert "CAST(x3 AS INT)" in text
+    assert "CAST(x1 AS STRING)" in text
+
+
+def test_update_gives_old_and_new_rows() -> None:
+    planned = write("update t as x set c = x.c + 1, b = default where a > 1 returning c, *")
+    assert (planned.old, planned.new, planned.returning) == (slice(0, 5), slice(5, 10), slice(10, 16))
+    names = [field.name for field in planned.query.columns]
+    assert names == ["a", "b", "c", "n", "d"] * 2 + ["c", "a", "b", "c", "n", "d"]
+
+
+def test_delete_gives_old_rows() -> None:
+    planned = write("delete from t where b = 'x' returning a * 2")
+    assert (planned.old, planned.new, planned.returning) == (slice(0, 5), None, slice(5, 6))
+    assert write("delete from t").query.direct_scan is not None
+
+
+@pytest.mark.parametrize(
+    ("sql", "state", "message"),
+    [
+        ("insert into t (nope) values (1)", "42703", 'column "nope" of relation "t" does not exist'),
+        ("insert into t (a, a) values (1, 2)", "42701", 'column "a" specified more than once'),
+        ("insert into t (a) values (1, 2)", "42601", "INSERT has more expressions than target columns"),
+        ("insert into t (a, b) values (1)", "42601", "INSERT has more target columns than expressions"),
+        ("insert into t (a) values ('x')", "22P02", 'invalid input syntax for type integer: "x"'),
+        ("insert into t (a) values (1=1)", "42804", 'column "a" is of type integer but expression is of type boolean'),
+        ("insert into t (a) select b from t", "42804", 'column "a" is of type integer but expression is of type text'),
+        ("insert into v (vc) values ('12345678901')", "22001", "value too long for type character varying(10)"),
+        ("insert into v (n2) values (123456789)", "22003", "numeric field overflow"),
+        ("insert into nope values (1)", "42P01", 'relation "nope" does not exist'),
+        ("insert into t values (1), (1, 2)", "42601", "VALUES lists must all be the same length"),
+        ("update t set a = b", "42804", 'column "a" is of type integer but expression is of type text'),
+        ("update t set a = 1, a = 2", "42601", 'multiple assignments to same column "a"'),
+        ("update t set nope = 1", "42703", 'column "nope" of relation "t" does not exist'),
+        ("update t set a = sum(c)", "42803", "aggregate functions are not allowed in UPDATE"),
+        ("delete from t where nope", "42703", 'column "nope" does not exist'),
+        ("delete from t returning sum(a)", "42803", "aggregate functions are not allowed in RETURNING"),
+    ],
+)
+def test_errors_of_writes_are_postgresqls(sql: str, state: str, message: str, connection: psycopg.Connection) -> None:
+    with pytest.raises(PgError) as ours:
+        write(sql)
+    assert (ours.value.sqlstate, ours.value.message) == (state, message)
+    with pytest.raises(psycopg.Error) as theirs:
+        connection.execute(sql.encode())
+    diagnosis = theirs.value.diag
+    assert (diagnosis.sqlstate, diagnosis.message_primary) == (state, message)
+    if diagnosis.statement_position:
+        assert ours.value.position == int(diagnosis.statement_position)
+
+
+@pytest.mark.parametrize("make", [lambda n: "(" * n + "1" + ")" * n, lambda n: " + ".join(["a"] * n)])
+def test_depth_is_bounded(make: Callable[[int], str]) -> None:
+    """It plans, or it says that it is too deep: nothing else."""
+    with suppress(PgError):
+        assert plan(f"select {make(3_000)} from t").columns
