@@ -83,6 +83,8 @@ class PgType:
 
     @property
     def without_modifiers(self) -> PgType:
+        if self.element is None and self.length is None and self.precision is None:
+            return self
         if self.element is not None:
             return array_of(self.element.without_modifiers)
         if self.name == "numeric":

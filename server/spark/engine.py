@@ -258,7 +258,7 @@ class SparkEngine:
         try:
             driver = Driver(jvm, self._stopping, low_latency=self._low_latency)
             paths = {name: driver.path(name) for name in (f"slot-{number}" for number in range(self._sessions))}
-            self._pool.open(paths, driver.cancel_jobs, jvm.kill)
+            self._pool.open(paths, driver.cancel_jobs, jvm.fell)
             _log.info("engine ready", seconds=round(time.monotonic() - begun, 2), pid=jvm.pid)
             if not self._started.done():
                 self._started.set_result(None)

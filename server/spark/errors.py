@@ -80,10 +80,8 @@ def pg_error(failure: Failure, sql: str) -> PgError:
     return PgError(SqlState.INTERNAL_ERROR, f"the query could not be computed: {failure.chain[-1].line}")
 
 
-def out_of_memory(failure: Failure) -> PgError | None:
-    """The error for a query that took all memory, which may take Spark down too; None for any other failure."""
-    told = (translate(fault) for fault in failure.chain)
-    return next((error for error in told if error and error.sqlstate == SqlState.OUT_OF_MEMORY), None)
+def out_of_memory() -> PgError:
+    return PgError(SqlState.OUT_OF_MEMORY, "out of memory", hint=_HINTS[SqlState.OUT_OF_MEMORY])
 
 
 def translate(fault: Fault) -> PgError | None:

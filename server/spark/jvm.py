@@ -35,6 +35,8 @@ from server.spark.java import Java
 
 START_TIMEOUT_S = 180
 POLL_S = 0.02
+FALL_S = 10.0
+EXIT_OUT_OF_MEMORY = 52  # org.apache.spark.util.SparkExitCode.OOM
 UNUSED_DAYS = 60
 LOG_ROLL_MB = 16  # spark.log and one older file: 32 MB at most
 MAIN_CLASS = "org.apache.spark.api.python.PythonGatewayServer"
@@ -229,6 +231,17 @@ class Jvm:
         except subprocess.TimeoutExpired:
             self.process.kill()
             self.process.wait()
+
+    def fell(self) -> bool:
+        """Of a JVM that is of no use any more: sees to its end, and says whether it ended for want of memory.
+
+        Spark's own handler ends the JVM with code 52 then; it may still be stopping, for up to FALL_S seconds.
+        """
+        try:
+            self.process.wait(FALL_S)
+        except subprocess.TimeoutExpired:
+            self.kill()
+        return self.process.returncode == EXIT_OUT_OF_MEMORY
 
     def kill(self) -> None:
         """Ends the JVM now, without waiting for its end."""

@@ -49,7 +49,7 @@ class Statement:
 class Slot:
     """One session and its thread, from the opening of the pool until its JVM is gone."""
 
-    def __init__(self, name: str, path: SessionPath, pool: Pool, on_lost: Callable[[], None]) -> None:
+    def __init__(self, name: str, path: SessionPath, pool: Pool, on_lost: Callable[[], bool]) -> None:
         self.name = name
         self.guard = threading.Lock()
         self.on_lost = on_lost
@@ -80,7 +80,7 @@ class Slot:
                 break
             except Failure as failure:
                 if failure.engine_gone:
-                    self._pool.lost(self, statement, out_of_memory(failure))
+                    self._pool.lost(self, statement)
                     break
                 self._pool.finished(self)
                 statement.future.set_exception(self._told(failure, statement))
@@ -133,6 +133,7 @@ class Pool:
         self._free: list[Slot] = []
         self._running: dict[Slot, Statement] = {}
         self._slots: frozenset[Slot] = frozenset()  # of the JVM that lives now
+        self._fell_alone = False  # whether the last JVM ran one statement when it fell
         self._refusal: PgError | None = None
 
     @property
@@ -148,12 +149,13 @@ class Pool:
         return len(self._waiting) + len(self._background)
 
     def open(
-        self, paths: Mapping[str, SessionPath], cancel_jobs: Callable[[str], None], on_lost: Callable[[], None]
+        self, paths: Mapping[str, SessionPath], cancel_jobs: Callable[[str], None], on_lost: Callable[[], bool]
     ) -> None:
         """Takes the sessions of a new JVM, by slot name.
 
         `cancel_jobs` cancels what runs under a slot's name. `on_lost` is called, from a slot's thread, when this JVM
-        turns out to be unusable. Both may come late, when the pool is shut already.
+        turns out to be unusable; it makes sure that it ends, and says whether it ended for want of memory. Both may
+        come late, when the pool is shut already.
         """
         slots = [Slot(name, path, self, on_lost) for name, path in paths.items()]
         with self._lock:
@@ -169,6 +171,8 @@ class Pool:
             self._shut()
 
     def _shut(self) -> None:
+        if self._slots:
+            self._fell_alone = len(self._running) == 1
         self._slots = frozenset()
         for slot in self._free:
             slot.give(None)
@@ -211,31 +215,22 @@ class Pool:
             else:
                 slot.give(None)
 
-    def lost(self, slot: Slot, statement: Statement, verdict: PgError | None = None) -> None:
-        """`slot`'s JVM is unusable; its statement runs again elsewhere unless it had its share of runs.
-
-        `verdict`: the statement itself is at fault, and this is what it is told.
-        """
-        slot.on_lost()
-        with slot.guard, self._changed:
-            del self._running[slot]
+    def lost(self, slot: Slot, statement: Statement) -> None:
+        """`slot`'s JVM is unusable. Its statement runs again elsewhere, unless it must be taken for the cause."""
+        with self._changed:
             if slot in self._slots:  # we are the first to know: none of its neighbours may take the statement
                 self._shut()
+        no_memory = slot.on_lost()
+        with slot.guard, self._lock:
+            del self._running[slot]
             if statement.cancelled:
                 return
-            verdict = verdict or self._refusal
-            if verdict is None and statement.runs < RUNS_MAX:
+            refusal = self._refusal
+            if refusal is None and statement.runs < RUNS_MAX and not (self._fell_alone and no_memory):
                 (self._background if statement.background else self._waiting).appendleft(statement)
                 self._dispatch()
                 return
-        statement.future.set_exception(
-            verdict
-            or PgError(
-                SqlState.CRASH_SHUTDOWN,
-                f"the Spark engine died {RUNS_MAX} times while it ran this query",
-                hint="The query may need more memory than Spark has; see spark.log in the data directory.",
-            )
-        )
+        statement.future.set_exception(refusal or (out_of_memory() if no_memory else _deadly(statement)))
 
     def _dispatch(self) -> None:
         """Gives waiting statements to free slots. The lock is held."""
@@ -269,3 +264,11 @@ class Pool:
 
     def _to_cancel(self) -> list[tuple[Slot, Statement]]:
         return [(slot, statement) for slot, statement in self._running.items() if statement.cancelled]
+
+
+def _deadly(statement: Statement) -> PgError:
+    return PgError(
+        SqlState.CRASH_SHUTDOWN,
+        f"the Spark engine died {statement.runs} times while it ran this query",
+        hint="See spark.log in the data directory.",
+    )

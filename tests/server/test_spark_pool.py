@@ -48,13 +48,15 @@ class Stage:
         self.closed: SimpleQueue[str] = SimpleQueue()
         self.cancelled: SimpleQueue[str] = SimpleQueue()
         self.lost = 0
+        self.no_memory = False
 
     def open(self, *slots: str) -> None:
         paths: dict[str, SessionPath] = {slot: PlayedPath(self, slot) for slot in slots}
         self.pool.open(paths, self.cancelled.put, self._on_lost)
 
-    def _on_lost(self) -> None:
+    def _on_lost(self) -> bool:
         self.lost += 1
+        return self.no_memory
 
     def submit(self, sql: str, views: Mapping[str, pa.Table] | None = None, *, background: bool = False) -> Statement:
         statement = Statement(sql, views or {}, background=background)
@@ -198,11 +200,23 @@ def test_a_statement_that_kills_jvms_is_given_up(stage: Stage) -> None:
 
 
 def test_a_statement_that_takes_all_memory_is_not_run_again(stage: Stage) -> None:
+    stage.no_memory = True
     stage.open("a")
     statement = stage.submit("1")
-    fault = Fault("org.apache.spark.SparkException", "Lost task: java.lang.OutOfMemoryError: Java heap space")
-    stage.next()[4].set_exception(Failure((fault,), "", engine_gone=True))
+    stage.next()[4].set_exception(Disconnected())
     assert code(statement) == SqlState.OUT_OF_MEMORY
+
+
+def test_of_several_nobody_knows_who_took_the_memory(stage: Stage) -> None:
+    stage.no_memory = True
+    stage.open("a", "b")
+    statements = [stage.submit("1"), stage.submit("2")]
+    for begun in (stage.next(), stage.next()):
+        begun[4].set_exception(Disconnected())
+        assert stage.closed.get(timeout=DEADLINE_S)
+    assert stage.pool.waiting == 2
+    stage.pool.refuse(PgError(SqlState.ADMIN_SHUTDOWN, "enough"))
+    assert {code(statement) for statement in statements} == {SqlState.ADMIN_SHUTDOWN}
 
 
 def test_a_cancelled_statement_does_not_run_again(stage: Stage) -> None:

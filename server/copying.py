@@ -1,0 +1,143 @@
+"""COPY over the wire: rows out as CopyData, and CopyData in until the client says that it is done."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Hashable
+
+from catalog.objects import Table
+from protocol.pgwire import messages as m
+from protocol.pgwire.connection import EOF, NEED_DATA
+from protocol.pgwire.copy_in import CopyDecoder
+from protocol.pgwire.copy_options import CopyOptions
+from protocol.pgwire.encode import CopyEncoder
+from protocol.pgwire.errors import PgError, SqlState
+from protocol.pgwire.types import parse_type
+from server.context import Context
+from server.execution import writes
+from server.execution.names import find_relation
+from server.execution.prepare import Plan
+from server.execution.query import select
+from server.execution.subscribe import SubscribePlan, subscribe
+from server.outlet import CHUNK_ROWS, Outlet, encode_table
+from server.results import Result, Rows, SubscriptionRows
+from server.sql import statements as s
+from server.sql.plan import QueryPlan, WritePlan
+
+FEED_BYTES = 1024 * 1024  # data gathered before it is decoded
+
+
+async def copy_to(context: Context, outlet: Outlet, statement: s.CopyTo, plan: Plan) -> None:
+    """COPY ... TO STDOUT: CopyOutResponse before the first row is known, then one CopyData a row."""
+    options = CopyOptions.of(statement.options, reading=False)
+    inner = statement.source
+    match plan:
+        case SubscribePlan():
+            assert isinstance(inner, s.Subscribe)
+            fields = plan.envelope.fields
+            running = subscribe(context, inner, plan)
+        case WritePlan():
+            assert plan.returning is not None
+            fields = plan.query.columns[plan.returning]
+            running = writes.write(context, plan, type(inner).__name__.upper(), ())
+        case QueryPlan():
+            fields = plan.columns
+            running = select(context, plan, inner.as_of if isinstance(inner, s.Select) else None, ())
+    encoder = CopyEncoder([f.type for f in fields], options, context.settings.output_style, [f.name for f in fields])
+    result = await running
+    assert result.rows is not None
+    outlet.send_notices(context.notices)
+    format = 1 if options.is_binary else 0
+    outlet.connection.send(m.CopyOutResponse(format, (format,) * len(fields)))
+    outlet.connection.send_encoded(encoder.header())
+    outlet.flush()
+    sent = await _copy_rows(outlet, result.rows, encoder, ("copy", statement.options, context.settings.output_style))
+    outlet.connection.send_encoded(encoder.trailer())
+    outlet.connection.send(m.CopyDone(), m.CommandComplete(f"COPY {sent}"))
+
+
+async def _copy_rows(outlet: Outlet, rows: Rows, encoder: CopyEncoder, key: Hashable) -> int:
+    sent = 0
+    try:
+        while not rows.finished:
+            if isinstance(rows, SubscriptionRows):
+                count, pieces = await rows.take_encoded(key, encode_table(encoder.encode_rows))
+                for piece in pieces:
+                    await outlet.write(encoder.frame(piece))
+                sent += count
+            else:
+                table = await rows.take(CHUNK_ROWS)
+                await outlet.write_table(table, encoder.encode)
+                sent += table.num_rows
+    finally:
+        rows.close()
+    return sent
+
+
+async def copy_from(context: Context, outlet: Outlet, arrival: asyncio.Event, statement: s.CopyFrom) -> Result:
+    """COPY ... FROM STDIN: the client sends until CopyDone; nothing is loaded if anything of it is wrong."""
+    item = find_relation(context, statement.table)
+    table = writes.table_for_writing(context, item.id, item.name, "copy to")
+    positions = _copied_columns(table, statement)
+    options = CopyOptions.of(statement.options, reading=True)
+    columns = [(table.columns[i].name, parse_type(table.columns[i].type)) for i in positions]
+    copy = await writes.copy_from(context, table, positions, CopyDecoder(columns, options, table.name))
+    format = 1 if options.is_binary else 0
+    outlet.connection.send(m.CopyInResponse(format, (format,) * len(positions)))
+    outlet.flush()
+    try:
+        async for data in _copy_data(outlet, arrival):
+            await copy.feed(data)
+        return await copy.finish()
+    except BaseException:
+        copy.abandon()
+        raise
+
+
+async def _copy_data(outlet: Outlet, arrival: asyncio.Event) -> AsyncIterator[bytes]:
+    """The data of CopyData messages until CopyDone, gathered into larger pieces."""
+    pieces: list[bytes] = []
+    size = 0
+    while True:
+        event = outlet.connection.next_event()
+        if isinstance(event, m.CopyData):
+            pieces.append(event.data)
+            size += len(event.data)
+            if size < FEED_BYTES:
+                continue
+        if size:
+            yield b"".join(pieces)
+            pieces, size = [], 0
+        match event:
+            case m.CopyDone():
+                return
+            case m.CopyFail(message=message):
+                raise PgError(SqlState.QUERY_CANCELED, f"COPY from stdin failed: {message}")
+            case _ if event is NEED_DATA:
+                arrival.clear()
+                outlet.transport.limit_input(0)
+                await arrival.wait()
+            case _ if event is EOF:
+                raise PgError(SqlState.CONNECTION_FAILURE, "unexpected EOF on client connection with an open COPY")
+            case _:
+                pass
+
+
+def _copied_columns(table: Table, statement: s.CopyFrom) -> tuple[int, ...]:
+    names = [column.name for column in table.columns]
+    if not statement.columns:
+        return tuple(range(len(names)))
+    positions: list[int] = []
+    for ident in statement.columns:
+        if ident.name not in names:
+            raise PgError(
+                SqlState.UNDEFINED_COLUMN,
+                f'column "{ident.name}" of relation "{table.name}" does not exist',
+                position=ident.position,
+            )
+        if names.index(ident.name) in positions:
+            raise PgError(
+                SqlState.DUPLICATE_COLUMN, f'column "{ident.name}" specified more than once', position=ident.position
+            )
+        positions.append(names.index(ident.name))
+    return tuple(positions)
