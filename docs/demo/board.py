@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
-from replay import CANCELLED, DEPARTED, SCHEDULED
+from flights import Status
+from replay import Departure, Traffic
 from rich.console import Console, ConsoleOptions, Group, RenderResult
 from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
-from subscription import Row
 
 LINGER = timedelta(minutes=20)  # how long a flight stays to be seen after it departed, or should have
 ROWS_MIN = 4
@@ -19,16 +19,18 @@ ROWS_MIN = 4
 
 @dataclass(frozen=True, slots=True)
 class Scene:
-    """What is to be drawn, as high as the terminal; `board` and `traffic` are rows of the queries in `replay.py`.
+    """What is to be drawn, as high as the terminal.
 
-    `now` is the replay's time; `frontier` and `clock`, the time that it is here, are in ms since 1970.
+    `now` is the replay's time; `frontier`, of the query, and `clock`, the time that it is here, are in ms since 1970.
+    `names`: of airlines and airports by their codes.
     """
 
     now: datetime
     done: int
     total: int
-    board: Iterable[Row]
-    traffic: Iterable[Row]
+    departures: Iterable[Departure]
+    traffic: Iterable[Traffic]
+    names: Mapping[str, str]
     frontier: int
     clock: int
     updates: int
@@ -46,8 +48,8 @@ def _draw(scene: Scene, lines: int) -> Group:
     head = Table.grid(padding=(0, 2))
     head.add_row(
         Text(f"Departures from New York  {scene.now:%Y-%m-%d %H:%M}", style="bold yellow"),
-        ProgressBar(total=scene.total, completed=scene.done, width=24),
-        f"{scene.done} of {scene.total} transactions",
+        ProgressBar(total=scene.total, completed=scene.done, width=16),
+        f"{scene.done:,} of {scene.total:,}",
     )
     moment = datetime.fromtimestamp(scene.frontier / 1000, UTC)
     foot = Text(
@@ -59,20 +61,19 @@ def _draw(scene: Scene, lines: int) -> Group:
     return Group(head, _departures(scene, rows - traffic), _airlines(scene, traffic), foot)
 
 
-def visible(board: Iterable[Row], now: datetime) -> tuple[list[Row], int]:
-    """The rows to show, soonest first; and how many more wait that should have left long ago."""
+def visible(departures: Iterable[Departure], now: datetime) -> tuple[list[Departure], int]:
+    """Those to show, soonest first; and how many more wait that should have left long ago."""
     shown, overdue = [], 0
-    for row in board:
-        scheduled, status, delay = row[0], row[5], row[6]
-        if scheduled + timedelta(minutes=delay or 0) >= now - LINGER:
+    for row in departures:
+        if (row.departed or row.scheduled) >= now - LINGER:
             shown.append(row)
-        elif status == SCHEDULED:
+        elif row.status == Status.SCHEDULED:
             overdue += 1
-    return sorted(shown, key=lambda row: (row[0], row[1])), overdue
+    return sorted(shown, key=lambda row: (row.scheduled, row.id)), overdue
 
 
 def _departures(scene: Scene, lines: int) -> Table:
-    shown, overdue = visible(scene.board, scene.now)
+    shown, overdue = visible(scene.departures, scene.now)
     caption = f"{overdue} more should have left over {LINGER.seconds // 60} minutes ago" if overdue else ""
     table = Table(box=None, expand=True, caption=caption, caption_justify="left", header_style="bold")
     table.add_column("time", width=5)
@@ -81,29 +82,35 @@ def _departures(scene: Scene, lines: int) -> Table:
     table.add_column("airline", ratio=1, no_wrap=True)
     table.add_column("from", width=4)
     table.add_column("", width=14)
-    for scheduled, flight, airline, origin, destination, status, delay in shown[:lines]:
+    for row in shown[:lines]:
         table.add_row(
-            f"{scheduled:%H:%M}", flight, destination, airline, origin, _remark(status, delay, scheduled < scene.now)
+            f"{row.scheduled:%H:%M}",
+            f"{row.carrier} {row.flight}",
+            scene.names.get(row.dest, row.dest),
+            scene.names.get(row.carrier, row.carrier),
+            row.origin,
+            _remark(row, scene.now),
         )
     return table
 
 
-def _remark(status: str, delay: int | None, overdue: bool) -> Text:
-    if status == CANCELLED:
+def _remark(row: Departure, now: datetime) -> Text:
+    if row.status == Status.CANCELLED:
         return Text("cancelled", style="bold red")
-    if status == DEPARTED and delay is not None:
-        return Text(f"departed {delay:+d}", style="green" if delay <= 15 else "yellow")
-    return Text("late", style="yellow") if overdue else Text("")
+    if row.delay is not None:
+        return Text(f"departed {row.delay:+d}", style="green" if row.delay <= 15 else "yellow")
+    return Text("late", style="yellow") if row.scheduled < now else Text("")
 
 
 def _airlines(scene: Scene, lines: int) -> Table:
-    """Those with the worst mean delay first."""
+    """Those that are latest on average first."""
     table = Table(box=None, expand=True, header_style="bold")
-    table.add_column("airport", ratio=2, no_wrap=True)
-    table.add_column("airline", ratio=2, no_wrap=True)
+    table.add_column("from", width=4)
+    table.add_column("airline", ratio=1, no_wrap=True)
     for name in ("flights", "departed", "arrived", "cancelled", "mean delay", "worst"):
         table.add_column(name, justify="right", no_wrap=True)
-    rows = sorted(scene.traffic, key=lambda row: (row[6] is None, -(row[6] or 0), row[0], row[1]))
-    for airport, airline, *figures in rows[:lines]:
-        table.add_row(airport, airline, *("" if figure is None else str(figure) for figure in figures))
+    means = {row: row.delay / row.departed for row in scene.traffic if row.delay is not None}
+    for row in sorted(means, key=lambda row: (-means[row], row))[:lines]:
+        figures = (row.flights, row.departed, row.arrived, row.cancelled, f"{means[row]:.0f} min", f"{row.worst} min")
+        table.add_row(row.origin, row.airline, *map(str, figures))
     return table

@@ -1,21 +1,20 @@
-"""What the two queries must give at a time of the day, worked out by pandas from the same file, and the comparison."""
+"""What both subscriptions must show at a time of the day, worked out by pandas from the same file; the comparison."""
 
 from __future__ import annotations
 
 from collections import Counter
 from datetime import date, datetime
-from decimal import ROUND_HALF_UP, Decimal
 
 import pandas as pd  # type: ignore[import-untyped]
-from flights import AIRLINES, AIRPORTS, ANNOUNCED_AHEAD, FLIGHTS
-from replay import ARRIVED, CANCELLED, DEPARTED, SCHEDULED
+from flights import AIRLINES, AIRPORTS, ANNOUNCED_AHEAD, FLIGHTS, Status
+from replay import Departure, Traffic
 from subscription import Row
 
 LINES_MAX = 20
 
 
-def departures_at(day: date, until: datetime) -> pd.DataFrame:
-    """The flights of `day` that are announced by `until`, as they are then: with status and delay, and names."""
+def flights_at(day: date, until: datetime) -> pd.DataFrame:
+    """The flights of `day` that are announced by `until`, with what is known of them then."""
     flights = pd.read_csv(FLIGHTS.path)
     flights = flights[(flights.year == day.year) & (flights.month == day.month) & (flights.day == day.day)].copy()
     airports = pd.read_csv(AIRPORTS.path).set_index("faa")
@@ -30,51 +29,42 @@ def departures_at(day: date, until: datetime) -> pd.DataFrame:
     elapsed = (_clock(flights.arr_time) - _clock(flights.dep_time) - 60 * (there - offset)) % (24 * 60)
     arrived = (departed + _minutes(elapsed)).where(flights.arr_delay.notna())
 
-    flights["status"] = SCHEDULED
-    flights.loc[departed <= until, "status"] = DEPARTED
-    flights.loc[arrived <= until, "status"] = ARRIVED
-    flights.loc[departed.isna() & (flights.scheduled <= until), "status"] = CANCELLED
-    flights["delay"] = flights.dep_delay.where(departed <= until)
+    flights["status"] = Status.SCHEDULED
+    flights.loc[departed <= until, "status"] = Status.DEPARTED
+    flights.loc[arrived <= until, "status"] = Status.ARRIVED
+    flights.loc[departed.isna() & (flights.scheduled <= until), "status"] = Status.CANCELLED
+    flights["departed"] = departed.where(departed <= until)
+    flights["delay"] = flights.dep_delay.where(departed <= until).astype("Int64")
+    flights["arrived"] = arrived.where(arrived <= until)
+    flights["id"] = range(1, len(flights) + 1)
     flights["airline"] = flights.carrier.map(pd.read_csv(AIRLINES.path).set_index("carrier").name)
-    flights["airport"] = flights.origin.map(airports.name)
-    flights["destination"] = flights.dest.map(airports.name).fillna(flights.dest)
     return flights[flights.scheduled - ANNOUNCED_AHEAD <= until]
 
 
-def traffic(departures: pd.DataFrame) -> Counter[Row]:
-    """The rows of `replay.TRAFFIC`."""
+def departures(frame: pd.DataFrame) -> Counter[Row]:
+    """The rows of the table."""
+    columns = [[None if pd.isna(value) else value for value in frame[name].tolist()] for name in Departure._fields]
+    return Counter(zip(*columns, strict=True))
+
+
+def traffic(frame: pd.DataFrame) -> Counter[Row]:
+    """The rows of the query."""
     rows: Counter[Row] = Counter()
-    for (airport, airline), group in departures.groupby(["airport", "airline"]):
-        delays = group.delay.dropna()
-        mean = Decimal(int(delays.sum())) / len(delays) if len(delays) else None
+    for (origin, airline), group in frame.groupby(["origin", "airline"]):
+        delays = group.delay.dropna().tolist()
         rows[
-            airport,
-            airline,
-            len(group),
-            int(group.status.isin([DEPARTED, ARRIVED]).sum()),
-            int((group.status == ARRIVED).sum()),
-            int((group.status == CANCELLED).sum()),
-            None if mean is None else mean.quantize(Decimal("0.1"), ROUND_HALF_UP),
-            int(delays.max()) if len(delays) else None,
+            Traffic(
+                origin=origin,
+                airline=airline,
+                flights=len(group),
+                departed=len(delays),
+                arrived=int((group.status == Status.ARRIVED).sum()),
+                cancelled=int((group.status == Status.CANCELLED).sum()),
+                delay=sum(delays) if delays else None,
+                worst=max(delays, default=None),
+            )
         ] += 1
     return rows
-
-
-def board(departures: pd.DataFrame) -> Counter[Row]:
-    """The rows of `replay.BOARD`."""
-    there = departures[departures.status != ARRIVED]
-    return Counter(
-        (
-            row.scheduled.to_pydatetime(),
-            f"{row.carrier} {row.flight}",
-            row.airline,
-            row.origin,
-            row.destination,
-            row.status,
-            None if pd.isna(row.delay) else int(row.delay),
-        )
-        for row in there.itertuples()
-    )
 
 
 def differences(expected: Counter[Row], found: Counter[Row]) -> list[str]:

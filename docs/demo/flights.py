@@ -14,6 +14,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import date, datetime, timedelta
+from enum import StrEnum
 from pathlib import Path
 from typing import IO
 from zipfile import ZipFile
@@ -112,11 +113,6 @@ class Flight:
     departed: datetime | None
     arrived: datetime | None
 
-    @property
-    def left_board(self) -> datetime:
-        """When it departed, or should have."""
-        return self.departed or self.scheduled
-
 
 @dataclass(frozen=True, slots=True)
 class Zone:
@@ -189,15 +185,22 @@ def _clock(text: str) -> int:
 # -- its minutes ----------------------------------------------------------------------------------------------------
 
 
+class Status(StrEnum):
+    """What the board says of a flight."""
+
+    SCHEDULED = "scheduled"
+    DEPARTED = "departed"
+    ARRIVED = "arrived"
+    CANCELLED = "cancelled"
+
+
 @dataclass(slots=True)
 class Minute:
-    """What happened in one minute; it becomes one transaction. A flight is announced, or named by its id."""
+    """What happened in one minute; it becomes one transaction."""
 
     at: datetime
     announced: list[Flight] = field(default_factory=list)
-    departed: list[int] = field(default_factory=list)
-    arrived: list[int] = field(default_factory=list)
-    cancelled: list[int] = field(default_factory=list)
+    changed: list[tuple[Flight, Status]] = field(default_factory=list)
 
 
 def minutes(flights: Iterable[Flight]) -> list[Minute]:
@@ -207,7 +210,7 @@ def minutes(flights: Iterable[Flight]) -> list[Minute]:
     A cancelled flight is cancelled when it should have departed: the data do not say when it was.
     """
     flights = list(flights)
-    opening = min(flight.left_board for flight in flights) - OPENING_AHEAD
+    opening = min(flight.departed or flight.scheduled for flight in flights) - OPENING_AHEAD
     found: dict[datetime, Minute] = {}
 
     def minute(at: datetime) -> Minute:
@@ -216,9 +219,9 @@ def minutes(flights: Iterable[Flight]) -> list[Minute]:
     for flight in flights:
         minute(max(flight.scheduled - ANNOUNCED_AHEAD, opening)).announced.append(flight)
         if flight.departed is None:
-            minute(flight.scheduled).cancelled.append(flight.id)
+            minute(flight.scheduled).changed.append((flight, Status.CANCELLED))
         else:
-            minute(flight.departed).departed.append(flight.id)
+            minute(flight.departed).changed.append((flight, Status.DEPARTED))
         if flight.arrived is not None:
-            minute(flight.arrived).arrived.append(flight.id)
+            minute(flight.arrived).changed.append((flight, Status.ARRIVED))
     return [found[at] for at in sorted(found)]

@@ -17,6 +17,7 @@ from board import Scene
 from flights import FLIGHTS, TABLES, Minute, Table, minutes, read_day
 from interrupts import Interrupts
 from local_server import LocalServer
+from replay import Departure, Traffic
 from rich.console import Console
 from rich.live import Live
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
@@ -77,19 +78,19 @@ class Demo:
         stack.callback(connection.close)
         self._load(connection)
         self.doing = "subscribing"
-        board = stack.enter_context(Subscription(url, replay.BOARD, "board"))
-        traffic = stack.enter_context(Subscription(url, replay.TRAFFIC, "traffic"))
-        self._subscriptions = (board, traffic)
+        departures = stack.enter_context(Subscription(url, "nyc.departures", "departures"))
+        traffic = stack.enter_context(Subscription(url, f"({replay.TRAFFIC})", "traffic"))
+        self._subscriptions = (departures, traffic)
         self._say_lines(url)
         began = time.monotonic()
-        self._replay(connection, day, Watch(board, traffic, day, url))
+        self._replay(connection, day, Watch(departures, traffic, replay.names(connection), day, url))
         self.doing = "waiting for the subscriptions"
         latest = replay.latest_time(connection)
         for subscription in self._subscriptions:
             subscription.wait_beyond(latest, CATCH_UP_S)
         ended = time.monotonic()
         equal = self._check(day)
-        changes = sum(len(m.announced) + len(m.departed) + len(m.arrived) + len(m.cancelled) for m in day)
+        changes = sum(len(minute.announced) + len(minute.changed) for minute in day)
         self._say(
             f"{len(day):,} transactions with {changes:,} changes, to the last row: {ended - began:.1f} s; "
             f"with start and loading: {ended - started:.1f} s"
@@ -157,11 +158,10 @@ class Demo:
         import check  # it imports pandas, which takes a second
 
         self.doing = "checking"
-        departures = check.departures_at(self._options.day, day[-1].at)
+        flights = check.flights_at(self._options.day, day[-1].at)
         equal = True
-        for subscription, expected in zip(
-            self._subscriptions, (check.board(departures), check.traffic(departures)), strict=True
-        ):
+        both = (check.departures(flights), check.traffic(flights))
+        for subscription, expected in zip(self._subscriptions, both, strict=True):
             state = subscription.state()
             differences = check.differences(expected, state.rows)
             verdict = (
@@ -204,27 +204,30 @@ class Demo:
 
 
 class Watch:
-    """What is to be seen of the replay while it runs."""
+    """What is to be seen of the replay while it runs. Rows are as they were at their subscription's frontier."""
 
-    def __init__(self, board: Subscription, traffic: Subscription, day: list[Minute], url: str) -> None:
+    def __init__(
+        self, departures: Subscription, traffic: Subscription, names: dict[str, str], day: list[Minute], url: str
+    ) -> None:
         self.done = 0
-        self._board = board
+        self._departures = departures
         self._traffic = traffic
+        self._names = names
         self._day = day
         self._url = url
         self._counts: deque[tuple[float, int]] = deque([(time.monotonic(), 0)])
 
     def scene(self) -> Scene:
-        """The board, from the rows as both queries gave them at their frontiers."""
-        board, traffic = self._board.state(), self._traffic.state()
-        updates = board.updates + traffic.updates
+        departures, traffic = self._departures.state(), self._traffic.state()
+        updates = departures.updates + traffic.updates
         return Scene(
             now=self._now.at,
             done=self.done,
             total=len(self._day),
-            board=board.rows.elements(),
-            traffic=traffic.rows.elements(),
-            frontier=min(board.frontier, traffic.frontier),
+            departures=[Departure(*row) for row in departures.rows.elements()],
+            traffic=[Traffic(*row) for row in traffic.rows.elements()],
+            names=self._names,
+            frontier=traffic.frontier,
             clock=int(time.time() * 1000),
             updates=updates,
             updates_per_s=self._rate(updates),
@@ -232,9 +235,9 @@ class Watch:
         )
 
     def line(self) -> str:
-        board, traffic = self._board.state(), self._traffic.state()
-        updates = board.updates + traffic.updates
-        behind = max(int(time.time() * 1000) - min(board.frontier, traffic.frontier), 0)
+        departures, traffic = self._departures.state(), self._traffic.state()
+        updates = departures.updates + traffic.updates
+        behind = max(int(time.time() * 1000) - traffic.frontier, 0)
         return (
             f"{self._now.at:%H:%M}  {self.done:,} of {len(self._day):,} transactions  {updates:,} updates, "
             f"{self._rate(updates):,.0f}/s  frontier {behind:,} ms ago"

@@ -1,20 +1,37 @@
-"""The demo's SQL: its tables, what each minute writes, and the two queries that are followed.
+"""The demo's SQL: its tables, what each minute writes, and what is subscribed to.
 
-Everything lies in a schema of its own, `nyc`.
+Everything lies in a schema of its own, `nyc`. The board is the table `departures`: its changes come as they are
+committed. How the airlines do is a query over it, which Spark computes anew, and subtracts, at each of these times.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from datetime import datetime, timedelta
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
-from flights import NULL, Minute, Table
+from flights import NULL, Flight, Minute, Status, Table
 from psycopg import Connection
 
 CHUNK_BYTES = 256 * 1024
 
-SCHEDULED, DEPARTED, ARRIVED, CANCELLED = "scheduled", "departed", "arrived", "cancelled"
+
+class Departure(NamedTuple):
+    """A row of `nyc.departures`; `delay` in minutes, times as New York's clocks show them."""
+
+    id: int
+    carrier: str
+    flight: int
+    tailnum: str | None
+    origin: str
+    dest: str
+    scheduled: datetime
+    status: str
+    departed: datetime | None
+    delay: int | None
+    arrived: datetime | None
+
 
 DEPARTURES = """
     CREATE TABLE IF NOT EXISTS nyc.departures (
@@ -23,47 +40,33 @@ DEPARTURES = """
         departed timestamp, delay int, arrived timestamp)
 """
 
-# How each airline does at each of New York's airports; delays in minutes.
-TRAFFIC = """
-    SELECT p.name AS airport, l.name AS airline, count(*) AS flights, count(d.departed) AS departed,
-           count(d.arrived) AS arrived, count(*) FILTER (WHERE d.status = 'cancelled') AS cancelled,
-           round(avg(d.delay), 1) AS mean_delay, max(d.delay) AS worst_delay
-    FROM nyc.departures d
-    JOIN nyc.airlines l ON l.carrier = d.carrier
-    JOIN nyc.airports p ON p.faa = d.origin
-    GROUP BY p.name, l.name
-"""
 
-# Every flight that is known and has not arrived.
-BOARD = """
-    SELECT d.scheduled, d.carrier || ' ' || d.flight AS flight, l.name AS airline, d.origin,
-           coalesce(p.name, d.dest) AS destination, d.status, d.delay
-    FROM nyc.departures d
-    JOIN nyc.airlines l ON l.carrier = d.carrier
-    LEFT JOIN nyc.airports p ON p.faa = d.dest
-    WHERE d.status <> 'arrived'
+class Traffic(NamedTuple):
+    """A row of `TRAFFIC`: how an airline does at one of the airports; `delay` is the sum, in minutes."""
+
+    origin: str
+    airline: str
+    flights: int
+    departed: int
+    arrived: int
+    cancelled: int
+    delay: int | None
+    worst: int | None
+
+
+TRAFFIC = """
+    SELECT d.origin, a.name AS airline, count(*) AS flights, count(d.departed) AS departed,
+           count(d.arrived) AS arrived, count(*) FILTER (WHERE d.status = 'cancelled') AS cancelled,
+           sum(d.delay) AS delay, max(d.delay) AS worst
+    FROM nyc.departures d JOIN nyc.airlines a ON a.carrier = d.carrier
+    GROUP BY d.origin, a.name
 """
 
 # To paste into psql.
 EXAMPLE = "COPY (SUBSCRIBE (SELECT origin, status, count(*) FROM nyc.departures GROUP BY origin, status)) TO STDOUT;"
 
-_ANNOUNCE = """
-    INSERT INTO nyc.departures (id, carrier, flight, tailnum, origin, dest, scheduled, status)
-    VALUES (%s, %s, %s, %s, %s, %s, %s, 'scheduled')
-"""
-
-_CHANGE = """
-    UPDATE nyc.departures SET
-        status = CASE WHEN id = ANY (%(departed)s::int[]) THEN 'departed'
-                      WHEN id = ANY (%(arrived)s::int[]) THEN 'arrived'
-                      ELSE 'cancelled' END,
-        departed = CASE WHEN id = ANY (%(departed)s::int[]) THEN %(at)s::timestamp ELSE departed END,
-        delay = CASE WHEN id = ANY (%(departed)s::int[])
-                     THEN (extract(epoch FROM %(at)s::timestamp) - extract(epoch FROM scheduled))::int / 60
-                     ELSE delay END,
-        arrived = CASE WHEN id = ANY (%(arrived)s::int[]) THEN %(at)s::timestamp ELSE arrived END
-    WHERE id = ANY (%(changed)s::int[])
-"""
+_REMOVE = "DELETE FROM nyc.departures WHERE id = ANY (%s::int[])"
+_ADD = f"INSERT INTO nyc.departures VALUES ({', '.join(['%s'] * len(Departure._fields))})"
 
 
 class NotOurs(Exception):
@@ -108,26 +111,49 @@ def prepare(
 
 
 def commit(connection: Connection[Any], minute: Minute) -> None:
-    """One minute of the day as one transaction: the flights that changed, then those that are new.
+    """One minute of the day as one transaction. A flight that changed is taken out and put in as it is now.
 
-    The UPDATE stands first because it also reads, which in a transaction of writes only the first statement may.
+    The DELETE stands first because it also reads, which in a transaction of writes only the first statement may.
+    Subscribers see what is left of all this at the transaction's one timestamp: for each flight the old row and the
+    new.
     """
-    changed = [*minute.departed, *minute.arrived, *minute.cancelled]
+    changed = [flight.id for flight, _ in minute.changed]
+    rows = [departure(*change) for change in minute.changed]
+    rows += [departure(flight, Status.SCHEDULED) for flight in minute.announced]
     with connection.transaction(), connection.cursor() as cursor:
         if changed:
-            cursor.execute(
-                _CHANGE,
-                {"at": minute.at, "departed": minute.departed, "arrived": minute.arrived, "changed": changed},
-            )
+            cursor.execute(_REMOVE, [changed])
             if cursor.rowcount != len(changed):
                 raise NotOurs(
-                    f"{len(changed)} flights changed at {minute.at}, but nyc.departures has {cursor.rowcount}"
+                    f"of {len(changed)} flights that changed at {minute.at}, nyc.departures has {cursor.rowcount}: "
+                    "another program writes to it"
                 )
-        if minute.announced:
-            cursor.executemany(
-                _ANNOUNCE,
-                [(f.id, f.carrier, f.number, f.tailnum, f.origin, f.dest, f.scheduled) for f in minute.announced],
-            )
+        cursor.executemany(_ADD, rows)
+
+
+def departure(flight: Flight, status: Status) -> Departure:
+    """The flight's row when it has come to that status."""
+    left = flight.departed if status in (Status.DEPARTED, Status.ARRIVED) else None
+    return Departure(
+        id=flight.id,
+        carrier=flight.carrier,
+        flight=flight.number,
+        tailnum=flight.tailnum,
+        origin=flight.origin,
+        dest=flight.dest,
+        scheduled=flight.scheduled,
+        status=status.value,
+        departed=left,
+        delay=None if left is None else (left - flight.scheduled) // timedelta(minutes=1),
+        arrived=flight.arrived if status is Status.ARRIVED else None,
+    )
+
+
+def names(connection: Connection[Any]) -> dict[str, str]:
+    """The names of airlines and airports by their codes, which are of two and of three letters."""
+    rows = connection.execute("SELECT carrier, name FROM nyc.airlines").fetchall()
+    rows += connection.execute("SELECT faa, name FROM nyc.airports").fetchall()
+    return dict(rows)
 
 
 def latest_time(connection: Connection[Any]) -> int:

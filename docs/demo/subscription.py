@@ -73,11 +73,11 @@ class State:
 
 
 class Subscription:
-    """A connection of its own and a thread that follows a query until `close`."""
+    """A connection of its own and a thread that follows a relation, a name or `(query)`, until `close`."""
 
-    def __init__(self, url: str, query: str, name: str) -> None:
+    def __init__(self, url: str, relation: str, name: str) -> None:
         self.name = name
-        self._query = query
+        self._relation = relation
         self._connection = psycopg.connect(url, autocommit=True, application_name=f"demo {name}")
         self._accumulated = Accumulated()
         self._moved = threading.Condition()
@@ -112,9 +112,7 @@ class Subscription:
                 left = deadline - time.monotonic()
                 if left <= 0:
                     behind = moment - self._accumulated.frontier
-                    raise SubscriptionFailed(
-                        f"the {self.name} query is still {behind} ms behind after {timeout_s:.0f} s"
-                    )
+                    raise SubscriptionFailed(f"{self.name} is still {behind} ms behind after {timeout_s:.0f} s")
                 self._moved.wait(min(left, 0.5))
 
     def close(self) -> None:
@@ -128,15 +126,15 @@ class Subscription:
     def _follow(self) -> None:
         try:
             with self._connection.cursor() as cursor:
-                for message in cursor.stream(f"SUBSCRIBE ({self._query}) WITH (PROGRESS)"):
+                for message in cursor.stream(f"SUBSCRIBE {self._relation} WITH (PROGRESS)"):
                     with self._moved:
                         if self._accumulated.take(message):
                             self._moved.notify_all()
-            self._fail(f"the {self.name} query's stream came to an end")
+            self._fail(f"the stream of {self.name} came to an end")
         except psycopg.Error as error:
-            self._fail(f"the {self.name} query's stream broke: {error}")
+            self._fail(f"the stream of {self.name} broke: {error}")
         except SubscriptionFailed as error:
-            self._fail(f"the {self.name} query's stream is wrong: {error}")
+            self._fail(f"the stream of {self.name} is wrong: {error}")
 
     def _fail(self, message: str) -> None:
         with self._moved:
