@@ -59,6 +59,23 @@ class TableRows:
         self._rest = self._rest.slice(0, 0)
 
 
+class NoRows:
+    """The rest of a result that was sent whole."""
+
+    __slots__ = ("fields",)
+
+    finished = True
+
+    def __init__(self, fields: tuple[Field, ...]) -> None:
+        self.fields = fields
+
+    async def take(self, limit: int | None) -> pa.Table:
+        return pa.table([pa.array([], field.type.arrow) for field in self.fields], [f.name for f in self.fields])
+
+    def close(self) -> None:
+        """Nothing is held."""
+
+
 Encode = Callable[[pa.Table], bytes]
 
 

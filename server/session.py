@@ -17,7 +17,6 @@ from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass
 from typing import Any
 
-import pyarrow as pa
 import structlog
 
 from catalog.log import Damaged
@@ -35,8 +34,9 @@ from server.execution.prepare import Prepared, plan_copy, plan_key, prepare
 from server.interpreter import Interpreter
 from server.outlet import CHUNK_ROWS, Outlet, Transport, encode_table
 from server.portals import Portal
-from server.results import Result, Rows, SubscriptionRows, TableRows
+from server.results import NoRows, Result, Rows, SubscriptionRows
 from server.sql import statements as s
+from server.sql.constant import Bindings
 from server.sql.parse import parse
 from server.sql.plan import Field, QueryPlan
 from server.transaction import Mode
@@ -84,6 +84,7 @@ class Session:
         self._data_came = asyncio.Event()
         self._deadline: asyncio.Timeout | None = None
         self._reported = context.settings.reported()
+        self._reported_revision = context.settings.revision
         self._idle_timer: asyncio.TimerHandle | None = None
 
     # -- the listener's side ------------------------------------------------------------------------------------
@@ -153,38 +154,31 @@ class Session:
         elif self._connection.phase is Phase.READY:
             self._ready()
 
-    def _handle(self, event: FrontendMessage) -> Coroutine[Any, Any, None] | None:
-        """Answers a message at once, or returns the work that it takes."""
-        match event:
-            case m.Query(text=text):
-                return None if self._answer_at_once(text) else self._query(text)
-            case m.Sync():
-                if self._settled():
-                    self._ready()
-                    return None
-                return self._sync()
-            case m.FunctionCall():
-                self._fail(PgError(SqlState.FEATURE_NOT_SUPPORTED, "function calls by message are not supported"))
-                self._ready()
-                return None
-            case m.Flush():
-                return None
-            case m.Execute(portal=name, max_rows=limit):
-                return self._guarded(lambda: self._execute_message(name, limit))
-            case m.Parse() | m.Bind() | m.Describe() | m.Close():
-                return self._guarded(lambda: self._extended(event))
-            case _:
-                return None
-
-    def _guarded(self, act: Callable[[], Coroutine[Any, Any, None] | None]) -> Coroutine[Any, Any, None] | None:
-        """Runs the synchronous part of an extended message; its errors are the client's."""
+    def _handle(self, event: FrontendMessage) -> Work | None:
+        """Answers a message at once, or returns the work that it takes; errors of the former are the client's."""
         try:
-            return act()
+            return _HANDLERS[type(event)](self, event)
         except PgError as error:
             self._fail(error)
         except Exception as error:
             self._fail(_internal(error))
         return None
+
+    def _query_message(self, message: m.Query) -> Work | None:
+        return None if self._answer_at_once(message.text) else self._query(message.text)
+
+    def _sync_message(self, _: m.Sync) -> Work | None:
+        if not self._settled():
+            return self._sync()
+        self._ready()
+        return None
+
+    def _flush_message(self, _: m.Flush) -> None:
+        """The pump flushes whenever it has nothing more to read."""
+
+    def _function_call_message(self, _: m.FunctionCall) -> None:
+        self._fail(PgError(SqlState.FEATURE_NOT_SUPPORTED, "function calls by message are not supported"))
+        self._ready()
 
     async def _run(self, work: Awaitable[None]) -> None:
         """The session's task: one message's work, then the messages that came meanwhile."""
@@ -230,12 +224,14 @@ class Session:
             self._idle_timer = None
 
     def _report_settings(self) -> None:
-        reported = self.context.settings.reported()
-        if reported != self._reported:
-            for name, value in reported.items():
-                if self._reported.get(name) != value:
-                    self._connection.send(m.ParameterStatus(name, value))
-            self._reported = reported
+        settings = self.context.settings
+        if settings.revision is self._reported_revision:
+            return
+        reported = settings.reported()
+        for name, value in reported.items():
+            if self._reported.get(name) != value:
+                self._connection.send(m.ParameterStatus(name, value))
+        self._reported, self._reported_revision = reported, settings.revision
 
     def _fail(self, error: PgError) -> None:
         """Tells the client, and fails or rolls back the transaction."""
@@ -360,27 +356,20 @@ class Session:
 
     # -- extended query -----------------------------------------------------------------------------------------
 
-    def _extended(self, event: FrontendMessage) -> None:
-        """Parse, Bind, Describe and Close: nothing of them waits."""
-        match event:
-            case m.Parse():
-                self._parse_message(event)
-            case m.Bind():
-                self._bind_message(event)
-            case m.Describe(kind="S", name=name):
-                self._describe_statement(self._interpreter.statement(name))
-            case m.Describe(name=name):
-                portal = self._interpreter.portals.get(name)
-                self._interpreter.plan_cursor(portal)
-                self._connection.send(_row_description(portal.prepared.fields, portal.column_formats()))
-            case m.Close(kind="S", name=name):
-                self._interpreter.named.pop(name, None)
-                self._connection.send(m.CloseComplete())
-            case m.Close(name=name):
-                self._interpreter.portals.close(name)
-                self._connection.send(m.CloseComplete())
-            case _:
-                raise AssertionError(event)
+    def _describe_message(self, message: m.Describe) -> None:
+        if message.kind == "S":
+            self._describe_statement(self._interpreter.statement(message.name))
+            return
+        portal = self._interpreter.portals.get(message.name)
+        self._interpreter.plan_cursor(portal)
+        self._connection.send_encoded(_description(portal.prepared, portal.column_formats()))
+
+    def _close_message(self, message: m.Close) -> None:
+        if message.kind == "S":
+            self._interpreter.named.pop(message.name, None)
+        else:
+            self._interpreter.portals.close(message.name)
+        self._connection.send(m.CloseComplete())
 
     def _parse_message(self, message: m.Parse) -> None:
         if message.name and message.name in self._interpreter.named:
@@ -427,10 +416,10 @@ class Session:
             cursor = self._interpreter.portals.cursor(prepared.statement.cursor.name)
             self._interpreter.plan_cursor(cursor)
             prepared.fields = cursor.prepared.fields
-        self._connection.send(_row_description(prepared.fields, [0] * len(prepared.fields or ())))
+        self._connection.send_encoded(_description(prepared, [0] * len(prepared.fields or ())))
 
-    def _execute_message(self, name: str, limit: int) -> Coroutine[Any, Any, None] | None:
-        portal = self._interpreter.portals.get(name)
+    def _execute_message(self, message: m.Execute) -> Work | None:
+        portal = self._interpreter.portals.get(message.portal)
         plan = portal.prepared.plan
         statement = portal.prepared.statement
         if (
@@ -444,19 +433,22 @@ class Session:
         ):
             self._send_constant(portal, plan)
             return None
-        return self._execute_portal(portal, limit)
+        return self._execute_portal(portal, message.max_rows)
 
     def _send_constant(self, portal: Portal, plan: QueryPlan) -> None:
         """One row that takes no reading: the whole answer at once."""
         assert plan.constant is not None
         context = self.context
         context.begin_statement()
-        values = plan.constant.evaluate_row(context.bindings(portal.parameters, context.coordinator.latest_time()))
+        bindings = Bindings(portal.parameters)
+        if plan.uses_session:
+            bindings = context.bindings(portal.parameters, context.coordinator.latest_time())
+        values = plan.constant.evaluate_row(bindings)
         types = [field.type for field in plan.columns]
         formats = portal.column_formats()
         self._connection.send_encoded(encode_row(types, formats, values, context.settings.output_style))
         self._connection.send(m.CommandComplete("SELECT 1"))
-        portal.result, portal.done = Result("SELECT {}", TableRows(plan.columns, _no_rows(plan.columns))), True
+        portal.result, portal.done = Result("SELECT {}", NoRows(plan.columns)), True
 
     async def _execute_portal(self, portal: Portal, limit: int) -> None:
         try:
@@ -586,13 +578,33 @@ def _declared_type(oid: int) -> PgType | None:
     return BY_OID[oid]
 
 
-def _row_description(fields: tuple[Field, ...] | None, formats: list[int]) -> m.RowDescription | m.NoData:
-    if fields is None:
-        return m.NoData()
+def _row_description(fields: tuple[Field, ...], formats: list[int]) -> m.RowDescription:
     return m.RowDescription(
         tuple(FieldDescription.of(f.name, f.type, format) for f, format in zip(fields, formats, strict=True))
     )
 
 
-def _no_rows(fields: tuple[Field, ...]) -> pa.Table:
-    return pa.table([pa.array([], f.type.arrow) for f in fields], names=[f"c{i}" for i in range(len(fields))])
+def _description(prepared: Prepared, formats: list[int]) -> bytes:
+    """RowDescription or NoData of a planned statement; made once for each set of formats."""
+    if prepared.fields is None:
+        return m.NoData().serialize()
+    key = tuple(formats)
+    described = prepared.descriptions.get(key)
+    if described is None or isinstance(prepared.statement, s.Fetch):  # a cursor of that name may be another by now
+        described = prepared.descriptions[key] = _row_description(prepared.fields, formats).serialize()
+    return described
+
+
+Work = Coroutine[Any, Any, None]
+
+_HANDLERS: dict[type[FrontendMessage], Callable[[Session, Any], Work | None]] = {
+    m.Query: Session._query_message,
+    m.Parse: Session._parse_message,
+    m.Bind: Session._bind_message,
+    m.Describe: Session._describe_message,
+    m.Execute: Session._execute_message,
+    m.Close: Session._close_message,
+    m.Sync: Session._sync_message,
+    m.Flush: Session._flush_message,
+    m.FunctionCall: Session._function_call_message,
+}

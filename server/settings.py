@@ -157,10 +157,18 @@ class Settings(Mapping[str, str]):
     def __init__(self, values: Mapping[str, str] | None = None, defaults: Mapping[str, str] | None = None) -> None:
         self._values = dict(values or {})
         self._defaults = dict(defaults or {})
+        self._changed()
+
+    def _changed(self) -> None:
+        self.revision = object()
+        """Another object after each change; a copy has its original's."""
         self._style: OutputStyle | None = None
+        self._naming: tuple[str, str, str] | None = None
 
     def copy(self) -> Settings:
-        return Settings(self._values, self._defaults)
+        made = Settings(self._values, self._defaults)
+        made.revision, made._style, made._naming = self.revision, self._style, self._naming
+        return made
 
     def __getitem__(self, name: str) -> str:
         """The value as SHOW prints it. PgError 42704 for an unknown name."""
@@ -181,7 +189,7 @@ class Settings(Mapping[str, str]):
                 f'invalid value for parameter "{variable.name}": "{value}"',
                 hint=str(error) or None,
             ) from None
-        self._style = None
+        self._changed()
 
     def start_with(self, name: str, value: str) -> None:
         """A value of the startup packet: it is what RESET goes back to. `fixed` variables may be told so."""
@@ -190,6 +198,7 @@ class Settings(Mapping[str, str]):
             self.set(name, value)
             value = self._values.pop(key)
         self._defaults[key] = value
+        self._changed()
 
     def reset(self, name: str | None) -> None:
         """Back to the default; None: all of them."""
@@ -197,7 +206,7 @@ class Settings(Mapping[str, str]):
             self._values.clear()
         else:
             self._values.pop(_find(name).name.lower(), None)
-        self._style = None
+        self._changed()
 
     def reported(self) -> dict[str, str]:
         """What the client has to know, by PostgreSQL's spelling of the names."""
@@ -216,6 +225,13 @@ class Settings(Mapping[str, str]):
     def search_path(self) -> tuple[str, ...]:
         names = (part.strip() for part in self["search_path"].split(","))
         return tuple(n[1:-1].replace('""', '"') if n.startswith('"') else n.lower() for n in names if n)
+
+    @property
+    def naming(self) -> tuple[str, str, str]:
+        """What a statement's names and literals mean by: database, search_path, TimeZone."""
+        if self._naming is None:
+            self._naming = self["database"], self["search_path"], self["TimeZone"]
+        return self._naming
 
     @property
     def output_style(self) -> OutputStyle:

@@ -52,7 +52,8 @@ Types: TypeAlias = Sequence[PgType | None]
 class Prepared:
     """`statement` None: the empty query. `fields` None: no rows come back.
 
-    `answers`: the whole encoded result by (formats, style), of a query whose rows never change.
+    `answers`: the whole encoded result by style, of a query whose rows never change. `descriptions`: RowDescription
+    by formats.
     """
 
     statement: Statement | None
@@ -62,12 +63,12 @@ class Prepared:
     plan: Plan | None = None
     declared: tuple[PgType | None, ...] = ()
     answers: dict[object, bytes] = field(default_factory=dict)
+    descriptions: dict[tuple[int, ...], bytes] = field(default_factory=dict)
 
 
 def plan_key(context: Context) -> object:
     """Equal as long as a statement's plan stays good."""
-    settings = context.settings
-    return context.state.version, settings["database"], settings["search_path"], settings["TimeZone"]
+    return context.state.version, context.settings.naming
 
 
 def prepare(

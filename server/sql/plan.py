@@ -49,7 +49,8 @@ class QueryPlan:
     `inputs` are the collections and system tables it reads, views expanded; `uses` the relations its text names.
     `stored_text` is the text with those named by id: planned again it means the same, whatever was renamed.
     `direct_scan`: the whole plan is these columns (by number) of one relation, so no Spark is needed.
-    `constant`: the query reads nothing and needs no Spark either.
+    `constant`: the query reads nothing and needs no Spark either. `uses_session`: its rows depend on the session or
+    the clock.
     `template`: its Spark SQL with marks for what is bound at execution, empty for a constant; `is_bound` if there is
     nothing to bind.
     """
@@ -64,6 +65,7 @@ class QueryPlan:
     constant: Constant | None
     template: str
     is_bound: bool
+    uses_session: bool
 
     def spark_sql(self, bindings: Bindings | None = None, *, single_partition: bool = True) -> str:
         """The statement for Spark, with parameters and session values as literals.
@@ -81,11 +83,6 @@ class QueryPlan:
             return Literal(session_value(expression, bindings), expression.type)
 
         return Renderer(self.relation, bind, single_partition=single_partition).text()
-
-    @property
-    def uses_session(self) -> bool:
-        """Whether the rows depend on the session or the clock."""
-        return any(isinstance(node, SessionValue) for node in walk(self.relation))
 
     @property
     def fingerprint(self) -> str:
@@ -176,6 +173,7 @@ def _finished(binder: Binder, relation: Relation, source: Query | None) -> Query
         constant=constant,
         template=template,
         is_bound=bound,
+        uses_session=any(isinstance(node, SessionValue) for node in walk(relation)),
     )
 
 
