@@ -16,9 +16,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from protocol.pgwire.arrow_buffers import fixed_values, offsets_of, starts_of, string_array, string_parts
 from protocol.pgwire.datetime_input import POSTGRES_EPOCH_DAYS
 from protocol.pgwire.datetime_output import DAY_US
-from protocol.pgwire.text_columns import INTERVAL, fixed_values, string_array, string_parts
+from protocol.pgwire.text_columns import INTERVAL
 from protocol.pgwire.types import PgType
 
 _BINARY = pa.binary()
@@ -49,13 +50,6 @@ def varying_column(type: PgType) -> VaryingColumn:
 def masked_rows(rows: NDArray[Any], keep: NDArray[np.bool_]) -> NDArray[np.uint8]:
     """The bytes of an array of structs for which `keep` (rows x itemsize) is True, in order."""
     return rows.view(np.uint8).reshape(keep.shape)[keep]
-
-
-def starts_of(lengths: NDArray[Any]) -> NDArray[np.int32]:
-    """n lengths to n + 1 offsets."""
-    offsets = np.zeros(len(lengths) + 1, np.int32)
-    np.cumsum(lengths, out=offsets[1:])
-    return offsets
 
 
 def _days(array: pa.Array) -> NDArray[Any]:
@@ -127,8 +121,6 @@ _NEGATIVE = 0x4000
 def _numerics(scale: int, array: pa.Array) -> pa.Array:
     """numeric_send(): count of digits, weight of the first, sign, scale, then base-10000 digits without outer zeros."""
     count = len(array)
-    if not count:
-        return pa.array([], _BINARY)
     if pa.types.is_integer(array.type):
         array = array.cast(pa.decimal128(20, 0))
     words = np.frombuffer(array.buffers()[1], np.uint64, 2 * count, array.offset * 16).reshape(count, 2)
@@ -193,9 +185,7 @@ def _divide_by_group(limbs: list[NDArray[np.uint64]], count: int) -> NDArray[np.
 def _arrays(element: PgType, array: pa.Array) -> pa.Array:
     """array_send(): dimensions, flags, element OID, then length and lower bound, then each element with its length."""
     count = len(array)
-    if not count:
-        return pa.array([], _BINARY)
-    bounds = np.frombuffer(array.buffers()[1], np.int32, count + 1, array.offset * 4)
+    bounds = offsets_of(array)
     first, last = int(bounds[0]), int(bounds[-1])
     items = array.values.slice(first, last - first)
     body, starts = sized_values(element, items)

@@ -25,7 +25,8 @@ import pyarrow.compute as pc
 import pyarrow.csv
 from numpy.typing import NDArray
 
-from protocol.pgwire.binary_columns import fixed_column, starts_of
+from protocol.pgwire.arrow_buffers import starts_of
+from protocol.pgwire.binary_columns import fixed_column
 from protocol.pgwire.copy_options import CopyFormat, CopyOptions, Header
 from protocol.pgwire.decode import BadValue, parse_binary_column, parse_text_column
 from protocol.pgwire.errors import PgError, SqlState
@@ -34,6 +35,7 @@ from protocol.pgwire.types import PgType
 
 GATHER_BYTES = 2 << 20  # some 30,000 rows of 70 bytes
 BATCH_ROWS = 65_536
+RECORD_BYTES_MAX = 512 << 20  # so that what is gathered stays within Arrow's int32
 
 Columns = Sequence[tuple[str, PgType]]
 
@@ -45,6 +47,8 @@ class CopyDecoder:
     """
 
     def __init__(self, columns: Columns, options: CopyOptions, relation: str, *, timezone: str = "UTC") -> None:
+        if not columns:
+            raise PgError(SqlState.FEATURE_NOT_SUPPORTED, "COPY FROM needs at least one column")
         self._columns = tuple(columns)
         self._reader: _Lines | _Binary = (
             _Binary(self._columns, relation)
@@ -52,13 +56,13 @@ class CopyDecoder:
             else _Lines(self._columns, options, relation, timezone)
         )
         self._pending: list[bytes] = []
-        self._gathered = 0
+        self._gathered, self._due = 0, GATHER_BYTES
 
     def feed(self, data: bytes) -> list[pa.RecordBatch]:
         """The payload of one CopyData. Raises PgError; the decoder is of no use after that."""
         self._pending.append(data)
         self._gathered += len(data)
-        return self._decode(final=False) if self._gathered >= GATHER_BYTES else []
+        return self._decode(final=False) if self._gathered >= self._due else []
 
     def finish(self) -> list[pa.RecordBatch]:
         """The rest, at CopyDone. Raises PgError as `feed` does."""
@@ -68,8 +72,11 @@ class CopyDecoder:
         data = b"".join(self._pending)
         tables, used = self._reader.read(data, final=final)
         rest = data[used:]
-        # A record longer than what was gathered is not scanned again for every further payload.
-        self._pending, self._gathered = [rest], len(rest) if used else 0
+        if len(rest) > RECORD_BYTES_MAX:
+            detail = f"A record of COPY holds at most {RECORD_BYTES_MAX} bytes."
+            raise PgError(SqlState.PROGRAM_LIMIT_EXCEEDED, "out of memory", detail=detail)
+        # What a long record has so far is scanned again only when as much again has come.
+        self._pending, self._gathered, self._due = [rest], len(rest), len(rest) + max(GATHER_BYTES, len(rest))
         names = [f"c{index}" for index in range(len(self._columns))]
         batches = (pa.record_batch(arrays, names) for arrays in tables if len(arrays[0]))
         return [batch.slice(start, BATCH_ROWS) for batch in batches for start in range(0, batch.num_rows, BATCH_ROWS)]
@@ -150,23 +157,25 @@ class _Lines:
 
     def _ordinary(self, data: bytes, final: bool) -> tuple[list[pa.Array], int] | None:
         """The complete records of `data` by Arrow's parser, or None when it might read them otherwise."""
-        if self._end_of_line not in (b"", b"\n") or b"\0" in data or b"\r" in data or data.startswith(b"\xef\xbb\xbf"):
-            return None
         end = len(data) if final else data.rfind(b"\n") + 1
-        if not end or b"\\." in data or data.startswith(b"\n") or b"\n\n" in data:  # to Arrow an empty line is a row
-            return None
+        newline = b"\r\n" if data.find(b"\r", 0, end) >= 0 else b"\n"
         quoted = self._is_csv and self._options.quote.encode() in data
-        if quoted:
-            end = self._end_of_quoted(data, end, final)
-        elif not self._is_csv and b"\\" in data and self._escapes_a_separator(data, final):
+        if not end or self._end_of_line not in (b"", newline) or b"\0" in data or data.startswith(b"\xef\xbb\xbf"):
             return None
+        if b"\\." in data or data.startswith(newline) or newline * 2 in data:  # to Arrow an empty line is a row
+            return None
+        if newline == b"\r\n" and (quoted or len({data.count(mark, 0, end) for mark in (b"\r", b"\n", newline)}) > 1):
+            return None
+        if not self._is_csv and b"\\" in data and self._escapes_a_separator(data):
+            return None
+        end = self._end_of_quoted(data, end, final) if quoted else end
         if not end:
             return None
         options = self._options
         names = [f"c{index}" for index in range(len(self._columns))]
         try:
             table = pa.csv.read_csv(
-                pa.BufferReader(data[:end] if end < len(data) else data),
+                pa.BufferReader(pa.py_buffer(data).slice(0, end)),
                 read_options=pa.csv.ReadOptions(column_names=names, use_threads=False, block_size=end + 1),
                 parse_options=pa.csv.ParseOptions(
                     delimiter=options.delimiter,
@@ -183,12 +192,14 @@ class _Lines:
                     quoted_strings_can_be_null=False,
                 ),
             )
-            texts = [self._unescaped(column) for column in table.combine_chunks().columns]
+            texts = [column.combine_chunks() for column in table.columns]
+            if not self._is_csv and b"\\" in data:
+                texts = [_without_escapes(text) for text in texts]
             arrays = [self._column(index, text) for index, text in enumerate(texts)]
         except (pa.ArrowInvalid, BadValue, PgError):
             return None  # the exact reader says what is wrong, and where
         self._line += data.count(b"\n", 0, end) + (end == len(data) and not data.endswith(b"\n"))
-        self._end_of_line = b"\n"
+        self._end_of_line = self._end_of_line or (newline if b"\n" in data else b"")
         return arrays, end
 
     def _end_of_quoted(self, data: bytes, end: int, final: bool) -> int:
@@ -221,7 +232,7 @@ class _Lines:
         ends[:-1] |= doubled
         return end if starts.all() and ends.all() else 0
 
-    def _escapes_a_separator(self, data: bytes, final: bool) -> bool:
+    def _escapes_a_separator(self, data: bytes) -> bool:
         """True when a backslash, itself not escaped, stands before a delimiter or the end of a line."""
         values = np.frombuffer(data, np.uint8)
         found = np.flatnonzero(values == ord("\\"))
@@ -232,17 +243,7 @@ class _Lines:
         rank = np.arange(len(found))
         rank -= np.maximum.accumulate(np.where(first, rank, 0))
         escaped = values[found[rank % 2 == 0] + 1]
-        return bool(((escaped == self._delimiter) | (escaped == 10)).any())
-
-    def _unescaped(self, column: pa.ChunkedArray) -> pa.Array:
-        array = column.chunk(0) if column.num_chunks == 1 else pa.concat_arrays(column.chunks)
-        if self._is_csv:
-            return array
-        has_escapes = pc.fill_null(pc.match_substring(array, "\\"), False)
-        if not pc.any(has_escapes).as_py():
-            return array
-        plain = [_unescape(text) for text in array.filter(has_escapes).to_pylist()]
-        return pc.replace_with_mask(array, has_escapes, pa.array(plain, pa.string()))
+        return bool(((escaped == self._delimiter) | (escaped == 10) | (escaped == 13)).any())
 
     def _column(self, index: int, texts: pa.Array) -> pa.Array:
         if index in self._never_null:
@@ -270,14 +271,17 @@ class _Lines:
 
     def _record(self, raw: bytes) -> _Record:
         """The fields of a line that `_next_line` gave."""
-        try:
-            text = decode_utf8(raw)
-        except PgError as error:
-            raise self._where.at(error, self._line) from None
+        text = self._decoded(raw)
         try:
             return _Record(self._line, text, self._csv_fields(text) if self._is_csv else self._text_fields(text))
         except PgError as error:
             raise self._where.at(error, self._line, shown=_quoted(text)) from None
+
+    def _decoded(self, line: bytes) -> str:
+        try:
+            return decode_utf8(line)
+        except PgError as error:
+            raise self._where.at(error, self._line) from None
 
     def _next_line(self, data: bytes, position: int, final: bool) -> tuple[bytes | None, int] | None:
         """CopyReadLine(): the next line without its end, and where the one after it starts; counts it.
@@ -296,12 +300,14 @@ class _Lines:
         self._line += 1
         if unclosed or (mark == b"\\" and end + 1 == len(data)):
             line, end, mark = data[position:], len(data), b""
-        if self._is_csv:  # as PostgreSQL, which does not know yet how the first line will end
+        if self._is_csv:  # the lines within are counted as PostgreSQL does, which does not know the first one's end yet
             self._line += line.count(b"\n" if self._end_of_line == b"\n" else b"\r")
-        if mark == b"\\" or (self._is_csv and line == b"\\."):
-            if mark == b"\\":
-                self._check_end_marker(data[end + 2 : end + 4])
+            self._ended = line == b"\\." and mark != b"" and data.startswith(self._end_of_line, end)
+        elif mark == b"\\":
+            self._decoded(line)
+            self._check_end_marker(data[end + 2 : end + 4])
             self._ended = True
+        if self._ended:
             return None if self._is_csv or not line else line, len(data)
         if not mark:
             return line, len(data)
@@ -339,6 +345,8 @@ class _Lines:
         """CopyReadAttributesText()."""
         if "\\" not in text:
             return [None if field == self._options.null else field for field in text.split(self._options.delimiter)]
+        if (len(text) - len(text.rstrip("\\"))) % 2:
+            text = text[:-1]  # a backslash before nothing, which ends the data
         fields: list[str | None] = []
         position = 0
         while True:
@@ -385,7 +393,7 @@ class _Lines:
         faults: list[tuple[int, int, PgError]] = []
         for row, record in enumerate(records):
             given = len(record.fields)
-            if given == width or (width == 0 and record.fields in ([""], [None])):
+            if given == width:
                 continue
             if given > width:
                 faults.append((row, -1, _bad_file("extra data after last expected column")))
@@ -439,6 +447,14 @@ class _Lines:
 _TEXT_RECORD = re.compile(rb"[^\\\r\n]*+(?:\\[^.][^\\\r\n]*+)*+", re.DOTALL)
 _ESCAPE = re.compile(rb"\\(?:([0-7]{1,3})|x([0-9a-fA-F]{1,2})|([\s\S])|$)")
 _LETTERS = {b"b": b"\b", b"f": b"\f", b"n": b"\n", b"r": b"\r", b"t": b"\t", b"v": b"\v"}
+
+
+def _without_escapes(array: pa.Array) -> pa.Array:
+    has_escapes = pc.fill_null(pc.match_substring(array, "\\"), False)
+    if not pc.any(has_escapes).as_py():
+        return array
+    plain = [_unescape(text) for text in array.filter(has_escapes).to_pylist()]
+    return pc.replace_with_mask(array, has_escapes, pa.array(plain, pa.string()))
 
 
 def _unescape(text: str) -> str:
@@ -530,6 +546,7 @@ class _Binary:
         starts: list[int] = []
         lengths: list[int] = []
         fault: _Fault | None = None
+        cut = _bad_file("unexpected EOF in COPY data")
         size, row = len(data), position
         while fault is None:
             position = row
@@ -546,7 +563,7 @@ class _Binary:
                 break
             for index in range(width):
                 if position + 4 > size:
-                    fault = (index, _bad_file("unexpected EOF in COPY data"))
+                    fault = (index, cut)
                     break
                 (length,) = _INT32.unpack_from(data, position)
                 position += 4
@@ -554,15 +571,16 @@ class _Binary:
                     fault = (index, _bad_file("invalid field size"))
                     break
                 if position + length > size:
-                    fault = (index, _bad_file("unexpected EOF in COPY data"))
+                    fault = (index, cut)
                     break
                 starts.append(position)
                 lengths.append(length)
-                position += max(length, 0)
+                if length > 0:
+                    position += length
             else:
                 row = position
-        if fault is not None and fault[1].message.startswith("unexpected EOF") and not final:
-            fault = None
+        if fault is not None and fault[1] is cut and not final:
+            fault = None  # the rest of the row is still to come
             del starts[len(starts) - len(starts) % width :], lengths[len(lengths) - len(lengths) % width :]
         return self._converted(self._gathered(data, starts, lengths), fault), row
 

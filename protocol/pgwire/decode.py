@@ -15,12 +15,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from protocol.pgwire.arrow_buffers import fixed_values, joined, string_array, string_parts, validity
 from protocol.pgwire.binary_columns import NIBBLE, POSTGRES_EPOCH_US, UUID_DASHES, fixed_column
-from protocol.pgwire.datetime_input import DATE_MIN
+from protocol.pgwire.datetime_input import DATE_END, DATE_MIN, POSTGRES_EPOCH_DAYS
 from protocol.pgwire.datetime_output import DAY_US
 from protocol.pgwire.errors import PgError, SqlState
 from protocol.pgwire.scalars import column_of, decode_utf8, parse_binary, parse_text
-from protocol.pgwire.text_columns import fixed_values, joined, string_array, string_parts, validity
 from protocol.pgwire.timezones import SECOND_US, local_offset, offsets_at, zone
 from protocol.pgwire.types import PgType
 
@@ -55,8 +55,6 @@ def decode_parameter(type: PgType, format: int, data: bytes | None, *, timezone:
 
 def parse_text_column(type: PgType, strings: pa.Array, *, timezone: str = "UTC") -> pa.Array:
     """A string array (nulls stay null) as an array of `type.arrow`. Raises BadValue for the first row refused."""
-    if not len(strings):
-        return pa.array([], type.arrow)
     if strings.null_count == len(strings):
         return pa.nulls(len(strings), type.arrow)
     fast = _FAST.get(type.name)
@@ -72,16 +70,17 @@ def parse_text_column(type: PgType, strings: pa.Array, *, timezone: str = "UTC")
 
 def parse_binary_column(type: PgType, values: pa.Array) -> pa.Array:
     """A binary array (nulls stay null) as an array of `type.arrow`. Raises BadValue for the first row refused."""
-    dense = len(values) > 0 and not values.null_count
-    fixed = fixed_column(type)
-    if dense and fixed is not None and type.name in _FROM_FIXED:
-        dtype, _ = fixed
-        offsets, data = string_parts(values)
-        if (np.diff(offsets) == dtype.itemsize).all():
-            parsed = _FROM_FIXED[type.name](data[offsets[0] : offsets[-1]].view(dtype))
-            if parsed is not None:
-                return pa.Array.from_buffers(type.arrow, len(values), [None, pa.py_buffer(parsed)])
-    return _one_by_one(type, values, lambda data: parse_binary(type, data))
+    if values.null_count == len(values):
+        return pa.nulls(len(values), type.arrow)
+    parsed = None
+    if type.name in _FROM_FIXED:
+        parsed = _fixed_values(type, values)
+    elif type.name in ("text", "varchar", "bpchar"):
+        try:
+            parsed = _strings(type, values.cast(pa.string()), "")
+        except pa.ArrowInvalid:  # not UTF-8
+            parsed = None
+    return parsed if parsed is not None else _one_by_one(type, values, lambda data: parse_binary(type, data))
 
 
 def _one_by_one(type: PgType, given: pa.Array, parse: Callable[[Any], Any]) -> pa.Array:
@@ -156,14 +155,14 @@ def _numerics(type: PgType, strings: pa.Array, timezone: str) -> pa.Array | None
     return strings.cast(type.arrow) if _DECIMAL.hold(strings) else None
 
 
-def _dates(type: PgType, strings: pa.Array, timezone: str) -> pa.Array | None:
+def _date_texts(type: PgType, strings: pa.Array, timezone: str) -> pa.Array | None:
     if not _INSTANT.hold(strings) or not (_lengths(strings) == 10).all():
         return None
     parsed = strings.cast(type.arrow)
     return parsed if pc.min(parsed.view(pa.int32())).as_py() >= _YEAR_1_DAYS else None
 
 
-def _times(type: PgType, strings: pa.Array, timezone: str) -> pa.Array | None:
+def _time_texts(type: PgType, strings: pa.Array, timezone: str) -> pa.Array | None:
     lengths = _lengths(strings)
     if not _CLOCK.hold(strings) or not ((lengths == 8) | (lengths > 9)).all():
         return None
@@ -185,6 +184,8 @@ def _timestamptzs(type: PgType, strings: pa.Array, timezone: str) -> pa.Array | 
         parsed = strings.cast(type.arrow)  # refuses values without an offset
     except pa.ArrowInvalid:
         return _local_timestamps(type, strings, timezone)
+    if pc.any(pc.match_substring_regex(strings, r"[+-](1[6-9]|2\d)(:?\d\d)?$")).as_py():
+        return None  # offsets that Arrow takes and PostgreSQL does not
     return parsed if pc.min(parsed.view(pa.int64())).as_py() >= (_YEAR_1_DAYS + 1) * DAY_US else None
 
 
@@ -243,19 +244,53 @@ _FAST: dict[str, Callable[[PgType, pa.Array, str], pa.Array | None]] = {
     "text": _strings,
     "varchar": _strings,
     "bpchar": _strings,
-    "date": _dates,
-    "time": _times,
+    "date": _date_texts,
+    "time": _time_texts,
     "timestamp": _timestamps,
     "timestamptz": _timestamptzs,
     "uuid": _uuids,
     "bytea": _byteas,
 }
 
-# ---- binary: values of fixed width without nulls to the Arrow buffer, None when one of them is out of range
+# ---- binary: values of fixed width, None when one of them has another width or is out of range
+
+
+def _fixed_values(type: PgType, values: pa.Array) -> pa.Array | None:
+    sent = fixed_column(type)
+    if sent is None:
+        return None
+    given = values.drop_null() if values.null_count else values
+    dtype, _ = sent
+    offsets, data = string_parts(given)
+    if (np.diff(offsets) != dtype.itemsize).any():
+        return None
+    native = _FROM_FIXED[type.name](data[offsets[0] : offsets[-1]].view(dtype))
+    if native is None:
+        return None
+    if not values.null_count:
+        return pa.array(native).view(type.arrow)
+    missing = np.asarray(values.is_null())
+    spread = np.zeros(len(values), native.dtype)
+    spread[~missing] = native
+    return pa.array(spread, mask=missing).view(type.arrow)
 
 
 def _native(values: NDArray[Any]) -> NDArray[Any]:
     return values.astype(values.dtype.newbyteorder("="))
+
+
+def _truths(values: NDArray[Any]) -> NDArray[Any]:
+    truths: NDArray[np.bool_] = values != 0
+    return truths
+
+
+def _dates(values: NDArray[Any]) -> NDArray[Any] | None:
+    days = values.astype(np.int64) + POSTGRES_EPOCH_DAYS
+    return days.astype(np.int32) if ((days >= DATE_MIN) & (days < DATE_END)).all() else None
+
+
+def _times(values: NDArray[Any]) -> NDArray[Any] | None:
+    return _native(values) if ((values >= 0) & (values <= DAY_US)).all() else None
 
 
 def _instants(values: NDArray[Any]) -> NDArray[Any] | None:
@@ -264,11 +299,14 @@ def _instants(values: NDArray[Any]) -> NDArray[Any] | None:
 
 
 _FROM_FIXED: dict[str, Callable[[NDArray[Any]], NDArray[Any] | None]] = {
+    "bool": _truths,
     "int2": _native,
     "int4": _native,
     "int8": _native,
     "float4": _native,
     "float8": _native,
+    "date": _dates,
+    "time": _times,
     "timestamp": _instants,
     "timestamptz": _instants,
 }

@@ -13,6 +13,8 @@ Encoders hold no rows; the bytes of one may be shared by all clients with the sa
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -20,7 +22,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from protocol.pgwire.binary_columns import fixed_column, sized_fixed, varying_column
+from protocol.pgwire.arrow_buffers import offsets_of
+from protocol.pgwire.binary_columns import FixedColumn, VaryingColumn, fixed_column, sized_fixed, varying_column
 from protocol.pgwire.copy_options import CopyFormat, CopyOptions, Header
 from protocol.pgwire.errors import PgError, SqlState
 from protocol.pgwire.text_columns import (
@@ -53,7 +56,7 @@ class RowEncoder:
     def __init__(self, types: Sequence[PgType], formats: Sequence[int], style: OutputStyle = DEFAULT_STYLE) -> None:
         self._types = tuple(types)
         self._columns = tuple(
-            _TextField(type, style) if format == TEXT_FORMAT else _binary_field(type)
+            _text_field(type, style) if format == TEXT_FORMAT else _binary_field(type)
             for type, format in zip(types, formats, strict=True)
         )
 
@@ -94,9 +97,9 @@ class CopyEncoder:
         """What precedes the rows: the line of column names, as a message, when asked for; else b""."""
         if self._options.header is Header.NONE:
             return b""
-        escaped = _escapes(self._options, force=False, alone=len(self._names) == 1)(pa.array(self._names, pa.string()))
-        line = self._options.delimiter.join(escaped.to_pylist()).encode() + b"\n"
-        return _copy_data(line)
+        escape = _escapes(self._options, force=False, alone=len(self._names) == 1)
+        names = escape(pa.array(self._names, pa.string())).to_pylist() if self._names else []
+        return _copy_data(self._options.delimiter.join(names).encode() + b"\n")
 
     def encode(self, batch: pa.RecordBatch) -> bytes:
         """The batch's rows as messages, in order; b"" for no rows."""
@@ -135,7 +138,7 @@ def _in_chunks(batch: pa.RecordBatch, types: Sequence[PgType], encode: _ChunkEnc
     rows = batch.num_rows
     if rows == 0:
         return b""
-    if rows <= CHUNK_ROWS and batch.nbytes <= CHUNK_BYTES:
+    if rows <= CHUNK_ROWS and (batch.get_total_buffer_size() <= CHUNK_BYTES or batch.nbytes <= CHUNK_BYTES):
         columns = [plain_column(column, type) for column, type in zip(batch.columns, types, strict=True)]
         return encode(columns, rows)
     if rows == 1:
@@ -158,30 +161,25 @@ def _refuse_too_long(size: int) -> None:
 # ---- rows of sized values: DataRow in both formats, COPY BINARY
 
 
-class _TextField:
-    """A column sent as text, or any other whose values vary in width."""
-
-    def __init__(self, type: PgType, style: OutputStyle) -> None:
-        text = text_column(type, style)
-        self.values: Callable[[pa.Array], pa.Array] = lambda column: text(column).view(_BINARY)
-
-
-class _VaryingField:
-    def __init__(self, type: PgType) -> None:
-        self.values = varying_column(type)
-
-
+@dataclass(frozen=True, slots=True)
 class _FixedField:
-    def __init__(self, dtype: np.dtype[Any], values: Callable[[pa.Array], NDArray[Any]]) -> None:
-        self.dtype, self.values = dtype, values
+    """A column sent in binary whose values all have the width of `dtype`; `values` gives them as numpy sees them."""
+
+    dtype: np.dtype[Any]
+    values: FixedColumn
 
 
-_Field = _TextField | _VaryingField | _FixedField
+_Field = _FixedField | VaryingColumn
+
+
+def _text_field(type: PgType, style: OutputStyle) -> _Field:
+    text = text_column(type, style)
+    return lambda column: text(column).view(_BINARY)
 
 
 def _binary_field(type: PgType) -> _Field:
     fixed = fixed_column(type)
-    return _FixedField(*fixed) if fixed is not None else _VaryingField(type)
+    return _FixedField(*fixed) if fixed is not None else varying_column(type)
 
 
 class _Struct:
@@ -196,14 +194,16 @@ class _Struct:
         self.values.append(values)
 
     def rows(self, count: int) -> NDArray[Any]:
-        names = _FIELD_NAMES[: len(self.formats)]
-        rows = np.empty(count, list(zip(names, self.formats, strict=True)))
-        for name, values in zip(names, self.values, strict=True):
+        dtype = _row_dtype(tuple(self.formats))
+        rows = np.empty(count, dtype)
+        for name, values in zip(dtype.names or (), self.values, strict=True):
             rows[name] = values
         return rows
 
 
-_FIELD_NAMES = [f"f{index}" for index in range(4096)]  # 1,600 columns at most, two fields each, and the head
+@cache
+def _row_dtype(formats: tuple[Any, ...]) -> np.dtype[Any]:
+    return np.dtype([(f"f{index}", format) for index, format in enumerate(formats)])
 
 
 def _sized_rows(tag: int, fields: Sequence[_Field], columns: list[pa.Array], count: int) -> bytes:
@@ -227,7 +227,7 @@ def _sized_rows(tag: int, fields: Sequence[_Field], columns: list[pa.Array], cou
                 struct.add(">i4", field.dtype.itemsize)
                 struct.add(field.dtype, field.values(column))
             continue
-        values = field.values(column)
+        values = field(column)
         if values.null_count:
             sizes = pc.binary_length(values)
             struct.add(">i4", pc.fill_null(sizes, -1).to_numpy())
@@ -252,7 +252,7 @@ def _is_empty(piece: _Struct | pa.Array) -> bool:
 
 def _lengths(array: pa.Array) -> NDArray[np.int32]:
     """Byte lengths of a binary array that has rows and no nulls."""
-    offsets = np.frombuffer(array.buffers()[1], np.int32, len(array) + 1, array.offset * 4)
+    offsets = offsets_of(array)
     return offsets[1:] - offsets[:-1]
 
 
@@ -270,7 +270,7 @@ def _fixed_width(rows: NDArray[Any]) -> pa.Array:
 
 def _body(array: pa.Array) -> memoryview:
     """All values of a binary array without nulls, end to end."""
-    offsets = np.frombuffer(array.buffers()[1], np.int32, len(array) + 1, array.offset * 4)
+    offsets = offsets_of(array)
     return memoryview(array.buffers()[2])[offsets[0] : offsets[-1]]
 
 

@@ -10,11 +10,13 @@ nothing for ordinary values and is exact (in integers) for the others.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from protocol.pgwire.arrow_buffers import fixed_values, patched
 
 _CAST = pc.CastOptions.unsafe(pa.string())
 _EXACT8, _EXACT4 = 2.0**53, 2.0**24  # beyond, neighbours are a whole number apart
@@ -91,10 +93,12 @@ def _off_boundary(value: float, text: str, above: float, below: float) -> str:
 
 
 def float8_column(array: pa.Array) -> pa.Array:
-    """The text of a float64 array; nulls stay null."""
-    values = np.frombuffer(array.buffers()[1], np.float64, len(array), array.offset * 8)
+    """The text of a float64 array of one row or more; nulls stay null."""
+    values = fixed_values(array, np.float64)
     text = pc.cast(array, options=_CAST)
     sizes = np.abs(values)
+    if sizes.min() >= 1e-4 and sizes.max() < 1e10:
+        return text
     odd = ~(((sizes >= 1e-4) & (sizes < 1e10)) | (sizes == 0))
     if not odd.any():
         return text
@@ -105,24 +109,16 @@ def float8_column(array: pa.Array) -> pa.Array:
         integers = pc.cast(pa.array(np.where(is_whole, values, 0).astype(np.int64)), options=_CAST)
         text = pc.if_else(pa.array(is_whole), integers, text)
         odd &= ~is_whole
-    return _patched(array, text, odd, lambda values, _: list(map(float8_text, values)))
+    return patched(array, text, odd, lambda rows: [float8_text(value) for value in values[rows].tolist()])
 
 
 def float4_column(array: pa.Array) -> pa.Array:
-    """The text of a float32 array; nulls stay null."""
-    sizes = np.abs(np.frombuffer(array.buffers()[1], np.float32, len(array), array.offset * 4))
+    """The text of a float32 array of one row or more; nulls stay null."""
+    values, text = fixed_values(array, np.float32), pc.cast(array, options=_CAST)
+    sizes = np.abs(values)
     odd = ~(((sizes >= np.float32(1e-4)) & (sizes < np.float32(1e6))) | (sizes == 0))
-    return _patched(array, pc.cast(array, options=_CAST), odd, lambda *columns: list(map(_float4_text, *columns)))
 
+    def shown(rows: NDArray[np.intp]) -> list[str]:
+        return list(map(_float4_text, values[rows].tolist(), text.take(pa.array(rows)).to_pylist()))
 
-def _patched(
-    array: pa.Array, text: pa.Array, odd: np.ndarray, of: Callable[[list[float], list[str]], list[str]]
-) -> pa.Array:
-    """`text` with the `odd` rows replaced by what `of` makes of their values and their present text."""
-    if array.null_count:
-        odd = odd & np.asarray(array.is_valid())
-    if not odd.any():
-        return text
-    mask = pa.array(odd)
-    replaced = of(array.filter(mask).to_pylist(), text.filter(mask).to_pylist())
-    return pc.replace_with_mask(text, mask, pa.array(replaced, pa.string()))
+    return patched(array, text, odd, shown)

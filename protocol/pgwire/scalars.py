@@ -68,6 +68,8 @@ def decode_utf8(data: bytes) -> str:
     try:
         text = data.decode()
     except UnicodeDecodeError as error:
+        if b"\0" in data[: error.start]:
+            raise _bad_encoding(b"\0") from None
         raise _bad_encoding(data[error.start : error.start + _utf8_length(data[error.start])]) from None
     if "\0" in text:
         raise _bad_encoding(b"\0")
@@ -177,6 +179,7 @@ _DECIMAL = re.compile(
     r"[ \t\n\v\f\r]*([+-]?(?:\d(?:_?\d)*\.?(?:\d(?:_?\d)*)?|\.\d(?:_?\d)*)(?:[eE][+-]?\d(?:_?\d)*)?)[ \t\n\v\f\r]*",
     re.ASCII,
 )
+_SCALE_MAX, _WEIGHT_MAX = 16_383, 131_071  # decimals and digits that PostgreSQL's numeric has room for
 _EXACT = Context(prec=MAX_PREC, Emax=MAX_EMAX, Emin=MIN_EMIN, rounding=ROUND_HALF_UP)
 
 
@@ -190,9 +193,11 @@ def _numeric(type: PgType, text: str) -> Decimal:
             raise _no_decimal(text.strip(_SPACE))
         raise _syntax(type, text)
     mantissa, _, exponent = match[1].lower().replace("_", "").partition("e")
-    if exponent and abs(int(exponent[:20])) > (1 << 30):
-        raise PgError(SqlState.NUMERIC_VALUE_OUT_OF_RANGE, "value overflows numeric format")
-    return fitted_numeric(type, _EXACT.create_decimal(f"{mantissa}e{exponent or 0}"))
+    if abs(int(exponent[:20] or 0)) < 1 << 30:
+        value = _EXACT.create_decimal(f"{mantissa}e{exponent or 0}")
+        if int(value.as_tuple().exponent) >= -_SCALE_MAX and (not value or value.adjusted() <= _WEIGHT_MAX):
+            return fitted_numeric(type, value)
+    raise PgError(SqlState.NUMERIC_VALUE_OUT_OF_RANGE, "value overflows numeric format")
 
 
 def _no_decimal(what: str) -> PgError:

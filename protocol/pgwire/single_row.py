@@ -1,4 +1,4 @@
-"""One row of Python scalars as a DataRow: for answers that are a constant, where Arrow's fixed cost would be most of it.
+"""One row of Python scalars as a DataRow: for constant answers, where Arrow's fixed cost would be most of it.
 
 Types whose text or bytes are plain are written here; all others go through the encoder of columns, so that there is
 one place that knows how PostgreSQL prints them.

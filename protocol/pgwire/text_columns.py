@@ -5,7 +5,7 @@ values of a type take Arrow's cast and a correction; the few that Arrow prints o
 outside 1 to 9999) are found by a mask and printed one by one. Escapes and quotes are bytes put into the values
 buffer, found by a look at the whole buffer first.
 Arrays given to these functions have the Arrow type of their PgType (see `plain_column`), may be slices, and hold
-less than 2 GiB of text (the encoder cuts them so).
+less than 2 GiB of text and at least one row (the encoder cuts them so).
 """
 
 from __future__ import annotations
@@ -13,27 +13,31 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from numpy.typing import NDArray
 
+from protocol.pgwire.arrow_buffers import (
+    Bytes,
+    fixed_values,
+    joined,
+    offsets_of,
+    patched,
+    string_array,
+    string_parts,
+    validity,
+)
 from protocol.pgwire.datetime_output import DAY_US, date_text, interval_text, timestamp_text
 from protocol.pgwire.floats import float4_column, float8_column
 from protocol.pgwire.timezones import SECOND_US, offset_text, offsets_at, zone
 from protocol.pgwire.types import BARE_NUMERIC_SCALE, PgType
 
-Bytes = NDArray[np.uint8]
-Offsets = NDArray[np.int32]
 TextColumn = Callable[[pa.Array], pa.Array]
 
 _STRING, _BINARY = pa.string(), pa.binary()
 _CAST = pc.CastOptions.unsafe(_STRING)
 _TRIM_ZEROS, _TRIM_POINT = pc.TrimOptions("0"), pc.TrimOptions(".")
-_JOIN = pc.JoinOptions("emit_null", "")
-_NOTHING = pa.scalar("")
 _YEAR_1_US, _YEAR_10000_US = -62_135_596_800 * SECOND_US, 253_402_300_800 * SECOND_US
 _HEX = np.frombuffer(b"".join(b"%02x" % byte for byte in range(256)), "<u2")
 INTERVAL = np.dtype([("months", "<i4"), ("days", "<i4"), ("ns", "<i8")])
@@ -52,36 +56,6 @@ class OutputStyle:
 
 
 DEFAULT_STYLE = OutputStyle()
-
-# ---- the buffers of an array
-
-
-def fixed_values(array: pa.Array, dtype: Any) -> NDArray[Any]:
-    """The values buffer of a fixed-width array as numpy sees it, no copy; what stands under a null is arbitrary."""
-    dtype = np.dtype(dtype)
-    return np.frombuffer(array.buffers()[1], dtype, len(array), array.offset * dtype.itemsize)
-
-
-def string_parts(array: pa.Array) -> tuple[Offsets, Bytes]:
-    """Offsets (n + 1) and the bytes they point into, of a string, binary or list array; no copy. n > 0."""
-    buffers = array.buffers()
-    offsets = np.frombuffer(buffers[1], np.int32, len(array) + 1, array.offset * 4)
-    values = buffers[2]
-    return offsets, np.frombuffer(values, np.uint8) if values is not None else np.empty(0, np.uint8)
-
-
-def string_array(offsets: Offsets, values: Any, like: pa.Array) -> pa.Array:
-    """A string array over new buffers with the nulls of `like`."""
-    return pa.Array.from_buffers(
-        _STRING, len(like), [validity(like), pa.py_buffer(offsets), pa.py_buffer(values)], like.null_count
-    )
-
-
-def validity(array: pa.Array) -> pa.Buffer | None:
-    if not array.null_count:
-        return None
-    return pa.py_buffer(np.packbits(np.asarray(array.is_valid()), bitorder="little"))
-
 
 # ---- escapes and quotes
 
@@ -109,8 +83,6 @@ class Escapes:
         return bool(self._below and values.min() < self._below) or any((values == byte).any() for byte in self._others)
 
     def __call__(self, array: pa.Array) -> pa.Array:
-        if not len(array):
-            return array
         offsets, buffer = string_parts(array)
         values = buffer[offsets[0] : offsets[-1]]
         if not self.may_occur(values):
@@ -142,8 +114,6 @@ class CsvQuotes:
         self._force = force
 
     def __call__(self, array: pa.Array) -> pa.Array:
-        if not len(array):
-            return array
         if self._force:
             return self._quoted(array)
         need = pc.is_in(array, value_set=self._equal)
@@ -157,11 +127,6 @@ class CsvQuotes:
 
     def _quoted(self, array: pa.Array) -> pa.Array:
         return joined(self._quote, self._doubled(array), self._quote)
-
-
-def joined(*parts: pa.Array | pa.Scalar) -> pa.Array:
-    """The parts of each row in one string, null if one of them is."""
-    return pc.call_function("binary_join_element_wise", [*parts, _NOTHING], _JOIN)
 
 
 # ---- one function per type
@@ -207,19 +172,10 @@ def _bool_text(array: pa.Array) -> pa.Array:
     return pc.if_else(array, "t", "f")
 
 
-def _patched(array: pa.Array, text: pa.Array, odd: NDArray[np.bool_], replaced: Callable[[int], str]) -> pa.Array:
-    """`text` with the rows of `odd` given by `replaced(row)`."""
-    if array.null_count:
-        odd = odd & np.asarray(array.is_valid())
-    if not odd.any():
-        return text
-    return pc.replace_with_mask(text, pa.array(odd), pa.array(map(replaced, np.flatnonzero(odd).tolist()), _STRING))
-
-
 def _date_text(array: pa.Array) -> pa.Array:
     days = fixed_values(array, np.int32)
     odd = (days < _YEAR_1_US // DAY_US) | (days >= _YEAR_10000_US // DAY_US)
-    return _patched(array, _cast(array), odd, lambda row: date_text(int(days[row])))
+    return patched(array, _cast(array), odd, lambda rows: [date_text(day) for day in days[rows].tolist()])
 
 
 def _without_zeros(text: pa.Array) -> pa.Array:
@@ -230,14 +186,16 @@ def _without_zeros(text: pa.Array) -> pa.Array:
 def _time_text(array: pa.Array) -> pa.Array:
     us = fixed_values(array, np.int64)
     text = _without_zeros(_cast(array))
-    return _patched(array, text, us == DAY_US, lambda row: "24:00:00")
+    return patched(array, text, us == DAY_US, lambda rows: ["24:00:00"] * len(rows))
 
 
 def _timestamp_text(array: pa.Array) -> pa.Array:
     us = fixed_values(array, np.int64)
     text = _without_zeros(_cast(array))
+    if us.min() >= _YEAR_1_US and us.max() < _YEAR_10000_US:
+        return text
     odd = (us < _YEAR_1_US) | (us >= _YEAR_10000_US)
-    return _patched(array, text, odd, lambda row: timestamp_text(int(us[row])))
+    return patched(array, text, odd, lambda rows: [timestamp_text(value) for value in us[rows].tolist()])
 
 
 def _timestamptz_text(style: OutputStyle, array: pa.Array) -> pa.Array:
@@ -252,8 +210,14 @@ def _timestamptz_text(style: OutputStyle, array: pa.Array) -> pa.Array:
     suffix = pa.scalar(texts[0]) if len(texts) == 1 else pa.array(texts).take(pa.array(which))
     text = joined(_without_zeros(_cast(naive)), suffix)
     odd = (utc < _YEAR_1_US + DAY_US) | (utc >= _YEAR_10000_US - DAY_US)  # also those whose local time has no int64
-    return _patched(
-        array, text, odd, lambda row: timestamp_text(int(utc[row]) + int(offsets[row]) * SECOND_US, texts[which[row]])
+    return patched(
+        array,
+        text,
+        odd,
+        lambda rows: [
+            timestamp_text(instant + offset * SECOND_US, offset_text(offset))
+            for instant, offset in zip(utc[rows].tolist(), offsets[rows].tolist(), strict=True)
+        ],
     )
 
 
@@ -282,8 +246,6 @@ def _unscaled_text(array: pa.Array, scale: int) -> pa.Array:
 
 
 def _bytea_hex(array: pa.Array) -> pa.Array:
-    if not len(array):
-        return array.view(_STRING)
     offsets, values = string_parts(array)
     first, last = offsets[0], offsets[-1]
     return joined(pa.scalar("\\x"), string_array((offsets - first) * np.int32(2), _HEX[values[first:last]], array))
@@ -298,8 +260,6 @@ _OCTAL_LENGTH[92] = 2
 
 def _bytea_escape(array: pa.Array) -> pa.Array:
     """Printable bytes as they are, a backslash doubled, the rest as three octal digits."""
-    if not len(array):
-        return array.view(_STRING)
     offsets, values = string_parts(array)
     values = values[offsets[0] : offsets[-1]]
     lengths = _OCTAL_LENGTH[values]
@@ -316,11 +276,9 @@ _ELEMENT_ESCAPES = Escapes(b'"\\', "\\")
 
 def _array_text(quotes: bool, element: TextColumn, array: pa.Array) -> pa.Array:
     """array_out(): {a,"b c",NULL}."""
-    if not len(array):
-        return pa.array([], _STRING)
-    offsets = np.frombuffer(array.buffers()[1], np.int32, len(array) + 1, array.offset * 4)
+    offsets = offsets_of(array)
     first, last = int(offsets[0]), int(offsets[-1])
-    text = element(array.values.slice(first, last - first))
+    text = element(array.values.slice(first, last - first)) if last > first else pa.array([], _STRING)
     if quotes:
         need = pc.match_substring_regex(text, _ELEMENT_NEEDS_QUOTES)
         if pc.any(need).as_py():

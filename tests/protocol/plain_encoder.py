@@ -196,7 +196,7 @@ def binary(type: PgType, value: Any) -> bytes:
 
 
 def numeric_binary(type: PgType, value: Decimal) -> bytes:
-    whole, _, fraction = f"{abs(value):.{type.scale}f}".partition(".")
+    whole, _, fraction = f"{value.copy_abs():.{type.scale}f}".partition(".")
     whole = whole.rjust(-(-len(whole) // 4) * 4, "0")
     digits = whole + fraction.ljust(-(-len(fraction) // 4) * 4, "0")
     groups = [int(digits[at : at + 4]) for at in range(0, len(digits), 4)]
