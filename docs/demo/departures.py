@@ -35,7 +35,7 @@ def main() -> int:
     except KeyboardInterrupt as interrupt:
         return exit_code(interrupt)
     except ImportError as error:
-        print(f"demo: {error}; pip install 'tidewire[demo]' brings what it needs", file=sys.stderr)
+        print(f"demo: {error}; `make demo` installs what it needs", file=sys.stderr)
         return 1
     demo = Demo(Options(**vars(arguments)), interrupts)
     try:

@@ -28,7 +28,7 @@ class LocalServer:
         self._listening = threading.Event()
         self._last_words: deque[str] = deque(maxlen=12)
         listen = f"127.0.0.1:{PORT if _is_free(PORT) else 0}"
-        command = [sys.executable, "-m", "server", "serve", "--listen", listen, "--data-dir", str(data_dir)]
+        command = [sys.executable, "-m", "server", "serve", "--listen", listen, "--data-dir", str(data_dir.absolute())]
         self._process = subprocess.Popen(
             [*command, "--log-format", "json"], stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, start_new_session=True
         )
@@ -49,7 +49,8 @@ class LocalServer:
         """ServerFailed if it has ended, or does within `grace_s`."""
         self._reader.join(grace_s)
         if not self._reader.is_alive():
-            words = "\n".join(self._last_words)
+            # What it says to a person is no JSON; if it said nothing, its log may help.
+            words = "\n".join([word for word in self._last_words if not word.startswith("{")] or self._last_words)
             raise ServerFailed(f"the server ended with exit code {self._process.returncode}:\n{words}")
 
     def stop(self) -> None:
@@ -63,7 +64,7 @@ class LocalServer:
         self._reader.join(1.0)
 
     def _read_log(self) -> None:
-        """Reads to the end: a full pipe would stop the server. Lines that are no JSON are its words on failure."""
+        """Reads to the end: a full pipe would stop the server."""
         assert self._process.stderr is not None
         with self._process.stderr as log:
             for line in log:

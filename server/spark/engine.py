@@ -28,8 +28,7 @@ from py4j.protocol import Py4JError, Py4JJavaError
 
 from protocol.pgwire.errors import PgError, SqlState
 from server.spark import EngineUnavailable
-from server.spark.arrow_path import Disconnected, DoorPath, SessionPath, compile_door
-from server.spark.errors import Failure
+from server.spark.arrow_path import DoorPath, SessionPath, compile_door
 from server.spark.java import Java, find_java
 from server.spark.jvm import ClassArchive, Jvm
 from server.spark.pool import Pool, Statement
@@ -86,23 +85,14 @@ class Driver:
     """One JVM with Spark started in it: sessions come out of it, jobs are cancelled through it."""
 
     def __init__(self, jvm: Jvm, stopping: threading.Event, *, low_latency: bool) -> None:
-        """Waits until Spark is up. EngineUnavailable says why it is not."""
-        self._jvm = jvm
-        self._stock: StockPaths | None = None
-        try:
-            gateway = jvm.connect(stopping)
-            with ThreadPoolExecutor(1, "tidewire-spark-door") as beside:  # takes a second of the start
-                door = beside.submit(compile_door, gateway)
-                self._context = gateway.jvm.org.apache.spark.SparkContext.getOrCreate()
-                self._session = gateway.jvm.org.apache.spark.sql.classic.SparkSession(self._context, {})
-                self._door = door.result()
-            if not low_latency:
-                self._stock = StockPaths(gateway, self._door)
-        except Py4JJavaError as error:
-            said = error.java_exception.getMessage() or error.java_exception.getClass().getName()
-            raise EngineUnavailable(f"Spark did not start: {said.splitlines()[0]}", f"see {jvm.log}") from error
-        except (Py4JError, OSError) as error:
-            raise EngineUnavailable("Spark's Java ended while it started", f"see {jvm.log}") from error
+        """Waits until Spark is up. EngineUnavailable, or py4j's errors when Spark or its JVM give up on the way."""
+        gateway = jvm.connect(stopping)
+        with ThreadPoolExecutor(1, "tidewire-spark-door") as beside:  # takes a second of the start
+            door = beside.submit(compile_door, gateway)
+            self._context = gateway.jvm.org.apache.spark.SparkContext.getOrCreate()
+            self._session = gateway.jvm.org.apache.spark.sql.classic.SparkSession(self._context, {})
+            self._door = door.result()
+        self._stock = None if low_latency else StockPaths(gateway, self._door)
 
     def path(self, slot: str) -> SessionPath:
         """A session of its own: temporary views and settings are private, the JVM and its caches are shared."""
@@ -140,6 +130,7 @@ class SparkEngine:
         for none. `low_latency` False takes PySpark's public interface instead of `Door.java`.
         """
         self._directory = directory
+        self._log_file = directory / "spark.log"
         self._master = master
         self._sessions = sessions
         self._memory_mb = memory_mb or default_memory_mb()
@@ -225,17 +216,28 @@ class SparkEngine:
             begun = time.monotonic()
             try:
                 self._serve_once(java)
-            except EngineUnavailable as error:
+            except Exception as error:  # whatever it was, this thread goes on
                 failures += 1
-                _log.warning("engine did not start", reason=error.message, hint=error.hint, failures=failures)
-                if failures >= START_TRIES or self._stopping.is_set():
-                    self._give_up(error)
+                why = self._unavailable(error)
+                _log.warning("engine did not start", reason=why.message, hint=why.hint, failures=failures)
+                if failures >= START_TRIES:
+                    self._give_up(why)
             else:
                 failures = 0 if time.monotonic() - begun > GOOD_LIFE_S else failures + 1
             pause = min(PAUSE_MAX_S, 0.5 * 2**failures) if failures else 0.0
             if not self._stopping.wait(pause):
                 _log.info("engine restarting", after_s=pause)
+        self._give_up(EngineUnavailable("the engine was closed", "start another"))
         self._pool.refuse(_closed())
+
+    def _unavailable(self, error: Exception) -> EngineUnavailable:
+        if isinstance(error, EngineUnavailable):
+            return error
+        said = str(error)
+        if isinstance(error, Py4JJavaError):  # its own text is a stack trace
+            said = str(error).partition("\n: ")[2]
+        line = next(iter(said.strip().splitlines()), type(error).__name__)
+        return EngineUnavailable(f"Spark did not start: {line}", f"see {self._log_file}")
 
     def _give_up(self, error: EngineUnavailable) -> None:
         """Tells who waits. Later statements are refused too, until a later try has success."""
@@ -248,7 +250,7 @@ class SparkEngine:
             self._started.set_exception(error)
 
     def _serve_once(self, java: Java) -> None:
-        """One JVM's life, from its start to its end. EngineUnavailable when it does not come to serve."""
+        """One JVM's life, from its start to its end. Any error is one of its start."""
         begun = time.monotonic()
         archive = ClassArchive.at(self._archive, java) if self._archive else None
         archive_flags = archive.use() if archive else []
@@ -267,6 +269,8 @@ class SparkEngine:
             code = jvm.process.wait()
             if not self._stopping.is_set():
                 _log.warning("jvm died", pid=jvm.pid, code=code, log=str(jvm.log))
+        except Exception as error:
+            raise self._unavailable(error) from error  # now: a Java exception can be read while its JVM lives
         finally:
             self._pool.shut()
             jvm.kill()
@@ -284,7 +288,7 @@ class SparkEngine:
             memory_mb=memory_mb,
             properties=spark_properties(master, memory_mb, scratch),
             scratch=scratch,
-            log=self._directory / "spark.log",
+            log=self._log_file,
             local=master.startswith("local"),
             extra_flags=extra_flags,
             niceness=niceness,
@@ -316,8 +320,8 @@ class SparkEngine:
                 _log.info("class archive made", path=str(archive.path), seconds=round(time.monotonic() - begun, 1))
             else:
                 _log.warning("class archive not made", code=jvm.process.returncode, log=str(jvm.log))
-        except (EngineUnavailable, Failure, Disconnected, OSError) as error:
-            _log.warning("class archive not made", reason=str(error))
+        except Exception as error:  # the engine runs without it
+            _log.warning("class archive not made", reason=self._unavailable(error).message)
         finally:
             jvm.kill()
             jvm.process.wait()

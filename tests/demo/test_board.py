@@ -4,36 +4,41 @@ from __future__ import annotations
 
 import io
 from dataclasses import replace
-from datetime import date, datetime, timedelta
+from datetime import datetime, timedelta
 
 import check
 import pytest
 from board import Scene, visible
+from flights import Status
+from replay import Departure, Traffic
 from rich.console import Console
 
 NOW = datetime(2013, 7, 10, 18)
 
 
-def row(minutes: int, status: str, delay: int | None = None) -> tuple[object, ...]:
-    return NOW + timedelta(minutes=minutes), "UA 1", "United", "EWR", "Chicago", status, delay
+def row(minutes: int, status: Status, delay: int | None = None) -> Departure:
+    scheduled = NOW + timedelta(minutes=minutes)
+    departed = None if delay is None else scheduled + timedelta(minutes=delay)
+    return Departure(1, "UA", 1, None, "EWR", "ORD", scheduled, status, departed, delay, None)
 
 
 def test_flights_linger_and_then_leave() -> None:
-    fresh, gone = row(-50, "departed", 40), row(-50, "departed", 10)
-    cancelled, forgotten = row(-5, "cancelled"), row(-25, "cancelled")
-    next_, overdue = row(30, "scheduled"), row(-21, "scheduled")
-    assert visible([next_, gone, overdue, cancelled, fresh, forgotten], NOW) == ([fresh, cancelled, next_], 1)
+    fresh, gone = row(-50, Status.DEPARTED, 40), row(-50, Status.DEPARTED, 10)
+    cancelled, forgotten = row(-5, Status.CANCELLED), row(-25, Status.CANCELLED)
+    soon, overdue = row(30, Status.SCHEDULED), row(-21, Status.SCHEDULED)
+    assert visible([soon, gone, overdue, cancelled, fresh, forgotten], NOW) == ([fresh, cancelled, soon], 1)
 
 
 @pytest.fixture(scope="module")
 def scene() -> Scene:
-    departures = check.departures_at(date(2013, 7, 10), NOW)
+    frame = check.flights_at(NOW.date(), NOW)
     return Scene(
         now=NOW,
         done=500,
         total=1000,
-        board=list(check.board(departures)),
-        traffic=list(check.traffic(departures)),
+        departures=[Departure(*row) for row in check.departures(frame)],
+        traffic=[Traffic(*row) for row in check.traffic(frame)],
+        names={"B6": "JetBlue Airways"},
         frontier=1_373_479_200_123,
         clock=1_373_479_200_200,
         updates=12_345,
@@ -50,11 +55,12 @@ def test_it_fits_the_terminal(scene: Scene, width: int, height: int) -> None:
     assert len(lines) <= height
     assert max(map(len, lines)) <= width
     text = " ".join(out.getvalue().split())
-    assert "2013-07-10 18:00" in text
+    assert "Departures from New York 2013-07-10 18:00 " in text
+    assert "500 of 1,000" in text
     assert "frontier 18:00:00.123 UTC, 77 ms ago 12,345 updates, 68/s" in text
     assert "should have left over 20 minutes ago" in text
-    assert "cancelled" in text
+    assert "JetBlue" in text
 
 
 def test_an_empty_board_is_drawn(scene: Scene) -> None:
-    Console(file=io.StringIO()).print(replace(scene, board=[], traffic=[], done=0))
+    Console(file=io.StringIO()).print(replace(scene, departures=[], traffic=[], done=0))

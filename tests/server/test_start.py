@@ -1,0 +1,113 @@
+"""Starting a server: flags, environment and files, and what a person is told when it cannot be."""
+
+from __future__ import annotations
+
+import os
+import re
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import psycopg
+import pytest
+
+from server.config import Config
+from tests.fix_server import ServerProcess
+
+ROOT = Path(__file__).parent.parent.parent
+
+
+def serve(*flags: str, **env: str) -> subprocess.CompletedProcess[str]:
+    """A server that is expected not to start."""
+    return subprocess.run(
+        [sys.executable, "-m", "server", "serve", *flags],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        env={**os.environ, **env},
+    )
+
+
+def refusal(done: subprocess.CompletedProcess[str]) -> str:
+    assert done.returncode == 1, done.stderr
+    assert "Traceback" not in done.stderr
+    return done.stderr
+
+
+def test_a_busy_port(tmp_path: Path) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        told = refusal(serve("--listen", f"127.0.0.1:{port}", "--data-dir", str(tmp_path)))
+    assert f"could not listen on 127.0.0.1:{port}" in told
+    assert "HINT" in told
+
+
+def test_an_address_that_others_can_reach(tmp_path: Path) -> None:
+    told = refusal(serve("--listen", "0.0.0.0:0", "--data-dir", str(tmp_path)))
+    assert "--allow-remote" in told
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("listen = [", "is not valid TOML"),
+        ('listen = "nowhere"', "use HOST:PORT"),
+        ('timestamp_interval = "1 fortnight"', "use a number with a unit"),
+        ("wings = 2", "wings"),
+    ],
+)
+def test_a_config_file_that_is_wrong(tmp_path: Path, text: str, told: str) -> None:
+    file = tmp_path / "tidewire.toml"
+    file.write_text(text)
+    assert told in refusal(serve("--config", str(file)))
+
+
+def test_a_config_file_that_is_not_there(tmp_path: Path) -> None:
+    assert "does not exist" in refusal(serve("--config", str(tmp_path / "absent.toml")))
+
+
+def test_a_damaged_data_directory(tmp_path: Path) -> None:
+    (tmp_path / "catalog.sqlite").write_bytes(b"not a database at all, but long enough to be read as one" * 100)
+    told = refusal(serve("--data-dir", str(tmp_path), "--listen", "127.0.0.1:0"))
+    assert "damaged" in told
+    assert "HINT" in told
+
+
+def test_flags_win_over_environment_over_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from server.config import load
+
+    file = tmp_path / "tidewire.toml"
+    file.write_text('listen = "127.0.0.1:1"\nlog_format = "json"\ntimestamp_interval = "100ms"\n')
+    monkeypatch.setenv("TIDEWIRE_LISTEN", "127.0.0.1:2")
+    assert load({}, file).listen == "127.0.0.1:2"
+    config = load({"listen": "127.0.0.1:3"}, file)
+    assert (config.listen, config.log_format, config.timestamp_interval) == ("127.0.0.1:3", "json", 0.1)
+
+
+def test_help_names_every_option() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "server", "serve", "--help"],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        env={**os.environ, "COLUMNS": "200"},
+    )
+    shown = re.sub(r"\x1b\[[0-9;]*m", "", done.stdout)
+    for name in Config.model_fields:
+        assert f"--{name.replace('_', '-')}" in shown
+
+
+def test_select_1_is_answered_while_spark_starts(tmp_path: Path) -> None:
+    begun = time.monotonic()
+    server = ServerProcess(tmp_path)
+    try:
+        with psycopg.connect(server.dsn, autocommit=True) as connection:
+            assert connection.execute("SELECT 1").fetchone() == (1,)
+        print(f"first answer after {time.monotonic() - begun:.2f} s")
+        assert '"engine ready"' not in server.log_path.read_text(), "Spark was there already: this shows nothing"
+    finally:
+        assert server.stop() == 0
