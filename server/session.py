@@ -19,7 +19,6 @@ from typing import Any
 
 import structlog
 
-from catalog.log import Damaged
 from protocol.pgwire import messages as m
 from protocol.pgwire.connection import EOF, NEED_DATA, Connection, Phase
 from protocol.pgwire.decode import decode_parameter
@@ -31,6 +30,7 @@ from protocol.pgwire.types import BY_OID, PgType
 from server.context import Context
 from server.copying import copy_from, copy_to
 from server.execution.prepare import Prepared, plan_copy, plan_key, prepare
+from server.failures import told
 from server.interpreter import Interpreter
 from server.outlet import CHUNK_ROWS, Outlet, Transport, encode_table
 from server.portals import Portal
@@ -161,7 +161,7 @@ class Session:
         except PgError as error:
             self._fail(error)
         except Exception as error:
-            self._fail(_internal(error))
+            self._fail(told(error))
         return None
 
     def _query_message(self, message: m.Query) -> Work | None:
@@ -330,8 +330,6 @@ class Session:
     def _told(self, error: BaseException) -> PgError:
         """What the client is told of an exception; CancelledError of a vanished client passes on."""
         match error:
-            case PgError():
-                return error
             case asyncio.CancelledError():
                 task = asyncio.current_task()
                 assert task is not None
@@ -343,14 +341,8 @@ class Session:
                 if reason is None:
                     raise error
                 return reason
-            case RecursionError():
-                return PgError(
-                    SqlState.STATEMENT_TOO_COMPLEX,
-                    "stack depth limit exceeded",
-                    hint="Write the statement with less nesting.",
-                )
             case Exception():
-                return _internal(error)
+                return told(error)
             case _:
                 raise error
 
@@ -527,24 +519,6 @@ class Session:
             portal.done = True
             assert portal.result is not None
             self._connection.send(m.CommandComplete(portal.result.tag.format(sent)))
-
-
-def _internal(error: BaseException) -> PgError:
-    """Our bug, or a machine's fault: the log has the trace, the client one line."""
-    if isinstance(error, Damaged):
-        log.error("damaged data", error=str(error))
-        return PgError(
-            SqlState.DATA_CORRUPTED,
-            f"data directory is damaged: {error}",
-            hint="Restore the data directory from a backup.",
-        )
-    if "disk is full" in str(error) or (isinstance(error, OSError) and error.errno == 28):
-        log.error("disk full", error=str(error))
-        return PgError(SqlState.DISK_FULL, "could not write: no space left on device", hint="Free some space.")
-    log.error("internal error", error=str(error), exc_info=error)
-    return PgError(
-        SqlState.INTERNAL_ERROR, f"internal error: {type(error).__name__}", hint="The server's log has more."
-    )
 
 
 def _never_changes(plan: QueryPlan, statement: s.Select) -> bool:

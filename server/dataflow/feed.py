@@ -20,6 +20,7 @@ import pyarrow as pa
 from catalog import updates
 from catalog.objects import ObjectId, Timestamp
 from protocol.pgwire.errors import PgError
+from server.failures import told
 from server.frontiers import Frontiers, Pulse
 
 
@@ -167,8 +168,8 @@ class QueryFeed(Feed):
             while True:
                 await self._frontiers.reached(self._computation.inputs, self.upper)
                 await self._catch_up(self._frontiers.least_upper(self._computation.inputs))
-        except PgError as error:
-            self.fail(error)
+        except Exception as error:
+            self.fail(told(error))
         finally:
             self._holder.release()
 

@@ -17,6 +17,7 @@ from catalog import updates
 from catalog.objects import MaterializedView, Timestamp
 from protocol.pgwire.errors import PgError
 from server.dataflow.feed import Computation
+from server.failures import told
 from server.frontiers import Frontiers
 
 log = structlog.get_logger()
@@ -87,10 +88,10 @@ class ViewDataflow:
         """The query's rows at `time`; None, and `error`, when it fails there."""
         try:
             rows = await self._computation.rows(time)
-        except PgError as error:
+        except Exception as error:
             if self.error is None:
-                log.warning("materialized view failed", view=self.view.name, id=self.view.id, error=error.message)
-            self.error = error
+                log.warning("materialized view failed", view=self.view.name, id=self.view.id, error=str(error))
+            self.error = told(error)
             self._frontiers.moved.fire()
             return None
         self.error = None

@@ -1,0 +1,36 @@
+"""Exceptions that are no PgError: our bugs and the machine's faults. The log has the trace, the client one line."""
+
+from __future__ import annotations
+
+import structlog
+
+from catalog.log import Damaged
+from protocol.pgwire.errors import PgError, SqlState
+
+log = structlog.get_logger()
+
+
+def told(error: Exception) -> PgError:
+    """The error as a client is told of it; what is not meant for clients goes to the log, with its trace."""
+    if isinstance(error, PgError):
+        return error
+    if isinstance(error, RecursionError):
+        return PgError(
+            SqlState.STATEMENT_TOO_COMPLEX,
+            "stack depth limit exceeded",
+            hint="Write the statement with less nesting.",
+        )
+    if isinstance(error, Damaged):
+        log.error("damaged data", error=str(error))
+        return PgError(
+            SqlState.DATA_CORRUPTED,
+            f"data directory is damaged: {error}",
+            hint="Restore the data directory from a backup.",
+        )
+    if "disk is full" in str(error) or (isinstance(error, OSError) and error.errno == 28):
+        log.error("disk full", error=str(error))
+        return PgError(SqlState.DISK_FULL, "could not write: no space left on device", hint="Free some space.")
+    log.error("internal error", error=str(error), exc_info=error)
+    return PgError(
+        SqlState.INTERNAL_ERROR, f"internal error: {type(error).__name__}", hint="The server's log has more."
+    )
