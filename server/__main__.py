@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import logging
 import signal
 import sys
@@ -127,6 +128,8 @@ async def _serve(config: Config) -> tuple[str, str | None] | None:
                 f"could not listen on {config.listen}: {error.strerror}",
                 "Stop whatever uses that port, or choose another with --listen.",
             )
+        gc.freeze()
+        gc.enable()
         log.info("listening", host=host, port=port, psql=f"psql postgres://materialize@{host}:{port}/materialize")
         stopping = asyncio.create_task(stop.wait())
         waiting: list[asyncio.Future[Any]] = [stopping, house.ended]
@@ -152,6 +155,7 @@ class _WithoutPandas:
 
 def main() -> None:
     """The entry point of `tidewire`."""
+    gc.disable()  # nothing that is imported becomes garbage; `_serve` enables it when the house stands
     sys.meta_path.insert(0, _WithoutPandas)
     app()
 

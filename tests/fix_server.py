@@ -130,22 +130,24 @@ class ServerProcess:
             stderr=self._log,
             env={**os.environ, **(env or {})},
         )
-        self.port = self._await_port(start)
+        self._start = start
+        self.port = int(self.await_event("listening")["port"])
 
-    def _await_port(self, start: int) -> int:
+    def await_event(self, name: str) -> dict[str, Any]:
+        """Returns this life's log line of that event. AssertionError if the server ends without it."""
         with self.log_path.open("rb") as reader:
-            reader.seek(start)
+            reader.seek(self._start)
             tail = b""
             while True:
                 ended = self.process.poll() is not None
                 tail += reader.read()
                 for line in tail.split(b"\n")[:-1]:
-                    event = json.loads(line) if line.startswith(b"{") else {}
-                    if event.get("event") == "listening":
-                        return int(event["port"])
+                    event: dict[str, Any] = json.loads(line) if line.startswith(b"{") else {}
+                    if event.get("event") == name:
+                        return event
                 if ended:
                     raise AssertionError(f"the server ended: {tail.decode()}")
-                # Nothing tells when a file grows; the process is starting, and this is how its start is awaited.
+                # Nothing tells when a file grows, so this is how the server's progress is awaited.
                 threading.Event().wait(0.01)
 
     @property

@@ -1,8 +1,8 @@
 """The demo's command line: a live departures board of New York's airports in 2013, kept by Tidewire.
 
 A client from outside: it imports nothing of the server, which it starts as a program and talks to as any PostgreSQL
-client would. `play.py` is the demo itself; it and what it needs are imported when signals are caught already, so that
-Ctrl-C never shows a traceback.
+client would. `play.py` is the demo itself; it and what it needs take a second to import, and signals are caught before,
+so that Ctrl-C shows no traceback.
 """
 
 from __future__ import annotations

@@ -28,6 +28,7 @@ def servers() -> Iterator[Servers]:
     directory = Path(tempfile.mkdtemp(prefix="tidewire-bench-"))
     postgres = PostgresServer("shared_buffers='512MB'\njit=off\nautovacuum=off\n")
     tidewire = ServerProcess(directory)
+    tidewire.await_event("engine warm")  # or its warm-up would take the processors from what is measured
     try:
         yield Servers(tidewire, postgres)
     finally:
