@@ -27,6 +27,7 @@ check: $(VENV)/.installed
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	$(BIN)/mypy docs/demo/*.py tests/demo
 
 bench: $(VENV)/.installed
 	$(BIN)/python -m tests.bench $(ARGS)

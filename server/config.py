@@ -48,7 +48,7 @@ class Config(BaseSettings):
 
     listen: Annotated[str, AfterValidator(_address)] = "127.0.0.1:6875"
     allow_remote: bool = False
-    data_dir: Path = Path("tidewire-data")
+    data_dir: Annotated[Path, AfterValidator(Path.absolute)] = Path("tidewire-data").absolute()
     spark_master: str = "local[*]"
     timestamp_interval: Annotated[float, BeforeValidator(_seconds), AfterValidator(_interval)] = 1.0
     log_format: Literal["console", "json"] = "console"

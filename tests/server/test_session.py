@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import select
-import shutil
 import subprocess
 import sys
 import threading
@@ -305,7 +304,6 @@ async def test_asyncpg(dsn: str) -> None:
         await connection.close()
 
 
-@pytest.mark.skipif(shutil.which("psql") is None, reason="psql is not installed")
 def test_psql(dsn: str) -> None:
     script = (
         "CREATE TABLE t (a int, b numeric(5,2));\nINSERT INTO t VALUES (1, 1.5), (2, NULL);\n"
