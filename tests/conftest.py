@@ -1,13 +1,6 @@
 """Plugs the fixtures that several rooms share."""
 
-import os
-
 import structlog
-
-from tests.fix_postgres import binaries
-
-# The psql of the PostgreSQL that the tests bring along, for machines without one.
-os.environ["PATH"] += os.pathsep + str(binaries())
 
 # A failure's trace as Python prints it: structlog's own shows every local variable.
 structlog.configure(processors=[structlog.processors.format_exc_info, structlog.dev.ConsoleRenderer(colors=False)])

@@ -26,6 +26,10 @@ def binaries() -> Path:
     return Path(spec.origin).parent / "pginstall" / "bin"
 
 
+# Its psql is for the tests that run one, on machines without.
+os.environ["PATH"] += os.pathsep + str(binaries())
+
+
 class PostgresServer:
     """One PostgreSQL on a port of its own; `settings` are lines for postgresql.conf."""
 

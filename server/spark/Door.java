@@ -29,13 +29,14 @@ import scala.collection.immutable.ArraySeq$;
  * Compiled at start by Janino, which Spark carries for its own generated code; hence the plain old Java. The other end,
  * and the reason for all this, is arrow_path.py. Numbers are big-endian; a text or a block is an int length and bytes.
  *
- *   request: int n, n x text (views to drop);
+ *   request: text job group; int n, n x text (views to drop);
  *            int n, n x (text name, text Spark schema as JSON, int n, n x block (one record batch));
  *            text SQL
  *   answer:  blocks (each an Arrow stream of its own: schema and batches), then int END;
  *            at any point int FAILED instead, then the fault as describe() writes it
  *
- * A thread of its own carries Spark's thread-local settings: active session, scheduler pool, job tag.
+ * A thread of its own carries Spark's thread-local settings: active session, scheduler pool, job group. The group is the
+ * statement's: cancelling it cancels the jobs that the statement still has, and those that it has yet to ask for.
  */
 public class Door implements Runnable {
     private static final int END = -1;
@@ -70,7 +71,6 @@ public class Door implements Runnable {
             SparkContext context = session.sparkContext();
             SparkSession.setActiveSession(session);
             context.setLocalProperty("spark.scheduler.pool", slot);
-            context.addJobTag(slot);
             DataInputStream in = new DataInputStream(new BufferedInputStream(socket.getInputStream(), 1 << 16));
             DataOutputStream out = new DataOutputStream(new BufferedOutputStream(socket.getOutputStream(), 1 << 16));
             while (true) {
@@ -92,6 +92,7 @@ public class Door implements Runnable {
 
     /** Reads a whole request before it does anything, so that a failure leaves the stream at the next request. */
     private void serve(DataInputStream in, DataOutputStream out) throws IOException {
+        String group = text(in);
         String[] dropped = new String[in.readInt()];
         for (int i = 0; i < dropped.length; i++) {
             dropped[i] = text(in);
@@ -109,6 +110,8 @@ public class Door implements Runnable {
             }
         }
         String sql = text(in);
+        SparkContext context = session.sparkContext();
+        context.setJobGroup(group, null, false);
         try {
             for (int i = 0; i < dropped.length; i++) {
                 session.catalog().dropTempView(dropped[i]);
@@ -133,6 +136,8 @@ public class Door implements Runnable {
         } catch (IOException lost) {
             throw lost;
         } catch (Throwable thrown) {
+            // Subqueries and broadcasts run beside each other: when one fails, the others' jobs would go on.
+            context.cancelJobGroupAndFutureJobs(group);
             out.writeInt(FAILED);
             write(out, describe(thrown));
         }

@@ -63,9 +63,10 @@ class Disconnected(Exception):
 class SessionPath(Protocol):
     """How one thread exchanges statements and tables with one Spark session. Used by that thread only."""
 
-    def run(self, sql: str, views: Mapping[str, pa.Table], drop: Sequence[str]) -> pa.Table:
+    def run(self, group: str, sql: str, views: Mapping[str, pa.Table], drop: Sequence[str]) -> pa.Table:
         """Drops the temporary views `drop`, makes `views`, runs `sql`, returns its rows with the house's types.
 
+        All its Spark jobs belong to the job group `group`; when it ends, however it ends, none of them goes on.
         `errors.Failure` when Spark says no; the views may then exist or not. `Disconnected` when the JVM is gone.
         """
 
@@ -89,9 +90,9 @@ class DoorPath:
         if not hmac.compare_digest(self._exactly(len(token)), token.encode()):
             raise Disconnected("another process answered in the JVM's place")
 
-    def run(self, sql: str, views: Mapping[str, pa.Table], drop: Sequence[str]) -> pa.Table:
+    def run(self, group: str, sql: str, views: Mapping[str, pa.Table], drop: Sequence[str]) -> pa.Table:
         try:
-            for part in _request(sql, views, drop):
+            for part in _request(group, sql, views, drop):
                 self._socket.sendall(part)
             answer = list(self._blocks())
         except OSError as error:
@@ -125,9 +126,9 @@ def compile_door(gateway: ClientServer) -> JavaObject:
     return compiler.getClassLoader().loadClass("tidewire.Door").newInstance()
 
 
-def _request(sql: str, views: Mapping[str, pa.Table], drop: Sequence[str]) -> Iterator[bytes | pa.Buffer]:
+def _request(group: str, sql: str, views: Mapping[str, pa.Table], drop: Sequence[str]) -> Iterator[bytes | pa.Buffer]:
     """The message that Door.java describes, in parts; a large part is a buffer that is not copied."""
-    head = bytearray(struct.pack("!i", len(drop)))
+    head = bytearray(_text(group) + struct.pack("!i", len(drop)))
     for name in drop:
         head += _text(name)
     head += struct.pack("!i", len(views))

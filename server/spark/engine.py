@@ -98,12 +98,12 @@ class Driver:
         """A session of its own: temporary views and settings are private, the JVM and its caches are shared."""
         return self._stock.path(slot) if self._stock else DoorPath(self._door, self._session.newSession(), slot)
 
-    def cancel_jobs(self, slot: str) -> None:
-        """Cancels what runs under the slot's tag now."""
+    def cancel_jobs(self, group: str) -> None:
+        """Cancels the group's jobs, those that run and those that are yet to come."""
         try:
-            self._context.cancelJobsWithTag(slot)
+            self._context.cancelJobGroupAndFutureJobs(group)
         except (Py4JError, OSError) as error:  # the JVM is gone, and with it the jobs
-            _log.debug("jobs not cancelled", slot=slot, error=str(error))
+            _log.debug("jobs not cancelled", group=group, error=str(error))
 
     def forget(self) -> None:
         """After the JVM's end: makes PySpark forget it, if it knew."""
@@ -307,7 +307,7 @@ class SparkEngine:
             for sql, views in synthetic_ticks(ARCHIVE_ROUNDS):
                 if self._stopping.is_set():
                     return
-                path.run(sql, views, [])
+                path.run("archive", sql, views, [])
             path.close()
             jvm.leave()
             deadline = time.monotonic() + ARCHIVE_TIMEOUT_S

@@ -2,13 +2,12 @@
 
 A slot is a Spark session with a thread of its own; a statement holds one while it runs. Goals: first come, first
 served; a statement goes to the free slot that already has most of its views; one that is cancelled while it waits is
-dropped, one that runs has its jobs cancelled until its thread is really done; background statements run only while no
-other does; a dead JVM takes its slots with it, not its statements: those run again in the next JVM's slots.
+dropped, one that runs has its jobs cancelled and keeps its slot until its thread is really done; background statements
+run only while no other does; a dead JVM takes its slots with it, not its statements: those run again in the next JVM's.
+
+Cancelling goes by job group, a new one for each run of a statement, and reaches jobs that are yet to be asked for.
 
 Plain threads and locks, no event loop: futures are awaited from any loop. The pool outlives the JVMs.
-
-Warning: jobs are cancelled by the slot's tag, so `_guard` keeps a slot from taking its next statement in the middle of
-cancelling the last one. Spark handles cancellations and submissions in the order in which they were asked.
 """
 
 from __future__ import annotations
@@ -26,7 +25,6 @@ from server.spark.arrow_path import Disconnected, SessionPath
 from server.spark.errors import Failure, out_of_memory, pg_error
 
 RUNS_MAX = 3  # a statement that was running when this many JVMs died may be what kills them
-CANCEL_EVERY_S = 0.05  # a cancelled statement may submit further jobs: they are cancelled too
 VIEWS_MAX = 64  # kept per slot between statements
 VIEW_BYTES_MAX = 64 << 20
 
@@ -34,7 +32,7 @@ VIEW_BYTES_MAX = 64 << 20
 class Statement:
     """One query under way. `future` is resolved exactly once, unless the statement is cancelled first."""
 
-    __slots__ = ("background", "cancelled", "future", "runs", "sql", "views")
+    __slots__ = ("background", "cancelled", "future", "group", "runs", "sql", "views")
 
     def __init__(self, sql: str, views: Mapping[str, pa.Table], *, background: bool = False) -> None:
         self.sql = sql
@@ -42,6 +40,7 @@ class Statement:
         self.background = background
         self.cancelled = False
         self.runs = 0
+        self.group = ""  # of the last run
         self.future: Future[pa.Table] = Future()
         self.future.set_running_or_notify_cancel()  # nobody but the pool may change its state
 
@@ -51,8 +50,8 @@ class Slot:
 
     def __init__(self, name: str, path: SessionPath, pool: Pool, on_lost: Callable[[], bool]) -> None:
         self.name = name
-        self.guard = threading.Lock()
         self.on_lost = on_lost
+        self.runs = 0
         self._path = path
         self._pool = pool
         self._inbox: SimpleQueue[Statement | None] = SimpleQueue()
@@ -98,7 +97,7 @@ class Slot:
         for name in new:
             self._views.pop(name, None)
         drop = self._surplus(statement.views, new)
-        rows = self._path.run(statement.sql, new, drop)
+        rows = self._path.run(statement.group, statement.sql, new, drop)
         for name, table in statement.views.items():
             self._views[name] = table
             self._views.move_to_end(name)
@@ -127,7 +126,7 @@ class Pool:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._changed = threading.Condition(self._lock)
+        self._cancels: SimpleQueue[str | None] = SimpleQueue()  # job groups, for the thread that cancels
         self._waiting: deque[Statement] = deque()
         self._background: deque[Statement] = deque()
         self._free: list[Slot] = []
@@ -153,21 +152,26 @@ class Pool:
     ) -> None:
         """Takes the sessions of a new JVM, by slot name.
 
-        `cancel_jobs` cancels what runs under a slot's name. `on_lost` is called, from a slot's thread, when this JVM
-        turns out to be unusable; it makes sure that it ends, and says whether it ended for want of memory. Both may
-        come late, when the pool is shut already.
+        `cancel_jobs` cancels a job group; a thread of its own calls it. `on_lost` is called, from a slot's thread,
+        when this JVM turns out to be unusable; it makes sure that it ends, and says whether it ended for want of
+        memory. Both may come late, when the pool is shut already.
         """
         slots = [Slot(name, path, self, on_lost) for name, path in paths.items()]
         with self._lock:
             self._slots, self._refusal = frozenset(slots), None
+            self._cancels = cancels = SimpleQueue[str | None]()
             self._free.extend(slots)
             self._dispatch()
-        arguments = (self._slots, cancel_jobs)
-        threading.Thread(target=self._cancel, args=arguments, name="tidewire-cancel", daemon=True).start()
+
+        def cancel_all() -> None:
+            while (group := cancels.get()) is not None:
+                cancel_jobs(group)
+
+        threading.Thread(target=cancel_all, name="tidewire-cancel", daemon=True).start()
 
     def shut(self) -> None:
         """The JVM is gone: no slot takes a statement any more. Those that run one find out by themselves."""
-        with self._changed:
+        with self._lock:
             self._shut()
 
     def _shut(self) -> None:
@@ -177,7 +181,7 @@ class Pool:
         for slot in self._free:
             slot.give(None)
         self._free.clear()
-        self._changed.notify_all()
+        self._cancels.put(None)
 
     def refuse(self, error: PgError) -> None:
         """Fails all that waits, and all that comes until the pool opens again, with `error`."""
@@ -198,16 +202,17 @@ class Pool:
 
     def cancel(self, statement: Statement) -> None:
         """Drops a waiting statement; ends a running one as soon as Spark lets go of it. Does not wait."""
-        with self._changed:
+        with self._lock:
             statement.cancelled = True
+            if statement in self._running.values():
+                self._cancels.put(statement.group)
             for queue in (self._waiting, self._background):
                 if statement in queue:
                     queue.remove(statement)
-            self._changed.notify_all()
 
     def finished(self, slot: Slot) -> None:
         """`slot` is done with its statement and can take another."""
-        with slot.guard, self._lock:
+        with self._lock:
             del self._running[slot]
             if slot in self._slots:
                 self._free.append(slot)
@@ -217,11 +222,11 @@ class Pool:
 
     def lost(self, slot: Slot, statement: Statement) -> None:
         """`slot`'s JVM is unusable. Its statement runs again elsewhere, unless it must be taken for the cause."""
-        with self._changed:
+        with self._lock:
             if slot in self._slots:  # we are the first to know: none of its neighbours may take the statement
                 self._shut()
         no_memory = slot.on_lost()
-        with slot.guard, self._lock:
+        with self._lock:
             del self._running[slot]
             if statement.cancelled:
                 return
@@ -245,25 +250,9 @@ class Pool:
             self._free.remove(slot)
             self._running[slot] = statement
             statement.runs += 1
+            slot.runs += 1
+            statement.group = f"{slot.name}/{slot.runs}"
             slot.give(statement)
-
-    def _cancel(self, slots: frozenset[Slot], cancel_jobs: Callable[[str], None]) -> None:
-        """The life of the thread that cancels the jobs of `slots`."""
-        while True:
-            with self._changed:
-                self._changed.wait_for(lambda: self._slots is not slots or self._to_cancel())
-                if self._slots is not slots:
-                    return
-                cancelled = self._to_cancel()
-            for slot, statement in cancelled:
-                with slot.guard:
-                    if self._running.get(slot) is statement:
-                        cancel_jobs(slot.name)
-            with self._changed:
-                self._changed.wait_for(lambda: self._slots is not slots, CANCEL_EVERY_S)
-
-    def _to_cancel(self) -> list[tuple[Slot, Statement]]:
-        return [(slot, statement) for slot, statement in self._running.items() if statement.cancelled]
 
 
 def _deadly(statement: Statement) -> PgError:

@@ -43,7 +43,7 @@ class StockPaths:
         finally:
             for name in ours:
                 del os.environ[name]
-        # Everything below goes through this gateway: tags belong to a thread of it.
+        # Everything below goes through this gateway: job groups belong to its threads.
         context = own.jvm.org.apache.spark.SparkContext.getOrCreate()
         self._gateway = own
         self._door = door
@@ -77,17 +77,15 @@ class StockPath:
         self._session = session
         self._door = door
         self._slot = slot
-        self._tagged = False
 
-    def run(self, sql: str, views: Mapping[str, pa.Table], drop: Sequence[str]) -> pa.Table:
+    def run(self, group: str, sql: str, views: Mapping[str, pa.Table], drop: Sequence[str]) -> pa.Table:
         from pyspark.errors.exceptions.captured import CapturedException
         from pyspark.sql.types import StructType
 
+        context = self._session.sparkContext
         try:
-            if not self._tagged:  # these settings belong to the thread that runs
-                self._session.sparkContext.setLocalProperty("spark.scheduler.pool", self._slot)
-                self._session.sparkContext.addJobTag(self._slot)
-                self._tagged = True
+            context.setLocalProperty("spark.scheduler.pool", self._slot)
+            context.setJobGroup(group, sql)
             for name in drop:
                 self._session.catalog.dropTempView(name)
             for name, table in views.items():
@@ -95,17 +93,18 @@ class StockPath:
                 self._session.createDataFrame(to_spark(table), schema).createOrReplaceTempView(name)
             return to_house(self._session.sql(sql).toArrow())
         except py4j.protocol.Py4JJavaError as error:
-            raise self._failure(error.java_exception) from None
+            raise self._failure(group, error.java_exception) from None
         except CapturedException as error:
-            raise self._failure(error._origin) from None
+            raise self._failure(group, error._origin) from None
         except (py4j.protocol.Py4JError, OSError, EOFError) as error:
             raise Disconnected(str(error)) from error
 
     def close(self) -> None:
         """Nothing is held open."""
 
-    def _failure(self, thrown: JavaObject) -> Exception:
+    def _failure(self, group: str, thrown: JavaObject) -> Exception:
         try:
+            self._session.sparkContext._jsc.sc().cancelJobGroupAndFutureJobs(group)
             return read_failure(bytes(self._door.describe(thrown)))
         except (py4j.protocol.Py4JError, OSError) as error:
             return Disconnected(str(error))

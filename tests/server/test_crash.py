@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import random
+import signal
 import subprocess
 import sys
 import threading
@@ -165,5 +167,27 @@ def test_a_materialized_view_goes_on_after_a_crash(tmp_path: Path) -> None:
             assert connection.execute("SELECT n FROM v").fetchone() == (3,)
             connection.execute("DELETE FROM t WHERE a = 1")
             assert connection.execute("SELECT n FROM v").fetchone() == (2,)
+    finally:
+        server.stop()
+
+
+def test_a_killed_jvm_is_replaced_and_subscribers_wait(tmp_path: Path) -> None:
+    server = ServerProcess(tmp_path, "--timestamp-interval", "50ms")
+    try:
+        first = server.await_event("engine ready")
+        with (
+            psycopg.connect(server.dsn, autocommit=True) as connection,
+            psycopg.connect(server.dsn, autocommit=True) as reader,
+        ):
+            connection.execute("CREATE TABLE t (a int)")
+            stream = reader.cursor().stream("SUBSCRIBE (SELECT sum(a) AS s FROM t)")
+            assert next(stream)[1:] == (1, None)
+            os.kill(first["pid"], signal.SIGKILL)
+            for number in (1, 2, 3):
+                connection.execute("INSERT INTO t VALUES (%s)", (number,))
+            changes = [next(stream) for _ in range(6)]
+            stream.close()  # type: ignore[attr-defined]
+        assert [c[0] for c in changes] == sorted(c[0] for c in changes)
+        assert Counter(c[1:] for c in changes) == Counter([(-1, None), (1, 1), (-1, 1), (1, 3), (-1, 3), (1, 6)])
     finally:
         server.stop()

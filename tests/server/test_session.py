@@ -126,7 +126,7 @@ def test_renames_do_not_touch_views(dsn: str) -> None:
 
 def test_serializable_increments(dsn: str) -> None:
     """8 sessions increment one row; every increment counts."""
-    sessions, increments = 8, 12
+    sessions, increments = 8, 125
     with connect(dsn) as connection:
         connection.execute("CREATE TABLE counter (n int)")
         connection.execute("INSERT INTO counter VALUES (0)")

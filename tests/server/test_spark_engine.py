@@ -257,6 +257,15 @@ async def test_cancel_at_any_moment(engine: SparkEngine) -> None:
     assert await one(engine, "SELECT 1") == 1
 
 
+async def test_a_failed_statement_leaves_no_job_behind(engine: SparkEngine) -> None:
+    """Scalar subqueries run beside each other; the other one would hold the processors for ever."""
+    for _ in range(4):
+        with pytest.raises(PgError, match="division by zero"):
+            await engine.run(f"SELECT (SELECT 1 / id FROM range(0, 1, 1, 1)) + ({ENDLESS})", {})
+    async with asyncio.timeout(DEADLINE_S):
+        assert await one(engine, "SELECT count(*) FROM range(0, 1000, 1, 4)") == 1000
+
+
 async def test_warm_up_gives_way(engine: SparkEngine) -> None:
     warming = asyncio.create_task(engine.warm_up())
     for number in range(20):
