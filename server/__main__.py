@@ -16,6 +16,7 @@ import uvloop
 
 from server.config import Config, ConfigError, load
 
+GC_THRESHOLDS = 50_000, 20, 20  # a session makes many short-lived objects and hardly any cycles
 GRACE_S = 2.0  # what clients have, at shutdown, to take what was written to them
 
 app = typer.Typer(add_completion=False, no_args_is_help=True, help="PostgreSQL on the wire, Spark behind it.")
@@ -129,6 +130,7 @@ async def _serve(config: Config) -> tuple[str, str | None] | None:
                 "Stop whatever uses that port, or choose another with --listen.",
             )
         gc.freeze()
+        gc.set_threshold(*GC_THRESHOLDS)
         gc.enable()
         log.info("listening", host=host, port=port, psql=f"psql postgres://materialize@{host}:{port}/materialize")
         stopping = asyncio.create_task(stop.wait())

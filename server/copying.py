@@ -81,7 +81,9 @@ async def copy_from(context: Context, outlet: Outlet, arrival: asyncio.Event, st
     positions = _copied_columns(table, statement)
     options = CopyOptions.of(statement.options, reading=True)
     columns = [(table.columns[i].name, parse_type(table.columns[i].type)) for i in positions]
-    copy = await writes.copy_from(context, table, positions, CopyDecoder(columns, options, table.name))
+    copy = await writes.copy_from(
+        context, table, positions, CopyDecoder(columns, options, table.name, timezone=context.settings["TimeZone"])
+    )
     format = 1 if options.is_binary else 0
     outlet.connection.send(m.CopyInResponse(format, (format,) * len(positions)))
     outlet.flush()

@@ -23,15 +23,21 @@ class Portal:
     cursor: bool = False
     result: Result | None = None
     done: bool = False
+    _formats: list[int] | None = None
 
     def column_formats(self) -> list[int]:
         """One format a column; PgError 08P01 if Bind gave another number of them."""
+        if self._formats is not None:
+            return self._formats
         fields = self.prepared.fields
         if self.result is not None and self.result.rows is not None:
             fields = self.result.rows.fields  # of a FETCH whose cursor was not planned yet when it was bound
         count = len(fields or ())
         if len(self.formats) <= 1:
-            return [self.formats[0] if self.formats else 0] * count
+            formats = [self.formats[0] if self.formats else 0] * count
+            if fields is not None:
+                self._formats = formats
+            return formats
         if len(self.formats) != count:
             raise PgError(
                 SqlState.PROTOCOL_VIOLATION,
@@ -78,5 +84,7 @@ class Portals:
             portal.close()
 
     def close_all(self) -> None:
-        for name in list(self._portals):
-            self.close(name)
+        if self._portals:
+            portals, self._portals = self._portals, {}
+            for portal in portals.values():
+                portal.close()

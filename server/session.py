@@ -204,7 +204,7 @@ class Session:
     def _ready(self) -> None:
         transaction = self.context.transaction
         self._report_settings()
-        self._connection.send(m.ReadyForQuery("E" if transaction.failed else "T" if transaction.explicit else "I"))
+        self._connection.send_encoded(_READY["E" if transaction.failed else "T" if transaction.explicit else "I"])
         if transaction.explicit:
             self._start_idle_timer()
 
@@ -392,15 +392,20 @@ class Session:
                 f"bind message supplies {given} parameters, "
                 f'but prepared statement "{message.statement}" requires {wanted}',
             )
-        formats = message.parameter_formats
+        timezone = self.context.settings.naming[2]
+        formats = message.parameter_formats or (0,)
+        if len(formats) == 1:
+            formats *= given
         values = tuple(
-            decode_parameter(type, formats[i] if len(formats) > 1 else formats[0] if formats else 0, data)
-            for i, (type, data) in enumerate(zip(prepared.parameters, message.parameters, strict=True))
+            [
+                decode_parameter(type, format, data, timezone=timezone)
+                for type, format, data in zip(prepared.parameters, formats, message.parameters, strict=True)
+            ]
         )
         portal = Portal(prepared, values, message.result_formats)
         portal.column_formats()
         self._interpreter.portals.add(message.portal, portal)
-        self._connection.send(m.BindComplete())
+        self._connection.send_encoded(_BIND_COMPLETE)
 
     def _describe_statement(self, prepared: Prepared) -> None:
         self._connection.send(m.ParameterDescription(tuple(type.oid for type in prepared.parameters)))
@@ -436,10 +441,10 @@ class Session:
         if plan.uses_session:
             bindings = context.bindings(portal.parameters, context.coordinator.latest_time())
         values = plan.constant.evaluate_row(bindings)
-        types = [field.type for field in plan.columns]
-        formats = portal.column_formats()
-        self._connection.send_encoded(encode_row(types, formats, values, context.settings.output_style))
-        self._connection.send(m.CommandComplete("SELECT 1"))
+        row = encode_row(
+            [field.type for field in plan.columns], portal.column_formats(), values, context.settings.output_style
+        )
+        self._connection.send_encoded(row + _SELECT_1)
         portal.result, portal.done = Result("SELECT {}", NoRows(plan.columns)), True
 
     async def _execute_portal(self, portal: Portal, limit: int) -> None:
@@ -568,6 +573,14 @@ def _description(prepared: Prepared, formats: list[int]) -> bytes:
         described = prepared.descriptions[key] = _row_description(prepared.fields, formats).serialize()
     return described
 
+
+_BIND_COMPLETE = m.BindComplete().serialize()
+_SELECT_1 = m.CommandComplete("SELECT 1").serialize()
+_READY = {
+    "I": m.ReadyForQuery("I").serialize(),
+    "T": m.ReadyForQuery("T").serialize(),
+    "E": m.ReadyForQuery("E").serialize(),
+}
 
 Work = Coroutine[Any, Any, None]
 

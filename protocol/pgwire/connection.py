@@ -131,7 +131,9 @@ def _readings(phase: Phase) -> dict[int, _Reading]:
     }
 
 
-_READINGS: dict[Phase, dict[int, _Reading]] = {phase: _readings(phase) for phase in Phase}
+# By name: hashing an enum's member is a call of its own, once for each message.
+_READINGS: dict[str, dict[int, _Reading]] = {phase.name: _readings(phase) for phase in Phase}
+_SENT: dict[str, dict[type[BackendMessage], Phase]] = {phase.name: sent for phase, sent in SENT.items()}
 
 
 class Connection:
@@ -183,6 +185,22 @@ class Connection:
         is due, in EXTENDED the ErrorResponse makes the connection skip until Sync.
         """
         try:
+            data, start = self._data, self._at
+            if len(data) - start >= m.HEADER.size:
+                # What nearly always is: a small message, whole, where the last one ended.
+                code, length = m.HEADER.unpack_from(data, start)
+                reading = self._readings.get(code)
+                end = start + length + 1
+                if reading is not None and 4 <= length <= m.SMALL_MESSAGE_BYTES_MAX and end <= len(data):
+                    parse, after, _ = reading
+                    if parse is not None:
+                        self._at = end
+                        if after is not self._phase:
+                            self._enter(after)
+                        return parse(data, start + m.HEADER.size, end)
+            elif start == len(data) and not self._pending and not self._no_more_data and self._readings:
+                self._data, self._at = b"", 0  # an idle client keeps no memory of its last message
+                return NEED_DATA
             return self._next_opening() if self._phase is Phase.STARTUP else self._next_message()
         except PgError as error:
             if self._phase in (Phase.STARTUP, Phase.AUTHENTICATION):
@@ -212,8 +230,8 @@ class Connection:
 
     def _enter(self, phase: Phase) -> None:
         self._phase = phase
-        self._readings = _READINGS[phase]
-        self._sent = SENT[phase]
+        self._readings = _READINGS[phase._name_]
+        self._sent = _SENT[phase._name_]
         if phase is Phase.CLOSED:
             self._data, self._at = b"", 0
             self._pending.clear()
@@ -233,8 +251,6 @@ class Connection:
     def _starved(self) -> Signal:
         """Half a message that will never be whole is EOF too: nobody is left to be told."""
         if not self._no_more_data and self._phase is not Phase.CLOSED:
-            if self._at == len(self._data):
-                self._data, self._at = b"", 0  # an idle client keeps no memory of its last message
             return NEED_DATA
         self._enter(Phase.CLOSED)
         return EOF

@@ -42,6 +42,7 @@ GSSENC_REQUEST_CODE = (1234, 5680)
 
 HEADER = Struct(">Bi")  # type byte, then the length, which counts itself but not the type byte
 INT32 = Struct(">i")
+_SHORT = Struct(">h")
 _COUNT = Struct(">H")
 _VERSION = Struct(">HH")
 _KEY = Struct(">II")
@@ -103,11 +104,14 @@ def _int32(data: bytes, at: int, end: int) -> tuple[int, int]:
 
 def _counted(letter: str, size: int, data: bytes, at: int, end: int) -> tuple[tuple[int, ...], int]:
     """A 16-bit count, then so many integers of `size` bytes; `letter` is their struct code."""
-    _need(2, at, end)
+    if end - at < 2:
+        _need(2, at, end)
     (count,) = _COUNT.unpack_from(data, at)
     at += 2
     if not count:
         return (), at
+    if count == 1 and size == 2 and end - at >= 2:
+        return _SHORT.unpack_from(data, at), at + 2
     _need(count * size, at, end)
     return unpack_from(f">{count}{letter}", data, at), at + count * size
 
@@ -354,12 +358,16 @@ class Bind:
 
     @classmethod
     def parse(cls, data: bytes, at: int, end: int) -> Self:
-        portal, at = _string(data, at, end)
+        if end - at >= 8 and data[at] == 0:
+            portal, at = "", at + 1  # nearly always the unnamed one
+        else:
+            portal, at = _string(data, at, end)
         statement, at = _string(data, at, end)
         formats, at = _counted("h", 2, data, at, end)
         parameters, at = _values(data, at, end)
         result_formats, at = _counted("h", 2, data, at, end)
-        _finish(at, end)
+        if at != end:
+            _finish(at, end)
         if len(formats) > 1 and len(formats) != len(parameters):
             # Well-formed bytes that contradict themselves: PostgreSQL lets the connection live.
             raise PgError(

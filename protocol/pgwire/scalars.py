@@ -125,10 +125,13 @@ def _whole(match: re.Match[str]) -> int:
 
 
 def _int(type: PgType, text: str) -> int:
-    match = _INTEGER.fullmatch(text)
-    if match is None:
-        raise _syntax(type, text)
-    value = _whole(match)
+    if text.isdigit() and text.isascii():
+        value = int(text)
+    else:
+        match = _INTEGER.fullmatch(text)
+        if match is None:
+            raise _syntax(type, text)
+        value = _whole(match)
     if not -1 << _BITS[type.name] <= value < 1 << _BITS[type.name]:
         message = f'value "{text}" is out of range for type {type.display}'
         raise PgError(SqlState.NUMERIC_VALUE_OUT_OF_RANGE, message)

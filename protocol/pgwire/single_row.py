@@ -13,7 +13,6 @@ from typing import Any
 import pyarrow as pa
 
 from protocol.pgwire.encode import RowEncoder
-from protocol.pgwire.messages import DataRow
 from protocol.pgwire.scalars import column_of
 from protocol.pgwire.text_columns import OutputStyle
 from protocol.pgwire.types import PgType
@@ -37,18 +36,26 @@ _PLAIN: tuple[dict[str, Callable[[Any], bytes]], dict[str, Callable[[Any], bytes
 )
 
 
+_NULL = b"\xff\xff\xff\xff"
+_LENGTH = struct.Struct("!i")
+_HEAD = struct.Struct("!cih")
+
+
 def encode_row(types: Sequence[PgType], formats: Sequence[int], values: Sequence[Any], style: OutputStyle) -> bytes:
     """The DataRow of `values`, Python scalars as `types` lists them, in the formats given."""
-    data: list[bytes | None] = []
+    pieces: list[bytes] = []
     for type, format, value in zip(types, formats, values, strict=True):
-        write = _PLAIN[format].get(type.name)
         if value is None:
-            data.append(None)
-        elif write is not None:
-            data.append(write(value))
-        else:
+            pieces.append(_NULL)
+            continue
+        write = _PLAIN[format].get(type.name)
+        if write is None:
             return _encode_columns(types, formats, values, style)
-    return DataRow(tuple(data)).serialize()
+        data = write(value)
+        pieces.append(_LENGTH.pack(len(data)))
+        pieces.append(data)
+    body = b"".join(pieces)
+    return _HEAD.pack(b"D", len(body) + 6, len(types)) + body
 
 
 def _encode_columns(
