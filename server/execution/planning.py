@@ -39,9 +39,13 @@ def plan_default(definition: ColumnDefinition, context: PlanContext) -> str:
     state = context.state
     table = Table(id, next(iter(state.schemas)), "", (column,))
     state = replace(state, items={**state.items, id: table})
-    insert = Insert(text, definition.default.offset, Name((ID_SCHEMA, id), 0), None, (), None, ())
-    plan_insert(insert, replace(context, state=state))
+    plan_insert(default_values(table), replace(context, state=state))
     return text
+
+
+def default_values(table: Table) -> Insert:
+    """INSERT INTO table DEFAULT VALUES."""
+    return Insert("", 0, Name((ID_SCHEMA, table.id), 0), None, (), None, ())
 
 
 def plan_index_keys(statement: CreateIndex, item: Item, context: PlanContext) -> tuple[str, ...]:

@@ -16,13 +16,13 @@ from catalog.log import Payload
 from catalog.objects import ObjectId, Table, Timestamp
 from protocol.pgwire.copy_in import CopyDecoder
 from protocol.pgwire.errors import PgError, SqlState
-from protocol.pgwire.types import parse_type
 from server.contents import collection_schema
 from server.context import Context, base_tables, not_readable
+from server.execution.planning import default_values
 from server.execution.query import rows_at, rows_without_inputs
 from server.frontiers import NotReadable
 from server.results import Result, TableRows
-from server.sql.plan import WritePlan
+from server.sql.plan import WritePlan, plan_insert
 from server.transaction import Mode
 from server.writing import check_not_null
 
@@ -125,8 +125,16 @@ class CopyIn:
     Nothing is loaded unless `finish` returns and the transaction commits: `abandon` removes the files.
     """
 
-    def __init__(self, context: Context, table: Table, positions: tuple[int, ...], decoder: CopyDecoder) -> None:
-        """`positions`: of the copied columns among the table's, in the order of the input."""
+    def __init__(
+        self,
+        context: Context,
+        table: Table,
+        positions: tuple[int, ...],
+        defaults: tuple[object, ...],
+        decoder: CopyDecoder,
+    ) -> None:
+        """`positions`: of the copied columns among the table's, in the order of the input; `defaults`: of all."""
+        self._defaults = defaults
         self._context = context
         self._table = table
         self._positions = positions
@@ -168,18 +176,30 @@ class CopyIn:
             )
 
     def _complete(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """The table's columns in order; those that are not copied are NULL."""
-        types = [parse_type(column.type).arrow for column in self._table.columns]
-        columns = [pa.nulls(batch.num_rows, type) for type in types]
-        for source, target in enumerate(self._positions):
-            columns[target] = batch.column(source)
-        return pa.RecordBatch.from_arrays(columns, schema=updates.rows_schema(types))
+        """The table's columns in order; those that are not copied have their defaults."""
+        schema = collection_schema(self._table)
+        columns = [
+            batch.column(self._positions.index(i))
+            if i in self._positions
+            else pa.repeat(pa.scalar(default, type), batch.num_rows)
+            for i, (type, default) in enumerate(zip(schema.types, self._defaults, strict=True))
+        ]
+        return pa.RecordBatch.from_arrays(columns, schema=schema)
 
 
 async def copy_from(context: Context, table: Table, positions: tuple[int, ...], decoder: CopyDecoder) -> CopyIn:
     """Begins COPY table FROM STDIN."""
     await context.enter(Mode.WRITE, "COPY FROM")
-    return CopyIn(context, table, positions, decoder)
+    return CopyIn(context, table, positions, await _defaults(context, table, positions), decoder)
+
+
+async def _defaults(context: Context, table: Table, positions: tuple[int, ...]) -> tuple[object, ...]:
+    """The default of every column, as INSERT ... DEFAULT VALUES would have them; not looked at if all are copied."""
+    if len(positions) == len(table.columns):
+        return (None,) * len(table.columns)
+    plan = plan_insert(default_values(table), context.plan_context())
+    rows = await rows_without_inputs(context, plan.query, ())
+    return tuple(column[0].as_py() for column in rows.columns)
 
 
 def table_for_writing(context: Context, id: ObjectId, name: str, verb: str) -> Table:

@@ -216,6 +216,15 @@ def test_copy_in_and_out(dsn: str) -> None:
         assert sorted(rows) == [(n, None if n % 7 == 0 else f"row\t{n}") for n in range(10_000)]
 
 
+def test_copy_in_fills_in_defaults(dsn: str) -> None:
+    with connect(dsn) as connection:
+        connection.execute("CREATE TABLE t (a int, b text DEFAULT 'none', c int, d timestamp DEFAULT '2013-07-10')")
+        with connection.cursor().copy("COPY t (c, a) FROM STDIN") as copy:
+            copy.write("10\t1\n20\t2\n")
+        rows = connection.execute("SELECT a, b, c, d::text FROM t ORDER BY a").fetchall()
+        assert rows == [(1, "none", 10, "2013-07-10 00:00:00"), (2, "none", 20, "2013-07-10 00:00:00")]
+
+
 def test_malformed_copy_loads_nothing(dsn: str) -> None:
     with connect(dsn) as connection:
         connection.execute("CREATE TABLE t (a int, b text)")
