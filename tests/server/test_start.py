@@ -77,6 +77,13 @@ def test_a_damaged_data_directory(tmp_path: Path) -> None:
     assert "HINT" in told
 
 
+def test_a_spark_that_does_not_start(tmp_path: Path) -> None:
+    """The server ends and says why: without Spark it could not keep its promises."""
+    told = refusal(serve("--data-dir", str(tmp_path), "--listen", "127.0.0.1:0", "--spark-master", "nowhere://x"))
+    assert "Could not parse Master URL" in told
+    assert "HINT: see" in told
+
+
 def test_flags_win_over_environment_over_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from server.config import load
 
