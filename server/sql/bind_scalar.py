@@ -6,6 +6,7 @@ expressions are bound by `bind.Binder`, which adds FROM and everything around it
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from decimal import Decimal
@@ -126,7 +127,7 @@ _SAME_FORMS: dict[str, Function] = {
 }  # fmt: skip
 
 
-class ScalarBinder(Coercer):
+class ScalarBinder(Coercer, ABC):
     """Binds expressions; abstract only in `subquery`. `maintained` refuses what a view kept up to date cannot have."""
 
     def __init__(self, parameters: Sequence[PgType | None], timezone: str, *, maintained: bool) -> None:
@@ -184,8 +185,9 @@ class ScalarBinder(Coercer):
 
     # -- doors ------------------------------------------------------------------------------------------------------
 
+    @abstractmethod
     def subquery(self, tree: exp.Expr, scope: Scope) -> Relation:
-        raise NotImplementedError
+        """The relation of a query inside an expression: the whole binder knows how."""
 
     def at(self, tree: exp.Expr | None) -> int | None:
         """The position to report for a node; none inside a view's text, which the client did not write."""
