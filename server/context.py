@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass, field
 
-from catalog.log import Payload
 from catalog.objects import CatalogState, MaterializedView, ObjectId, Table, Timestamp, View
 from protocol.pgwire.errors import Notice, PgError, SqlState
 from server.committer import Conflict, Request
@@ -15,7 +14,6 @@ from server.settings import SERVER_VERSION, Settings
 from server.spark import Engine
 from server.sql.constant import Bindings
 from server.sql.plan import PlanContext
-from server.sql.statements import Statement
 from server.transaction import Mode, Transaction
 from server.writing import prepare_payloads
 
@@ -151,9 +149,6 @@ class Context:
         self.transaction = Transaction(self.settings.copy())
         self.statement_us = 0
 
-    def add_payload(self, id: ObjectId, payload: Payload) -> None:
-        self.transaction.payloads.append((id, payload))
-
 
 def not_readable(context: Context, error: NotReadable, as_of: int) -> PgError:
     """The error of an AS OF before what can be read, in Materialize's words (`spec.md` 1.5)."""
@@ -181,9 +176,3 @@ def base_tables(state: CatalogState, ids: frozenset[ObjectId]) -> frozenset[Obje
             case _:
                 pass
     return frozenset(found)
-
-
-def statement_name(statement: Statement) -> str:
-    """The statement's leading words, as messages name it."""
-    words = statement.text.split(None, 1)
-    return words[0].upper() if words else ""

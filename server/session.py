@@ -252,7 +252,7 @@ class Session:
         context = self.context
         if context.transaction.explicit:
             return False
-        prepared = self._plans.get((text, *plan_key(context)))  # type: ignore[misc]
+        prepared = self._plans.get((text, *plan_key(context)))
         if prepared is None:
             return False
         answer = prepared.answers.get(context.settings.output_style)
@@ -283,7 +283,11 @@ class Session:
         prepared = self._prepare_simple(statement, whole_text)
         if prepared.parameters:
             raise PgError(SqlState.UNDEFINED_PARAMETER, "there is no parameter $1")
-        await self._run_portal(Portal(prepared), 0, describe=True)
+        portal = Portal(prepared)
+        try:
+            await self._run_portal(portal, 0, describe=True)
+        finally:
+            portal.close()  # a cancelled SUBSCRIBE must not keep its place in the feed
 
     def _prepare_simple(self, statement: s.Statement, whole_text: str | None) -> Prepared:
         """Plans a statement of a Query message; plans of lone SELECTs are kept by their text."""
@@ -291,7 +295,7 @@ class Session:
         self._check_failed(statement)
         if not isinstance(statement, s.Select) or whole_text is None or context.transaction.catalog is not None:
             return self._interpreter.prepare(statement)
-        key = (whole_text, *plan_key(context))  # type: ignore[misc]
+        key = (whole_text, *plan_key(context))
         prepared = self._plans.get(key)
         if prepared is None:
             prepared = prepare(context, statement)
@@ -373,7 +377,7 @@ class Session:
         self._check_failed(statement)
         types = [_declared_type(oid) for oid in message.parameter_oids]
         context = self.context
-        key = (message.text, message.parameter_oids, *plan_key(context))  # type: ignore[misc]
+        key = (message.text, message.parameter_oids, *plan_key(context))
         prepared = self._plans.get(key) if context.transaction.catalog is None else None
         if prepared is None:
             prepared = self._interpreter.prepare(statement, types)

@@ -6,21 +6,18 @@ from dataclasses import replace
 
 from catalog.objects import CatalogState, Column, Item, ObjectId, SystemTable, Table
 from protocol.pgwire.types import PgType
+from server.sql.lexer import quote_identifier
 from server.sql.parse import parse_query
 from server.sql.plan import PlanContext, QueryPlan, plan_insert, plan_query
 from server.sql.scope import ID_SCHEMA
 from server.sql.statements import ColumnDefinition, CreateIndex, Expr, Insert, Name, Query
 
 
-def quoted(name: str) -> str:
-    """The name as SQL can always read it."""
-    return '"' + name.replace('"', '""') + '"'
-
-
 def relation_query(item: Item, columns: tuple[str, ...] = ()) -> Query:
     """SELECT columns FROM the relation, all without any; the relation is named by its id."""
     chosen = columns or tuple(column.name for column in item.columns)
-    return parse_query(f"SELECT {', '.join(map(quoted, chosen))} FROM {quoted(ID_SCHEMA)}.{quoted(item.id)}")
+    names = ", ".join(map(quote_identifier, chosen))
+    return parse_query(f"SELECT {names} FROM {quote_identifier(ID_SCHEMA)}.{quote_identifier(item.id)}")
 
 
 def plan_expression(expression: Expr, context: PlanContext, type: PgType | None = None) -> QueryPlan:
@@ -53,7 +50,7 @@ def plan_index_keys(statement: CreateIndex, item: Item, context: PlanContext) ->
     if not statement.keys:
         return tuple(column.name for column in item.columns)
     for key in statement.keys:
-        text = f"SELECT {key.text} FROM {quoted(ID_SCHEMA)}.{quoted(item.id)}"
+        text = f"SELECT {key.text} FROM {quote_identifier(ID_SCHEMA)}.{quote_identifier(item.id)}"
         plan_query(Query(parse_query(text).tree, text, key.offset - len("SELECT ")), context)
     return tuple(key.text for key in statement.keys)
 

@@ -66,7 +66,7 @@ class Prepared:
     descriptions: dict[tuple[int, ...], bytes] = field(default_factory=dict)
 
 
-def plan_key(context: Context) -> object:
+def plan_key(context: Context) -> tuple[object, ...]:
     """Equal as long as a statement's plan stays good."""
     return context.state.version, context.settings.naming
 

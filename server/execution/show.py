@@ -15,6 +15,7 @@ from protocol.pgwire.types import BOOL, TEXT, PgType, parse_type
 from server.context import Context
 from server.execution.names import current_schema, find_relation, find_schema
 from server.results import Result, TableRows
+from server.sql.lexer import quote_identifier
 from server.sql.plan import Field, QueryPlan
 from server.sql.statements import ObjectKind, ShowColumns, ShowCreate, ShowKind, ShowObjects, ShowVariable
 
@@ -124,11 +125,6 @@ def _shown_items(context: Context, statement: ShowObjects) -> list[Item]:
     return list(state.items_in(schema.id)) if schema is not None else []
 
 
-def quoted(name: str) -> str:
-    """The name as SQL must write it."""
-    return name if re.fullmatch(r"[a-z_][a-z0-9_]*", name) else '"' + name.replace('"', '""') + '"'
-
-
 def _create(context: Context, statement: ShowCreate) -> tuple[object, ...]:
     state = context.state
     if statement.kind in (ObjectKind.DATABASE, ObjectKind.SCHEMA):
@@ -137,23 +133,23 @@ def _create(context: Context, statement: ShowCreate) -> tuple[object, ...]:
     if item.kind != statement.kind:
         raise PgError(SqlState.WRONG_OBJECT_TYPE, f'"{item.name}" is not a {statement.kind}')
     full = state.full_name(item)
-    name = ".".join(map(quoted, full))
+    name = ".".join(map(quote_identifier, full))
     match item:
         case Table():
             columns = [
-                f"{quoted(c.name)} {parse_type(c.type).display}"
+                f"{quote_identifier(c.name)} {parse_type(c.type).display}"
                 + ("" if c.nullable else " NOT NULL")
                 + (f" DEFAULT {c.default}" if c.default is not None else "")
                 for c in item.columns
             ]
-            columns += [f"UNIQUE ({', '.join(map(quoted, key))})" for key in item.keys]
+            columns += [f"UNIQUE ({', '.join(map(quote_identifier, key))})" for key in item.keys]
             sql = f"CREATE TABLE {name} ({', '.join(columns)})"
         case View() | MaterializedView():
-            columns = [quoted(c.name) for c in item.columns]
+            columns = [quote_identifier(c.name) for c in item.columns]
             sql = f"CREATE {item.kind.upper()} {name} ({', '.join(columns)}) AS {_named(context, item.query)}"
         case Index():
-            on = ".".join(map(quoted, state.full_name(state.items[item.on])))
-            sql = f"CREATE INDEX {quoted(item.name)} ON {on} ({', '.join(item.keys)})"
+            on = ".".join(map(quote_identifier, state.full_name(state.items[item.on])))
+            sql = f"CREATE INDEX {quote_identifier(item.name)} ON {on} ({', '.join(item.keys)})"
         case _:
             raise PgError(SqlState.WRONG_OBJECT_TYPE, f'"{item.name}" is a system catalog')
     return ".".join(full), sql

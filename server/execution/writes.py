@@ -154,7 +154,7 @@ class CopyIn:
         if self._batches:
             transaction.writes.setdefault(self._table.id, []).append(pa.Table.from_batches(self._batches))
         for payload in self._payloads:
-            self._context.add_payload(self._table.id, payload)
+            transaction.payloads.append((self._table.id, payload))
         self._payloads = []
         return Result(f"COPY {self._rows}")
 

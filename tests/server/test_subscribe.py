@@ -282,6 +282,19 @@ def test_a_vanished_client_holds_nothing(server: ServerThread, dsn: str, tables:
     assert not any("max" in str(h) for h in coordinator.frontiers.holders)
 
 
+def test_a_cancelled_simple_query_holds_nothing(
+    server: ServerThread, dsn: str, tables: psycopg.Connection[Row]
+) -> None:
+    coordinator = server.house.coordinator
+    before = set(coordinator._collection_feeds)
+    with connect(dsn) as reader:
+        timer = threading.Timer(0.3, reader.cancel_safe)
+        timer.start()
+        with pytest.raises(errors.QueryCanceled):
+            psycopg.ClientCursor(reader).execute("SUBSCRIBE l")
+        assert set(coordinator._collection_feeds) == before
+
+
 def test_equal_queries_share_a_dataflow(server: ServerThread, dsn: str, tables: psycopg.Connection[Row]) -> None:
     coordinator = server.house.coordinator
     before = len(coordinator._query_feeds)
