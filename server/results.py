@@ -7,12 +7,13 @@ have to be waited for. Each kind of rows does these with one call, `take`.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
 import pyarrow as pa
 
+from protocol.pgwire.messages import FieldDescription, RowDescription
 from server.dataflow.envelope import DiffEnvelope
 from server.dataflow.feed import Entry
 from server.dataflow.subscription import AnySubscription
@@ -156,3 +157,10 @@ class Result:
 
     tag: str
     rows: Rows | None = None
+
+
+def row_description(fields: Sequence[Field], formats: Sequence[int]) -> RowDescription:
+    """What columns come, in which formats."""
+    return RowDescription(
+        tuple(FieldDescription.of(f.name, f.type, format) for f, format in zip(fields, formats, strict=True))
+    )

@@ -24,9 +24,10 @@ from protocol.pgwire.connection import EOF, NEED_DATA, Connection, Phase
 from protocol.pgwire.decode import decode_parameter
 from protocol.pgwire.encode import RowEncoder
 from protocol.pgwire.errors import Notice, PgError, Severity, SqlState
-from protocol.pgwire.messages import FieldDescription, FrontendMessage
+from protocol.pgwire.messages import FrontendMessage
 from protocol.pgwire.single_row import encode_row
 from protocol.pgwire.types import BY_OID, PgType
+from server.constant_call import SELECT_1, ConstantCall
 from server.context import Context
 from server.copying import copy_from, copy_to
 from server.execution.prepare import Prepared, plan_copy, plan_key, prepare
@@ -34,12 +35,11 @@ from server.failures import told
 from server.interpreter import Interpreter
 from server.outlet import CHUNK_ROWS, Outlet, Transport, encode_table
 from server.portals import Portal
-from server.results import NoRows, Result, Rows, SubscriptionRows
+from server.results import NoRows, Result, Rows, SubscriptionRows, row_description
 from server.sql import statements as s
 from server.sql.constant import Bindings
 from server.sql.parse import parse
-from server.sql.plan import Field, QueryPlan
-from server.transaction import Mode
+from server.sql.plan import QueryPlan
 
 log = structlog.get_logger()
 
@@ -86,6 +86,7 @@ class Session:
         self._reported = context.settings.reported()
         self._reported_revision = context.settings.revision
         self._idle_timer: asyncio.TimerHandle | None = None
+        self._call: ConstantCall | None = None  # the last one answered in one step
 
     # -- the listener's side ------------------------------------------------------------------------------------
 
@@ -125,6 +126,8 @@ class Session:
     def _pump(self) -> None:
         """Takes messages until there is none, or one has to be waited for."""
         while self._task is None:
+            if self._answer_call():
+                continue
             try:
                 event = self._connection.next_event()
             except PgError as error:
@@ -312,10 +315,10 @@ class Session:
         transaction = self.context.transaction
         if transaction.explicit:
             return True
-        if transaction.writes or transaction.payloads or transaction.catalog is not None or transaction.local:
+        if transaction.has_effects:
             return False
         self._interpreter.portals.close_all()
-        if transaction.holder is not None or transaction.mode is not Mode.UNDECIDED or transaction.locked:
+        if transaction.has_begun:
             self.context.end_reads()
         return True
 
@@ -358,7 +361,7 @@ class Session:
             return
         portal = self._interpreter.portals.get(message.name)
         self._interpreter.plan_cursor(portal)
-        self._connection.send_encoded(_description(portal.prepared, portal.column_formats()))
+        self._connection.send_encoded(portal.prepared.description(portal.column_formats()))
 
     def _close_message(self, message: m.Close) -> None:
         if message.kind == "S":
@@ -370,21 +373,22 @@ class Session:
     def _parse_message(self, message: m.Parse) -> None:
         if message.name and message.name in self._interpreter.named:
             raise PgError(SqlState.DUPLICATE_PREPARED_STATEMENT, f'prepared statement "{message.name}" already exists')
-        statements = _parse(message.text)
-        if len(statements) > 1:
-            raise PgError(SqlState.SYNTAX_ERROR, "cannot insert multiple commands into a prepared statement")
-        statement = statements[0] if statements else None
-        self._check_failed(statement)
-        types = [_declared_type(oid) for oid in message.parameter_oids]
         context = self.context
+        transaction = context.transaction
         key = (message.text, message.parameter_oids, *plan_key(context))
-        prepared = self._plans.get(key) if context.transaction.catalog is None else None
+        prepared = None if transaction.failed or transaction.catalog is not None else self._plans.get(key)
         if prepared is None:
+            statements = _parse(message.text)
+            if len(statements) > 1:
+                raise PgError(SqlState.SYNTAX_ERROR, "cannot insert multiple commands into a prepared statement")
+            statement = statements[0] if statements else None
+            self._check_failed(statement)
+            types = [_declared_type(oid) for oid in message.parameter_oids]
             prepared = self._interpreter.prepare(statement, types)
-            if isinstance(statement, s.Select) and context.transaction.catalog is None:
+            if isinstance(statement, s.Select) and transaction.catalog is None:
                 self._plans.put(key, prepared)
         self._interpreter.named[message.name] = prepared
-        self._connection.send(m.ParseComplete())
+        self._connection.send_encoded(_PARSE_COMPLETE)
 
     def _bind_message(self, message: m.Bind) -> None:
         prepared = self._interpreter.fresh(self._interpreter.statement(message.statement))
@@ -417,27 +421,13 @@ class Session:
             cursor = self._interpreter.portals.cursor(prepared.statement.cursor.name)
             self._interpreter.plan_cursor(cursor)
             prepared.fields = cursor.prepared.fields
-        self._connection.send_encoded(_description(prepared, [0] * len(prepared.fields or ())))
+        self._connection.send_encoded(prepared.description([0] * len(prepared.fields or ())))
 
     def _execute_message(self, message: m.Execute) -> Work | None:
         portal = self._interpreter.portals.get(message.portal)
-        plan = portal.prepared.plan
-        statement = portal.prepared.statement
-        if (
-            portal.result is None
-            and isinstance(statement, s.Select)
-            and statement.as_of is None
-            and isinstance(plan, QueryPlan)
-            and plan.constant is not None
-            and plan.constant.is_single_row
-            and not self.context.transaction.failed
-        ):
-            self._send_constant(portal, plan)
-            return None
-        return self._execute_portal(portal, message.max_rows)
-
-    def _send_constant(self, portal: Portal, plan: QueryPlan) -> None:
-        """One row that takes no reading: the whole answer at once."""
+        plan = portal.prepared.single_row
+        if portal.result is not None or plan is None or self.context.transaction.failed:
+            return self._execute_portal(portal, message.max_rows)
         assert plan.constant is not None
         context = self.context
         context.begin_statement()
@@ -445,11 +435,36 @@ class Session:
         if plan.uses_session:
             bindings = context.bindings(portal.parameters, context.coordinator.latest_time())
         values = plan.constant.evaluate_row(bindings)
-        row = encode_row(
-            [field.type for field in plan.columns], portal.column_formats(), values, context.settings.output_style
-        )
-        self._connection.send_encoded(row + _SELECT_1)
+        row = encode_row(plan.constant.types, portal.column_formats(), values, context.settings.output_style)
+        self._connection.send_encoded(row + SELECT_1)
         portal.result, portal.done = Result("SELECT {}", NoRows(plan.columns)), True
+        return None
+
+    def _answer_call(self) -> bool:
+        """Answers a whole round trip of a constant query in one step. False: it is to be taken message by message."""
+        call = self._call
+        found = None if call is None else self._connection.waiting_call(call.shape)
+        if found is None:
+            shape = self._connection.call_shape()
+            if shape is None:
+                return False
+            call = self._call = ConstantCall.of(shape, self._interpreter, self.context)
+            found = None if call is None else self._connection.waiting_call(call.shape)
+        if call is None or found is None or self.context.transaction.has_begun:
+            return False
+        values, end = found
+        if not call.is_valid(self._interpreter, self.context):
+            self._call = None
+            return False
+        try:
+            answer = call.answer(values)
+        except Exception:
+            return False  # message by message the error comes again, and is told where it belongs
+        self._connection.take_call(end)
+        self._connection.send_encoded(answer)
+        self._interpreter.portals.close_all()
+        self._ready()
+        return True
 
     async def _execute_portal(self, portal: Portal, limit: int) -> None:
         try:
@@ -497,7 +512,7 @@ class Session:
             self._connection.send(m.CommandComplete(portal.result.tag))
             return
         if describe:
-            self._connection.send(_row_description(rows.fields, portal.column_formats()))
+            self._connection.send(row_description(rows.fields, portal.column_formats()))
         if isinstance(rows, SubscriptionRows) and not portal.cursor:
             self._connection.send(m.NoticeResponse.of(_streaming_notice(self.context)))
         await self._send_rows(portal, rows, limit)
@@ -541,7 +556,7 @@ def _whole_answer(plan: QueryPlan, context: Context) -> bytes:
     formats = [0] * len(plan.columns)
     rows = RowEncoder([field.type for field in plan.columns], formats, context.settings.output_style).encode(batch)
     done = m.CommandComplete(f"SELECT {batch.num_rows}")
-    return _row_description(plan.columns, formats).serialize() + rows + done.serialize()
+    return row_description(plan.columns, formats).serialize() + rows + done.serialize()
 
 
 def _streaming_notice(context: Context) -> Notice:
@@ -561,25 +576,8 @@ def _declared_type(oid: int) -> PgType | None:
     return BY_OID[oid]
 
 
-def _row_description(fields: tuple[Field, ...], formats: list[int]) -> m.RowDescription:
-    return m.RowDescription(
-        tuple(FieldDescription.of(f.name, f.type, format) for f, format in zip(fields, formats, strict=True))
-    )
-
-
-def _description(prepared: Prepared, formats: list[int]) -> bytes:
-    """RowDescription or NoData of a planned statement; made once for each set of formats."""
-    if prepared.fields is None:
-        return m.NoData().serialize()
-    key = tuple(formats)
-    described = prepared.descriptions.get(key)
-    if described is None or isinstance(prepared.statement, s.Fetch):  # a cursor of that name may be another by now
-        described = prepared.descriptions[key] = _row_description(prepared.fields, formats).serialize()
-    return described
-
-
+_PARSE_COMPLETE = m.ParseComplete().serialize()
 _BIND_COMPLETE = m.BindComplete().serialize()
-_SELECT_1 = m.CommandComplete("SELECT 1").serialize()
 _READY = {
     "I": m.ReadyForQuery("I").serialize(),
     "T": m.ReadyForQuery("T").serialize(),

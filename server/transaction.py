@@ -53,6 +53,23 @@ class Transaction:
     catalog: tuple[CatalogState, CatalogState] | None = None
     local: Settings | None = None
 
+    @property
+    def has_effects(self) -> bool:
+        """Whether its end has something to make durable or to put back."""
+        return bool(self.writes or self.payloads) or self.catalog is not None or self.local is not None
+
+    @property
+    def has_begun(self) -> bool:
+        """Whether anything has happened in it that its end must undo."""
+        return (
+            self.explicit
+            or self.failed
+            or self.mode is not Mode.UNDECIDED
+            or self.holder is not None
+            or bool(self.locked)
+            or self.has_effects
+        )
+
     def enter(self, mode: Mode, statement: str) -> None:
         """The transaction is to do this. PgError if it is something else already; `statement` names it to a person."""
         if mode in (Mode.WRITE, Mode.DEFINE) and self.read_only:

@@ -26,6 +26,7 @@ from enum import Enum
 from typing import Final
 
 from protocol.pgwire import messages as m
+from protocol.pgwire.call import CallShape
 from protocol.pgwire.errors import PgError, Severity, SqlState
 from protocol.pgwire.messages import BackendMessage, FrontendMessage
 
@@ -114,6 +115,8 @@ SENT: dict[Phase, dict[type[BackendMessage], Phase]] = {
     Phase.COPY_IN_EXTENDED: {m.ErrorResponse: Phase.SKIP_UNTIL_SYNC},
     Phase.CLOSED: {m.ErrorResponse: Phase.CLOSED},
 }
+
+_COMMAND_PHASES = (Phase.READY, Phase.EXTENDED)
 
 # The messages whose length the user's data decides; all others are small.
 _LARGE = (m.Query, m.Parse, m.Bind, m.FunctionCall, m.CopyData)
@@ -208,6 +211,20 @@ class Connection:
             if error.severity is Severity.FATAL:
                 self._enter(Phase.CLOSED)
             raise
+
+    def call_shape(self) -> CallShape | None:
+        """The shape of the call that stands next, if one stands there whole. Nothing is taken."""
+        return CallShape.of(self._data, self._at) if self._phase in _COMMAND_PHASES else None
+
+    def waiting_call(self, shape: CallShape) -> tuple[list[bytes | None], int] | None:
+        """The values of the call that stands next if it is of this shape, and what `take_call` wants to take it."""
+        return shape.read(self._data, self._at) if self._phase in _COMMAND_PHASES else None
+
+    def take_call(self, end: int) -> None:
+        """Takes a `waiting_call` whole: what it is answered with ends with ReadyForQuery."""
+        self._at = end
+        if self._phase is not Phase.READY:
+            self._enter(Phase.READY)
 
     def send(self, *messages: BackendMessage) -> None:
         """Queues messages for `data_to_send`."""

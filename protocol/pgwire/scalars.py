@@ -125,7 +125,7 @@ def _whole(match: re.Match[str]) -> int:
 
 
 def _int(type: PgType, text: str) -> int:
-    if text.isdigit() and text.isascii():
+    if len(text) < 20 and text.isdigit() and text.isascii():
         value = int(text)
     else:
         match = _INTEGER.fullmatch(text)

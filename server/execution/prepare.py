@@ -11,12 +11,14 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from protocol.pgwire.errors import PgError, SqlState
+from protocol.pgwire.messages import NoData
 from protocol.pgwire.types import PgType
 from server.context import Context
 from server.execution.names import find_relation
 from server.execution.planning import relation_query
 from server.execution.show import EXPLAIN_FIELDS, show_fields
 from server.execution.subscribe import SubscribePlan, plan_subscribe
+from server.results import row_description
 from server.sql.plan import (
     Field,
     QueryPlan,
@@ -53,7 +55,7 @@ class Prepared:
     """`statement` None: the empty query. `fields` None: no rows come back.
 
     `answers`: the whole encoded result by style, of a query whose rows never change. `descriptions`: RowDescription
-    by formats.
+    by formats. `single_row`: the plan, if it is one row that takes neither reading nor waiting.
     """
 
     statement: Statement | None
@@ -64,6 +66,17 @@ class Prepared:
     declared: tuple[PgType | None, ...] = ()
     answers: dict[object, bytes] = field(default_factory=dict)
     descriptions: dict[tuple[int, ...], bytes] = field(default_factory=dict)
+    single_row: QueryPlan | None = None
+
+    def description(self, formats: Sequence[int]) -> bytes:
+        """RowDescription or NoData, encoded; made once for each set of formats."""
+        if self.fields is None:
+            return NoData().serialize()
+        key = tuple(formats)
+        described = self.descriptions.get(key)
+        if described is None or isinstance(self.statement, Fetch):  # a cursor of that name may be another by now
+            described = self.descriptions[key] = row_description(self.fields, formats).serialize()
+        return described
 
 
 def plan_key(context: Context) -> tuple[object, ...]:
@@ -116,6 +129,9 @@ def _planned(prepared: Prepared, plan: QueryPlan | WritePlan) -> None:
     match plan:
         case QueryPlan():
             prepared.parameters, prepared.fields = plan.parameters, plan.columns
+            assert isinstance(prepared.statement, Select)
+            if plan.constant is not None and plan.constant.is_single_row and prepared.statement.as_of is None:
+                prepared.single_row = plan
         case WritePlan():
             prepared.parameters = plan.query.parameters
             prepared.fields = plan.query.columns[plan.returning] if plan.returning is not None else None

@@ -7,19 +7,20 @@ per plan: a row of `SELECT $1::int` costs a few calls.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 
 from protocol.pgwire.errors import PgError, SqlState
+from protocol.pgwire.types import PgType
 from server.sql.casts import find_cast, modify
 from server.sql.expressions import Array, Cast, ColumnRef, Expression, Literal, Parameter, SessionValue
 from server.sql.relations import Project, Relation, Values
 
 
-@dataclass(frozen=True, slots=True)
-class Bindings:
+class Bindings(NamedTuple):
     """What a plan needs at execution. `parameters`: Python scalars as types.py lists them, None for NULL.
 
     `now_us`: microseconds since 1970, of the transaction's start. `mz_now`: the query's timestamp, milliseconds.
@@ -34,7 +35,7 @@ class Bindings:
     session_user: str = ""
     version: str = ""
     backend_pid: int = 0
-    settings: Mapping[str, str] = field(default_factory=dict)
+    settings: Mapping[str, str] = MappingProxyType({})
 
 
 _DAY_US = 86_400_000_000
@@ -122,7 +123,7 @@ def _cast(cast: Cast, operand: Evaluate) -> Evaluate:
 class Constant:
     """A query that is evaluated here. `rows`: per row the closures of its cells; `levels`: projections over them."""
 
-    types: tuple[pa.DataType, ...]
+    types: tuple[PgType, ...]
     rows: Sequence[Sequence[Evaluate]]
     levels: Sequence[Sequence[Evaluate]]
 
@@ -144,7 +145,7 @@ class Constant:
         """All rows; the columns are c0, c1, ..."""
         rows = [self._row(cells, bindings) for cells in self.rows]
         columns = zip(*rows, strict=True) if rows else [() for _ in self.types]
-        arrays = [pa.array(list(cells), type) for cells, type in zip(columns, self.types, strict=True)]
+        arrays = [pa.array(list(cells), type.arrow) for cells, type in zip(columns, self.types, strict=True)]
         return pa.RecordBatch.from_arrays(arrays, [f"c{i}" for i in range(len(arrays))])
 
 
@@ -167,4 +168,4 @@ def compiled(relation: Relation) -> Constant | None:
         return None
     if not node.columns and levels:  # SELECT without FROM: its cells are the first projection's
         rows = [levels.pop(0) for _ in node.rows]
-    return Constant(tuple(column.type.arrow for column in relation.columns), rows, levels)
+    return Constant(tuple(column.type for column in relation.columns), rows, levels)

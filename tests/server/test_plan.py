@@ -311,7 +311,7 @@ def test_spark_text_of_a_join_and_an_aggregate() -> None:
 
 def test_parameters_and_session_values_are_literals_in_spark_text() -> None:
     planned = plan("select a from t where b = $1 and d < now() and a = $2")
-    text = planned.spark_sql(replace(BINDINGS, parameters=("it's ${x} \\", None)))
+    text = planned.spark_sql(BINDINGS._replace(parameters=("it's ${x} \\", None)))
     assert "(x2 = 'it\\'s \\u0024{x} \\\\')" in text
     assert "timestamp_micros(1700000000000000L)" in text
     assert "CAST(NULL AS INT)" in text

@@ -1,0 +1,83 @@
+"""A whole round trip of the extended protocol, read in one step: Bind, perhaps Describe, Execute of all rows, Sync.
+
+    shape = CallShape.of(data, at)        # from the first such call, message by message
+    found = shape.read(data, at)          # each later one: only the values differ
+
+Drivers send these messages together, and those of one statement are equal but for the parameters' values. So what is
+around the values is compared as bytes and not parsed again. Whatever does not match is no call of this shape, and is
+read as the messages that it is.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Self
+
+from protocol.pgwire import messages as m
+from protocol.pgwire.errors import PgError
+
+_BIND = m.Bind.code[0]
+_END = m.Execute("").serialize() + m.Sync().serialize()
+_DESCRIBED_END = m.Describe("P", "").serialize() + _END
+_NULL_LENGTH = -1
+
+
+@dataclass(frozen=True, slots=True)
+class CallShape:
+    """What the calls of a statement have in common.
+
+    `bind` is the Bind of the call it was made from. `head` are its bytes before the first value, `tail` those after
+    the last, with the messages that follow; the Bind ends `formats_bytes` into the tail.
+    """
+
+    bind: m.Bind
+    described: bool
+    head: bytes
+    tail: bytes
+    formats_bytes: int
+
+    @classmethod
+    def of(cls, data: bytes, at: int) -> Self | None:
+        """The shape of the call of the unnamed portal that stands at `at`, None if there is no whole one."""
+        if len(data) - at < m.HEADER.size or data[at] != _BIND:
+            return None
+        end = at + 1 + m.INT32.unpack_from(data, at + 1)[0]
+        described = data.startswith(_DESCRIBED_END, end)
+        if not described and not data.startswith(_END, end):
+            return None
+        try:
+            bind = m.Bind.parse(data, at + m.HEADER.size, end)
+        except PgError:
+            return None
+        if bind.portal:
+            return None
+        formats_bytes = 2 + 2 * len(bind.result_formats)
+        values_bytes = sum(4 + len(value or b"") for value in bind.parameters)
+        head = data[at + m.HEADER.size : end - formats_bytes - values_bytes]
+        tail = data[end - formats_bytes : end] + (_DESCRIBED_END if described else _END)
+        return cls(bind, described, head, tail, formats_bytes)
+
+    def read(self, data: bytes, at: int) -> tuple[list[bytes | None], int] | None:
+        """The values of the call of this shape at `at`, None for NULL, and where the next message begins."""
+        if not data.startswith(self.head, at + m.HEADER.size) or data[at] != _BIND:
+            return None
+        bind_at, limit = at, len(data) - len(self.tail)
+        at += m.HEADER.size + len(self.head)
+        values: list[bytes | None] = []
+        for _ in self.bind.parameters:
+            if at + 4 > limit:
+                return None
+            (length,) = m.INT32.unpack_from(data, at)
+            at += 4
+            if length == _NULL_LENGTH:
+                values.append(None)
+                continue
+            if not 0 <= length <= limit - at:
+                return None
+            values.append(data[at : at + length])
+            at += length
+        if not data.startswith(self.tail, at):
+            return None
+        if m.INT32.unpack_from(data, bind_at + 1)[0] != at + self.formats_bytes - bind_at - 1:
+            return None
+        return values, at + len(self.tail)

@@ -1,0 +1,161 @@
+"""A call answered in one step gives the bytes that its messages give one by one, whatever it is and comes after."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from protocol.pgwire import messages as m
+from protocol.pgwire.call import CallShape
+from server.constant_call import ConstantCall
+from server.listener import Client, Listener
+from tests.fix_server import ServerThread
+
+STATEMENTS = (
+    "SELECT $1::int",
+    "SELECT $1::text AS a, 2, $2::numeric(6,2)",
+    "SELECT $1::timestamptz",
+    "SELECT $1::bool, $1",
+    "SELECT 7",
+    "SELECT current_database(), $1::int",
+    "VALUES ($1::int), (2)",
+    "SET TimeZone = 'Asia/Tokyo'",
+    "BEGIN",
+    "ROLLBACK",
+    "SELECT 1 +",
+)
+VALUES = (None, b"1", b"-5", b"x", b"", b"t", b"1.005", b"2024-01-02 03:04:05", b"\0\0\0\7", b"\xff", b"9" * 30)
+
+names = st.sampled_from(["", "a", "b"])
+formats = st.lists(st.integers(0, 2), max_size=3).map(tuple)
+binds = st.builds(
+    m.Bind, st.sampled_from(["", "", "", "p"]), names, formats, st.lists(st.sampled_from(VALUES), max_size=2).map(tuple)
+)
+
+
+@st.composite
+def exchanges(draw: st.DrawFn) -> list[m.FrontendMessage]:
+    """Messages up to a Sync: mostly what drivers send, sometimes not quite."""
+    messages: list[m.FrontendMessage] = []
+    if draw(st.booleans()):
+        messages.append(m.Close("S", name := draw(names)))
+        messages.append(m.Parse(name, draw(st.sampled_from(STATEMENTS))))
+    bind = draw(binds)
+    bind.result_formats = draw(formats)
+    messages.append(bind)
+    if draw(st.booleans()):
+        messages.append(m.Describe("P", bind.portal))
+    messages.append(m.Execute(bind.portal, draw(st.sampled_from([0, 0, 0, 1]))))
+    return [*messages, m.Sync()]
+
+
+def serialized(messages: Sequence[m.FrontendMessage]) -> bytes:
+    return b"".join(message.serialize() for message in messages)
+
+
+class Wire:
+    """A transport that keeps what is written."""
+
+    def __init__(self) -> None:
+        self.written = b""
+        self.closed = False
+        self.came = asyncio.Event()
+
+    def write(self, data: bytes) -> None:
+        self.written += data
+        self.came.set()
+
+    def close(self) -> None:
+        self.closed = True
+        self.came.set()
+
+    def is_closing(self) -> bool:
+        return self.closed
+
+    def set_write_buffer_limits(self, high: int) -> None:
+        pass
+
+    def get_extra_info(self, name: str) -> Wire:
+        return self
+
+    def setsockopt(self, *option: int) -> None:
+        pass
+
+    def pause_reading(self) -> None:
+        pass
+
+    resume_reading = pause_reading
+
+
+async def answers(listener: Listener, exchanges: list[list[bytes]]) -> list[bytes]:
+    """What a new client is answered to each exchange, given in pieces; it waits for ReadyForQuery."""
+    wire, client = Wire(), Client(listener)
+    client.connection_made(wire)  # type: ignore[arg-type]
+    client.data_received(m.StartupMessage({"user": "materialize", "database": "materialize"}).serialize())
+    found = []
+    for pieces in exchanges:
+        wire.written = b""
+        for piece in pieces:
+            client.data_received(piece)
+        async with asyncio.timeout(10):
+            while wire.written[-6:-1] != b"Z\0\0\0\5" and not wire.closed:
+                wire.came.clear()
+                await wire.came.wait()
+        found.append(wire.written)
+    client.connection_lost(None)
+    return found
+
+
+@given(st.lists(exchanges(), min_size=1, max_size=6))
+def test_one_step_and_message_by_message_give_the_same(
+    server: ServerThread, exchanges: list[list[m.FrontendMessage]]
+) -> None:
+    apart = [[message.serialize() for message in messages] for messages in exchanges]
+    together = [[serialized(messages)] for messages in exchanges]
+    listener = server.house.listener
+    assert server.call(answers(listener, together)) == server.call(answers(listener, apart))
+
+
+def test_pipelined_calls_are_answered_each(server: ServerThread) -> None:
+    calls = [serialized([m.Bind("", "", (), (b"%d" % i,)), m.Execute(""), m.Sync()]) for i in range(20)]
+    parse = m.Parse("", "SELECT $1::int").serialize()
+    (answer,) = server.call(answers(server.house.listener, [[parse + b"".join(calls)]]))
+    for i in range(20):
+        assert answer.count(m.DataRow((b"%d" % i,)).serialize()) == 1
+    assert answer.count(m.ReadyForQuery("I").serialize()) == 20
+
+
+def test_the_calls_of_drivers_take_the_short_way(server: ServerThread, monkeypatch: pytest.MonkeyPatch) -> None:
+    taken = []
+    answer = ConstantCall.answer
+
+    def noted(call: ConstantCall, values: list[bytes | None]) -> bytes:
+        taken.append(values)
+        return answer(call, values)
+
+    monkeypatch.setattr(ConstantCall, "answer", noted)
+    parse: list[m.FrontendMessage] = [m.Parse("a", "SELECT $1::int"), m.Sync()]
+    call: list[m.FrontendMessage] = [m.Bind("", "a", (0,), (b"5",), (1,)), m.Describe("P", ""), m.Execute(""), m.Sync()]
+    server.call(answers(server.house.listener, [[serialized(parse)], [serialized(call)]]))
+    assert taken == [[b"5"]]
+
+
+@given(binds, st.binary(max_size=12), st.booleans())
+def test_a_shape_reads_what_bind_reads(bind: m.Bind, after: bytes, described: bool) -> None:
+    bind.portal = ""
+    messages: list[m.FrontendMessage] = [bind, m.Describe("P", ""), m.Execute(""), m.Sync()]
+    if not described:
+        del messages[1]
+    data = b"??" + serialized(messages)
+    shape = CallShape.of(data + after, 2)
+    if len(bind.parameter_formats) > 1 and len(bind.parameter_formats) != len(bind.parameters):
+        assert shape is None
+        return
+    assert shape is not None
+    assert shape.read(data + after, 2) == (list(bind.parameters), len(data))
+    for cut in range(2, len(data)):
+        assert shape.read(data[:cut], 2) is None
