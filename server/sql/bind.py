@@ -18,7 +18,6 @@ from catalog.objects import Relation as CatalogRelation
 from protocol.pgwire.errors import PgError, SqlState
 from protocol.pgwire.types import BOOL, INT4, INT8, UNKNOWN, PgType, parse_type
 from server.sql import expressions as ex
-from server.sql import functions
 from server.sql.bind_scalar import ScalarBinder, conjunction, function_name, session_name, trim_name, type_spelling
 from server.sql.coerce import ASSIGNMENT
 from server.sql.expressions import (
@@ -34,6 +33,8 @@ from server.sql.expressions import (
     children,
     transform,
 )
+from server.sql.functions import resolve, syntax
+from server.sql.functions.table import FUNCTIONS
 from server.sql.parse import parse_query
 from server.sql.relations import Aggregate as AggregateNode
 from server.sql.relations import (
@@ -510,13 +511,13 @@ class Binder(ScalarBinder):
         scope = Scope(parent=outer.parent, common_tables=outer.common_tables, clause="functions in FROM")
         arguments = [self.expression(a, scope) for a in tree.expressions]
         if name != "generate_series":
-            if name in functions.FUNCTIONS:
+            if name in FUNCTIONS:
                 raise self.unsupported(f"{name} in FROM", tree)
             shown = f"{name}({', '.join(a.type.base_display for a in arguments)})"
-            raise functions.no_such("function", shown, len(arguments), self.at(tree))
+            raise resolve.no_such("function", shown, len(arguments), self.at(tree))
         if len(arguments) not in (2, 3):
             shown = f"{name}({', '.join(a.type.base_display for a in arguments)})"
-            raise functions.no_such("function", shown, len(arguments), self.at(tree))
+            raise resolve.no_such("function", shown, len(arguments), self.at(tree))
         type = INT8 if any(a.type == INT8 for a in arguments) else INT4
         if any(a.type not in (INT4, INT8, UNKNOWN, parse_type("int2")) for a in arguments):
             raise self.unsupported("generate_series of anything but integers", tree)
@@ -628,7 +629,7 @@ class Binder(ScalarBinder):
             _, (x, y) = self.to_common([after_a, after_b], "JOIN/USING")
             expression: Expression = y if kind is JoinKind.RIGHT else x
             if kind is JoinKind.FULL:
-                expression = Call(functions.COALESCE, (x, y), x.type, a.expression.nullable and b.expression.nullable)
+                expression = Call(syntax.COALESCE, (x, y), x.type, a.expression.nullable and b.expression.nullable)
             result.append(Entry(name, expression, None))
         hidden_left = {left.entries.index(a) for _, a, _ in merged}
         hidden_right = {right.entries.index(b) for _, _, b in merged}

@@ -32,7 +32,6 @@ from protocol.pgwire.types import (
     array_of,
     parse_type,
 )
-from server.sql import functions
 from server.sql.casts import natural_numeric
 from server.sql.coerce import EXPLICIT, IMPLICIT, Coercer, integer_literal
 from server.sql.expressions import (
@@ -53,7 +52,9 @@ from server.sql.expressions import (
     WindowCall,
     precision,
 )
-from server.sql.functions import Function, Kind, Nulls, Resolved
+from server.sql.functions import resolve, syntax
+from server.sql.functions.resolve import Resolved
+from server.sql.functions.table import ANY, FUNCTIONS, Function, Kind, Nulls
 from server.sql.relations import Project, Relation
 from server.sql.scope import Scope, find_column
 from server.sql.statements import position_of
@@ -123,7 +124,7 @@ SESSION_FUNCTIONS: dict[str, PgType] = {
 """Functions of the session without arguments; `constant.session_value` knows what each is."""
 _VOLATILE = ("random", "clock_timestamp", "gen_random_uuid", "timeofday", "nextval", "setval")
 _SAME_FORMS: dict[str, Function] = {
-    "coalesce": functions.COALESCE, "greatest": functions.GREATEST, "least": functions.LEAST,
+    "coalesce": syntax.COALESCE, "greatest": syntax.GREATEST, "least": syntax.LEAST,
 }  # fmt: skip
 
 
@@ -338,12 +339,12 @@ class ScalarBinder(Coercer, ABC):
         """An operator over bound operands. 42883, 42725."""
         types = tuple(a.type.without_modifiers for a in arguments)
         try:
-            resolved = functions.resolve_operator(name, _plain(types))
+            resolved = resolve.resolve_operator(name, _plain(types))
         except PgError as error:
             raise self._placed(error, self._operator_position(tree)) from None
         if resolved is None:
-            shown = functions.operator_text(name, types)
-            raise functions.no_such("operator", shown, len(types), self._operator_position(tree))
+            shown = resolve.operator_text(name, types)
+            raise resolve.no_such("operator", shown, len(types), self._operator_position(tree))
         return self._applied(resolved, arguments, tree)
 
     def _operator_position(self, tree: exp.Expr | None) -> int | None:
@@ -371,7 +372,7 @@ class ScalarBinder(Coercer, ABC):
         function = resolved.function
         context = EXPLICIT if function.name == "||" else IMPLICIT  # || writes anything as text
         coerced = tuple(
-            self.default_unknown(argument) if target == functions.ANY else self.coerce(argument, target, context)
+            self.default_unknown(argument) if target == ANY else self.coerce(argument, target, context)
             for argument, target in zip(arguments, resolved.arguments, strict=True)
         )
         try:
@@ -391,7 +392,7 @@ class ScalarBinder(Coercer, ABC):
     def _output_of(argument: Expression) -> Expression:
         """A boolean as concat() writes it: t or f."""
         letters = Literal("t", TEXT), Literal("f", TEXT)
-        is_false = Call(functions.NOT, (argument,), BOOL, argument.nullable)
+        is_false = Call(syntax.NOT, (argument,), BOOL, argument.nullable)
         return Case(((argument, letters[0]), (is_false, letters[1])), Literal(None, TEXT), TEXT)
 
     def _check_available(self, function: Function) -> None:
@@ -422,22 +423,22 @@ class ScalarBinder(Coercer, ABC):
 
     @staticmethod
     def negation(condition: Expression) -> Expression:
-        return Call(functions.NOT, (condition,), BOOL, condition.nullable)
+        return Call(syntax.NOT, (condition,), BOOL, condition.nullable)
 
     def _is(self, tree: exp.Is, scope: Scope) -> Expression:
         value = tree.expression
         negate = bool(tree.args.get("negate"))
         if isinstance(value, exp.Null):
             operand = self.default_unknown(self.expression(tree.this, scope))
-            return Call(functions.IS_NOT_NULL if negate else functions.IS_NULL, (operand,), BOOL, False)
+            return Call(syntax.IS_NOT_NULL if negate else syntax.IS_NULL, (operand,), BOOL, False)
         if isinstance(value, exp.Boolean):
             word = "TRUE" if value.this else "FALSE"
             operand = self.condition(tree.this, scope, f"IS {'NOT ' if negate else ''}{word}")
-            test = Call(functions.IS_TRUE if value.this else functions.IS_FALSE, (operand,), BOOL, False)
+            test = Call(syntax.IS_TRUE if value.this else syntax.IS_FALSE, (operand,), BOOL, False)
             return self.negation(test) if negate else test
         if isinstance(value, (exp.Column, exp.Identifier, exp.Var)) and value.name == "unknown":
             operand = self.condition(tree.this, scope, "IS UNKNOWN")
-            return Call(functions.IS_NOT_NULL if negate else functions.IS_NULL, (operand,), BOOL, False)
+            return Call(syntax.IS_NOT_NULL if negate else syntax.IS_NULL, (operand,), BOOL, False)
         raise self.unsupported("this IS test", tree)
 
     def _distinct(self, tree: exp.Expr, scope: Scope) -> Expression:
@@ -447,9 +448,9 @@ class ScalarBinder(Coercer, ABC):
         a, b = equality.arguments
         differ: Expression
         if a.type == b.type and a.type.name not in ("numeric", "bpchar"):
-            differ = Call(functions.IS_DISTINCT, (a, b), BOOL, False)
+            differ = Call(syntax.IS_DISTINCT, (a, b), BOOL, False)
         else:
-            a_null, b_null = (Call(functions.IS_NULL, (side,), BOOL, False) for side in (a, b))
+            a_null, b_null = (Call(syntax.IS_NULL, (side,), BOOL, False) for side in (a, b))
             differ = Case(
                 ((a_null, self.negation(b_null)), (b_null, Literal(True, BOOL))), self.negation(equality), BOOL
             )
@@ -626,7 +627,7 @@ class ScalarBinder(Coercer, ABC):
         if len(tree.expressions) != 1 or isinstance(tree.expressions[0], exp.Slice):
             raise self.unsupported("this subscript", tree)
         index = self.coerce(self.expression(tree.expressions[0], scope), INT4)
-        return Call(functions.SUBSCRIPT, (array, index), array.type.element, True, array.type.element.precision or 0)
+        return Call(syntax.SUBSCRIPT, (array, index), array.type.element, True, array.type.element.precision or 0)
 
     def _escape(self, tree: exp.Escape, scope: Scope) -> Expression:
         like = tree.this
@@ -677,7 +678,7 @@ class ScalarBinder(Coercer, ABC):
 
     def _resolve(self, name: str, types: tuple[PgType, ...], tree: exp.Expr) -> Resolved | None:
         try:
-            return functions.resolve_function(name, _plain(types))
+            return resolve.resolve_function(name, _plain(types))
         except PgError as error:
             raise self._placed(error, self.at(tree)) from None
 
@@ -689,7 +690,7 @@ class ScalarBinder(Coercer, ABC):
             except ValueError:
                 pass  # no such type: no such function
         shown = f"{name}({', '.join(a.type.base_display for a in arguments)})"
-        raise functions.no_such("function", shown, len(arguments), self.at(tree))
+        raise resolve.no_such("function", shown, len(arguments), self.at(tree))
 
     def _qualified_function(self, tree: exp.Dot, scope: Scope) -> Expression:
         if isinstance(tree.expression, exp.Anonymous) and tree.this.name == "pg_catalog":
@@ -734,7 +735,7 @@ class ScalarBinder(Coercer, ABC):
         types = tuple(a.type.without_modifiers for a in bound)
         if star and name != "count":
             shown = f"{name}()"
-            raise functions.no_such("function", shown, 2, self.at(call))
+            raise resolve.no_such("function", shown, 2, self.at(call))
         resolved = self._resolve(name, types, call)
         if resolved is None:
             return self._function_cast(name, bound, call)
@@ -773,7 +774,7 @@ class ScalarBinder(Coercer, ABC):
             raise PgError(SqlState.GROUPING_ERROR, message, position=self.at(tree))
         self._check_available_at(function, tree)
         coerced = tuple(
-            self.default_unknown(a) if t == functions.ANY else self.coerce(a, t)
+            self.default_unknown(a) if t == ANY else self.coerce(a, t)
             for a, t in zip(arguments, resolved.arguments, strict=True)
         )
         if function.name == "string_agg" and not isinstance(coerced[1], Literal):
@@ -925,11 +926,11 @@ def call_of(function: Function, arguments: tuple[Expression, ...], result: PgTyp
 
 
 def conjunction(conditions: Sequence[Expression]) -> Expression:
-    return _connective(functions.AND, conditions)
+    return _connective(syntax.AND, conditions)
 
 
 def disjunction(conditions: Sequence[Expression]) -> Expression:
-    return _connective(functions.OR, conditions)
+    return _connective(syntax.OR, conditions)
 
 
 def _connective(function: Function, conditions: Sequence[Expression]) -> Expression:
@@ -951,7 +952,7 @@ def replace_scope(scope: Scope, clause: str) -> Scope:
 
 
 def is_aggregate(name: str) -> bool:
-    rows = functions.FUNCTIONS.get(name)
+    rows = FUNCTIONS.get(name)
     return rows is not None and rows[0].kind is Kind.AGGREGATE
 
 

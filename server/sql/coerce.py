@@ -20,7 +20,7 @@ from server.sql.casts import (
     resulting_type,
 )
 from server.sql.expressions import Array, Cast, Expression, Literal, Parameter
-from server.sql.functions import category, is_preferred
+from server.sql.functions.resolve import category, is_preferred
 
 IMPLICIT, ASSIGNMENT, EXPLICIT = Coercion.IMPLICIT, Coercion.ASSIGNMENT, Coercion.EXPLICIT
 

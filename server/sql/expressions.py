@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from protocol.pgwire.types import BOOL, NUMERIC_PRECISION_MAX, PgType
 
 if TYPE_CHECKING:
-    from server.sql.functions import Function
+    from server.sql.functions.table import Function
     from server.sql.relations import Relation
 
 _INTEGER_DIGITS = {"int2": 5, "int4": 10, "int8": 19}

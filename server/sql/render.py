@@ -41,7 +41,8 @@ from server.sql.expressions import (
     precision,
     walk,
 )
-from server.sql.functions import AND, NOT, fail, quote, shape_of
+from server.sql.functions.syntax import AND, NOT
+from server.sql.functions.table import fail, quote, shape_of
 from server.sql.relations import Aggregate as AggregateNode
 from server.sql.relations import (
     Distinct,

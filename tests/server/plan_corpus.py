@@ -12,7 +12,7 @@ from pathlib import Path
 
 from catalog.objects import CatalogState, Column, ObjectId, Table
 from protocol.pgwire.types import PgType
-from server.sql.functions import ANY, ANYARRAY, ANYELEMENT, FUNCTIONS, OPERATORS, Function, Kind
+from server.sql.functions.table import ANY, ANYARRAY, ANYELEMENT, FUNCTIONS, OPERATORS, Function, Kind
 from tests.server.states import empty_state
 
 DDL = """

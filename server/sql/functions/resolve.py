@@ -1,0 +1,192 @@
+"""Choosing among the rows of one name as PostgreSQL does (manual, chapter 10; parse_func.c, parse_oper.c)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cache
+
+from protocol.pgwire.errors import PgError, SqlState
+from protocol.pgwire.types import TEXT, UNKNOWN, PgType, array_of
+from server.sql.casts import Coercion, find_cast
+from server.sql.functions.table import (
+    ANY,
+    ANYARRAY,
+    ANYELEMENT,
+    FUNCTIONS,
+    OPERATORS,
+    Function,
+)
+
+_CATEGORIES: dict[str, str] = {
+    "bool": "B",
+    **dict.fromkeys(("int2", "int4", "int8", "numeric", "float4", "float8"), "N"),
+    **dict.fromkeys(("text", "varchar", "bpchar"), "S"),
+    **dict.fromkeys(("date", "time", "timestamp", "timestamptz"), "D"),
+    "interval": "T",
+    "unknown": "X",
+}
+_PREFERRED = frozenset(("bool", "float8", "text", "timestamptz", "interval"))
+
+
+def category(type: PgType) -> str:
+    """pg_type.typcategory."""
+    return "A" if type.element is not None else _CATEGORIES.get(type.name, "U")
+
+
+def is_preferred(type: PgType) -> bool:
+    """pg_type.typispreferred."""
+    return type.name in _PREFERRED
+
+
+@dataclass(frozen=True, slots=True)
+class Resolved:
+    """The row chosen, and what it is for these arguments: pseudo-types replaced, a variadic tail spread."""
+
+    function: Function
+    arguments: tuple[PgType, ...]
+    result: PgType
+
+
+@cache
+def resolve_function(name: str, types: tuple[PgType, ...]) -> Resolved | None:
+    """The row for a call; None if none fits. 42725 if several fit and none is better. Types without modifiers."""
+    return _choose(FUNCTIONS.get(name, ()), types, "function", f"{name}({', '.join(t.display for t in types)})")
+
+
+@cache
+def resolve_operator(name: str, types: tuple[PgType, ...]) -> Resolved | None:
+    """As `resolve_function`; a prefix operator has one argument, LIKE with ESCAPE three."""
+    rows = OPERATORS.get(name, [])
+    known = tuple(type for type in types if type != UNKNOWN)
+    if len(types) == 2 and len(known) == 1:
+        same = known + known
+        for row in rows:  # rule 2a: an unknown is first taken to be of the other's type
+            if row.arguments == same:
+                return Resolved(row, row.arguments, row.result)
+    if name == "||" and len(types) == 2 and (plain := _concatenation(types)) is not None:
+        return Resolved(rows[0], plain, rows[0].result)
+    return _choose(rows, types, "operator", operator_text(name, types))
+
+
+def _concatenation(types: tuple[PgType, ...]) -> tuple[PgType, ...] | None:
+    """text || anything and anything || text write the other as text."""
+    texts = [category(t) in ("S", "X") for t in types]
+    others = [category(t) not in ("S", "A", "X") for t in types]
+    return (TEXT, TEXT) if any(texts) and any(others) else None
+
+
+def operator_text(name: str, types: Sequence[PgType]) -> str:
+    """`integer + text` or `- text`, as messages write it."""
+    shown = [t.display for t in types]
+    return f"{name} {shown[0]}" if len(shown) == 1 else f"{shown[0]} {name} {shown[1]}"
+
+
+def _choose(rows: Sequence[Function], types: tuple[PgType, ...], what: str, shown: str) -> Resolved | None:
+    candidates = list(_applicable(rows, types))
+    for exact in candidates:
+        if exact.function.arguments == types:
+            return exact
+    if len(candidates) > 1:
+        candidates = _best(candidates, types)
+    if len(candidates) > 1:
+        is_function = what == "function"
+        raise PgError(
+            SqlState.AMBIGUOUS_FUNCTION,
+            f"{what} {shown} is not unique" if is_function else f"operator is not unique: {shown}",
+            hint=f"Could not choose a best candidate {what}. You might need to add explicit type casts.",
+        )
+    return candidates[0] if candidates else None
+
+
+def _applicable(rows: Sequence[Function], types: tuple[PgType, ...]) -> Iterator[Resolved]:
+    """The rows whose arguments these types become by implicit casts."""
+    for row in rows:
+        arguments = row.arguments
+        if row.variadic and len(types) > len(arguments):
+            arguments += (arguments[-1],) * (len(types) - len(arguments))
+        if len(arguments) != len(types):
+            continue
+        resolved = _without_pseudo(row, arguments, types)
+        if resolved is not None and all(map(_implicit, types, resolved.arguments)):
+            yield resolved
+
+
+def _implicit(source: PgType, target: PgType) -> bool:
+    if source in (target, UNKNOWN) or target == ANY:
+        return True
+    rule = find_cast(source, target)
+    return rule is not None and rule.context is Coercion.IMPLICIT
+
+
+def _without_pseudo(row: Function, arguments: tuple[PgType, ...], types: tuple[PgType, ...]) -> Resolved | None:
+    """anyelement and anyarray replaced by what the arguments make of them; None if those disagree."""
+    if ANYELEMENT not in arguments and ANYARRAY not in arguments:
+        return Resolved(row, arguments, row.result)
+    elements: set[PgType] = set()
+    for argument, type in zip(arguments, types, strict=True):
+        if type == UNKNOWN or argument not in (ANYELEMENT, ANYARRAY):
+            continue
+        if argument == ANYARRAY and type.element is None:
+            return None
+        elements.add(type.element if argument == ANYARRAY and type.element is not None else type)
+    if not elements and ANYARRAY in arguments:
+        return None
+    if len(elements) > 1:
+        return None
+    element = elements.pop() if elements else TEXT
+    if element.element is not None and (ANYARRAY in arguments or row.result == ANYARRAY):
+        return None
+    swap = {ANYELEMENT: element}
+    if ANYARRAY in arguments or row.result == ANYARRAY:
+        swap[ANYARRAY] = array_of(element)
+    return Resolved(row, tuple(swap.get(a, a) for a in arguments), swap.get(row.result, row.result))
+
+
+def _best(candidates: list[Resolved], types: tuple[PgType, ...]) -> list[Resolved]:
+    """PostgreSQL's func_select_candidate: more exact matches, then preferred types, then guesses for unknowns."""
+    known = [i for i, t in enumerate(types) if t != UNKNOWN]
+    unknown = [i for i, t in enumerate(types) if t == UNKNOWN]
+
+    def most(score: Callable[[Resolved], int]) -> list[Resolved]:
+        top = max(map(score, candidates))
+        return [c for c in candidates if score(c) == top]
+
+    def declared(candidate: Resolved, place: int) -> PgType:
+        arguments = candidate.function.arguments  # a pseudo-type is no exact match
+        return arguments[min(place, len(arguments) - 1)]
+
+    candidates = most(lambda c: sum(declared(c, i) == types[i] for i in known))
+    if len(candidates) > 1:
+        candidates = most(
+            lambda c: sum(
+                declared(c, i) == types[i]
+                or (is_preferred(declared(c, i)) and category(declared(c, i)) == category(types[i]))
+                for i in known
+            )
+        )
+    for i in unknown if len(candidates) > 1 else ():
+        categories = {category(c.arguments[i]) for c in candidates}
+        if "S" not in categories and len(categories) > 1:
+            break
+        chosen = "S" if "S" in categories else categories.pop()
+        inside = [c for c in candidates if category(c.arguments[i]) == chosen]
+        preferred = [c for c in inside if is_preferred(c.arguments[i])]
+        candidates = preferred or inside
+    if len(candidates) > 1 and known and len({types[i] for i in known}) == 1:
+        same = [c for c in candidates if all(_implicit(types[known[0]], a) for a in c.arguments)]
+        exact = [c for c in same if all(c.arguments[i] == types[known[0]] for i in unknown)]
+        candidates = exact or candidates
+    return candidates
+
+
+def no_such(what: str, shown: str, count: int, position: int | None) -> PgError:
+    """42883: what = `function` or `operator`."""
+    noun = "argument types" if count != 1 else "argument type" if what == "operator" else "argument types"
+    casts = "explicit type casts" if noun.endswith("s") else "an explicit type cast"
+    return PgError(
+        SqlState.UNDEFINED_FUNCTION,
+        f"function {shown} does not exist" if what == "function" else f"operator does not exist: {shown}",
+        hint=f"No {what} matches the given name and {noun}. You might need to add {casts}.",
+        position=position,
+    )

@@ -1,0 +1,150 @@
+"""ONE table of the functions, operators, aggregates and window functions that Tidewire knows; this is its frame.
+
+Each row: name, argument types, result type, and what computes it. `spark` is its form in Spark SQL, in which {0},
+{1}, ... are the arguments, or Python that writes the text. `python` computes one value from Python scalars (as
+protocol.pgwire.types lists them): it folds constants, and where there is no Spark form it is what Spark runs, in an
+Arrow UDF (`worker`). With neither, PostgreSQL has the function and resolution must see it, but Tidewire refuses it
+(0A000). What is not here does not exist (42883): nothing passes to Spark by its name alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any
+
+from protocol.pgwire.errors import PgError, SqlState
+from protocol.pgwire.types import PgType, array_of, scalar
+from server.sql.decimals import Shape
+from server.sql.expressions import Expression, Literal, precision
+
+ANY = PgType("any", 2276, 4)  # any type, each argument its own
+ANYELEMENT = PgType("anyelement", 2283, 4)  # any type, the same wherever it stands
+ANYARRAY = PgType("anyarray", 2277, -1)  # an array of it
+_PSEUDO = {type.name: type for type in (ANY, ANYELEMENT, ANYARRAY)}
+INTEGERS = ("int2", "int4", "int8")
+
+
+class Kind(Enum):
+    SCALAR = "function"
+    AGGREGATE = "aggregate"
+    WINDOW = "window"
+
+
+class Nulls(Enum):
+    """When the result can be NULL."""
+
+    STRICT = "if an argument is"
+    MAYBE = "always possible"
+    NEVER = "never"
+
+
+Form = Callable[[Sequence[Expression], Sequence[str]], str]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Function:
+    """A row of the table; rows are compared by identity.
+
+    `prepare` checks arguments when the query is planned and may replace them. `shape` gives a numeric result's.
+    `zoned`: depends on the session's time zone, which `python` takes as the keyword `timezone`. `variadic`: the last
+    argument may repeat. `python` never sees None if `nulls` is STRICT; it raises PgError.
+    """
+
+    name: str
+    arguments: tuple[PgType, ...]
+    result: PgType
+    spark: str | Form | None
+    kind: Kind = Kind.SCALAR
+    nulls: Nulls = Nulls.STRICT
+    shape: Callable[[Sequence[Expression]], Shape] | None = None
+    prepare: Callable[[tuple[Expression, ...]], tuple[Expression, ...]] | None = None
+    variadic: bool = False
+    zoned: bool = False
+    python: Callable[..., Any] | None = None
+
+    def __str__(self) -> str:
+        return f"{self.name}({', '.join(type.display for type in self.arguments)})"
+
+
+FUNCTIONS: dict[str, list[Function]] = {}
+OPERATORS: dict[str, list[Function]] = {}
+
+
+def types_of(spelling: str) -> tuple[PgType, ...]:
+    return tuple(_PSEUDO.get(name) or scalar(name) for name in spelling.split())
+
+
+def _result(spelling: str) -> PgType:
+    if spelling.endswith("[]"):
+        return array_of(scalar(spelling[:-2]))
+    return _PSEUDO.get(spelling) or scalar(spelling)
+
+
+def row(
+    table: dict[str, list[Function]],
+    name: str,
+    arguments: str,
+    result: str,
+    spark: str | Form | None = None,
+    kind: Kind = Kind.SCALAR,
+    nulls: Nulls = Nulls.STRICT,
+    shape: Callable[[Sequence[Expression]], Shape] | None = None,
+    prepare: Callable[[tuple[Expression, ...]], tuple[Expression, ...]] | None = None,
+    variadic: bool = False,
+    zoned: bool = False,
+    python: Callable[..., Any] | None = None,
+) -> None:
+    """Adds a row to `table`; types by their names, `int4 text`."""
+    table.setdefault(name, []).append(
+        Function(
+            name, types_of(arguments), _result(result), spark, kind, nulls, shape, prepare, variadic, zoned, python
+        )
+    )
+
+
+# -- forms ------------------------------------------------------------------------------------------------------
+
+
+def quote(text: str) -> str:
+    """A Spark string literal. `${` would be substituted, a backslash is an escape."""
+    escaped = text.replace("\\", "\\\\").replace("'", "\\'").replace("${", "\\u0024{")
+    return f"'{escaped}'"
+
+
+def fail(state: SqlState, message: str) -> str:
+    """Spark SQL that raises; `server.spark.errors` reads code and message back."""
+    return f"raise_error({quote(f'{state}:{message}')})"
+
+
+def shape_of(expression: Expression) -> Shape:
+    return Shape(precision(expression), expression.type.scale or 0)
+
+
+def fitted(expression: Expression, text: str, shape: Shape) -> str:
+    return text if shape_of(expression) == shape else f"CAST({text} AS {shape})"
+
+
+def same_shape(args: Sequence[Expression]) -> Shape:
+    return shape_of(args[0])
+
+
+def fixed(digits: int, scale: int = 0) -> Callable[[Sequence[Expression]], Shape]:
+    return lambda args: Shape(digits, scale)
+
+
+def literal(argument: Expression, what: str) -> object:
+    """The value of an argument that must be known when the query is planned."""
+    if not isinstance(argument, Literal) or argument.value is None:
+        raise PgError(SqlState.FEATURE_NOT_SUPPORTED, f"{what} that is not a constant is not supported")
+    return argument.value
+
+
+def guarded(condition: str, state: SqlState, message: str, form: str) -> str:
+    return f"IF({condition}, {fail(state, message)}, {form})"
+
+
+def text_literal(expression: Expression) -> Literal:
+    assert isinstance(expression, Literal)
+    return expression
