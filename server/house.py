@@ -15,6 +15,7 @@ from server.listener import Listener
 from server.spark import Engine, EngineUnavailable
 from server.spark.engine import SparkEngine
 from server.spark.jvm import default_archive_directory
+from server.sql.functions import worker
 from server.system_tables import SYSTEM_TABLES
 
 log = structlog.get_logger()
@@ -26,7 +27,10 @@ class House:
     def __init__(self, config: Config, engine: Engine | None = None) -> None:
         self._config = config
         self.engine: Engine = engine or SparkEngine(
-            master=config.spark_master, directory=config.data_dir, archive=default_archive_directory()
+            master=config.spark_master,
+            directory=config.data_dir,
+            archive=default_archive_directory(),
+            functions=worker.udfs(),
         )
         self.coordinator = Coordinator(
             config.data_dir,

@@ -12,6 +12,7 @@ import pytest
 from server.spark.engine import SparkEngine
 from server.spark.java import find_java
 from server.spark.jvm import ClassArchive, default_archive_directory
+from server.sql.functions import worker
 
 MEMORY_MB = 1024
 
@@ -24,7 +25,8 @@ def engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkEngine]:
     """
     archives = default_archive_directory()
     archive = archives if ClassArchive.at(archives, find_java()).path.exists() else None
-    shared = SparkEngine(directory=tmp_path_factory.mktemp("spark"), memory_mb=MEMORY_MB, archive=archive)
+    directory = tmp_path_factory.mktemp("spark")
+    shared = SparkEngine(directory=directory, memory_mb=MEMORY_MB, archive=archive, functions=worker.udfs())
     asyncio.run(shared.start())
     yield shared
     asyncio.run(shared.close())

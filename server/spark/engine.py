@@ -32,6 +32,7 @@ from server.spark.arrow_path import DoorPath, SessionPath, compile_door
 from server.spark.java import Java, find_java
 from server.spark.jvm import ClassArchive, Jvm
 from server.spark.pool import Pool, Statement
+from server.spark.python_functions import PythonFunctions, register
 from server.spark.stock_path import StockPaths
 
 START_TRIES = 3
@@ -69,6 +70,7 @@ def spark_properties(master: str, memory_mb: int, scratch: Path) -> dict[str, st
         "spark.sql.ansi.enabled": "true",  # overflow, division by zero and bad casts are errors, as in PostgreSQL
         "spark.sql.caseSensitive": "true",
         "spark.sql.session.timeZone": "UTC",
+        "spark.sql.timeType.enabled": "true",  # its functions are off by default
         "spark.sql.adaptive.enabled": "false",  # costs a small aggregate a fifth more
         "spark.sql.shuffle.partitions": "2",
         "spark.sql.leafNodeDefaultParallelism": "1",
@@ -84,7 +86,7 @@ def spark_properties(master: str, memory_mb: int, scratch: Path) -> dict[str, st
 class Driver:
     """One JVM with Spark started in it: sessions come out of it, jobs are cancelled through it."""
 
-    def __init__(self, jvm: Jvm, stopping: threading.Event, *, low_latency: bool) -> None:
+    def __init__(self, jvm: Jvm, stopping: threading.Event, *, low_latency: bool, functions: PythonFunctions) -> None:
         """Waits until Spark is up. EngineUnavailable, or py4j's errors when Spark or its JVM give up on the way."""
         gateway = jvm.connect(stopping)
         with ThreadPoolExecutor(1, "tidewire-spark-door") as beside:  # takes a second of the start
@@ -93,10 +95,16 @@ class Driver:
             self._session = gateway.jvm.org.apache.spark.sql.classic.SparkSession(self._context, {})
             self._door = door.result()
         self._stock = None if low_latency else StockPaths(gateway, self._door)
+        self._jvm = gateway.jvm
+        self._functions = functions
 
     def path(self, slot: str) -> SessionPath:
         """A session of its own: temporary views and settings are private, the JVM and its caches are shared."""
-        return self._stock.path(slot) if self._stock else DoorPath(self._door, self._session.newSession(), slot)
+        if self._stock:
+            return self._stock.path(slot, self._functions)
+        session = self._session.newSession()
+        register(self._jvm, session, self._functions)
+        return DoorPath(self._door, session, slot)
 
     def cancel_jobs(self, group: str) -> None:
         """Cancels the group's jobs, those that run and those that are yet to come."""
@@ -123,11 +131,13 @@ class SparkEngine:
         memory_mb: int | None = None,
         archive: Path | None = None,
         low_latency: bool = True,
+        functions: PythonFunctions | None = None,
     ) -> None:
         """`directory` takes `spark.log` and temporary files. `sessions`: how many statements run at once.
 
         `archive`: the directory of the class archives, which halve the start (`jvm.default_archive_directory`); None
-        for none. `low_latency` False takes PySpark's public interface instead of `Door.java`.
+        for none. `low_latency` False takes PySpark's public interface instead of `Door.java`. `functions`: what
+        statements may call beside Spark's own.
         """
         self._directory = directory
         self._log_file = directory / "spark.log"
@@ -136,6 +146,7 @@ class SparkEngine:
         self._memory_mb = memory_mb or default_memory_mb()
         self._archive = archive
         self._low_latency = low_latency
+        self._functions = functions or {}
         self._pool = Pool()
         self._stopping = threading.Event()
         self._started: Future[None] = Future()
@@ -258,7 +269,7 @@ class SparkEngine:
         self._jvm = jvm = self._launch(java, "spark-run", self._memory_mb, archive_flags)
         driver: Driver | None = None
         try:
-            driver = Driver(jvm, self._stopping, low_latency=self._low_latency)
+            driver = Driver(jvm, self._stopping, low_latency=self._low_latency, functions=self._functions)
             paths = {name: driver.path(name) for name in (f"slot-{number}" for number in range(self._sessions))}
             self._pool.open(paths, driver.cancel_jobs, jvm.fell)
             _log.info("engine ready", seconds=round(time.monotonic() - begun, 2), pid=jvm.pid)
@@ -303,7 +314,7 @@ class SparkEngine:
         part = archive.path.with_suffix(f".{os.getpid()}")
         jvm = self._launch(java, "spark-archive", ARCHIVE_MEMORY_MB, archive.make(part), niceness=19)
         try:
-            path = Driver(jvm, self._stopping, low_latency=True).path("slot-0")
+            path = Driver(jvm, self._stopping, low_latency=True, functions={}).path("slot-0")
             for sql, views in synthetic_ticks(ARCHIVE_ROUNDS):
                 if self._stopping.is_set():
                     return

@@ -22,6 +22,7 @@ from py4j.clientserver import ClientServer
 from py4j.java_gateway import JavaObject
 
 from server.spark.arrow_path import Disconnected, read_failure, spark_schema, to_house, to_spark
+from server.spark.python_functions import PythonFunctions, register
 
 
 class StockPaths:
@@ -50,8 +51,10 @@ class StockPaths:
         self._context = SparkContext(gateway=own, jsc=own.jvm.JavaSparkContext(context))
         self._session = SparkSession(self._context)
 
-    def path(self, slot: str) -> StockPath:
-        stock = StockPath(self._session.newSession(), self._door, slot)
+    def path(self, slot: str, functions: PythonFunctions) -> StockPath:
+        session = self._session.newSession()
+        register(self._gateway.jvm, session._jsparkSession, functions)
+        stock = StockPath(session, self._door, slot)
         # SparkSession has replaced this function by one that converts exceptions through the process's one context.
         py4j.java_gateway.get_return_value = py4j.protocol.get_return_value
         return stock

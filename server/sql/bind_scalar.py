@@ -396,7 +396,7 @@ class ScalarBinder(Coercer, ABC):
         return Case(((argument, letters[0]), (is_false, letters[1])), Literal(None, TEXT), TEXT)
 
     def _check_available(self, function: Function) -> None:
-        if function.spark is None:
+        if function.spark is None and function.python is None:
             raise PgError(SqlState.FEATURE_NOT_SUPPORTED, f"{function} is not supported")
         if function.zoned and not self.is_utc:
             raise PgError(

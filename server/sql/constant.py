@@ -16,7 +16,8 @@ import pyarrow as pa
 from protocol.pgwire.errors import PgError, SqlState
 from protocol.pgwire.types import PgType
 from server.sql.casts import find_cast, modify
-from server.sql.expressions import Array, Cast, ColumnRef, Expression, Literal, Parameter, SessionValue
+from server.sql.expressions import Array, Call, Cast, ColumnRef, Expression, Literal, Parameter, SessionValue
+from server.sql.functions.worker import evaluator
 from server.sql.relations import Project, Relation, Values
 
 
@@ -103,7 +104,18 @@ def _evaluator(expression: Expression, row: Mapping[int, int]) -> Evaluate:
             return lambda bindings, row: [item(bindings, row) for item in items]
         case Cast():
             return _cast(expression, _evaluator(expression.operand, row))
+        case Call(function=function, arguments=arguments) if function.python is not None:
+            return _call(expression, [_evaluator(a, row) for a in arguments])
     raise _NotConstant
+
+
+def _call(call: Call, arguments: Sequence[Evaluate]) -> Evaluate:
+    function, type = evaluator(call.function, call.timezone), call.type
+
+    def evaluate(bindings: Bindings, row: tuple[Any, ...]) -> Any:
+        return modify(function(*[argument(bindings, row) for argument in arguments]), type)
+
+    return evaluate
 
 
 def _cast(cast: Cast, operand: Evaluate) -> Evaluate:

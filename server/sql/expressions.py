@@ -90,13 +90,17 @@ class ColumnRef:
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A function or operator of `functions.py` over arguments that have its types already."""
+    """A function or operator of `functions` over arguments that have its types already.
+
+    `timezone`: the session's, if the function depends on it.
+    """
 
     function: Function
     arguments: tuple[Expression, ...]
     type: PgType
     nullable: bool
     precision: int = 0
+    timezone: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -41,6 +41,7 @@ from server.sql.expressions import (
     precision,
     walk,
 )
+from server.sql.functions import worker
 from server.sql.functions.syntax import AND, NOT
 from server.sql.functions.table import fail, quote, shape_of
 from server.sql.relations import Aggregate as AggregateNode
@@ -355,7 +356,9 @@ class Renderer:
     def _call(self, call: Call) -> str:
         texts = [self.expression(argument) for argument in call.arguments]
         spark = call.function.spark
-        assert spark is not None, call.function
+        if spark is None:
+            key = worker.function_key(call.function, [a.type for a in call.arguments], call.timezone)
+            return _python_call(key, texts, call.type, precision(call))
         return spark(call.arguments, texts) if callable(spark) else fill(spark, texts)
 
     def _cast(self, cast: Cast) -> str:
@@ -367,11 +370,6 @@ class Renderer:
             source.element is not None and target.element is not None and target.element.name == "numeric"
         ):
             return f"CAST({text} AS {spark_type(target, precision(cast) if target.element is None else 0)})"
-        if rule.spark is None:
-            raise PgError(
-                SqlState.FEATURE_NOT_SUPPORTED,
-                f"a cast from {source.base_display} to {target.base_display} is not supported here",
-            )
         inexact = source.precision is None and (source.scale or 0) >= decimals.DIVISION_SCALE
         if source.name == "numeric" and inexact and target.is_string_family:
             raise PgError(
@@ -381,7 +379,10 @@ class Renderer:
             )
         inner = target if target.element is None else target.element
         digits = precision(cast) if target.name == "numeric" else 0
-        text = rule.spark.replace("{0}", text).replace("{t}", spark_type(inner, digits))
+        if rule.spark is not None:
+            text = rule.spark.replace("{0}", text).replace("{t}", spark_type(inner, digits))
+        else:
+            text = _python_call(worker.cast_key(source, target, ""), [text], target, digits)
         return _fit_length(text, target, cast.assignment) if target.length is not None else text
 
     def _aggregate(self, call: Aggregate, over: str) -> str:
@@ -461,6 +462,15 @@ class Renderer:
             f"EXISTS (SELECT 1 FROM {block.as_source} WHERE {test})" for test in (equal, f"({equal}) IS NULL")
         )
         return f"CASE WHEN {found} THEN true WHEN {unsure} THEN CAST(NULL AS BOOLEAN) ELSE false END"
+
+
+def _python_call(key: str, texts: Sequence[str], type: PgType, digits: int) -> str:
+    """A call of a Python function, which gives a value or an error; the error is raised where the value is used."""
+    carrier = worker.carrier(type)
+    call = f"{carrier.udf}({', '.join([quote(key), *texts])})"
+    message = "IF(r.e IS NULL, r.v, raise_error(r.e))"
+    value = f"get(transform(array({call}), r -> {message}), 0)"  # so that the call stands here once
+    return carrier.restored.replace("{0}", value).replace("{t}", spark_type(type.element or type, digits))
 
 
 def _conjuncts(condition: Expression) -> Sequence[Expression]:

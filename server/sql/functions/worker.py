@@ -1,0 +1,196 @@
+"""Functions that have no Spark form, inside Spark: what its Python workers run over Arrow columns.
+
+    render.py writes  get(transform(array(pg_text('["FUNCTION lpad(text, integer)", ""]', a, b)), r -> ...), 0)
+    engine registers  one UDF for each carrier: pg_text, pg_long, ..., all of them `Kernel`s
+    here              the row's `python`, value by value
+
+Wanted: one implementation of such a function for constants, for Spark and for the wire. A carrier is a Spark type that
+any result fits through: dates and times travel as numbers, numerics as text. Spark calls a Python function for every
+row before it looks at CASE, so an error is a value here ({v, e}) and is raised, by Spark, where the value is used.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import pyarrow as pa
+
+from protocol.pgwire.errors import PgError
+from protocol.pgwire.types import PgType, array_of, scalar
+from server.sql.casts import find_cast
+from server.sql.functions.table import FUNCTIONS, OPERATORS, Function, Nulls
+
+
+@dataclass(frozen=True, slots=True)
+class Carrier:
+    """`value` in Arrow and, in JSON, in Spark; `restored` makes {0} of it the type's own, {t}, in Spark SQL."""
+
+    udf: str
+    value: pa.DataType
+    spark: Any
+    restored: str
+
+
+_INTERVAL = {
+    "type": "struct",
+    "fields": [
+        {"name": name, "type": type, "nullable": True, "metadata": {}}
+        for name, type in (("months", "integer"), ("days", "integer"), ("us", "long"))
+    ],
+}
+_INTERVAL_ARROW = pa.struct([("months", pa.int32()), ("days", pa.int32()), ("us", pa.int64())])
+_LONG = ("pg_long", pa.int64(), "long")
+_TEXT = Carrier("pg_text", pa.string(), "string", "{0}")
+_CARRIERS: dict[str, Carrier] = {
+    "bool": Carrier("pg_bool", pa.bool_(), "boolean", "{0}"),
+    **dict.fromkeys(("int2", "int4", "int8"), Carrier(*_LONG, "CAST({0} AS {t})")),
+    **dict.fromkeys(("float4", "float8"), Carrier("pg_double", pa.float64(), "double", "CAST({0} AS {t})")),
+    "numeric": Carrier("pg_text", pa.string(), "string", "CAST({0} AS {t})"),
+    **dict.fromkeys(("text", "varchar", "bpchar", "json", "jsonb", "uuid"), _TEXT),
+    "bytea": Carrier("pg_bytes", pa.binary(), "binary", "{0}"),
+    "date": Carrier(*_LONG, "date_from_unix_date(CAST({0} AS INT))"),
+    "time": Carrier(*_LONG, "time_from_micros({0})"),
+    "timestamp": Carrier(*_LONG, "CAST(timestamp_micros({0}) AS TIMESTAMP_NTZ)"),
+    "timestamptz": Carrier(*_LONG, "timestamp_micros({0})"),
+    "interval": Carrier("pg_interval", _INTERVAL_ARROW, _INTERVAL, "{0}"),
+}
+
+
+def carrier(type: PgType) -> Carrier:
+    """How values of the type come back from a worker."""
+    if type.element is None:
+        return _CARRIERS[type.name]
+    inner = _CARRIERS[type.element.name]
+    spark = {"type": "array", "elementType": inner.spark, "containsNull": True}
+    restored = "{0}" if inner.restored == "{0}" else f"transform({{0}}, x -> {inner.restored.replace('{0}', 'x')})"
+    return Carrier(inner.udf + "s", pa.list_(inner.value), spark, restored)
+
+
+def carriers() -> dict[str, Carrier]:
+    """Every carrier, by its UDF's name."""
+    scalars = [carrier(scalar(name)) for name in _CARRIERS]
+    arrays = [carrier(array_of(scalar(name))) for name in _CARRIERS]
+    return {c.udf: c for c in (*scalars, *arrays)}
+
+
+# -- what is called -------------------------------------------------------------------------------------------------
+
+
+def function_key(function: Function, arguments: Sequence[PgType], timezone: str) -> str:
+    """Names a row, the types it is called with and the session's time zone if it matters, for `Kernel`."""
+    name = f"{'OPERATOR' if function in OPERATORS.get(function.name, ()) else 'FUNCTION'} {function}"
+    return json.dumps([name, [_spelled(type) for type in arguments], timezone if function.zoned else ""])
+
+
+def cast_key(source: PgType, target: PgType, timezone: str) -> str:
+    return json.dumps(["CAST", [_spelled(source), _spelled(target)], timezone])
+
+
+def _spelled(type: PgType) -> str:
+    return f"{type.element.name}[]" if type.element is not None else type.name
+
+
+def _typed(spelling: str) -> PgType:
+    return array_of(scalar(spelling[:-2])) if spelling.endswith("[]") else scalar(spelling)
+
+
+def evaluator(function: Function, timezone: str) -> Callable[..., Any]:
+    """The row's Python with SQL's NULLs: a strict function of a NULL is NULL."""
+    python = function.python
+    assert python is not None, function
+    zone = {"timezone": timezone} if function.zoned else {}
+    if function.nulls is not Nulls.STRICT:
+        return lambda *values: python(*values, **zone)
+    return lambda *values: None if None in values else python(*values, **zone)
+
+
+@lru_cache(1024)
+def _called(key: str) -> tuple[Callable[..., Any], tuple[PgType, ...]]:
+    """What a key names, over scalars, and the types of its arguments."""
+    name, spellings, timezone = json.loads(key)
+    types = tuple(map(_typed, spellings))
+    if name == "CAST":
+        source, target = types
+        rule = find_cast(source, target)
+        assert rule is not None, key
+        python = rule.python
+        return (lambda value: None if value is None else python(value, target)), (source,)
+    kind, _, signature = name.partition(" ")
+    table = OPERATORS if kind == "OPERATOR" else FUNCTIONS
+    (function,) = (row for row in table[signature.partition("(")[0]] if str(row) == signature)
+    return evaluator(function, timezone), types
+
+
+# -- values ---------------------------------------------------------------------------------------------------------
+
+
+def scalars(type: PgType, column: pa.Array) -> list[Any]:
+    """A column of Spark's as the Python scalars that protocol.pgwire.types lists."""
+    if type.element is not None:
+        values = iter(scalars(type.element, column.flatten()))
+        lengths = column.value_lengths().to_pylist()
+        return [None if length is None else [next(values) for _ in range(length)] for length in lengths]
+    match type.name:
+        case "date":
+            return column.cast(pa.int32()).to_pylist()  # type: ignore[no-any-return]
+        case "time":
+            return column.cast(pa.time64("us"), safe=False).cast(pa.int64()).to_pylist()  # type: ignore[no-any-return]
+        case "timestamp" | "timestamptz":
+            return column.cast(pa.int64()).to_pylist()  # type: ignore[no-any-return]
+        case "interval":
+            parts = column.to_pylist()
+            return [p and pa.MonthDayNano([p["months"], p["days"], p["us"] * 1_000]) for p in parts]
+    return column.to_pylist()  # type: ignore[no-any-return]
+
+
+def _carried(value: Any, type: pa.DataType) -> Any:
+    """A scalar as its carrier takes it."""
+    if value is None:
+        return None
+    if pa.types.is_list(type):
+        return [_carried(item, type.value_type) for item in value]
+    if pa.types.is_struct(type):
+        return {"months": value[0], "days": value[1], "us": value[2] // 1_000}
+    return f"{value:f}" if pa.types.is_string(type) and not isinstance(value, str) else value
+
+
+class Kernel:
+    """The function behind one UDF: a column of equal keys and the argument columns, to a column of {v, e}."""
+
+    def __init__(self, udf: str) -> None:
+        self._udf = udf
+        self.type = carriers()[udf].value
+
+    def __reduce__(self) -> tuple[type[Kernel], tuple[str]]:
+        return Kernel, (self._udf,)
+
+    def __call__(self, keys: pa.Array, *columns: pa.Array) -> pa.Array:
+        type = pa.struct([("v", self.type), ("e", pa.string())])
+        if not len(keys):
+            return pa.array([], type)
+        function, types = _called(keys[0].as_py())
+        arguments = [scalars(*pair) for pair in zip(types, columns, strict=True)]
+        rows = []
+        for row in zip(*arguments, strict=True) if arguments else [()] * len(keys):
+            try:
+                rows.append({"v": _carried(function(*row), self.type), "e": None})
+            except PgError as error:
+                rows.append({"v": None, "e": f"{error.sqlstate}:{error.message}"})
+        return pa.array(rows, type)
+
+
+def udfs() -> dict[str, tuple[Kernel, str]]:
+    """What the engine registers: by name the function, and its result type as Spark's JSON."""
+    return {udf: (Kernel(udf), _result_json(carrier)) for udf, carrier in carriers().items()}
+
+
+def _result_json(carrier: Carrier) -> str:
+    fields: list[dict[str, Any]] = [
+        {"name": name, "type": type, "nullable": True, "metadata": {}}
+        for name, type in (("v", carrier.spark), ("e", "string"))
+    ]
+    return json.dumps({"type": "struct", "fields": fields})
