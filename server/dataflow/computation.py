@@ -21,8 +21,7 @@ async def compute(plan: QueryPlan, bindings: Bindings, engine: Engine, read: Rea
     views: dict[str, pa.Table] = {id: await read(id, as_of) for id in plan.inputs}
     schema = updates.rows_schema([field.type.arrow for field in plan.columns])
     if plan.direct_scan is not None:
-        source, positions = plan.direct_scan
-        return views[source].select(positions).rename_columns(schema.names)
+        return plan.direct_scan.rows(views[plan.direct_scan.source], bindings).rename_columns(schema.names)
     table = await engine.run(plan.spark_sql(bindings), views)
     return table.rename_columns(schema.names).cast(schema)
 

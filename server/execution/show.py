@@ -185,7 +185,8 @@ def explain(context: Context, plan: QueryPlan | None, statement: str) -> Result:
     if plan.constant is not None:
         lines.append("Runs: in the server, a constant")
     elif plan.direct_scan is not None:
-        lines.append("Runs: in the server, the log's rows as they are")
+        keys = ", those with the keys asked for" if plan.direct_scan.keys else ""
+        lines.append(f"Runs: in the server, the log's rows as they are{keys}")
     else:
         lines.append("Runs: on Spark")
         lines.extend("  " + line for line in plan.spark_sql(context.bindings()).splitlines())

@@ -16,6 +16,7 @@ from server.execution.planning import relation_query, system_table_in
 from server.execution.query import hold_at, rows_without_inputs
 from server.execution.times import timestamp_of
 from server.results import Result, SubscriptionRows
+from server.sql.direct import DirectScan
 from server.sql.plan import QueryPlan, plan_query
 from server.sql.statements import Name, Query, Subscribe
 from server.transaction import Mode
@@ -102,11 +103,11 @@ async def _join(context: Context, plan: QueryPlan, as_of: Timestamp, *, exact: b
     coordinator = context.coordinator
     holder = hold_at(context, plan.inputs, as_of)
     try:
-        if plan.direct_scan is not None:
-            source, positions = plan.direct_scan
-            width = len(context.state.items[source].columns)
-            if positions == tuple(range(width)):
-                return await coordinator.join_collection(source, as_of)
+        scan = plan.direct_scan
+        if scan is not None and scan == DirectScan(
+            scan.source, tuple(range(len(context.state.items[scan.source].columns)))
+        ):
+            return await coordinator.join_collection(scan.source, as_of)
         computation = QueryComputation(plan, context.engine, coordinator.rows, coordinator.log)
         return await coordinator.join_query(computation, as_of, exact=exact)
     finally:

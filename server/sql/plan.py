@@ -25,6 +25,7 @@ from protocol.pgwire.types import INTERVAL, PgType, parse_type
 from server.sql.bind import Binder, Item, PlanContext, Replacement
 from server.sql.coerce import ASSIGNMENT
 from server.sql.constant import Bindings, Constant, compiled, session_value
+from server.sql.direct import DirectScan, direct_scan
 from server.sql.expressions import Cast, ColumnRef, Expression, Literal, Parameter, SessionValue, precision, walk
 from server.sql.parse import parse_expression
 from server.sql.relations import Filter, Project, Relation, Scan, Values
@@ -48,7 +49,7 @@ class QueryPlan:
 
     `inputs` are the collections and system tables it reads, views expanded; `uses` the relations its text names.
     `stored_text` is the text with those named by id: planned again it means the same, whatever was renamed.
-    `direct_scan`: the whole plan is these columns (by number) of one relation, so no Spark is needed.
+    `direct_scan`: the whole plan is rows of one relation as they are, so no Spark is needed.
     `constant`: the query reads nothing and needs no Spark either. `uses_session`: its rows depend on the session or
     the clock.
     `template`: its Spark SQL with marks for what is bound at execution, empty for a constant; `is_bound` if there is
@@ -61,7 +62,7 @@ class QueryPlan:
     uses: frozenset[ObjectId]
     stored_text: str
     relation: Relation
-    direct_scan: tuple[ObjectId, tuple[int, ...]] | None
+    direct_scan: DirectScan | None
     constant: Constant | None
     template: str
     is_bound: bool
@@ -156,7 +157,7 @@ def _finished(binder: Binder, relation: Relation, source: Query | None) -> Query
             raise PgError(SqlState.INDETERMINATE_DATATYPE, message)
         parameters.append(type)
     constant = compiled(relation)
-    scan = _direct_scan(relation)
+    scan = direct_scan(relation)
     if constant is None and scan is None:
         _check_carried(relation)
     # written now, also when it may not be run: what Spark cannot do is refused at planning
@@ -194,20 +195,6 @@ def _check_carried(relation: Relation) -> None:
             if (column.type.element or column.type) == INTERVAL:
                 message = f'column "{column.name}" of type interval in a computed query is not supported'
                 raise PgError(SqlState.FEATURE_NOT_SUPPORTED, message, hint="Use extract(epoch from ...) of it.")
-
-
-def _direct_scan(relation: Relation) -> tuple[ObjectId, tuple[int, ...]] | None:
-    if isinstance(relation, Scan):
-        return relation.id, tuple(range(len(relation.columns)))
-    if isinstance(relation, Project):
-        below = _direct_scan(relation.input)
-        if below is None:
-            return None
-        places = {column.id: place for column, place in zip(relation.input.columns, below[1], strict=True)}
-        numbers = [places[e.column.id] for e in relation.expressions if isinstance(e, ColumnRef)]
-        if len(numbers) == len(relation.expressions):
-            return below[0], tuple(numbers)
-    return None
 
 
 def _replaced(query: Query, replacements: Sequence[Replacement]) -> str:

@@ -8,12 +8,14 @@ from dataclasses import replace
 from decimal import Decimal
 
 import psycopg
+import pyarrow as pa
 import pytest
 
 from catalog.objects import Column, ObjectId, Table, View
 from protocol.pgwire.errors import PgError, SqlState
 from protocol.pgwire.types import INT4, TEXT, PgType
 from server.sql.constant import Bindings
+from server.sql.direct import DirectScan
 from server.sql.parse import parse, parse_query
 from server.sql.plan import PlanContext, QueryPlan, WritePlan, plan_delete, plan_insert, plan_query, plan_update
 from server.sql.statements import Delete, Insert, Update
@@ -166,23 +168,54 @@ def test_parameters_refused(sql: str, state: SqlState) -> None:
 )
 def test_columns_of_one_relation_are_a_direct_scan(sql: str, columns: tuple[int, ...]) -> None:
     assert T is not None
-    assert plan(sql).direct_scan == (T.id, columns)
+    assert plan(sql).direct_scan == DirectScan(T.id, columns)
 
 
 def test_a_view_of_columns_is_a_direct_scan_too() -> None:
     assert T is not None
     context = with_view("select b, a from t", Column("x", "text"), Column("y", "int4"))
     planned = plan_query(parse_query("select y, x from w"), context)
-    assert planned.direct_scan == (T.id, (0, 1))
+    assert planned.direct_scan == DirectScan(T.id, (0, 1))
     assert planned.inputs == frozenset({T.id})
     assert planned.uses == frozenset({ObjectId("u99")})
 
 
 @pytest.mark.parametrize(
-    "sql", ["select a from t limit 1", "select distinct a from t", "select a + 0 from t", "select 1 from t"]
+    "sql",
+    [
+        "select a from t limit 1",
+        "select distinct a from t",
+        "select a + 0 from t",
+        "select 1 from t",
+        "select a from t where a = 1 or b = 'x'",
+        "select a from t where a = 1 and b > 'x'",
+        "select a from t where a = b::int",
+        "select a from t where a = 1.5",
+    ],
 )
 def test_what_computes_is_no_direct_scan(sql: str) -> None:
     assert plan(sql).direct_scan is None
+
+
+def test_keys_choose_rows_without_spark() -> None:
+    assert T is not None
+    rows = pa.table(
+        {
+            "c0": pa.array([1, 2, None, 1], pa.int32()),
+            "c1": ["x", "x", "y", "z"],
+            **{f"c{i}": [None] * 4 for i in range(2, len(T.columns))},
+        }
+    )
+
+    def found(sql: str, *parameters: object) -> list[dict[str, object]]:
+        scan = plan(sql).direct_scan
+        assert scan is not None
+        return scan.rows(rows, Bindings(parameters)).to_pylist()  # type: ignore[no-any-return]
+
+    assert found("select b, a from t where a = 1") == [{"c1": "x", "c0": 1}, {"c1": "z", "c0": 1}]
+    assert found("select a from t where $1 = a and b = $2", 1, "z") == [{"c0": 1}]
+    assert found("select a from t where a = $1", None) == []
+    assert found("select a from t where a = 5000000000") == []
 
 
 BINDINGS = Bindings(

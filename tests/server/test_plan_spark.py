@@ -87,8 +87,7 @@ def ours(plan: QueryPlan, oracle: Oracle, engine: SparkEngine) -> pa.Table:
     if plan.constant is not None:
         return pa.Table.from_batches([plan.constant.evaluate(Bindings())])
     if plan.direct_scan is not None:
-        id, columns = plan.direct_scan
-        return oracle.views[id].select([f"c{i}" for i in columns])
+        return plan.direct_scan.rows(oracle.views[plan.direct_scan.source], Bindings())
     views: dict[str, pa.Table] = {id: oracle.views[ObjectId(id)] for id in plan.inputs}
     return asyncio.run(engine.run(plan.spark_sql(), views))
 

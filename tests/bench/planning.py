@@ -1,0 +1,77 @@
+"""Planning a ten-line query: from text to Spark SQL, and found again in the cache; beside it sqlglot's parse."""
+
+from __future__ import annotations
+
+import statistics
+import time
+
+import sqlglot
+
+from catalog.objects import CatalogState, Column, ObjectId, Table
+from server.session import PlanCache
+from server.sql.parse import parse_query
+from server.sql.plan import PlanContext, plan_query
+from tests.bench.servers import Line, Servers
+from tests.server.states import empty_state
+
+ROUNDS = 200
+QUERY = """
+SELECT c.name AS carrier, f.origin, count(*) AS flights,
+       avg(f.dep_delay) AS mean_delay, max(f.arr_delay) AS worst,
+       sum(CASE WHEN f.dep_delay > 15 THEN 1 ELSE 0 END) AS late
+FROM flights f
+JOIN airlines c ON c.code = f.carrier
+LEFT JOIN airports a ON a.faa = f.dest
+WHERE f.month BETWEEN 3 AND 7 AND f.cancelled IS NOT TRUE AND a.name LIKE 'San%'
+GROUP BY c.name, f.origin
+HAVING count(*) > 10
+ORDER BY late DESC, carrier
+LIMIT 20
+"""
+TABLES = {
+    "flights": "origin text, carrier text, dest text, dep_delay int4, arr_delay int4, month int4, cancelled bool",
+    "airlines": "code text, name text",
+    "airports": "faa text, name text",
+}
+
+
+def state() -> CatalogState:
+    found = empty_state()
+    for name, columns in TABLES.items():
+        id, found = found.new_id()
+        parts = [column.split() for column in columns.split(", ")]
+        found = found.with_item(Table(id, ObjectId("u2"), name, tuple(Column(n, type) for n, type in parts)))
+    return found
+
+
+def run(servers: Servers) -> list[Line]:
+    context = PlanContext(state=state(), database="materialize", search_path=("public",), user="materialize")
+    cache = PlanCache({})
+    key = (QUERY, context.state.version, ("materialize", "public", "UTC"))
+    plans, parses, finds = [], [], []
+    for _ in range(ROUNDS):
+        begun = time.perf_counter()
+        planned = plan_query(parse_query(QUERY), context)
+        plans.append(time.perf_counter() - begun)
+        begun = time.perf_counter()
+        sqlglot.parse_one(QUERY, dialect="postgres")
+        parses.append(time.perf_counter() - begun)
+        cache.put(key, planned)  # type: ignore[arg-type]
+        begun = time.perf_counter()
+        found = cache.get((QUERY, context.state.version, ("materialize", "public", "UTC")))
+        finds.append(time.perf_counter() - begun)
+        assert found is planned  # type: ignore[comparison-overlap]
+    parse = statistics.median(parses)
+    return [
+        Line(
+            f"planning ten lines, {kind} / sqlglot's parse",
+            f"{statistics.median(times) * 1e3:.3f} ms",
+            f"{parse * 1e3:.2f} ms",
+            f"{statistics.median(times) / parse:.3f} x",
+            target,
+        )
+        for kind, times, target in (
+            ("uncached", plans, "at most 30 ms"),
+            ("cached", finds, "at most 0.2 ms"),
+        )
+    ]

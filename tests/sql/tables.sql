@@ -1,0 +1,68 @@
+-- The tables that the statements of this directory read: NULLs, extremes and odd strings. No statement changes them.
+CREATE TABLE nums (id int, i2 smallint, i4 int, i8 bigint, f4 real, f8 double precision, n numeric(12,3), nb numeric);
+INSERT INTO nums VALUES
+ (1, 0, 0, 0, 0, 0, 0, 0),
+ (2, 1, 1, 1, 1, 1, 1, 1),
+ (3, -1, -1, -1, -1.5, -1.5, -1.5, -1.5),
+ (4, 32767, 2147483647, 9223372036854775807, 3.4e38, 1.7e308, 999999999.999, 123456789.123456),
+ (5, -32768, -2147483648, -9223372036854775808, -3.4e38, -1.7e308, -999999999.999, -123456789.123456),
+ (6, NULL, NULL, NULL, NULL, NULL, NULL, NULL),
+ (7, 7, 42, 4200000000, 2.5, 2.5, 2.5, 2.5),
+ (8, 7, -42, -4200000000, 1e-30, 1e-300, 0.001, 0.000001),
+ (9, 100, 100, 100, 'NaN', 'NaN', 100.5, 100.125),
+ (10, -7, 13, 13, 'Infinity', '-Infinity', -0.005, 3.14159);
+CREATE TABLE strs (id int, s text, v varchar(12), c char(6), b bytea, u uuid);
+INSERT INTO strs VALUES
+ (1, '', '', '', '', '00000000-0000-0000-0000-000000000000'),
+ (2, 'abc', 'abc', 'abc', '\x616263', 'a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11'),
+ (3, 'ABC', 'ABC', 'ABC', '\x00ff10', 'ffffffff-ffff-ffff-ffff-ffffffffffff'),
+ (4, NULL, NULL, NULL, NULL, NULL),
+ (5, '  padded  ', ' pad ', ' p', '\x20', 'a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a12'),
+ (6, 'Ünïcödé ß 日本 🙂', 'Ünï', 'é', '\xc3bc', 'b0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11'),
+ (7, 'a%b_c\d''e"f', 'a%b_c', '%', '\x5c27', '11111111-2222-3333-4444-555555555555'),
+ (8, E'tab\tnew\nline', E'x\ty', 'ab', '\x090a', '11111111-2222-3333-4444-555555555556'),
+ (9, '12345', '-17', '42', '\xdeadbeef', '11111111-2222-3333-4444-555555555557'),
+ (10, 'one,two,,three', 'a,b', 'a,b', '\x2c2c', '11111111-2222-3333-4444-555555555558');
+CREATE TABLE times (id int, d date, t time, ts timestamp, tz timestamptz, iv interval);
+INSERT INTO times VALUES
+ (1, '2024-02-29', '00:00:00', '2024-02-29 00:00:00', '2024-02-29 00:00:00+00', '0'),
+ (2, '1999-12-31', '23:59:59.999999', '1999-12-31 23:59:59.999999', '1999-12-31 23:59:59.999999+00', '1 day'),
+ (3, '2000-01-01', '12:34:56.789', '2000-01-01 12:34:56.789', '2000-01-01 12:34:56.789+02', '1 year 2 mons 3 days 04:05:06.789'),
+ (4, NULL, NULL, NULL, NULL, NULL),
+ (5, '1970-01-01', '06:00:00', '1970-01-01 06:00:00', '1970-01-01 06:00:00-08', '-1 mons +15 days -10:00:00'),
+ (6, '0001-01-01', '01:02:03', '0001-01-01 01:02:03', '0001-01-02 01:02:03+00', '30 days'),
+ (7, '9999-12-31', '23:00:00', '9999-12-31 23:59:59', '9999-12-31 12:00:00+00', '1 mon'),
+ (8, '2013-03-10', '02:30:00', '2013-03-10 02:30:00', '2013-03-10 07:30:00+00', '36:00:00'),
+ (9, '2013-11-03', '01:30:00', '2013-11-03 01:30:00', '2013-11-03 05:30:00+00', '-00:00:00.000001'),
+ (10, '2024-12-30', '15:16:17', '2024-12-30 15:16:17', '2024-12-30 15:16:17+05:30', '100 years');
+CREATE TABLE lists (id int, ia int[], ta text[], na numeric(8,2)[], fa double precision[], da date[], ba boolean[]);
+INSERT INTO lists VALUES
+ (1, '{}', '{}', '{}', '{}', '{}', '{}'),
+ (2, '{1,2,3}', '{a,b,c}', '{1.50,2.25}', '{1.5,-2.5}', '{2024-01-01,2024-02-29}', '{t,f}'),
+ (3, '{3,NULL,1,3}', '{"with space",NULL,"quo\"te",""}', '{NULL,0.01}', '{NaN,Infinity}', '{NULL}', '{NULL,t}'),
+ (4, NULL, NULL, NULL, NULL, NULL, NULL),
+ (5, '{2147483647,-2147483648}', '{NULL,"NULL",null}', '{999999.99}', '{1e300}', '{1999-12-31}', '{f}'),
+ (6, '{1}', '{"ä,{}","日本"}', '{-1.00}', '{0}', '{2000-01-01,1970-01-01,2000-01-01}', '{t,t}');
+CREATE TABLE docs (id int, j json, jb jsonb);
+INSERT INTO docs VALUES
+ (1, '{}', '{}'),
+ (2, '{"a": 1, "b": {"c": [1, 2, {"d": null}]}, "e": "text"}', '{"a": 1, "b": {"c": [1, 2, {"d": null}]}, "e": "text"}'),
+ (3, '[1, "two", null, true, 3.50]', '[1, "two", null, true, 3.50]'),
+ (4, NULL, NULL),
+ (5, '"str\u00e4ng \"q\""', '"str\u00e4ng \"q\""'),
+ (6, ' { "a" : 2 , "a" : 3, "z":[] } ', ' { "a" : 2 , "a" : 3, "z":[] } '),
+ (7, '12.50', '12.50'),
+ (8, 'null', 'null'),
+ (9, '{"a": {"b": "c"}, "list": [{"x": 1}, {"x": 2}], "n": -1e3}', '{"a": {"b": "c"}, "list": [{"x": 1}, {"x": 2}], "n": -1e3}');
+CREATE TABLE people (id int NOT NULL, name text, dept int, boss int, salary numeric(10,2), hired date, active boolean);
+INSERT INTO people VALUES
+ (1, 'Ada', 1, NULL, 5000.00, '2010-01-15', true),
+ (2, 'Bob', 1, 1, 4000.50, '2012-06-01', true),
+ (3, 'Cyd', 2, 1, 4000.50, '2012-06-01', false),
+ (4, 'Dee', 2, 3, 3000.00, '2015-03-20', NULL),
+ (5, 'Eve', NULL, 3, NULL, '2020-12-31', true),
+ (6, 'Fox', 3, 2, 0.00, NULL, false),
+ (7, NULL, 1, 2, 3999.99, '2019-02-28', true),
+ (8, 'Gus', 9, 4, 1234.56, '2020-12-31', false);
+CREATE TABLE depts (id int, name text, city text);
+INSERT INTO depts VALUES (1, 'Sales', 'Paris'), (2, 'Lab', NULL), (3, 'Empty', 'Oslo'), (4, NULL, 'Rome'), (NULL, 'Void', 'Paris');
