@@ -7,6 +7,7 @@ have to be waited for. Each kind of rows does these with one call, `take`.
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
@@ -14,9 +15,9 @@ from typing import Protocol
 import pyarrow as pa
 
 from protocol.pgwire.messages import FieldDescription, RowDescription
-from server.dataflow.envelope import DiffEnvelope
-from server.dataflow.feed import Entry
-from server.dataflow.subscription import AnySubscription
+from server.dataflow.envelope import Envelope
+from server.dataflow.feed import Encoded, Entry
+from server.dataflow.subscription import AnySubscription, Message
 from server.sql.plan import Field
 
 
@@ -83,23 +84,24 @@ Encode = Callable[[pa.Table], bytes]
 class SubscriptionRows:
     """A subscription's messages as rows, as they come."""
 
-    def __init__(self, subscription: AnySubscription, envelope: DiffEnvelope) -> None:
+    def __init__(self, subscription: AnySubscription, envelope: Envelope) -> None:
         self.fields = envelope.fields
         self._subscription = subscription
         self._envelope = envelope
+        self._messages: deque[Message] = deque()  # came, and are not rows yet
         self._rest = self._none = envelope.schema.empty_table()
 
     @property
     def finished(self) -> bool:
-        return self._rest.num_rows == 0 and self._subscription.finished
+        return self._rest.num_rows == 0 and not self._messages and self._subscription.finished
 
     async def take(self, limit: int | None) -> pa.Table:
         if limit == 0:
             return self._none
-        while self._rest.num_rows == 0 and not self._subscription.finished:
-            messages = await self._subscription.next()
-            if messages:
-                self._rest = pa.concat_tables([self._envelope.table(m) for m in messages])
+        while self._rest.num_rows == 0 and not self.finished:
+            if not self._messages:
+                self._messages.extend(await self._subscription.next())
+            await self._convert()
         taken = self._rest if limit is None else self._rest.slice(0, limit)
         self._rest = self._rest.slice(taken.num_rows)
         return taken
@@ -108,9 +110,10 @@ class SubscriptionRows:
         """As FETCH ... WITH (TIMEOUT): until `limit` rows are there or the time has passed; ready rows come first."""
         pieces: list[pa.Table] = []
         count = 0
-        self._pull()
+        self._messages.extend(self._subscription.ready())
         deadline = asyncio.get_running_loop().time() + timeout_s
         try:
+            await self._convert()
             async with asyncio.timeout_at(deadline):
                 while limit is None or count < limit:
                     piece = await self.take(None if limit is None else limit - count)
@@ -125,26 +128,31 @@ class SubscriptionRows:
             raise
         return pa.concat_tables(pieces) if pieces else self._none
 
-    def _pull(self) -> None:
-        """Takes what the stream has ready behind what is left over, so that a deadline of zero gets it too."""
-        messages = self._subscription.ready()
-        if messages:
-            self._rest = pa.concat_tables([self._rest, *(self._envelope.table(m) for m in messages)])
+    async def _convert(self) -> None:
+        """Makes rows of what came. Cancel safety: a message leaves when its rows are there."""
+        while self._messages:
+            rows = await self._envelope.rows(self._messages[0])
+            self._messages.popleft()
+            self._rest = pa.concat_tables([self._rest, rows])
 
     async def take_encoded(self, key: Hashable, encode: Encode) -> tuple[int, list[bytes]]:
-        """The next rows, counted and encoded. Whoever has the same `key` shares a change's bytes."""
+        """The next rows, counted and encoded. Whoever has the same `key` and envelope shares a change's bytes.
+
+        For a reader that ends when it is cancelled: what was taken is not put back.
+        """
+        await self._convert()
         if self._rest.num_rows:
             return self._rest.num_rows, [encode(await self.take(None))]
         count, pieces = 0, []
         for message in await self._subscription.next():
-            if isinstance(message, Entry):
-                count += message.changes.num_rows
-                if key not in message.encoded:
-                    message.encoded[key] = encode(self._envelope.table(message))
-                pieces.append(message.encoded[key])
-            else:
-                count += 1
-                pieces.append(encode(self._envelope.table(message)))
+            known = message.encoded.get((key, self._envelope.form)) if isinstance(message, Entry) else None
+            if known is None:
+                rows = await self._envelope.rows(message)
+                known = Encoded(rows.num_rows, encode(rows))
+                if isinstance(message, Entry):
+                    message.encoded[key, self._envelope.form] = known
+            count += known.rows
+            pieces.append(known.data)
         return count, pieces
 
     def close(self) -> None:

@@ -1,46 +1,133 @@
-"""How a subscription's messages look as rows: Arrow tables with the columns that SUBSCRIBE describes.
+"""How a subscription's messages look as rows: Arrow tables with the columns that SUBSCRIBE describes (`spec.md` 1.2).
 
-The default output (`spec.md` 1.2): mz_timestamp, [mz_progressed], mz_diff, then the relation's columns. A progress
-row has NULL for all but the first two.
+Every output is a pure function of one timestamp's consolidated changes. A progress row has NULL for all but its first
+two columns. The rules of the envelopes are the four cases of the seed (000, "Reference explanation"); what there was
+at earlier timestamps is not looked at.
 """
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
+from collections.abc import Awaitable, Callable, Hashable, Sequence
 from dataclasses import replace
+from enum import StrEnum
 
 import numpy as np
 import pyarrow as pa
 
 from catalog import updates
-from protocol.pgwire.types import BOOL, INT8, MZ_TIMESTAMP
+from protocol.pgwire.types import BOOL, INT8, MZ_TIMESTAMP, TEXT
 from server.dataflow.feed import Entry
+from server.dataflow.order import codes, sorted_rows
 from server.dataflow.subscription import Message, Progress
 from server.sql.plan import Field
 
+Arrange = Callable[[pa.Table], Awaitable[pa.Table]]
+"""Puts the consolidated changes of one time in another order."""
 
-class DiffEnvelope:
-    """Changes as they are, each with its diff. `fields` are what a client is told of the columns."""
 
-    def __init__(self, relation: tuple[Field, ...], *, progress: bool) -> None:
-        columns = tuple(replace(f, nullable=True) for f in relation) if progress else relation
+class Envelope(ABC):
+    """`fields` are what a client is told of the columns; `form` is equal for envelopes that make the same rows."""
+
+    def __init__(self, fields: Sequence[Field], form: Hashable, *, progress: bool) -> None:
+        """`fields`: those behind mz_timestamp and mz_progressed."""
         self.progress = progress
+        self.form = (form, progress)
         self.fields = (
             Field("mz_timestamp", MZ_TIMESTAMP, False),
             *((Field("mz_progressed", BOOL, False),) if progress else ()),
-            Field("mz_diff", INT8, progress),
-            *columns,
+            *((replace(f, nullable=True) for f in fields) if progress else fields),
         )
         types = [pa.uint64(), *(f.type.arrow for f in self.fields[1:])]
         self.schema = updates.rows_schema(types)  # a number of 64 bits is all that a decimal(20) would carry
 
-    def table(self, message: Message) -> pa.Table:
+    async def rows(self, message: Message) -> pa.Table:
         """The message's rows, c0, c1, ..."""
         match message:
             case Progress(time):
                 nulls = (pa.nulls(1, field.type) for field in list(self.schema)[2:])
                 return pa.table([pa.array([time], pa.uint64()), pa.array([True]), *nulls], schema=self.schema)
             case Entry(time, changes):
-                count = changes.num_rows
+                columns = await self.columns(changes)
+                count = len(columns[0])
                 progressed = [pa.array(np.zeros(count, np.bool_))] if self.progress else []
-                head = [pa.array(np.full(count, time, np.uint64)), *progressed, changes[updates.DIFF]]
-                return pa.table([*head, *updates.rows_of(changes).columns], schema=self.schema)
+                head = [pa.array(np.full(count, time, np.uint64)), *progressed]
+                return pa.table([*head, *columns], schema=self.schema)
+
+    @abstractmethod
+    async def columns(self, changes: pa.Table) -> list[pa.ChunkedArray]:
+        """The data columns of a time's consolidated changes, those behind mz_timestamp and mz_progressed."""
+
+
+class DiffEnvelope(Envelope):
+    """Changes as they are, each with its diff; `arrange` is WITHIN TIMESTAMP ORDER BY, `order` what it was made of."""
+
+    def __init__(
+        self,
+        relation: tuple[Field, ...],
+        *,
+        progress: bool,
+        arrange: Arrange | None = None,
+        order: Hashable = None,
+    ) -> None:
+        super().__init__((Field("mz_diff", INT8, False), *relation), ("diff", order), progress=progress)
+        self._arrange = arrange
+
+    async def columns(self, changes: pa.Table) -> list[pa.ChunkedArray]:
+        if self._arrange is not None:
+            changes = await self._arrange(changes)
+        return [changes[updates.DIFF], *updates.rows_of(changes).columns]
+
+
+class State(StrEnum):
+    """What became of a key."""
+
+    INSERT = "insert"
+    UPSERT = "upsert"
+    DELETE = "delete"
+    KEY_VIOLATION = "key_violation"
+
+
+class KeyedEnvelope(Envelope):
+    """ENVELOPE UPSERT, or with `before` ENVELOPE DEBEZIUM: one row for each key that changed, in the keys' order."""
+
+    def __init__(self, relation: tuple[Field, ...], keys: tuple[int, ...], *, before: bool, progress: bool) -> None:
+        """`keys`: columns of the relation, by number, in the order of the KEY clause."""
+        self._keys = keys
+        self._values = tuple(i for i in range(len(relation)) if i not in keys)
+        self._before = before
+        values = [replace(relation[i], nullable=True) for i in self._values]
+        if before:
+            values = [replace(f, name=f"{side}_{f.name}") for side in ("before", "after") for f in values]
+        fields = (Field("mz_state", TEXT, False), *(relation[i] for i in keys), *values)
+        super().__init__(fields, ("debezium" if before else "upsert", keys), progress=progress)
+
+    async def columns(self, changes: pa.Table) -> list[pa.ChunkedArray]:
+        rows, diffs = updates.rows_of(changes), changes[updates.DIFF].to_numpy()
+        ranks = [codes(rows.column(key)) for key in self._keys]
+        order = sorted_rows(ranks)
+        starts = np.flatnonzero(_differs(ranks, order))
+        counts = np.diff(np.append(starts, len(order)))
+        first, second = order[starts], order[np.minimum(starts + 1, len(order) - 1)]
+        lone = counts == 1
+        inserted, deleted = lone & (diffs[first] == 1), lone & (diffs[first] == -1)
+        pair = (counts == 2) & (np.abs(diffs[first]) == 1) & (diffs[first] == -diffs[second])
+        state = np.full(len(starts), State.KEY_VIOLATION, dtype=object)
+        state[inserted] = State.INSERT if self._before else State.UPSERT
+        state[deleted] = State.DELETE
+        state[pair] = State.UPSERT
+        new = pa.array(np.where(pair & (diffs[second] == 1), second, first), mask=~(inserted | pair))
+        old = pa.array(np.where(pair & (diffs[second] == -1), second, first), mask=~(deleted | pair))
+        keys = [rows.column(key).take(pa.array(first)) for key in self._keys]
+        sides = (old, new) if self._before else (new,)
+        values = [rows.column(value).take(side) for side in sides for value in self._values]
+        return [pa.chunked_array([pa.array(state.tolist(), pa.string())]), *keys, *values]
+
+
+def _differs(ranks: Sequence[np.ndarray], order: np.ndarray) -> np.ndarray:
+    """Which rows, in `order`, have another key than the row before; the first always."""
+    differs = np.zeros(len(order), np.bool_)
+    differs[:1] = True
+    for rank in ranks:
+        differs[1:] |= rank[order][1:] != rank[order][:-1]
+    return differs

@@ -24,13 +24,21 @@ from server.failures import told
 from server.frontiers import Frontiers, Pulse
 
 
+@dataclass(frozen=True, slots=True)
+class Encoded:
+    """Rows as bytes for the wire, and how many they are."""
+
+    rows: int
+    data: bytes
+
+
 @dataclass(slots=True)
 class Entry:
-    """Consolidated changes of one time. `encoded`: wire bytes by everything that shapes them."""
+    """Consolidated changes of one time. `encoded`: their rows for the wire, by everything that shapes them."""
 
     time: Timestamp
     changes: pa.Table
-    encoded: dict[Hashable, bytes] = field(default_factory=dict)
+    encoded: dict[Hashable, Encoded] = field(default_factory=dict)
 
     @property
     def bytes(self) -> int:

@@ -9,33 +9,35 @@ from protocol.pgwire.errors import Notice, PgError, Severity, SqlState
 from server.context import Context
 from server.coordinator import Joined
 from server.dataflow.computation import QueryComputation
-from server.dataflow.envelope import DiffEnvelope
+from server.dataflow.envelope import DiffEnvelope, Envelope, KeyedEnvelope
 from server.dataflow.subscription import Bounds, ConstantSubscription, Subscription
 from server.execution.names import find_relation
-from server.execution.planning import relation_query, system_table_in
+from server.execution.planning import plan_order, relation_query, system_table_in
 from server.execution.query import hold_at, rows_without_inputs
 from server.execution.times import timestamp_of
 from server.results import Result, SubscriptionRows
 from server.sql.direct import DirectScan
-from server.sql.plan import QueryPlan, plan_query
-from server.sql.statements import Name, Query, Subscribe
+from server.sql.plan import Field, QueryPlan, plan_query
+from server.sql.statements import (
+    EnvelopeDebezium,
+    EnvelopeUpsert,
+    Ident,
+    Name,
+    Query,
+    Subscribe,
+    WithinTimestampOrderBy,
+)
 from server.transaction import Mode
 
 
 @dataclass(frozen=True, slots=True)
 class SubscribePlan:
     query: QueryPlan
-    envelope: DiffEnvelope
+    envelope: Envelope
 
 
 def plan_subscribe(context: Context, statement: Subscribe) -> SubscribePlan:
     """Types and columns, without choosing a time."""
-    if statement.output is not None:
-        raise PgError(
-            SqlState.FEATURE_NOT_SUPPORTED,
-            "ENVELOPE and WITHIN TIMESTAMP ORDER BY are not supported yet",
-            hint="Use the default output: one row per change, with mz_diff.",
-        )
     match statement.source:
         case Name() as name:
             item = find_relation(context, name)
@@ -54,7 +56,47 @@ def plan_subscribe(context: Context, statement: Subscribe) -> SubscribePlan:
         raise PgError(SqlState.FEATURE_NOT_SUPPORTED, "SUBSCRIBE to a query without columns is not supported")
     if (system := system_table_in(plan, context.state)) is not None:
         raise PgError(SqlState.FEATURE_NOT_SUPPORTED, f'SUBSCRIBE to system table "{system.name}" is not supported yet')
-    return SubscribePlan(plan, DiffEnvelope(plan.columns, progress=statement.progress))
+    return SubscribePlan(plan, _envelope(context, statement, plan.columns))
+
+
+def _envelope(context: Context, statement: Subscribe, relation: tuple[Field, ...]) -> Envelope:
+    progress = statement.progress
+    match statement.output:
+        case None:
+            return DiffEnvelope(relation, progress=progress)
+        case WithinTimestampOrderBy() as clause:
+            order = plan_order(clause, relation, context.plan_context())
+            engine = context.engine
+            return DiffEnvelope(
+                relation, progress=progress, arrange=lambda changes: order.arrange(changes, engine), order=order.form
+            )
+        case EnvelopeUpsert(keys=keys):
+            return KeyedEnvelope(relation, _key_columns(keys, relation, "UPSERT"), before=False, progress=progress)
+        case EnvelopeDebezium(keys=keys):
+            return KeyedEnvelope(relation, _key_columns(keys, relation, "DEBEZIUM"), before=True, progress=progress)
+
+
+def _key_columns(keys: tuple[Ident, ...], relation: tuple[Field, ...], envelope: str) -> tuple[int, ...]:
+    """The numbers of the KEY clause's columns. 42703, 42702; 42701 for one that is named twice."""
+    numbers: list[int] = []
+    for key in keys:
+        found = [number for number, field in enumerate(relation) if field.name == key.name]
+        if not found:
+            message = f'column "{key.name}" does not exist'
+            raise PgError(SqlState.UNDEFINED_COLUMN, message, position=key.position)
+        if len(found) > 1:
+            message = f'column reference "{key.name}" is ambiguous'
+            raise PgError(SqlState.AMBIGUOUS_COLUMN, message, position=key.position)
+        if found[0] in numbers:
+            raise PgError(
+                SqlState.DUPLICATE_COLUMN,
+                f"invalid keys in SUBSCRIBE ENVELOPE {envelope} (KEY (..))",
+                detail=f'Column "{key.name}" is named more than once.',
+                hint="Name each key column once.",
+                position=key.position,
+            )
+        numbers += found
+    return tuple(numbers)
 
 
 async def subscribe(context: Context, statement: Subscribe, plan: SubscribePlan) -> Result:

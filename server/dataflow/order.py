@@ -1,0 +1,110 @@
+"""Putting Arrow rows in PostgreSQL's order: NaN above all numbers, text by bytes, NULLs where each key wants them.
+
+A column becomes codes, small integers that compare as its values do; rows are then sorted and grouped by codes alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from catalog import updates
+from server.spark import Engine
+from server.sql.plan import QueryPlan
+
+Codes = NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class SortKey:
+    """How one column counts."""
+
+    descending: bool = False
+    nulls_first: bool = False
+
+
+def codes(column: pa.Array | pa.ChunkedArray, key: SortKey = SortKey()) -> Codes:
+    """One number for each row: less, equal or greater as the values are in the order of `key`."""
+    array = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+    if pa.types.is_floating(array.type):
+        array = pc.add(array, 0.0)  # 0 and -0 are one value
+    ranks, values = _ranks(array)
+    if key.descending:
+        ranks = len(values) - 1 - ranks
+    if array.null_count:
+        ranks = np.where(np.asarray(array.is_null()), -1 if key.nulls_first else len(values), ranks)
+    return ranks
+
+
+def sorted_rows(columns: Sequence[Codes]) -> Codes:
+    """The row numbers in the order of the first column of codes, then the second, ...; equal rows keep theirs."""
+    return np.lexsort(list(reversed(columns))) if columns else np.arange(0)
+
+
+def _ranks(array: pa.Array) -> tuple[Codes, Sequence[Any]]:
+    """Each value's rank among the distinct ones (any number for NULL), and those in order."""
+    if pa.types.is_nested(array.type) or pa.types.is_interval(array.type):
+        return _ranks_of_scalars(array)
+    encoded = array.dictionary_encode()
+    order = pc.sort_indices(encoded.dictionary).to_numpy()
+    rank = np.empty(len(order), np.int64)
+    rank[order] = np.arange(len(order))
+    if len(order) == 0:
+        return np.zeros(len(array), np.int64), ()
+    return rank[pc.fill_null(encoded.indices, 0).to_numpy()], encoded.dictionary
+
+
+def _ranks_of_scalars(array: pa.Array) -> tuple[Codes, Sequence[Any]]:
+    """Arrow does not sort lists and intervals."""
+    keys = [None if value is None else _comparable(value) for value in array.to_pylist()]
+    values = sorted({key for key in keys if key is not None})
+    rank = {value: number for number, value in enumerate(values)}
+    return np.array([0 if key is None else rank[key] for key in keys], np.int64), values
+
+
+def _comparable(value: Any) -> Any:
+    """A Python value that compares as PostgreSQL compares: in an array NULL is greatest, a month has 30 days."""
+    if isinstance(value, pa.MonthDayNano):
+        return ((value.months * 30 + value.days) * 86_400_000_000_000 + value.nanoseconds,)
+    if isinstance(value, list):
+        return tuple((True,) if item is None else (False, _comparable(item)) for item in value)
+    if isinstance(value, float):
+        return (value != value, 0.0 if value != value else value)
+    return value
+
+
+@dataclass(frozen=True, slots=True)
+class OrderPlan:
+    """WITHIN TIMESTAMP ORDER BY: a query over (diff, c0, c1, ...) that gives them and behind them a column a key."""
+
+    query: QueryPlan
+    keys: tuple[SortKey, ...]
+
+    @property
+    def form(self) -> tuple[str, tuple[SortKey, ...]]:
+        """Equal for orders that mean the same."""
+        return self.query.fingerprint, self.keys
+
+    async def arrange(self, changes: pa.Table, engine: Engine) -> pa.Table:
+        """The consolidated changes of one time in this order; ties by row, then diff. Spark only for expressions."""
+        rows = updates.rows_of(changes)
+        names = [f"c{i}" for i in range(rows.num_columns + 1)]
+        table = pa.table([changes[updates.DIFF], *rows.columns], names=names)
+        scan = self.query.direct_scan
+        if scan is not None:
+            keys = [table.column(number) for number in scan.columns[len(names) :]]
+        else:
+            (source,) = self.query.inputs
+            table = await engine.run(self.query.spark_sql(), {source: table})
+            keys = table.columns[len(names) :]
+        diff, *columns = table.columns[: len(names)]
+        by = [codes(column, key) for column, key in zip(keys, self.keys, strict=True)]
+        order = sorted_rows([*by, *map(codes, columns), codes(diff)])
+        arranged = pa.table([*columns, diff], names=changes.column_names)
+        return arranged.take(pa.array(order)).cast(changes.schema)
