@@ -161,6 +161,8 @@ class CatalogState:
     items: Mapping[ObjectId, Item]
     next_id: int
     version: int = field(default=0)
+    settings: Mapping[str, str] = field(default_factory=dict)
+    """What ALTER SYSTEM has set, by lower-case name."""
 
     @cached_property
     def _database_names(self) -> dict[str, Database]:
@@ -181,6 +183,9 @@ class CatalogState:
             for used in getattr(item, "uses", ()):
                 users.setdefault(used, []).append(item.id)
         return users
+
+    def with_settings(self, settings: Mapping[str, str]) -> CatalogState:
+        return replace(self, settings=settings)
 
     # -- looking up ---------------------------------------------------------------------------------------------
 

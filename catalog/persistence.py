@@ -48,6 +48,7 @@ def load(store: Store) -> CatalogState:
         items={i.id: i for i in (*builtin.TABLES, *items)},
         next_id=meta["next_id"],
         version=meta["catalog_version"],
+        settings=dict(store.read("SELECT name, value FROM settings")),
     )
 
 
@@ -69,6 +70,9 @@ def save(tx: sqlite3.Connection, old: CatalogState, new: CatalogState) -> None:
             "INSERT INTO columns VALUES (?, ?, ?, ?, ?, ?)",
             [(id, i, c.name, c.type, c.nullable, c.default) for i, c in enumerate(item.columns)],
         )
+    if new.settings != old.settings:
+        tx.execute("DELETE FROM settings")
+        tx.executemany("INSERT INTO settings VALUES (?, ?)", new.settings.items())
     tx.execute("UPDATE meta SET value = ? WHERE key = 'next_id'", (new.next_id,))
     tx.execute("UPDATE meta SET value = ? WHERE key = 'catalog_version'", (new.version,))
 

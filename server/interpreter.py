@@ -75,19 +75,7 @@ class Interpreter:
                 items = [find_relation(context, name) for name in names]
                 tables = [writes.table_for_writing(context, i.id, i.name, "truncate") for i in items]
                 return await writes.truncate(context, tables)
-            case (
-                (
-                    s.CreateDatabase()
-                    | s.CreateSchema()
-                    | s.CreateTable()
-                    | s.CreateView()
-                    | s.CreateMaterializedView()
-                    | s.CreateIndex()
-                    | s.DropObjects()
-                    | s.AlterRename()
-                ),
-                _,
-            ):
+            case s.Definition(), _:
                 return await definitions.define(context, statement)
             case ((s.Begin() | s.Commit() | s.Rollback() | s.Savepoint() | s.SetTransaction()), _):
                 return await self._transaction_statement(statement)

@@ -161,7 +161,8 @@ class Client(asyncio.Protocol):
             )
         if parameters.pop("replication", "false").lower() not in ("false", "off", "no", "0"):
             raise PgError(SqlState.FEATURE_NOT_SUPPORTED, "replication connections are not supported")
-        settings = Settings()
+        coordinator = self._server.coordinator
+        settings = Settings(lambda: coordinator.state.settings)
         settings.start_with("session_authorization", user)
         settings.start_with("database", parameters.pop("database", user))
         for name, value in (*_options(parameters.pop("options", "")), *parameters.items()):

@@ -20,13 +20,17 @@ SERVER_VERSION = "16.14"  # PostgreSQL's, whose behaviour and messages Tidewire 
 
 @dataclass(frozen=True, slots=True)
 class Variable:
-    """`parse` gives the text to keep, or raises ValueError (a DETAIL may be its message)."""
+    """`parse` gives the text to keep, or raises ValueError (a DETAIL may be its message).
+
+    `system`: of the whole server; only ALTER SYSTEM sets it.
+    """
 
     name: str
     default: str
     parse: Callable[[str], str] = str
     reported: bool = False
     fixed: bool = False
+    system: bool = False
 
 
 def _one_of(*values: str) -> Callable[[str], str]:
@@ -132,6 +136,11 @@ VARIABLES: dict[str, Variable] = {
         Variable("subscription_waiting_bytes_max", str(64 * 1024 * 1024), _integer(0, 2**40)),
         Variable("TimeZone", "UTC", _timezone, reported=True),
         Variable("transaction_isolation", "strict serializable", _isolation),
+        # The seed's switches (000, "Lifecycle").
+        *(
+            Variable(f"enable_{feature}_in_subscribe", "on", _boolean, system=True)
+            for feature in ("envelope_debezium", "envelope_upsert", "within_timestamp_order_by")
+        ),
         # Accepted because drivers and pools set them; nothing here depends on them.
         Variable("jit", "off", _boolean),
         Variable("lock_timeout", "0", _milliseconds),
@@ -141,11 +150,26 @@ VARIABLES: dict[str, Variable] = {
 }
 
 
-def _find(name: str) -> Variable:
+def find_variable(name: str) -> Variable:
     variable = VARIABLES.get(name.lower())
     if variable is None:
         raise PgError(SqlState.UNDEFINED_OBJECT, f'unrecognized configuration parameter "{name}"')
     return variable
+
+
+def checked_value(name: str, value: str) -> str:
+    """A value for a variable as it is kept. PgError 42704, 55P02 or 22023."""
+    variable = find_variable(name)
+    if variable.fixed:
+        raise PgError(SqlState.CANT_CHANGE_RUNTIME_PARAM, f'parameter "{variable.name}" cannot be changed')
+    try:
+        return variable.parse(value)
+    except ValueError as error:
+        raise PgError(
+            SqlState.INVALID_PARAMETER_VALUE,
+            f'invalid value for parameter "{variable.name}": "{value}"',
+            hint=str(error) or None,
+        ) from None
 
 
 class Settings(Mapping[str, str]):
@@ -154,9 +178,11 @@ class Settings(Mapping[str, str]):
     SET is transactional: a transaction takes a `copy`, and puts it back if it fails.
     """
 
-    def __init__(self, values: Mapping[str, str] | None = None, defaults: Mapping[str, str] | None = None) -> None:
-        self._values = dict(values or {})
-        self._defaults = dict(defaults or {})
+    def __init__(self, system: Callable[[], Mapping[str, str]] = dict) -> None:
+        """`system` gives what ALTER SYSTEM has set."""
+        self._values: dict[str, str] = {}
+        self._system = system
+        self._defaults = {name: value for name, value in system().items() if not VARIABLES[name].system}
         self._changed()
 
     def _changed(self) -> None:
@@ -166,34 +192,35 @@ class Settings(Mapping[str, str]):
         self._naming: tuple[str, str, str] | None = None
 
     def copy(self) -> Settings:
-        made = Settings(self._values, self._defaults)
+        made = Settings.__new__(Settings)
+        made._system = self._system
+        made._values, made._defaults = dict(self._values), dict(self._defaults)
         made.revision, made._style, made._naming = self.revision, self._style, self._naming
         return made
 
     def __getitem__(self, name: str) -> str:
         """The value as SHOW prints it. PgError 42704 for an unknown name."""
-        variable = _find(name)
+        variable = find_variable(name)
         key = variable.name.lower()
+        if variable.system:
+            return self._system().get(key, variable.default)
         return self._values.get(key, self._defaults.get(key, variable.default))
 
     def set(self, name: str, value: str) -> None:
         """PgError 42704, 55P02 or 22023."""
-        variable = _find(name)
-        if variable.fixed:
-            raise PgError(SqlState.CANT_CHANGE_RUNTIME_PARAM, f'parameter "{variable.name}" cannot be changed')
-        try:
-            self._values[variable.name.lower()] = variable.parse(value)
-        except ValueError as error:
+        variable = find_variable(name)
+        if variable.system:
             raise PgError(
-                SqlState.INVALID_PARAMETER_VALUE,
-                f'invalid value for parameter "{variable.name}": "{value}"',
-                hint=str(error) or None,
-            ) from None
+                SqlState.CANT_CHANGE_RUNTIME_PARAM,
+                f'parameter "{variable.name}" cannot be changed now',
+                hint="It is the whole server's: use ALTER SYSTEM SET.",
+            )
+        self._values[variable.name.lower()] = checked_value(name, value)
         self._changed()
 
     def start_with(self, name: str, value: str) -> None:
         """A value of the startup packet: it is what RESET goes back to. `fixed` variables may be told so."""
-        key = _find(name).name.lower()
+        key = find_variable(name).name.lower()
         if not VARIABLES[key].fixed:
             self.set(name, value)
             value = self._values.pop(key)
@@ -205,7 +232,7 @@ class Settings(Mapping[str, str]):
         if name is None:
             self._values.clear()
         else:
-            self._values.pop(_find(name).name.lower(), None)
+            self._values.pop(find_variable(name).name.lower(), None)
         self._changed()
 
     def reported(self) -> dict[str, str]:

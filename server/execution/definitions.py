@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 from catalog.objects import (
     CatalogState,
@@ -29,15 +30,18 @@ from server.context import Context
 from server.execution.names import find_relation, schema_of
 from server.execution.planning import plan_default, plan_index_keys, system_table_in
 from server.results import Result
+from server.settings import checked_value, find_variable
 from server.sql.plan import plan_query
 from server.sql.statements import (
     AlterRename,
+    AlterSystem,
     CreateDatabase,
     CreateIndex,
     CreateMaterializedView,
     CreateSchema,
     CreateTable,
     CreateView,
+    Definition,
     DropObjects,
     Ident,
     Name,
@@ -48,26 +52,14 @@ from server.transaction import Mode
 
 RETRIES_MAX = 10
 
-Definition = (
-    CreateDatabase
-    | CreateSchema
-    | CreateTable
-    | CreateView
-    | CreateMaterializedView
-    | CreateIndex
-    | DropObjects
-    | AlterRename
-)
-Step = Callable[[Context], CatalogState]
-
 
 async def define(context: Context, statement: Definition) -> Result:
     """Runs a DDL statement."""
-    tag = tag_of(statement)
+    tag = statement.tag
     for attempt in range(RETRIES_MAX):
         await context.enter(Mode.DEFINE, tag)
         before = context.state
-        after = _step(context, statement)
+        after = _STEPS[type(statement)](context, statement)
         if after is not before:
             transaction = context.transaction
             base = transaction.catalog[0] if transaction.catalog is not None else before
@@ -81,45 +73,6 @@ async def define(context: Context, statement: Definition) -> Result:
             if error.sqlstate is not SqlState.SERIALIZATION_FAILURE or attempt == RETRIES_MAX - 1:
                 raise
     return Result(tag)
-
-
-def tag_of(statement: Definition) -> str:
-    """The command tag, which is also how messages name the statement."""
-    match statement:
-        case DropObjects(kind=kind):
-            return f"DROP {kind.upper()}"
-        case AlterRename(kind=kind):
-            return f"ALTER {kind.upper()}"
-        case CreateDatabase():
-            return "CREATE DATABASE"
-        case CreateSchema():
-            return "CREATE SCHEMA"
-        case CreateTable():
-            return "CREATE TABLE"
-        case CreateView():
-            return "CREATE VIEW"
-        case CreateMaterializedView():
-            return "CREATE MATERIALIZED VIEW"
-        case CreateIndex():
-            return "CREATE INDEX"
-
-
-def _step(context: Context, statement: Definition) -> CatalogState:
-    match statement:
-        case CreateDatabase():
-            return _create_database(context, statement)
-        case CreateSchema():
-            return _create_schema(context, statement)
-        case CreateTable():
-            return _create_table(context, statement)
-        case CreateView() | CreateMaterializedView():
-            return _create_view(context, statement)
-        case CreateIndex():
-            return _create_index(context, statement)
-        case DropObjects():
-            return _drop(context, statement)
-        case AlterRename():
-            return _rename(context, statement)
 
 
 _TAKEN = {
@@ -390,3 +343,31 @@ def _rename(context: Context, statement: AlterRename) -> CatalogState:
                 return state.with_item(replace(item, name=new))
     except NameTaken as error:
         raise _taken(error, statement.new_name.position) from None
+
+
+def _alter_system(context: Context, statement: AlterSystem) -> CatalogState:
+    """The values hold for the system's own variables at once, for those of sessions from their start on."""
+    if context.transaction.explicit:
+        raise PgError(SqlState.ACTIVE_SQL_TRANSACTION, "ALTER SYSTEM cannot run inside a transaction block")
+    state, name = context.state, statement.name
+    if name is None:
+        return state.with_settings({})
+    settings = {key: value for key, value in state.settings.items() if key != name.lower()}
+    if statement.values is not None:
+        settings[name.lower()] = checked_value(name, ", ".join(statement.values))
+    else:
+        find_variable(name)
+    return state.with_settings(settings)
+
+
+_STEPS: dict[type[Definition], Callable[[Context, Any], CatalogState]] = {
+    CreateDatabase: _create_database,
+    CreateSchema: _create_schema,
+    CreateTable: _create_table,
+    CreateView: _create_view,
+    CreateMaterializedView: _create_view,
+    CreateIndex: _create_index,
+    DropObjects: _drop,
+    AlterRename: _rename,
+    AlterSystem: _alter_system,
+}

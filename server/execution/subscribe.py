@@ -23,6 +23,7 @@ from server.sql.statements import (
     EnvelopeUpsert,
     Ident,
     Name,
+    Output,
     Query,
     Subscribe,
     WithinTimestampOrderBy,
@@ -61,6 +62,8 @@ def plan_subscribe(context: Context, statement: Subscribe) -> SubscribePlan:
 
 def _envelope(context: Context, statement: Subscribe, relation: tuple[Field, ...]) -> Envelope:
     progress = statement.progress
+    if statement.output is not None:
+        _check_enabled(context, statement.output)
     match statement.output:
         case None:
             return DiffEnvelope(relation, progress=progress)
@@ -74,6 +77,24 @@ def _envelope(context: Context, statement: Subscribe, relation: tuple[Field, ...
             return KeyedEnvelope(relation, _key_columns(keys, relation, "UPSERT"), before=False, progress=progress)
         case EnvelopeDebezium(keys=keys):
             return KeyedEnvelope(relation, _key_columns(keys, relation, "DEBEZIUM"), before=True, progress=progress)
+
+
+_SWITCHES: dict[type[Output], tuple[str, str]] = {
+    WithinTimestampOrderBy: ("enable_within_timestamp_order_by_in_subscribe", "WITHIN TIMESTAMP ORDER BY .."),
+    EnvelopeUpsert: ("enable_envelope_upsert_in_subscribe", "ENVELOPE UPSERT (KEY (..))"),
+    EnvelopeDebezium: ("enable_envelope_debezium_in_subscribe", "ENVELOPE DEBEZIUM (KEY (..))"),
+}
+
+
+def _check_enabled(context: Context, output: Output) -> None:
+    switch, feature = _SWITCHES[type(output)]
+    if context.settings[switch] == "off":
+        raise PgError(
+            SqlState.FEATURE_NOT_SUPPORTED,
+            f"{feature} is not available",
+            detail="It has been switched off on this server.",
+            hint=f"ALTER SYSTEM SET {switch} = on switches it on.",
+        )
 
 
 def _key_columns(keys: tuple[Ident, ...], relation: tuple[Field, ...], envelope: str) -> tuple[int, ...]:

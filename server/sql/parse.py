@@ -20,6 +20,7 @@ from server.sql.lexer import RESERVED_WORDS, Kind, words
 from server.sql.reader import QUERY_HEADS, Reader
 from server.sql.statements import (
     AlterRename,
+    AlterSystem,
     AsOf,
     Assignment,
     Begin,
@@ -546,9 +547,11 @@ class _Grammar(Reader):
         """[CASCADE | RESTRICT]: whether it is CASCADE."""
         return self.take("cascade") or (self.take("restrict") and False)
 
-    def alter(self) -> AlterRename:
+    def alter(self) -> AlterRename | AlterSystem:
         start = self.index
         self.expect("alter")
+        if self.take("system"):
+            return self.alter_system(start)
         kind = self.object_kind("ALTER")
         exists = self.if_exists()
         parts_max = {ObjectKind.DATABASE: 1, ObjectKind.SCHEMA: 2}.get(kind, 3)
@@ -561,6 +564,15 @@ class _Grammar(Reader):
         self.expect("rename", "to")
         new_name = self.ident()
         return AlterRename(*self.located(start), kind, name, new_name, exists)
+
+    def alter_system(self, start: int) -> AlterSystem:
+        if self.choose("set", "reset") == "reset":
+            shown = self.shown_variable()
+            return AlterSystem(*self.located(start), shown, None)
+        name = self.variable()
+        self.choose("=", "to")
+        values = None if self.take("default") else self.comma_list(self.setting_value)
+        return AlterSystem(*self.located(start), name, values)
 
     # -- transactions -----------------------------------------------------------------------------------------------
 

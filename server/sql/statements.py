@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import ClassVar
 
 from sqlglot import exp
 
@@ -248,20 +249,34 @@ class CopyTo(Parsed):
     options: Options
 
 
+class Definition(Parsed):
+    """A statement that changes the catalog."""
+
+    __slots__ = ()
+    tag: ClassVar[str]
+    """The command tag, which is also how messages name the statement."""
+
+
 @dataclass(frozen=True, slots=True)
-class CreateDatabase(Parsed):
+class CreateDatabase(Definition):
+    tag = "CREATE DATABASE"
+
     name: Ident
     if_not_exists: bool
 
 
 @dataclass(frozen=True, slots=True)
-class CreateSchema(Parsed):
+class CreateSchema(Definition):
+    tag = "CREATE SCHEMA"
+
     name: Name
     if_not_exists: bool
 
 
 @dataclass(frozen=True, slots=True)
-class CreateTable(Parsed):
+class CreateTable(Definition):
+    tag = "CREATE TABLE"
+
     name: Name
     columns: tuple[ColumnDefinition, ...]
     keys: tuple[Key, ...]
@@ -269,7 +284,9 @@ class CreateTable(Parsed):
 
 
 @dataclass(frozen=True, slots=True)
-class CreateView(Parsed):
+class CreateView(Definition):
+    tag = "CREATE VIEW"
+
     name: Name
     columns: tuple[Ident, ...]
     query: Query
@@ -278,7 +295,9 @@ class CreateView(Parsed):
 
 
 @dataclass(frozen=True, slots=True)
-class CreateMaterializedView(Parsed):
+class CreateMaterializedView(Definition):
+    tag = "CREATE MATERIALIZED VIEW"
+
     name: Name
     columns: tuple[Ident, ...]
     query: Query
@@ -287,8 +306,10 @@ class CreateMaterializedView(Parsed):
 
 
 @dataclass(frozen=True, slots=True)
-class CreateIndex(Parsed):
+class CreateIndex(Definition):
     """CREATE INDEX [name] ON relation (keys). `keys` empty: CREATE DEFAULT INDEX."""
+
+    tag = "CREATE INDEX"
 
     name: Ident | None
     on: Name
@@ -297,7 +318,7 @@ class CreateIndex(Parsed):
 
 
 @dataclass(frozen=True, slots=True)
-class DropObjects(Parsed):
+class DropObjects(Definition):
     """Database names have one part, schema names one or two."""
 
     kind: ObjectKind
@@ -305,13 +326,21 @@ class DropObjects(Parsed):
     if_exists: bool
     cascade: bool
 
+    @property
+    def tag(self) -> str:  # type: ignore[override]
+        return f"DROP {self.kind.upper()}"
+
 
 @dataclass(frozen=True, slots=True)
-class AlterRename(Parsed):
+class AlterRename(Definition):
     kind: ObjectKind
     name: Name
     new_name: Ident
     if_exists: bool
+
+    @property
+    def tag(self) -> str:  # type: ignore[override]
+        return f"ALTER {self.kind.upper()}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -376,6 +405,16 @@ class SetVariable(Parsed):
     values: tuple[str, ...]
     local: bool
     is_default: bool
+
+
+@dataclass(frozen=True, slots=True)
+class AlterSystem(Definition):
+    """ALTER SYSTEM SET name = values, or RESET; `values` None: RESET, `name` None: ALL."""
+
+    tag = "ALTER SYSTEM"
+
+    name: str | None
+    values: tuple[str, ...] | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -496,6 +535,7 @@ Statement = (
     | CreateIndex
     | DropObjects
     | AlterRename
+    | AlterSystem
     | Begin
     | Commit
     | Rollback

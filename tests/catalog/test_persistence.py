@@ -43,7 +43,7 @@ def next_states(draw: st.DrawFn, state: CatalogState) -> CatalogState:
     own_schemas = [s for s in state.schemas.values() if s.database_id is not None]
     own_items = [i for i in state.items.values() if i.id.startswith("u")]
     relations = [i for i in state.items.values() if not isinstance(i, Index)]
-    kinds = ["database", "schema"] if state.databases else ["database"]
+    kinds = ["database", "schema", "settings"] if state.databases else ["database"]
     kinds += ["table", "view", "materialized view", "index", "drop schema"] if own_schemas else []
     kinds += ["rename", "drop"] if own_items else []
     name = draw(names)
@@ -53,6 +53,8 @@ def next_states(draw: st.DrawFn, state: CatalogState) -> CatalogState:
                 return state.with_database(Database(id, name))
             case "schema":
                 return state.with_schema(Schema(id, draw(st.sampled_from(sorted(state.databases))), name))
+            case "settings":
+                return state.with_settings(draw(st.dictionaries(names, texts, max_size=2)))
             case "drop schema":
                 return state.without_schema(draw(st.sampled_from(own_schemas)).id, cascade=True)
             case "rename":
