@@ -1,5 +1,5 @@
 # One image: Python, Java and Tidewire. The server accepts connections from outside the container, so publish its port
-# to the loopback interface only (-p 127.0.0.1:6875:6875): connections are not authenticated.
+# to the loopback interface only (-p 127.0.0.1:6875:6875): connections are not authenticated. Port 6876 has /metrics.
 FROM python:3.11-slim-bookworm
 
 RUN apt-get update \
@@ -19,12 +19,13 @@ RUN pip install --no-cache-dir --constraint .ci/constraints.txt '.[testdrive]' \
 
 USER tidewire
 ENV TIDEWIRE_LISTEN=0.0.0.0:6875 \
+    TIDEWIRE_HTTP_LISTEN=0.0.0.0:6876 \
     TIDEWIRE_ALLOW_REMOTE=true \
     TIDEWIRE_DATA_DIR=/var/lib/tidewire \
     TIDEWIRE_LOG_FORMAT=json
 VOLUME /var/lib/tidewire
-EXPOSE 6875
+EXPOSE 6875 6876
 STOPSIGNAL SIGTERM
 HEALTHCHECK --interval=10s --timeout=3s --start-period=10s \
-    CMD ["python", "-c", "import psycopg; psycopg.connect('postgres://health@127.0.0.1:6875/materialize', connect_timeout=2).execute('SELECT 1')"]
+    CMD ["python", "-c", "from urllib.request import urlopen; urlopen('http://127.0.0.1:6876/healthz', timeout=2)"]
 CMD ["tidewire", "serve"]

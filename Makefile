@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 CONSTRAINTS := .ci/constraints.txt
 
-.PHONY: demo serve test check bench clean
+.PHONY: demo serve test generated check bench score clean
 
 $(VENV)/.installed: pyproject.toml $(CONSTRAINTS)
 	$(PYTHON) -c 'import sys; assert sys.version_info >= (3, 11), "Tidewire needs Python 3.11 or newer"'
@@ -23,6 +23,11 @@ serve: $(VENV)/.installed
 test: $(VENV)/.installed
 	$(BIN)/python -m pytest $(ARGS)
 
+# Random SQL on PostgreSQL and Tidewire, TIDEWIRE_EXAMPLES times as much as `make test` does; see TIDEWIRE_SEED there.
+generated: export TIDEWIRE_EXAMPLES ?= 20
+generated: $(VENV)/.installed
+	$(BIN)/python -m pytest tests/server/test_generated_sql.py --timeout 0 $(ARGS)
+
 check: $(VENV)/.installed
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -31,6 +36,10 @@ check: $(VENV)/.installed
 
 bench: $(VENV)/.installed
 	$(BIN)/python -m tests.bench $(ARGS)
+
+# How much of each chapter of PostgreSQL's manual works and is tested; ARGS=--missing lists the rest.
+score: $(VENV)/.installed
+	$(BIN)/python -m tests.sql.score $(ARGS)
 
 clean:
 	rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -1,7 +1,8 @@
 """What every catalog has from the start: the system schemas and their tables.
 
 Columns follow Materialize's tables of the same names, as far as Tidewire has what they tell. `mz_timestamp` is a
-numeric at the wire. Their rows are made in `server/system_tables.py`.
+numeric at the wire. `connection_id` is the process id that clients know, and the role of a session is the user name
+that it gave. Their rows are made in `server/system_tables.py`.
 """
 
 from __future__ import annotations
@@ -42,4 +43,42 @@ MZ_COLUMNS = _table(
 MZ_FRONTIERS = _table(
     "s15", MZ_INTERNAL, "mz_frontiers", object_id="text", read_frontier="mz_timestamp?", write_frontier="mz_timestamp?"
 )
-TABLES = (MZ_DATABASES, MZ_SCHEMAS, MZ_OBJECTS, MZ_COLUMNS, MZ_FRONTIERS)
+MZ_SUBSCRIPTIONS = _table(
+    "s16",
+    MZ_INTERNAL,
+    "mz_subscriptions",
+    id="text",
+    session_id="uuid",
+    cluster_id="text",
+    created_at="timestamptz",
+    referenced_object_ids="text[]",
+)
+MZ_SESSIONS = _table(
+    "s17",
+    MZ_INTERNAL,
+    "mz_sessions",
+    id="uuid",
+    connection_id="int4",
+    role_id="text",
+    client_ip="text?",
+    connected_at="timestamptz",
+)
+MZ_TABLES = _table("s18", MZ_CATALOG, "mz_tables", id="text", schema_id="text", name="text")
+MZ_VIEWS = _table("s19", MZ_CATALOG, "mz_views", id="text", schema_id="text", name="text", definition="text")
+MZ_MATERIALIZED_VIEWS = _table(
+    "s20", MZ_CATALOG, "mz_materialized_views", id="text", schema_id="text", name="text", definition="text"
+)
+MZ_INDEXES = _table("s21", MZ_CATALOG, "mz_indexes", id="text", name="text", on_id="text", key="text")
+TABLES = (
+    MZ_DATABASES,
+    MZ_SCHEMAS,
+    MZ_OBJECTS,
+    MZ_COLUMNS,
+    MZ_FRONTIERS,
+    MZ_SUBSCRIPTIONS,
+    MZ_SESSIONS,
+    MZ_TABLES,
+    MZ_VIEWS,
+    MZ_MATERIALIZED_VIEWS,
+    MZ_INDEXES,
+)

@@ -72,6 +72,8 @@ class Store:
                 ) from error
             self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="catalog-writer")
             self._reader_lock = threading.Lock()
+            self.transactions = 0
+            """How many were committed."""
             self._held = held.pop_all()
 
     def _connect(self, held: ExitStack) -> sqlite3.Connection:
@@ -100,6 +102,7 @@ class Store:
                 raise Fenced(f'another server has opened "{self.directory}"')
             result = act(connection)
             connection.execute("COMMIT")
+            self.transactions += 1
         except BaseException:
             if connection.in_transaction:  # SQLite itself rolls back when the disk is full or fails
                 connection.execute("ROLLBACK")

@@ -32,6 +32,10 @@ def serve(
     listen: Annotated[
         str | None, typer.Option(help="Address for PostgreSQL clients, HOST:PORT. [default: 127.0.0.1:6875]")
     ] = None,
+    http_listen: Annotated[
+        str | None,
+        typer.Option(help="Address for /metrics, /healthz and /readyz; empty for none. [default: 127.0.0.1:6876]"),
+    ] = None,
     allow_remote: Annotated[
         bool | None,
         typer.Option("--allow-remote", help="Accept an address that other machines can reach. There is no password."),
@@ -58,6 +62,7 @@ def serve(
     """
     flags: dict[str, Any] = {
         "listen": listen,
+        "http_listen": http_listen,
         "allow_remote": allow_remote,
         "data_dir": data_dir,
         "spark_master": spark_master,
@@ -129,10 +134,23 @@ async def _serve(config: Config) -> tuple[str, str | None] | None:
                 f"could not listen on {config.listen}: {error.strerror}",
                 "Stop whatever uses that port, or choose another with --listen.",
             )
+        try:
+            http = await house.listen_http()
+        except OSError as error:
+            return (
+                f"could not listen on {config.http_listen} for HTTP: {error.strerror}",
+                "Stop whatever uses that port, choose another with --http-listen, or none with --http-listen ''.",
+            )
         gc.freeze()
         gc.set_threshold(*GC_THRESHOLDS)
         gc.enable()
-        log.info("listening", host=host, port=port, psql=f"psql postgres://materialize@{host}:{port}/materialize")
+        log.info(
+            "listening",
+            host=host,
+            port=port,
+            http="off" if http is None else f"http://{http[0]}:{http[1]}",
+            psql=f"psql postgres://materialize@{host}:{port}/materialize",
+        )
         stopping = asyncio.create_task(stop.wait())
         waiting: list[asyncio.Future[Any]] = [stopping, house.ended]
         await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)

@@ -13,12 +13,13 @@ import structlog
 from catalog.log import Batch, Log, Payload
 from catalog.objects import ObjectId, Timestamp
 from catalog.store import Fenced, Store
+from server.counts import Counts
 from server.frontiers import Frontiers
 
 log = structlog.get_logger()
 
 
-async def compact(store: Store, log_: Log, frontiers: Frontiers, interval_s: float) -> None:
+async def compact(store: Store, log_: Log, frontiers: Frontiers, counts: Counts, interval_s: float) -> None:
     """Until cancelled."""
     while True:
         await asyncio.sleep(interval_s)
@@ -26,7 +27,9 @@ async def compact(store: Store, log_: Log, frontiers: Frontiers, interval_s: flo
             if id not in frontiers.floors:
                 continue
             try:
-                await compact_collection(store, log_, frontiers, id)
+                merged = await compact_collection(store, log_, frontiers, id)
+                counts.merges += merged > 0
+                counts.batches_merged += merged
             except Fenced:
                 return  # the committer meets the fence too, and ends the server
             except Exception as error:
@@ -34,12 +37,12 @@ async def compact(store: Store, log_: Log, frontiers: Frontiers, interval_s: flo
         await store.give_back()
 
 
-async def compact_collection(store: Store, log_: Log, frontiers: Frontiers, id: ObjectId) -> bool:
-    """Merges one run of batches behind `since`; False if there was none worth it."""
+async def compact_collection(store: Store, log_: Log, frontiers: Frontiers, id: ObjectId) -> int:
+    """Merges one run of batches behind `since`; how many they were, 0 if there was none worth it."""
     since = frontiers.since(id)
     run = log_.mergeable(id, since)
     if not run:
-        return False
+        return 0
     merged: Payload = await asyncio.to_thread(log_.merge, run)
     # From here to `replaced` no reader may ask for a time before `since`; `Frontiers.hold` refuses it from now on.
     frontiers.compacted(id, since)
@@ -49,4 +52,4 @@ async def compact_collection(store: Store, log_: Log, frontiers: Frontiers, id: 
     else:
         log_.replaced(run, batch, merged)
     log.debug("compacted", collection=id, batches=len(run), rows=merged.table.num_rows, since=Timestamp(since))
-    return batch is not None
+    return len(run) if batch is not None else 0

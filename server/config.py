@@ -41,12 +41,17 @@ def _address(value: str) -> str:
     return value
 
 
+def _address_or_none(value: str) -> str:
+    return value and _address(value)
+
+
 class Config(BaseSettings):
     """The whole configuration of `tidewire serve`; `serve --help` says what each field means."""
 
     model_config = SettingsConfigDict(env_prefix="TIDEWIRE_", extra="forbid")
 
     listen: Annotated[str, AfterValidator(_address)] = "127.0.0.1:6875"
+    http_listen: Annotated[str, AfterValidator(_address_or_none)] = "127.0.0.1:6876"
     allow_remote: bool = False
     data_dir: Annotated[Path, AfterValidator(Path.absolute)] = Path("tidewire-data").absolute()
     spark_master: str = "local[*]"
@@ -55,23 +60,36 @@ class Config(BaseSettings):
 
     @property
     def host(self) -> str:
-        return self.listen.rpartition(":")[0].strip("[]")
+        return split_address(self.listen)[0]
 
     @property
     def port(self) -> int:
-        return int(self.listen.rpartition(":")[2])
+        return split_address(self.listen)[1]
+
+    @property
+    def http_address(self) -> tuple[str, int] | None:
+        """Host and port for HTTP, None for no such port."""
+        return split_address(self.http_listen) if self.http_listen else None
 
     def check_address(self) -> None:
         """ConfigError for an address that others can reach, unless that was asked for."""
-        try:
-            loopback = ipaddress.ip_address(self.host).is_loopback
-        except ValueError:
-            loopback = self.host == "localhost"
-        if not loopback and not self.allow_remote:
-            raise ConfigError(
-                f"{self.listen} can be reached from other machines, and connections are neither encrypted nor "
-                "authenticated: listen on 127.0.0.1, or say --allow-remote"
-            )
+        for address in filter(None, (self.listen, self.http_listen)):
+            host, _ = split_address(address)
+            try:
+                loopback = ipaddress.ip_address(host).is_loopback
+            except ValueError:
+                loopback = host == "localhost"
+            if not loopback and not self.allow_remote:
+                raise ConfigError(
+                    f"{address} can be reached from other machines, and connections are neither encrypted nor "
+                    "authenticated: listen on 127.0.0.1, or say --allow-remote"
+                )
+
+
+def split_address(address: str) -> tuple[str, int]:
+    """HOST:PORT as its parts; an IPv6 host without its brackets."""
+    host, _, port = address.rpartition(":")
+    return host.strip("[]"), int(port)
 
 
 def load(flags: dict[str, Any], file: Path | None) -> Config:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from catalog.objects import CatalogState, MaterializedView, ObjectId, Table, Timestamp, View
-from protocol.pgwire.errors import Notice, PgError, SqlState
+from protocol.pgwire.errors import Notice, PgError, Severity, SqlState
 from server.committer import Conflict, Request
 from server.coordinator import Coordinator
 from server.frontiers import NotReadable
@@ -20,6 +21,10 @@ from server.writing import prepare_payloads
 VERSION = f"PostgreSQL {SERVER_VERSION} (Tidewire)"
 
 
+def told_nobody(error: PgError) -> None:
+    """Of a context without a session."""
+
+
 @dataclass(slots=True)
 class Context:
     """A session's state beside the wire. One statement runs at a time."""
@@ -31,6 +36,10 @@ class Context:
     process_id: int
     transaction: Transaction
     notices: list[Notice] = field(default_factory=list)
+    interrupt: Callable[[PgError], None] = told_nobody
+    """Ends the statement that runs, with an error, from outside of it."""
+    signals: Mapping[str, Callable[[int], bool]] = field(default_factory=dict)
+    """What pg_cancel_backend and pg_terminate_backend do to the session of a process id."""
     statement_us: int = 0  # when the transaction began, microseconds: now()
 
     @property
@@ -61,7 +70,18 @@ class Context:
             version=VERSION,
             backend_pid=self.process_id,
             settings=self.settings,
+            signal=self._signal,
         )
+
+    def _signal(self, function: str, process_id: int) -> bool:
+        """What pg_cancel_backend and pg_terminate_backend return. Everybody may: everybody is a superuser."""
+        if function == "pg_cancel_backend" and process_id == self.process_id:
+            raise PgError(SqlState.QUERY_CANCELED, "canceling statement due to user request")
+        found = self.signals[function](process_id)
+        if not found:
+            message = f"PID {process_id} is not a PostgreSQL backend process"
+            self.notice(Notice(message, severity=Severity.WARNING, sqlstate=SqlState.WARNING))
+        return found
 
     def current_schema(self) -> str | None:
         """The first schema of search_path that exists."""

@@ -9,6 +9,7 @@ from the catalog, at start and after every DDL.
 from __future__ import annotations
 
 import asyncio
+import shutil
 import sqlite3
 import time
 from collections.abc import Callable, Coroutine, Mapping, Sequence
@@ -26,22 +27,32 @@ from catalog.oracle import Oracle
 from catalog.payloads import Payloads
 from catalog.store import Store
 from protocol.pgwire.errors import PgError, SqlState
+from server.activity import Activity
 from server.committer import Committer, Request
 from server.compaction import compact
 from server.contents import Contents
+from server.counts import Counts
 from server.dataflow.feed import Computation, Entry, Feed, QueryFeed, Reader
 from server.dataflow.view import ViewDataflow
+from server.following import Following
 from server.frontiers import Frontiers
 from server.locks import TableLocks
 
 log = structlog.get_logger()
 
-SystemRows = Callable[["Coordinator"], pa.Table]
 Plans = Callable[["Coordinator", MaterializedView], Computation]
 
 
 def clock_ms() -> int:
     return time.time_ns() // 1_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class SystemSource:
+    """What a system table's rows are made from. `revision` is equal as long as they have not changed."""
+
+    rows: Callable[[Coordinator], pa.Table]
+    revision: Callable[[Coordinator], object]
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,19 +74,29 @@ class Coordinator:
         directory: Path,
         *,
         interval_s: float,
-        system_tables: Mapping[ObjectId, SystemRows],
+        system_tables: Mapping[ObjectId, SystemSource],
         plan_view: Plans,
         clock: Callable[[], int] = clock_ms,
     ) -> None:
         """StoreError if the directory cannot be used. `plan_view` computes what a materialized view is."""
         self.store = Store(directory)
         self.log = Log(self.store, Payloads(directory / "payloads"))
+        self._waiting = directory / "waiting"  # what a server before this one left there is of no use
+        shutil.rmtree(self._waiting, ignore_errors=True)
+        self._waiting.mkdir()
         self.frontiers = Frontiers()
         self.contents = Contents(self.log)
         self.locks = TableLocks()
+        self.activity = Activity()
+        self.counts = Counts()
+        self.following = Following(
+            self.frontiers,
+            lambda id: system_tables[id].rows(self),
+            lambda id: system_tables[id].revision(self),
+        )
         self._system_tables = system_tables
         self._plan_view = plan_view
-        self._interval_s = interval_s
+        self.interval_s = interval_s
         ((reserved_until,),) = self.store.read("SELECT value FROM meta WHERE key = 'reserved_until'")
         self._committer = Committer(
             self.store,
@@ -104,7 +125,7 @@ class Coordinator:
         await self._committer.close_times()
         self._derive()
         self._spawn(self._committer.run(), "committer")
-        self._spawn(compact(self.store, self.log, self.frontiers, self._interval_s), "compaction")
+        self._spawn(compact(self.store, self.log, self.frontiers, self.counts, self.interval_s), "compaction")
 
     async def close(self) -> None:
         """Stops the dataflows and the committer, and closes the store: what was acknowledged is on disk."""
@@ -147,6 +168,10 @@ class Coordinator:
     def _committed(self, time: Timestamp, written: Sequence[tuple[Batch, Payload]]) -> None:
         if self.state is not self._state_seen:
             self._derive()
+        self.following.closed(time)
+        if written:
+            self.counts.commits += 1
+            self.counts.rows_written += sum(payload.table.num_rows for _, payload in written)
         self._append(written)
         for id, feed in self._collection_feeds.items():
             feed.advance(self.frontiers.upper(id))
@@ -235,7 +260,7 @@ class Coordinator:
         item = self.state.items.get(id)
         match item:
             case SystemTable():
-                return self._system_tables[id](self)
+                return self._system_tables[id].rows(self)
             case Table() | MaterializedView():
                 await self._final(item, as_of)
                 rows = await self.contents.rows(item, as_of)
@@ -244,6 +269,14 @@ class Coordinator:
                 return rows
             case _:
                 raise PgError(SqlState.UNDEFINED_TABLE, f'relation "{id}" was dropped')
+
+    async def rows_followed(self, id: ObjectId, as_of: Timestamp) -> pa.Table:
+        """As `rows`, for a dataflow: of a system table, too, what it held at `as_of`."""
+        return self.following.rows(id, as_of) if id in self.following else await self.rows(id, as_of)
+
+    def change_times(self, id: ObjectId, lower: int, upper: int) -> list[Timestamp]:
+        """The times in [lower, upper) at which a collection, or a system table that is followed, changed."""
+        return self.following.times(id, lower, upper) if id in self.following else self.log.times(id, lower, upper)
 
     async def _final(self, item: Collection, as_of: Timestamp) -> None:
         while self.frontiers.upper(item.id) <= as_of:
@@ -254,6 +287,18 @@ class Coordinator:
                 raise PgError(SqlState.UNDEFINED_TABLE, f'relation "{item.name}" was dropped')
             await self.frontiers.moved.wait()
 
+    # -- watching ------------------------------------------------------------------------------------------------
+
+    @property
+    def dataflows(self) -> dict[str, int]:
+        """How many there are of each kind."""
+        return {"materialized view": len(self._views), "query": len(self._query_feeds)}
+
+    @property
+    def waiting_bytes(self) -> int:
+        """Changes that are kept until the slowest of their readers has taken them."""
+        return sum(feed.kept_bytes for feed in (*self._collection_feeds.values(), *self._query_feeds.values()))
+
     # -- subscribing --------------------------------------------------------------------------------------------
 
     async def join_collection(self, id: ObjectId, as_of: Timestamp) -> Joined:
@@ -262,7 +307,7 @@ class Coordinator:
         assert isinstance(item, Table | MaterializedView)
         feed = self._collection_feeds.get(id)
         if feed is None:
-            feed = self._collection_feeds[id] = Feed(self.frontiers.upper(id))
+            feed = self._collection_feeds[id] = Feed(self.frontiers.upper(id), self._waiting)
             feed.abandoned = lambda: self._forget_feed(id, feed)
         reader = feed.join()
         upper = feed.upper
@@ -310,8 +355,14 @@ class Coordinator:
         return Joined(feed, reader, as_of, rows, [])
 
     def _start_query(self, computation: Computation, as_of: Timestamp) -> QueryFeed:
-        feed = QueryFeed(computation, self.frontiers, as_of)
+        let_go = self.following.follow(computation.inputs & self._system_tables.keys())
+        try:
+            feed = QueryFeed(computation, self.frontiers, as_of, self._waiting)
+        except BaseException:
+            let_go()
+            raise
         task = self._spawn(feed.run(), "dataflow")
+        task.add_done_callback(lambda _: let_go())
         running = self._query_feeds.get(computation.fingerprint)
         if running is None or running.failure is not None:
             self._query_feeds[computation.fingerprint] = feed

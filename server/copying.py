@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Hashable
+from collections.abc import AsyncIterator, Callable, Hashable
 
 from catalog.objects import Table
 from protocol.pgwire import messages as m
@@ -51,20 +51,22 @@ async def copy_to(context: Context, outlet: Outlet, statement: s.CopyTo, plan: P
     outlet.connection.send(m.CopyOutResponse(format, (format,) * len(fields)))
     outlet.connection.send_encoded(encoder.header())
     outlet.flush()
-    sent = await _copy_rows(outlet, result.rows, encoder, ("copy", statement.options, context.settings.output_style))
+    key = ("copy", statement.options, context.settings.output_style)
+    sent = await _copy_rows(outlet, result.rows, encoder, key, context.interrupt)
     outlet.connection.send_encoded(encoder.trailer())
     outlet.connection.send(m.CopyDone(), m.CommandComplete(f"COPY {sent}"))
 
 
-async def _copy_rows(outlet: Outlet, rows: Rows, encoder: CopyEncoder, key: Hashable) -> int:
-    sent = 0
+async def _copy_rows(
+    outlet: Outlet, rows: Rows, encoder: CopyEncoder, key: Hashable, interrupt: Callable[[PgError], None]
+) -> int:
+    sent, encode = 0, encode_table(encoder.encode_rows)
+    if isinstance(rows, SubscriptionRows):
+        rows.interrupt_by(interrupt)
     try:
         while not rows.finished:
             if isinstance(rows, SubscriptionRows):
-                count, pieces = await rows.take_encoded(key, encode_table(encoder.encode_rows))
-                for piece in pieces:
-                    await outlet.write(encoder.frame(piece))
-                sent += count
+                sent += await rows.send(key, encode, lambda piece: outlet.write(encoder.frame(piece)))
             else:
                 table = await rows.take(CHUNK_ROWS)
                 await outlet.write_table(table, encoder.encode)

@@ -11,10 +11,13 @@ from server.config import Config
 from server.coordinator import Coordinator
 from server.dataflow.computation import QueryComputation
 from server.execution.planning import plan_stored
+from server.http import HttpPort, Response
 from server.listener import Listener
+from server.metrics import rendered, snapshot
 from server.spark import Engine, EngineUnavailable
 from server.spark.engine import SparkEngine
 from server.spark.jvm import default_archive_directory
+from server.spark.measured import MeasuredEngine
 from server.sql.functions import worker
 from server.system_tables import SYSTEM_TABLES
 
@@ -26,25 +29,27 @@ class House:
 
     def __init__(self, config: Config, engine: Engine | None = None) -> None:
         self._config = config
-        self.engine: Engine = engine or SparkEngine(
-            master=config.spark_master,
-            directory=config.data_dir,
-            archive=default_archive_directory(),
-            functions=worker.udfs(),
-        )
         self.coordinator = Coordinator(
             config.data_dir,
             interval_s=config.timestamp_interval,
             system_tables=SYSTEM_TABLES,
             plan_view=self._plan_view,
         )
+        engine = engine or SparkEngine(
+            master=config.spark_master,
+            directory=config.data_dir,
+            archive=default_archive_directory(),
+            functions=worker.udfs(),
+        )
+        self.engine: Engine = MeasuredEngine(engine, self.coordinator.counts)
         self.listener = Listener(self.coordinator, self.engine)
+        self.http = HttpPort({"/metrics": self._metrics, "/healthz": self._healthz, "/readyz": self._readyz})
         self.ended: asyncio.Future[BaseException] = self.coordinator.failed
         self._starting: asyncio.Task[None] | None = None
 
     def _plan_view(self, coordinator: Coordinator, view: MaterializedView) -> QueryComputation:
         plan = plan_stored(view.query, coordinator.state)
-        return QueryComputation(plan, self.engine, coordinator.rows, coordinator.log)
+        return QueryComputation(plan, self.engine, coordinator.rows, coordinator.change_times)
 
     async def start(self) -> None:
         """The coordinator now, Spark in the background: what needs no computation is answered meanwhile."""
@@ -62,7 +67,30 @@ class House:
     async def listen(self) -> tuple[str, int]:
         return await self.listener.listen(self._config.host, self._config.port)
 
+    async def listen_http(self) -> tuple[str, int] | None:
+        """Where /metrics is; None if there is to be no such port."""
+        address = self._config.http_address
+        return None if address is None else await self.http.listen(*address)
+
+    async def _metrics(self) -> Response:
+        metrics = snapshot(self.listener, self.engine)
+        text, content_type = await asyncio.to_thread(rendered, metrics, self.engine.jvm_pid)
+        return Response("200 OK", text, content_type)
+
+    async def _healthz(self) -> Response:
+        if self.listener.is_listening:
+            return Response.of("200 OK", "ok")
+        return Response.of("503 Service Unavailable", "clients are not accepted")
+
+    async def _readyz(self) -> Response:
+        if not self.listener.is_listening:
+            return Response.of("503 Service Unavailable", "clients are not accepted")
+        if not self.engine.ready:
+            return Response.of("503 Service Unavailable", "Spark is starting: queries that need it wait")
+        return Response.of("200 OK", "ready")
+
     async def close(self, grace_s: float) -> None:
+        await self.http.close()
         await self.listener.close(grace_s)
         if self._starting is not None:
             self._starting.cancel()

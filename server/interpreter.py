@@ -266,6 +266,8 @@ class Interpreter:
     async def fetch(self, statement: s.Fetch) -> Result:
         """Rows of a cursor; its statement is planned and started by the first FETCH, also by FETCH 0."""
         cursor = self.portals.cursor(statement.cursor.name)
+        if cursor.failure is not None:
+            raise cursor.failure
         self.plan_cursor(cursor)
         timeout_s = fetch_timeout_s(statement.timeout)
         if cursor.result is None:

@@ -94,6 +94,10 @@ class Client(asyncio.Protocol):
         assert self._transport is not None
         self._transport.write(data)
 
+    @property
+    def waiting_bytes(self) -> int:
+        return self._transport.get_write_buffer_size() if self._transport is not None else 0
+
     def close(self) -> None:
         assert self._transport is not None
         self._transport.close()
@@ -113,6 +117,16 @@ class Client(asyncio.Protocol):
                 self._transport.resume_reading()
             else:
                 self._transport.pause_reading()
+
+    def abort_if_stuck(self, seconds: float) -> None:
+        """Cuts the connection if the socket, which takes nothing now, still takes nothing after so many seconds."""
+        stuck = self._resumed
+
+        def look_again() -> None:
+            if stuck is not None and not stuck.done():
+                self.abort()
+
+        asyncio.get_running_loop().call_later(seconds, look_again)
 
     # -- startup ------------------------------------------------------------------------------------------------
 
@@ -169,8 +183,16 @@ class Client(asyncio.Protocol):
             settings.start_with(name, value)
         server = self._server
         self.process_id, self.secret_key = server.register(self)
+        assert self._transport is not None
+        server.coordinator.activity.connected(self.process_id, user, _client_ip(self._transport))
         context = Context(
-            server.coordinator, server.engine, settings, user, self.process_id, Transaction(settings.copy())
+            server.coordinator,
+            server.engine,
+            settings,
+            user,
+            self.process_id,
+            Transaction(settings.copy()),
+            signals={"pg_cancel_backend": server.cancel_backend, "pg_terminate_backend": server.terminate_backend},
         )
         connection = self._connection
         connection.send(m.AuthenticationOk())
@@ -199,6 +221,16 @@ class Client(asyncio.Protocol):
     def abort(self) -> None:
         if self._transport is not None:
             self._transport.abort()
+
+
+def _client_ip(transport: asyncio.Transport) -> str | None:
+    peer = transport.get_extra_info("peername")
+    return str(peer[0]) if isinstance(peer, tuple) else None
+
+
+def _terminated() -> PgError:
+    message = "terminating connection due to administrator command"
+    return PgError(SqlState.ADMIN_SHUTDOWN, message, severity=Severity.FATAL)
 
 
 def _options(text: str) -> list[tuple[str, str]]:
@@ -240,8 +272,18 @@ class Listener:
         self._by_process_id[process_id] = client
         return process_id, secrets.randbits(32)
 
+    @property
+    def is_listening(self) -> bool:
+        return self._server is not None and self._server.is_serving()
+
+    @property
+    def waiting_bytes(self) -> int:
+        """Bytes that were written and that the clients' sockets have not taken yet."""
+        return sum(client.waiting_bytes for client in self.clients)
+
     def forget(self, client: Client) -> None:
         self.clients.discard(client)
+        self.coordinator.activity.disconnected(client.process_id)
         self._left.fire()
         self._by_process_id.pop(client.process_id, None)
 
@@ -253,18 +295,28 @@ class Listener:
         ):
             client.cancel()
 
+    def cancel_backend(self, process_id: int) -> bool:
+        """As a CancelRequest; False if there is no such session."""
+        client = self._by_process_id.get(process_id)
+        if client is None:
+            return False
+        client.cancel()
+        return True
+
+    def terminate_backend(self, process_id: int) -> bool:
+        """Ends a session with 57P01, as soon as what runs now has returned; False if there is no such session."""
+        client = self._by_process_id.get(process_id)
+        if client is None:
+            return False
+        asyncio.get_running_loop().call_soon(client.terminate, _terminated())
+        return True
+
     async def close(self, grace_s: float) -> None:
         """Stops accepting, ends every session with 57P01, and aborts what has not gone after `grace_s`."""
         if self._server is not None:
             self._server.close()
         for client in list(self.clients):
-            client.terminate(
-                PgError(
-                    SqlState.ADMIN_SHUTDOWN,
-                    "terminating connection due to administrator command",
-                    severity=Severity.FATAL,
-                )
-            )
+            client.terminate(_terminated())
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(grace_s):
                 while self.clients:

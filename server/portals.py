@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from protocol.pgwire.errors import PgError, SqlState
 from server.execution.prepare import Prepared
-from server.results import Result
+from server.results import Result, SubscriptionRows
 
 
 @dataclass(slots=True)
@@ -23,6 +23,8 @@ class Portal:
     cursor: bool = False
     result: Result | None = None
     done: bool = False
+    failure: PgError | None = None
+    """What the next FETCH is told: the stream was cancelled between two of them."""
     _formats: list[int] | None = None
 
     def column_formats(self) -> list[int]:
@@ -82,6 +84,13 @@ class Portals:
         portal = self._portals.pop(name, None)
         if portal is not None:
             portal.close()
+
+    def cancel_streams(self, reason: PgError) -> None:
+        """Ends subscriptions that nobody waits for now; whoever asks them for rows is told `reason`."""
+        for portal in self._portals.values():
+            if portal.result is not None and isinstance(portal.result.rows, SubscriptionRows):
+                portal.close()
+                portal.failure = reason
 
     def close_all(self) -> None:
         if self._portals:

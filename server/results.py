@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Awaitable, Callable, Hashable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
 import pyarrow as pa
 
+from protocol.pgwire.errors import PgError
 from protocol.pgwire.messages import FieldDescription, RowDescription
 from server.dataflow.envelope import Envelope
 from server.dataflow.feed import Encoded, Entry
@@ -91,6 +92,10 @@ class SubscriptionRows:
         self._messages: deque[Message] = deque()  # came, and are not rows yet
         self._rest = self._none = envelope.schema.empty_table()
 
+    def interrupt_by(self, interrupt: Callable[[PgError], None]) -> None:
+        """What is to be called, with the error to tell, when the reader falls too far behind while it sends."""
+        self._subscription.on_overrun = interrupt
+
     @property
     def finished(self) -> bool:
         return self._rest.num_rows == 0 and not self._messages and self._subscription.finished
@@ -98,6 +103,8 @@ class SubscriptionRows:
     async def take(self, limit: int | None) -> pa.Table:
         if limit == 0:
             return self._none
+        if self._rest.num_rows and (limit is None or self._rest.num_rows < limit):
+            await self._drain()
         while self._rest.num_rows == 0 and not self.finished:
             if not self._messages:
                 self._messages.extend(await self._subscription.next())
@@ -110,7 +117,8 @@ class SubscriptionRows:
         """As FETCH ... WITH (TIMEOUT): until `limit` rows are there or the time has passed; ready rows come first."""
         pieces: list[pa.Table] = []
         count = 0
-        self._messages.extend(self._subscription.ready())
+        if self._rest.num_rows == 0:  # what is left over goes out before an error that came meanwhile
+            self._messages.extend(self._subscription.ready())
         deadline = asyncio.get_running_loop().time() + timeout_s
         try:
             await self._convert()
@@ -123,27 +131,41 @@ class SubscriptionRows:
                         break
         except TimeoutError:
             pass  # what came in time is the answer
+        except PgError:
+            if not count:
+                raise  # else the stream's end is told when what came before it has been taken
         except BaseException:
             self._rest = pa.concat_tables([*pieces, self._rest]) if pieces else self._rest
             raise
         return pa.concat_tables(pieces) if pieces else self._none
 
+    async def _drain(self) -> None:
+        """Puts what is ready behind the rows that are left over; an error is told when they have been taken."""
+        try:
+            self._messages.extend(self._subscription.ready())
+        except PgError:
+            return
+        await self._convert()
+
     async def _convert(self) -> None:
         """Makes rows of what came. Cancel safety: a message leaves when its rows are there."""
         while self._messages:
             rows = await self._envelope.rows(self._messages[0])
-            self._messages.popleft()
+            self._subscription.sent(self._messages.popleft())
             self._rest = pa.concat_tables([self._rest, rows])
 
-    async def take_encoded(self, key: Hashable, encode: Encode) -> tuple[int, list[bytes]]:
-        """The next rows, counted and encoded. Whoever has the same `key` and envelope shares a change's bytes.
+    async def send(self, key: Hashable, encode: Encode, write: Callable[[bytes], Awaitable[None]]) -> int:
+        """Encodes and writes the next rows and returns their number; equal readers share a change's bytes by `key`.
 
-        For a reader that ends when it is cancelled: what was taken is not put back.
+        `write` puts bytes into the stream at once, and returns when there is room for more. For a reader that ends
+        when it is cancelled: what was taken is not put back.
         """
         await self._convert()
         if self._rest.num_rows:
-            return self._rest.num_rows, [encode(await self.take(None))]
-        count, pieces = 0, []
+            rest = await self.take(None)
+            await write(encode(rest))
+            return int(rest.num_rows)
+        count = 0
         for message in await self._subscription.next():
             known = message.encoded.get((key, self._envelope.form)) if isinstance(message, Entry) else None
             if known is None:
@@ -152,8 +174,9 @@ class SubscriptionRows:
                 if isinstance(message, Entry):
                     message.encoded[key, self._envelope.form] = known
             count += known.rows
-            pieces.append(known.data)
-        return count, pieces
+            self._subscription.sent(message)
+            await write(known.data)
+        return count
 
     def close(self) -> None:
         self._subscription.close()

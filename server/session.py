@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import re
 from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass
 from typing import Any
@@ -30,6 +31,7 @@ from protocol.pgwire.types import BY_OID, PgType
 from server.constant_call import SELECT_1, ConstantCall
 from server.context import Context
 from server.copying import copy_from, copy_to
+from server.counts import CANCELED, ERROR, OK
 from server.execution.prepare import Prepared, plan_copy, plan_key, prepare
 from server.failures import told
 from server.interpreter import Interpreter
@@ -45,6 +47,7 @@ log = structlog.get_logger()
 
 PARSED_TEXTS_MAX = 4_096
 PARSED_TEXT_CHARS_MAX = 8_192
+STUCK_S = 10.0  # what a socket has to take the error of a subscription that fell too far behind
 
 _parse_cached = functools.lru_cache(PARSED_TEXTS_MAX)(parse)
 
@@ -79,7 +82,9 @@ class Session:
         self._plans = plans
         self._outlet = Outlet(connection, transport)
         self._interpreter = Interpreter(context)
+        context.interrupt = self._interrupt
         self._task: asyncio.Task[None] | None = None
+        self._task_begun = False
         self._cancel_reason: PgError | None = None
         self._data_came = asyncio.Event()
         self._deadline: asyncio.Timeout | None = None
@@ -87,6 +92,7 @@ class Session:
         self._reported_revision = context.settings.revision
         self._idle_timer: asyncio.TimerHandle | None = None
         self._call: ConstantCall | None = None  # the last one answered in one step
+        self._kind = UNKNOWN  # of the statement that is looked at, for the counts
 
     # -- the listener's side ------------------------------------------------------------------------------------
 
@@ -96,17 +102,35 @@ class Session:
         self._pump()
 
     def cancel(self) -> None:
-        """A CancelRequest. Between statements it does nothing, as in PostgreSQL."""
-        if self._task is not None:
-            self._cancel_reason = PgError(SqlState.QUERY_CANCELED, "canceling statement due to user request")
+        """A CancelRequest. Between statements it ends the streams of cursors; the next FETCH is told."""
+        reason = PgError(SqlState.QUERY_CANCELED, "canceling statement due to user request")
+        if self._task is None:
+            self._interpreter.portals.cancel_streams(reason)
+        elif self._task_begun:
+            self._cancel_reason = reason
             self._task.cancel()
+        else:
+            self._once_begun(self.cancel)
+
+    def _interrupt(self, error: PgError) -> None:
+        """Ends the statement that runs with this error; if the socket takes nothing of it either, the connection."""
+        if self._task is not None:
+            self._cancel_reason = error
+            self._task.cancel()
+            self._transport.abort_if_stuck(STUCK_S)
 
     def lost(self) -> None:
         """The client is gone: whatever runs ends, whatever is held is let go."""
-        if self._task is not None:
+        if self._task is None:
+            self._close()
+        elif self._task_begun:
             self._task.cancel()
         else:
-            self._close()
+            self._once_begun(self.lost)
+
+    def _once_begun(self, end: Callable[[], None]) -> None:
+        """Calls `end` when the task has made its first step: cancelled before it, it would never end its work."""
+        asyncio.get_running_loop().call_soon(end)
 
     def terminate(self, error: PgError) -> None:
         """Ends the session with a FATAL error."""
@@ -144,7 +168,7 @@ class Session:
             work = self._handle(event)
             if work is not None:
                 self._cancel_reason = None
-                self._task = asyncio.create_task(self._run(work))
+                self._task, self._task_begun = asyncio.create_task(self._run(work)), False
         self._outlet.flush()
         self._transport.limit_input(self._connection.bytes_waiting if self._task is not None else 0)
 
@@ -159,6 +183,7 @@ class Session:
 
     def _handle(self, event: FrontendMessage) -> Work | None:
         """Answers a message at once, or returns the work that it takes; errors of the former are the client's."""
+        self._kind = UNKNOWN
         try:
             return _HANDLERS[type(event)](self, event)
         except PgError as error:
@@ -185,6 +210,7 @@ class Session:
 
     async def _run(self, work: Awaitable[None]) -> None:
         """The session's task: one message's work, then the messages that came meanwhile."""
+        self._task_begun = True
         try:
             timeout_s = self.context.settings.timeout_s("statement_timeout")
             async with asyncio.timeout(timeout_s) as deadline:
@@ -238,6 +264,7 @@ class Session:
 
     def _fail(self, error: PgError) -> None:
         """Tells the client, and fails or rolls back the transaction."""
+        self._count(CANCELED if error.sqlstate == SqlState.QUERY_CANCELED else ERROR)
         self._outlet.send_notices(self.context.notices)
         self._connection.send(m.ErrorResponse.of(error))
         if self.context.transaction.explicit:
@@ -247,6 +274,9 @@ class Session:
         else:
             self._interpreter.portals.close_all()
             self.context.rollback()
+
+    def _count(self, outcome: str) -> None:
+        self.context.coordinator.counts.statements[self._kind, outcome] += 1
 
     # -- simple query -------------------------------------------------------------------------------------------
 
@@ -262,6 +292,8 @@ class Session:
         if answer is None:
             return False
         self._connection.send_encoded(answer)
+        self._kind = SELECT
+        self._count(OK)
         self._ready()
         return True
 
@@ -283,6 +315,7 @@ class Session:
         self._ready()
 
     async def _simple_statement(self, statement: s.Statement, whole_text: str | None) -> None:
+        self._kind = kind_of(statement)
         prepared = self._prepare_simple(statement, whole_text)
         if prepared.parameters:
             raise PgError(SqlState.UNDEFINED_PARAMETER, "there is no parameter $1")
@@ -291,6 +324,7 @@ class Session:
             await self._run_portal(portal, 0, describe=True)
         finally:
             portal.close()  # a cancelled SUBSCRIBE must not keep its place in the feed
+        self._count(OK)
 
     def _prepare_simple(self, statement: s.Statement, whole_text: str | None) -> Prepared:
         """Plans a statement of a Query message; plans of lone SELECTs are kept by their text."""
@@ -323,6 +357,7 @@ class Session:
         return True
 
     async def _sync(self) -> None:
+        self._kind = COMMIT
         try:
             await self._end_implicit()
         except BaseException as error:
@@ -382,6 +417,7 @@ class Session:
             if len(statements) > 1:
                 raise PgError(SqlState.SYNTAX_ERROR, "cannot insert multiple commands into a prepared statement")
             statement = statements[0] if statements else None
+            self._kind = kind_of(statement)
             self._check_failed(statement)
             types = [_declared_type(oid) for oid in message.parameter_oids]
             prepared = self._interpreter.prepare(statement, types)
@@ -391,7 +427,9 @@ class Session:
         self._connection.send_encoded(_PARSE_COMPLETE)
 
     def _bind_message(self, message: m.Bind) -> None:
-        prepared = self._interpreter.fresh(self._interpreter.statement(message.statement))
+        named = self._interpreter.statement(message.statement)
+        self._kind = kind_of(named.statement)
+        prepared = self._interpreter.fresh(named)
         self._check_failed(prepared.statement)
         given, wanted = len(message.parameters), len(prepared.parameters)
         if given != wanted:
@@ -425,6 +463,7 @@ class Session:
 
     def _execute_message(self, message: m.Execute) -> Work | None:
         portal = self._interpreter.portals.get(message.portal)
+        self._kind = kind_of(portal.prepared.statement)
         plan = portal.prepared.single_row
         if portal.result is not None or plan is None or self.context.transaction.failed:
             return self._execute_portal(portal, message.max_rows)
@@ -435,9 +474,11 @@ class Session:
         if plan.uses_session:
             bindings = context.bindings(portal.parameters, context.coordinator.latest_time())
         values = plan.constant.evaluate_row(bindings)
+        self._outlet.send_notices(context.notices)
         row = encode_row(plan.constant.types, portal.column_formats(), values, context.settings.output_style)
         self._connection.send_encoded(row + SELECT_1)
         portal.result, portal.done = Result("SELECT {}", NoRows(plan.columns)), True
+        self._count(OK)
         return None
 
     def _answer_call(self) -> bool:
@@ -462,15 +503,21 @@ class Session:
             return False  # message by message the error comes again, and is told where it belongs
         self._connection.take_call(end)
         self._connection.send_encoded(answer)
+        self._kind = SELECT
+        self._count(OK)
         self._interpreter.portals.close_all()
         self._ready()
         return True
 
     async def _execute_portal(self, portal: Portal, limit: int) -> None:
+        first = portal.result is None
         try:
             await self._run_portal(portal, limit, describe=False)
         except BaseException as error:
             self._fail(self._told(error))
+        else:
+            if first:
+                self._count(OK)
 
     # -- running ------------------------------------------------------------------------------------------------
 
@@ -488,6 +535,7 @@ class Session:
             self._connection.send(m.EmptyQueryResponse())
             return
         self._check_failed(statement)
+        begins = portal.result is None
         if portal.result is None:
             self.context.begin_statement()
             match statement:
@@ -513,7 +561,7 @@ class Session:
             return
         if describe:
             self._connection.send(row_description(rows.fields, portal.column_formats()))
-        if isinstance(rows, SubscriptionRows) and not portal.cursor:
+        if isinstance(rows, SubscriptionRows) and begins and not portal.cursor:
             self._connection.send(m.NoticeResponse.of(_streaming_notice(self.context)))
         await self._send_rows(portal, rows, limit)
 
@@ -523,14 +571,13 @@ class Session:
         encoder = RowEncoder([field.type for field in rows.fields], formats, style)
         encode = encode_table(encoder.encode)
         key = ("rows", tuple(formats), style)
+        if isinstance(rows, SubscriptionRows) and limit == 0:
+            rows.interrupt_by(self._interrupt)
         sent = 0
         while not rows.finished and (limit == 0 or sent < limit):
             if isinstance(rows, SubscriptionRows) and limit == 0:
                 self._outlet.flush()
-                count, pieces = await rows.take_encoded(key, encode)
-                for piece in pieces:
-                    await self._outlet.write(piece)
-                sent += count
+                sent += await rows.send(key, encode, self._outlet.write)
                 continue
             if isinstance(rows, SubscriptionRows):
                 self._outlet.flush()
@@ -574,6 +621,19 @@ def _declared_type(oid: int) -> PgType | None:
     if oid not in BY_OID:
         raise PgError(SqlState.UNDEFINED_OBJECT, f"type with OID {oid} is not supported")
     return BY_OID[oid]
+
+
+UNKNOWN, SELECT, COMMIT = "unknown", "select", "commit"
+
+
+def kind_of(statement: s.Statement | None) -> str:
+    """A statement's class as metrics name it: `create_table`."""
+    return "empty" if statement is None else _snake(type(statement).__name__)
+
+
+@functools.cache
+def _snake(name: str) -> str:
+    return re.sub("(?<!^)(?=[A-Z])", "_", name).lower()
 
 
 _PARSE_COMPLETE = m.ParseComplete().serialize()

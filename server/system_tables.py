@@ -7,9 +7,10 @@ from collections.abc import Callable, Iterable
 import pyarrow as pa
 
 from catalog import builtin, updates
-from catalog.objects import ObjectId, SystemTable
+from catalog.objects import Index, MaterializedView, ObjectId, SystemTable, Table, View
 from protocol.pgwire.types import parse_type
-from server.coordinator import Coordinator
+from server.coordinator import Coordinator, SystemSource
+from server.execution.show import definition
 
 
 def _table(definition: SystemTable, rows: Iterable[tuple[object, ...]]) -> pa.Table:
@@ -43,15 +44,73 @@ def _columns(coordinator: Coordinator) -> pa.Table:
     )
 
 
+def _tables(coordinator: Coordinator) -> pa.Table:
+    items = coordinator.state.items.values()
+    return _table(builtin.MZ_TABLES, ((i.id, i.schema_id, i.name) for i in items if isinstance(i, Table | SystemTable)))
+
+
+def _views(coordinator: Coordinator) -> pa.Table:
+    state = coordinator.state
+    views = (i for i in state.items.values() if isinstance(i, View))
+    return _table(builtin.MZ_VIEWS, ((v.id, v.schema_id, v.name, definition(v, state)) for v in views))
+
+
+def _materialized_views(coordinator: Coordinator) -> pa.Table:
+    state = coordinator.state
+    views = (i for i in state.items.values() if isinstance(i, MaterializedView))
+    return _table(builtin.MZ_MATERIALIZED_VIEWS, ((v.id, v.schema_id, v.name, definition(v, state)) for v in views))
+
+
+def _indexes(coordinator: Coordinator) -> pa.Table:
+    indexes = (i for i in coordinator.state.items.values() if isinstance(i, Index))
+    return _table(builtin.MZ_INDEXES, ((i.id, i.name, i.on, ", ".join(i.keys)) for i in indexes))
+
+
 def _frontiers(coordinator: Coordinator) -> pa.Table:
-    frontiers = coordinator.frontiers.table().items()
-    return _table(builtin.MZ_FRONTIERS, ((id, int(since), int(upper)) for id, (since, upper) in frontiers))
+    items = coordinator.state.items
+    frontiers = (
+        (id, *map(int, pair))
+        for id, pair in coordinator.frontiers.table().items()
+        if isinstance(items.get(id), Table | MaterializedView)
+    )
+    return _table(builtin.MZ_FRONTIERS, frontiers)
 
 
-SYSTEM_TABLES: dict[ObjectId, Callable[[Coordinator], pa.Table]] = {
-    builtin.MZ_DATABASES.id: _databases,
-    builtin.MZ_SCHEMAS.id: _schemas,
-    builtin.MZ_OBJECTS.id: _objects,
-    builtin.MZ_COLUMNS.id: _columns,
-    builtin.MZ_FRONTIERS.id: _frontiers,
+CLUSTER = "spark"  # the only one there is
+
+
+def _subscriptions(coordinator: Coordinator) -> pa.Table:
+    entries = coordinator.activity.subscriptions.values()
+    return _table(
+        builtin.MZ_SUBSCRIPTIONS,
+        ((s.id, s.session_id, CLUSTER, s.created_us, list(s.references)) for s in entries),
+    )
+
+
+def _sessions(coordinator: Coordinator) -> pa.Table:
+    entries = coordinator.activity.sessions.values()
+    return _table(builtin.MZ_SESSIONS, ((s.id, s.process_id, s.user, s.client_ip, s.connected_us) for s in entries))
+
+
+def _catalog(rows: Callable[[Coordinator], pa.Table]) -> SystemSource:
+    return SystemSource(rows, lambda coordinator: coordinator.state.version)
+
+
+SYSTEM_TABLES: dict[ObjectId, SystemSource] = {
+    builtin.MZ_DATABASES.id: _catalog(_databases),
+    builtin.MZ_SCHEMAS.id: _catalog(_schemas),
+    builtin.MZ_OBJECTS.id: _catalog(_objects),
+    builtin.MZ_COLUMNS.id: _catalog(_columns),
+    builtin.MZ_TABLES.id: _catalog(_tables),
+    builtin.MZ_VIEWS.id: _catalog(_views),
+    builtin.MZ_MATERIALIZED_VIEWS.id: _catalog(_materialized_views),
+    builtin.MZ_INDEXES.id: _catalog(_indexes),
+    # They move with every commit; that often nobody wants to know.
+    builtin.MZ_FRONTIERS.id: SystemSource(
+        _frontiers, lambda coordinator: int(coordinator.frontiers.tables_upper / (coordinator.interval_s * 1_000))
+    ),
+    builtin.MZ_SUBSCRIPTIONS.id: SystemSource(
+        _subscriptions, lambda coordinator: coordinator.activity.subscriptions_revision
+    ),
+    builtin.MZ_SESSIONS.id: SystemSource(_sessions, lambda coordinator: coordinator.activity.sessions_revision),
 }

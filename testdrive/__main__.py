@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 import time
 from pathlib import Path
@@ -15,11 +16,13 @@ def main() -> int:
     arguments = _parser().parse_args()
     options = Options(
         url=arguments.url,
+        internal_url=arguments.materialize_internal_url,
         variables=dict(arguments.var),
         seed=arguments.seed,
         default_timeout_s=arguments.default_timeout,
         initial_backoff_s=arguments.initial_backoff,
         backoff_factor=arguments.backoff_factor,
+        max_tries=arguments.default_max_tries,
         reset=not arguments.no_reset,
         temp_dir=arguments.temp_dir,
         rewrite=arguments.rewrite,
@@ -47,7 +50,8 @@ def _parser() -> argparse.ArgumentParser:
     )
     add = parser.add_argument
     add("files", nargs="+", type=_script, metavar="FILE", help="scripts, run in this order")
-    add("--url", default=DEFAULT_URL, help="the server (default: %(default)s)")
+    add("--url", "--materialize-url", default=DEFAULT_URL, help="the server (default: %(default)s)")
+    add("--materialize-internal-url", metavar="URL", help="the server's internal port, if it has one (default: --url)")
     add("--var", action="append", default=[], type=_variable, metavar="NAME=VALUE", help="sets ${arg.NAME}")
     add("--seed", type=int, default=random_seed(), help="${testdrive.seed} (default: random)")
     add(
@@ -71,10 +75,21 @@ def _parser() -> argparse.ArgumentParser:
         default=1.5,
         help="growth of that pause from try to try (default: 1.5)",
     )
+    add(
+        "--default-max-tries",
+        type=_number,
+        metavar="TRIES",
+        help="how often a statement is tried (default: until its timeout)",
+    )
     add("--max-errors", type=int, default=10, metavar="FILES", help="stop after so many failed files (default: 10)")
     add("--no-reset", action="store_true", help="do not drop the server's databases before each .td file")
     add("--temp-dir", type=Path, metavar="DIR", help="${testdrive.temp-dir} (default: a new directory for each file)")
-    add("--rewrite", action="store_true", help="write the server's answers into the scripts where they differ")
+    add(
+        "--rewrite",
+        action="store_true",
+        default=os.environ.get("REWRITE") == "1",
+        help="write the server's answers into the scripts where they differ; so does REWRITE=1 in the environment",
+    )
     return parser
 
 
@@ -92,6 +107,12 @@ def _variable(text: str) -> tuple[str, str]:
     if not (name and equals):
         raise argparse.ArgumentTypeError(f"{text} is not NAME=VALUE")
     return name, value
+
+
+def _number(text: str) -> int:
+    if not text.isdecimal() or int(text) == 0:
+        raise argparse.ArgumentTypeError(f"{text} is not a number from 1")
+    return int(text)
 
 
 def _duration(text: str) -> float:

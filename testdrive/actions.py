@@ -6,16 +6,23 @@ as `f(script, arguments, body)`. An action either does its work or raises Comman
 
 from __future__ import annotations
 
+import bz2
+import gzip
+import lzma
+import random
 import re
 import subprocess
 import time
+import urllib.error
+import urllib.request
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 
 from testdrive.client import Client
 from testdrive.parser import Action
 from testdrive.report import CommandFailed, Mismatch
-from testdrive.script import Script, seconds
+from testdrive.script import Background, Script, seconds
 
 Arguments = dict[str, str]
 Function = Callable[[Script, Arguments, list[str]], None]
@@ -68,6 +75,11 @@ def nop(script: Script, arguments: Arguments, body: list[str]) -> None:
     """Nothing: a place to hang a comment or a version guard on."""
 
 
+@action("check-consistency", "skip-consistency-checks", optional=None)
+def consistency_checks(script: Script, arguments: Arguments, body: list[str]) -> None:
+    """Nothing: they are about another server's inside, which a client cannot see."""
+
+
 @action("set", optional=None, has_body=True)
 def set_(script: Script, arguments: Arguments, body: list[str]) -> None:
     """`set k=v ...`, or `set name` with the value in the body."""
@@ -87,6 +99,16 @@ def set_arg_default(script: Script, arguments: Arguments, body: list[str]) -> No
 @action("set-from-sql", required="var", has_body=True)
 def set_from_sql(script: Script, arguments: Arguments, body: list[str]) -> None:
     script.variables[arguments["var"]] = _one_value(script, body)
+
+
+@action("set-from-file", optional=None)
+def set_from_file(script: Script, arguments: Arguments, body: list[str]) -> None:
+    """`name=path`: the file's text as it is; paths begin at the temp-dir."""
+    for name, path in arguments.items():
+        try:
+            script.variables[name] = (script.temp_dir / path).read_text("utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            raise CommandFailed(f"cannot read {path}: {error}") from error
 
 
 @action("set-regex", required="match", optional="replacement")
@@ -112,6 +134,12 @@ def set_sql_timeout(script: Script, arguments: Arguments, body: list[str]) -> No
     script.timeout_s = timeout_s if "force" in arguments else max(timeout_s, default_s)
 
 
+@action("set-max-tries", required="max-tries")
+def set_max_tries(script: Script, arguments: Arguments, body: list[str]) -> None:
+    """How often a statement is tried, if its timeout does not pass before."""
+    script.max_tries = _positive("max-tries", arguments["max-tries"])
+
+
 @action("skip-if", has_body=True)
 def skip_if(script: Script, arguments: Arguments, body: list[str]) -> None:
     """A query of one boolean: true skips to `skip-end` or the end of the file."""
@@ -131,6 +159,12 @@ def sleep(script: Script, arguments: Arguments, body: list[str]) -> None:
     time.sleep(_seconds(arguments["duration"]))
 
 
+@action("random-sleep", required="duration")
+def random_sleep(script: Script, arguments: Arguments, body: list[str]) -> None:
+    """Any time up to the duration."""
+    time.sleep(random.uniform(0, _seconds(arguments["duration"])))
+
+
 @action("postgres-connect", required="name url")
 def postgres_connect(script: Script, arguments: Arguments, body: list[str]) -> None:
     name = arguments["name"]
@@ -140,9 +174,12 @@ def postgres_connect(script: Script, arguments: Arguments, body: list[str]) -> N
     script.clients[name].simple("SELECT 1", script.timeout_s)
 
 
-@action("postgres-execute", required="connection", has_body=True)
+@action("postgres-execute", required="connection", optional="background", has_body=True)
 def postgres_execute(script: Script, arguments: Arguments, body: list[str]) -> None:
-    """Each line of the body, with the lines below it that start with two spaces, goes out as one simple Query."""
+    """Each line of the body, with the lines below it that start with two spaces, goes out as one simple Query.
+
+    With `background` the script does not wait; what has failed by the end of the file fails it.
+    """
     queries: list[str] = []
     for line in body:
         if queries and line.startswith("  "):
@@ -154,6 +191,11 @@ def postgres_execute(script: Script, arguments: Arguments, body: list[str]) -> N
     if named is None and not connection.startswith(("postgres://", "postgresql://")):
         raise CommandFailed(f"there is no connection {connection}: open it with $ postgres-connect")
     client = named or Client(connection)
+    if arguments.get("background", "false") != "false":
+        if named is not None:
+            raise CommandFailed("queries in the background need a URL, not the name of a connection")
+        script.background.append(Background(script.line, client, queries, script.timeout_s))
+        return
     try:
         for query in queries:
             client.simple(query, script.timeout_s)
@@ -178,6 +220,88 @@ def psql_execute(script: Script, arguments: Arguments, body: list[str]) -> None:
     expected = [line.rstrip() for line in body]
     if got != expected:
         raise Mismatch(expected, got)
+
+
+@action("http-request", required="method url", optional="content-type accept-additional-status-codes", has_body=True)
+def http_request(script: Script, arguments: Arguments, body: list[str]) -> None:
+    """Sends the body; the answer must have a status of 200 to 299, or one of the additional ones, split by commas."""
+    additional = arguments.get("accept-additional-status-codes", "").split(",")
+    headers = {"Content-Type": arguments["content-type"]} if "content-type" in arguments else {}
+    data = "\n".join(body).encode() if body else None
+    try:
+        if not re.match("https?://", arguments["url"]):
+            raise ValueError("the URL begins neither with http:// nor with https://")
+        request = urllib.request.Request(arguments["url"], data, headers, method=arguments["method"])
+        with urllib.request.urlopen(request, timeout=script.timeout_s) as response:
+            response.read()
+    except urllib.error.HTTPError as error:
+        with error:
+            text = error.read().decode(errors="replace")
+        if str(error.code) not in map(str.strip, additional):
+            raise CommandFailed(f"{error.code} {error.reason}:\n{text}") from error
+    except (OSError, ValueError) as error:
+        raise CommandFailed(f"cannot send the request: {error}") from error
+
+
+_COMPRESSORS: dict[str, Callable[[bytes], bytes]] = {
+    "none": bytes,
+    "gzip": gzip.compress,
+    "bzip2": bz2.compress,
+    "xz": lzma.compress,
+}
+
+
+@action("file-append", required="path", optional="compression header trailing-newline repeat", has_body=True)
+def file_append(script: Script, arguments: Arguments, body: list[str]) -> None:
+    """Lines at the end of a file in the temp-dir, `repeat` times, behind the header; each may hold \\n, \\xc3, ..."""
+    path = _file(script, arguments["path"])
+    compression = arguments.get("compression", "none")
+    if compression not in _COMPRESSORS:
+        raise CommandFailed(f"compression is one of {', '.join(_COMPRESSORS)}, not {compression}")
+    newline = arguments.get("trailing-newline", "true")
+    if newline not in ("true", "false"):
+        raise CommandFailed(f"trailing-newline is true or false, not {newline}")
+    lines = [_bytes(line) for line in body] * _positive("repeat", arguments.get("repeat", "1"))
+    header = [arguments["header"].encode()] if "header" in arguments else []
+    data = b"\n".join([*header, *lines]) + (b"\n" if newline == "true" else b"")
+    try:
+        with path.open("ab") as file:
+            file.write(_COMPRESSORS[compression](data))
+    except OSError as error:
+        raise CommandFailed(f"cannot write {path}: {error}") from error
+
+
+@action("file-delete", required="path")
+def file_delete(script: Script, arguments: Arguments, body: list[str]) -> None:
+    path = _file(script, arguments["path"])
+    try:
+        path.unlink()
+    except OSError as error:
+        raise CommandFailed(f"cannot delete {path}: {error}") from error
+
+
+def _file(script: Script, name: str) -> Path:
+    if name in ("", ".", "..") or "/" in name:
+        raise CommandFailed(f"a file's path is a name in the temp-dir, not {name!r}")
+    return script.temp_dir / name
+
+
+def _bytes(line: str) -> bytes:
+    """A line's bytes: \\n, \\r, \\t, \\0 and \\\\ are escapes, and so is \\xc3 for a byte."""
+
+    def value(found: re.Match[bytes]) -> bytes:
+        return bytes([int(found[1], 16)]) if found[1] else _ESCAPED[found[2]]
+
+    return re.sub(rb"\\(?:x([0-9a-fA-F]{2})|([nrt0\\]))", value, line.encode())
+
+
+_ESCAPED = {b"n": b"\n", b"r": b"\r", b"t": b"\t", b"0": b"\0", b"\\": b"\\"}
+
+
+def _positive(name: str, text: str) -> int:
+    if not text.isdecimal() or int(text) == 0:
+        raise CommandFailed(f"{name} is a number from 1, not {text!r}")
+    return int(text)
 
 
 def _one_value(script: Script, body: list[str]) -> str:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import select
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 
 from psycopg import OperationalError, conninfo, pq
@@ -72,6 +72,13 @@ class Client:
         with self._within(timeout_s) as (connection, deadline):
             connection.send_query(sql.encode())
             self._results(connection, deadline)
+
+    def interrupt(self) -> None:
+        """Cancels what another thread runs here, if anything."""
+        connection = self._open
+        if connection is not None:
+            with suppress(OperationalError):
+                connection.get_cancel().cancel()
 
     def close(self) -> None:
         if self._open is not None:

@@ -18,8 +18,12 @@ fenced by `----` twice, above and below. `#` lines between blocks are comments.
 
 Both: `conn=NAME` (opened at its first use), `cluster=NAME` (a startup parameter of that first use).
 `until`: `ignore=TYPE` (repeatable: neither printed nor matched), `no_error_fields`, `err_field_typs=SCM` (which
-fields of errors and notices, as received), and of our own `mask_numbers=N`: in DataRow and CopyData, each run of N or
-more digits prints as `<number>`, for timestamps that differ from run to run. `send` has Close and Flush besides.
+fields of errors and notices, as received).
+
+Of our own, for what differs from run to run: `until mask_numbers=N` prints each run of N or more digits in DataRow and
+CopyData as `<number>`; `until times` prints each number of 13 digits (milliseconds since 1970) there as `<t1>`, `<t2>`,
+..., the same one always by the same name, in the order in which the file meets them. `send` has Close and Flush
+besides. `cancel`, a block without lines, sends a CancelRequest for the connection.
 
 The user is the URL's, else materialize. No `welcome_message` is sent at startup: PostgreSQL refuses the parameter.
 """
@@ -29,7 +33,7 @@ from __future__ import annotations
 import json
 import re
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import cast
@@ -43,8 +47,10 @@ from testdrive.wire import Connection, Message, encode
 _ARGUMENT = re.compile(r"(\w+)(?:=(?:\(([^)]*)\)|(\S+)))?(?:\s+|$)")
 _ARGUMENTS = {
     "send": {"conn", "cluster"},
-    "until": {"conn", "cluster", "ignore", "no_error_fields", "err_field_typs", "mask_numbers"},
+    "until": {"conn", "cluster", "ignore", "no_error_fields", "err_field_typs", "mask_numbers", "times"},
+    "cancel": {"conn"},
 }
+_TIME = re.compile(r"(?<![0-9])[0-9]{13}(?![0-9])")
 _FENCE = "----"
 
 
@@ -125,6 +131,8 @@ def parse(text: str) -> list[Block]:
             expected = lines[fence + 1 : at]
         directive, *words = lines[start].split(maxsplit=1)
         arguments = _arguments(start + 1, directive, "".join(words))
+        if directive == "cancel" and fence > start + 1:
+            raise ParseError(start + 1, "cancel takes no lines below it")
         output = Span(ends[fence], ends[at - 1])
         blocks.append(
             Block(start + 1, lines[start], arguments, tuple(lines[start + 1 : fence]), tuple(expected), output)
@@ -132,8 +140,8 @@ def parse(text: str) -> list[Block]:
     return blocks
 
 
-def printed(message: Message, error_fields: str = "CSM", mask: re.Pattern[str] | None = None) -> str:
-    """One line: the message's kind and, compact, its JSON."""
+def printed(message: Message, error_fields: str = "CSM", shown_value: Callable[[str], str] = str) -> str:
+    """One line: the message's kind and, compact, its JSON; the values in rows through `shown_value`."""
     kind, content = message.kind, message.content
     shown: object
     match kind:
@@ -144,9 +152,9 @@ def printed(message: Message, error_fields: str = "CSM", mask: re.Pattern[str] |
         case "RowDescription":
             shown = {"fields": [{"name": name} for name in cast(list[str], content)]}
         case "DataRow":
-            shown = {"fields": [_value(value, mask) for value in cast(list[bytes | None], content)]}
+            shown = {"fields": [_value(value, shown_value) for value in cast(list[bytes | None], content)]}
         case "CopyData":
-            shown = _value(cast(bytes, content), mask)
+            shown = _value(cast(bytes, content), shown_value)
         case "ErrorResponse" | "NoticeResponse":
             fields = cast(list[tuple[str, str]], content)
             shown = {"fields": [{"typ": typ, "value": value} for typ, value in fields if typ in error_fields]}
@@ -179,6 +187,7 @@ class _Connections:
             self._parameters["database"] = str(database)
         self._timeout_s = options.default_timeout_s
         self._open: dict[str, Connection] = {}
+        self._times: dict[str, str] = {}
 
     def run(self, block: Block) -> list[str]:
         """The lines that the block prints. Raises CommandFailed."""
@@ -190,6 +199,9 @@ class _Connections:
                     parameters["cluster"] = cluster
                 self._open[name] = Connection(self._host, self._port, parameters, self._timeout_s)
             connection = self._open[name]
+            if block.directive.startswith("cancel"):
+                connection.cancel(self._timeout_s)
+                return []
             if block.directive.startswith("send"):
                 connection.send(b"".join(map(_message, block.input)))
                 return []
@@ -200,8 +212,7 @@ class _Connections:
     def _until(self, connection: Connection, block: Block) -> list[str]:
         deadline = time.monotonic() + self._timeout_s
         error_fields = "" if "no_error_fields" in block.arguments else block.last("err_field_typs", "CSM")
-        digits = block.last("mask_numbers", "")
-        mask = re.compile(rf"[0-9]{{{int(digits)},}}") if digits else None
+        shown = self._shown(block)
         unseen = set(block.arguments.get("ignore", ()))
         if "ParameterStatus" not in block.input:
             unseen.add("ParameterStatus")
@@ -218,8 +229,18 @@ class _Connections:
                 if message.kind in unseen:
                     message = None
                 else:
-                    lines.append(printed(message, error_fields, mask))
+                    lines.append(printed(message, error_fields, shown))
         return lines
+
+    def _shown(self, block: Block) -> Callable[[str], str]:
+        """How the block shows a value."""
+        if "times" in block.arguments:
+            return lambda value: _TIME.sub(lambda found: self._named(found[0]), value)
+        digits = block.last("mask_numbers", "")
+        return (lambda value: re.sub(rf"[0-9]{{{int(digits)},}}", "<number>", value)) if digits else str
+
+    def _named(self, time: str) -> str:
+        return self._times.setdefault(time, f"<t{len(self._times) + 1}>")
 
     def close(self) -> None:
         for connection in self._open.values():
@@ -228,7 +249,7 @@ class _Connections:
 
 def _arguments(line: int, directive: str, text: str) -> dict[str, list[str]]:
     if directive not in _ARGUMENTS:
-        raise ParseError(line, f"a block starts with send or until, not with {directive}")
+        raise ParseError(line, f"a block starts with send, until or cancel, not with {directive}")
     arguments: dict[str, list[str]] = {}
     at = 0
     while at < len(text):
@@ -254,14 +275,13 @@ def _message(line: str) -> bytes:
         raise CommandFailed(f"cannot send {line!r}: {error}") from error
 
 
-def _value(value: bytes | None, mask: re.Pattern[str] | None) -> str:
+def _value(value: bytes | None, shown: Callable[[str], str]) -> str:
     if value is None:
         return "NULL"
     try:
-        text = value.decode()
+        return shown(value.decode())
     except UnicodeDecodeError:
         return str(list(value))
-    return mask.sub("<number>", text) if mask else text
 
 
 def _fenced(lines: Sequence[str]) -> list[str]:

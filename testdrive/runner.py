@@ -1,7 +1,8 @@
 """Runs a `.td` file: command after command, the first failure ends it.
 
 A statement whose answer does not match is run again, after a pause that starts at `initial_backoff_s` and grows by
-`backoff_factor`, until its timeout has passed since the first try. Each single run of it may also last that long.
+`backoff_factor`, until its timeout has passed since the first try or it was tried as often as it may. Each single run
+of it may also last that long.
 What changes something or reads on, so that a second run means something else, is tried once (`_ONCE`); so is what
 stands in a transaction block that has failed, since only ROLLBACK can succeed there.
 
@@ -11,6 +12,7 @@ Rows are compared as sorted lists: a script never tests order within one stateme
 from __future__ import annotations
 
 import hashlib
+import itertools
 import re
 import tempfile
 import time
@@ -57,6 +59,10 @@ def run_td(path: Path, options: Options) -> Failure | None:
                     failure = Failure(path, command.place.line, command.place.head, str(error))
                     break
                 answers[command.place.body] = error.got
+        for background in script.background:
+            wrong = background.end()
+            if wrong is not None and failure is None:
+                failure = Failure(path, background.line, "in the background", str(wrong))
     if answers:
         path.write_bytes(rewritten(source, answers))
     return failure
@@ -91,6 +97,7 @@ class _Runner:
         ends_skip = isinstance(command, Action) and command.name == "skip-end"
         if (self.script.skipping and not ends_skip) or not self._admitted(command):
             return
+        self.script.line = command.place.line
         match command:
             case Action():
                 perform(self.script, command)
@@ -193,12 +200,14 @@ class _Runner:
     def _retry(self, attempt: Callable[[], None], *, once: bool) -> None:
         options, script = self.script.options, self.script
         deadline, pause_s = time.monotonic() + script.timeout_s, options.initial_backoff_s
-        while True:
+        for tries in itertools.count(1):
             try:
-                return attempt()
+                attempt()
+                return
             except CommandFailed as error:
                 left_s = deadline - time.monotonic()
-                if once or error.final or left_s <= 0 or script.client.in_failed_transaction:
+                last = once or error.final or left_s <= 0 or tries == script.max_tries
+                if last or script.client.in_failed_transaction:
                     raise
             time.sleep(min(pause_s, left_s))
             pause_s *= options.backoff_factor

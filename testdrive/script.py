@@ -1,8 +1,9 @@
 """What a running `.td` file carries along: options, variables, regex, timeout, connections.
 
 Variables, `${name}`: `arg.NAME` from the command line, `env.NAME` from the environment, what `$ set` and its like
-define, and testdrive.seed, .temp-dir, .url, .materialize-sql-addr (host:port), .materialize-user.
-`testdrive.url` is this program's own: the whole URL, for `$ postgres-connect` and `$ postgres-execute`.
+define, and testdrive.seed, .temp-dir, .url, .materialize-sql-addr and .materialize-internal-sql-addr (host:port),
+.materialize-user. `testdrive.url` is this program's own: the whole URL, for `$ postgres-connect` and its kin.
+`${kafka-ingest.NAME}` is left as it stands: it means something to an action only.
 """
 
 from __future__ import annotations
@@ -10,7 +11,8 @@ from __future__ import annotations
 import os
 import random
 import re
-from collections.abc import Callable, Mapping
+import threading
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -22,6 +24,7 @@ from testdrive.report import CommandFailed
 DEFAULT_URL = "postgres://materialize@localhost:6875/materialize"
 _UNITS_S = {"us": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0}
 _VARIABLE = re.compile(r"\$\{([^}]*)\}")
+_OF_AN_ACTION = "kafka-ingest."
 
 
 def seconds(duration: str) -> float:
@@ -39,7 +42,8 @@ def random_seed() -> int:
 @dataclass(frozen=True, slots=True)
 class Options:
     """How files are run; `variables` are the `arg.` ones, without that prefix. A `.pt` file uses only `url`,
-    `default_timeout_s` and `rewrite`. `temp_dir` None gives each file a directory of its own that is removed."""
+    `default_timeout_s` and `rewrite`. `internal_url` None is `url`, `max_tries` None no limit. `temp_dir` None gives
+    each file a directory of its own that is removed."""
 
     url: str = DEFAULT_URL
     variables: Mapping[str, str] = field(default_factory=dict)
@@ -47,32 +51,68 @@ class Options:
     default_timeout_s: float = 30.0
     initial_backoff_s: float = 0.05
     backoff_factor: float = 1.5
+    max_tries: int | None = None
+    internal_url: str | None = None
     reset: bool = True
     temp_dir: Path | None = None
     rewrite: bool = False
 
 
+class Background:
+    """Queries on a connection of their own, while the script goes on. `line`: of the command that started them."""
+
+    def __init__(self, line: int, client: Client, queries: Sequence[str], timeout_s: float) -> None:
+        self.line = line
+        self._client = client
+        self._failure: CommandFailed | None = None
+        self._thread = threading.Thread(target=self._run, args=(queries, timeout_s))
+        self._thread.start()
+
+    def _run(self, queries: Sequence[str], timeout_s: float) -> None:
+        try:
+            for query in queries:
+                self._client.simple(query, timeout_s)
+        except CommandFailed as error:
+            self._failure = error
+
+    def end(self) -> CommandFailed | None:
+        """What has gone wrong so far; what still runs is ended, and that is no failure."""
+        if not self._thread.is_alive():
+            return self._failure
+        while self._thread.is_alive():
+            self._client.interrupt()
+            self._thread.join(0.1)
+        return None
+
+    def close(self) -> None:
+        self.end()
+        self._client.close()
+
+
 class Script:
-    """The state of one file. `timeout_s` is for each statement; `regex` and its replacement apply to results."""
+    """The state of one file. `timeout_s` and `max_tries` are for each statement, `regex` and its replacement for
+    results; `line` is that of the command that runs."""
 
     def __init__(self, options: Options, temp_dir: Path) -> None:
-        try:
-            server = conninfo.conninfo_to_dict(options.url)
-        except ProgrammingError as error:
-            raise CommandFailed(f"cannot read the URL {options.url}: {error}") from error
+        server, internal = _server(options.url), _server(options.internal_url or options.url)
         self.options = options
+        self.temp_dir = temp_dir
+        self.line = 1
         self.timeout_s = options.default_timeout_s
+        self.max_tries = options.max_tries
         self.skipping = False
         self.regex: tuple[re.Pattern[str], str] | None = None
         self.client = Client(options.url)
         self.clients: dict[str, Client] = {}
+        self.background: list[Background] = []
         self.variables = {f"env.{name}": value for name, value in os.environ.items()}
         self.variables |= {f"arg.{name}": value for name, value in options.variables.items()}
         self.variables |= {
             "testdrive.seed": str(options.seed),
             "testdrive.temp-dir": str(temp_dir),
             "testdrive.url": options.url,
-            "testdrive.materialize-sql-addr": f"{server.get('host') or 'localhost'}:{server.get('port') or 5432}",
+            "testdrive.materialize-sql-addr": _address(server),
+            "testdrive.materialize-internal-sql-addr": _address(internal),
             "testdrive.materialize-user": str(server.get("user") or ""),
         }
 
@@ -80,6 +120,8 @@ class Script:
         """`text` with its variables replaced by their values, each through `quote`."""
 
         def value(found: re.Match[str]) -> str:
+            if found[1].startswith(_OF_AN_ACTION):
+                return found[0]
             if found[1] not in self.variables:
                 raise CommandFailed(f"variable ${{{found[1]}}} is not set")
             return quote(self.variables[found[1]])
@@ -90,5 +132,18 @@ class Script:
         return text if self.regex is None else self.regex[0].sub(self.regex[1], text)
 
     def close(self) -> None:
+        for background in self.background:
+            background.close()
         for client in (self.client, *self.clients.values()):
             client.close()
+
+
+def _server(url: str) -> Mapping[str, object]:
+    try:
+        return conninfo.conninfo_to_dict(url)
+    except ProgrammingError as error:
+        raise CommandFailed(f"cannot read the URL {url}: {error}") from error
+
+
+def _address(server: Mapping[str, object]) -> str:
+    return f"{server.get('host') or 'localhost'}:{server.get('port') or 5432}"

@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 PROTOCOL_VERSION = 3 << 16
+CANCEL_REQUEST = (1234 << 16) + 5678
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +30,8 @@ class Connection:
     def __init__(self, host: str, port: int, parameters: Mapping[str, str], timeout_s: float) -> None:
         deadline = time.monotonic() + timeout_s
         self._received = b""
+        self._address = (host, port)
+        self._key = b""
         self._socket = socket.create_connection((host, port), timeout_s)
         try:
             pairs = b"".join(_text(name) + _text(value) for name, value in parameters.items())
@@ -37,6 +40,9 @@ class Connection:
             while (message := self.receive(deadline)).kind != "ReadyForQuery":
                 if message.kind == "ErrorResponse":
                     raise ConnectionError(f"the server refused the connection: {message.content}")
+                if message.kind == "BackendKeyData":
+                    assert isinstance(message.content, bytes)
+                    self._key = message.content
                 if message.kind == "Authentication" and message.content != 0:
                     raise ConnectionError("the server wants a password; .pt scripts need trust authentication")
         except BaseException:
@@ -51,6 +57,13 @@ class Connection:
         head = self._take(5, deadline)
         (length,) = struct.unpack("!i", head[1:])
         return decode(head[:1], self._take(length - 4, deadline))
+
+    def cancel(self, timeout_s: float) -> None:
+        """A CancelRequest, from another socket; returns when the server has taken it."""
+        with socket.create_connection(self._address, timeout_s) as other:
+            other.sendall(struct.pack("!ii", 8 + len(self._key), CANCEL_REQUEST) + self._key)
+            while other.recv(1024):
+                pass
 
     def close(self) -> None:
         try:
@@ -87,7 +100,8 @@ def decode(type_: bytes, body: bytes) -> Message:
     """A backend message. `content`: the status letter of ReadyForQuery; the names of RowDescription; the values of
     DataRow (bytes or None); the tag of CommandComplete; (type, text) pairs of ErrorResponse and NoticeResponse;
     (format, formats) of CopyOut and CopyIn; the bytes of CopyData; the type oids of ParameterDescription;
-    (name, value) of ParameterStatus; the code of Authentication; else None."""
+    (name, value) of ParameterStatus; the code of Authentication; the bytes of BackendKeyData, process and secret; else
+    None."""
     if type_ not in _BACKEND:
         return Message(f"UNKNOWN '{type_.decode('latin-1')}'", None)
     kind, read = _BACKEND[type_]
@@ -225,6 +239,7 @@ def _bare(body: _Body) -> None:
 
 _BACKEND: dict[bytes, tuple[str, Callable[[_Body], object]]] = {
     b"R": ("Authentication", lambda body: body.signed(4)),
+    b"K": ("BackendKeyData", lambda body: body.rest()),
     b"S": ("ParameterStatus", lambda body: (body.text(), body.text())),
     b"Z": ("ReadyForQuery", lambda body: body.take(1).decode()),
     b"T": ("RowDescription", _row_description),

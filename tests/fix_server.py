@@ -31,7 +31,9 @@ class ServerThread:
     """A server in this process. `engine` stays open when the server closes."""
 
     def __init__(self, directory: Path, engine: Any, interval_s: float = 0.1) -> None:
-        self._config = Config(listen="127.0.0.1:0", data_dir=directory, timestamp_interval=interval_s)
+        self._config = Config(
+            listen="127.0.0.1:0", http_listen="127.0.0.1:0", data_dir=directory, timestamp_interval=interval_s
+        )
         self._engine = engine
         self._ready = threading.Event()
         self._stop: asyncio.Event | None = None
@@ -49,6 +51,9 @@ class ServerThread:
             self.house = House(self._config, _Shared(self._engine))
             await self.house.start()
             _, self.port = await self.house.listen()
+            address = await self.house.listen_http()
+            assert address is not None
+            _, self.http_port = address
         except BaseException as error:
             self._failure = error
             return
@@ -80,6 +85,18 @@ class _Shared:
     @property
     def ready(self) -> bool:
         return self._engine.ready
+
+    @property
+    def running(self) -> int:
+        return self._engine.running
+
+    @property
+    def waiting(self) -> int:
+        return self._engine.waiting
+
+    @property
+    def jvm_pid(self) -> int | None:
+        return self._engine.jvm_pid
 
     async def start(self) -> None:
         await self._engine.start()
@@ -123,6 +140,7 @@ class ServerProcess:
         self._log = self.log_path.open("ab")
         start = self._log.tell()
         command = [sys.executable, "-m", "server", "serve", "--listen", "127.0.0.1:0", "--data-dir", str(directory)]
+        command += ["--http-listen", "127.0.0.1:0"]
         self.process = subprocess.Popen(
             [*command, "--log-format", "json", *flags],
             stdin=subprocess.DEVNULL,
@@ -131,7 +149,9 @@ class ServerProcess:
             env={**os.environ, **(env or {})},
         )
         self._start = start
-        self.port = int(self.await_event("listening")["port"])
+        event = self.await_event("listening")
+        self.port = int(event["port"])
+        self.http_port = 0 if event["http"] == "off" else int(event["http"].rpartition(":")[2])
 
     def await_event(self, name: str) -> dict[str, Any]:
         """Returns this life's log line of that event. AssertionError if the server ends without it."""

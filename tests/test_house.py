@@ -16,12 +16,14 @@ ALLOWED: dict[str, tuple[set[str], set[str]]] = {
     "protocol": ({"protocol"}, {"numpy", "pyarrow"}),
     "catalog": ({"catalog"}, {"numpy", "pyarrow"}),
     "testdrive": ({"testdrive"}, {"psycopg"}),
+    "tidewire": ({"tidewire"}, {"asyncpg", "psycopg"}),
     "server": (
         {"server", "protocol", "catalog"},
         {
             "numpy",
             "pyarrow",
             "sqlglot",
+            "prometheus_client",
             "structlog",
             "pydantic",
             "pydantic_settings",

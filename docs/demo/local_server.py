@@ -29,6 +29,7 @@ class LocalServer:
         self._last_words: deque[str] = deque(maxlen=12)
         listen = f"127.0.0.1:{PORT if _is_free(PORT) else 0}"
         command = [sys.executable, "-m", "server", "serve", "--listen", listen, "--data-dir", str(data_dir.absolute())]
+        command += ["--http-listen", "127.0.0.1:0"]
         self._process = subprocess.Popen(
             [*command, "--log-format", "json"], stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, start_new_session=True
         )

@@ -154,6 +154,12 @@ _ABBREVIATIONS = {
     for name in names.split()
 }  # timezonesets/Default of PostgreSQL 16
 
+
+def zone_abbreviation(name: str) -> int | None:
+    """The offset in seconds of a zone's abbreviation; None if it is none."""
+    return _ABBREVIATIONS.get(name.lower())
+
+
 # ---- a point in time
 
 _YEAR, _MONTH, _DAY, _TIME, _ZONE, _HALF, _ERA, _WEEKDAY, _SUMMER = (1 << bit for bit in range(9))
@@ -550,6 +556,13 @@ _UNITS = {
     }.items()
     for name in names.split()
 }
+
+
+def interval_unit(word: str) -> str | None:
+    """The unit that an interval's text calls so; None if it is none. Ten letters count."""
+    return _UNITS.get(word.lower()[:10])
+
+
 _UNIT_US = {
     "microsecond": 1,
     "millisecond": 1000,
@@ -623,7 +636,7 @@ def _signed_number(text: str) -> tuple[int, float]:
     return sign * whole, sign * float(f"0{match[3] or '.'}0")
 
 
-def _span(text: str) -> pa.MonthDayNano:
+def _span(text: str, default: str) -> pa.MonthDayNano:
     """DecodeInterval(): from the last field to the first, so that a unit is known before its number."""
     span, seen, unit, sign_of_all = _Span(), set[str](), "", 1
     for kind, value in reversed(_fields(text)):
@@ -647,7 +660,7 @@ def _span(text: str) -> pa.MonthDayNano:
                 named = {"month"}
                 unit = "month"
             else:
-                unit = unit or "second"
+                unit = unit or default
                 whole, fraction = _signed_number(value)
                 span.add(unit, whole, fraction)
                 named = {unit}
@@ -707,11 +720,14 @@ def _iso_span(text: str) -> pa.MonthDayNano:
     return span.value(1)
 
 
-def parse_interval(text: str) -> pa.MonthDayNano:
-    """Raises PgError: 22007, 22015, and 22008 when hours and below pass +-292 years (nanoseconds in 64 bits)."""
+def parse_interval(text: str, unit: str = "second") -> pa.MonthDayNano:
+    """Raises PgError: 22007, 22015, and 22008 when hours and below pass +-292 years (nanoseconds in 64 bits).
+
+    `unit`: of a last number without one.
+    """
     try:
         try:
-            return _span(text)
+            return _span(text, unit)
         except _Bad as bad:
             if bad.sqlstate != SqlState.INVALID_DATETIME_FORMAT:
                 raise

@@ -12,7 +12,8 @@ from typing import Any, NoReturn
 
 from protocol.pgwire.errors import PgError, SqlState
 
-_quote = json.JSONEncoder(ensure_ascii=False).encode
+quoted_json = json.JSONEncoder(ensure_ascii=False).encode
+"""A string as JSON."""
 
 
 def parse_json(text: str) -> str:
@@ -23,7 +24,12 @@ def parse_json(text: str) -> str:
 
 def parse_jsonb(text: str) -> str:
     """`text` in jsonb's normal form. Raises PgError 22P02, 22P05 for \\u0000, 22003 for a number beyond numeric."""
-    return _printed(_loads(text, _number))
+    return printed_jsonb(loaded_jsonb(text))
+
+
+def loaded_jsonb(text: str) -> Any:
+    """`text` as Python values: None, bool, Decimal, str, list, dict. Raises as `parse_jsonb`."""
+    return _loads(text, _number)
 
 
 def _loads(text: str, number: Any) -> Any:
@@ -53,16 +59,17 @@ def _number(text: str) -> Decimal:
     return value
 
 
-def _printed(value: Any) -> str:
+def printed_jsonb(value: Any) -> str:
+    """What `loaded_jsonb` gives, in normal form."""
     if isinstance(value, str):
         return _string(value)
     if isinstance(value, Decimal):
         return f"{value if value else abs(value):f}"
     if isinstance(value, dict):
         ordered = sorted(value.items(), key=lambda item: (len(key := item[0].encode(errors="surrogatepass")), key))
-        return "{" + ", ".join(f"{_string(key)}: {_printed(member)}" for key, member in ordered) + "}"
+        return "{" + ", ".join(f"{_string(key)}: {printed_jsonb(member)}" for key, member in ordered) + "}"
     if isinstance(value, list):
-        return "[" + ", ".join(map(_printed, value)) + "]"
+        return "[" + ", ".join(map(printed_jsonb, value)) + "]"
     return {None: "null", True: "true", False: "false"}[value]
 
 
@@ -76,4 +83,4 @@ def _string(value: str) -> str:
     if any("\ud800" <= character <= "\udfff" for character in value):
         low = "Unicode low surrogate must follow a high surrogate."
         raise PgError(SqlState.INVALID_TEXT_REPRESENTATION, "invalid input syntax for type json", detail=low)
-    return _quote(value)
+    return quoted_json(value)

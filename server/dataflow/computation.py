@@ -7,13 +7,13 @@ from collections.abc import Awaitable, Callable
 import pyarrow as pa
 
 from catalog import updates
-from catalog.log import Log
 from catalog.objects import ObjectId, Timestamp
 from server.spark import Engine
 from server.sql.constant import Bindings
 from server.sql.plan import QueryPlan
 
 ReadRows = Callable[[ObjectId, Timestamp], Awaitable[pa.Table]]
+ChangeTimes = Callable[[ObjectId, int, int], list[Timestamp]]
 
 
 async def compute(plan: QueryPlan, bindings: Bindings, engine: Engine, read: ReadRows, as_of: Timestamp) -> pa.Table:
@@ -29,11 +29,11 @@ async def compute(plan: QueryPlan, bindings: Bindings, engine: Engine, read: Rea
 class QueryComputation:
     """A maintained query: no parameters, nothing that depends on the session or the clock."""
 
-    def __init__(self, plan: QueryPlan, engine: Engine, read: ReadRows, log: Log) -> None:
+    def __init__(self, plan: QueryPlan, engine: Engine, read: ReadRows, change_times: ChangeTimes) -> None:
         self._plan = plan
         self._engine = engine
         self._read = read
-        self._log = log
+        self._change_times = change_times
         self.inputs = plan.inputs
         self.fingerprint = plan.fingerprint
 
@@ -41,4 +41,4 @@ class QueryComputation:
         return await compute(self._plan, Bindings(), self._engine, self._read, as_of)
 
     def change_times(self, lower: int, upper: int) -> list[Timestamp]:
-        return sorted({time for id in self.inputs for time in self._log.times(id, lower, upper)})
+        return sorted({time for id in self.inputs for time in self._change_times(id, lower, upper)})

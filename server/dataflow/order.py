@@ -81,15 +81,19 @@ def _comparable(value: Any) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class OrderPlan:
-    """WITHIN TIMESTAMP ORDER BY: a query over (diff, c0, c1, ...) that gives them and behind them a column a key."""
+    """WITHIN TIMESTAMP ORDER BY: a query over (diff, c0, c1, ...) that gives them and behind them what else is needed.
+
+    `places`: where each key stands among the query's columns.
+    """
 
     query: QueryPlan
     keys: tuple[SortKey, ...]
+    places: tuple[int, ...]
 
     @property
-    def form(self) -> tuple[str, tuple[SortKey, ...]]:
+    def form(self) -> tuple[str, tuple[SortKey, ...], tuple[int, ...]]:
         """Equal for orders that mean the same."""
-        return self.query.fingerprint, self.keys
+        return self.query.fingerprint, self.keys, self.places
 
     async def arrange(self, changes: pa.Table, engine: Engine) -> pa.Table:
         """The consolidated changes of one time in this order; ties by row, then diff. Spark only for expressions."""
@@ -98,13 +102,13 @@ class OrderPlan:
         table = pa.table([changes[updates.DIFF], *rows.columns], names=names)
         scan = self.query.direct_scan
         if scan is not None:
-            keys = [table.column(number) for number in scan.columns[len(names) :]]
+            given = [table.column(number) for number in scan.columns]
         else:
             (source,) = self.query.inputs
             table = await engine.run(self.query.spark_sql(), {source: table})
-            keys = table.columns[len(names) :]
+            given = table.columns
         diff, *columns = table.columns[: len(names)]
-        by = [codes(column, key) for column, key in zip(keys, self.keys, strict=True)]
+        by = [codes(given[place], key) for place, key in zip(self.places, self.keys, strict=True)]
         order = sorted_rows([*by, *map(codes, columns), codes(diff)])
         arranged = pa.table([*columns, diff], names=changes.column_names)
         return arranged.take(pa.array(order)).cast(changes.schema)

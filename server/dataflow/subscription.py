@@ -4,12 +4,13 @@ The rules are `spec.md` 1.3-1.6 (seed 000): rows leave in order of time; a progr
 times before t are final; the first one stands at the AS OF, before the snapshot. SNAPSHOT true keeps times >= AS OF,
 false keeps times > AS OF, both keep times < UP TO.
 
-What is kept back for a reader that lags is bounded: beyond `waiting_bytes_max` the subscription ends with 54000.
+What waits for a reader that lags is bounded once its snapshot is delivered: beyond `waiting_bytes_max` the
+subscription ends with 54000, also while its session waits at a socket that takes nothing (`on_overrun`).
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -53,6 +54,9 @@ class Subscription:
         self._bounds = bounds
         self._waiting_bytes_max = waiting_bytes_max
         self._told = joined.as_of  # the greatest progress that was told
+        self._sent = 0  # the last progress that a caller has sent, beyond AS OF: a point to resume from
+        self.on_overrun: Callable[[PgError], None] | None = None
+        self._reader.on_overrun = self._overran
         self._first: list[Message] = []
         if bounds.progress:
             self._first.append(Progress(joined.as_of))
@@ -84,13 +88,10 @@ class Subscription:
         """What can be had without waiting."""
         if self.finished:
             return []
-        if not self._first and self._reader.waiting_bytes > self._waiting_bytes_max:
-            raise PgError(
-                SqlState.PROGRAM_LIMIT_EXCEEDED,
-                "subscription fell too far behind",
-                detail=f"More than {self._waiting_bytes_max} bytes of changes waited for this client.",
-                hint="Read faster, or raise subscription_waiting_bytes_max.",
-            )
+        if self._reader.overrun:
+            raise self._fell_behind()
+        if not self._first:
+            self._reader.limit = self._waiting_bytes_max  # from now on: the snapshot has been taken
         messages, self._first = self._first, []
         messages.extend(self._wanted(self._reader.take()))
         upper = self._feed.upper
@@ -104,6 +105,30 @@ class Subscription:
             raise self._feed.failure
         return messages
 
+    def sent(self, message: Message) -> None:
+        """The caller has put a message into its byte stream, in which an error would stand behind it."""
+        if isinstance(message, Progress) and message.time > self._as_of:
+            self._sent = message.time
+
+    def _overran(self) -> None:
+        if self.on_overrun is not None:
+            self.on_overrun(self._fell_behind())
+
+    def _fell_behind(self) -> PgError:
+        """The hint is true of the byte stream: it names what stands before the error there."""
+        resume = (
+            f"The last progress before this error is {self._sent}: SUBSCRIBE ... WITH (PROGRESS, SNAPSHOT false) "
+            f"AS OF {self._sent - 1} goes on from there, as long as that time can be read."
+            if self._sent
+            else "No progress was told before this error: subscribe anew."
+        )
+        return PgError(
+            SqlState.PROGRAM_LIMIT_EXCEEDED,
+            "subscription fell too far behind",
+            detail=f"More than {self._waiting_bytes_max} bytes of changes waited for this client.",
+            hint=f"{resume} Read faster, or raise subscription_waiting_bytes_max.",
+        )
+
     def close(self) -> None:
         """Releases the place in the feed. May be called twice."""
         self.finished = True
@@ -113,17 +138,21 @@ class Subscription:
 class ConstantSubscription:
     """A relation that reads nothing: time does not pass, its rows come at the greatest time and the stream ends."""
 
-    def __init__(self, rows: pa.Table, *, snapshot: bool, progress: bool) -> None:
+    def __init__(self, rows: pa.Table, *, snapshot: bool, progress: bool, time: int = TIMESTAMP_MAX) -> None:
+        self.on_overrun: Callable[[PgError], None] | None = None  # never: it is all here
         self._messages: list[Message] = []
         if progress:
-            self._messages.append(Progress(TIMESTAMP_MAX))
+            self._messages.append(Progress(time))
         if snapshot and rows.num_rows:
             changes = updates.consolidate(updates.with_diff(rows, 1))
-            self._messages.append(Entry(Timestamp(TIMESTAMP_MAX), changes))
+            self._messages.append(Entry(Timestamp(time), changes))
         self.finished = False
 
     async def next(self) -> list[Message]:
         return self.ready()
+
+    def sent(self, message: Message) -> None:
+        """Nothing can fail behind it."""
 
     def ready(self) -> list[Message]:
         self.finished = True

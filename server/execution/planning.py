@@ -10,9 +10,11 @@ from catalog.objects import CatalogState, Column, Item, ObjectId, SystemTable, T
 from protocol.pgwire.errors import PgError, SqlState
 from protocol.pgwire.types import PgType
 from server.dataflow.order import OrderPlan, SortKey
+from server.sql.expressions import walk
 from server.sql.lexer import quote_identifier
 from server.sql.parse import parse_query
 from server.sql.plan import Field, PlanContext, QueryPlan, plan_insert, plan_query
+from server.sql.relations import Series, Unnest
 from server.sql.scope import ID_SCHEMA
 from server.sql.statements import ColumnDefinition, CreateIndex, Expr, Insert, Name, Query, WithinTimestampOrderBy
 
@@ -26,7 +28,10 @@ def relation_query(item: Item, columns: tuple[str, ...] = ()) -> Query:
 
 def plan_expression(expression: Expr, context: PlanContext, type: PgType | None = None) -> QueryPlan:
     """An expression that may name no column, cast to `type` if there is one, as a query of one row and column."""
-    text = f"SELECT {expression.text}" if type is None else f"SELECT CAST(({expression.text}) AS {type})"
+    if type is None:
+        tree = exp.Select(expressions=[expression.tree.copy()])
+        return plan_query(Query(tree, expression.text, expression.offset), context)
+    text = f"SELECT CAST(({expression.text}) AS {type})"
     query = parse_query(text)
     return plan_query(Query(query.tree, text, expression.offset - text.index(expression.text)), context)
 
@@ -72,17 +77,33 @@ def plan_order(order: WithinTimestampOrderBy, relation: tuple[Field, ...], conte
     columns = (Column("mz_diff", "int8", False), *(Column(f.name, str(f.type), f.nullable) for f in relation))
     state = context.state
     table = Table(CHANGES, next(iter(state.schemas)), "", columns)
-    query = relation_query(table)
-    tree = query.tree.copy()
-    tree.set("expressions", [exp.Star(), *(_sorted_by(term, len(columns), tree) for term in order.terms)])
-    text, offset = order.terms[0].text, order.terms[0].offset
-    planned = plan_query(
-        Query(tree, text, offset),
-        replace(context, state=replace(state, items={**state.items, CHANGES: table})),
-        maintained=True,
-    )
-    for term, column in zip(order.terms, planned.columns[len(columns) :], strict=True):
-        if column.type.name == "json":
+    tree = relation_query(table).tree.copy()
+    expressions: list[exp.Expr] = []
+    places: list[int] = []
+    for term in order.terms:
+        place = _ordinal(term, len(columns))
+        if place is None:
+            place = len(columns) + len(expressions)
+            expressions.append(term.tree.this.copy())
+        places.append(place)
+    tree.set("expressions", [exp.Star(), *expressions])
+    try:
+        planned = plan_query(
+            Query(tree, order.terms[0].text, order.terms[0].offset),
+            replace(context, state=replace(state, items={**state.items, CHANGES: table})),
+            maintained=True,
+        )
+    except PgError as error:
+        if error.sqlstate != SqlState.GROUPING_ERROR:
+            raise
+        message = f"aggregate functions are not allowed in {_ORDER_BY}"
+        raise PgError(SqlState.GROUPING_ERROR, message, position=order.terms[0].position) from None
+    if any(isinstance(node, Series | Unnest) for node in walk(planned.relation)):
+        raise PgError(SqlState.FEATURE_NOT_SUPPORTED, f"set-returning functions are not allowed in {_ORDER_BY}")
+    if planned.inputs != {CHANGES}:
+        raise PgError(SqlState.FEATURE_NOT_SUPPORTED, f"subqueries cannot read relations in {_ORDER_BY}")
+    for term, place in zip(order.terms, places, strict=True):
+        if planned.columns[place].type.name == "json":
             raise PgError(
                 SqlState.UNDEFINED_FUNCTION,
                 "could not identify an ordering operator for type json",
@@ -92,20 +113,28 @@ def plan_order(order: WithinTimestampOrderBy, relation: tuple[Field, ...], conte
     keys = tuple(
         SortKey(bool(term.tree.args.get("desc")), bool(term.tree.args.get("nulls_first"))) for term in order.terms
     )
-    return OrderPlan(planned, keys)
+    return OrderPlan(planned, keys, tuple(places))
 
 
-def _sorted_by(term: Expr, width: int, tree: exp.Expr) -> exp.Expr:
-    """A term of ORDER BY as an expression: a number names the column in that place."""
+_ORDER_BY = "WITHIN TIMESTAMP ORDER BY"
+
+
+def _ordinal(term: Expr, width: int) -> int | None:
+    """The column, from 0, that a term of ORDER BY names by its number; None if it is an expression."""
     value: exp.Expr = term.tree.this
-    if not isinstance(value, exp.Literal) or value.is_string or not value.this.isdigit():
-        return value.copy()
-    number = int(value.this)
+    if isinstance(value, exp.Star):
+        raise PgError(SqlState.SYNTAX_ERROR, 'syntax error at or near "*"', position=term.offset + 1)
+    negative = isinstance(value, exp.Neg)
+    literal = value.this if negative else value
+    if not isinstance(literal, exp.Literal):
+        return None
+    if literal.is_string or not literal.this.isdigit():
+        raise PgError(SqlState.SYNTAX_ERROR, "non-integer constant in ORDER BY", position=term.offset + 1)
+    number = -int(literal.this) if negative else int(literal.this)
     if not 1 <= number <= width:
         message = f"ORDER BY position {number} is not in select list"
-        raise PgError(SqlState.INVALID_COLUMN_REFERENCE, message, position=term.position)
-    column: exp.Expr = tree.expressions[number - 1]
-    return column.copy()
+        raise PgError(SqlState.INVALID_COLUMN_REFERENCE, message, position=term.offset + 1)
+    return number - 1
 
 
 def system_table_in(plan: QueryPlan, state: CatalogState) -> SystemTable | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 
 from catalog import updates
-from catalog.objects import ObjectId, Timestamp
+from catalog.objects import ObjectId, SystemTable, Timestamp
 from protocol.pgwire.errors import PgError, SqlState
 from server.context import Context, not_readable
 from server.dataflow.computation import compute
@@ -46,11 +46,18 @@ async def rows_at(context: Context, plan: QueryPlan, time: Timestamp, parameters
 
 async def _rows_as_of(context: Context, plan: QueryPlan, as_of: AsOf, parameters: tuple[object, ...]) -> pa.Table:
     frontiers = context.coordinator.frontiers
-    time = timestamp_of(context, as_of.time)
+    time = await timestamp_of(context, as_of.time)
     if as_of.at_least:
         time = max(time, frontiers.greatest_since(plan.inputs))
     if not plan.inputs:
         return await rows_without_inputs(context, plan, parameters)
+    # A system table has no past: it is read as it is now, which is what it is at the latest time.
+    system = [id for id in plan.inputs if isinstance(context.state.items.get(id), SystemTable)]
+    latest = context.coordinator.latest_time()
+    if system and as_of.at_least:
+        time = max(time, latest)
+    elif system and time < latest:
+        raise not_readable(context, NotReadable(system[0], latest), time)
     holder = hold_at(context, plan.inputs, time)
     try:
         await frontiers.reached(plan.inputs, time)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Sequence
 
@@ -9,14 +10,16 @@ import pyarrow as pa
 from sqlglot import exp
 
 from catalog import updates
-from catalog.objects import Index, Item, MaterializedView, SystemTable, Table, View
+from catalog.objects import CatalogState, Index, Item, MaterializedView, ObjectId, SystemTable, Table, View
 from protocol.pgwire.errors import PgError, SqlState
 from protocol.pgwire.types import BOOL, TEXT, PgType, parse_type
 from server.context import Context
 from server.execution.names import current_schema, find_relation, find_schema
 from server.results import Result, TableRows
+from server.sql.explain import explained
 from server.sql.lexer import quote_identifier
 from server.sql.plan import Field, QueryPlan
+from server.sql.scope import ID_SCHEMA
 from server.sql.statements import ObjectKind, ShowColumns, ShowCreate, ShowKind, ShowObjects, ShowVariable
 
 _ITEM_KINDS: dict[ShowKind, tuple[type, ...]] = {
@@ -146,7 +149,7 @@ def _create(context: Context, statement: ShowCreate) -> tuple[object, ...]:
             sql = f"CREATE TABLE {name} ({', '.join(columns)})"
         case View() | MaterializedView():
             columns = [quote_identifier(c.name) for c in item.columns]
-            sql = f"CREATE {item.kind.upper()} {name} ({', '.join(columns)}) AS {_named(context, item.query)}"
+            sql = f"CREATE {item.kind.upper()} {name} ({', '.join(columns)}) AS {definition(item, state)}"
         case Index():
             on = ".".join(map(quote_identifier, state.full_name(state.items[item.on])))
             sql = f"CREATE INDEX {quote_identifier(item.name)} ON {on} ({', '.join(item.keys)})"
@@ -155,15 +158,21 @@ def _create(context: Context, statement: ShowCreate) -> tuple[object, ...]:
     return ".".join(full), sql
 
 
-def _named(context: Context, query: str) -> str:
-    """A stored query with its relations under their present names again."""
+def definition(view: View | MaterializedView, state: CatalogState) -> str:
+    """A view's query with its relations under their present names."""
+    return _named(view.query, tuple((id, state.full_name(state.items[id])) for id in sorted(view.uses)))
+
+
+@functools.lru_cache(4_096)
+def _named(query: str, names: tuple[tuple[str, tuple[str, ...]], ...]) -> str:
     from sqlglot import parse_one
 
+    names_by_id = dict(names)
     tree = parse_one(query, dialect="postgres")
     for table in tree.find_all(exp.Table):
-        item = context.state.items.get(table.name) if table.db == "$id" else None  # type: ignore[call-overload]
-        if item is not None:
-            database, schema, name = ("", *context.state.full_name(item))[-3:]
+        full = names_by_id.get(table.name) if table.db == ID_SCHEMA else None
+        if full is not None:
+            database, schema, name = ("", *full)[-3:]
             table.set("this", exp.to_identifier(name))
             table.set("db", exp.to_identifier(schema))
             table.set("catalog", exp.to_identifier(database) if database else None)
@@ -174,14 +183,20 @@ EXPLAIN_FIELDS = (Field("QUERY PLAN", TEXT, False),)
 
 
 def explain(context: Context, plan: QueryPlan | None, statement: str) -> Result:
-    """What a planned query reads, gives, and asks of Spark; one line a row."""
+    """What a planned query reads and gives, its relational plan, and what computes it; one line a row."""
     if plan is None:
         raise PgError(SqlState.FEATURE_NOT_SUPPORTED, f"EXPLAIN {statement} is not supported")
     state = context.state
+
+    def name_of(id: ObjectId) -> str:
+        return ".".join(state.full_name(state.items[id]))
+
     lines = [
-        "Reads: " + (", ".join(".".join(state.full_name(state.items[i])) for i in sorted(plan.inputs)) or "nothing")
+        "Reads: " + (", ".join(map(name_of, sorted(plan.inputs))) or "nothing"),
+        "Gives: " + ", ".join(f"{f.name} {_type_name(f.type)}" for f in plan.columns),
+        "Plan:",
+        *("  " + line for line in explained(plan.relation, name_of)),
     ]
-    lines.append("Gives: " + ", ".join(f"{f.name} {_type_name(f.type)}" for f in plan.columns))
     if plan.constant is not None:
         lines.append("Runs: in the server, a constant")
     elif plan.direct_scan is not None:

@@ -4,17 +4,21 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from catalog.objects import Index, Timestamp
+import pyarrow as pa
+
+from catalog.objects import TIMESTAMP_MAX, Index, Item, MaterializedView, Table, Timestamp
 from protocol.pgwire.errors import Notice, PgError, Severity, SqlState
-from server.context import Context
+from server.context import Context, not_readable
 from server.coordinator import Joined
 from server.dataflow.computation import QueryComputation
 from server.dataflow.envelope import DiffEnvelope, Envelope, KeyedEnvelope
 from server.dataflow.subscription import Bounds, ConstantSubscription, Subscription
 from server.execution.names import find_relation
-from server.execution.planning import plan_order, relation_query, system_table_in
+from server.execution.planning import plan_order, relation_query
 from server.execution.query import hold_at, rows_without_inputs
-from server.execution.times import timestamp_of
+from server.execution.show_query import show_query
+from server.execution.times import refuse_parameters, timestamp_of
+from server.frontiers import NotReadable
 from server.results import Result, SubscriptionRows
 from server.sql.direct import DirectScan
 from server.sql.plan import Field, QueryPlan, plan_query
@@ -50,13 +54,15 @@ def plan_subscribe(context: Context, statement: Subscribe) -> SubscribePlan:
             query = relation_query(item)
         case Query() as query:
             pass
-        case _:
-            raise PgError(SqlState.FEATURE_NOT_SUPPORTED, "SUBSCRIBE to SHOW is not supported yet")
+        case show:
+            query = show_query(context, show)
+    if statement.as_of is not None:
+        refuse_parameters(statement.as_of.time)
+    if statement.up_to is not None:
+        refuse_parameters(statement.up_to)
     plan = plan_query(query, context.plan_context(), maintained=True)
     if not plan.columns:
         raise PgError(SqlState.FEATURE_NOT_SUPPORTED, "SUBSCRIBE to a query without columns is not supported")
-    if (system := system_table_in(plan, context.state)) is not None:
-        raise PgError(SqlState.FEATURE_NOT_SUPPORTED, f'SUBSCRIBE to system table "{system.name}" is not supported yet')
     return SubscribePlan(plan, _envelope(context, statement, plan.columns))
 
 
@@ -78,6 +84,15 @@ def _envelope(context: Context, statement: Subscribe, relation: tuple[Field, ...
         case EnvelopeDebezium(keys=keys):
             return KeyedEnvelope(relation, _key_columns(keys, relation, "DEBEZIUM"), before=True, progress=progress)
 
+
+_OUTPUT_NAMES: dict[type, str] = {
+    type(None): "default",
+    WithinTimestampOrderBy: "within_timestamp_order_by",
+    EnvelopeUpsert: "envelope_upsert",
+    EnvelopeDebezium: "envelope_debezium",
+}
+OUTPUTS = tuple(_OUTPUT_NAMES.values())
+"""The output modes as metrics name them."""
 
 _SWITCHES: dict[type[Output], tuple[str, str]] = {
     WithinTimestampOrderBy: ("enable_within_timestamp_order_by_in_subscribe", "WITHIN TIMESTAMP ORDER BY .."),
@@ -123,25 +138,34 @@ def _key_columns(keys: tuple[Ident, ...], relation: tuple[Field, ...], envelope:
 async def subscribe(context: Context, statement: Subscribe, plan: SubscribePlan) -> Result:
     """Chooses the time and takes a place in a feed. The rows release it when they are closed."""
     frontiers = context.coordinator.frontiers
-    up_to = timestamp_of(context, statement.up_to) if statement.up_to is not None else None
+    up_to = await timestamp_of(context, statement.up_to) if statement.up_to is not None else None
     inputs = plan.query.inputs
     exact = statement.as_of is not None
     if statement.as_of is not None:
-        as_of = timestamp_of(context, statement.as_of.time)
+        as_of = await timestamp_of(context, statement.as_of.time)
         if statement.as_of.at_least:
             as_of = max(as_of, frontiers.greatest_since(inputs))
     else:
         await context.enter(Mode.SUBSCRIBE, "SUBSCRIBE")
         as_of = max(context.coordinator.latest_time(), frontiers.greatest_since(inputs))
+    activity, output = context.coordinator.activity, _OUTPUT_NAMES[type(statement.output)]
     if not inputs:
+        activity.subscriptions_started[output] += 1
+        _check_bounds(context, TIMESTAMP_MAX, up_to)  # whatever AS OF says: its rows are of that time
         rows = await rows_without_inputs(context, plan.query, ())
-        constant = ConstantSubscription(rows, snapshot=statement.snapshot, progress=statement.progress)
-        return Result("SUBSCRIBE {}", SubscriptionRows(constant, plan.envelope))
+        snapshot = statement.snapshot and up_to is None
+        constant = ConstantSubscription(rows, snapshot=snapshot, progress=statement.progress)
+        return Result("SELECT {}", SubscriptionRows(constant, plan.envelope))
     _check_bounds(context, as_of, up_to)
+    if as_of == up_to and as_of > context.coordinator.latest_time():  # it is empty before that time has come, too
+        empty = ConstantSubscription(pa.table({}), snapshot=False, progress=statement.progress, time=as_of)
+        return Result("SELECT {}", SubscriptionRows(empty, plan.envelope))
     bounds = Bounds(up_to, statement.snapshot, statement.progress)
     joined = await _join(context, plan.query, Timestamp(as_of), exact=exact)
+    activity.subscriptions_started[output] += 1
+    joined.reader.on_close = activity.subscribed(context.process_id, output, plan.query.uses)
     waiting_bytes_max = int(context.settings["subscription_waiting_bytes_max"])
-    return Result("SUBSCRIBE {}", SubscriptionRows(Subscription(joined, bounds, waiting_bytes_max), plan.envelope))
+    return Result("SELECT {}", SubscriptionRows(Subscription(joined, bounds, waiting_bytes_max), plan.envelope))
 
 
 def _check_bounds(context: Context, as_of: int, up_to: int | None) -> None:
@@ -167,11 +191,16 @@ async def _join(context: Context, plan: QueryPlan, as_of: Timestamp, *, exact: b
     holder = hold_at(context, plan.inputs, as_of)
     try:
         scan = plan.direct_scan
-        if scan is not None and scan == DirectScan(
-            scan.source, tuple(range(len(context.state.items[scan.source].columns)))
-        ):
+        if scan is not None and _is_collection(context.state.items[scan.source], scan):
             return await coordinator.join_collection(scan.source, as_of)
-        computation = QueryComputation(plan, context.engine, coordinator.rows, coordinator.log)
+        computation = QueryComputation(plan, context.engine, coordinator.rows_followed, coordinator.change_times)
         return await coordinator.join_query(computation, as_of, exact=exact)
+    except NotReadable as error:  # of a system table, which has no history before somebody follows it
+        raise not_readable(context, error, as_of) from None
     finally:
         holder.release()
+
+
+def _is_collection(item: Item, scan: DirectScan) -> bool:
+    """Whether the query is all of a collection as the log has it."""
+    return isinstance(item, Table | MaterializedView) and scan == DirectScan(item.id, tuple(range(len(item.columns))))

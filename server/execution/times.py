@@ -2,21 +2,39 @@
 
 from __future__ import annotations
 
+import re
 from decimal import Decimal
+
+import pyarrow as pa
+from sqlglot import exp
 
 from catalog.objects import TIMESTAMP_MAX
 from protocol.pgwire.errors import PgError, SqlState
 from protocol.pgwire.scalars import parse_text
-from protocol.pgwire.types import INTERVAL, PgType
+from protocol.pgwire.types import INTERVAL, TIMESTAMPTZ, PgType
 from server.context import Context
 from server.execution.planning import plan_expression
+from server.sql.expressions import walk
+from server.sql.plan import QueryPlan
+from server.sql.relations import Aggregate
 from server.sql.statements import Expr
 
+_NUMBER = re.compile(r"[-+ ]*[0-9.]+(e[-+]?[0-9]+)?", re.IGNORECASE)
+_NOT_THE_VALUES_FAULT = ("53", "57", "58", "XX")  # classes of errors of the server, or of its end
 _NOT_CASTABLE = "AS OF or UP TO should be castable to a (non-null) mz_timestamp value"
 
 
-def timestamp_of(context: Context, expression: Expr) -> int:
+def refuse_parameters(expression: Expr) -> None:
+    """42P02 if a time names a parameter: clients write times into the text."""
+    parameter = expression.tree.find(exp.Parameter)
+    if parameter is not None:
+        message = f"there is no parameter ${parameter.name}"
+        raise PgError(SqlState.UNDEFINED_PARAMETER, message, position=expression.position)
+
+
+async def timestamp_of(context: Context, expression: Expr) -> int:
     """The expression's value in milliseconds, 0 to 2^64 - 1. PgError 22023 in Materialize's words otherwise."""
+    refuse_parameters(expression)
     plan = plan_expression(expression, context.plan_context())
     if plan.uses_session:
         raise PgError(
@@ -24,16 +42,41 @@ def timestamp_of(context: Context, expression: Expr) -> int:
             "calling an unmaterializable function in AS OF or UP TO not yet supported",
             position=expression.position,
         )
-    if plan.constant is None:
-        raise PgError(SqlState.INVALID_PARAMETER_VALUE, _NOT_CASTABLE, position=expression.position)
+    if plan.inputs:
+        raise PgError(
+            SqlState.FEATURE_NOT_SUPPORTED, "AS OF or UP TO does not allow subqueries", position=expression.position
+        )
+    if any(isinstance(node, Aggregate) for node in walk(plan.relation)):
+        message = "aggregate functions are not allowed in AS OF or UP TO"
+        raise PgError(SqlState.GROUPING_ERROR, message, position=expression.position)
     try:
-        (value,) = plan.constant.evaluate_row(context.bindings())
+        value = await _value(context, plan)
     except PgError as error:
+        if error.sqlstate.startswith(_NOT_THE_VALUES_FAULT):
+            raise
         raise PgError(SqlState.INVALID_PARAMETER_VALUE, _NOT_CASTABLE, position=expression.position) from error
-    time = _milliseconds(value, plan.columns[0].type)
+    type = plan.columns[0].type
+    if type.name == "float8" and _NUMBER.fullmatch(expression.text):
+        time = None  # it has more digits than any numeric
+    else:
+        time = _milliseconds(value, type, expression)
     if time is None or not 0 <= time <= TIMESTAMP_MAX:
         raise PgError(SqlState.INVALID_PARAMETER_VALUE, _NOT_CASTABLE, position=expression.position)
     return time
+
+
+async def _value(context: Context, plan: QueryPlan) -> object:
+    """The one value of a query that reads nothing: dates in days, timestamps in microseconds."""
+    if plan.constant is not None:
+        (value,) = plan.constant.evaluate_row(context.bindings())
+        return value
+    table = await context.engine.run(plan.spark_sql(context.bindings()), {})
+    column = table.column(0)
+    if pa.types.is_date(column.type):
+        column = column.cast(pa.int32())
+    elif pa.types.is_timestamp(column.type):
+        column = column.cast(pa.timestamp("us", column.type.tz)).cast(pa.int64())
+    return column[0].as_py() if len(column) == 1 else None
 
 
 TIMEOUT_MAX_S = 86_400
@@ -53,7 +96,15 @@ def fetch_timeout_s(text: str | None) -> float | None:
     return float(seconds)
 
 
-def _milliseconds(value: object, type: PgType) -> int | None:
+def _of_date_and_time(text: str) -> int | None:
+    try:
+        time = parse_text(TIMESTAMPTZ, text)
+    except PgError:
+        return None
+    return time // 1_000 if isinstance(time, int) else None
+
+
+def _milliseconds(value: object, type: PgType, expression: Expr) -> int | None:
     """None when there is no such timestamp. PgError 42846 when the type has no cast to one."""
     if type.name in ("date", "timestamp", "timestamptz") and isinstance(value, int):
         return value * 86_400_000 if type.name == "date" else value // 1_000
@@ -61,14 +112,18 @@ def _milliseconds(value: object, type: PgType) -> int | None:
         if type.name in ("date", "timestamp", "timestamptz"):
             return None
         raise PgError(
-            SqlState.CANNOT_COERCE, f"AS OF or UP TO does not support casting from {type.display} to mz_timestamp"
+            SqlState.CANNOT_COERCE,
+            f"AS OF or UP TO does not support casting from {type.display} to mz_timestamp",
+            position=expression.position,
         )
     match value:
         case int():
             return value
-        case Decimal() if value == value.to_integral_value():
+        case Decimal() if value.is_finite() and value == value.to_integral_value():
             return int(value)
-        case str() if value.strip().isdigit():
+        case str() if value.strip().isdecimal():
             return int(value)
+        case str():
+            return _of_date_and_time(value)
         case _:
             return None

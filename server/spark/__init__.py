@@ -36,6 +36,18 @@ class Engine(Protocol):
     def ready(self) -> bool:
         """Whether a statement would start now rather than wait for the engine's start."""
 
+    @property
+    def running(self) -> int:
+        """How many statements run now."""
+
+    @property
+    def waiting(self) -> int:
+        """How many statements wait for others to end."""
+
+    @property
+    def jvm_pid(self) -> int | None:
+        """The process that computes, if it is one on this machine."""
+
     async def start(self) -> None:
         """Returns when ready. EngineUnavailable when it cannot be."""
 

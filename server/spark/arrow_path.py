@@ -9,7 +9,8 @@ record batches and become LocalRelations (an RDD when they are large); rows come
 same with public ones only, and tests hold the two together.
 
 Warning: Spark lays its own types over the buffers of a record batch without looking, so a table is cast to exactly
-Spark's Arrow layout first (time in nanoseconds, timestamps in microseconds, 32-bit offsets).
+Spark's Arrow layout first (time in nanoseconds, timestamps in microseconds, 32-bit offsets). Spark can neither hand
+over its own intervals nor compare them: there an interval is a struct {months, days, us}, and no other struct exists.
 """
 
 from __future__ import annotations
@@ -24,10 +25,13 @@ from functools import lru_cache
 from importlib.resources import files
 from typing import Any, Protocol
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from py4j.clientserver import ClientServer
 from py4j.java_gateway import JavaObject
 
+from protocol.pgwire.errors import PgError, SqlState
 from server.spark.errors import Failure, Fault
 
 BATCH_ROWS_MAX = 1 << 16  # of an answer; a table that is sent has at most SENT_BATCHES_MAX batches of at least as many
@@ -52,8 +56,12 @@ _SPARK_NAMES: dict[pa.DataType, str] = {
     pa.time64("ns"): "time(6)",
     pa.timestamp("us"): "timestamp_ntz",
     pa.timestamp("us", UTC): "timestamp",
-    pa.month_day_nano_interval(): "interval",
 }
+_INTERVAL = pa.month_day_nano_interval()
+_PARTS = pa.struct([("months", pa.int32()), ("days", pa.int32()), ("us", pa.int64())])
+_PARTS_TYPES = {"months": "integer", "days": "integer", "us": "long"}
+_INTERVAL_LAYOUT = np.dtype([("months", np.int32), ("days", np.int32), ("ns", np.int64)])
+_INTERVAL_US_MAX = ((1 << 63) - 1) // 1000
 
 
 class Disconnected(Exception):
@@ -184,12 +192,55 @@ def to_spark(table: pa.Table) -> pa.Table:
 
 
 def to_house(table: pa.Table) -> pa.Table:
-    """The table with the types of protocol.pgwire.types: time in microseconds, plain offsets, nothing but names."""
+    """The table with the types of protocol.pgwire.types: time in microseconds, plain offsets, nothing but names.
+
+    22008 for an interval that those do not hold.
+    """
     return _cast(table, _schema(table.schema, "us"))
 
 
 def _cast(table: pa.Table, schema: pa.Schema) -> pa.Table:
-    return table if table.schema.equals(schema, check_metadata=True) else table.cast(schema)
+    if table.schema.equals(schema, check_metadata=True):
+        return table
+    columns = [_cast_column(column, field.type) for column, field in zip(table.columns, schema, strict=True)]
+    return pa.table(columns, schema=schema)
+
+
+def _cast_column(column: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
+    if _innermost(kind) in (_INTERVAL, _PARTS) and column.type != kind:
+        return pa.chunked_array([_cast_intervals(chunk) for chunk in column.chunks], kind)
+    return column.cast(kind)
+
+
+def _innermost(kind: pa.DataType) -> pa.DataType:
+    return _innermost(kind.value_type) if pa.types.is_list(kind) else kind
+
+
+def _cast_intervals(array: pa.Array) -> pa.Array:
+    """Intervals to their parts, parts to intervals, also inside lists."""
+    if pa.types.is_list(array.type):
+        values = _cast_intervals(array.values)
+        kind = pa.list_(values.type)
+        return pa.Array.from_buffers(kind, len(array), array.buffers()[:2], offset=array.offset, children=[values])
+    return _parts_to_intervals(array) if pa.types.is_struct(array.type) else _intervals_to_parts(array)
+
+
+def _intervals_to_parts(array: pa.Array) -> pa.Array:
+    data = array.buffers()[1]
+    values = np.frombuffer(data or b"", _INTERVAL_LAYOUT)[array.offset :][: len(array)]
+    columns = [pa.array(values["months"]), pa.array(values["days"]), pa.array(values["ns"] // 1000)]
+    return pa.StructArray.from_arrays(columns, fields=list(_PARTS), mask=array.is_null())
+
+
+def _parts_to_intervals(array: pa.Array) -> pa.Array:
+    """22008 for microseconds beyond Arrow's nanoseconds."""
+    months, days, us = (pc.fill_null(array.field(i), 0).to_numpy() for i in range(3))
+    if len(us) and (us.max() > _INTERVAL_US_MAX or us.min() < -_INTERVAL_US_MAX):
+        raise PgError(SqlState.DATETIME_FIELD_OVERFLOW, "interval out of range")
+    values = np.empty(len(array), _INTERVAL_LAYOUT)
+    values["months"], values["days"], values["ns"] = months, days, us * 1000
+    valid = array.is_valid().buffers()[1]
+    return pa.Array.from_buffers(_INTERVAL, len(array), [valid, pa.py_buffer(values)])
 
 
 @lru_cache(1024)
@@ -209,6 +260,8 @@ def _plain(kind: pa.DataType, time_unit: str) -> pa.DataType:
         return pa.time64(time_unit)
     if types.is_timestamp(kind):
         return pa.timestamp("us", UTC if kind.tz else None)
+    if kind == _INTERVAL or types.is_struct(kind):
+        return _INTERVAL if time_unit == "us" else _PARTS
     return kind
 
 
@@ -225,6 +278,9 @@ def spark_schema(schema: pa.Schema) -> str:
 def _spark_type(kind: pa.DataType) -> str | dict[str, Any]:
     if pa.types.is_list(kind):
         return {"type": "array", "elementType": _spark_type(kind.value_type), "containsNull": True}
+    if kind == _PARTS:
+        fields = [{"name": n, "type": t, "nullable": True, "metadata": {}} for n, t in _PARTS_TYPES.items()]
+        return {"type": "struct", "fields": fields}
     if pa.types.is_decimal128(kind):
         return f"decimal({kind.precision},{kind.scale})"
     if kind not in _SPARK_NAMES:

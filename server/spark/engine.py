@@ -71,6 +71,7 @@ def spark_properties(master: str, memory_mb: int, scratch: Path) -> dict[str, st
         "spark.sql.caseSensitive": "true",
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.timeType.enabled": "true",  # its functions are off by default
+        "spark.sql.cteRecursionLevelLimit": "10000",  # PostgreSQL has none; each level is a job of its own
         "spark.sql.adaptive.enabled": "false",  # costs a small aggregate a fifth more
         "spark.sql.shuffle.partitions": "2",
         "spark.sql.leafNodeDefaultParallelism": "1",

@@ -157,6 +157,12 @@ def _says(sqlstate: SqlState, text: str, *parameters: str) -> Callable[[Fault], 
     return rule
 
 
+def _negative_bound(fault: Fault) -> PgError:
+    if _unquoted(fault.parameters.get("name", "")) == "offset":
+        return PgError(SqlState.INVALID_ROW_COUNT_IN_RESULT_OFFSET_CLAUSE, "OFFSET must not be negative")
+    return PgError(SqlState.INVALID_ROW_COUNT_IN_LIMIT_CLAUSE, "LIMIT must not be negative")
+
+
 _HINTS = {
     SqlState.OUT_OF_MEMORY: "Give Spark more memory, or ask for fewer rows at a time.",
     SqlState.DISK_FULL: "Make room in the data directory: Spark keeps temporary files there.",
@@ -185,6 +191,11 @@ _BY_CONDITION: dict[str, Callable[[Fault], PgError | None]] = {
     ),
     "SCALAR_SUBQUERY_TOO_MANY_ROWS": _says(
         SqlState.CARDINALITY_VIOLATION, "more than one row returned by a subquery used as an expression"
+    ),
+    "INVALID_LIMIT_LIKE_EXPRESSION.IS_NEGATIVE": _negative_bound,
+    "RECURSION_LEVEL_LIMIT_EXCEEDED": _says(SqlState.PROGRAM_LIMIT_EXCEEDED, "a recursive query did not end"),
+    "RECURSION_ROW_LIMIT_EXCEEDED": _says(
+        SqlState.PROGRAM_LIMIT_EXCEEDED, "a recursive query of more than {} rows", "rowLimit"
     ),
     "INVALID_PARAMETER_VALUE.PATTERN": _bad_pattern,
     "TABLE_OR_VIEW_NOT_FOUND": _says(SqlState.UNDEFINED_TABLE, 'relation "{}" does not exist', "relationName"),

@@ -1,7 +1,6 @@
 """Arrow into a Spark session and out of it through PySpark's public interface: `createDataFrame` and `toArrow`.
 
 The plain way that guards the fast one: slower and always at the price of a job, but free of Spark's internals.
-Intervals do not pass, PySpark has no such type.
 
 PySpark keeps its context and gateway in class variables and rewires py4j's error handling for the whole process.
 `StockPaths` attaches it to the JVM that we started and takes it off again, so that the next JVM can be attached.

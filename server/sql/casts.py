@@ -7,15 +7,24 @@ The Python form serves literals and parameters, the Spark form columns; None the
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from datetime import tzinfo
 from decimal import ROUND_HALF_UP, Context, Decimal
 from enum import IntEnum
 from functools import cache
 from typing import Any
 
+import numpy as np
+
+from protocol.pgwire.datetime_input import DATE_MIN, interval_of
+from protocol.pgwire.datetime_output import interval_text, timestamp_text
 from protocol.pgwire.errors import PgError, SqlState
+from protocol.pgwire.json_values import loaded_jsonb
 from protocol.pgwire.scalars import fitted_numeric, format_text, parse_text
+from protocol.pgwire.text_columns import OutputStyle
+from protocol.pgwire.timezones import SECOND_US, local_offset, offset_at, offset_text, zone
 from protocol.pgwire.types import BPCHAR, NUMERIC_PRECISION_MAX, TEXT, VARCHAR, PgType, array_of, bare_numeric
 
 DAY_US = 86_400_000_000
@@ -34,11 +43,18 @@ class Coercion(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class CastRule:
-    """`python(value, target)` over a value that is not None. `spark`: {0} is the operand, {t} the target's type."""
+    """`python(value, target)` over a value that is not None. `spark`: {0} is the operand, {t} the target's type.
+
+    `zoned(value, target, timezone)`: the cast depends on the session's time zone; the other two are for UTC.
+    """
 
     context: Coercion
     python: Callable[[Any, PgType], Any]
     spark: str | None
+    zoned: Callable[[Any, PgType, str], Any] | None = None
+
+    def apply(self, value: Any, target: PgType, timezone: str) -> Any:
+        return self.python(value, target) if self.zoned is None else self.zoned(value, target, timezone or "UTC")
 
 
 def _same(value: Any, target: PgType) -> Any:
@@ -61,22 +77,52 @@ def _out_of_range(type: PgType) -> PgError:
 
 
 def _to_float(value: Any, target: PgType) -> float:
-    return float(value)
+    if isinstance(value, Decimal):
+        return float(parse_text(target, f"{value}"))
+    return float(value) if target.name == "float8" else _single(value)
+
+
+def _single(value: int | float) -> float:
+    """The nearest float4. 22003 beyond its range."""
+    with np.errstate(over="ignore", under="ignore"):
+        result = float(np.float32(value))
+    if math.isinf(result) and not math.isinf(value):
+        raise PgError(SqlState.NUMERIC_VALUE_OUT_OF_RANGE, "value out of range: overflow")
+    if not result and value:
+        raise PgError(SqlState.NUMERIC_VALUE_OUT_OF_RANGE, "value out of range: underflow")
+    return result
 
 
 def _to_numeric(value: Any, target: PgType) -> Decimal:
-    if isinstance(value, float):
-        return Decimal(f"{value:.15g}")  # float8's 15 certain digits, as PostgreSQL takes them
     return Decimal(value)
 
 
-def _float4_to_numeric(value: float, target: PgType) -> Decimal:
-    return Decimal(f"{value:.6g}")
+def _float_to_numeric(digits: int) -> Callable[[float, PgType], Decimal]:
+    """By its certain decimal digits, as PostgreSQL takes them."""
+    return lambda value, target: parse_text(target.without_modifiers, f"{value:.{digits}g}")
+
+
+def _of_jsonb(value: str, target: PgType) -> Any:
+    """A jsonb number or boolean as a value."""
+    found = loaded_jsonb(value)
+    wanted = bool if target.name == "bool" else Decimal
+    if type(found) is not wanted:
+        kinds = {bool: "boolean", str: "string", Decimal: "numeric", list: "array", dict: "object"}
+        message = f"cannot cast jsonb {kinds.get(type(found), 'null')} to type {target.base_display}"
+        raise PgError(SqlState.INVALID_PARAMETER_VALUE, message)
+    if target.name in _INTEGERS:
+        return _to_integer(found, target)
+    if target.name in ("float4", "float8"):
+        return parse_text(target, f"{found}")
+    return found
 
 
 _CAST = "CAST({0} AS {t})"
-_FROM_DOUBLE = "CAST(IF({0} IS NULL, NULL, format_string('%.14e', {0})) AS {t})"  # format_string writes NULL as a word
-_FROM_FLOAT = "CAST(IF({0} IS NULL, NULL, format_string('%.5e', CAST({0} AS DOUBLE))) AS {t})"
+_FLOAT_TO_BIGINT = "IF({0} >= 9223372036854775808D, raise_error('22003:bigint out of range'), CAST(rint({0}) AS {t}))"
+_DATE_TO_INSTANT = (
+    "CAST(IF({0} > date_from_unix_date(106751990), raise_error('22008:date out of range for timestamp'), {0}) AS {t})"
+)
+_TIME_OF_DAY = "time_from_micros(pmod(unix_micros(CAST({0} AS TIMESTAMP_LTZ)), 86400000000L))"
 _I, _A, _E = Coercion.IMPLICIT, Coercion.ASSIGNMENT, Coercion.EXPLICIT
 _TABLE: dict[tuple[str, str], CastRule] = {
     ("int2", "int4"): CastRule(_I, _same, _CAST),
@@ -88,46 +134,73 @@ _TABLE: dict[tuple[str, str], CastRule] = {
     **{(i, "numeric"): CastRule(_I, _to_numeric, _CAST) for i in _INTEGERS},
     **{(i, f): CastRule(_I, _to_float, _CAST) for i in _INTEGERS for f in ("float4", "float8")},
     **{("numeric", i): CastRule(_A, _to_integer, "CAST(round({0}, 0) AS {t})") for i in _INTEGERS},
-    **{(f, i): CastRule(_A, _to_integer, "CAST(rint({0}) AS {t})") for i in _INTEGERS for f in ("float4", "float8")},
+    **{
+        (f, i): CastRule(_A, _to_integer, _FLOAT_TO_BIGINT if i == "int8" else "CAST(rint({0}) AS {t})")
+        for i in _INTEGERS
+        for f in ("float4", "float8")
+    },
     ("numeric", "float4"): CastRule(_I, _to_float, _CAST),
     ("numeric", "float8"): CastRule(_I, _to_float, _CAST),
     ("float4", "float8"): CastRule(_I, _same, _CAST),
-    ("float8", "float4"): CastRule(_A, _to_float, _CAST),
-    ("float8", "numeric"): CastRule(_A, _to_numeric, _FROM_DOUBLE),
-    ("float4", "numeric"): CastRule(_A, _float4_to_numeric, _FROM_FLOAT),
+    ("float8", "float4"): CastRule(_A, _to_float, None),
+    ("float8", "numeric"): CastRule(_A, _float_to_numeric(15), None),
+    ("float4", "numeric"): CastRule(_A, _float_to_numeric(6), None),
     ("int4", "bool"): CastRule(_E, lambda value, target: value != 0, "({0} <> 0)"),
     ("bool", "int4"): CastRule(_E, lambda value, target: int(value), _CAST),
-    ("date", "timestamp"): CastRule(_I, lambda value, target: value * DAY_US, _CAST),
-    ("date", "timestamptz"): CastRule(_I, lambda value, target: value * DAY_US, _CAST),
-    ("timestamp", "timestamptz"): CastRule(_I, _same, _CAST),
-    ("timestamptz", "timestamp"): CastRule(_A, _same, _CAST),
+    ("date", "timestamp"): CastRule(_I, lambda value, target: date_to_timestamp(value), _DATE_TO_INSTANT),
+    ("date", "timestamptz"): CastRule(
+        _I,
+        lambda value, target: date_to_timestamp(value),
+        _DATE_TO_INSTANT,
+        lambda value, target, timezone: instant(date_to_timestamp(value), zone(timezone)),
+    ),
+    ("timestamp", "timestamptz"): CastRule(
+        _I, _same, _CAST, lambda value, target, timezone: instant(value, zone(timezone))
+    ),
+    ("timestamptz", "timestamp"): CastRule(
+        _A, _same, _CAST, lambda value, target, timezone: local_time(value, zone(timezone))
+    ),
     ("timestamp", "date"): CastRule(_A, lambda value, target: value // DAY_US, _CAST),
-    ("timestamptz", "date"): CastRule(_A, lambda value, target: value // DAY_US, _CAST),
-    ("timestamp", "time"): CastRule(_A, lambda value, target: value % DAY_US, None),
-    ("timestamptz", "time"): CastRule(_A, lambda value, target: value % DAY_US, None),
+    ("timestamptz", "date"): CastRule(
+        _A,
+        lambda value, target: value // DAY_US,
+        _CAST,
+        lambda value, target, timezone: local_time(value, zone(timezone)) // DAY_US,
+    ),
+    ("timestamp", "time"): CastRule(_A, lambda value, target: value % DAY_US, _TIME_OF_DAY),
+    ("timestamptz", "time"): CastRule(
+        _A,
+        lambda value, target: value % DAY_US,
+        _TIME_OF_DAY,
+        lambda value, target, timezone: local_time(value, zone(timezone)) % DAY_US,
+    ),
+    ("time", "interval"): CastRule(_I, lambda value, target: interval_of(0, 0, value), None),
+    ("interval", "time"): CastRule(_A, lambda value, target: value[2] // 1_000 % DAY_US, None),
     ("json", "jsonb"): CastRule(_A, lambda value, target: parse_text(target, value), None),
+    **{
+        ("jsonb", name): CastRule(_E, lambda value, target: _of_jsonb(value, target), None)
+        for name in ("bool", "numeric", "float4", "float8", *_INTEGERS)
+    },
     ("jsonb", "json"): CastRule(_A, _same, "{0}"),
 }
-ZONED = frozenset(
-    {
-        ("date", "timestamptz"),
-        ("timestamp", "timestamptz"),
-        ("timestamptz", "timestamp"),
-        ("timestamptz", "date"),
-        ("timestamptz", "time"),
-        ("timestamptz", "text"),
-        ("text", "timestamptz"),
-    }
+# Spark prints years beyond four digits, and those before Christ, in its own way
+_DATE_TEXT = (
+    "IF({0} IS NULL, NULL, "
+    "format_string('%04d-%02d-%02d', IF(year({0}) > 0, year({0}), 1 - year({0})), month({0}), day({0})))"
 )
-"""Casts that depend on the session's time zone."""
-
+_ERA = "IF(year({0}) > 0, '', ' BC')"
+_INSTANT_TEXT = (
+    "IF(year({0}) BETWEEN 1 AND 9999, concat(CAST({0} AS STRING), '{zone}'), "
+    f"concat({_DATE_TEXT}, ' ', substring_index(CAST({{0}} AS STRING), ' ', -1), '{{zone}}', {_ERA}))"
+)
 _TO_TEXT: dict[str, str | None] = {
-    **dict.fromkeys(("bool", "int2", "int4", "int8", "numeric", "date", "time", "timestamp"), "CAST({0} AS STRING)"),
-    "timestamptz": "concat(CAST(CAST({0} AS TIMESTAMP_NTZ) AS STRING), '+00')",
+    **dict.fromkeys(("bool", "int2", "int4", "int8", "numeric", "time"), "CAST({0} AS STRING)"),
+    "date": f"IF(year({{0}}) BETWEEN 1 AND 9999, CAST({{0}} AS STRING), concat({_DATE_TEXT}, {_ERA}))",
+    "timestamp": _INSTANT_TEXT.replace("{zone}", ""),
+    "timestamptz": _INSTANT_TEXT.replace("{zone}", "+00"),
     "bytea": "concat('\\\\x', lower(hex({0})))",
     **dict.fromkeys(("uuid", "json", "jsonb"), "{0}"),
 }
-_FROM_TEXT = dict.fromkeys(("bool", "int2", "int4", "int8", "numeric", "float8", "float4", "date", "timestamp"), _CAST)
 
 
 def _text_of(source: PgType) -> Callable[[Any, PgType], Any]:
@@ -135,7 +208,70 @@ def _text_of(source: PgType) -> Callable[[Any, PgType], Any]:
         return lambda value, target: "true" if value else "false"
     if source.name == "bpchar":
         return lambda value, target: value.rstrip(" ")
-    return lambda value, target: format_text(source, value)
+    return lambda value, target: text_form(source, value)
+
+
+def text_form(type: PgType, value: Any) -> str:
+    """The text of a value that is not None, as PostgreSQL prints it; a numeric with the decimals it has."""
+    match type.name:
+        case "numeric":
+            return f"{value:f}"
+        case "_numeric":
+            return "{" + ",".join("NULL" if item is None else f"{item:f}" for item in value) + "}"
+        case "text" | "varchar" | "bpchar" | "json" | "jsonb" | "uuid":
+            return str(value)
+        case "int2" | "int4" | "int8":
+            return str(value)
+        case "interval":
+            return interval_text(value[0], value[1], value[2] // 1_000)
+    return format_text(type, value)
+
+
+def _zoned_text(source: PgType) -> Callable[[Any, PgType, str], Any] | None:
+    if (source.element or source).name != "timestamptz":
+        return None
+    if source.element is None:
+        return lambda value, target, timezone: _text_in(value, zone(timezone))
+    return lambda value, target, timezone: format_text(source, value, OutputStyle(timezone=timezone))
+
+
+def _text_in(us: int, where: tzinfo) -> str:
+    offset = offset_at(where, us)
+    return timestamp_text(us + offset * SECOND_US, offset_text(offset))
+
+
+def _zoned_value(target: PgType) -> Callable[[Any, PgType, str], Any] | None:
+    if (target.element or target).name != "timestamptz":
+        return None
+    return lambda value, target, timezone: parse_text(target.without_modifiers, value, timezone=timezone)
+
+
+# -- time zones -------------------------------------------------------------------------------------------------
+
+
+def is_utc(timezone: str) -> bool:
+    return timezone.upper() in ("", "UTC", "ETC/UTC", "GMT", "UCT", "ZULU")
+
+
+def date_to_timestamp(days: int) -> int:
+    return in_range(days * DAY_US, "date out of range for timestamp")
+
+
+def in_range(us: int, message: str = "timestamp out of range") -> int:
+    """`us`, or 22008 where PostgreSQL or the Arrow type has no such timestamp."""
+    if not DATE_MIN * DAY_US <= us < 1 << 63:
+        raise PgError(SqlState.DATETIME_FIELD_OVERFLOW, message)
+    return us
+
+
+def instant(local_us: int, where: tzinfo) -> int:
+    """The instant that a zone's local time means."""
+    return in_range(local_us - local_offset(where, local_us) * SECOND_US)
+
+
+def local_time(utc_us: int, where: tzinfo) -> int:
+    """A zone's local time at an instant."""
+    return in_range(utc_us + offset_at(where, utc_us) * SECOND_US)
 
 
 @cache
@@ -150,10 +286,12 @@ def find_cast(source: PgType, target: PgType) -> CastRule | None:
         return CastRule(_I, _text_of(source) if trims else _same, "rtrim({0})" if trims else "{0}")
     if target.name in _STRINGS:
         spark = _TO_TEXT.get(source.name) if source.element is None else None
-        return CastRule(_A, _text_of(source), spark)
+        return CastRule(_A, _text_of(source), spark, _zoned_text(source))
     if source.name in _STRINGS:
-        spark = _FROM_TEXT.get(target.name) if source.name != "bpchar" else None
-        return CastRule(_E, lambda value, target: parse_text(target.without_modifiers, value), spark)
+        # not Spark's: it reads other spellings
+        return CastRule(
+            _E, lambda value, target: parse_text(target.without_modifiers, value), None, _zoned_value(target)
+        )
     return _TABLE.get((source.name, target.name))
 
 
@@ -164,8 +302,13 @@ def _array_cast(rule: CastRule | None, source: PgType, target: PgType) -> CastRu
     def python(value: list[Any], to: PgType) -> list[Any]:
         return [None if v is None else modify(rule.python(v, target), target) for v in value]
 
+    def zoned(value: list[Any], to: PgType, timezone: str) -> list[Any]:
+        return [None if v is None else modify(rule.apply(v, target, timezone), target) for v in value]
+
     spark = None if rule.spark is None else "transform({0}, e -> " + rule.spark.replace("{0}", "e") + ")"
-    return CastRule(rule.context, python, "{0}" if rule.spark == "{0}" else spark)
+    return CastRule(
+        rule.context, python, "{0}" if rule.spark == "{0}" else spark, None if rule.zoned is None else zoned
+    )
 
 
 # -- modifiers --------------------------------------------------------------------------------------------------

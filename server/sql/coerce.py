@@ -10,11 +10,11 @@ from protocol.pgwire.errors import PgError, SqlState
 from protocol.pgwire.scalars import parse_text
 from protocol.pgwire.types import INT4, INT8, NUMERIC, TEXT, UNKNOWN, PgType, array_of, bare_numeric
 from server.sql.casts import (
-    ZONED,
     CastRule,
     Coercion,
     find_cast,
     has_modifiers,
+    is_utc,
     modify,
     natural_numeric,
     resulting_type,
@@ -28,16 +28,18 @@ IMPLICIT, ASSIGNMENT, EXPLICIT = Coercion.IMPLICIT, Coercion.ASSIGNMENT, Coercio
 class Coercer:
     """Coerces expressions of one statement; learns the types of its parameters on the way.
 
-    `parameters` has an entry for every $n seen or declared, None while its type is not known.
+    `parameters` has an entry for every $n seen or declared, None while its type is not known. `maintained`: the
+    query is kept up to date, for sessions of any time zone.
     """
 
-    def __init__(self, parameters: Sequence[PgType | None], timezone: str) -> None:
+    def __init__(self, parameters: Sequence[PgType | None], timezone: str, *, maintained: bool) -> None:
+        self.maintained = maintained
         self.parameters = list(parameters)
         self.timezone = timezone
 
     @property
     def is_utc(self) -> bool:
-        return self.timezone.upper() in ("UTC", "ETC/UTC", "GMT", "UCT", "ZULU")
+        return is_utc(self.timezone)
 
     def parameter(self, index: int, position: int | None) -> Parameter:
         self.parameters.extend([None] * (index + 1 - len(self.parameters)))
@@ -59,25 +61,29 @@ class Coercer:
         if rule is None or rule.context > context:
             raise cannot_cast(source, target, position)
         result = resulting_type(source, target)
-        if source.name == target.name and source.element is None and not has_modifiers(target):
+        if source.name == target.name and source.name != "_varchar" and not has_modifiers(target):
             return expression
         return self.cast(expression, rule, result, context is ASSIGNMENT)
 
     def cast(self, expression: Expression, rule: CastRule, target: PgType, assignment: bool = False) -> Expression:
-        """Done at once for a literal, otherwise a Cast node. 0A000 if neither Spark nor the time zone allow it."""
-        zoned = (expression.type.name, target.name) in ZONED and not self.is_utc
-        if isinstance(expression, Literal) and not zoned:
+        """Done at once for a literal, otherwise a Cast node. 0A000 if it depends on a time zone and must not."""
+        if rule.zoned is not None:
+            self.check_zone(f"a cast from {expression.type.base_display} to {target.base_display}")
+        if isinstance(expression, Literal):
             if expression.value is None:
                 return replace(expression, type=target)
-            value = modify(rule.python(expression.value, target), target, assignment=assignment)
+            value = modify(rule.apply(expression.value, target, self.timezone), target, assignment=assignment)
             return Literal(value, self._literal_type(value, target), expression.position)
-        if zoned:
+        return Cast(expression, target, assignment, self.timezone if rule.zoned is not None else "")
+
+    def check_zone(self, what: str) -> None:
+        """0A000 if `what`, which depends on the time zone, stands in a query that is kept up to date for everyone."""
+        if self.maintained and not self.is_utc:
             raise PgError(
                 SqlState.FEATURE_NOT_SUPPORTED,
-                f"a cast from {expression.type.base_display} to {target.base_display} in a session whose TimeZone "
-                "is not UTC is not supported",
+                f"{what} in a maintained query is only supported in a session whose TimeZone is UTC",
+                hint="SET TimeZone = 'UTC', or name the zone with AT TIME ZONE.",
             )
-        return Cast(expression, target, assignment)
 
     @staticmethod
     def _literal_type(value: object, target: PgType) -> PgType:
@@ -111,6 +117,9 @@ class Coercer:
         try:
             value = parse_text(target.without_modifiers, literal.value, timezone=self.timezone)
             value = modify(value, target, assignment=context is not EXPLICIT)
+            zoned = self.maintained and (target.element or target).name == "timestamptz"
+            if zoned and value != parse_text(target.without_modifiers, literal.value):
+                self.check_zone(f"{target.base_display} without a time zone")
         except PgError as error:
             if error.position is None:
                 error.position = literal.position or position
@@ -138,7 +147,7 @@ class Coercer:
         if not known:
             return TEXT
         if all(t == known[0] for t in known):
-            return known[0]
+            return known[0] if len(known) == len(types) else known[0].without_modifiers
         chosen = known[0].without_modifiers
         for expression in expressions:
             type = expression.type.without_modifiers
@@ -171,7 +180,8 @@ class Coercer:
         """All of them as their common type."""
         common = self.common_type(expressions, what, position)
         coerced = [self.coerce(e, common, IMPLICIT, position) for e in expressions]
-        if (common.element or common).name == "numeric":  # literals may have brought a larger scale
+        differ = any(e.type != common for e in coerced)
+        if differ and (common.element or common).name == "numeric":  # literals may have brought a larger scale
             common = self._with_scale(common, [e.type for e in coerced])
         return common, [self.rescale(e, common) for e in coerced]
 

@@ -37,6 +37,8 @@ class Bindings(NamedTuple):
     version: str = ""
     backend_pid: int = 0
     settings: Mapping[str, str] = MappingProxyType({})
+    signal: Callable[[str, int], bool] | None = None
+    """What a function of SIGNALS does, by its name and the process id."""
 
 
 _DAY_US = 86_400_000_000
@@ -56,6 +58,9 @@ _SESSION: dict[str, Callable[[Bindings], Any]] = {
     "mz_now": lambda bindings: bindings.mz_now,
 }
 
+SIGNALS = ("pg_cancel_backend", "pg_terminate_backend")
+"""Functions of a process id that act on another session: called once a row, and never by Spark."""
+
 Evaluate = Callable[[Bindings, tuple[Any, ...]], Any]
 """A compiled expression: bindings and the row of the node below, to a Python scalar."""
 
@@ -66,6 +71,10 @@ class _NotConstant(Exception):
 
 def session_value(expression: SessionValue, bindings: Bindings) -> Any:
     """The value of a session function. 42704 for a setting that does not exist."""
+    if expression.name in SIGNALS:
+        raise PgError(
+            SqlState.FEATURE_NOT_SUPPORTED, f"{expression.name}() is not supported in a query that reads relations"
+        )
     if expression.argument is not None:
         return _evaluator(expression, {})(bindings, ())
     return _SESSION[expression.name](bindings)
@@ -84,6 +93,14 @@ def _setting(name: Evaluate) -> Evaluate:
     return evaluate
 
 
+def _signal(function: str, process_id: Evaluate) -> Evaluate:
+    def evaluate(bindings: Bindings, row: tuple[Any, ...]) -> Any:
+        id = process_id(bindings, row)
+        return None if id is None or bindings.signal is None else bindings.signal(function, id)
+
+    return evaluate
+
+
 def _evaluator(expression: Expression, row: Mapping[int, int]) -> Evaluate:
     """The closure for an expression; `row` maps column ids to places in the row below."""
     match expression:
@@ -94,6 +111,8 @@ def _evaluator(expression: Expression, row: Mapping[int, int]) -> Evaluate:
         case SessionValue(argument=None, name=name):
             value_of = _SESSION[name]
             return lambda bindings, row: value_of(bindings)
+        case SessionValue(argument=argument, name=name) if argument is not None and name in SIGNALS:
+            return _signal(name, _evaluator(argument, row))
         case SessionValue(argument=argument) if argument is not None:
             return _setting(_evaluator(argument, row))
         case ColumnRef(column=column) if column.id in row:
@@ -110,7 +129,7 @@ def _evaluator(expression: Expression, row: Mapping[int, int]) -> Evaluate:
 
 
 def _call(call: Call, arguments: Sequence[Evaluate]) -> Evaluate:
-    function, type = evaluator(call.function, call.timezone), call.type
+    function, type = evaluator(call.function, call.timezone, [a.type for a in call.arguments]), call.type
 
     def evaluate(bindings: Bindings, row: tuple[Any, ...]) -> Any:
         return modify(function(*[argument(bindings, row) for argument in arguments]), type)
@@ -122,11 +141,11 @@ def _cast(cast: Cast, operand: Evaluate) -> Evaluate:
     target, assignment = cast.type, cast.assignment
     rule = find_cast(cast.operand.type.without_modifiers, target.without_modifiers)
     assert rule is not None
-    python = rule.python
+    timezone = cast.timezone
 
     def evaluate(bindings: Bindings, row: tuple[Any, ...]) -> Any:
         value = operand(bindings, row)
-        return None if value is None else modify(python(value, target), target, assignment=assignment)
+        return None if value is None else modify(rule.apply(value, target, timezone), target, assignment=assignment)
 
     return evaluate
 

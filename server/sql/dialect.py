@@ -19,6 +19,7 @@ from sqlglot.tokenizer_core import TokenType
 
 _OWN_GRAMMAR = ("CAST", "EXTRACT", "POSITION", "SUBSTRING", "TRIM", "OVERLAY")
 _INTERVAL_FIELDS = ("YEAR", "MONTH", "DAY", "HOUR", "MINUTE", "SECOND")
+_CONSTANT_TYPES = PostgresParser.TYPE_TOKENS - {TokenType.INTERVAL, TokenType.VAR}
 
 
 class _Parser(PostgresParser):
@@ -31,15 +32,29 @@ class _Parser(PostgresParser):
         for name, parser in PostgresParser.NO_PAREN_FUNCTION_PARSERS.items()
         if name in ("ANY", "CASE", "VARIADIC")
     }
+    LAMBDAS: ClassVar[dict[Any, Callable[..., Any]]] = {  # without `->`: that is an operator wherever it stands
+        TokenType.FARROW: PostgresParser.LAMBDAS[TokenType.FARROW]
+    }
     JSON_OPERATORS: ClassVar[dict[Any, Callable[..., Any]]] = {
         TokenType.ARROW: lambda self, this, path: exp.JSONExtract(this=this, expression=path),
         TokenType.DARROW: lambda self, this, path: exp.JSONExtractScalar(this=this, expression=path),
         TokenType.HASH_ARROW: lambda self, this, path: exp.JSONBExtract(this=this, expression=path),
         TokenType.DHASH_ARROW: lambda self, this, path: exp.JSONBExtractScalar(this=this, expression=path),
+        TokenType.PLACEHOLDER: lambda self, this, key: exp.JSONBContains(this=this, expression=key),
     }
 
+    def _parse_type(self, parse_interval: bool = True, fallback_to_identifier: bool = False) -> exp.Expr | None:
+        """DATE 'text'::type is (DATE 'text')::type."""
+        start = self._index
+        if self._curr and self._curr.token_type in _CONSTANT_TYPES:
+            type = self._parse_types(check_func=True, allow_identifiers=False)
+            if isinstance(type, exp.DataType) and self._curr and self._curr.token_type == TokenType.STRING:
+                return self._parse_column_ops(self.expression(exp.Cast(this=self._parse_string(), to=type)))
+            self._retreat(start)
+        return super()._parse_type(parse_interval, fallback_to_identifier)
+
     def _parse_interval(self, require_interval: bool = True, parse_function_unit: bool = True) -> exp.Interval | None:
-        """INTERVAL 'text' [field [TO field]]: the text as it is, the fields as a Var."""
+        """INTERVAL 'text' [field [TO field [(digits)]]]: the text as it is, the fields as a Var."""
         if not (
             self._curr and self._curr.token_type == TokenType.INTERVAL and self._next.token_type == TokenType.STRING
         ):
@@ -53,7 +68,11 @@ class _Parser(PostgresParser):
             if not self._match_text_seq("TO"):
                 break
         unit = exp.Var(this=" TO ".join(fields)) if fields else None
-        return exp.Interval(this=text, unit=unit)
+        digits = None
+        if fields and fields[-1] == "SECOND" and self._match(TokenType.L_PAREN):
+            digits = self._parse_number()
+            self._match_r_paren()
+        return exp.Interval(this=text, unit=unit, digits=digits)
 
 
 class TidewirePostgres(Postgres):

@@ -105,11 +105,15 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class Cast:
-    """To another type or other modifiers. `assignment`: a string too long is an error, not cut."""
+    """To another type or other modifiers. `assignment`: a string too long is an error, not cut.
+
+    `timezone`: the session's, if the cast depends on it.
+    """
 
     operand: Expression
     type: PgType
     assignment: bool = False
+    timezone: str = ""
 
     @property
     def nullable(self) -> bool:
@@ -215,11 +219,17 @@ class SubqueryKind(StrEnum):
     SCALAR = "scalar"
     EXISTS = "exists"
     IN = "in"
+    ANY = "any"
+    ALL = "all"
 
 
 @dataclass(frozen=True, slots=True)
 class Subquery:
-    """(query), EXISTS (query) or operands IN (query). It may name columns of the query around it."""
+    """(query), EXISTS (query), operands IN (query), operands operator ANY/ALL (query).
+
+    It may name columns of the query around it. ANY and ALL: `test` compares `holders`, which stand for the operands,
+    with the columns of the relation.
+    """
 
     kind: SubqueryKind
     relation: Relation
@@ -227,6 +237,8 @@ class Subquery:
     nullable: bool
     operands: tuple[Expression, ...] = ()
     precision: int = 0
+    holders: tuple[Column, ...] = ()
+    test: Expression | None = None
 
 
 Expression = (

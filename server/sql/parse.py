@@ -58,6 +58,7 @@ from server.sql.statements import (
     Query,
     ResetVariable,
     Rollback,
+    RowAssignment,
     Savepoint,
     Select,
     SetTransaction,
@@ -192,6 +193,8 @@ class _Grammar(Reader):
             raise self.expected("OF")
         at_least = self.take("at", "least")
         if self.ended or self.at(")"):
+            if self.at(";"):
+                self.advance()  # what is missing is looked for behind the statement's end
             raise self.expected(f"a timestamp value after 'AS OF{' AT LEAST' if at_least else ''}'")
         return AsOf(self.expression("up", "envelope", "within", "as"), at_least)
 
@@ -218,14 +221,35 @@ class _Grammar(Reader):
         table = self.written_table()
         alias = self.alias("set")
         self.expect("set")
-        assignments = self.comma_list(self.assignment)
-        self.refuse_at("UPDATE ... FROM", "from", hint="Use a subquery in SET and WHERE.")
+        assignments = tuple(part for parts in self.comma_list(self.assignment) for part in parts)
+        others = self.other_tables() if self.at("from") else None
         where = self.where()
         returning = self.returning()
-        return Update(*self.located(start), table, alias, assignments, where, returning)
+        return Update(*self.located(start), table, alias, assignments, where, returning, others)
 
-    def assignment(self) -> Assignment:
-        self.refuse_at("assigning to several columns at once", "(")
+    def assignment(self) -> tuple[Assignment | RowAssignment, ...]:
+        """column = value; (columns) = [ROW] (values) is as many of them; (columns) = (query)"""
+        if self.at("("):
+            return self.row_assignment()
+        return (self.column_assignment(),)
+
+    def row_assignment(self) -> tuple[Assignment | RowAssignment, ...]:
+        columns = self.column_list()
+        self.expect("=")
+        is_row = self.take("row")
+        self.expect("(")
+        if not is_row and self.at(*QUERY_HEADS):
+            query = self.query()
+            self.expect(")")
+            return (RowAssignment(columns, query),)
+        values = self.comma_list(lambda: None if self.take("default") else self.expression(","))
+        self.expect(")")
+        if len(values) != len(columns):
+            message = "number of columns does not match number of values"
+            raise PgError(SqlState.SYNTAX_ERROR, message, position=columns[0].position)
+        return tuple(map(Assignment, columns, values))
+
+    def column_assignment(self) -> Assignment:
         column = self.ident()
         self.expect("=")
         if self.take("default"):
@@ -237,10 +261,10 @@ class _Grammar(Reader):
         self.expect("delete", "from")
         table = self.written_table()
         alias = self.alias()
-        self.refuse_at("DELETE ... USING", "using", hint="Use a subquery in WHERE.")
+        others = self.other_tables() if self.at("using") else None
         where = self.where()
         returning = self.returning()
-        return Delete(*self.located(start), table, alias, where, returning)
+        return Delete(*self.located(start), table, alias, where, returning, others)
 
     def written_table(self) -> Name:
         """[ONLY] name [*]: no table inherits from another, so both say nothing."""

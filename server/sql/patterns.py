@@ -1,26 +1,29 @@
-"""LIKE patterns and regular expressions in the words of Java, so that Spark matches what PostgreSQL would match.
+"""Patterns of LIKE and SIMILAR TO.
 
-The database's locale is C: case folds over ASCII alone, and classes know only ASCII.
+`like` writes a LIKE pattern as Spark's LIKE reads it, `matches` is LIKE itself, `similar` writes an SQL regular
+expression as a POSIX one, which `regex` knows.
 """
 
 from __future__ import annotations
 
-import re
-
 from protocol.pgwire.errors import PgError, SqlState
 
-_CLASSES = {
-    "alpha": "\\p{Alpha}", "digit": "\\p{Digit}", "alnum": "\\p{Alnum}", "upper": "\\p{Upper}",
-    "lower": "\\p{Lower}", "space": "\\s", "punct": "\\p{Punct}", "xdigit": "\\p{XDigit}", "blank": " \\t",
-}  # fmt: skip
-_ESCAPES = frozenset("dDwWsStnrf")
-_BRACKET_SPECIAL = frozenset("[]&^\\~")
+
+def _ends_in_escape() -> PgError:
+    return PgError(SqlState.INVALID_ESCAPE_SEQUENCE, "LIKE pattern must not end with escape character")
 
 
-def like(pattern: str, escape: str = "\\") -> str:
+def check_escape(escape: str) -> None:
+    """22025 unless it is empty or one character."""
+    if len(escape) > 1:
+        hint = "Escape string must be empty or one character."
+        raise PgError(SqlState.INVALID_ESCAPE_SEQUENCE, "invalid escape string", hint=hint)
+
+
+def like(pattern: str, escape: str = "\\") -> str | None:
     """A LIKE pattern as Spark's LIKE reads it: backslash escapes, and only `%`, `_` and itself.
 
-    22025 if the pattern ends with the escape character.
+    None if the pattern ends with the escape character: that is an error only where a text fits it so far.
     """
     out: list[str] = []
     characters = iter(pattern)
@@ -28,8 +31,7 @@ def like(pattern: str, escape: str = "\\") -> str:
         if escape and character == escape:
             following = next(characters, None)
             if following is None:
-                message = "LIKE pattern must not end with escape character"
-                raise PgError(SqlState.INVALID_ESCAPE_SEQUENCE, message)
+                return None
             out.append("\\" + following if following in "%_\\" else following)
         elif character == "\\":
             out.append("\\\\")
@@ -38,109 +40,79 @@ def like(pattern: str, escape: str = "\\") -> str:
     return "".join(out)
 
 
-def _unsupported(what: str) -> PgError:
-    return PgError(SqlState.FEATURE_NOT_SUPPORTED, f"{what} in a regular expression is not supported")
+ANY_TEXT, ANY_CHARACTER, ERROR = "%", "_", ""
 
 
-def _invalid(reason: str) -> PgError:
-    return PgError(SqlState.INVALID_REGULAR_EXPRESSION, f"invalid regular expression: {reason}")
-
-
-def regex(pattern: str) -> str:
-    """A PostgreSQL regular expression (ARE) as a Java one that finds the same texts. 0A000 for what differs.
-
-    `.` matches a newline and `$` only the very end, as PostgreSQL's do by default.
-    """
-    if pattern.startswith(("***", "(?")):
-        raise _unsupported("an embedded option")
-    out: list[str] = []
-    at, depth = 0, 0
-    while at < len(pattern):
-        character = pattern[at]
-        at += 1
-        match character:
-            case "\\":
-                if at == len(pattern):
-                    raise _invalid("invalid escape \\ sequence")
-                following = pattern[at]
-                at += 1
-                if following.isalnum() and following not in _ESCAPES:
-                    raise _unsupported(f'escape "\\{following}"')
-                out.append("\\" + following)
-            case "[":
-                text, at = _bracket(pattern, at)
-                out.append(text)
-            case "$":
-                out.append("\\z")
-            case "^":
-                out.append("\\A")
-            case "(":
-                depth += 1
-                if pattern.startswith("?", at) and not pattern.startswith("?:", at):
-                    raise _unsupported("a lookaround constraint")
-                out.append("(")
-            case ")":
-                depth -= 1
-                if depth < 0:
-                    raise _invalid("parentheses () not balanced")
-                out.append(")")
-            case "{":
-                bounds = re.compile(r"(\d{1,3})(,(\d{0,3}))?\}").match(pattern, at)
-                if bounds is None:
-                    if pattern[at : at + 1].isdigit():
-                        raise _invalid("invalid repetition count(s)")
-                    out.append("\\{")
-                else:
-                    low, high = int(bounds[1]), int(bounds[3] or 255)
-                    if low > 255 or high > 255 or low > high:
-                        raise _invalid("invalid repetition count(s)")
-                    out.append("{" + bounds[0])
-                    at = bounds.end()
-            case "*" | "+" | "?":
-                before = pattern[at - 2 : at - 1]
-                if before in ("", "(", "|", "^") or (before in "*+" and character in "*+"):
-                    raise _invalid("quantifier operand invalid")
-                out.append(character)
-            case "}":
-                out.append("\\}")
-            case _:
-                out.append(character)
-    if depth:
-        raise _invalid("parentheses () not balanced")
-    return "(?s)" + "".join(out)
-
-
-def _bracket(pattern: str, at: int) -> tuple[str, int]:
-    """The bracket expression whose `[` stands before `at`, in Java's words, and where it ends."""
-    out = ["["]
-    if pattern.startswith("^", at):
-        out.append("^")
-        at += 1
-    first = True
-    while at < len(pattern):
-        character = pattern[at]
-        if character == "]" and not first:
-            return "".join(out) + "]", at + 1
-        first = False
-        if pattern.startswith("[:", at):
-            end = pattern.find(":]", at)
-            name = pattern[at + 2 : end]
-            if end < 0 or name not in _CLASSES:
-                raise _invalid("invalid character class")
-            out.append(_CLASSES[name])
-            at = end + 2
-            continue
-        if pattern.startswith(("[.", "[="), at):
-            raise _unsupported("a collating element")
-        at += 1
-        if character == "\\":
-            following = pattern[at : at + 1]
-            if following.isalnum() and following not in "dwstnrf":
-                raise _unsupported(f'escape "\\{following}"')
-            out.append("\\" + following)
-            at += 1
-        elif character in _BRACKET_SPECIAL:
-            out.append("\\" + character)
+def matches(text: str | bytes, pattern: str | bytes, escape: str = "\\") -> bool:
+    """text LIKE pattern; over bytes, a byte is a character."""
+    if isinstance(text, bytes):
+        text = text.decode("latin-1")
+    if isinstance(pattern, bytes):
+        pattern = pattern.decode("latin-1")
+    check_escape(escape)
+    tokens: list[tuple[str, str]] = []  # what it is, and the character where it is only itself
+    characters = iter(pattern)
+    for character in characters:
+        if escape and character == escape:
+            following = next(characters, None)
+            tokens.append(("itself", following) if following is not None else (ERROR, ""))
         else:
+            tokens.append((character, "") if character in "%_" else ("itself", character))
+    return _matches(text, tokens)
+
+
+def _matches(text: str, tokens: list[tuple[str, str]]) -> bool:
+    """Goes back to the last % only: an earlier one cannot help."""
+    at = place = 0
+    back: tuple[int, int] | None = None
+    while at < len(text):
+        kind, character = tokens[place] if place < len(tokens) else ("end", "")
+        if kind == ANY_TEXT:
+            place += 1
+            back = (at, place)
+            continue
+        if kind == ERROR:
+            raise _ends_in_escape()
+        if kind == ANY_CHARACTER or (kind == "itself" and character == text[at]):
+            at, place = at + 1, place + 1
+            continue
+        if back is None:
+            return False
+        back = (back[0] + 1, back[1])
+        at, place = back
+    return all(kind == ANY_TEXT for kind, _ in tokens[place:])
+
+
+def similar(pattern: str, escape: str = "\\") -> str:
+    """An SQL regular expression as a POSIX one that matches the whole text (similar_escape in regexp.c)."""
+    check_escape(escape)
+    out: list[str] = []
+    quotes, is_escaped, in_brackets = 0, False, False
+    for character in pattern:
+        if is_escaped:
+            if character == '"' and not in_brackets:
+                if quotes == 2:
+                    raise PgError(
+                        SqlState.INVALID_USE_OF_ESCAPE_CHARACTER,
+                        "SQL regular expression may not contain more than two escape-double-quote separators",
+                    )
+                out.append(("){1,1}?(", "){1,1}(?:")[quotes])
+                quotes += 1
+            else:
+                out.append("\\" + character)
+            is_escaped = False
+        elif escape and character == escape:
+            is_escaped = True
+        elif in_brackets:
+            out.append("\\\\" if character == "\\" else character)
+            in_brackets = character != "]"
+        elif character == "[":
             out.append(character)
-    raise _invalid("brackets [] not balanced")
+            in_brackets = True
+        else:
+            out.append({"%": ".*", "_": ".", "(": "(?:"}.get(character) or _quoted(character))
+    return f"^(?:{''.join(out)})$"
+
+
+def _quoted(character: str) -> str:
+    return "\\" + character if character in "\\.^$" else character

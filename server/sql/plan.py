@@ -11,8 +11,8 @@ Spark types that become `PgType.arrow`. Errors that Spark itself raises are for 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from sqlglot import exp
@@ -21,17 +21,43 @@ from catalog.objects import Column as CatalogColumn
 from catalog.objects import ObjectId, Table
 from catalog.objects import Relation as CatalogRelation
 from protocol.pgwire.errors import PgError, SqlState
-from protocol.pgwire.types import INTERVAL, PgType, parse_type
+from protocol.pgwire.types import INT8, PgType, parse_type
 from server.sql.bind import Binder, Item, PlanContext, Replacement
 from server.sql.coerce import ASSIGNMENT
 from server.sql.constant import Bindings, Constant, compiled, session_value
+from server.sql.decorrelate import decorrelated
 from server.sql.direct import DirectScan, direct_scan
-from server.sql.expressions import Cast, ColumnRef, Expression, Literal, Parameter, SessionValue, precision, walk
+from server.sql.expressions import (
+    Aggregate,
+    Cast,
+    Column,
+    ColumnRef,
+    Expression,
+    Literal,
+    Parameter,
+    SessionValue,
+    SortKey,
+    Subquery,
+    SubqueryKind,
+    WindowCall,
+    precision,
+    walk,
+)
+from server.sql.functions.table import FUNCTIONS
 from server.sql.parse import parse_expression
-from server.sql.relations import Filter, Project, Relation, Scan, Values
+from server.sql.relations import (
+    DistinctOn,
+    Filter,
+    Join,
+    JoinKind,
+    Project,
+    Relation,
+    Values,
+    Window,
+)
 from server.sql.render import Renderer, unbound
 from server.sql.scope import Entry, Scope, find_relation
-from server.sql.statements import Delete, Expr, Ident, Insert, Name, Query, Update
+from server.sql.statements import Delete, Expr, Ident, Insert, Name, Query, RowAssignment, Update
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,10 +182,9 @@ def _finished(binder: Binder, relation: Relation, source: Query | None) -> Query
             message = f"could not determine data type of parameter ${number}"
             raise PgError(SqlState.INDETERMINATE_DATATYPE, message)
         parameters.append(type)
+    relation = decorrelated(relation)
     constant = compiled(relation)
     scan = direct_scan(relation)
-    if constant is None and scan is None:
-        _check_carried(relation)
     # written now, also when it may not be run: what Spark cannot do is refused at planning
     template = "" if constant is not None else Renderer(relation, unbound).text()
     bound = not any(isinstance(node, (Parameter, SessionValue)) for node in walk(relation))
@@ -185,16 +210,6 @@ def _of_full_precision(expression: Expression) -> Expression:
             return expression
         return Cast(expression, expression.type)
     return expression
-
-
-def _check_carried(relation: Relation) -> None:
-    """Spark cannot hand intervals over, nor take them."""
-    for node in walk(relation):
-        columns = node.columns if isinstance(node, Scan) or node is relation else ()
-        for column in columns:
-            if (column.type.element or column.type) == INTERVAL:
-                message = f'column "{column.name}" of type interval in a computed query is not supported'
-                raise PgError(SqlState.FEATURE_NOT_SUPPORTED, message, hint="Use extract(epoch from ...) of it.")
 
 
 def _replaced(query: Query, replacements: Sequence[Replacement]) -> str:
@@ -229,35 +244,37 @@ class _Writer:
 
     def update(self, statement: Update) -> WritePlan:
         table = self._table(statement.table, "update")
-        scan, scope = self._scanned(table, statement.alias)
-        relation = self._filtered(scan, statement.where, scope)
+        scan, relation, scope, others = self._matched(table, statement)
         new: list[Expression] = [ColumnRef(column) for column in scan.columns]
         assigned: set[int] = set()
-        inner = Scope(scope.entries, clause="UPDATE", real_names=scope.real_names)
-        for assignment in statement.assignments:
-            number = self._column_number(table, assignment.column)
+        inner = replace(scope, clause="UPDATE")
+        for column, value, tree in self._assignments(statement, inner):
+            number = self._column_number(table, column)
             if number in assigned:
-                message = f'multiple assignments to same column "{assignment.column.name}"'
-                raise PgError(SqlState.SYNTAX_ERROR, message, position=assignment.column.position)
+                message = f'multiple assignments to same column "{column.name}"'
+                raise PgError(SqlState.SYNTAX_ERROR, message, position=column.position)
             assigned.add(number)
-            if assignment.value is None:
+            if value is None:
                 new[number] = self._default(table, number)
             else:
-                value = self.binder.expression(assignment.value.tree, inner)
-                new[number] = self._assign(value, table.columns[number], assignment.value.tree)
+                new[number] = self._assign(value, table.columns[number], tree)
         width = len(table.columns)
         old: list[Expression] = [ColumnRef(column) for column in scan.columns]
-        row = self._row(relation, old + new, table)
+        row = self._row(relation, old + new, table, others if statement.returning else ())
         return self._with_returning(
-            statement, table, row, row.columns[width:], slice(0, width), slice(width, 2 * width)
-        )
+            statement, table, row, row.columns[width : 2 * width], slice(0, width), slice(width, 2 * width),
+            scope.entries[width:],
+        )  # fmt: skip
 
     def delete(self, statement: Delete) -> WritePlan:
         table = self._table(statement.table, "delete from")
-        scan, scope = self._scanned(table, statement.alias)
-        relation = self._filtered(scan, statement.where, scope)
-        row = self._row(relation, [ColumnRef(column) for column in scan.columns], table)
-        return self._with_returning(statement, table, row, row.columns, slice(0, len(table.columns)), slice(0, 0))
+        scan, relation, scope, others = self._matched(table, statement)
+        width = len(table.columns)
+        old: list[Expression] = [ColumnRef(column) for column in scan.columns]
+        row = self._row(relation, old, table, others if statement.returning else ())
+        return self._with_returning(
+            statement, table, row, row.columns[:width], slice(0, width), slice(0, 0), scope.entries[width:]
+        )
 
     # -- parts ------------------------------------------------------------------------------------------------------
 
@@ -360,10 +377,60 @@ class _Writer:
         finally:
             self.binder.inside_view -= 1
 
-    def _row(self, relation: Relation, expressions: Sequence[Expression], table: Table) -> Project:
+    def _row(
+        self, relation: Relation, expressions: Sequence[Expression], table: Table, others: Sequence[Column] = ()
+    ) -> Project:
+        """The row that a write puts out, and behind it the columns of `others`, for RETURNING."""
         names = [column.name for column in table.columns] * 2
         columns = tuple(self.binder.new_column(n, e) for n, e in zip(names, expressions, strict=False))
-        return Project(relation, columns, tuple(expressions))
+        return Project(relation, (*columns, *others), (*expressions, *map(ColumnRef, others)))
+
+    def _matched(
+        self, table: Table, statement: Update | Delete
+    ) -> tuple[Relation, Relation, Scope, tuple[Column, ...]]:
+        """The table, its rows that the statement means, what can be named, and the columns of the other tables.
+
+        A row that several rows of the others match is meant once, with any of them, as in PostgreSQL: so the rows
+        are numbered before they are joined.
+        """
+        scan, scope = self._scanned(table, statement.alias)
+        if statement.others is None:
+            return scan, self._filtered(scan, statement.where, scope), scope, ()
+        number = next(f for f in FUNCTIONS["row_number"])
+        call = WindowCall(Aggregate(number, (), INT8, False), (), (), "")
+        place = self.binder.new_column("", call)
+        numbered = Window(scan, (call,), (*scan.columns, place))
+        others = self.binder.other_tables(statement.others.tree, scope)
+        if any(entry.table == scope.entries[0].table for entry in others.entries):
+            message = f'table name "{scope.entries[0].table}" specified more than once'
+            raise PgError(SqlState.DUPLICATE_ALIAS, message)
+        columns = (*numbered.columns, *others.relation.columns)
+        joined = Join(JoinKind.CROSS, numbered, others.relation, None, columns, others.lateral)
+        scope.entries.extend(others.entries)
+        matched = self._filtered(joined, statement.where, scope)
+        ref = ColumnRef(place)
+        return scan, DistinctOn(matched, (ref,), (SortKey(ref, False, False),)), scope, others.relation.columns
+
+    def _assignments(
+        self, statement: Update, scope: Scope
+    ) -> Iterator[tuple[Ident, Expression | None, exp.Expr | None]]:
+        """Each column with its new value, None for its default."""
+        for assignment in statement.assignments:
+            if isinstance(assignment, RowAssignment):
+                tree = assignment.query.tree
+                relation = self.binder.subquery(tree, scope)
+                if len(relation.columns) != len(assignment.columns):
+                    message = "number of columns does not match number of values"
+                    raise PgError(SqlState.SYNTAX_ERROR, message, position=assignment.columns[0].position)
+                for column, value in zip(assignment.columns, relation.columns, strict=True):
+                    one = Project(relation, (value,), (ColumnRef(value),))
+                    yield column, Subquery(
+                        SubqueryKind.SCALAR, one, value.type, True, precision=value.precision), tree  # fmt: skip
+            elif assignment.value is None:
+                yield assignment.column, None, None
+            else:
+                tree = assignment.value.tree
+                yield assignment.column, self.binder.expression(tree, scope), tree
 
     def _scanned(self, table: Table, alias: Ident | None) -> tuple[Relation, Scope]:
         scan = self.binder.relation(table)
@@ -385,6 +452,7 @@ class _Writer:
         visible: Sequence[object],
         old: slice,
         new: slice,
+        others: Sequence[Entry] = (),
     ) -> WritePlan:
         returning = None
         relation = row
@@ -394,9 +462,10 @@ class _Writer:
                 Entry(column.name, ColumnRef(shown), name)  # type: ignore[arg-type]
                 for column, shown in zip(table.columns, visible, strict=True)
             ]
-            scope = Scope(entries, real_names={table.name: name})
+            scope = Scope([*entries, *others], real_names={table.name: name})
             items = self.binder.select_items([item.tree for item in statement.returning], scope)
-            kept = [Item(column.name, ColumnRef(column), exp.Null()) for column in row.columns]
+            width = max(old.stop, new.stop)
+            kept = [Item(column.name, ColumnRef(column), exp.Null()) for column in row.columns[:width]]
             columns = tuple(self.binder.new_column(i.name, i.expression) for i in kept + items)
             relation = Project(row, columns, tuple(i.expression for i in kept + items))
             returning = slice(len(kept), len(kept) + len(items))

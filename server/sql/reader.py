@@ -359,6 +359,13 @@ class Reader:
         text, offset = self.sliced(span)
         return Query(trees.parse_query(self.source, span), text, offset)
 
+    def other_tables(self) -> Query:
+        """What FROM of an UPDATE and USING of a DELETE name, as the query `SELECT FROM ...`."""
+        first, *rest = self.span("where", "returning")
+        text, offset = self.sliced((first, *rest))
+        head = Token(Kind.WORD, "select", first.start, first.start), first._replace(value="from")
+        return Query(trees.parse_query(self.source, (*head, *rest)), text, offset)
+
     def returning(self) -> tuple[Expr, ...]:
         if not self.take("returning"):
             return ()

@@ -42,6 +42,42 @@ class Series:
 
 
 @dataclass(frozen=True, slots=True)
+class Unnest:
+    """For each row of the input, a row for each place of the longest of `arrays`; the shorter are filled with NULLs.
+
+    `columns` are the input's, one for each array's elements, and with `ordinality` the place, from 1. `outer`: a row
+    of the input whose arrays are all empty stays, once, with NULLs.
+    """
+
+    input: Relation
+    arrays: tuple[Expression, ...]
+    columns: tuple[Column, ...]
+    ordinality: bool = False
+    outer: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Recursive:
+    """WITH RECURSIVE: the rows of `anchor`, then those of `step` over the rows found last, until there are none.
+
+    In `step` a `RecursiveRows` of the same `name` is the rows found last. Both sides have the types of `columns`.
+    """
+
+    name: int
+    anchor: Relation
+    step: Relation
+    columns: tuple[Column, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class RecursiveRows:
+    """The rows that the round before found, inside `Recursive.step`."""
+
+    name: int
+    columns: tuple[Column, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Project:
     """`expressions` over the input, one for each of `columns`."""
 
@@ -72,13 +108,17 @@ class JoinKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Join:
-    """`columns` are the left's, then the right's, nullable where the kind makes them so (the ids stay)."""
+    """`columns` are the left's, then the right's, nullable where the kind makes them so (the ids stay).
+
+    `lateral`: the right side names columns of the left, so it stands for other rows with each row of the left.
+    """
 
     kind: JoinKind
     left: Relation
     right: Relation
     condition: Expression | None
     columns: tuple[Column, ...]
+    lateral: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,6 +208,9 @@ Relation = (
     Scan
     | Values
     | Series
+    | Unnest
+    | Recursive
+    | RecursiveRows
     | Project
     | Filter
     | Join

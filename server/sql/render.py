@@ -17,9 +17,9 @@ from enum import IntEnum
 from typing import Any, assert_never
 
 from protocol.pgwire.errors import PgError, SqlState
-from protocol.pgwire.types import PgType
+from protocol.pgwire.types import BOOL, BYTEA, INTERVAL, JSONB, PgType
 from server.sql import decimals
-from server.sql.casts import find_cast
+from server.sql.casts import DAY_US, find_cast, is_utc
 from server.sql.expressions import (
     Aggregate,
     Array,
@@ -42,8 +42,10 @@ from server.sql.expressions import (
     walk,
 )
 from server.sql.functions import worker
+from server.sql.functions.intervals import interval_length
+from server.sql.functions.json import JSONB_SORT_KEY
 from server.sql.functions.syntax import AND, NOT
-from server.sql.functions.table import fail, quote, shape_of
+from server.sql.functions.table import exact_texts, fail, quote, shape_of
 from server.sql.relations import Aggregate as AggregateNode
 from server.sql.relations import (
     Distinct,
@@ -52,11 +54,14 @@ from server.sql.relations import (
     Join,
     Limit,
     Project,
+    Recursive,
+    RecursiveRows,
     Relation,
     Scan,
     Series,
     SetOperation,
     Sort,
+    Unnest,
     Values,
     Window,
 )
@@ -65,7 +70,7 @@ _SPARK_TYPES: dict[str, str] = {
     "bool": "BOOLEAN", "int2": "SMALLINT", "int4": "INT", "int8": "BIGINT", "float4": "FLOAT", "float8": "DOUBLE",
     "text": "STRING", "varchar": "STRING", "bpchar": "STRING", "json": "STRING", "jsonb": "STRING", "uuid": "STRING",
     "bytea": "BINARY", "date": "DATE", "time": "TIME(6)", "timestamp": "TIMESTAMP_NTZ", "timestamptz": "TIMESTAMP_LTZ",
-    "interval": "INTERVAL", "unknown": "STRING",
+    "interval": "STRUCT<months: INT, days: INT, us: BIGINT>", "unknown": "STRING",
 }  # fmt: skip
 INT_MAX = (1 << 31) - 1
 
@@ -172,6 +177,13 @@ class Renderer:
                 return self._values(relation)
             case Series():
                 return self._series(relation)
+            case Unnest():
+                return self._unnest(relation)
+            case Recursive():
+                return self._recursive(relation)
+            case RecursiveRows():
+                names = ", ".join(f"c{i} AS {self._name(c)}" for i, c in enumerate(relation.columns))
+                return _Block(f"(SELECT {names} FROM recursive{relation.name})")
             case Project():
                 block = self._open(relation.input, _Stage.SELECT)
                 block.select = [
@@ -217,6 +229,8 @@ class Renderer:
                 block = self._open(relation.input, _Stage.ORDER_OUTPUT)
                 block.limit = self._row_count(relation.limit, "LIMIT")
                 block.offset = self._row_count(relation.offset, "OFFSET")
+                if (block.limit or "").isdigit() and (block.offset or "").isdigit():  # their sum must be an INT
+                    block.limit = str(min(int(block.limit or 0), INT_MAX - int(block.offset or 0)))
                 block.stage = _Stage.LIMIT
                 return block
             case _:
@@ -252,6 +266,43 @@ class Renderer:
         spark = spark_type(column.type)
         end = f"CAST({stop} AS BIGINT) + CAST(signum({step}) AS BIGINT)"
         return _Block(f"(SELECT CAST(id AS {spark}) AS {self._name(column)} FROM range({start}, {end}, {step}, 1))")
+
+    def _unnest(self, node: Unnest) -> _Block:
+        """One array is exploded as it is, several after they were zipped, which fills the shorter with NULLs."""
+        below = self._block(node.input)
+        width = len(node.input.columns)
+        kept = [self._name(c) for c in node.input.columns if c.id in self._used]
+        added = node.columns[width:]
+        names = [self._name(column) for column in added]
+        arrays = [f"{self.expression(a)} AS k{i}" for i, a in enumerate(node.arrays)]
+        source = f" FROM {below.as_source}" if below.as_source != "(SELECT *)" else ""
+        computed = f"(SELECT {', '.join([*kept, *arrays])}{source})"
+        if len(arrays) == 1:
+            rows, values = "k0", [f"e AS {names[0]}"]
+        else:
+            empty = [f"coalesce(k{i}, CAST(array() AS {spark_type(a.type)}))" for i, a in enumerate(node.arrays)]
+            zipped = ", ".join(f"{text} AS k{i}" for i, text in enumerate(empty))
+            computed = f"(SELECT {', '.join([*kept, zipped])} FROM {computed})"
+            rows = f"arrays_zip({', '.join(f'k{i}' for i in range(len(arrays)))})"
+            values = [f"e.k{i} AS {name}" for i, name in enumerate(names[: len(arrays)])]
+        if node.ordinality:
+            values.append(f"CAST(p + 1 AS BIGINT) AS {names[-1]}")
+        outer = "OUTER " if node.outer else ""
+        view = f"LATERAL VIEW {outer}posexplode({rows}) u AS p, e"
+        return _Block(f"(SELECT {', '.join([*kept, *values])} FROM {computed} {view})")
+
+    def _recursive(self, node: Recursive) -> _Block:
+        name = f"recursive{node.name}"
+        sides = []
+        for side in (node.anchor, node.step):
+            cells = []
+            for i, (column, out) in enumerate(zip(side.columns, node.columns, strict=True)):
+                cells.append(f"CAST({self._name(column)} AS {spark_type(out.type, out.precision)}) AS c{i}")
+            sides.append(f"(SELECT {', '.join(cells)} FROM {self._block(side).as_source})")
+        columns = ", ".join(f"c{i}" for i in range(len(node.columns)))
+        outputs = ", ".join(f"c{i} AS {self._name(c)}" for i, c in enumerate(node.columns))
+        union = f"{sides[0]} UNION ALL {sides[1]}"
+        return _Block(f"(WITH RECURSIVE {name} ({columns}) AS ({union}) SELECT {outputs} FROM {name})")
 
     def _join(self, join: Join) -> _Block:
         left, right = self._block(join.left), self._block(join.right)
@@ -289,7 +340,19 @@ class Renderer:
 
     def _sort_key(self, key: SortKey) -> str:
         direction = "DESC" if key.descending else "ASC"
-        return f"{self.expression(key.expression)} {direction} NULLS {'FIRST' if key.nulls_first else 'LAST'}"
+        text = self._comparable(key.expression)
+        return f"{text} {direction} NULLS {'FIRST' if key.nulls_first else 'LAST'}"
+
+    def _comparable(self, expression: Expression) -> str:
+        """A form that Spark orders as PostgreSQL orders the value."""
+        text = self.expression(expression)
+        if expression.type == INTERVAL:
+            return interval_length(text)
+        if expression.type.element is not None:  # a NULL in an array is greater than any value
+            return f"transform({text}, e -> struct(e IS NULL, e))"
+        if expression.type == JSONB:
+            return _python_call(worker.function_key(JSONB_SORT_KEY, [JSONB], ""), [text], BYTEA, 0)
+        return f"rtrim({text})" if expression.type.name == "bpchar" else text
 
     def _row_count(self, expression: Expression | None, clause: str) -> str | None:
         """LIMIT and OFFSET: an INT; NULL is none."""
@@ -341,9 +404,7 @@ class Renderer:
                 items = ", ".join(map(self.expression, expression.items))
                 return f"({self.expression(expression.operand)} IN ({items}))"
             case Quantified():
-                word = "forall" if expression.all else "exists"
-                variable = self._name(expression.element)
-                return f"{word}({self.expression(expression.array)}, {variable} -> {self.expression(expression.call)})"
+                return self._quantified(expression)
             case Aggregate():
                 return self._aggregate(expression, "")
             case WindowCall():
@@ -353,13 +414,27 @@ class Renderer:
             case _:
                 assert_never(expression)
 
+    def _quantified(self, quantified: Quantified) -> str:
+        """No Python function can stand in a lambda: there it takes the whole array."""
+        call, array = quantified.call, self.expression(quantified.array)
+        if isinstance(call, Call) and call.arguments[1:] == (ColumnRef(quantified.element),):
+            text = self._call(call)
+            if text.startswith(_PYTHON_CALL):
+                key = worker.quantified_key(
+                    call.function, [a.type for a in call.arguments], call.timezone, quantified.all
+                )
+                return _python_call(key, [self.expression(call.arguments[0]), array], BOOL, 0)
+        word = "forall" if quantified.all else "exists"
+        return f"{word}({array}, {self._name(quantified.element)} -> {self.expression(call)})"
+
     def _call(self, call: Call) -> str:
         texts = [self.expression(argument) for argument in call.arguments]
         spark = call.function.spark
-        if spark is None:
+        text = spark(call.arguments, texts) if callable(spark) else fill(spark or "", texts)
+        if not text or not is_utc(call.timezone):
             key = worker.function_key(call.function, [a.type for a in call.arguments], call.timezone)
             return _python_call(key, texts, call.type, precision(call))
-        return spark(call.arguments, texts) if callable(spark) else fill(spark, texts)
+        return text
 
     def _cast(self, cast: Cast) -> str:
         source, target = cast.operand.type, cast.type
@@ -370,49 +445,63 @@ class Renderer:
             source.element is not None and target.element is not None and target.element.name == "numeric"
         ):
             return f"CAST({text} AS {spark_type(target, precision(cast) if target.element is None else 0)})"
-        inexact = source.precision is None and (source.scale or 0) >= decimals.DIVISION_SCALE
-        if source.name == "numeric" and inexact and target.is_string_family:
-            raise PgError(
-                SqlState.FEATURE_NOT_SUPPORTED,
-                "a cast of a numeric without a declared scale to text is not supported",
-                hint="Round it first, or cast it to numeric(precision, scale).",
-            )
+        if (target.element or target).is_string_family:
+            exact_texts((cast.operand,))
         inner = target if target.element is None else target.element
         digits = precision(cast) if target.name == "numeric" else 0
-        if rule.spark is not None:
+        if rule.spark is not None and is_utc(cast.timezone):
             text = rule.spark.replace("{0}", text).replace("{t}", spark_type(inner, digits))
         else:
-            text = _python_call(worker.cast_key(source, target, ""), [text], target, digits)
+            text = _python_call(worker.cast_key(source, target, cast.timezone), [text], target, digits)
         return _fit_length(text, target, cast.assignment) if target.length is not None else text
 
     def _aggregate(self, call: Aggregate, over: str) -> str:
         texts = [self.expression(argument) for argument in call.arguments]
         spark = call.function.spark
-        assert spark is not None, call.function
+        if over and call.filter is not None:  # Spark has no FILTER beside OVER
+            condition = self.expression(call.filter)
+            passing = [f"CASE WHEN {condition} THEN {text} END" for text in texts]
+            template = spark(call.arguments, passing) if callable(spark) else spark
+            if template and "{a}" not in template:
+                template = template.replace("count(1)", f"count(CASE WHEN {condition} THEN 1 END)")
+                return fill(template, passing, {"d": "", "f": over})
         template = spark(call.arguments, texts) if callable(spark) else spark
+        if not template:
+            key = worker.function_key(call.function, [a.type for a in call.arguments], "")
+            rows = self._rows(call, over)
+            lists = [f"transform({rows}, e -> e.v{i})" for i in range(len(texts))]
+            return _python_call(key, lists, call.type, precision(call))
         tail = over
         if call.filter is not None:
             tail = f" FILTER (WHERE {self.expression(call.filter)}){over}"
         if "{a}" in template:
-            template = template.replace("{a}", self._list(call, texts[0]))
+            element = spark_type(call.arguments[0].type)
+            values = f"transform({self._rows(call, over)}, e -> CAST(e.v0 AS {element}))"
+            template = template.replace("{a}", f"nullif({values}, CAST(array() AS ARRAY<{element}>))")
         return fill(template, texts, {"d": "DISTINCT " if call.distinct else "", "f": tail})
 
-    def _list(self, call: Aggregate, value: str) -> str:
-        """The values as an array, no values as NULL, ordered by ORDER BY, then by themselves.
+    def _rows(self, call: Aggregate, over: str) -> str:
+        """The arguments of every row of the group as structs (v0, v1, ...), ordered by ORDER BY, then by themselves;
+        in a window as the window is ordered.
 
-        array_agg keeps NULLs, which collect_list would drop were they not inside a struct; string_agg does not.
+        They are structs so that collect_list keeps NULLs; string_agg does not want those.
         """
+        values = [self.expression(argument) for argument in call.arguments]
         conditions = [] if call.filter is None else [self.expression(call.filter)]
-        if call.type.element is None:
-            conditions.append(f"{value} IS NOT NULL")
-        tail = f" FILTER (WHERE {' AND '.join(conditions)})" if conditions else ""
-        element = spark_type(call.arguments[0].type)
-        if call.arguments[0].type.name == "numeric":
-            value = f"CAST({value} AS {element})"
-        keys = [*call.order, SortKey(call.arguments[0], False, False)]
-        fields = "".join(f"'k{i}', {self.expression(key.expression)}, " for i, key in enumerate(keys))
+        if call.function.name == "string_agg":
+            conditions.append(f"{values[0]} IS NOT NULL")
+        condition = " AND ".join(conditions)
+        row = ", ".join(f"'v{i}', {value}" for i, value in enumerate(values))
+        if over:
+            row = f"named_struct({row})"
+            return f"collect_list({f'IF({condition}, {row}, NULL)' if condition else row}){over}"
+        ordered = [key.expression for key in call.order]
+        others = (a for a in call.arguments if not isinstance(a, Literal) and a not in ordered)
+        keys = [*call.order, *(SortKey(argument, False, False) for argument in others)]
+        fields = "".join(f"'k{i}', {self._comparable(key.expression)}, " for i, key in enumerate(keys))
+        tail = f" FILTER (WHERE {condition})" if condition else ""
         distinct = "DISTINCT " if call.distinct else ""
-        rows = f"collect_list({distinct}named_struct({fields}'v', {value})){tail}"
+        rows = f"collect_list({distinct}named_struct({fields}{row})){tail}"
         comparisons = []
         for i, key in enumerate(keys):
             null, less = (-1 if key.nulls_first else 1), (1 if key.descending else -1)
@@ -423,8 +512,7 @@ class Renderer:
         compare = "0"
         for text in reversed(comparisons):
             compare = "CASE " + text.format(compare)
-        sorted_rows = f"transform(array_sort({rows}, (l, r) -> {compare}), e -> e.v)"
-        return f"nullif({sorted_rows}, CAST(array() AS ARRAY<{element}>))"
+        return f"array_sort({rows}, (l, r) -> {compare})"
 
     def _window(self, call: WindowCall) -> str:
         parts = []
@@ -464,12 +552,15 @@ class Renderer:
         return f"CASE WHEN {found} THEN true WHEN {unsure} THEN CAST(NULL AS BOOLEAN) ELSE false END"
 
 
+_PYTHON_CALL = "get(transform(array("
+
+
 def _python_call(key: str, texts: Sequence[str], type: PgType, digits: int) -> str:
     """A call of a Python function, which gives a value or an error; the error is raised where the value is used."""
     carrier = worker.carrier(type)
     call = f"{carrier.udf}({', '.join([quote(key), *texts])})"
     message = "IF(r.e IS NULL, r.v, raise_error(r.e))"
-    value = f"get(transform(array({call}), r -> {message}), 0)"  # so that the call stands here once
+    value = f"{_PYTHON_CALL}{call}), r -> {message}), 0)"  # so that the call stands here once
     return carrier.restored.replace("{0}", value).replace("{t}", spark_type(type.element or type, digits))
 
 
@@ -490,8 +581,9 @@ def _used_columns(root: Relation) -> frozenset[int]:
         elif isinstance(node, (SetOperation, Distinct)):
             for side in (node.left, node.right) if isinstance(node, SetOperation) else (node.input,):
                 used.update(column.id for column in side.columns)
-        elif isinstance(node, Subquery):
-            used.update(column.id for column in node.relation.columns)
+        elif isinstance(node, (Subquery, Recursive)):
+            sides = (node.relation,) if isinstance(node, Subquery) else (node, node.anchor, node.step)
+            used.update(column.id for side in sides for column in side.columns)
     return frozenset(used)
 
 
@@ -532,7 +624,7 @@ def literal_text(literal: Literal) -> str:
     """A value as a Spark literal of exactly its type."""
     type, value = literal.type, literal.value
     if value is None:
-        return f"CAST(NULL AS {spark_type(type)})" if type.name != "interval" else "NULL"
+        return f"CAST(NULL AS {spark_type(type)})"
     if type.element is not None:
         items = ", ".join(literal_text(Literal(item, type.element)) for item in value)
         return f"CAST(array({items}) AS {spark_type(type)})"
@@ -551,8 +643,8 @@ def _decimal(value: Decimal, literal: Literal) -> str:
 
 def _interval(value: Any, literal: Literal) -> str:
     months, days, nanoseconds = value
-    us = nanoseconds // 1000
-    return f"make_interval(0, {months}, 0, {days}, 0, 0, CAST({us}L AS DECIMAL(18,0)) * 0.000001BD)"
+    parts = f"named_struct('months', {months}, 'days', {days}, 'us', {nanoseconds // 1000}L)"
+    return f"CAST({parts} AS {spark_type(literal.type)})"
 
 
 _LITERALS: dict[str, Callable[[Any, Literal], str]] = {
@@ -574,5 +666,7 @@ _LITERALS: dict[str, Callable[[Any, Literal], str]] = {
 
 
 def _clock(us: int) -> str:
+    if us == DAY_US:  # the one time of PostgreSQL's that Spark has not
+        raise PgError(SqlState.FEATURE_NOT_SUPPORTED, "time 24:00:00 in a computed query is not supported")
     seconds, fraction = divmod(us, 1_000_000)
     return f"{seconds // 3600:02}:{seconds // 60 % 60:02}:{seconds % 60:02}.{fraction:06}"

@@ -12,7 +12,8 @@ from sqlglot import exp
 
 from catalog.objects import CatalogState, Index, ObjectId, Relation
 from protocol.pgwire.errors import PgError, SqlState
-from server.sql.expressions import ColumnRef, Expression
+from server.sql.expressions import Column, ColumnRef, Expression
+from server.sql.relations import RecursiveRows
 
 ID_SCHEMA = "$id"  # `"$id"."u12"` names a relation by its id, in the stored text of views
 
@@ -21,22 +22,29 @@ ID_SCHEMA = "$id"  # `"$id"."u12"` names a relation by its id, in the stored tex
 class Entry:
     """A column in view. `table` is its table's alias, None for a column merged by USING.
 
-    `visible`: by its bare name and by `*`; a column that USING merged is only seen by its table's name.
+    `visible`: by its bare name and by `*`; a column that USING merged is only seen by its table's name. `is_row`: a
+    function's only column under the alias of its table, which `*` has already.
     """
 
     name: str
     expression: Expression
     table: str | None
     visible: bool = True
+    is_row: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class CommonTable:
-    """A WITH query, bound anew wherever it is named. `scope` is what it was written in."""
+    """A WITH query, bound anew wherever it is named.
+
+    `recursive`: it names itself. `rows`: inside its own text, the rows found last.
+    """
 
     query: exp.Expr
     columns: tuple[str, ...]
     visible: Mapping[str, CommonTable]
+    recursive: bool = False
+    rows: RecursiveRows | None = None
 
 
 @dataclass(slots=True)
@@ -44,7 +52,8 @@ class Scope:
     """The names of one SELECT; `parent` is the query around it.
 
     `clause` is where aggregates are refused, None where they may stand; `real_names` maps the names of tables that
-    were given an alias to it, for the hint.
+    were given an alias to it, for the hint. `hidden` are tables of the same FROM that cannot be seen from here.
+    `sets`: where set-returning functions may stand, their columns and arrays are put here.
     """
 
     entries: list[Entry] = field(default_factory=list)
@@ -53,6 +62,8 @@ class Scope:
     clause: str | None = None
     real_names: dict[str, str] = field(default_factory=dict)
     windows: dict[str, exp.Expr] = field(default_factory=dict)
+    hidden: frozenset[str] = frozenset()
+    sets: list[tuple[Column, Expression]] | None = None
 
     @property
     def chain(self) -> Iterator[Scope]:
@@ -62,7 +73,7 @@ class Scope:
             scope = scope.parent
 
     def table_entries(self, table: str) -> list[Entry]:
-        return [entry for entry in self.entries if entry.table == table]
+        return [entry for entry in self.entries if entry.table == table and not entry.is_row]
 
     def has_table(self, table: str) -> bool:
         return any(entry.table == table for entry in self.entries) or table in self.real_names.values()
@@ -76,6 +87,9 @@ def find_relation(
         item = state.items.get(ObjectId(parts[1]))
     else:
         item = state.resolve(parts, database, search_path)
+    if item is None and len(parts) == 3 and all(parts[0] != known.name for known in state.databases.values()):
+        message = f'cross-database references are not implemented: "{".".join(parts)}"'
+        raise PgError(SqlState.FEATURE_NOT_SUPPORTED, message, position=position)
     if item is None:
         raise PgError(SqlState.UNDEFINED_TABLE, f'relation "{".".join(parts)}" does not exist', position=position)
     if isinstance(item, Index):
@@ -103,6 +117,8 @@ def find_column(scope: Scope, table: str | None, name: str, position: int | None
             raise _no_column(scope, table, name, position)
     if table is not None:
         raise no_table(scope, table, position)
+    if any(entry.table == name for level in scope.chain for entry in level.entries):
+        raise PgError(SqlState.FEATURE_NOT_SUPPORTED, "a row as a value is not supported", position=position)
     raise _no_column(scope, None, name, position)
 
 
@@ -116,6 +132,14 @@ def located(entry: Entry, position: int | None) -> Expression:
 
 def no_table(scope: Scope, table: str, position: int | None) -> PgError:
     for level in scope.chain:
+        if table in level.hidden:
+            return PgError(
+                SqlState.UNDEFINED_TABLE,
+                f'invalid reference to FROM-clause entry for table "{table}"',
+                detail=f'There is an entry for table "{table}", but it cannot be referenced from this part of the '
+                "query.",
+                position=position,
+            )
         alias = level.real_names.get(table)
         if alias is not None and alias != table:
             return PgError(
@@ -127,7 +151,12 @@ def no_table(scope: Scope, table: str, position: int | None) -> PgError:
     return PgError(SqlState.UNDEFINED_TABLE, f'missing FROM-clause entry for table "{table}"', position=position)
 
 
+_SYSTEM_COLUMNS = frozenset(("ctid", "xmin", "xmax", "cmin", "cmax", "tableoid"))
+
+
 def _no_column(scope: Scope, table: str | None, name: str, position: int | None) -> PgError:
+    if name in _SYSTEM_COLUMNS:
+        return PgError(SqlState.FEATURE_NOT_SUPPORTED, f'system column "{name}" is not supported', position=position)
     hint = None
     near = _nearest(scope, table, name)
     if near is not None:

@@ -115,6 +115,14 @@ class Assignment:
 
 
 @dataclass(frozen=True, slots=True)
+class RowAssignment:
+    """`(columns) = (query)` of UPDATE."""
+
+    columns: tuple[Ident, ...]
+    query: Query
+
+
+@dataclass(frozen=True, slots=True)
 class ColumnDefinition:
     """A column of CREATE TABLE. `not_null` is also set by a PRIMARY KEY over the column, wherever that is written."""
 
@@ -200,23 +208,25 @@ class Insert(Parsed):
 
 @dataclass(frozen=True, slots=True)
 class Update(Parsed):
-    """UPDATE table SET assignments WHERE ...; UPDATE ... FROM is refused."""
+    """UPDATE table SET assignments FROM others WHERE ...; `others` is a SELECT without columns."""
 
     table: Name
     alias: Ident | None
-    assignments: tuple[Assignment, ...]
+    assignments: tuple[Assignment | RowAssignment, ...]
     where: Expr | None
     returning: tuple[Expr, ...]
+    others: Query | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Delete(Parsed):
-    """DELETE FROM table WHERE ...; DELETE ... USING is refused."""
+    """DELETE FROM table USING others WHERE ...; `others` is a SELECT without columns."""
 
     table: Name
     alias: Ident | None
     where: Expr | None
     returning: tuple[Expr, ...]
+    others: Query | None = None
 
 
 @dataclass(frozen=True, slots=True)

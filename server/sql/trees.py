@@ -195,17 +195,33 @@ class _Parser(TidewirePostgres.Parser):  # type: ignore[misc, valid-type]
         """A join without its condition is no cross join."""
         comma = self._curr.token_type is TokenType.COMMA
         join: exp.Join | None = super()._parse_join(*args, **kwargs)
-        if join is None or comma or join.method == "NATURAL" or join.kind == "CROSS":
+        if join is None or comma:
+            return join
+        if join.method == "NATURAL" or join.kind == "CROSS":
+            if join.args.get("on") or join.args.get("using"):
+                self.raise_error("unexpected condition")
             return join
         if not (join.args.get("on") or join.args.get("using")):
             self.raise_error("expected ON or USING")
+        if join.args.get("using") and self._match(TokenType.ALIAS):
+            join.set("alias", self._parse_id_var())
         return join
+
+    def _parse_statement(self) -> exp.Expr | None:
+        """What follows WITH, too: sqlglot has no place for a WITH in front of VALUES, which is SELECT * FROM it."""
+        if not self._match(TokenType.VALUES, advance=False):
+            return super()._parse_statement()  # type: ignore[no-any-return]
+        rows = exp.From(this=self._parse_derived_table_values())
+        select = exp.Select(expressions=[exp.Star()], from_=rows)
+        return self._parse_query_modifiers(self._parse_set_operations(select))  # type: ignore[no-any-return]
 
     def _parse_value(self, values: bool = True) -> exp.Tuple:
         """A row of VALUES is always in parentheses, and its items have no aliases."""
         if not self._match(TokenType.L_PAREN):
             self.raise_error("expected a row")
         items = self._parse_csv(self._parse_value_item)
+        if not items:
+            self.raise_error("expected an expression")
         self._match_r_paren()
         row: exp.Tuple = self.expression(exp.Tuple(expressions=items))
         return row
@@ -315,7 +331,8 @@ def _converted(source: str, tokens: Sequence[Token]) -> list[GlotToken]:
                 value, end = f"{value} {following.value}", following.end
                 position += 1
             elif type_ is None:
-                if value in RESERVED_WORDS and value not in _WORDS_AS_TEXT:
+                within = value == "group" and position > 1 and tokens[position - 2].value == "within"
+                if value in RESERVED_WORDS and value not in _WORDS_AS_TEXT and not within:
                     raise unexpected(source, following if value in _PHRASE_HEADS else token)
                 if value == "pg_catalog" and following.value == "." and before in ("::", "as"):
                     position += 1  # `x::pg_catalog.int4` is `x::int4`
@@ -323,6 +340,12 @@ def _converted(source: str, tokens: Sequence[Token]) -> list[GlotToken]:
                 if value in _DML and before == "(" and following.kind is Kind.WORD and _is_cte(converted):
                     raise not_supported(f"{value.upper()} inside a query", token)
                 type_, before = TokenType.VAR, value if value in _WORDS_AS_TEXT else ""
+            elif value == "using" and following.value in ("<", ">"):  # ORDER BY x USING > is DESC
+                position += 1
+                if following.value == "<":
+                    continue
+                type_ = TokenType.DESC
+                before = "desc"
             else:
                 if refused := _REFUSED.get(value):
                     refused(source, token, before, following)

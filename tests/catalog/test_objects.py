@@ -72,7 +72,7 @@ class TestResolve:
             ("nowhere.public.t", "materialize", ["public"], None),
             ("materialize.nowhere.t", "materialize", ["public"], None),
             ("x.materialize.public.t", "materialize", ["public"], None),
-            ("mz_tables", "materialize", ["public"], None),
+            ("mz_nothing", "materialize", ["public"], None),
             ("mz_objects", "materialize", ["public"], builtin.MZ_OBJECTS.id),
             ("mz_objects", "nowhere", [], builtin.MZ_OBJECTS.id),
             ("mz_catalog.mz_objects", "other", [], builtin.MZ_OBJECTS.id),

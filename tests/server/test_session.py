@@ -37,6 +37,12 @@ def test_wire_scripts(script: Path, dsn: str) -> None:
     run_script(script, dsn)
 
 
+@pytest.mark.parametrize("script", sorted(SCRIPTS.glob("subscribe/*")), ids=lambda path: path.name)
+def test_subscribe_scripts(script: Path, dsn: str) -> None:
+    """The rules of SUBSCRIBE (`spec.md` 1), a file for each group of them."""
+    run_script(script, dsn)
+
+
 @pytest.mark.parametrize("script", sorted(SCRIPTS.glob("td/*.td")), ids=lambda path: path.stem)
 def test_testdrive_scripts(script: Path, dsn: str) -> None:
     run_script(script, dsn)

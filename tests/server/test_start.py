@@ -26,7 +26,7 @@ def serve(*flags: str, **env: str) -> subprocess.CompletedProcess[str]:
         capture_output=True,
         text=True,
         timeout=60,
-        env={**os.environ, **env},
+        env={**os.environ, "TIDEWIRE_HTTP_LISTEN": "127.0.0.1:0", **env},
     )
 
 

@@ -66,3 +66,29 @@ INSERT INTO people VALUES
  (8, 'Gus', 9, 4, 1234.56, '2020-12-31', false);
 CREATE TABLE depts (id int, name text, city text);
 INSERT INTO depts VALUES (1, 'Sales', 'Paris'), (2, 'Lab', NULL), (3, 'Empty', 'Oslo'), (4, NULL, 'Rome'), (NULL, 'Void', 'Paris');
+-- A table with columns of most types, and two small ones with duplicates.
+CREATE TABLE v (id int4, i2 int2, i4 int4, i8 int8, n2 numeric(10,2), nb numeric, f4 float4, f8 float8, b bool,
+  s text, vc varchar(10), d date, tm time, ts timestamp, tz timestamptz, byt bytea, uu uuid, ia int4[], sa text[]);
+CREATE TABLE t (a int4, b text, c int8, n numeric(12,3), d date);
+CREATE TABLE u (a int4, k int4, w text);
+INSERT INTO v VALUES
+ (1, 1, 10, 100, 1.50, 2.25, 0.5, 1.5, true, 'abc', 'Hello', '2024-02-29', '01:02:03', '2024-02-29 10:11:12.345678',
+  '2024-02-29 10:11:12+02', '\x0102', 'a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11', '{1,2,3}', '{a,b}'),
+ (2, -7, -3, 9007199254740993, -2.50, -0.5, -1.25, -2.5, false, 'Äpfel %_\x', 'x', '1999-12-31', '23:59:59.999999',
+  '1999-12-31 23:59:59.999999', '1999-12-31 23:59:59.5+00', '\x', '00000000-0000-0000-0000-000000000000', '{}', '{}'),
+ (3, 7, 2, -5, 0.00, 3, 2.5, 3.5, true, '', '', '2000-01-01', '00:00:00', '2000-01-01 00:00:00',
+  '2000-01-01 00:00:00+00', '\xff', 'ffffffff-ffff-ffff-ffff-ffffffffffff', '{3,NULL}', '{NULL,x}'),
+ (4, 3, 7, 3, 99999999.99, 12345678.123456789, 100, 1234567.891, null, '  padded  ', 'a b', '1970-01-01', '12:00:00',
+  '1969-12-31 23:00:00.000001', '1970-01-01 00:00:00+00', null, null, null, null),
+ (5, null, null, null, null, null, null, null, null, null, null, null, null, null, null, null, null, null, null),
+ (6, 2, 5, 2, 3.33, 1.1, 4, 0.1, false, E'a''b"c\nd', 'ABC', '2023-07-16', '06:30:00', '2023-07-16 06:30:00', '2023-07-16 06:30:00-05', '\x00ff',
+  'a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a12', '{5}', '{"a b",c}');
+INSERT INTO t VALUES (1,'x',10,1.125,'2024-01-31'), (2,'y',20,-2.5,'2024-02-29'), (2,'x',null,0.001,null),
+  (null,null,5,null,'2023-12-31'), (3,'z',-7,100,'2024-01-31'), (1,'x',10,1.125,'2024-01-31');
+INSERT INTO u VALUES (1,1,'one'), (2,1,'two'), (2,null,'deux'), (null,3,null), (5,2,'five');
+-- A column of every type in one table.
+CREATE TABLE wide (id int, i2 smallint, i4 int, i8 bigint, f4 real, f8 double precision, n numeric(12,3), nb numeric,
+  s text, v varchar(12), c char(6), b bytea, u uuid, d date, t time, ts timestamp, tz timestamptz, iv interval,
+  ia int[], ta text[], na numeric(8,2)[], fa double precision[], da date[], ba boolean[], j json, jb jsonb, bo boolean);
+INSERT INTO wide SELECT *, i4 > 0 FROM nums JOIN strs USING (id) JOIN times USING (id) LEFT JOIN lists USING (id)
+  LEFT JOIN docs USING (id);

@@ -111,6 +111,29 @@ def test_numbers_can_be_masked(scripts: Scripts) -> None:
     scripts.passes(text + f"until mask_numbers=4\nCopyData\n----\n{row}")
 
 
+def test_times_are_named_by_their_first_appearance(scripts: Scripts) -> None:
+    values = "(VALUES (1700000000002), (1700000000001), (1700000000002), (17000000000001), (5)) AS v (a)"
+    text = f'send\nQuery {{"query": "COPY (SELECT a, \'=\' || a FROM {values}) TO STDOUT"}}\n----\n\n'
+    rows = "".join(f'CopyData "{a}\\t={a}\\n"\n' for a in ("<t1>", "<t2>", "<t1>", "17000000000001", "5"))
+    columns = 'CopyOut {"format":"text","column_formats":["text","text"]}\n'
+    text += "until times\nCopyDone\n----\n" + columns + rows + "CopyDone\n"
+    text += (
+        '\nsend conn=other\nQuery {"query": "SELECT 1700000000001"}\n----\n\nuntil times conn=other\nDataRow\n----\n'
+    )
+    scripts.passes(text + 'RowDescription {"fields":[{"name":"?column?"}]}\nDataRow {"fields":["<t2>"]}\n')
+
+
+def test_a_running_query_is_cancelled(scripts: Scripts) -> None:
+    query = "DO $$BEGIN RAISE NOTICE 'begun'; PERFORM pg_sleep(60); END$$"
+    text = f'send\nQuery {{"query": "{query}"}}\n----\n\n'
+    text += "until no_error_fields\nNoticeResponse\n----\n" + 'NoticeResponse {"fields":[]}\n'
+    canceled = (
+        'ErrorResponse {"fields":[{"typ":"S","value":"ERROR"},{"typ":"C","value":"57014"},'
+        '{"typ":"M","value":"canceling statement due to user request"}]}\nReadyForQuery {"status":"I"}\n'
+    )
+    scripts.passes(text + "\ncancel\n----\n\nuntil\nReadyForQuery\n----\n" + canceled)
+
+
 def test_a_missing_answer_times_out(scripts: Scripts) -> None:
     [failure] = scripts.run(SELECT + "until\nDataRow\nDataRow\n----\n", timeout_s=0.2)
     assert "within 0.2 s" in failure.message or "differs" in failure.message
@@ -149,6 +172,7 @@ def test_messages_that_cannot_be_sent(scripts: Scripts, line: str) -> None:
         ("send ignore=X\n----\n", 1),
         ("until ignore=(X\n----\n\nuntil =\n----\n", 4),
         ("until mask_numbers=x\n----\n", 1),
+        ("cancel\nSync\n----\n", 1),
         ("until\n----\n----\nx\n", 1),
     ],
 )
@@ -200,7 +224,8 @@ def test_messages_are_printed(type_: bytes, body: bytes, line: str) -> None:
 
 def test_masks_leave_short_numbers() -> None:
     message = decode(b"d", b"12 1234")
-    assert printed(message, mask=re.compile("[0-9]{3,}")) == 'CopyData "12 <number>"'
+    mask = lambda value: re.sub("[0-9]{3,}", "<number>", value)
+    assert printed(message, shown_value=mask) == 'CopyData "12 <number>"'
 
 
 def test_frontend_messages() -> None:

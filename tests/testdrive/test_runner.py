@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import bz2
+import gzip
+import lzma
 import subprocess
 import sys
 import threading
+from collections.abc import Iterator
 from dataclasses import replace
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
+from typing import Any
 
 import psycopg
 import pytest
@@ -304,6 +310,106 @@ def test_psql(scripts: Scripts) -> None:
     scripts.fails(slow, 2, "psql did not end within 0.05 s")
 
 
+def test_queries_in_the_background(scripts: Scripts) -> None:
+    start = "$ postgres-execute connection=${testdrive.url} background=true\n"
+    scripts.passes("> CREATE TABLE t (a int)\n" + start + "INSERT INTO t VALUES (1)\n> SELECT a FROM t\n1")
+    scripts.passes(start + "SELECT pg_sleep(60)\n> SELECT 1\n1")  # ends with the file
+    failing = "> SELECT 1\n1\n" + start + "INSERT INTO t VALUES (2)\nSELEKT\n> SELECT max(a) FROM t\n2\n"
+    scripts.fails(failing + "$ sleep duration=100ms", 3, "42601")
+    scripts.fails(
+        "$ postgres-connect name=n url=${testdrive.url}\n$ postgres-execute connection=n background=true\nSELECT 1",
+        2,
+        "need a URL",
+    )
+
+
+def test_files(scripts: Scripts) -> None:
+    scripts.passes(
+        r"""
+$ file-append path=a header="x,y" repeat=2
+1,\xc3\xa9
+\#2,\\
+$ file-append path=a trailing-newline=false
+end
+$ set-from-file content=a
+> SELECT '${content}'
+"x,y\n1,é\n#2,\\\n1,é\n#2,\\\nend"
+$ file-delete path=a
+$ file-append path=a
+new
+$ set-from-file content=a
+> SELECT '${content}'
+"new\n"
+"""
+    )
+
+
+@pytest.mark.parametrize(("compression", "read"), [("gzip", gzip.open), ("bzip2", bz2.open), ("xz", lzma.open)])
+def test_compressed_files(scripts: Scripts, tmp_path: Path, compression: str, read: Any) -> None:
+    append = f"$ file-append path=packed compression={compression}\n"
+    path = scripts.write(append + "one\n" + append + "two\n")
+    assert not run_file(path, replace(scripts.options(1), temp_dir=tmp_path))
+    with read(tmp_path / "packed") as file:
+        assert file.read() == b"one\ntwo\n"
+
+
+@pytest.fixture
+def web() -> Iterator[tuple[str, list[tuple[str, str, str, bytes]]]]:
+    """A web server's address, and its requests; it answers with the status that the path names."""
+    requests: list[tuple[str, str, str, bytes]] = []
+
+    class Handler(BaseHTTPRequestHandler):
+        def handle_any(self) -> None:
+            body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
+            requests.append((self.command, self.path, self.headers.get("Content-Type", ""), body))
+            self.send_response(int(self.path[1:]))
+            self.end_headers()
+            self.wfile.write(b"the answer")
+
+        do_GET = do_POST = do_DELETE = handle_any
+
+        def log_message(self, format: str, *args: Any) -> None:
+            pass
+
+    server = HTTPServer(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    yield f"http://127.0.0.1:{server.server_port}", requests
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+def test_http_requests(scripts: Scripts, web: tuple[str, list[tuple[str, str, str, bytes]]]) -> None:
+    url, requests = web
+    request = f"$ http-request method=POST url={url}"
+    scripts.passes(f'$ set x=1\n{request}/200 content-type=application/json\n{{"a": ${{x}},\n"b": 2}}')
+    scripts.passes(f"{request}/429 accept-additional-status-codes=404,429\n$ http-request method=DELETE url={url}/204")
+    assert requests == [
+        ("POST", "/200", "application/json", b'{"a": 1,\n"b": 2}'),
+        ("POST", "/429", "", b""),
+        ("DELETE", "/204", "", b""),
+    ]
+    scripts.fails(f"{request}/500 accept-additional-status-codes=404", 1, "500", "the answer")
+
+
+def test_tries_are_bounded(scripts: Scripts) -> None:
+    count = "> SELECT nextval('s') > 99\ntrue"
+    scripts.passes("> CREATE SEQUENCE s")
+    path = scripts.write(f"$ set-max-tries max-tries=3\n{count}")
+    assert run_file(path, scripts.options(300))
+    assert run_file(scripts.write(count), replace(scripts.options(300), max_tries=2))
+    scripts.passes("> SELECT nextval('s')\n6")
+
+
+def test_variables_of_actions_are_left(scripts: Scripts) -> None:
+    scripts.passes("> SELECT '${kafka-ingest.iteration}'\n\\${kafka-ingest.iteration}")
+
+
+def test_checks_of_the_inside_are_passed_over(scripts: Scripts) -> None:
+    scripts.passes('$ skip-consistency-checks reason="none here"\n$ check-consistency\n')
+
+
 @pytest.mark.parametrize(
     ("action", "reason"),
     [
@@ -315,6 +421,16 @@ def test_psql(scripts: Scripts) -> None:
         ("set a b\nbody", "name of one variable"),
         ("set-regex match=(", "not a regular expression"),
         ("set-from-sql var=x\nSELECT generate_series(1, 2)", "one row of one column"),
+        ("set-from-file x=missing", "cannot read missing"),
+        ("set-max-tries max-tries=0", "a number from 1"),
+        ("random-sleep duration=soon", "not a duration"),
+        ("file-append path=../x", "a name in the temp-dir"),
+        ("file-append path=x compression=brotli", "compression is one of none, gzip, bzip2, xz"),
+        ("file-append path=x trailing-newline=maybe", "true or false"),
+        ("file-append path=x repeat=many", "a number from 1"),
+        ("file-delete path=missing", "cannot delete"),
+        ("http-request method=GET url=file:///x", "begins neither"),
+        ("http-request method=GET url=http://127.0.0.1:1/x", "refused"),
     ],
 )
 def test_misused_actions(scripts: Scripts, action: str, reason: str) -> None:
@@ -323,7 +439,8 @@ def test_misused_actions(scripts: Scripts, action: str, reason: str) -> None:
 
 def test_sleep_and_nop(scripts: Scripts) -> None:
     scripts.passes(
-        "$ nop\n$ sleep duration=1ms\n$ sleep-is-probably-flaky-i-have-justified-my-need-with-a-comment duration=1ms\n"
+        "$ nop\n$ random-sleep duration=1ms\n$ sleep duration=1ms\n"
+        "$ sleep-is-probably-flaky-i-have-justified-my-need-with-a-comment duration=1ms\n"
     )
 
 
@@ -394,7 +511,8 @@ def test_the_command(scripts: Scripts, tmp_path: Path) -> None:
     assert stopped.returncode == 1
     assert "good.td" not in stopped.stdout
 
-    assert command(*options, "--rewrite", wire).returncode == 0
+    assert command(*options, "--rewrite", "--default-max-tries", "1", wire, bad).returncode == 0
+    assert bad.read_text() == "\n> SELECT 1\n1\n"
     assert command(*options, wire).returncode == 0
 
 
@@ -405,6 +523,7 @@ def test_the_command(scripts: Scripts, tmp_path: Path) -> None:
         (["README.md"], "neither in .td nor in .pt"),
         (["--var", "x", "a.td"], "not NAME=VALUE"),
         (["--default-timeout", "30", "a.td"], "not a duration"),
+        (["--default-max-tries", "0", "a.td"], "not a number from 1"),
         ([], "FILE"),
     ],
 )

@@ -6,6 +6,7 @@
 from importlib import import_module
 
 for _chapter in (
-    *("arithmetic", "comparison", "strings", "arrays", "datetimes", "formatting", "aggregates", "windows"),
+    *("arithmetic", "mathematics", "comparison", "strings", "binary_strings", "matching", "formatting"),
+    *("arrays", "json", "intervals", "datetimes", "datetime_fields", "aggregates", "windows", "sets"),
 ):  # each adds its rows
     import_module(f"{__name__}.{_chapter}")

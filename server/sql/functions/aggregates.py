@@ -1,22 +1,33 @@
 """Aggregates (chapter 9.21).
 
 A form has {d} for DISTINCT and {f} for what follows the parentheses (FILTER, OVER); {a} is an ordered list.
+Where Spark has no such aggregate, `python` gets the list of the group's values, one for each argument (`table`).
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
+from decimal import ROUND_HALF_UP, Context, Decimal
+from itertools import groupby
+from typing import Any
 
-from protocol.pgwire.types import NUMERIC_PRECISION_MAX
+from protocol.pgwire.errors import PgError, SqlState
+from protocol.pgwire.json_values import loaded_jsonb, printed_jsonb
+from protocol.pgwire.types import NUMERIC_PRECISION_MAX, PgType
 from server.sql import decimals
 from server.sql.decimals import Shape
-from server.sql.expressions import Expression
+from server.sql.expressions import Expression, Literal
+from server.sql.functions import intervals
+from server.sql.functions.arrays import ordering
+from server.sql.functions.json import json_key, json_of
 from server.sql.functions.table import (
     FUNCTIONS,
     INTEGERS,
     Form,
     Kind,
     Nulls,
+    exact_texts,
     fixed,
     row,
     same_shape,
@@ -31,8 +42,15 @@ def _aggregate(
     spark: str | Form | None,
     nulls: Nulls = Nulls.MAYBE,
     shape: Callable[[Sequence[Expression]], Shape] | None = None,
+    python: Callable[..., Any] | None = None,
+    typed: bool = False,
+    prepare: Callable[[tuple[Expression, ...]], tuple[Expression, ...]] | None = None,
 ) -> None:
-    row(FUNCTIONS, name, arguments, result, spark, Kind.AGGREGATE, nulls, shape)
+    row(FUNCTIONS, name, arguments, result, spark, Kind.AGGREGATE, nulls, shape, prepare, python=python, typed=typed)
+
+
+ORDERED_SETS = ("percentile_cont", "percentile_disc", "mode")
+"""Aggregates that are called with WITHIN GROUP; the ordered values are their last argument."""
 
 
 def _sum_shape(args: Sequence[Expression]) -> Shape:
@@ -58,31 +76,288 @@ _aggregate("count", "any", "int8", "count({d}{0}){f}", nulls=Nulls.NEVER)
 for _a in INTEGERS:
     _aggregate("avg", _a, "numeric", _average, shape=lambda args: _average_operation(args).result)
 _aggregate("avg", "numeric", "numeric", _average, shape=lambda args: _average_operation(args).result)
+_INFINITE = "CAST('Infinity' AS DOUBLE)"
+
+
+def _float_sum(type: str) -> str:
+    """Raises where finite values gave an infinite sum."""
+    total = f"CAST(sum({{d}}{{0}}){{f}} AS {type})"
+    fault = f"raise_error('{SqlState.NUMERIC_VALUE_OUT_OF_RANGE}:value out of range: overflow')"
+    overflow = f"abs({total}) = {_INFINITE} AND NOT bool_or(abs({{0}}) = {_INFINITE}){{f}}"
+    return f"IF({overflow}, {fault}, {total})"
+
+
 _aggregate("avg", "float4", "float8", "avg({d}{0}){f}")
 _aggregate("avg", "float8", "float8", "avg({d}{0}){f}")
-_aggregate("avg", "interval", "interval", None)
+_aggregate("avg", "interval", "interval", intervals.AVERAGE)
 _aggregate("sum", "int2", "int8", "sum({d}{0}){f}")
 _aggregate("sum", "int4", "int8", "sum({d}{0}){f}")
 _aggregate("sum", "int8", "numeric", "sum({d}CAST({0} AS DECIMAL(28,0))){f}", shape=fixed(38))
 _aggregate("sum", "numeric", "numeric", "sum({d}{0}){f}", shape=_sum_shape)
-_aggregate("sum", "float4", "float4", None)
-_aggregate("sum", "float8", "float8", "sum({d}{0}){f}")
-_aggregate("sum", "interval", "interval", None)
+_aggregate("sum", "float4", "float4", _float_sum("FLOAT"))
+_aggregate("sum", "float8", "float8", _float_sum("DOUBLE"))
+_aggregate("sum", "interval", "interval", intervals.SUM)
 for _name in ("min", "max"):
     for _a in ("int2", "int4", "int8", "float4", "float8", "numeric", "text", "date", "time", "timestamp",
                "timestamptz"):  # fmt: skip
         _aggregate(_name, _a, _a, f"{_name}({{0}}){{f}}", shape=same_shape if _a == "numeric" else None)
-    for _a in ("bpchar", "interval", "anyarray"):
-        _aggregate(_name, _a, _a, None)
+    _aggregate(_name, "interval", "interval", intervals.extreme(f"{_name}({{}}){{f}}", ["{0}"]))
+    _aggregate(_name, "bpchar", "bpchar", f"{_name}_by({{0}}, rtrim({{0}})){{f}}")
+    _aggregate(_name, "anyarray", "anyarray", f"{_name}_by({{0}}, transform({{0}}, e -> struct(e IS NULL, e))){{f}}")
 for _name, _spark in (("bool_and", "bool_and"), ("every", "bool_and"), ("bool_or", "bool_or")):
     _aggregate(_name, "bool", "bool", f"{_spark}({{0}}){{f}}")
 
 
 # The order of a list without ORDER BY is the values' own: one canonical order, in a snapshot and in every tick.
 # Not listagg: beside another DISTINCT it fails in Spark 4.3.
-_aggregate("string_agg", "text text", "text", "array_join({a}, {1})")
+def _joined(args: Sequence[Expression], texts: Sequence[str]) -> str:
+    return f"array_join({{a}}, {texts[1]})" if isinstance(args[1], Literal) and args[1].value is not None else ""
+
+
+def _string_agg(values: list[Any], delimiters: list[Any]) -> Any:
+    """A delimiter stands before its value; the first one's does not."""
+    pairs = [(value, delimiter) for value, delimiter in zip(values, delimiters, strict=True) if value is not None]
+    if not pairs:
+        return None
+    empty = type(pairs[0][0])()
+    return pairs[0][0] + empty.join((delimiter or empty) + value for value, delimiter in pairs[1:])
+
+
+_aggregate("string_agg", "text text", "text", _joined, python=_string_agg)
+_aggregate("string_agg", "bytea bytea", "bytea", None, python=_string_agg)
 _aggregate("array_agg", "anyelement", "anyarray", "{a}")
 _aggregate("array_agg", "anyarray", "anyarray", None)
-for _name in ("stddev", "stddev_samp", "stddev_pop", "variance", "var_samp", "var_pop"):
-    for _a in ("int2", "int4", "int8", "numeric", "float4", "float8"):
-        _aggregate(_name, _a, "float8" if _a.startswith("float") else "numeric", None)
+for _a in INTEGERS:
+    for _name in ("bit_and", "bit_or", "bit_xor"):
+        _aggregate(_name, _a, _a, f"{_name}({{d}}{{0}}){{f}}")
+_aggregate("any_value", "anyelement", "anyelement", "any_value({0}, true){f}")
+
+
+# -- json -------------------------------------------------------------------------------------------------------------
+
+
+def _json_agg(values: list[Any], types: Sequence[PgType]) -> str | None:
+    if not values:
+        return None
+    texts = [json_of(types[0], value) for value in values]
+    if types[0].element is not None:  # an array begins a line
+        texts[1:] = ["\n " * (value is not None) + text for text, value in zip(texts[1:], values[1:], strict=True)]
+    return f"[{', '.join(texts)}]"
+
+
+def _json_agg_strict(values: list[Any], types: Sequence[PgType]) -> str | None:
+    return _json_agg([v for v in values if v is not None], types) or ("[]" if values else None)
+
+
+def _json_object_agg(keys: list[Any], values: list[Any], types: Sequence[PgType]) -> str | None:
+    members = []
+    for key, value in zip(keys, values, strict=True):
+        if key is None:
+            raise PgError(SqlState.NULL_VALUE_NOT_ALLOWED, "null value not allowed for object key")
+        members.append(f"{json_key(types[0], key, 1)} : {json_of(types[1], value)}")
+    return "{ " + ", ".join(members) + " }" if members else None
+
+
+def _jsonb_object_agg(keys: list[Any], values: list[Any], types: Sequence[PgType]) -> str | None:
+    if None in keys:
+        raise PgError(SqlState.INVALID_PARAMETER_VALUE, "field name must not be null")
+    return _normal(_json_object_agg(keys, values, types))
+
+
+def _normal(text: str | None) -> str | None:
+    return None if text is None else printed_jsonb(loaded_jsonb(text))
+
+
+def _strict(make: Callable[..., str | None], empty: str) -> Callable[..., str | None]:
+    """Without the members whose value is NULL; their keys must not be."""
+
+    def python(keys: list[Any], values: list[Any], types: Sequence[PgType]) -> str | None:
+        whole = make(keys, values, types)
+        pairs = [(key, value) for key, value in zip(keys, values, strict=True) if value is not None]
+        return make([k for k, _ in pairs], [v for _, v in pairs], types) or (whole and empty)
+
+    return python
+
+
+def _json_aggregate(name: str, arguments: str, result: str, python: Callable[..., Any] | None) -> None:
+    _aggregate(name, arguments, result, None, python=python, typed=True, prepare=exact_texts)
+
+
+for _j in ("json", "jsonb"):
+    _is_b = _j == "jsonb"
+    _json_aggregate(f"{_j}_agg", "anyelement", _j, (lambda v, types: _normal(_json_agg(v, types))) if _is_b
+                    else _json_agg)  # fmt: skip
+    _json_aggregate(f"{_j}_agg_strict", "anyelement", _j,
+                    (lambda v, types: _normal(_json_agg_strict(v, types))) if _is_b else _json_agg_strict)  # fmt: skip
+    _objects = _jsonb_object_agg if _is_b else _json_object_agg
+    _json_aggregate(f"{_j}_object_agg", "any any", _j, _objects)
+    _json_aggregate(f"{_j}_object_agg_strict", "any any", _j, _strict(_objects, "{}" if _is_b else "{  }"))
+    _json_aggregate(f"{_j}_object_agg_unique", "any any", _j, None)
+    _json_aggregate(f"{_j}_object_agg_unique_strict", "any any", _j, None)
+
+
+# -- statistics -------------------------------------------------------------------------------------------------------
+
+_EXACT = Context(prec=400, rounding=ROUND_HALF_UP)
+_STATISTICS_SHAPE = Shape(NUMERIC_PRECISION_MAX, decimals.DIVISION_SCALE)
+
+
+def _division_scale(left: Decimal, right: Decimal) -> int:
+    """The decimals that PostgreSQL gives a quotient (select_div_scale): for 16 digits, or as many as its operands."""
+    weights = [number.adjusted() // 4 for number in (left, right)]
+    groups = [int(n.scaleb(-4 * w, _EXACT)) for n, w in zip((left, right), weights, strict=True)]
+    weight = weights[0] - weights[1] - (groups[0] <= groups[1])
+    return max(16 - 4 * weight, *(-int(n.as_tuple().exponent) for n in (left, right)), 0)
+
+
+def _spread(sample: bool, root: bool) -> Callable[[list[Any]], Decimal | None]:
+    """Variance and standard deviation of exact numbers: the sums are exact, the quotient is rounded as PostgreSQL's."""
+
+    def python(values: list[Any]) -> Decimal | None:
+        numbers = [Decimal(v) for v in values if v is not None]
+        count = len(numbers)
+        if count <= sample:
+            return None
+        total, squares = Decimal(0), Decimal(0)
+        for number in numbers:
+            total, squares = _EXACT.add(total, number), _EXACT.fma(number, number, squares)
+        numerator = _EXACT.subtract(_EXACT.multiply(count, squares), _EXACT.multiply(total, total))
+        divisor = Decimal(count * (count - sample))
+        if not numerator:
+            return Decimal(0)
+        unit = Decimal(1).scaleb(-_division_scale(numerator, divisor))
+        result = _EXACT.divide(numerator, divisor).quantize(unit, context=_EXACT)
+        if root:
+            result = _EXACT.sqrt(result).quantize(unit, context=_EXACT)
+        return result.quantize(Decimal(1).scaleb(-decimals.DIVISION_SCALE), context=_EXACT)
+
+    return python
+
+
+def _float_spread(sample: bool, root: bool) -> Callable[[list[Any]], float | None]:
+    def python(values: list[Any]) -> float | None:
+        sums = _Sums([(0.0, v) for v in values if v is not None])
+        if sums.n <= sample:
+            return None
+        variance = sums.sxx / (sums.n - sample)
+        return math.sqrt(variance) if root else variance
+
+    return python
+
+
+class _Sums:
+    """Youngs and Cramer's sums over pairs (y, x), as float8_regr_accum makes them. 22003 when finite ones overflow."""
+
+    def __init__(self, pairs: Sequence[tuple[float, float]]) -> None:
+        self.n = 0
+        self.sx = self.sy = self.sxx = self.syy = self.sxy = 0.0
+        for y, x in pairs:
+            self.n += 1
+            self.sx, self.sy = self.sx + x, self.sy + y
+            if self.n > 1:
+                dx, dy = x * self.n - self.sx, y * self.n - self.sy
+                scale = 1.0 / (self.n * (self.n - 1))
+                self.sxx += dx * dx * scale
+                self.syy += dy * dy * scale
+                self.sxy += dx * dy * scale
+        finite = all(math.isfinite(v) for pair in pairs for v in pair)
+        if not finite:
+            if not all(math.isfinite(x) for _, x in pairs):
+                self.sxx = self.sxy = math.nan
+            if not all(math.isfinite(y) for y, _ in pairs):
+                self.syy = self.sxy = math.nan
+        elif any(map(math.isinf, (self.sx, self.sy, self.sxx, self.syy, self.sxy))):
+            raise PgError(SqlState.NUMERIC_VALUE_OUT_OF_RANGE, "value out of range: overflow")
+
+
+for _name, _sample, _root in (
+    ("stddev", True, True), ("stddev_samp", True, True), ("stddev_pop", False, True),
+    ("variance", True, False), ("var_samp", True, False), ("var_pop", False, False),
+):  # fmt: skip
+    for _a in (*INTEGERS, "numeric"):
+        _aggregate(_name, _a, "numeric", None, shape=lambda args: _STATISTICS_SHAPE, python=_spread(_sample, _root))
+    for _a in ("float4", "float8"):
+        _aggregate(_name, _a, "float8", None, python=_float_spread(_sample, _root))
+
+
+def _regression(python: Callable[[_Sums], float | None], least: int = 1) -> Callable[..., float | None]:
+    """NULL of fewer than `least` pairs."""
+
+    def of(ys: list[Any], xs: list[Any]) -> float | None:
+        sums = _Sums([(y, x) for y, x in zip(ys, xs, strict=True) if y is not None and x is not None])
+        return python(sums) if sums.n >= least else None
+
+    return of
+
+
+def _r2(s: _Sums) -> float | None:
+    if not s.sxx:
+        return None
+    return s.sxy * s.sxy / (s.sxx * s.syy) if s.syy else 1.0
+
+
+_REGRESSIONS: dict[str, Callable[..., float | None]] = {
+    "corr": _regression(lambda s: s.sxy / math.sqrt(s.sxx * s.syy) if s.sxx and s.syy else None),
+    "covar_pop": _regression(lambda s: s.sxy / s.n),
+    "covar_samp": _regression(lambda s: s.sxy / (s.n - 1), least=2),
+    "regr_avgx": _regression(lambda s: s.sx / s.n),
+    "regr_avgy": _regression(lambda s: s.sy / s.n),
+    "regr_intercept": _regression(lambda s: (s.sy - s.sx * s.sxy / s.sxx) / s.n if s.sxx else None),
+    "regr_r2": _regression(_r2),
+    "regr_slope": _regression(lambda s: s.sxy / s.sxx if s.sxx else None),
+    "regr_sxx": _regression(lambda s: s.sxx),
+    "regr_sxy": _regression(lambda s: s.sxy),
+    "regr_syy": _regression(lambda s: s.syy),
+}
+for _name, _python in _REGRESSIONS.items():
+    _aggregate(_name, "float8 float8", "float8", None, python=_python)
+_aggregate("regr_count", "float8 float8", "int8", None, Nulls.NEVER,
+           python=lambda ys, xs: sum(y is not None and x is not None for y, x in zip(ys, xs, strict=True)))  # fmt: skip
+
+
+# -- ordered sets; the values come in their order ---------------------------------------------------------------------
+
+
+def _checked(fraction: float) -> float:
+    if not 0 <= fraction <= 1:
+        message = f"percentile value {fraction:g} is not between 0 and 1"
+        raise PgError(SqlState.NUMERIC_VALUE_OUT_OF_RANGE, message)
+    return fraction
+
+
+def _discrete(fraction: float, values: list[Any]) -> Any:
+    return values[max(math.ceil(_checked(fraction) * len(values)), 1) - 1]
+
+
+def _continuous(fraction: float, values: list[float]) -> float:
+    place = _checked(fraction) * (len(values) - 1)
+    first = math.floor(place)
+    low, high = values[first], values[math.ceil(place)]
+    return low if first == place else low + (place - first) * (high - low)
+
+
+def _percentile(of: Callable[[float, list[Any]], Any]) -> Callable[[list[Any], list[Any]], Any]:
+    def python(fractions: list[Any], values: list[Any]) -> Any:
+        kept = [value for value in values if value is not None]
+        if not kept or fractions[0] is None:
+            return None
+        if isinstance(fractions[0], list):
+            return [None if fraction is None else of(fraction, kept) for fraction in fractions[0]]
+        return of(fractions[0], kept)
+
+    return python
+
+
+def _mode(values: list[Any], types: Sequence[PgType]) -> Any:
+    key = ordering(types[0])
+    runs = [list(run) for _, run in groupby((v for v in values if v is not None), key)]
+    return max(runs, key=len)[0] if runs else None
+
+
+_aggregate("percentile_cont", "float8 float8", "float8", None, python=_percentile(_continuous))
+_aggregate("percentile_cont", "float8[] float8", "float8[]", None, python=_percentile(_continuous))
+_aggregate("percentile_cont", "float8 interval", "interval", None)
+_aggregate("percentile_cont", "float8[] interval", "interval[]", None)
+_aggregate("percentile_disc", "float8 anyelement", "anyelement", None, python=_percentile(_discrete))
+_aggregate("percentile_disc", "float8[] anyelement", "anyarray", None, python=_percentile(_discrete))
+_aggregate("mode", "anyelement", "anyelement", None, python=_mode, typed=True)

@@ -1,15 +1,20 @@
-"""Numbers: the operators and functions of PostgreSQL's chapter 9.3."""
+"""Numbers: the operators of PostgreSQL's chapter 9.3, and its rounding functions; `mathematics` has the others."""
 
 from __future__ import annotations
 
+import math
+import operator
+import struct
 from collections.abc import Callable, Sequence
+from decimal import ROUND_CEILING, ROUND_DOWN, ROUND_FLOOR, ROUND_HALF_UP, Context, Decimal
 from itertools import product
+from typing import Any
 
-from protocol.pgwire.errors import SqlState
-from protocol.pgwire.types import NUMERIC_PRECISION_MAX
+from protocol.pgwire.errors import PgError, SqlState
+from protocol.pgwire.types import NUMERIC_PRECISION_MAX, scalar
 from server.sql import decimals
 from server.sql.decimals import Shape
-from server.sql.expressions import Expression
+from server.sql.expressions import ColumnRef, Expression, Literal
 from server.sql.functions.table import (
     FUNCTIONS,
     INTEGERS,
@@ -19,11 +24,172 @@ from server.sql.functions.table import (
     fitted,
     fixed,
     guarded,
-    literal,
     row,
     same_shape,
     shape_of,
 )
+
+_EXACT = Context(prec=200, rounding=ROUND_HALF_UP)
+_BITS = {"int2": 15, "int4": 31, "int8": 63}
+_WIDER = {(a, b): INTEGERS[max(i, j)] for i, a in enumerate(INTEGERS) for j, b in enumerate(INTEGERS)}
+_SPARK_INTEGER = {"int2": "SMALLINT", "int4": "INT", "int8": "BIGINT"}
+
+# -- integers -------------------------------------------------------------------------------------------------------
+
+
+def out_of_range(name: str) -> PgError:
+    return PgError(SqlState.NUMERIC_VALUE_OUT_OF_RANGE, f"{scalar(name).display} out of range")
+
+
+def _by_zero() -> PgError:
+    return PgError(SqlState.DIVISION_BY_ZERO, "division by zero")
+
+
+def in_range(name: str, value: int) -> int:
+    if not -(1 << _BITS[name]) <= value < 1 << _BITS[name]:
+        raise out_of_range(name)
+    return value
+
+
+def _wrapped(name: str, value: int) -> int:
+    half = 1 << _BITS[name]
+    return (value + half) % (2 * half) - half
+
+
+def _quotient(left: int, right: int) -> int:
+    if right == 0:
+        raise _by_zero()
+    quotient = abs(left) // abs(right)
+    return quotient if (left < 0) == (right < 0) else -quotient
+
+
+def _remainder(left: int, right: int) -> int:
+    if right == 0:
+        raise _by_zero()
+    return left - right * _quotient(left, right)
+
+
+def _ranged(name: str, function: Callable[..., int]) -> Callable[..., int]:
+    return lambda *values: in_range(name, function(*values))
+
+
+def _shifted(name: str, left: bool) -> Callable[[int, int], int]:
+    bits = 63 if name == "int8" else 31  # the processor looks at no more of the count
+    if left:
+        return lambda value, count: _wrapped(name, value << (count & bits))
+    return lambda value, count: value >> (count & bits)
+
+
+_SHIFTS = {
+    "int2": ("CAST(shiftright(shiftleft(shiftleft(CAST({0} AS INT), {1}), 16), 16) AS SMALLINT)",
+             "CAST(shiftright(CAST({0} AS INT), {1}) AS SMALLINT)"),
+    **dict.fromkeys(("int4", "int8"), ("shiftleft({0}, {1})", "shiftright({0}, {1})")),
+}  # fmt: skip
+
+for (_a, _b), _wide in _WIDER.items():
+    for _symbol, _operation in (("+", operator.add), ("-", operator.sub), ("*", operator.mul)):
+        row(OPERATORS, _symbol, f"{_a} {_b}", _wide, f"({{0}} {_symbol} {{1}})", python=_ranged(_wide, _operation))
+    row(OPERATORS, "/", f"{_a} {_b}", _wide, f"CAST(({{0}} div {{1}}) AS {_SPARK_INTEGER[_wide]})",
+        python=_ranged(_wide, _quotient))  # fmt: skip
+for _a in INTEGERS:
+    row(OPERATORS, "%", f"{_a} {_a}", _a, "({0} % {1})", python=_remainder)
+    row(FUNCTIONS, "mod", f"{_a} {_a}", _a, "({0} % {1})", python=_remainder)
+    row(OPERATORS, "&", f"{_a} {_a}", _a, "({0} & {1})", python=operator.and_)
+    row(OPERATORS, "|", f"{_a} {_a}", _a, "({0} | {1})", python=operator.or_)
+    row(OPERATORS, "#", f"{_a} {_a}", _a, "({0} ^ {1})", python=operator.xor)
+    row(OPERATORS, "~", _a, _a, "(~ {0})", python=operator.inv)
+    row(OPERATORS, "-", _a, _a, "(- {0})", python=_ranged(_a, operator.neg))
+    for _symbol, _spark in zip(("<<", ">>"), _SHIFTS[_a], strict=True):
+        row(OPERATORS, _symbol, f"{_a} int4", _a, _spark, python=_shifted(_a, _symbol == "<<"))
+    for _table, _name in ((FUNCTIONS, "abs"), (OPERATORS, "@")):
+        row(_table, _name, _a, _a, "abs({0})", python=_ranged(_a, abs))
+
+# -- floats ---------------------------------------------------------------------------------------------------------
+
+_INFINITY = "CAST('Infinity' AS DOUBLE)"
+_OVERFLOW, _UNDERFLOW = "value out of range: overflow", "value out of range: underflow"
+
+
+def finite(spark: str, finite_arguments: str, not_zero: str = "false") -> str:
+    """Raises where finite arguments gave an infinite double, or a zero that they should not, as PostgreSQL does."""
+    limit = SqlState.NUMERIC_VALUE_OUT_OF_RANGE
+    finite_arguments = finite_arguments.replace("{inf}", _INFINITY)
+    checked = guarded(f"{finite_arguments} AND abs({spark}) = {_INFINITY}", limit, _OVERFLOW, spark)
+    if not_zero == "false":
+        return checked
+    return guarded(f"{finite_arguments} AND {not_zero} AND ({spark}) = 0", limit, _UNDERFLOW, checked)
+
+
+def _checked(a: str, b: str, result: str, symbol: str) -> str:
+    """A float operation, its operands named `a` and `b`, with PostgreSQL's errors."""
+    limit = SqlState.NUMERIC_VALUE_OUT_OF_RANGE
+    finite_operands = f"abs({a}) < {_INFINITY}" + (f" AND abs({b}) < {_INFINITY}" if symbol != "/" else "")
+    text = guarded(f"abs({result}) = {_INFINITY} AND {finite_operands}", limit, _OVERFLOW, result)
+    if symbol in "*/":
+        nonzero = f"{b} <> 0" if symbol == "*" else f"abs({b}) < {_INFINITY}"
+        text = guarded(f"{result} = 0 AND {a} <> 0 AND {nonzero}", limit, _UNDERFLOW, text)
+    return text
+
+
+def _float_form(symbol: str, single: bool) -> Form:
+    """Operands that are not names or literals are computed once, in a lambda's variable."""
+
+    def form(args: Sequence[Expression], texts: Sequence[str]) -> str:
+        simple = all(isinstance(arg, (ColumnRef, Literal)) for arg in args)
+        a, b = texts if simple else ("r.a", "r.b")
+        if symbol == "/":  # of NaN by zero is NaN
+            result = f"({a} / IF(isnan({a}) AND {b} = 0, CAST(1 AS {'FLOAT' if single else 'DOUBLE'}), {b}))"
+        else:
+            result = f"({a} {symbol} {b})"
+        if single:
+            result = f"CAST({result} AS FLOAT)"
+        text = _checked(a, b, result, symbol)
+        if simple:
+            return text
+        return f"get(transform(array(named_struct('a', {texts[0]}, 'b', {texts[1]})), r -> {text}), 0)"
+
+    return form
+
+
+def single(value: float) -> float:
+    """The nearest float4; an infinity beyond its range."""
+    try:
+        return float(struct.unpack("f", struct.pack("f", value))[0])
+    except OverflowError:
+        return math.copysign(math.inf, value)
+
+
+def _float_python(symbol: str, is_single: bool) -> Callable[[float, float], float]:
+    operation = {"+": operator.add, "-": operator.sub, "*": operator.mul, "/": operator.truediv}[symbol]
+
+    def python(left: float, right: float) -> float:
+        if symbol == "/" and right == 0:
+            if not math.isnan(left):
+                raise _by_zero()
+            return left
+        result = operation(left, right)
+        if is_single:
+            result = single(result)
+        if math.isinf(result) and not math.isinf(left) and (symbol == "/" or not math.isinf(right)):
+            raise PgError(SqlState.NUMERIC_VALUE_OUT_OF_RANGE, _OVERFLOW)
+        if result == 0 and left != 0 and ((symbol == "*" and right != 0) or (symbol == "/" and not math.isinf(right))):
+            raise PgError(SqlState.NUMERIC_VALUE_OUT_OF_RANGE, _UNDERFLOW)
+        return float(result)
+
+    return python
+
+
+for _a, _b in product(("float4", "float8"), repeat=2):
+    _wide = "float4" if (_a, _b) == ("float4", "float4") else "float8"
+    for _symbol in "+-*/":
+        row(OPERATORS, _symbol, f"{_a} {_b}", _wide, _float_form(_symbol, _wide == "float4"),
+            python=_float_python(_symbol, _wide == "float4"))  # fmt: skip
+for _a in ("float4", "float8"):
+    row(OPERATORS, "-", _a, _a, "(- {0})", python=operator.neg)
+    for _table, _name in ((FUNCTIONS, "abs"), (OPERATORS, "@")):
+        row(_table, _name, _a, _a, "abs({0})", python=abs)
+
+# -- numerics -------------------------------------------------------------------------------------------------------
 
 
 def _decimal(symbol: str, rule: Callable[[Shape, Shape], decimals.Operation]) -> Form:
@@ -44,92 +210,68 @@ def _decimal_shape(rule: Callable[[Shape, Shape], decimals.Operation]) -> Callab
     return lambda args: rule(shape_of(args[0]), shape_of(args[1])).result
 
 
-_WIDER = {(a, b): INTEGERS[max(i, j)] for i, a in enumerate(INTEGERS) for j, b in enumerate(INTEGERS)}
-_SPARK_INTEGER = {"int2": "SMALLINT", "int4": "INT", "int8": "BIGINT"}
+def _nonzero(operation: Callable[[Decimal, Decimal], Decimal]) -> Callable[[Decimal, Decimal], Decimal]:
+    def python(left: Decimal, right: Decimal) -> Decimal:
+        if not right:
+            raise _by_zero()
+        return operation(left, right)
 
-for (_a, _b), _wide in _WIDER.items():
-    for _symbol in "+-*":
-        row(OPERATORS, _symbol, f"{_a} {_b}", _wide, f"({{0}} {_symbol} {{1}})")
-    row(OPERATORS, "/", f"{_a} {_b}", _wide, f"CAST(({{0}} div {{1}}) AS {_SPARK_INTEGER[_wide]})")
-for _a in INTEGERS:
-    row(OPERATORS, "%", f"{_a} {_a}", _a, "({0} % {1})")
-    row(FUNCTIONS, "mod", f"{_a} {_a}", _a, "({0} % {1})")
-    for _symbol in "&|":
-        row(OPERATORS, _symbol, f"{_a} {_a}", _a, f"({{0}} {_symbol} {{1}})")
-    row(OPERATORS, "#", f"{_a} {_a}", _a, "({0} ^ {1})")
-    row(OPERATORS, "~", _a, _a, "(~ {0})")
-    row(OPERATORS, "-", _a, _a, "(- {0})")
-    row(FUNCTIONS, "abs", _a, _a, "abs({0})")
-for _a, _b in product(("float4", "float8"), repeat=2):
-    _wide = "float4" if (_a, _b) == ("float4", "float4") else "float8"
-    for _symbol in "+-*/":
-        row(OPERATORS, _symbol, f"{_a} {_b}", _wide, f"({{0}} {_symbol} {{1}})")
-for _a in ("float4", "float8"):
-    row(OPERATORS, "-", _a, _a, "(- {0})")
-    row(FUNCTIONS, "abs", _a, _a, "abs({0})")
-for _symbol, _rule in (
-    ("+", decimals.add), ("-", decimals.add), ("*", decimals.multiply), ("/", decimals.divide),
-    ("%", decimals.remainder),
+    return python
+
+
+for _symbol, _rule, _decimal_python in (
+    ("+", decimals.add, _EXACT.add), ("-", decimals.add, _EXACT.subtract), ("*", decimals.multiply, _EXACT.multiply),
+    ("/", decimals.divide, _nonzero(_EXACT.divide)), ("%", decimals.remainder, _nonzero(_EXACT.remainder)),
 ):  # fmt: skip
-    row(OPERATORS, _symbol, "numeric numeric", "numeric", _decimal(_symbol, _rule), shape=_decimal_shape(_rule))
+    row(OPERATORS, _symbol, "numeric numeric", "numeric", _decimal(_symbol, _rule), shape=_decimal_shape(_rule),
+        python=_decimal_python)  # fmt: skip
 row(FUNCTIONS, "mod", "numeric numeric", "numeric", _decimal("%", decimals.remainder),
-     shape=_decimal_shape(decimals.remainder))  # fmt: skip
-row(OPERATORS, "-", "numeric", "numeric", "(- {0})", shape=same_shape)
-row(FUNCTIONS, "abs", "numeric", "numeric", "abs({0})", shape=same_shape)
+    shape=_decimal_shape(decimals.remainder), python=_nonzero(_EXACT.remainder))  # fmt: skip
+row(OPERATORS, "-", "numeric", "numeric", "(- {0})", shape=same_shape, python=_EXACT.minus)
+for _table, _name in ((FUNCTIONS, "abs"), (OPERATORS, "@")):
+    row(_table, _name, "numeric", "numeric", "abs({0})", shape=same_shape, python=abs)
+
+# -- signs and rounding ---------------------------------------------------------------------------------------------
 
 
-def _power(args: Sequence[Expression], texts: Sequence[str]) -> str:
-    base, exponent = texts
-    refusals = (
-        (f"{base} = 0 AND {exponent} < 0", "zero raised to a negative power is undefined"),
-        (f"{base} < 0 AND {exponent} <> floor({exponent})",
-         "a negative number raised to a non-integer power yields a complex result"),
-    )  # fmt: skip
-    text = finite("power({0}, {1})", "abs({0}) < {inf} AND abs({1}) < {inf}").format(base, exponent)
-    for condition, message in refusals:
-        text = guarded(condition, SqlState.INVALID_ARGUMENT_FOR_POWER_FUNCTION, message, text)
-    return text
-
-
-def finite(spark: str, finite_arguments: str) -> str:
-    """Raises where finite arguments gave an infinite double, as PostgreSQL does."""
-    infinity = "CAST('Infinity' AS DOUBLE)"
-    overflow = f"{finite_arguments} AND abs({spark}) = {{inf}}".replace("{inf}", infinity)
-    return guarded(overflow, SqlState.NUMERIC_VALUE_OUT_OF_RANGE, "value out of range: overflow", spark)
-
-
-_LOG_ARGUMENT = SqlState.INVALID_ARGUMENT_FOR_LOGARITHM
-
-
-def _logarithm(spark: str) -> str:
-    inner = guarded("{0} < 0", _LOG_ARGUMENT, "cannot take logarithm of a negative number", spark)
-    return guarded("{0} = 0", _LOG_ARGUMENT, "cannot take logarithm of zero", inner)
-
-
-def _round_scale(args: Sequence[Expression]) -> int:
-    scale = literal(args[1], "a number of decimals")
-    assert isinstance(scale, int)
-    return min(max(scale, 0), 18)
-
-
-def _check_round(args: tuple[Expression, ...]) -> tuple[Expression, ...]:
-    _round_scale(args)
-    return args
+def _decimals_kept(args: Sequence[Expression]) -> int:
+    """Of round(x, n): n if it is known, else what x has; PostgreSQL's result may have fewer, but no other value."""
+    count = args[1]
+    if isinstance(count, Literal) and count.value is not None:
+        return int(min(max(count.value, 0), 18))
+    return args[0].type.scale or 0
 
 
 def _round_shape(args: Sequence[Expression]) -> Shape:
-    whole = min(shape_of(args[0]).whole + 1, NUMERIC_PRECISION_MAX - _round_scale(args))
-    return Shape(whole + _round_scale(args), _round_scale(args))
+    kept = _decimals_kept(args)
+    whole = min(shape_of(args[0]).whole + 1, NUMERIC_PRECISION_MAX - kept)
+    return Shape(whole + kept, kept)
 
 
 def _rounded(spark: str) -> Form:
-    """round, floor or ceil of a numeric to a known number of decimals; trunc is towards zero."""
+    """round, floor or ceil of a numeric to a known number of decimals."""
 
     def form(args: Sequence[Expression], texts: Sequence[str]) -> str:
-        scale = literal(args[1], "a number of decimals")
-        return f"CAST({spark.format(texts[0], scale)} AS {_round_shape(args)})"
+        count = args[1]
+        if not isinstance(count, Literal) or count.value is None or not -38 < count.value <= 18:
+            return ""
+        return f"CAST({spark.format(texts[0], count.value)} AS {_round_shape(args)})"
 
     return form
+
+
+def _to_decimals(rounding: str) -> Callable[[Decimal, int], Decimal]:
+    def python(value: Decimal, count: int) -> Decimal:
+        places = Decimal(1).scaleb(-min(max(count, -200), 100))
+        if value.adjusted() < -count - 1 and rounding == ROUND_DOWN:
+            return Decimal(0)
+        return (
+            value.quantize(places, rounding, _EXACT).quantize(Decimal(1), context=_EXACT)
+            if count < 0
+            else (value.quantize(places, rounding, _EXACT))
+        )
+
+    return python
 
 
 def _whole_shape(args: Sequence[Expression]) -> Shape:
@@ -140,38 +282,44 @@ def _to_whole(spark: str) -> Form:
     return lambda args, texts: f"CAST({spark.format(texts[0])} AS {_whole_shape(args)})"
 
 
+def _whole_python(rounding: str) -> Callable[[Decimal], Decimal]:
+    return lambda value: value.quantize(Decimal(1), rounding, _EXACT)
+
+
+def _float_whole(function: Callable[[float], Any]) -> Callable[[float], float]:
+    return lambda value: math.copysign(float(function(value)), value) if math.isfinite(value) else value
+
+
+def _float_sign(value: float) -> float:
+    return 1.0 if value > 0 else -1.0 if value < 0 else 0.0  # of NaN, too
+
+
+def _decimal_sign(value: Decimal) -> Decimal:
+    return Decimal((value > 0) - (value < 0))
+
+
 _TRUNC = "IF({0} < 0, ceil({0}{1}), floor({0}{1}))"
 # ceil and floor of a DOUBLE are BIGINT in Spark; beyond 2^52 a double is whole anyway
 _FLOAT_WHOLE = "IF(abs({{0}}) < 4503599627370496D, CAST({0} AS DOUBLE), {{0}})"
 
-for _name in ("power", "pow"):
-    row(FUNCTIONS, _name, "float8 float8", "float8", _power)
-    row(FUNCTIONS, _name, "numeric numeric", "numeric", None)
-row(OPERATORS, "^", "float8 float8", "float8", _power)
-row(OPERATORS, "^", "numeric numeric", "numeric", None)
-row(FUNCTIONS, "sqrt", "float8", "float8", guarded(
-    "{0} < 0", SqlState.INVALID_ARGUMENT_FOR_POWER_FUNCTION, "cannot take square root of a negative number",
-    "sqrt({0})"))  # fmt: skip
-row(OPERATORS, "|/", "float8", "float8", FUNCTIONS["sqrt"][0].spark)
-row(FUNCTIONS, "exp", "float8", "float8", finite("exp({0})", "abs({0}) < {inf}"))
-row(FUNCTIONS, "ln", "float8", "float8", _logarithm("ln({0})"))
-for _name in ("log", "log10"):
-    row(FUNCTIONS, _name, "float8", "float8", _logarithm("log10({0})"))
-    row(FUNCTIONS, _name, "numeric", "numeric", None)
-for _name in ("sqrt", "exp", "ln"):
-    row(FUNCTIONS, _name, "numeric", "numeric", None)
-row(FUNCTIONS, "sign", "float8", "float8", "signum({0})")
+row(FUNCTIONS, "sign", "float8", "float8", "CASE WHEN isnan({0}) OR {0} = 0 THEN 0D ELSE signum({0}) END",
+    python=_float_sign)  # fmt: skip
 row(FUNCTIONS, "sign", "numeric", "numeric",
-     "CASE WHEN {0} > 0 THEN 1BD WHEN {0} < 0 THEN -1BD WHEN {0} = 0 THEN 0BD END", shape=fixed(1))  # fmt: skip
-row(FUNCTIONS, "round", "float8", "float8", "rint({0})")
-row(FUNCTIONS, "round", "numeric", "numeric", _to_whole("round({0}, 0)"), shape=_whole_shape)
-row(FUNCTIONS, "round", "numeric int4", "numeric", _rounded("round({0}, {1})"), shape=_round_shape,
-     prepare=_check_round)  # fmt: skip
-row(FUNCTIONS, "trunc", "float8", "float8", _FLOAT_WHOLE.format(_TRUNC.format("{0}", "")))
-row(FUNCTIONS, "trunc", "numeric", "numeric", _to_whole(_TRUNC.format("{0}", "")), shape=_whole_shape)
-row(FUNCTIONS, "trunc", "numeric int4", "numeric", _rounded(_TRUNC.format("{0}", ", {1}")), shape=_round_shape,
-     prepare=_check_round)  # fmt: skip
-for _name in ("ceil", "ceiling", "floor"):
+    "CASE WHEN {0} > 0 THEN 1BD WHEN {0} < 0 THEN -1BD WHEN {0} = 0 THEN 0BD END",
+    shape=fixed(1), python=_decimal_sign)  # fmt: skip
+row(FUNCTIONS, "round", "float8", "float8", "rint({0})", python=_float_whole(round))
+row(FUNCTIONS, "trunc", "float8", "float8", _FLOAT_WHOLE.format(_TRUNC.format("{0}", "")),
+    python=_float_whole(math.trunc))  # fmt: skip
+for _name, _spark, _rounding in (
+    ("round", "round({0}{1})", ROUND_HALF_UP), ("trunc", _TRUNC, ROUND_DOWN),
+):  # fmt: skip
+    row(FUNCTIONS, _name, "numeric", "numeric", _to_whole(_spark.format("{0}", "")), shape=_whole_shape,
+        python=_whole_python(_rounding))  # fmt: skip
+    row(FUNCTIONS, _name, "numeric int4", "numeric", _rounded(_spark.format("{0}", ", {1}")), shape=_round_shape,
+        python=_to_decimals(_rounding))  # fmt: skip
+for _name, _rounding, _function in (
+    ("ceil", ROUND_CEILING, math.ceil), ("ceiling", ROUND_CEILING, math.ceil), ("floor", ROUND_FLOOR, math.floor),
+):  # fmt: skip
     _spark = "floor({0})" if _name == "floor" else "ceil({0})"
-    row(FUNCTIONS, _name, "float8", "float8", _FLOAT_WHOLE.format(_spark))
-    row(FUNCTIONS, _name, "numeric", "numeric", _to_whole(_spark), shape=_whole_shape)
+    row(FUNCTIONS, _name, "float8", "float8", _FLOAT_WHOLE.format(_spark), python=_float_whole(_function))
+    row(FUNCTIONS, _name, "numeric", "numeric", _to_whole(_spark), shape=_whole_shape, python=_whole_python(_rounding))

@@ -1,17 +1,21 @@
-"""= <> < <= > >= (chapter 9.2)."""
+"""= <> < <= > >=, and counting NULLs (chapter 9.2)."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import operator
+from collections.abc import Callable, Sequence
 from itertools import product
+from typing import Any
 
-from protocol.pgwire.types import NUMERIC_PRECISION_MAX
+from protocol.pgwire.types import NUMERIC_PRECISION_MAX, PgType
 from server.sql.decimals import Shape
 from server.sql.expressions import Expression
 from server.sql.functions.table import (
+    FUNCTIONS,
     INTEGERS,
     OPERATORS,
     Form,
+    Nulls,
     fitted,
     row,
     shape_of,
@@ -34,18 +38,44 @@ def _compare_numeric(symbol: str) -> Form:
     return form
 
 
+_PYTHON: dict[str, Callable[[Any, Any], bool]] = {
+    "=": operator.eq, "<>": operator.ne, "<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge,
+}  # fmt: skip
+
+
+def _by(key: Callable[[Any], Any], compare: Callable[[Any, Any], bool]) -> Callable[[Any, Any], bool]:
+    return lambda left, right: compare(key(left), key(right))
+
+
+def _float_key(value: float) -> tuple[bool, float]:
+    """NaN is equal to itself and above all others."""
+    return (True, 0.0) if value != value else (False, value)
+
+
+def _without_spaces(text: str) -> str:
+    return text.rstrip(" ")
+
+
+def _nulls(*values: Any, types: Sequence[PgType]) -> int:
+    return sum(value is None for value in values)
+
+
+def _not_nulls(*values: Any, types: Sequence[PgType]) -> int:
+    return sum(value is not None for value in values)
+
+
 for _symbol in _COMPARISONS:
     _form = f"({{0}} {_symbol} {{1}})"
+    _python = _PYTHON[_symbol]
     for _a, _b in product(INTEGERS, repeat=2):
-        row(OPERATORS, _symbol, f"{_a} {_b}", "bool", _form)
+        row(OPERATORS, _symbol, f"{_a} {_b}", "bool", _form, python=_python)
     for _a, _b in product(("float4", "float8"), repeat=2):
-        row(OPERATORS, _symbol, f"{_a} {_b}", "bool", _form)
-    for _a, _b in product(("date", "timestamp", "timestamptz"), repeat=2):
-        row(OPERATORS, _symbol, f"{_a} {_b}", "bool", _form, zoned=(_a == "timestamptz") != (_b == "timestamptz"))
-    for _a in ("bool", "text", "bytea", "time", "uuid"):
-        row(OPERATORS, _symbol, f"{_a} {_a}", "bool", _form)
-    row(OPERATORS, _symbol, "numeric numeric", "bool", _compare_numeric(_symbol))
-    row(OPERATORS, _symbol, "bpchar bpchar", "bool", f"(rtrim({{0}}) {_symbol} rtrim({{1}}))")
-    for _a in ("interval", "jsonb"):
-        row(OPERATORS, _symbol, f"{_a} {_a}", "bool", None)
-    row(OPERATORS, _symbol, "anyarray anyarray", "bool", _form if _symbol in ("=", "<>") else None)
+        row(OPERATORS, _symbol, f"{_a} {_b}", "bool", _form, python=_by(_float_key, _python))
+    for _a in ("bool", "text", "bytea", "uuid"):
+        row(OPERATORS, _symbol, f"{_a} {_a}", "bool", _form, python=_python)
+    row(OPERATORS, _symbol, "numeric numeric", "bool", _compare_numeric(_symbol), python=_python)
+    row(OPERATORS, _symbol, "bpchar bpchar", "bool", f"(rtrim({{0}}) {_symbol} rtrim({{1}}))",
+        python=_by(_without_spaces, _python))  # fmt: skip
+
+row(FUNCTIONS, "num_nulls", "any", "int4", python=_nulls, nulls=Nulls.NEVER, variadic=True, typed=True)
+row(FUNCTIONS, "num_nonnulls", "any", "int4", python=_not_nulls, nulls=Nulls.NEVER, variadic=True, typed=True)

@@ -1,151 +1,438 @@
-"""Dates, times and intervals (chapter 9.9)."""
+"""Dates, times and timestamps (chapter 9.9): operators, time zones, making. `datetime_fields` takes them apart.
+
+Ports of src/backend/utils/adt/{date,timestamp}.c, version 16. A Spark form is for UTC: in a session of another time
+zone a row that depends on it is computed by its Python.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+import operator
+from collections.abc import Callable, Sequence
+from datetime import timedelta, tzinfo
+from datetime import timezone as fixed_zone
 from itertools import product
+from typing import Any
 
+from protocol.pgwire.datetime_input import DATE_END, DATE_MIN, zone_abbreviation
+from protocol.pgwire.datetime_output import civil_from_days, days_from_civil, days_in_month, interval_text
 from protocol.pgwire.errors import PgError, SqlState
-from protocol.pgwire.types import PgType
-from server.sql.decimals import Shape
-from server.sql.expressions import Expression
-from server.sql.functions.table import (
-    FUNCTIONS,
-    OPERATORS,
-    Form,
-    literal,
-    row,
-)
+from protocol.pgwire.timezones import SECOND_US, local_offset, offset_at, zone
+from server.sql.casts import DAY_US, date_to_timestamp, in_range, instant, local_time
+from server.sql.expressions import Expression, Literal
+from server.sql.functions.intervals import from_parts, interval, negated, out_of_range, parts
+from server.sql.functions.table import FUNCTIONS, OPERATORS, Form, Nulls, fail, once, row
 
-row(OPERATORS, "+", "date int4", "date", "date_add({0}, {1})")
-row(OPERATORS, "+", "int4 date", "date", "date_add({1}, {0})")
-row(OPERATORS, "-", "date int4", "date", "date_sub({0}, {1})")
-row(OPERATORS, "-", "date date", "int4", "datediff({0}, {1})")
-for _symbol in "+-":
-    row(OPERATORS, _symbol, "date interval", "timestamp", f"(CAST({{0}} AS TIMESTAMP_NTZ) {_symbol} {{1}})")
-    row(OPERATORS, _symbol, "timestamp interval", "timestamp", f"({{0}} {_symbol} {{1}})")
-    row(OPERATORS, _symbol, "timestamptz interval", "timestamptz", f"({{0}} {_symbol} {{1}})", zoned=True)
-    row(OPERATORS, _symbol, "interval interval", "interval", None)
-    row(OPERATORS, _symbol, "time interval", "time", None)
-row(OPERATORS, "+", "interval date", "timestamp", "(CAST({1} AS TIMESTAMP_NTZ) + {0})")
-row(OPERATORS, "+", "interval timestamp", "timestamp", "({1} + {0})")
-row(OPERATORS, "+", "interval timestamptz", "timestamptz", "({1} + {0})", zoned=True)
-row(OPERATORS, "+", "date time", "timestamp", None)
-row(OPERATORS, "+", "time date", "timestamp", None)
-row(OPERATORS, "-", "interval", "interval", None)
-row(OPERATORS, "*", "interval float8", "interval", None)
-row(OPERATORS, "*", "float8 interval", "interval", None)
-row(OPERATORS, "/", "interval float8", "interval", None)
-row(OPERATORS, "-", "time time", "interval", None)
-# in PostgreSQL the difference is whole days and the rest; {x} are microseconds
-_DIFFERENCE = (
-    "make_interval(0, 0, 0, CAST(({x} div 86400000000L) AS INT), 0, 0, "
-    "CAST(({x} % 86400000000L) AS DECIMAL(18,0)) * 0.000001BD)"
-)
-row(OPERATORS, "-", "timestamp timestamp", "interval", _DIFFERENCE.replace("{x}",
-     "(unix_micros(CAST({0} AS TIMESTAMP_LTZ)) - unix_micros(CAST({1} AS TIMESTAMP_LTZ)))"))  # fmt: skip
-row(OPERATORS, "-", "timestamptz timestamptz", "interval",
-     _DIFFERENCE.replace("{x}", "(unix_micros({0}) - unix_micros({1}))"))  # fmt: skip
+OVERFLOW = SqlState.DATETIME_FIELD_OVERFLOW
+_TIMESTAMP_MIN = DATE_MIN * DAY_US
+_TIMESTAMP_END = days_from_civil(294_277, 1, 1) * DAY_US  # PostgreSQL's; Arrow's is a few decades earlier
 
-_TRUNCATIONS = ("microseconds", "milliseconds", "second", "minute", "hour", "day", "week", "month", "quarter", "year")
-_FIELD_ALIASES = {
-    "years": "year", "months": "month", "mon": "month", "days": "day", "hours": "hour", "minutes": "minute",
-    "min": "minute", "mins": "minute", "seconds": "second", "sec": "second", "secs": "second", "weeks": "week",
-    "millisecond": "milliseconds", "msec": "milliseconds", "ms": "milliseconds", "microsecond": "microseconds",
-    "usec": "microseconds", "us": "microseconds", "qtr": "quarter", "decades": "decade", "centuries": "century",
-    "millennia": "millennium", "y": "year", "d": "day", "h": "hour", "m": "minute", "s": "second", "w": "week",
-}  # fmt: skip
+# -- comparison -----------------------------------------------------------------------------------------------------
+
+_INSTANTS: dict[str, Callable[[int, tzinfo], int]] = {
+    "date": lambda value, where: value * DAY_US - local_offset(where, value * DAY_US) * SECOND_US,
+    "timestamp": lambda value, where: value - local_offset(where, value) * SECOND_US,
+    "timestamptz": lambda value, where: value,
+}
+_COMPARISONS: dict[str, Callable[[Any, Any], bool]] = {
+    "=": operator.eq,
+    "<>": operator.ne,
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
+}
 
 
-def _field(argument: Expression) -> str:
-    name = str(literal(argument, "a field name")).lower()
-    return _FIELD_ALIASES.get(name, name)
+def _comparison(symbol: str, left: str, right: str) -> Callable[..., bool]:
+    compare = _COMPARISONS[symbol]
+    if left == right:
+        return compare
+    if "timestamptz" not in (left, right):
+        days = tuple(DAY_US if side == "date" else 1 for side in (left, right))
+        return lambda a, b: compare(a * days[0], b * days[1])
+
+    def zoned(a: int, b: int, timezone: str) -> bool:
+        where = zone(timezone)
+        return compare(_INSTANTS[left](a, where), _INSTANTS[right](b, where))
+
+    return zoned
 
 
-def _check_truncation(args: tuple[Expression, ...]) -> tuple[Expression, ...]:
-    if _field(args[0]) not in _TRUNCATIONS:
-        raise _unit_refused(args[0], args[1].type)
-    return args
+for _symbol in _COMPARISONS:
+    for _a, _b in (*product(_INSTANTS, repeat=2), ("time", "time")):
+        row(OPERATORS, _symbol, f"{_a} {_b}", "bool", f"({{0}} {_symbol} {{1}})",
+            zoned=(_a == "timestamptz") != (_b == "timestamptz"), python=_comparison(_symbol, _a, _b))  # fmt: skip
 
 
-def _unit_refused(argument: Expression, type: PgType) -> PgError:
-    written = str(literal(argument, "a field name")).lower()
-    known = _field(argument) in _EXTRACTIONS or _field(argument) in ("julian", "timezone")
-    if not known:
-        return PgError(
-            SqlState.INVALID_PARAMETER_VALUE, f'unit "{written}" not recognized for type {type.base_display}'
-        )
-    return PgError(SqlState.FEATURE_NOT_SUPPORTED, f'unit "{written}" not supported for type {type.base_display}')
+# -- moving through time --------------------------------------------------------------------------------------------
 
 
-def _truncate(spark_type: str) -> Form:
-    spark = {"microseconds": "MICROSECOND", "milliseconds": "MILLISECOND"}
-    return lambda args, texts: (
-        f"CAST(date_trunc('{spark.get(_field(args[0]), _field(args[0]))}', {texts[1]}) AS {spark_type})"
+def _date(days: int) -> int:
+    if not DATE_MIN <= days < DATE_END:
+        raise PgError(OVERFLOW, "date out of range")
+    return days
+
+
+def _moved_date(symbol: str, date: int, count: int) -> Form:
+    """Spark's date_add() runs over in silence."""
+    error = fail(OVERFLOW, "date out of range")
+    body = f"IF({{r}} NOT BETWEEN {DATE_MIN}L AND {DATE_END - 1}L, {error}, date_from_unix_date(CAST({{r}} AS INT)))"
+    return lambda args, texts: once(
+        f"CAST(unix_date({texts[date]}) AS BIGINT) {symbol} {texts[count]}", lambda r: body.replace("{r}", r)
     )
 
 
-row(FUNCTIONS, "date_trunc", "text timestamp", "timestamp", _truncate("TIMESTAMP_NTZ"), prepare=_check_truncation)
-row(FUNCTIONS, "date_trunc", "text timestamptz", "timestamptz", _truncate("TIMESTAMP_LTZ"), zoned=True,
-     prepare=_check_truncation)  # fmt: skip
-row(FUNCTIONS, "date_trunc", "text interval", "interval", None)
-
-_SECONDS = "extract(SECOND FROM {0})"
-# field: Spark form, shape; a date has those before "hour"
-_EXTRACTIONS: dict[str, tuple[str, Shape]] = {
-    "millennium": ("((year({0}) + 999) div 1000)", Shape(20, 0)),
-    "century": ("((year({0}) + 99) div 100)", Shape(20, 0)),
-    "decade": ("(year({0}) div 10)", Shape(20, 0)),
-    "year": ("year({0})", Shape(20, 0)),
-    "isoyear": ("extract(YEAROFWEEK FROM {0})", Shape(20, 0)),
-    "quarter": ("quarter({0})", Shape(20, 0)),
-    "month": ("month({0})", Shape(20, 0)),
-    "week": ("weekofyear({0})", Shape(20, 0)),
-    "day": ("day({0})", Shape(20, 0)),
-    "doy": ("dayofyear({0})", Shape(20, 0)),
-    "dow": ("(dayofweek({0}) - 1)", Shape(20, 0)),
-    "isodow": ("(weekday({0}) + 1)", Shape(20, 0)),
-    "epoch": ("", Shape(26, 6)),
-    "hour": ("hour({0})", Shape(20, 0)),
-    "minute": ("minute({0})", Shape(20, 0)),
-    "second": (_SECONDS, Shape(8, 6)),
-    "milliseconds": (f"({_SECONDS} * 1000BD)", Shape(8, 3)),
-    "microseconds": (f"({_SECONDS} * 1000000BD)", Shape(8, 0)),
-}
-_TIME_FIELDS = ("hour", "minute", "second", "milliseconds", "microseconds")
-_MICROS = "CAST(CAST(unix_micros(CAST({0} AS TIMESTAMP_LTZ)) AS DECIMAL(20,0)) * 0.000001BD AS DECIMAL(26,6))"
+row(OPERATORS, "+", "date int4", "date", _moved_date("+", 0, 1), python=lambda date, days: _date(date + days))
+row(OPERATORS, "+", "int4 date", "date", _moved_date("+", 1, 0), python=lambda days, date: _date(date + days))
+row(OPERATORS, "-", "date int4", "date", _moved_date("-", 0, 1), python=lambda date, days: _date(date - days))
+row(OPERATORS, "-", "date date", "int4", "datediff({0}, {1})", python=operator.sub)
 
 
-def _extraction(args: Sequence[Expression]) -> tuple[str, Shape]:
-    """Spark form and shape of a field of a date, time or timestamp."""
-    field, type = _field(args[0]), args[1].type.name
-    known = _EXTRACTIONS.get(field)
-    has = {"date": field not in _TIME_FIELDS, "time": field in _TIME_FIELDS}.get(type, True)
-    if known is None or not has:
-        raise _unit_refused(args[0], args[1].type)
-    if field == "epoch":
-        return ("(unix_date({0}) * 86400L)", Shape(20, 0)) if type == "date" else (_MICROS, known[1])
-    return known
+def _possible(us: int) -> int:
+    """On the way to a result: what PostgreSQL's own type holds."""
+    if not _TIMESTAMP_MIN <= us < _TIMESTAMP_END:
+        raise PgError(OVERFLOW, "timestamp out of range")
+    return us
 
 
-def _check_extraction(args: tuple[Expression, ...]) -> tuple[Expression, ...]:
-    _extraction(args)
-    return args
+def _months_later(us: int, months: int) -> int:
+    """The same day of another month, or that month's last."""
+    days, of_day = divmod(us, DAY_US)
+    year, month, day = civil_from_days(days)
+    more, month = divmod(month - 1 + months, 12)
+    year, month = year + more, month + 1
+    return _possible(days_from_civil(year, month, min(day, days_in_month(year, month))) * DAY_US + of_day)
 
 
-def _extract(args: Sequence[Expression], texts: Sequence[str]) -> str:
-    form, shape = _extraction(args)
-    return f"CAST({form.format(texts[1])} AS {shape})"
+def moved(us: int, span: Any) -> int:
+    """timestamp_pl_interval()."""
+    months, days, rest = parts(span)
+    if months:
+        us = _months_later(us, months)
+    if days:
+        us = _possible(us + days * DAY_US)
+    return in_range(us + rest)
 
 
-for _a in ("date", "timestamp", "timestamptz"):
-    row(FUNCTIONS, "extract", f"text {_a}", "numeric", _extract, shape=lambda args: _extraction(args)[1],
-         prepare=_check_extraction, zoned=_a == "timestamptz")  # fmt: skip
-    row(FUNCTIONS, "date_part", f"text {_a}", "float8",
-         lambda args, texts: f"CAST({_extract(args, texts)} AS DOUBLE)", prepare=_check_extraction,
-         zoned=_a == "timestamptz")  # fmt: skip
-for _name, _a in product(("extract", "date_part"), ("interval", "time")):
-    row(FUNCTIONS, _name, f"text {_a}", "numeric" if _name == "extract" else "float8", None)
-row(FUNCTIONS, "make_date", "int4 int4 int4", "date", "make_date({0}, {1}, {2})")
-row(FUNCTIONS, "age", "timestamp timestamp", "interval", None)
-row(FUNCTIONS, "age", "timestamptz timestamptz", "interval", None)
+def moved_in(us: int, span: Any, where: tzinfo) -> int:
+    """timestamptz_pl_interval(): months and days are the zone's own."""
+    months, days, rest = parts(span)
+    if months:
+        local = _months_later(us + offset_at(where, us) * SECOND_US, months)
+        us = _possible(local - local_offset(where, local) * SECOND_US)
+    if days:
+        local = us + offset_at(where, us) * SECOND_US + days * DAY_US
+        us = _possible(local - local_offset(where, local) * SECOND_US)
+    return in_range(us + rest)
+
+
+def _moved(symbol: str, point: int, span: int, type: str) -> Form:
+    """By an interval that is known when the query is planned, unless it is a very long one."""
+
+    def form(args: Sequence[Expression], texts: Sequence[str]) -> str:
+        value = args[span]
+        if not isinstance(value, Literal) or value.value is None:
+            return ""
+        months, days, us = parts(value.value if symbol == "+" else negated(value.value))
+        reach = (abs(months) * 31 + abs(days) + 1) * DAY_US + abs(us)
+        if reach > 1_000_000 * DAY_US:
+            return ""
+        steps = "{r}"
+        if months:
+            steps += f" + make_ym_interval(0, {months})"
+        if days:
+            steps += f" + make_dt_interval({days}, 0, 0, 0)"
+        if us:
+            steps += f" + make_dt_interval(0, 0, 0, CAST({us}L AS DECIMAL(18,0)) * 0.000001BD)"
+        low, high = _TIMESTAMP_MIN + reach, (1 << 63) - 1 - reach
+        beyond = f"unix_micros(CAST({{r}} AS TIMESTAMP_LTZ)) NOT BETWEEN {low}L AND {high}L"
+        body = f"IF({beyond}, {fail(OVERFLOW, 'timestamp out of range')}, {steps})"
+        return once(f"CAST({texts[point]} AS {type})", lambda r: body.replace("{r}", r))
+
+    return form
+
+
+def _signed(symbol: str, span: Any) -> Any:
+    return span if symbol == "+" else negated(span)
+
+
+def _operations(symbol: str) -> tuple[Callable[..., int], Callable[..., int], Callable[..., int], Callable[..., int]]:
+    return (
+        lambda date, span: moved(date_to_timestamp(date), _signed(symbol, span)),
+        lambda us, span: moved(us, _signed(symbol, span)),
+        lambda us, span, timezone: moved_in(us, _signed(symbol, span), zone(timezone)),
+        lambda time, span: (time + parts(_signed(symbol, span))[2]) % DAY_US,
+    )
+
+
+def _swapped(python: Callable[..., int]) -> Callable[..., int]:
+    return lambda span, value, **zone: python(value, span, **zone)
+
+
+for _symbol in "+-":
+    _to_date, _to_timestamp, _to_timestamptz, _to_time = _operations(_symbol)
+    for _type, _result, _spark, _python in (
+        ("date", "timestamp", "TIMESTAMP_NTZ", _to_date),
+        ("timestamp", "timestamp", "TIMESTAMP_NTZ", _to_timestamp),
+        ("timestamptz", "timestamptz", "TIMESTAMP_LTZ", _to_timestamptz),
+        ("time", "time", "", _to_time),
+    ):
+        _zoned = _type == "timestamptz"
+        row(OPERATORS, _symbol, f"{_type} interval", _result, _moved(_symbol, 0, 1, _spark) if _spark else None,
+            python=_python, zoned=_zoned)  # fmt: skip
+        if _symbol == "+":
+            row(OPERATORS, _symbol, f"interval {_type}", _result, _moved(_symbol, 1, 0, _spark) if _spark else None,
+                python=_swapped(_python), zoned=_zoned)  # fmt: skip
+row(OPERATORS, "+", "date time", "timestamp", python=lambda date, time: in_range(date_to_timestamp(date) + time))
+row(OPERATORS, "+", "time date", "timestamp", python=lambda time, date: in_range(date_to_timestamp(date) + time))
+row(OPERATORS, "-", "time time", "interval", python=lambda a, b: interval(0, 0, a - b))
+
+
+def _difference(a: int, b: int) -> Any:
+    """Whole days and the rest."""
+    if abs(a - b) >= 1 << 63:
+        raise out_of_range()
+    sign = -1 if a < b else 1
+    days, us = divmod(abs(a - b), DAY_US)
+    return interval(0, sign * days, sign * us)
+
+
+def _spark_difference(args: Sequence[Expression], texts: Sequence[str]) -> str:
+    a, b = (f"unix_micros(CAST({text} AS TIMESTAMP_LTZ))" for text in texts)
+    us = f"IF({texts[0]} IS NULL OR {texts[1]} IS NULL, NULL, coalesce(try_subtract({a}, {b}), "
+    us += f"{fail(OVERFLOW, 'interval out of range')}))"
+    return once(us, lambda r: f"IF({r} IS NULL, NULL, {from_parts('0', f'{r} div {DAY_US}L', f'{r} % {DAY_US}L')})")
+
+
+for _type in ("timestamp", "timestamptz"):
+    row(OPERATORS, "-", f"{_type} {_type}", "interval", _spark_difference, python=_difference)
+
+
+def _age(a: int, b: int) -> Any:
+    """timestamp_age(): years, months and days as a calendar counts them."""
+    sign = 1
+    later, earlier = a, b
+    if a < b:
+        sign, later, earlier = -1, b, a
+    (later_days, later_us), (earlier_days, earlier_us) = divmod(later, DAY_US), divmod(earlier, DAY_US)
+    year, month, day = civil_from_days(later_days)
+    from_year, from_month, from_day = civil_from_days(earlier_days)
+    months, days, us = (year - from_year) * 12 + month - from_month, day - from_day, later_us - earlier_us
+    if us < 0:
+        us, days = us + DAY_US, days - 1
+    while days < 0:
+        days, months = days + days_in_month(from_year, from_month), months - 1
+    return interval(sign * months, sign * days, sign * us)
+
+
+row(FUNCTIONS, "age", "timestamp timestamp", "interval", python=_age)
+row(FUNCTIONS, "age", "timestamptz timestamptz", "interval", zoned=True,
+    python=lambda a, b, timezone: _age(local_time(a, zone(timezone)), local_time(b, zone(timezone))))  # fmt: skip
+
+
+def _binned(stride: Any, source: int, origin: int) -> int:
+    months, days, us = parts(stride)
+    if months:
+        message = "timestamps cannot be binned into intervals containing months or years"
+        raise PgError(SqlState.FEATURE_NOT_SUPPORTED, message)
+    size = days * DAY_US + us
+    if size <= 0:
+        raise PgError(OVERFLOW, "stride must be greater than zero")
+    if abs(source - origin) >= 1 << 63:
+        raise out_of_range()
+    return in_range(origin + (source - origin) // size * size)
+
+
+for _type in ("timestamp", "timestamptz"):
+    row(FUNCTIONS, "date_bin", f"interval {_type} {_type}", _type, python=_binned)
+    row(FUNCTIONS, "isfinite", _type, "bool", "IF({0} IS NULL, NULL, true)", python=lambda value: True)
+row(FUNCTIONS, "isfinite", "date", "bool", "IF({0} IS NULL, NULL, true)", python=lambda value: True)
+
+
+# -- time zones -----------------------------------------------------------------------------------------------------
+
+
+def named_zone(name: str) -> tzinfo:
+    """An abbreviation, a name or a POSIX offset. 22023"""
+    offset = zone_abbreviation(name)
+    if offset is not None:
+        return fixed_zone(timedelta(seconds=offset))
+    try:
+        return zone(name)
+    except LookupError:
+        message = f'time zone "{name}" not recognized'
+        raise PgError(SqlState.INVALID_PARAMETER_VALUE, message) from None
+
+
+def _interval_zone(value: Any) -> tzinfo:
+    months, days, us = parts(value)
+    if months or days:
+        message = f'interval time zone "{interval_text(months, days, us)}" must not include months or days'
+        raise PgError(SqlState.INVALID_PARAMETER_VALUE, message)
+    seconds = int(us / SECOND_US)
+    if abs(seconds) >= 86_400:
+        message = "a time zone a day or more away from UTC is not supported"
+        raise PgError(SqlState.FEATURE_NOT_SUPPORTED, message)
+    return fixed_zone(timedelta(seconds=seconds))
+
+
+for _type, _zone_of in (("text", named_zone), ("interval", _interval_zone)):
+    row(FUNCTIONS, "timezone", f"{_type} timestamp", "timestamptz",
+        python=lambda where, us, _zone_of=_zone_of: instant(us, _zone_of(where)))  # fmt: skip
+    row(FUNCTIONS, "timezone", f"{_type} timestamptz", "timestamp",
+        python=lambda where, us, _zone_of=_zone_of: local_time(us, _zone_of(where)))  # fmt: skip
+row(FUNCTIONS, "date_add", "timestamptz interval", "timestamptz", _moved("+", 0, 1, "TIMESTAMP_LTZ"), zoned=True,
+    python=lambda us, span, timezone: moved_in(us, span, zone(timezone)))  # fmt: skip
+row(FUNCTIONS, "date_add", "timestamptz interval text", "timestamptz",
+    python=lambda us, span, where: moved_in(us, span, named_zone(where)))  # fmt: skip
+row(FUNCTIONS, "date_subtract", "timestamptz interval", "timestamptz", _moved("-", 0, 1, "TIMESTAMP_LTZ"), zoned=True,
+    python=lambda us, span, timezone: moved_in(us, negated(span), zone(timezone)))  # fmt: skip
+row(FUNCTIONS, "date_subtract", "timestamptz interval text", "timestamptz",
+    python=lambda us, span, where: moved_in(us, negated(span), named_zone(where)))  # fmt: skip
+
+
+# -- making ---------------------------------------------------------------------------------------------------------
+
+
+def _made_date(year: int, month: int, day: int) -> int:
+    """A negative year is before Christ."""
+    astronomical = year + 1 if year < 0 else year
+    valid = year and 1 <= month <= 12 and 1 <= day <= 31 and -4_713 <= astronomical <= 5_874_898
+    if not valid or day > days_in_month(astronomical, month):
+        raise PgError(OVERFLOW, f"date field value out of range: {year}-{month:02d}-{day:02d}")
+    days = days_from_civil(astronomical, month, day)
+    if not DATE_MIN <= days < DATE_END:
+        raise PgError(OVERFLOW, f"date out of range: {year}-{month:02d}-{day:02d}")
+    return days
+
+
+def _made_time(hour: int, minute: int, second: float) -> int:
+    us = round(second * 1e6) if math.isfinite(second) else -1
+    in_bounds = 0 <= hour <= 24 and 0 <= minute < 60 and 0 <= us <= 60 * SECOND_US
+    total = (hour * 60 + minute) * 60 * SECOND_US + us
+    if not in_bounds or total > DAY_US:
+        raise PgError(OVERFLOW, f"time field value out of range: {hour}:{minute:02d}:{second:02g}")
+    return total
+
+
+def _made_timestamp(year: int, month: int, day: int, hour: int, minute: int, second: float) -> int:
+    days, of_day = _made_date(year, month, day), _made_time(hour, minute, second)
+    return in_range(days * DAY_US + of_day, f"timestamp out of range: {year}-{month:02d}-{day:02d}")
+
+
+def _given_zone(name: str) -> tzinfo:
+    """parse_sane_timezone(): a number is east of Greenwich and has a sign."""
+    if name[:1].isdigit():
+        raise PgError(
+            SqlState.INVALID_PARAMETER_VALUE,
+            f'invalid input syntax for type numeric time zone: "{name}"',
+            hint='Numeric time zones must have "-" or "+" as first character.',
+        )
+    if name[:1] in ("+", "-"):
+        try:
+            return fixed_zone(-(zone(name).utcoffset(None) or timedelta()))
+        except LookupError:
+            raise PgError(SqlState.INVALID_PARAMETER_VALUE, f'numeric time zone "{name}" out of range') from None
+    return named_zone(name)
+
+
+row(FUNCTIONS, "make_date", "int4 int4 int4", "date", python=_made_date)
+row(FUNCTIONS, "make_time", "int4 int4 float8", "time", python=_made_time)
+row(FUNCTIONS, "make_timestamp", "int4 int4 int4 int4 int4 float8", "timestamp", python=_made_timestamp)
+row(FUNCTIONS, "make_timestamptz", "int4 int4 int4 int4 int4 float8", "timestamptz", zoned=True,
+    python=lambda *fields, timezone: instant(_made_timestamp(*fields), zone(timezone)))  # fmt: skip
+row(FUNCTIONS, "make_timestamptz", "int4 int4 int4 int4 int4 float8 text", "timestamptz",
+    python=lambda *fields: instant(_made_timestamp(*fields[:6]), _given_zone(fields[6])))  # fmt: skip
+
+
+def _from_epoch(seconds: float) -> int:
+    if math.isnan(seconds):
+        raise PgError(OVERFLOW, "timestamp cannot be NaN")
+    if not _TIMESTAMP_MIN <= seconds * 1e6 < _TIMESTAMP_END:
+        raise PgError(OVERFLOW, f'timestamp out of range: "{seconds:g}"')
+    since_2000 = seconds - 946_684_800  # so that it is rounded where PostgreSQL rounds
+    return in_range(round(since_2000 * 1e6) + 946_684_800 * SECOND_US)
+
+
+row(FUNCTIONS, "to_timestamp", "float8", "timestamptz", python=_from_epoch)
+
+
+# -- precision ------------------------------------------------------------------------------------------------------
+
+_EPOCH_2000 = 946_684_800 * SECOND_US  # timestamps are rounded away from there
+
+
+def _rounded(us: int, digits: int) -> int:
+    unit: int = 10 ** (6 - min(digits, 6))
+    rounded = (abs(us) + unit // 2) // unit * unit
+    return -rounded if us < 0 else rounded
+
+
+def _rounded_timestamp(us: int, digits: int) -> int:
+    return in_range(_rounded(us - _EPOCH_2000, digits) + _EPOCH_2000)
+
+
+def _rounded_interval(value: Any, digits: int) -> Any:
+    months, days, us = parts(value)
+    return interval(months, days, _rounded(us, digits))
+
+
+for _type, _python in (
+    ("time", _rounded),
+    ("timestamp", _rounded_timestamp),
+    ("timestamptz", _rounded_timestamp),
+    ("interval", _rounded_interval),
+):
+    row(FUNCTIONS, _type, f"{_type} int4", _type, python=_python)
+
+
+# -- OVERLAPS -------------------------------------------------------------------------------------------------------
+
+
+def _overlap(start: Any, end: Any, other_start: Any, other_end: Any) -> bool | None:
+    """overlaps_timestamp(): an end that is not known may still leave no doubt."""
+    periods = []
+    for low, high in ((start, end), (other_start, other_end)):
+        if low is None and high is None:
+            return None
+        if low is None or (high is not None and low > high):
+            low, high = high, low
+        periods.append((low, high))
+    (first, first_end), (second, second_end) = sorted(periods, key=lambda period: period[0])
+    if first == second:
+        return None if first_end is None or second_end is None else True
+    if first_end is None:
+        return None
+    if second < first_end:
+        return True
+    return None if second_end is None else False
+
+
+def _overlap_of(kind: str, ends: tuple[str, str]) -> Callable[..., bool | None]:
+    """Each end is a point, or an interval from its start."""
+
+    def overlap(*points: Any, timezone: str = "UTC") -> bool | None:
+        values = list(points)
+        for place, end in zip((1, 3), ends, strict=True):
+            if end == "interval" and values[place] is not None:
+                start, span = values[place - 1], values[place]
+                values[place] = None if start is None else later(start, span, timezone)
+        return _overlap(*values)
+
+    def later(start: int, span: Any, timezone: str) -> int:
+        if kind == "time":
+            return _to_time_plus(start, span)
+        return moved_in(start, span, zone(timezone)) if kind == "timestamptz" else moved(start, span)
+
+    return overlap
+
+
+def _to_time_plus(time: int, span: Any) -> int:
+    return (time + parts(span)[2]) % DAY_US
+
+
+for _type in ("timestamptz", "timestamp", "time"):
+    for _ends in ((_a, _b) for _a in (_type, "interval") for _b in (_type, "interval")):
+        row(FUNCTIONS, "overlaps", f"{_type} {_ends[0]} {_type} {_ends[1]}", "bool", nulls=Nulls.MAYBE,
+            zoned=_type == "timestamptz" and "interval" in _ends, python=_overlap_of(_type, _ends))  # fmt: skip

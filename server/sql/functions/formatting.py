@@ -1,36 +1,76 @@
-"""to_char and its kin (chapter 9.8)."""
+"""to_char, to_number, to_date and to_timestamp of text (chapter 9.8).
+
+Their templates are read by `number_format` and `datetime_format`.
+"""
 
 from __future__ import annotations
 
-from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from typing import Any
 
 from protocol.pgwire.errors import PgError, SqlState
-from server.sql.expressions import Expression
-from server.sql.functions.table import (
-    FUNCTIONS,
-    literal,
-    row,
-    text_literal,
-)
+from protocol.pgwire.timezones import SECOND_US, local_offset, offset_at, zone
+from server.sql.functions import datetime_format, number_format
+from server.sql.functions.table import FUNCTIONS, Nulls, row
 
-_TO_CHAR = {
-    "YYYY": "yyyy", "MM": "MM", "DD": "dd", "HH24": "HH", "MI": "mm", "SS": "ss", "MS": "SSS", "US": "SSSSSS",
-}  # fmt: skip
+_FIRST_US = -210_866_803_200_000_000  # 4714-11-24 BC, since 1970
+_YEAR_2000_US = 946_684_800_000_000
+_END_US = 9_224_318_016_000_000_000  # 294277-01-01
 
 
-def _check_format(args: tuple[Expression, ...]) -> tuple[Expression, ...]:
-    """Only patterns whose parts both servers write alike: to_char's to Spark's date_format."""
-    rest, out = str(literal(args[1], "a format")), []
-    while rest:
-        token = next((t for t in _TO_CHAR if rest.startswith(t)), None)
-        if token is None and (rest[0].isalnum() or rest[0] in "\"'\\"):
-            raise PgError(SqlState.FEATURE_NOT_SUPPORTED, f'to_char format at "{rest}" is not supported')
-        out.append(_TO_CHAR[token] if token else rest[0] if rest[0] in "-/:. ," else f"'{rest[0]}'")
-        rest = rest[len(token) if token else 1 :]
-    return (args[0], replace(text_literal(args[1]), value="".join(out)))
+def _timestamp_char(us: int, format: str) -> str | None:
+    """NULL for an empty template."""
+    return datetime_format.written(datetime_format.fields_of(us), format) if format else None
 
 
-row(FUNCTIONS, "to_char", "timestamp text", "text", "date_format({0}, {1})", prepare=_check_format)
-row(FUNCTIONS, "to_char", "timestamptz text", "text", "date_format({0}, {1})", prepare=_check_format, zoned=True)
-for _a in ("int4", "int8", "float4", "float8", "numeric", "interval"):
-    row(FUNCTIONS, "to_char", f"{_a} text", "text", None)
+def _timestamptz_char(us: int, format: str, *, timezone: str) -> str | None:
+    if not format:
+        return None
+    where = zone(timezone)
+    offset = offset_at(where, us)
+    seconds = min(max(us // SECOND_US, -62_135_510_400), 253_402_214_400)  # the abbreviation of a far year's zone
+    name = (datetime(1970, 1, 1, tzinfo=UTC) + timedelta(seconds=seconds)).astimezone(where).tzname() or ""
+    return datetime_format.written(datetime_format.fields_of(us + offset * SECOND_US, name, offset), format)
+
+
+def _interval_char(value: Any, format: str) -> str | None:
+    if not format:
+        return None
+    months, days, nanoseconds = value
+    return datetime_format.written(datetime_format.interval_fields(months, days, nanoseconds // 1000), format)
+
+
+def _to_date(text: str, format: str) -> int:
+    return datetime_format.read(text, format).days
+
+
+def _rounded(us: int, unit: int) -> int:
+    """To a multiple of `unit`, half of it away from 2000, where PostgreSQL counts from."""
+    since = us - _YEAR_2000_US
+    rounded = (abs(since) + unit // 2) // unit * unit
+    return _YEAR_2000_US + (rounded if since >= 0 else -rounded)
+
+
+def _to_timestamp(text: str, format: str, *, timezone: str) -> int:
+    moment = datetime_format.read(text, format)
+    local = moment.days * datetime_format.DAY_US + moment.us
+    offset = moment.offset_s if moment.offset_s is not None else local_offset(zone(timezone), local)
+    us = _rounded(local - offset * SECOND_US, 10 ** (6 - moment.decimals))
+    if not _FIRST_US <= us < _END_US:
+        raise PgError(SqlState.DATETIME_FIELD_OVERFLOW, f'timestamp out of range: "{text}"')
+    return us
+
+
+row(FUNCTIONS, "to_char", "int4 text", "text", python=number_format.format_integer)
+row(FUNCTIONS, "to_char", "int8 text", "text", python=lambda value, format: number_format.format_integer(
+    value, format, bits=63))  # fmt: skip
+row(FUNCTIONS, "to_char", "float4 text", "text", python=lambda value, format: number_format.format_float(
+    value, format, certain_digits=6))  # fmt: skip
+row(FUNCTIONS, "to_char", "float8 text", "text", python=number_format.format_float)
+row(FUNCTIONS, "to_char", "numeric text", "text", python=number_format.format_numeric)
+row(FUNCTIONS, "to_char", "interval text", "text", python=_interval_char, nulls=Nulls.OPTIONAL)
+row(FUNCTIONS, "to_char", "timestamp text", "text", python=_timestamp_char, nulls=Nulls.OPTIONAL)
+row(FUNCTIONS, "to_char", "timestamptz text", "text", python=_timestamptz_char, nulls=Nulls.OPTIONAL, zoned=True)
+row(FUNCTIONS, "to_number", "text text", "numeric", python=number_format.read, nulls=Nulls.OPTIONAL)
+row(FUNCTIONS, "to_date", "text text", "date", python=_to_date)
+row(FUNCTIONS, "to_timestamp", "text text", "timestamptz", python=_to_timestamp, zoned=True)

@@ -12,9 +12,12 @@ from server.sql.casts import Coercion, find_cast
 from server.sql.functions.table import (
     ANY,
     ANYARRAY,
+    ANYCOMPATIBLE,
+    ANYCOMPATIBLEARRAY,
     ANYELEMENT,
     FUNCTIONS,
     OPERATORS,
+    SET_ARRAYS,
     Function,
 )
 
@@ -52,6 +55,13 @@ class Resolved:
 def resolve_function(name: str, types: tuple[PgType, ...]) -> Resolved | None:
     """The row for a call; None if none fits. 42725 if several fit and none is better. Types without modifiers."""
     return _choose(FUNCTIONS.get(name, ()), types, "function", f"{name}({', '.join(t.display for t in types)})")
+
+
+@cache
+def resolve_set_array(name: str, types: tuple[PgType, ...]) -> Resolved | None:
+    """The row that gives a column of a set-returning function's result, as an array."""
+    rows = SET_ARRAYS.get(name) or FUNCTIONS.get(name) or []
+    return _choose(rows, types, "function", f"{name}({', '.join(t.display for t in types)})")
 
 
 @cache
@@ -96,7 +106,16 @@ def _choose(rows: Sequence[Function], types: tuple[PgType, ...], what: str, show
             f"{what} {shown} is not unique" if is_function else f"operator is not unique: {shown}",
             hint=f"Could not choose a best candidate {what}. You might need to add explicit type casts.",
         )
+    if candidates and _is_undetermined(candidates[0].function, types):
+        message = "could not determine polymorphic type because input has type unknown"
+        raise PgError(SqlState.DATATYPE_MISMATCH, message)
     return candidates[0] if candidates else None
+
+
+def _is_undetermined(row: Function, types: tuple[PgType, ...]) -> bool:
+    """Whether nothing tells what anyelement is."""
+    polymorphic = [type for a, type in zip(row.arguments, types, strict=False) if a in (ANYELEMENT, ANYARRAY)]
+    return bool(polymorphic) and all(type == UNKNOWN for type in polymorphic)
 
 
 def _applicable(rows: Sequence[Function], types: tuple[PgType, ...]) -> Iterator[Resolved]:
@@ -121,6 +140,8 @@ def _implicit(source: PgType, target: PgType) -> bool:
 
 def _without_pseudo(row: Function, arguments: tuple[PgType, ...], types: tuple[PgType, ...]) -> Resolved | None:
     """anyelement and anyarray replaced by what the arguments make of them; None if those disagree."""
+    if ANYCOMPATIBLEARRAY in arguments or ANYCOMPATIBLE in arguments:
+        return _with_common_type(row, arguments, types)
     if ANYELEMENT not in arguments and ANYARRAY not in arguments:
         return Resolved(row, arguments, row.result)
     elements: set[PgType] = set()
@@ -130,8 +151,6 @@ def _without_pseudo(row: Function, arguments: tuple[PgType, ...], types: tuple[P
         if argument == ANYARRAY and type.element is None:
             return None
         elements.add(type.element if argument == ANYARRAY and type.element is not None else type)
-    if not elements and ANYARRAY in arguments:
-        return None
     if len(elements) > 1:
         return None
     element = elements.pop() if elements else TEXT
@@ -141,6 +160,35 @@ def _without_pseudo(row: Function, arguments: tuple[PgType, ...], types: tuple[P
     if ANYARRAY in arguments or row.result == ANYARRAY:
         swap[ANYARRAY] = array_of(element)
     return Resolved(row, tuple(swap.get(a, a) for a in arguments), swap.get(row.result, row.result))
+
+
+def _with_common_type(row: Function, arguments: tuple[PgType, ...], types: tuple[PgType, ...]) -> Resolved | None:
+    """anycompatible replaced by the common type of all such arguments, an array's elements among them."""
+    found: list[PgType] = []
+    for argument, type in zip(arguments, types, strict=True):
+        if argument == ANYCOMPATIBLEARRAY and type != UNKNOWN:
+            if type.element is None:
+                return None
+            found.append(type.element)
+        elif argument == ANYCOMPATIBLE and type != UNKNOWN:
+            found.append(type)
+    common = _common_type(found) if found else TEXT
+    if common is None or (common.element is not None and ANYCOMPATIBLEARRAY in arguments):
+        return None
+    swap = {ANYCOMPATIBLE: common}
+    if ANYCOMPATIBLEARRAY in arguments:
+        swap[ANYCOMPATIBLEARRAY] = array_of(common)
+    return Resolved(row, tuple(swap.get(a, a) for a in arguments), swap.get(row.result, row.result))
+
+
+def _common_type(types: Sequence[PgType]) -> PgType | None:
+    chosen = types[0]
+    for type in types[1:]:
+        if category(type) != category(chosen):
+            return None
+        if not is_preferred(chosen) and _implicit(chosen, type) and not _implicit(type, chosen):
+            chosen = type
+    return chosen
 
 
 def _best(candidates: list[Resolved], types: tuple[PgType, ...]) -> list[Resolved]:
@@ -176,7 +224,7 @@ def _best(candidates: list[Resolved], types: tuple[PgType, ...]) -> list[Resolve
     if len(candidates) > 1 and known and len({types[i] for i in known}) == 1:
         same = [c for c in candidates if all(_implicit(types[known[0]], a) for a in c.arguments)]
         exact = [c for c in same if all(c.arguments[i] == types[known[0]] for i in unknown)]
-        candidates = exact or candidates
+        candidates = same if len(same) == 1 else exact or candidates
     return candidates
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from protocol.pgwire.types import BOOL
+from server.sql.functions.arrays import element_at, elements_between
 from server.sql.functions.table import (
     Function,
     Nulls,
@@ -25,4 +26,13 @@ IS_DISTINCT = _syntax("IS DISTINCT FROM", "(NOT ({0} <=> {1}))", Nulls.NEVER)
 COALESCE = _syntax("coalesce", "coalesce({*})", Nulls.MAYBE)
 GREATEST = _syntax("greatest", "greatest({*})", Nulls.MAYBE)
 LEAST = _syntax("least", "least({*})", Nulls.MAYBE)
-SUBSCRIPT = _syntax("subscript", "get({0}, {1} - 1)", Nulls.MAYBE)
+GROUPING = Function("grouping", (), BOOL, None, nulls=Nulls.NEVER)
+SUBSCRIPT = Function(
+    "subscript", types_of("anyarray int4"), BOOL, "get({0}, {1} - 1)", nulls=Nulls.OPTIONAL, python=element_at
+)
+SLICE = Function(
+    *("slice", types_of("anyarray int4 int4"), BOOL),
+    "IF({0} IS NULL OR {1} IS NULL OR {2} IS NULL, NULL, "
+    "slice({0}, greatest({1}, 1), greatest(least({2}, size({0})) - greatest({1}, 1) + 1, 0)))",
+    python=elements_between,
+)

@@ -16,13 +16,16 @@ from typing import Any
 
 from protocol.pgwire.errors import PgError, SqlState
 from protocol.pgwire.types import PgType, array_of, scalar
-from server.sql.decimals import Shape
+from server.sql.decimals import DIVISION_SCALE, Shape
 from server.sql.expressions import Expression, Literal, precision
 
 ANY = PgType("any", 2276, 4)  # any type, each argument its own
 ANYELEMENT = PgType("anyelement", 2283, 4)  # any type, the same wherever it stands
 ANYARRAY = PgType("anyarray", 2277, -1)  # an array of it
-_PSEUDO = {type.name: type for type in (ANY, ANYELEMENT, ANYARRAY)}
+ANYCOMPATIBLE = PgType("anycompatible", 5077, 4)  # types that have a common one, which it becomes
+ANYCOMPATIBLEARRAY = PgType("anycompatiblearray", 5078, -1)  # an array of that
+_PSEUDO = {type.name: type for type in (ANY, ANYELEMENT, ANYARRAY, ANYCOMPATIBLE, ANYCOMPATIBLEARRAY)}
+POLYMORPHIC = (ANYELEMENT, ANYARRAY, ANYCOMPATIBLE, ANYCOMPATIBLEARRAY)
 INTEGERS = ("int2", "int4", "int8")
 
 
@@ -36,6 +39,7 @@ class Nulls(Enum):
     """When the result can be NULL."""
 
     STRICT = "if an argument is"
+    OPTIONAL = "if an argument is, and sometimes else"
     MAYBE = "always possible"
     NEVER = "never"
 
@@ -49,7 +53,10 @@ class Function:
 
     `prepare` checks arguments when the query is planned and may replace them. `shape` gives a numeric result's.
     `zoned`: depends on the session's time zone, which `python` takes as the keyword `timezone`. `variadic`: the last
-    argument may repeat. `python` never sees None if `nulls` is STRICT; it raises PgError.
+    argument may repeat. `python` never sees None if `nulls` is STRICT or OPTIONAL; it raises PgError.
+    A form that writes "" has nothing for these arguments: `python` computes them.
+    `typed`: `python` takes the types of the arguments as the keyword `types`. An aggregate's `python` gets a list for
+    each argument, the values of the group's rows.
     """
 
     name: str
@@ -63,6 +70,7 @@ class Function:
     variadic: bool = False
     zoned: bool = False
     python: Callable[..., Any] | None = None
+    typed: bool = False
 
     def __str__(self) -> str:
         return f"{self.name}({', '.join(type.display for type in self.arguments)})"
@@ -70,10 +78,13 @@ class Function:
 
 FUNCTIONS: dict[str, list[Function]] = {}
 OPERATORS: dict[str, list[Function]] = {}
+GRAMMAR: dict[str, list[Function]] = {}
+"""What the grammar and sorting need, which has no name to call it by."""
+SET_ARRAYS: dict[str, list[Function]] = {}  # what `sets` needs: no name that a query can call
 
 
 def types_of(spelling: str) -> tuple[PgType, ...]:
-    return tuple(_PSEUDO.get(name) or scalar(name) for name in spelling.split())
+    return tuple(map(_result, spelling.split()))
 
 
 def _result(spelling: str) -> PgType:
@@ -95,11 +106,13 @@ def row(
     variadic: bool = False,
     zoned: bool = False,
     python: Callable[..., Any] | None = None,
+    typed: bool = False,
 ) -> None:
     """Adds a row to `table`; types by their names, `int4 text`."""
     table.setdefault(name, []).append(
         Function(
-            name, types_of(arguments), _result(result), spark, kind, nulls, shape, prepare, variadic, zoned, python
+            *(name, types_of(arguments), _result(result), spark, kind, nulls, shape, prepare),
+            *(variadic, zoned, python, typed),
         )
     )
 
@@ -141,8 +154,29 @@ def literal(argument: Expression, what: str) -> object:
     return argument.value
 
 
+def exact_texts(args: tuple[Expression, ...]) -> tuple[Expression, ...]:
+    """For functions that write numbers as text: nobody knows how many decimals PostgreSQL's quotient would have."""
+    for arg in args:
+        type = arg.type.element or arg.type
+        inexact = type.precision is None and ((type.scale or 0) >= DIVISION_SCALE or arg.type.element is not None)
+        if type.name == "numeric" and inexact and not isinstance(arg, Literal):
+            raise PgError(
+                SqlState.FEATURE_NOT_SUPPORTED,
+                "the text of a numeric without a declared scale is not supported",
+                hint="Round it first, or cast it to numeric(precision, scale).",
+            )
+    return args
+
+
 def guarded(condition: str, state: SqlState, message: str, form: str) -> str:
     return f"IF({condition}, {fail(state, message)}, {form})"
+
+
+def once(text: str, form: Callable[[str], str]) -> str:
+    """`form` of a name that stands for `text`, so that it is written and computed once."""
+    if text.isidentifier():
+        return form(text)
+    return f"get(transform(array({text}), r -> {form('r')}), 0)"
 
 
 def text_literal(expression: Expression) -> Literal:

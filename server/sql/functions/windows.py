@@ -1,27 +1,61 @@
-"""Window functions (chapter 9.22)."""
+"""Window functions (chapter 9.22). Every aggregate is one too."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
+from protocol.pgwire.errors import PgError, SqlState
+from server.sql.expressions import Expression, Literal
 from server.sql.functions.table import (
     FUNCTIONS,
     Kind,
     Nulls,
+    literal,
     row,
 )
 
+Prepare = Callable[[tuple[Expression, ...]], tuple[Expression, ...]]
 
-def _window(name: str, arguments: str, result: str, spark: str, nulls: Nulls = Nulls.MAYBE) -> None:
-    row(FUNCTIONS, name, arguments, result, spark, Kind.WINDOW, nulls)
+
+def _window(
+    name: str, arguments: str, result: str, spark: str, nulls: Nulls = Nulls.MAYBE, prepare: Prepare | None = None
+) -> None:
+    row(FUNCTIONS, name, arguments, result, spark, Kind.WINDOW, nulls, prepare=prepare)
+
+
+def _positive(place: int, what: str, state: SqlState) -> Prepare:
+    """The argument at `place` is a constant above zero."""
+
+    def prepare(args: tuple[Expression, ...]) -> tuple[Expression, ...]:
+        value = literal(args[place], f"an {what}")
+        assert isinstance(value, int)
+        if value <= 0:
+            raise PgError(state, f"{what} must be greater than zero")
+        return args
+
+    return prepare
+
+
+def _known_offset(args: tuple[Expression, ...]) -> tuple[Expression, ...]:
+    """Spark wants a constant; no row is further away than any number it takes."""
+    value = literal(args[1], "an offset of lag or lead")
+    assert isinstance(value, int)
+    bound = (1 << 31) - 1
+    return (args[0], Literal(min(max(value, -bound), bound), args[1].type), *args[2:])
 
 
 for _name in ("row_number", "rank", "dense_rank"):
     _window(_name, "", "int8", f"CAST({_name}(){{f}} AS BIGINT)", Nulls.NEVER)
 for _name in ("percent_rank", "cume_dist"):
     _window(_name, "", "float8", f"{_name}(){{f}}", Nulls.NEVER)
-_window("ntile", "int4", "int4", "ntile({0}){f}")
+_window("ntile", "int4", "int4", "ntile({0}){f}",
+        prepare=_positive(0, "argument of ntile", SqlState.INVALID_ARGUMENT_FOR_NTILE_FUNCTION))  # fmt: skip
 for _name in ("lag", "lead"):
     _window(_name, "anyelement", "anyelement", f"{_name}({{0}}){{f}}")
-    _window(_name, "anyelement int4", "anyelement", f"{_name}({{0}}, {{1}}){{f}}")
-    _window(_name, "anyelement int4 anyelement", "anyelement", f"{_name}({{0}}, {{1}}, {{2}}){{f}}")
+    _window(_name, "anyelement int4", "anyelement", f"{_name}({{0}}, {{1}}){{f}}", prepare=_known_offset)
+    _window(_name, "anycompatible int4 anycompatible", "anycompatible", f"{_name}({{0}}, {{1}}, {{2}}){{f}}",
+            prepare=_known_offset)  # fmt: skip
 for _name in ("first_value", "last_value"):
     _window(_name, "anyelement", "anyelement", f"{_name}({{0}}){{f}}")
+_window("nth_value", "anyelement int4", "anyelement", "nth_value({0}, {1}){f}",
+        prepare=_positive(1, "argument of nth_value", SqlState.INVALID_ARGUMENT_FOR_NTH_VALUE_FUNCTION))  # fmt: skip

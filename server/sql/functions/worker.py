@@ -22,7 +22,7 @@ import pyarrow as pa
 from protocol.pgwire.errors import PgError
 from protocol.pgwire.types import PgType, array_of, scalar
 from server.sql.casts import find_cast
-from server.sql.functions.table import FUNCTIONS, OPERATORS, Function, Nulls
+from server.sql.functions.table import FUNCTIONS, GRAMMAR, OPERATORS, SET_ARRAYS, Function, Kind, Nulls
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,10 +80,20 @@ def carriers() -> dict[str, Carrier]:
 # -- what is called -------------------------------------------------------------------------------------------------
 
 
+_TABLES = {"OPERATOR": OPERATORS, "SET": SET_ARRAYS, "GRAMMAR": GRAMMAR, "FUNCTION": FUNCTIONS}
+
+
 def function_key(function: Function, arguments: Sequence[PgType], timezone: str) -> str:
     """Names a row, the types it is called with and the session's time zone if it matters, for `Kernel`."""
-    name = f"{'OPERATOR' if function in OPERATORS.get(function.name, ()) else 'FUNCTION'} {function}"
+    kind = next((k for k, table in _TABLES.items() if function in table.get(function.name, ())), "FUNCTION")
+    name = f"{kind} {function}"
     return json.dumps([name, [_spelled(type) for type in arguments], timezone if function.zoned else ""])
+
+
+def quantified_key(function: Function, arguments: Sequence[PgType], timezone: str, every: bool) -> str:
+    """As `function_key`, of a value and an array: whether the function is true of all, or any, of its elements."""
+    name, types, zone = json.loads(function_key(function, arguments, timezone))
+    return json.dumps([f"{'ALL' if every else 'ANY'} {name}", types, zone])
 
 
 def cast_key(source: PgType, target: PgType, timezone: str) -> str:
@@ -98,14 +108,21 @@ def _typed(spelling: str) -> PgType:
     return array_of(scalar(spelling[:-2])) if spelling.endswith("[]") else scalar(spelling)
 
 
-def evaluator(function: Function, timezone: str) -> Callable[..., Any]:
-    """The row's Python with SQL's NULLs: a strict function of a NULL is NULL."""
+def list_of(type: PgType) -> PgType:
+    """A group's values, which may be arrays themselves."""
+    return array_of(type) if type.element is None else PgType(f"_{type.name}", 0, -1, element=type)
+
+
+def evaluator(function: Function, timezone: str, types: Sequence[PgType]) -> Callable[..., Any]:
+    """The row's Python over arguments of these types, with SQL's NULLs: a strict function of a NULL is NULL."""
     python = function.python
     assert python is not None, function
-    zone = {"timezone": timezone} if function.zoned else {}
-    if function.nulls is not Nulls.STRICT:
-        return lambda *values: python(*values, **zone)
-    return lambda *values: None if None in values else python(*values, **zone)
+    keywords: dict[str, Any] = {"timezone": timezone} if function.zoned else {}
+    if function.typed:
+        keywords["types"] = types
+    if function.nulls not in (Nulls.STRICT, Nulls.OPTIONAL):
+        return lambda *values: python(*values, **keywords)
+    return lambda *values: None if any(v is None for v in values) else python(*values, **keywords)
 
 
 @lru_cache(1024)
@@ -117,12 +134,26 @@ def _called(key: str) -> tuple[Callable[..., Any], tuple[PgType, ...]]:
         source, target = types
         rule = find_cast(source, target)
         assert rule is not None, key
-        python = rule.python
-        return (lambda value: None if value is None else python(value, target)), (source,)
+        return (lambda value: None if value is None else rule.apply(value, target, timezone)), (source,)
+    if name.startswith(("ALL ", "ANY ")):
+        function, (left, right) = _called(json.dumps([name[4:], spellings, timezone]))
+        return _quantified(function, name.startswith("ALL")), (left, list_of(right))
     kind, _, signature = name.partition(" ")
-    table = OPERATORS if kind == "OPERATOR" else FUNCTIONS
-    (function,) = (row for row in table[signature.partition("(")[0]] if str(row) == signature)
-    return evaluator(function, timezone), types
+    table = _TABLES[kind]
+    (chosen,) = (row for row in table[signature.partition("(")[0]] if str(row) == signature)
+    if chosen.kind is not Kind.SCALAR:
+        return evaluator(chosen, timezone, types), tuple(map(list_of, types))
+    return evaluator(chosen, timezone, types), types
+
+
+def _quantified(function: Callable[..., Any], every: bool) -> Callable[[Any, list[Any] | None], bool | None]:
+    def python(value: Any, items: list[Any] | None) -> bool | None:
+        if items is None:
+            return None
+        results = [function(value, item) for item in items]
+        return (not every) if (not every) in results else None if None in results else every
+
+    return python
 
 
 # -- values ---------------------------------------------------------------------------------------------------------

@@ -1,0 +1,74 @@
+"""Who is connected, and what they are subscribed to: what mz_sessions and mz_subscriptions show."""
+
+from __future__ import annotations
+
+import itertools
+import time
+import uuid
+from collections import Counter
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+
+from catalog.objects import ObjectId
+
+
+@dataclass(frozen=True, slots=True)
+class SessionEntry:
+    """`connected_us`: microseconds since 1970. `client_ip` is None for a client without one."""
+
+    id: str
+    process_id: int
+    user: str
+    client_ip: str | None
+    connected_us: int
+
+
+@dataclass(frozen=True, slots=True)
+class SubscriptionEntry:
+    """`output` is the name of its output mode; `references` are the relations that its query names."""
+
+    id: str
+    session_id: str
+    output: str
+    created_us: int
+    references: tuple[ObjectId, ...]
+
+
+@dataclass(slots=True)
+class Activity:
+    """Entries by process id and by subscription id. A revision grows with each change of its entries."""
+
+    sessions: dict[int, SessionEntry] = field(default_factory=dict)
+    subscriptions: dict[str, SubscriptionEntry] = field(default_factory=dict)
+    sessions_revision: int = 0
+    subscriptions_revision: int = 0
+    sessions_opened: int = 0
+    subscriptions_started: Counter[str] = field(default_factory=Counter)
+    """By output mode."""
+    _numbers: itertools.count[int] = field(default_factory=lambda: itertools.count(1))
+
+    def connected(self, process_id: int, user: str, client_ip: str | None) -> None:
+        self.sessions[process_id] = SessionEntry(str(uuid.uuid4()), process_id, user, client_ip, _now_us())
+        self.sessions_opened += 1
+        self.sessions_revision += 1
+
+    def disconnected(self, process_id: int) -> None:
+        if self.sessions.pop(process_id, None) is not None:
+            self.sessions_revision += 1
+
+    def subscribed(self, process_id: int, output: str, references: Iterable[ObjectId]) -> Callable[[], None]:
+        """A subscription begins; returns what to call when it has ended."""
+        id = f"t{next(self._numbers)}"
+        session = self.sessions[process_id]
+        self.subscriptions[id] = SubscriptionEntry(id, session.id, output, _now_us(), tuple(sorted(references)))
+        self.subscriptions_revision += 1
+
+        def ended() -> None:
+            if self.subscriptions.pop(id, None) is not None:
+                self.subscriptions_revision += 1
+
+        return ended
+
+
+def _now_us() -> int:
+    return time.time_ns() // 1_000

@@ -1,0 +1,35 @@
+"""What the server counts while it works, for `metrics`. Plain numbers, changed on the event loop's thread alone."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections import Counter
+from dataclasses import dataclass, field
+
+OK, ERROR, CANCELED = "ok", "error", "canceled"
+SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0)
+
+
+@dataclass(slots=True)
+class Durations:
+    """A histogram: how many took at most so many seconds, the last bucket without a bound."""
+
+    bounds: tuple[float, ...] = SECONDS
+    buckets: list[int] = field(default_factory=lambda: [0] * (len(SECONDS) + 1))
+    total_s: float = 0.0
+
+    def add(self, seconds: float) -> None:
+        self.buckets[bisect_left(self.bounds, seconds)] += 1
+        self.total_s += seconds
+
+
+@dataclass(slots=True)
+class Counts:
+    """Since the server's start. `statements`: by kind and outcome; `spark`: by outcome."""
+
+    statements: Counter[tuple[str, str]] = field(default_factory=Counter)
+    spark: dict[str, Durations] = field(default_factory=lambda: {o: Durations() for o in (OK, ERROR, CANCELED)})
+    commits: int = 0
+    rows_written: int = 0
+    merges: int = 0
+    batches_merged: int = 0

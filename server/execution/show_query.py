@@ -1,0 +1,93 @@
+"""SHOW as a query over the system tables, so that it can be subscribed to.
+
+What it names is looked up when it is planned: another object that takes the name later is not shown.
+"""
+
+from __future__ import annotations
+
+from catalog import builtin
+from catalog.objects import SystemTable
+from protocol.pgwire.errors import PgError, SqlState
+from server.context import Context
+from server.execution.names import current_schema, find_relation, find_schema
+from server.sql.lexer import quote_identifier
+from server.sql.parse import parse_query
+from server.sql.scope import ID_SCHEMA
+from server.sql.statements import Query, ShowColumns, ShowKind, ShowObjects, ShowStatement
+
+_TYPES: dict[ShowKind, tuple[str, ...]] = {
+    ShowKind.TABLES: ("table", "system-table"),
+    ShowKind.VIEWS: ("view",),
+    ShowKind.MATERIALIZED_VIEWS: ("materialized-view",),
+    ShowKind.SOURCES: (),
+    ShowKind.SINKS: (),
+}
+"""What mz_objects calls them."""
+
+
+def show_query(context: Context, statement: ShowStatement) -> Query:
+    """The query. PgError for a SHOW that lists no objects."""
+    match statement:
+        case ShowObjects(like=like):
+            text = _objects(context, statement)
+        case ShowColumns(relation=name, like=like):
+            id = find_relation(context, name).id
+            text = f"SELECT name, nullable, type FROM {_named(builtin.MZ_COLUMNS)} WHERE id = {_quoted(id)}"
+        case _:
+            raise PgError(SqlState.FEATURE_NOT_SUPPORTED, "SUBSCRIBE to this SHOW is not supported")
+    if like is not None:
+        text = f"SELECT * FROM ({text}) AS shown WHERE name LIKE {_quoted(like)}"
+    return parse_query(text)
+
+
+def _objects(context: Context, statement: ShowObjects) -> str:
+    match statement.kind:
+        case ShowKind.DATABASES:
+            return f"SELECT name FROM {_named(builtin.MZ_DATABASES)}"
+        case ShowKind.SCHEMAS:
+            return _schemas(context, statement)
+        case ShowKind.INDEXES:
+            return (
+                f'SELECT i.name AS name, o.name AS "on", i.key AS key FROM {_named(builtin.MZ_INDEXES)} AS i '
+                f"JOIN {_named(builtin.MZ_OBJECTS)} AS o ON o.id = i.on_id WHERE {_where(context, statement)}"
+            )
+        case ShowKind.OBJECTS:
+            shown = "o.name AS name, replace(o.type, '-', ' ') AS type"
+            return f"SELECT {shown} FROM {_named(builtin.MZ_OBJECTS)} AS o WHERE {_where(context, statement)}"
+        case kind:
+            types = ", ".join(map(_quoted, _TYPES[kind])) or "NULL"
+            return (
+                f"SELECT o.name AS name FROM {_named(builtin.MZ_OBJECTS)} AS o "
+                f"WHERE {_where(context, statement)} AND o.type IN ({types})"
+            )
+
+
+def _schemas(context: Context, statement: ShowObjects) -> str:
+    name = statement.schema.parts[-1] if statement.schema else context.settings["database"]
+    database = context.state.database_named(name)
+    if database is None:
+        raise PgError(SqlState.INVALID_CATALOG_NAME, f'database "{name}" does not exist')
+    within = f"database_id = {_quoted(database.id)} OR database_id IS NULL"
+    return f"SELECT name FROM {_named(builtin.MZ_SCHEMAS)} WHERE {within}"
+
+
+def _where(context: Context, statement: ShowObjects) -> str:
+    """Which objects `o`, or indexes `i` on them: those on a relation, of a schema, of the current schema."""
+    if statement.on is not None:
+        return f"i.on_id = {_quoted(find_relation(context, statement.on).id)}"
+    if statement.schema is not None:
+        schema = find_schema(context, statement.schema.parts, statement.schema.position)
+    else:
+        current = current_schema(context)
+        if current is None:
+            return "false"
+        schema = current
+    return f"o.schema_id = {_quoted(schema.id)}"
+
+
+def _named(table: SystemTable) -> str:
+    return f"{quote_identifier(ID_SCHEMA)}.{quote_identifier(table.id)}"
+
+
+def _quoted(text: str) -> str:
+    return "'" + text.replace("'", "''") + "'"

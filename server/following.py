@@ -1,0 +1,85 @@
+"""System tables as collections that change with time, for as long as a dataflow follows them.
+
+Their rows are made from the server's memory, so they have a history only while somebody asks for one: whoever
+follows a table makes it a collection of `Frontiers`, with a `since` and holders like any other. From then on its rows
+are made again at each commit, an idle one included, if what they are made from has changed; the versions that a
+holder may still read are kept. Nothing of this is done for a table that nobody follows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+
+from catalog.objects import ObjectId, Timestamp
+from server.frontiers import Frontiers
+
+
+@dataclass(slots=True)
+class _Followed:
+    """`versions`: the rows from a time on, in order of time, the last of them the present ones."""
+
+    revision: object
+    versions: list[tuple[Timestamp, pa.Table]]
+    followers: int = 0
+
+
+@dataclass(slots=True)
+class Following:
+    """`rows_of` makes a table's present rows; `revision_of` is equal as long as they have not changed."""
+
+    frontiers: Frontiers
+    rows_of: Callable[[ObjectId], pa.Table]
+    revision_of: Callable[[ObjectId], object]
+    _followed: dict[ObjectId, _Followed] = field(default_factory=dict)
+
+    def follow(self, ids: Iterable[ObjectId]) -> Callable[[], None]:
+        """Gives the tables a history from the latest closed time on; returns what to call to let go of it."""
+        held = list(ids)
+        time = Timestamp(self.frontiers.tables_upper - 1)
+        for id in held:
+            if id not in self._followed:
+                self._followed[id] = _Followed(self.revision_of(id), [(time, self.rows_of(id))])
+                self.frontiers.created(id, time, None)
+            self._followed[id].followers += 1
+
+        def let_go() -> None:
+            while held:
+                self._let_go(held.pop())
+
+        return let_go
+
+    def _let_go(self, id: ObjectId) -> None:
+        followed = self._followed[id]
+        followed.followers -= 1
+        if not followed.followers:
+            del self._followed[id]
+            self.frontiers.dropped(id)
+
+    def __contains__(self, id: object) -> bool:
+        return id in self._followed
+
+    def closed(self, time: Timestamp) -> None:
+        """`time` is about to be final: what the tables hold now, they hold at `time`."""
+        for id, followed in self._followed.items():
+            revision = self.revision_of(id)
+            if revision == followed.revision:
+                continue
+            followed.revision = revision
+            rows = self.rows_of(id)
+            if not rows.equals(followed.versions[-1][1]):
+                followed.versions.append((time, rows))
+            since = self.frontiers.since(id)
+            while len(followed.versions) > 1 and followed.versions[1][0] <= since:
+                del followed.versions[0]
+
+    def rows(self, id: ObjectId, as_of: int) -> pa.Table:
+        """The rows at `as_of`, at or after the table's `since`."""
+        versions = self._followed[id].versions
+        return next(rows for time, rows in reversed(versions) if time <= as_of)
+
+    def times(self, id: ObjectId, lower: int, upper: int) -> list[Timestamp]:
+        """The times in [lower, upper) at which the rows changed."""
+        return [time for time, _ in self._followed[id].versions[1:] if lower <= time < upper]

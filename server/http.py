@@ -1,0 +1,116 @@
+"""The HTTP port, for those who watch the server: /metrics, /healthz, /readyz.
+
+Small on purpose: GET and HEAD, one request a connection, a bounded head and no body. It shares the event loop with
+the sessions and does not keep it waiting: what reads the disk is done in a thread.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+
+import structlog
+
+HEAD_BYTES_MAX = 16 * 1024
+REQUEST_S = 5.0  # from the connection to the end of the request's head
+ANSWER_S = 10.0  # for the client to take the answer
+CONNECTIONS_MAX = 64
+
+log = structlog.get_logger()
+
+
+@dataclass(frozen=True, slots=True)
+class Response:
+    status: str
+    body: bytes = b""
+    content_type: str = "text/plain; charset=utf-8"
+    headers: tuple[tuple[str, str], ...] = ()
+
+    @classmethod
+    def of(cls, status: str, text: str) -> Response:
+        return cls(status, f"{text}\n".encode())
+
+    def encoded(self, *, with_body: bool) -> bytes:
+        head = [
+            f"HTTP/1.1 {self.status}",
+            f"Content-Type: {self.content_type}",
+            f"Content-Length: {len(self.body)}",
+            "Cache-Control: no-store",
+            "Connection: close",
+            *(f"{name}: {value}" for name, value in self.headers),
+        ]
+        return "\r\n".join([*head, "", ""]).encode() + (self.body if with_body else b"")
+
+
+Page = Callable[[], Awaitable[Response]]
+
+_REQUEST_LINE = re.compile(rb"([A-Z]+) (/[!-~]*) HTTP/1\.[01]")
+
+
+class HttpPort:
+    """Answers with `pages`, by path."""
+
+    def __init__(self, pages: Mapping[str, Page]) -> None:
+        self._pages = pages
+        self._server: asyncio.Server | None = None
+        self._connections: set[asyncio.Task[None]] = set()
+
+    async def listen(self, host: str, port: int) -> tuple[str, int]:
+        """Begins to accept; returns the address, the port found where 0 was asked for. OSError if it is taken."""
+        self._server = await asyncio.start_server(self._connected, host, port, limit=HEAD_BYTES_MAX)
+        address = self._server.sockets[0].getsockname()
+        return address[0], address[1]
+
+    async def close(self) -> None:
+        """Stops accepting, and ends whatever is not answered yet."""
+        if self._server is not None:
+            self._server.close()
+        for task in list(self._connections):
+            task.cancel()
+        await asyncio.gather(*self._connections, return_exceptions=True)
+
+    def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if len(self._connections) >= CONNECTIONS_MAX:
+            writer.transport.abort()
+            return
+        task = asyncio.create_task(self._serve(reader, writer))
+        self._connections.add(task)
+        task.add_done_callback(self._connections.discard)
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """One connection's one request."""
+        try:
+            method, response = await self._answer(reader)
+            writer.write(response.encoded(with_body=method != "HEAD"))
+            async with asyncio.timeout(ANSWER_S):
+                await writer.drain()
+                writer.close()
+                await writer.wait_closed()
+        except (OSError, EOFError, TimeoutError):
+            pass  # the client has gone, or does neither ask nor read
+        finally:
+            writer.transport.abort()
+
+    async def _answer(self, reader: asyncio.StreamReader) -> tuple[str, Response]:
+        """The request's method and what to answer. EOFError or TimeoutError if no whole request comes."""
+        try:
+            async with asyncio.timeout(REQUEST_S):
+                head = await reader.readuntil(b"\r\n\r\n")
+        except asyncio.LimitOverrunError:
+            return "", Response.of("431 Request Header Fields Too Large", "the request's head is too large")
+        request = _REQUEST_LINE.fullmatch(head.partition(b"\r\n")[0])
+        if request is None:
+            return "", Response.of("400 Bad Request", "this is no HTTP/1.1 request")
+        method, path = request[1].decode(), request[2].decode().partition("?")[0]
+        page = self._pages.get(path)
+        if page is None:
+            return method, Response.of("404 Not Found", f"there are: {' '.join(sorted(self._pages))}")
+        if method not in ("GET", "HEAD"):
+            return method, Response("405 Method Not Allowed", b"use GET\n", headers=(("Allow", "GET, HEAD"),))
+        try:
+            return method, await page()
+        except Exception as error:
+            log.error("http request failed", path=path, error=str(error), exc_info=error)
+            return method, Response.of("500 Internal Server Error", "the server's log says why")

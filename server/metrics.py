@@ -1,0 +1,186 @@
+"""What /metrics shows, in Prometheus' text format: the names, what they mean, and where their values come from.
+
+`snapshot` reads plain numbers on the event loop's thread, where they change; `rendered` makes text of them on any.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from itertools import accumulate
+from pathlib import Path
+from typing import Any
+
+from server.activity import Activity
+from server.counts import Counts, Durations
+from server.execution.subscribe import OUTPUTS
+from server.listener import Listener
+from server.spark import Engine
+
+
+@dataclass(frozen=True, slots=True)
+class Metric:
+    """`kind` is `counter`, `gauge` or `histogram`; `samples` are values by those of `labels`."""
+
+    name: str
+    kind: str
+    help: str
+    labels: tuple[str, ...] = ()
+    samples: Mapping[tuple[str, ...], float | Durations] = field(default_factory=dict)
+
+
+def _one(name: str, kind: str, help: str, value: float) -> Metric:
+    return Metric(name, kind, help, (), {(): value})
+
+
+def snapshot(listener: Listener, engine: Engine) -> list[Metric]:
+    """All that is not the process's own."""
+    coordinator = listener.coordinator
+    return [
+        *_of_sessions(coordinator.activity, coordinator.counts),
+        *_of_writes(listener),
+        *_of_spark(coordinator.counts, engine),
+        Metric(
+            "tidewire_dataflows",
+            "gauge",
+            "Queries that are kept up to date, by what for.",
+            ("kind",),
+            {(kind,): count for kind, count in coordinator.dataflows.items()},
+        ),
+        _one(
+            "tidewire_subscription_waiting_bytes",
+            "gauge",
+            "Changes that the slowest of their subscribers has not taken yet.",
+            coordinator.waiting_bytes,
+        ),
+        _one(
+            "tidewire_socket_waiting_bytes",
+            "gauge",
+            "Bytes that were written to clients and that their sockets have not taken yet.",
+            listener.waiting_bytes,
+        ),
+    ]
+
+
+def _of_sessions(activity: Activity, counts: Counts) -> Iterator[Metric]:
+    active = dict.fromkeys(OUTPUTS, 0)
+    for entry in activity.subscriptions.values():
+        active[entry.output] += 1
+    yield _one("tidewire_sessions", "gauge", "Clients that are connected.", len(activity.sessions))
+    yield _one("tidewire_sessions_opened", "counter", "Clients that have connected.", activity.sessions_opened)
+    yield Metric(
+        "tidewire_statements",
+        "counter",
+        "Statements by kind, and whether they did what they were asked. Kind unknown: it could not be parsed.",
+        ("kind", "outcome"),
+        {(kind, outcome): count for (kind, outcome), count in counts.statements.items()},
+    )
+    yield Metric(
+        "tidewire_subscriptions_started",
+        "counter",
+        "Subscriptions that have begun, by output mode.",
+        ("output",),
+        {(output,): activity.subscriptions_started[output] for output in OUTPUTS},
+    )
+    yield Metric(
+        "tidewire_subscriptions_active",
+        "gauge",
+        "Subscriptions that run, by output mode.",
+        ("output",),
+        {(output,): count for output, count in active.items()},
+    )
+
+
+def _of_writes(listener: Listener) -> Iterator[Metric]:
+    coordinator = listener.coordinator
+    counts = coordinator.counts
+    yield _one("tidewire_commits", "counter", "Commits that wrote rows. Writers that wait share one.", counts.commits)
+    yield _one(
+        "tidewire_rows_written",
+        "counter",
+        "Lines of changes that commits wrote: an update is two.",
+        counts.rows_written,
+    )
+    yield _one(
+        "tidewire_catalog_transactions",
+        "counter",
+        "Transactions of the catalog's file: commits, definitions, compaction.",
+        coordinator.store.transactions,
+    )
+    yield _one("tidewire_compactions", "counter", "Runs of batches that were merged into one.", counts.merges)
+    yield _one("tidewire_compacted_batches", "counter", "Batches that were merged.", counts.batches_merged)
+    yield _one(
+        "tidewire_write_frontier_seconds",
+        "gauge",
+        "The least time that tables may still change at, as seconds since 1970: behind the clock, commits do not pass.",
+        coordinator.frontiers.tables_upper / 1_000,
+    )
+
+
+def _of_spark(counts: Counts, engine: Engine) -> Iterator[Metric]:
+    yield _one("tidewire_spark_ready", "gauge", "Whether Spark takes statements.", engine.ready)
+    yield Metric(
+        "tidewire_spark_statements",
+        "gauge",
+        "Statements that Spark runs, and those that wait for it.",
+        ("state",),
+        {("running",): engine.running, ("waiting",): engine.waiting},
+    )
+    yield Metric(
+        "tidewire_spark_statement_seconds",
+        "histogram",
+        "How long Spark's statements took, waiting included.",
+        ("outcome",),
+        {(outcome,): durations for outcome, durations in counts.spark.items()},
+    )
+
+
+def resident_bytes(process_id: int) -> int | None:
+    """The memory of another process; None where there is no /proc, or no such process."""
+    try:
+        for line in Path(f"/proc/{process_id}/status").read_text().splitlines():
+            name, _, value = line.partition(":")
+            if name == "VmRSS":
+                return int(value.split()[0]) * 1024
+    except OSError:
+        pass
+    return None
+
+
+def rendered(metrics: list[Metric], jvm_pid: int | None) -> tuple[bytes, str]:
+    """The text and its content type, with this process's own metrics. Reads /proc, so not for the event loop."""
+    # Imported when it is first asked for: it costs a tenth of a start.
+    from prometheus_client import CollectorRegistry, ProcessCollector, generate_latest
+    from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
+
+    if jvm_pid is not None and (memory := resident_bytes(jvm_pid)) is not None:
+        metrics = [
+            *metrics,
+            _one("tidewire_spark_resident_memory_bytes", "gauge", "Memory of Spark's process.", memory),
+        ]
+    registry = CollectorRegistry()
+    ProcessCollector(registry=registry)
+    registry.register(_Families(metrics))
+    return generate_latest(registry), CONTENT_TYPE_PLAIN_0_0_4
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Families:
+    """The metrics as prometheus_client's collectors give them."""
+
+    metrics: list[Metric]
+
+    def collect(self) -> Iterator[Any]:
+        from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
+
+        for metric in self.metrics:
+            kinds = {"counter": CounterMetricFamily, "gauge": GaugeMetricFamily, "histogram": HistogramMetricFamily}
+            family = kinds[metric.kind](metric.name, metric.help, labels=metric.labels)
+            for labels, value in metric.samples.items():
+                if isinstance(value, Durations):
+                    bounds = [*map(str, value.bounds), "+Inf"]
+                    buckets = list(zip(bounds, accumulate(value.buckets), strict=True))
+                    family.add_metric(labels, buckets, value.total_s)
+                else:
+                    family.add_metric(labels, value)
+            yield family

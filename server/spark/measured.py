@@ -1,0 +1,57 @@
+"""An engine whose statements are counted and timed, from the request to the answer: waiting for a slot included."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Mapping
+
+import pyarrow as pa
+
+from server.counts import CANCELED, ERROR, OK, Counts
+from server.spark import Engine
+
+
+class MeasuredEngine:
+    """`engine`, with what it is asked for in `counts.spark`. For one event loop."""
+
+    def __init__(self, engine: Engine, counts: Counts) -> None:
+        self._engine = engine
+        self._counts = counts
+
+    @property
+    def ready(self) -> bool:
+        return self._engine.ready
+
+    @property
+    def running(self) -> int:
+        return self._engine.running
+
+    @property
+    def waiting(self) -> int:
+        return self._engine.waiting
+
+    @property
+    def jvm_pid(self) -> int | None:
+        return self._engine.jvm_pid
+
+    async def start(self) -> None:
+        await self._engine.start()
+
+    async def run(self, sql: str, views: Mapping[str, pa.Table]) -> pa.Table:
+        begun, outcome = time.monotonic(), ERROR
+        try:
+            rows = await self._engine.run(sql, views)
+            outcome = OK
+        except asyncio.CancelledError:
+            outcome = CANCELED
+            raise
+        finally:
+            self._counts.spark[outcome].add(time.monotonic() - begun)
+        return rows
+
+    async def warm_up(self) -> None:
+        await self._engine.warm_up()
+
+    async def close(self) -> None:
+        await self._engine.close()

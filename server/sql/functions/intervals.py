@@ -1,0 +1,319 @@
+"""Intervals (chapter 9.9): arithmetic, order, justification. Ports of src/backend/utils/adt/timestamp.c, version 16.
+
+In Spark an interval is a struct {months, days, us}; `interval_length` is what such structs are compared by: a month is
+30 days and a day 24 hours, so that '1 mon' equals '30 days'.
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+import re
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from sqlglot import exp
+
+from protocol.pgwire.datetime_input import interval_of, parse_interval
+from protocol.pgwire.errors import PgError, SqlState
+from protocol.pgwire.types import INTERVAL, NUMERIC_PRECISION_MAX, bare_numeric
+from server.sql.casts import DAY_US
+from server.sql.expressions import Call, Expression
+from server.sql.functions.table import FUNCTIONS, OPERATORS, Function, Nulls, fail, row
+
+MONTH_DAYS = 30
+_INT32, _INT64 = 1 << 31, 1 << 63
+
+
+def out_of_range() -> PgError:
+    return PgError(SqlState.DATETIME_FIELD_OVERFLOW, "interval out of range")
+
+
+def parts(value: Any) -> tuple[int, int, int]:
+    """Months, days, microseconds."""
+    months, days, nanoseconds = value
+    return months, days, nanoseconds // 1_000
+
+
+def interval(months: int, days: int, us: int) -> Any:
+    """The scalar; 22008 when a part is too large."""
+    if not (-_INT32 <= days < _INT32 and -_INT32 < months < _INT32):
+        raise out_of_range()
+    return interval_of(months, days, us)
+
+
+def length(value: Any) -> int:
+    """In microseconds."""
+    months, days, us = parts(value)
+    return (months * MONTH_DAYS + days) * DAY_US + us
+
+
+def interval_length(text: str) -> str:
+    """`length` in Spark SQL, a DECIMAL(38,0)."""
+    days = f"CAST(({text}).months AS BIGINT) * {MONTH_DAYS} + ({text}).days"
+    return f"CAST(CAST({days} AS DECIMAL(18,0)) * {DAY_US}BD + ({text}).us AS DECIMAL(38,0))"
+
+
+def from_parts(months: str, days: str, us: str) -> str:
+    """Spark SQL for an interval of these BIGINT texts."""
+    struct = f"named_struct('months', {months}, 'days', {days}, 'us', {us})"
+    return f"CAST({struct} AS STRUCT<months: INT, days: INT, us: BIGINT>)"
+
+
+# -- order ----------------------------------------------------------------------------------------------------------
+
+_COMPARISONS: dict[str, Callable[[Any, Any], bool]] = {
+    "=": operator.eq,
+    "<>": operator.ne,
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
+}
+
+
+def _comparison(symbol: str) -> tuple[Callable[[Sequence[Expression], Sequence[str]], str], Callable[[Any, Any], bool]]:
+    compare = _COMPARISONS[symbol]
+    return (
+        lambda args, texts: f"({interval_length(texts[0])} {symbol} {interval_length(texts[1])})",
+        lambda a, b: compare(length(a), length(b)),
+    )
+
+
+for _symbol in _COMPARISONS:
+    _spark, _python = _comparison(_symbol)
+    row(OPERATORS, _symbol, "interval interval", "bool", _spark, python=_python)
+
+
+# -- arithmetic -----------------------------------------------------------------------------------------------------
+
+
+def negated(value: Any) -> Any:
+    months, days, us = parts(value)
+    return interval(-months, -days, -us)
+
+
+def _added(a: Any, b: Any) -> Any:
+    return interval(*map(operator.add, parts(a), parts(b)))
+
+
+def _to_int32(value: float) -> int:
+    if not -_INT32 <= value < _INT32:  # NaN too
+        raise out_of_range()
+    return int(value)
+
+
+def _microsecond(seconds: float) -> float:
+    """TSROUND()."""
+    return _rint(seconds * 1e6) / 1e6
+
+
+def _rint(value: float) -> float:
+    return float(round(value)) if math.isfinite(value) else value
+
+
+def _scaled(value: Any, scale: Callable[[float], float]) -> Any:
+    """interval_mul() and interval_div(): fractions of months flow into days of 30, fractions of days into seconds."""
+    months, days, us = parts(value)
+    new_months, new_days = _to_int32(scale(months)), _to_int32(scale(days))
+    month_rest = _microsecond((scale(months) - new_months) * MONTH_DAYS)
+    seconds = _microsecond((scale(days) - new_days + month_rest - int(month_rest)) * 86_400)
+    if abs(seconds) >= 86_400:
+        new_days += int(seconds / 86_400)
+        seconds -= int(seconds / 86_400) * 86_400
+    new_us = _rint(scale(us) + seconds * 1e6)
+    if not -_INT64 <= new_us < _INT64:
+        raise out_of_range()
+    return interval(new_months, new_days + int(month_rest), int(new_us))
+
+
+def _multiplied(value: Any, factor: float) -> Any:
+    return _scaled(value, lambda part: part * factor)
+
+
+def divided(value: Any, divisor: float) -> Any:
+    if divisor == 0:
+        raise PgError(SqlState.DIVISION_BY_ZERO, "division by zero")
+    return _scaled(value, lambda part: part / divisor)
+
+
+row(OPERATORS, "+", "interval interval", "interval", python=_added)
+row(OPERATORS, "-", "interval interval", "interval", python=lambda a, b: _added(a, negated(b)))
+row(OPERATORS, "-", "interval", "interval", python=negated)
+row(OPERATORS, "*", "interval float8", "interval", python=_multiplied)
+row(OPERATORS, "*", "float8 interval", "interval", python=lambda factor, value: _multiplied(value, factor))
+row(OPERATORS, "/", "interval float8", "interval", python=divided)
+
+
+# -- aggregates and extremes ----------------------------------------------------------------------------------------
+
+
+def extreme(function: str, texts: Sequence[str], step: int = 0) -> str:
+    """`function` of intervals by their length; of equal ones the first, with `step` 1 or -1, but always the same."""
+    keyed = (
+        f"IF({t} IS NULL, NULL, named_struct('t', {interval_length(t)}, 'place', {step * i}, 'v', {t}))"
+        for i, t in enumerate(texts)
+    )
+    return f"({function.replace('{}', ', '.join(keyed))}).v"
+
+
+def _of_several(name: str, choose: Callable[..., Any]) -> Function:
+    def spark(args: Sequence[Expression], texts: Sequence[str]) -> str:
+        return extreme(f"{name}({{}})", texts, 1 if choose is min else -1)
+
+    def python(*values: Any) -> Any:
+        return choose((v for v in values if v is not None), key=length, default=None)
+
+    return Function(name, (INTERVAL,), INTERVAL, spark, nulls=Nulls.MAYBE, python=python)
+
+
+EXTREMES = {"greatest": _of_several("greatest", max), "least": _of_several("least", min)}
+_LENGTH = Function("length", (INTERVAL,), bare_numeric(0), lambda args, texts: interval_length(texts[0]))
+
+
+def length_of(expression: Expression) -> Call:
+    """A number that stands for an interval where values are compared."""
+    return Call(_LENGTH, (expression,), bare_numeric(0), expression.nullable, NUMERIC_PRECISION_MAX)
+
+
+_SUM_BOUNDS = {"months": _INT32 - 1, "days": _INT32 - 1, "us": (_INT64 - 1) // 1_000}
+_SUMS = ", ".join(f"'{part}', sum(CAST({{0}}.{part} AS DECIMAL(28,0))){{f}}" for part in _SUM_BOUNDS)
+
+
+def _bounded(name: str) -> str:
+    """A part of the sum s, which must fit."""
+    bound = _SUM_BOUNDS[name]
+    error = fail(SqlState.DATETIME_FIELD_OVERFLOW, "interval out of range")
+    return f"IF(abs(s.{name}) > {bound}BD, {error}, CAST(s.{name} AS BIGINT))"
+
+
+def _let(name: str, value: str, form: str) -> str:
+    return f"get(transform(array({value}), {name} -> {form}), 0)"
+
+
+def _divided_sum() -> str:
+    """`divided` by the number of values, in Spark SQL."""
+    quotient = {part: f"(CAST({_bounded(part)} AS DOUBLE) / s.n)" for part in _SUM_BOUNDS}
+    whole = {part: f"CAST({quotient[part]} AS BIGINT)" for part in ("months", "days")}
+    rest = f"(rint(({quotient['months']} - {whole['months']}) * {MONTH_DAYS} * 1e6D) / 1e6D)"
+    seconds = f"rint(({quotient['days']} - {whole['days']} + m - CAST(m AS BIGINT)) * 86400 * 1e6D) / 1e6D"
+    more = "IF(abs(e) >= 86400, CAST(e / 86400 AS BIGINT), 0L)"
+    days = f"{whole['days']} + {more} + CAST(m AS BIGINT)"
+    us = f"CAST(rint({quotient['us']} + (e - {more} * 86400) * 1e6D) AS BIGINT)"
+    return _let("m", rest, _let("e", seconds, from_parts(whole["months"], days, us)))
+
+
+_ALL_SUMS = f"named_struct({_SUMS}, 'n', count({{0}}){{f}})"
+SUM = _let("s", _ALL_SUMS, f"IF(s.n = 0, NULL, {from_parts(*map(_bounded, _SUM_BOUNDS))})")
+AVERAGE = _let("s", _ALL_SUMS, f"IF(s.n = 0, NULL, {_divided_sum()})")
+
+
+# -- justification --------------------------------------------------------------------------------------------------
+
+
+def _carried(small: int, large: int, size: int) -> tuple[int, int]:
+    """As much of `small` in whole `size`s as there is, added to `large`; then both have one sign if they can."""
+    quotient = abs(small) // size * _sign(small)
+    small, large = small - quotient * size, large + quotient
+    if large > 0 > small:
+        return small + size, large - 1
+    if large < 0 < small:
+        return small - size, large + 1
+    return small, large
+
+
+def _sign(value: int) -> int:
+    return -1 if value < 0 else 1
+
+
+def justified_hours(value: Any) -> Any:
+    months, days, us = parts(value)
+    us, days = _carried(us, days, DAY_US)
+    return interval(months, days, us)
+
+
+def _justified_days(value: Any) -> Any:
+    months, days, us = parts(value)
+    days, months = _carried(days, months, MONTH_DAYS)
+    return interval(months, days, us)
+
+
+def _justified(value: Any) -> Any:
+    """interval_justify_interval(): hours to days, days to months, and one sign for all."""
+    months, days, us = parts(value)
+    whole = abs(us) // DAY_US * _sign(us)
+    days, us = days + whole, us - whole * DAY_US
+    whole = abs(days) // MONTH_DAYS * _sign(days)
+    months, days = months + whole, days - whole * MONTH_DAYS
+    if months > 0 and (days < 0 or (days == 0 and us < 0)):
+        days, months = days + MONTH_DAYS, months - 1
+    elif months < 0 and (days > 0 or (days == 0 and us > 0)):
+        days, months = days - MONTH_DAYS, months + 1
+    if days > 0 and us < 0:
+        us, days = us + DAY_US, days - 1
+    elif days < 0 and us > 0:
+        us, days = us - DAY_US, days + 1
+    return interval(months, days, us)
+
+
+row(FUNCTIONS, "justify_hours", "interval", "interval", python=justified_hours)
+row(FUNCTIONS, "justify_days", "interval", "interval", python=_justified_days)
+row(FUNCTIONS, "justify_interval", "interval", "interval", python=_justified)
+row(FUNCTIONS, "isfinite", "interval", "bool", "IF({0} IS NULL, NULL, true)", python=lambda value: True)
+
+
+# -- making ---------------------------------------------------------------------------------------------------------
+
+MAKE_INTERVAL = ("years", "months", "weeks", "days", "hours", "mins", "secs")
+"""The names of make_interval()'s arguments, each 0 where it is left out."""
+
+
+def _made(
+    years: int = 0, months: int = 0, weeks: int = 0, days: int = 0, hours: int = 0, mins: int = 0, secs: float = 0.0
+) -> Any:
+    if not math.isfinite(secs):
+        raise out_of_range()
+    us = (hours * 3_600 + mins * 60) * 1_000_000 + round(secs * 1e6)
+    return interval(years * 12 + months, weeks * 7 + days, us)
+
+
+def positional(arguments: list[exp.Expr]) -> list[exp.Expr]:
+    """make_interval(days => 3)'s arguments in their places. 42601, 42883"""
+    named = [a for a in arguments if isinstance(a, exp.Kwarg)]
+    if not named:
+        return arguments
+    plain = [a for a in arguments if not isinstance(a, exp.Kwarg)]
+    if arguments[: len(plain)] != plain:
+        raise PgError(SqlState.SYNTAX_ERROR, "positional argument cannot follow named argument")
+    given = {a.this.name.lower(): a.expression for a in named}
+    if len(given) < len(named):
+        raise PgError(SqlState.SYNTAX_ERROR, "argument name used more than once")
+    rest = MAKE_INTERVAL[len(plain) :]
+    if not given.keys() <= set(rest):
+        raise PgError(SqlState.UNDEFINED_FUNCTION, "function make_interval has no such arguments")
+    return plain + [given.get(name) or exp.Literal.number(0) for name in rest]
+
+
+for _count in range(len(MAKE_INTERVAL) + 1):
+    _arguments = ["int4"] * min(_count, 6) + ["float8"] * (_count == 7)
+    row(FUNCTIONS, "make_interval", " ".join(_arguments), "interval", python=_made)
+
+
+_CUTS = {"HOUR": 3_600_000_000, "MINUTE": 60_000_000, "SECOND": 1}
+_MINUTES_SECONDS = re.compile(r"\s*([+-]?)(\d+:\d+(?:\.\d*)?)\s*$", re.ASCII)
+
+
+def with_fields(text: str, fields: str) -> Any:
+    """INTERVAL 'text' YEAR TO MONTH and the like: the last field is the unit of a bare number and the least kept."""
+    least = fields.rpartition(" ")[2]
+    short = _MINUTES_SECONDS.match(text) if fields == "MINUTE TO SECOND" else None
+    months, days, us = parts(parse_interval(f"{short[1]}0:{short[2]}" if short else text, least.lower()))
+    if least in _CUTS:
+        return interval(months, days, us - _remainder(us, _CUTS[least]))
+    if least == "DAY":
+        return interval(months, days, 0)
+    return interval(months - (_remainder(months, 12) if least == "YEAR" else 0), 0, 0)
+
+
+def _remainder(value: int, size: int) -> int:
+    return abs(value) % size * _sign(value)

@@ -1,0 +1,268 @@
+"""LIKE, SIMILAR TO and POSIX regular expressions (chapter 9.7).
+
+A pattern that is known when the query is planned goes to Spark's LIKE and RLIKE, in its words; others, and whatever
+needs to know what was matched, are computed by `patterns` and `regex`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from protocol.pgwire.errors import PgError, SqlState
+from server.sql import patterns
+from server.sql.expressions import Expression, Literal
+from server.sql.functions.table import FUNCTIONS, OPERATORS, Form, Nulls, quote, row
+from server.sql.regex import Match, compiled
+
+_UPPER, _LOWER = "ABCDEFGHIJKLMNOPQRSTUVWXYZ", "abcdefghijklmnopqrstuvwxyz"
+_FOLDED = f"translate({{}}, '{_UPPER}', '{_LOWER}')"  # the locale is C: only ASCII has cases
+_TO_LOWER = str.maketrans(_UPPER, _LOWER)
+
+# -- LIKE -----------------------------------------------------------------------------------------------------------
+
+
+def _like(negated: bool, folds: bool) -> Form:
+    def form(args: Sequence[Expression], texts: Sequence[str]) -> str:
+        known = [arg.value for arg in args[1:] if isinstance(arg, Literal)]
+        if len(known) < len(args) - 1 or None in known:
+            return ""
+        if len(known) == 2:
+            patterns.check_escape(known[1])
+        pattern = patterns.like(*(v.translate(_TO_LOWER) if folds else v for v in known))
+        if pattern is None:
+            return ""
+        text = _FOLDED.format(texts[0]) if folds else texts[0]
+        return f"({text} {'NOT ' if negated else ''}LIKE {quote(pattern)})"
+
+    return form
+
+
+def _liked(negated: bool, folds: bool) -> Callable[..., bool]:
+    def python(*values: str) -> bool:
+        if folds:
+            values = tuple(value.translate(_TO_LOWER) for value in values)
+        return patterns.matches(*values) != negated
+
+    return python
+
+
+for _name, _negated in (("~~", False), ("!~~", True)):
+    for _tail, _folds in (("", False), ("*", True)):
+        for _types in ("text text", "text text text"):  # with ESCAPE
+            row(OPERATORS, _name + _tail, _types, "bool", _like(_negated, _folds), python=_liked(_negated, _folds))
+    row(OPERATORS, _name, "bytea bytea", "bool", python=_liked(_negated, False))
+
+# -- regular expressions: does it match? ----------------------------------------------------------------------------
+
+
+def _rlike(negated: bool, flags: str, translate: Callable[..., str]) -> Form:
+    def form(args: Sequence[Expression], texts: Sequence[str]) -> str:
+        known = [arg.value for arg in args[1:] if isinstance(arg, Literal)]
+        if len(known) < len(args) - 1 or None in known:
+            return ""
+        matched = f"({texts[0]} RLIKE {quote(compiled(translate(*known), flags).java)})"
+        return f"(NOT {matched})" if negated else matched
+
+    return form
+
+
+def _tested(negated: bool, flags: str, translate: Callable[..., str]) -> Callable[..., bool]:
+    return lambda text, *pattern: compiled(translate(*pattern), flags).test(text) != negated
+
+
+def _itself(pattern: str) -> str:
+    return pattern
+
+
+for _name, _negated in (("~", False), ("!~", True)):
+    for _tail, _flags in (("", ""), ("*", "i")):
+        row(OPERATORS, _name + _tail, "text text", "bool", _rlike(_negated, _flags, _itself),
+            python=_tested(_negated, _flags, _itself))  # fmt: skip
+for _types in ("text text", "text text text"):
+    row(OPERATORS, "SIMILAR TO", _types, "bool", _rlike(False, "", patterns.similar),
+        python=_tested(False, "", patterns.similar))  # fmt: skip
+
+# -- regular expressions: what matches? -----------------------------------------------------------------------------
+
+
+def _options(function: str, flags: str, *, globally: bool = False) -> tuple[str, bool]:
+    """The flags that the expression has, and whether there is a `g`, which not every function takes."""
+    rest = flags.replace("g", "")
+    for letter in rest:
+        if letter not in "bceimnpqstwx":
+            raise PgError(SqlState.INVALID_PARAMETER_VALUE, f'invalid regular expression option: "{letter}"')
+    if "g" in flags and not globally:
+        message = f'{function}() does not support the "global" option'
+        raise PgError(SqlState.INVALID_PARAMETER_VALUE, message)
+    return rest, "g" in flags
+
+
+def _at_least(name: str, value: int, least: int) -> int:
+    if value < least:
+        raise PgError(SqlState.INVALID_PARAMETER_VALUE, f'invalid value for parameter "{name}": {value}')
+    return value
+
+
+def _part(text: str, match: Match, group: int) -> str | None:
+    span = match.spans[group] if group < len(match.spans) else None
+    return text[span[0] : span[1]] if span is not None else None
+
+
+def _substring(text: str, pattern: str) -> str | None:
+    """The first group, or without groups the match."""
+    match = compiled(pattern).find(text)
+    return None if match is None else _part(text, match, 1 if len(match.spans) > 1 else 0)
+
+
+def _substring_similar(text: str, pattern: str, escape: str) -> str | None:
+    return _substring(text, patterns.similar(pattern, escape))
+
+
+def _captured(text: str, match: Match) -> list[str | None]:
+    groups = range(1, len(match.spans)) if len(match.spans) > 1 else range(1)
+    return [_part(text, match, group) for group in groups]
+
+
+def _match(text: str, pattern: str, flags: str = "") -> list[str | None] | None:
+    match = compiled(pattern, _options("regexp_match", flags)[0]).find(text)
+    return None if match is None else _captured(text, match)
+
+
+def _is_like(text: str, pattern: str, flags: str = "") -> bool:
+    return compiled(pattern, _options("regexp_like", flags)[0]).test(text)
+
+
+def _count(text: str, pattern: str, start: int = 1, flags: str = "") -> int:
+    _at_least("start", start, 1)
+    options, _ = _options("regexp_count", flags)
+    return sum(1 for _ in compiled(pattern, options).find_all(text, start - 1))
+
+
+def _nth(text: str, regex: str, options: str, start: int, number: int) -> Match | None:
+    for count, match in enumerate(compiled(regex, options).find_all(text, start - 1), 1):
+        if count == number:
+            return match
+    return None
+
+
+def _position(
+    text: str, pattern: str, start: int = 1, number: int = 1, end: int = 0, flags: str = "", group: int = 0
+) -> int:
+    _at_least("start", start, 1)
+    _at_least("n", number, 1)
+    if end not in (0, 1):
+        raise PgError(SqlState.INVALID_PARAMETER_VALUE, f'invalid value for parameter "endoption": {end}')
+    _at_least("subexpr", group, 0)
+    match = _nth(text, pattern, _options("regexp_instr", flags)[0], start, number)
+    span = match.spans[group] if match is not None and group < len(match.spans) else None
+    return span[end] + 1 if span is not None else 0
+
+
+def _nth_substring(
+    text: str, pattern: str, start: int = 1, number: int = 1, flags: str = "", group: int = 0
+) -> str | None:
+    _at_least("start", start, 1)
+    _at_least("n", number, 1)
+    _at_least("subexpr", group, 0)
+    match = _nth(text, pattern, _options("regexp_substr", flags)[0], start, number)
+    return None if match is None else _part(text, match, group)
+
+
+def _replaced(text: str, pattern: str, replacement: str, options: str, start: int, number: int) -> str:
+    """`number` 0: all matches."""
+    out, done = [], 0
+    for count, match in enumerate(compiled(pattern, options).find_all(text, start - 1), 1):
+        begin, end = match.spans[0] or (0, 0)
+        if number in (0, count):
+            out += [text[done:begin], _expanded(text, match, replacement)]
+            done = end
+        if count == number:
+            break
+    return "".join(out) + text[done:]
+
+
+def _expanded(text: str, match: Match, replacement: str) -> str:
+    out, at = [], 0
+    while at < len(replacement):
+        following = replacement[at + 1 : at + 2]
+        if replacement[at] == "\\" and following and following in "123456789&\\":
+            group = 0 if following == "&" else int(following) if following != "\\" else None
+            out.append("\\" if group is None else _part(text, match, group) or "")
+            at += 2
+        else:
+            out.append(replacement[at])
+            at += 1
+    return "".join(out)
+
+
+def _replace(text: str, pattern: str, replacement: str, flags: str = "") -> str:
+    if flags[:1].isdigit():
+        raise PgError(
+            SqlState.INVALID_PARAMETER_VALUE,
+            f'invalid regular expression option: "{flags[0]}"',
+            hint="If you meant to use regexp_replace() with a start parameter, cast the fourth argument to integer "
+            "explicitly.",
+        )
+    options, globally = _options("regexp_replace", flags, globally=True)
+    return _replaced(text, pattern, replacement, options, 1, 0 if globally else 1)
+
+
+def _replace_from(
+    text: str, pattern: str, replacement: str, start: int, number: int | None = None, flags: str = ""
+) -> str:
+    _at_least("start", start, 1)
+    options, globally = _options("regexp_replace", flags, globally=True)
+    count = _at_least("n", number, 0) if number is not None else 0 if globally else 1
+    return _replaced(text, pattern, replacement, options, start, count)
+
+
+def _split(text: str, pattern: str, flags: str = "") -> list[str]:
+    """Empty matches at either end and right behind a match do not split."""
+    out, done = [], 0
+    for match in compiled(pattern, _options("regexp_split_to_array", flags)[0]).find_all(text):
+        begin, end = match.spans[0] or (0, 0)
+        if begin < len(text) and end > done:
+            out.append(text[done:begin])
+            done = end
+    return [*out, text[done:]]
+
+
+def _all_matches(text: str, pattern: str, flags: str = "") -> list[list[str | None]]:
+    """The rows of regexp_matches."""
+    options, globally = _options("regexp_matches", flags, globally=True)
+    regex = compiled(pattern, options)
+    found = regex.find_all(text) if globally else filter(None, [regex.find(text)])
+    return [_captured(text, match) for match in found]
+
+
+regexp_matches = _all_matches
+
+row(FUNCTIONS, "substring", "text text", "text", python=_substring, nulls=Nulls.OPTIONAL)
+row(FUNCTIONS, "substring", "text text text", "text", python=_substring_similar, nulls=Nulls.OPTIONAL)
+row(FUNCTIONS, "similar_escape", "text text", "text", nulls=Nulls.MAYBE, python=lambda pattern, escape: (
+    None if pattern is None else patterns.similar(pattern, "\\" if escape is None else escape)))  # fmt: skip
+row(FUNCTIONS, "similar_to_escape", "text", "text", python=patterns.similar)
+row(FUNCTIONS, "similar_to_escape", "text text", "text", python=patterns.similar)
+row(FUNCTIONS, "like", "text text", "bool", _like(False, False), python=_liked(False, False))
+row(FUNCTIONS, "notlike", "text text", "bool", _like(True, False), python=_liked(True, False))
+
+
+def _rows(name: str, result: str, python: Callable[..., Any], *types: str, nulls: Nulls = Nulls.OPTIONAL) -> None:
+    for arguments in types:
+        row(FUNCTIONS, name, arguments, result, python=python, nulls=nulls)
+
+
+_PAIR = ("text text", "text text text")
+_rows("regexp_like", "bool", _is_like, *_PAIR, nulls=Nulls.STRICT)
+_rows("regexp_match", "text[]", _match, *_PAIR)
+_rows("regexp_split_to_array", "text[]", _split, *_PAIR, nulls=Nulls.STRICT)
+_rows("regexp_count", "int4", _count, "text text", "text text int4", "text text int4 text", nulls=Nulls.STRICT)
+_rows("regexp_instr", "int4", _position, "text text", "text text int4", "text text int4 int4",
+      "text text int4 int4 int4", "text text int4 int4 int4 text", "text text int4 int4 int4 text int4",
+      nulls=Nulls.STRICT)  # fmt: skip
+_rows("regexp_substr", "text", _nth_substring, "text text", "text text int4", "text text int4 int4",
+      "text text int4 int4 text", "text text int4 int4 text int4")  # fmt: skip
+_rows("regexp_replace", "text", _replace, "text text text", "text text text text", nulls=Nulls.STRICT)
+_rows("regexp_replace", "text", _replace_from, "text text text int4", "text text text int4 int4",
+      "text text text int4 int4 text", nulls=Nulls.STRICT)  # fmt: skip

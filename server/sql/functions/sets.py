@@ -1,0 +1,178 @@
+"""Set-returning functions (chapters 9.25, 9.16, 9.19, 9.4): each is known by the arrays of its result's columns.
+
+`SETS` names them. A row of `SET_ARRAYS` computes the values of one column for one call, as an array; the node
+`relations.Unnest` makes rows of arrays. unnest() itself has no row: its arguments are the arrays.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Any
+
+from protocol.pgwire.errors import PgError, SqlState
+from server.sql.expressions import Expression
+from server.sql.functions.datetimes import moved, moved_in, named_zone
+from server.sql.functions.json import json_elements, json_pairs, json_text, kind_of
+from server.sql.functions.table import SET_ARRAYS, Form, fail, row
+
+SIZE_MAX = 10_000_000  # rows of one call; they are in memory at once
+
+
+@dataclass(frozen=True, slots=True)
+class SetReturning:
+    """`arrays`: by column of the result, whose row of `SET_ARRAYS` or of `FUNCTIONS` gives its values.
+
+    `columns`: their names; None where the column is called after the function or its alias.
+    """
+
+    arrays: tuple[str, ...]
+    columns: tuple[str | None, ...] = (None,)
+
+
+SETS: dict[str, SetReturning] = {
+    "generate_series": SetReturning(("generate_series",)),
+    "generate_subscripts": SetReturning(("generate_subscripts",)),
+    "regexp_split_to_table": SetReturning(("regexp_split_to_array",)),
+    "string_to_table": SetReturning(("string_to_array",)),
+    **{
+        f"{json}_array_elements{text}": SetReturning((f"{json}_array_elements{text}",), ("value",))
+        for json in ("json", "jsonb")
+        for text in ("", "_text")
+    },
+    **{
+        f"{json}_each{text}": SetReturning((f"{json}_each.key", f"{json}_each{text}.value"), ("key", "value"))
+        for json in ("json", "jsonb")
+        for text in ("", "_text")
+    },
+    **{f"{json}_object_keys": SetReturning((f"{json}_object_keys",)) for json in ("json", "jsonb")},
+}
+
+
+# -- series ---------------------------------------------------------------------------------------------------------
+
+
+def _no_step() -> PgError:
+    return PgError(SqlState.INVALID_PARAMETER_VALUE, "step size cannot equal zero")
+
+
+def _steps(start: Any, stop: Any, forward: bool, following: Callable[[Any], Any]) -> list[Any]:
+    """start, and what follows as long as it is not beyond stop."""
+    beyond = operator.gt if forward else operator.lt
+    values: list[Any] = []
+    value = start
+    while not beyond(value, stop):
+        if len(values) == SIZE_MAX:
+            message = f"a series of more than {SIZE_MAX} values is not supported"
+            raise PgError(SqlState.FEATURE_NOT_SUPPORTED, message)
+        values.append(value)
+        value = following(value)
+    return values
+
+
+def _numbers(start: Decimal, stop: Decimal, step: Decimal = Decimal(1)) -> list[Decimal]:
+    for value, what in ((start, "start"), (stop, "stop"), (step, "step size")):
+        if value.is_nan():
+            raise PgError(SqlState.INVALID_PARAMETER_VALUE, f"{what} value cannot be NaN".replace("size value", "size"))
+    if not step:
+        raise _no_step()
+    return _steps(start, stop, step > 0, lambda value: value + step)
+
+
+def _sign(span: Any) -> int:
+    months, days, nanoseconds = span
+    length: int = (months * 30 + days) * 86_400_000_000_000 + nanoseconds
+    return (length > 0) - (length < 0)
+
+
+def _points(start: int, stop: int, span: Any) -> list[int]:
+    sign = _sign(span)
+    if not sign:
+        raise _no_step()
+    return _steps(start, stop, sign > 0, lambda us: moved(us, span))
+
+
+def _instants(start: int, stop: int, span: Any, zone: str = "", *, timezone: str) -> list[int]:
+    sign = _sign(span)
+    if not sign:
+        raise _no_step()
+    where = named_zone(zone or timezone)
+    return _steps(start, stop, sign > 0, lambda us: moved_in(us, span, where))
+
+
+def _integers(spark: str) -> Form:
+    def form(arguments: Sequence[Expression], texts: Sequence[str]) -> str:
+        start, stop, step = (*texts, "1")[:3]
+        none = f"CAST(array() AS ARRAY<{spark}>)"
+        ascending, descending = f"{start} <= {stop}", f"{start} >= {stop}"
+        if len(texts) == 2:
+            return f"IF({ascending}, sequence({start}, {stop}), {none})"
+        zero = fail(SqlState.INVALID_PARAMETER_VALUE, "step size cannot equal zero")
+        return (
+            f"IF({step} = 0, {zero}, IF(({step} > 0 AND {ascending}) OR ({step} < 0 AND {descending}), "
+            f"sequence({start}, {stop}, {step}), {none}))"
+        )
+
+    return form
+
+
+for _name, _spark in (("int4", "INT"), ("int8", "BIGINT")):
+    for _count in (2, 3):
+        row(SET_ARRAYS, "generate_series", " ".join([_name] * _count), f"{_name}[]", _integers(_spark))
+for _count in (2, 3):
+    row(SET_ARRAYS, "generate_series", " ".join(["numeric"] * _count), "numeric[]", python=_numbers)
+row(SET_ARRAYS, "generate_series", "timestamp timestamp interval", "timestamp[]", python=_points)
+row(SET_ARRAYS, "generate_series", "timestamptz timestamptz interval", "timestamptz[]", zoned=True, python=_instants)
+row(SET_ARRAYS, "generate_series", "timestamptz timestamptz interval text", "timestamptz[]", zoned=True,
+    python=_instants)  # fmt: skip
+
+
+def _subscripts(array: list[Any], dimension: int, reverse: bool = False) -> list[int]:
+    places = range(1, len(array) + 1) if dimension == 1 else range(0)
+    return list(reversed(places)) if reverse else list(places)
+
+
+row(SET_ARRAYS, "generate_subscripts", "anyarray int4", "int4[]", python=_subscripts)
+row(SET_ARRAYS, "generate_subscripts", "anyarray int4 bool", "int4[]", python=_subscripts)
+
+
+# -- json -----------------------------------------------------------------------------------------------------------
+
+
+def _elements(text: str) -> list[str]:
+    kind = kind_of(text)
+    if kind != "array":
+        what = "an object" if kind == "object" else "a scalar"
+        raise PgError(SqlState.INVALID_PARAMETER_VALUE, f"cannot extract elements from {what}")
+    return json_elements(text)
+
+
+def _texts(text: str) -> list[str | None]:
+    return [json_text(element) for element in _elements(text)]
+
+
+def _pairs(name: str) -> Callable[[str], list[tuple[str, str]]]:
+    def pairs(text: str) -> list[tuple[str, str]]:
+        kind = kind_of(text)
+        if kind != "object":
+            what = "an array" if kind == "array" else "a scalar"
+            message = f"cannot call {name} on {what}" if "keys" in name else f"cannot deconstruct {what} as an object"
+            raise PgError(SqlState.INVALID_PARAMETER_VALUE, message)
+        return json_pairs(text)
+
+    return pairs
+
+
+for _json in ("json", "jsonb"):
+    _each, _keyed = _pairs(f"{_json}_each"), _pairs(f"{_json}_object_keys")
+    row(SET_ARRAYS, f"{_json}_array_elements", _json, f"{_json}[]", python=_elements)
+    row(SET_ARRAYS, f"{_json}_array_elements_text", _json, "text[]", python=_texts)
+    row(SET_ARRAYS, f"{_json}_each.key", _json, "text[]", python=lambda text, pairs=_each: [k for k, _ in pairs(text)])
+    row(SET_ARRAYS, f"{_json}_each.value", _json, f"{_json}[]",
+        python=lambda text, pairs=_each: [v for _, v in pairs(text)])  # fmt: skip
+    row(SET_ARRAYS, f"{_json}_each_text.value", _json, "text[]",
+        python=lambda text, pairs=_each: [json_text(v) for _, v in pairs(text)])  # fmt: skip
+    row(SET_ARRAYS, f"{_json}_object_keys", _json, "text[]",
+        python=lambda text, pairs=_keyed: [k for k, _ in pairs(text)])  # fmt: skip

@@ -1,0 +1,48 @@
+"""A table whose history is kept, and a look at what the server still holds for its clients."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+
+import psycopg
+import pytest
+
+from tests.fix_server import ServerThread
+
+Execute = Callable[[str], None]
+
+
+@pytest.fixture
+def execute(dsn: str) -> Iterator[Execute]:
+    """Runs a statement in the test's database."""
+    with psycopg.connect(dsn, autocommit=True) as connection:
+        yield lambda statement: connection.execute(statement.encode()) and None
+
+
+@pytest.fixture
+def table(server: ServerThread, execute: Execute) -> Iterator[str]:
+    """An empty table t (k int, v int) that can be read from its beginning on."""
+    execute("CREATE TABLE t (k int, v int)")
+    frontiers = server.house.coordinator.frontiers
+
+    async def hold() -> Callable[[], None]:
+        ids = list(frontiers.floors)
+        return frontiers.hold(ids, frontiers.greatest_since(ids)).release
+
+    release = server.call(hold())
+    yield "t"
+    release()
+
+
+@pytest.fixture
+def released(server: ServerThread) -> Iterator[None]:
+    """Fails the test if the server goes on holding history for a client that is gone."""
+    holders = server.house.coordinator.frontiers.holders
+    before = len(holders)
+    yield
+    deadline = time.monotonic() + 10
+    while len(holders) > before:
+        assert time.monotonic() < deadline, "a subscription was left behind"
+        threading.Event().wait(0.01)

@@ -1,0 +1,75 @@
+"""The psql sessions that stand in the pages of docs/: run again, line by line, and put back what psql prints.
+
+    python -m tests.docs.pages DSN PAGE...      rewrites pages from a running server
+
+A session is a fenced block marked `psql`; lines that begin with `=> ` or `-> ` are typed, the others printed. All
+sessions of a page are one: a later one sees what an earlier one made.
+"""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+from tests.fix_postgres import binaries
+
+PAGES = Path(__file__).parent.parent.parent / "docs"
+_BLOCK = re.compile(r"^```psql\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+_MARK = "~~~ next ~~~"
+
+
+def statements(session: str) -> Iterator[str]:
+    """What is typed, statement by statement, prompts included."""
+    typed = ""
+    for line in session.splitlines(keepends=True):
+        if line.startswith("=> "):
+            if typed:
+                yield typed
+            typed = line
+        elif line.startswith("-> "):
+            typed += line
+    if typed:
+        yield typed
+
+
+def replayed(page: str, dsn: str) -> str:
+    """The page with the output of its sessions as psql gives it now."""
+    typed = [list(statements(block[1])) for block in _BLOCK.finditer(page)]
+    script = "\\set VERBOSITY default\n\\pset pager off\n"
+    for statement in (statement for block in typed for statement in block):
+        script += "".join(line[3:] for line in statement.splitlines(keepends=True)) + f"\\echo {_MARK}\n"
+    done = subprocess.run(
+        [str(binaries() / "psql"), "-X", "-q", "-v", "ON_ERROR_STOP=0", dsn],
+        input=script.replace("\\set VERBOSITY default\n", "\\set QUIET off\n"),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    outputs = iter(re.sub(r"^psql:<stdin>:\d+: ", "", done.stdout, flags=re.MULTILINE).split(_MARK + "\n"))
+    blocks = iter(typed)
+
+    def block(match: re.Match[str]) -> str:
+        body = "".join(statement + next(outputs) for statement in next(blocks))
+        return "```psql\n" + "".join(line.rstrip() + "\n" for line in body.splitlines()) + "```"
+
+    return _BLOCK.sub(block, page)
+
+
+def normalised(page: str) -> str:
+    """Without what differs from run to run: timestamps of now."""
+    return re.sub(r"\b1[789]\d{11}\b", "<timestamp>", page)
+
+
+def main() -> None:
+    dsn, *pages = sys.argv[1:]
+    for page in map(Path, pages):
+        page.write_text(replayed(page.read_text(), dsn))
+
+
+if __name__ == "__main__":
+    main()

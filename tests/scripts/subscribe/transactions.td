@@ -1,0 +1,151 @@
+# SUBSCRIBE in a transaction block: alone, unless it has an AS OF.
+
+> CREATE TABLE t (a int)
+
+> INSERT INTO t VALUES (1)
+
+$ set-from-sql var=now
+SELECT mz_now()
+
+$ set-regex match=\b\d{13}\b replacement=<time>
+
+# Behind a SUBSCRIBE nothing else may read or write.
+
+> BEGIN
+
+> DECLARE c CURSOR FOR SUBSCRIBE t
+
+> FETCH 1 c
+<time> 1 1
+
+! SELECT * FROM t
+exact:SUBSCRIBE in transactions must be the only read statement
+
+> ROLLBACK
+
+> BEGIN
+
+> DECLARE c CURSOR FOR SUBSCRIBE t
+
+> FETCH 0 c
+
+! INSERT INTO t VALUES (2)
+exact:SUBSCRIBE in transactions must be the only read statement
+
+> ROLLBACK
+
+> BEGIN
+
+> DECLARE c CURSOR FOR SUBSCRIBE t
+
+> DECLARE d CURSOR FOR SUBSCRIBE t
+
+> FETCH 0 c
+
+! FETCH 0 d
+exact:SUBSCRIBE in transactions must be the only read statement
+
+> ROLLBACK
+
+# What reads no relation is no such read.
+
+> BEGIN
+
+> DECLARE c CURSOR FOR SUBSCRIBE t
+
+> FETCH 1 c
+<time> 1 1
+
+> SELECT 1
+1
+
+> COMMIT
+
+# A transaction that has read, or has written.
+
+> BEGIN
+
+> SELECT * FROM t
+1
+
+! SUBSCRIBE t
+exact:transaction in read-only mode
+detail:SELECT queries cannot be combined with other query types, including SUBSCRIBE
+
+> ROLLBACK
+
+> BEGIN
+
+> INSERT INTO t VALUES (2)
+
+! SUBSCRIBE t
+exact:transaction in write-only mode
+
+> ROLLBACK
+
+> BEGIN
+
+> CREATE TABLE u (a int)
+
+! SUBSCRIBE t
+exact:this transaction can only execute a single statement
+
+> ROLLBACK
+
+# AS OF exempts from all of this.
+
+> BEGIN
+
+> DECLARE c CURSOR FOR SUBSCRIBE t AS OF AT LEAST ${now}
+
+> DECLARE d CURSOR FOR SUBSCRIBE t ENVELOPE UPSERT (KEY (a)) AS OF AT LEAST ${now}
+
+> FETCH 1 c
+<time> 1 1
+
+> FETCH 1 d
+<time> upsert 1
+
+> SELECT * FROM t
+1
+
+> COMMIT
+
+> BEGIN
+
+> INSERT INTO t VALUES (2)
+
+> DECLARE c CURSOR FOR SUBSCRIBE t AS OF AT LEAST ${now}
+
+> FETCH 1 c
+<time> 1 1
+
+> SELECT * FROM t AS OF AT LEAST ${now}
+1
+
+> COMMIT
+
+# COMMIT and ROLLBACK end the subscription and close its cursor.
+
+> BEGIN
+
+> DECLARE c CURSOR FOR SUBSCRIBE t
+
+> FETCH 0 c
+
+> COMMIT
+
+! FETCH 1 c
+exact:cursor "c" does not exist
+
+> BEGIN
+
+> DECLARE c CURSOR FOR SUBSCRIBE t
+
+> FETCH 1 c
+<time> 1 1
+
+> ROLLBACK
+
+! FETCH 1 c
+exact:cursor "c" does not exist

@@ -1,0 +1,43 @@
+"""Intervals between Arrow and Spark, and their order: what the statements of tests/sql cannot show."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from protocol.pgwire.errors import PgError
+from server.spark.arrow_path import spark_schema, to_house, to_spark
+
+INTERVAL = pa.month_day_nano_interval()
+_INT32 = st.integers(-(2**31) + 1, 2**31 - 1)
+_US = st.integers(-((2**63 - 1) // 1000), (2**63 - 1) // 1000)
+_intervals = st.none() | st.builds(lambda m, d, us: pa.MonthDayNano([m, d, us * 1000]), _INT32, _INT32, _US)
+
+
+@given(st.lists(st.tuples(_intervals, st.none() | st.lists(_intervals, max_size=3)), max_size=6), st.integers(0, 6))
+def test_round_trip(rows: list[tuple[object, object]], start: int) -> None:
+    """Parts and back, NULLs and lists included, also of a slice."""
+    columns = [pa.array([row[i] for row in rows], type) for i, type in enumerate((INTERVAL, pa.list_(INTERVAL)))]
+    table = pa.table(columns, names=["c0", "c1"]).slice(start)
+    parts = to_spark(table)
+    parts.validate(full=True)
+    back = to_house(parts)
+    back.validate(full=True)
+    assert back.equals(table)
+    assert back.schema.types == [INTERVAL, pa.list_(INTERVAL)]
+
+
+def test_parts() -> None:
+    table = to_spark(pa.table({"c0": pa.array([pa.MonthDayNano([1, -2, 3_000]), None], INTERVAL)}))
+    assert table.column("c0").to_pylist() == [{"months": 1, "days": -2, "us": 3}, None]
+    assert '"months"' in spark_schema(pa.schema([("c0", INTERVAL)]))
+
+
+def test_beyond_arrow() -> None:
+    """Arrow's nanoseconds end before Spark's microseconds."""
+    parts = pa.struct([("months", pa.int32()), ("days", pa.int32()), ("us", pa.int64())])
+    table = pa.table({"c0": pa.array([{"months": 0, "days": 0, "us": 1 << 60}], parts)})
+    with pytest.raises(PgError, match="interval out of range"):
+        to_house(table)

@@ -1,0 +1,62 @@
+"""The pieces of a JSON text, and the order of jsonb in the bytes that Spark sorts by."""
+
+from __future__ import annotations
+
+import json
+from itertools import product
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from protocol.pgwire.errors import PgError
+from protocol.pgwire.json_values import parse_jsonb
+from server.sql.functions.json import JSONB_SORT_KEY, json_elements, json_pairs, json_text, kind_of, order_key
+
+VALUES: st.SearchStrategy[Any] = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers(-(10**20), 10**20)
+    | st.floats(-1e6, 1e6)
+    | st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]), max_size=5),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.sampled_from(["a", "b", "ab", "ä"]), inner),
+    max_leaves=8,
+)
+
+
+@given(st.lists(VALUES), st.sampled_from([None, 1]))
+def test_elements_are_the_texts_between_commas(values: list[Any], indent: int | None) -> None:
+    elements = json_elements(json.dumps(values, indent=indent))
+    assert [json.loads(element) for element in elements] == values
+
+
+@given(st.dictionaries(st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"])), VALUES))
+def test_pairs_have_plain_keys(value: dict[str, Any]) -> None:
+    assert [(key, json.loads(text)) for key, text in json_pairs(json.dumps(value))] == list(value.items())
+
+
+def test_equal_keys_and_blanks_stay_as_given() -> None:
+    assert json_pairs(' { "a" : 1 , "a":[ 1,  2 ] } ') == [("a", "1"), ("a", "[ 1,  2 ]")]
+    assert json_elements('[ 1.50 , "x,]" ,{"k": [ ]}]') == ["1.50", '"x,]"', '{"k": [ ]}']
+    assert json_elements(" [ ] ") == []
+
+
+def test_text_of_a_value() -> None:
+    assert json_text('"a\\n\\u00e4"') == "a\nä"
+    assert json_text("null") is None
+    assert [json_text(text) for text in (" 1.50 ", "true", "[1,  2]")] == ["1.50", "true", "[1,  2]"]
+    with pytest.raises(PgError):
+        json_text('"\\u0000"')
+    assert [kind_of(text) for text in (" {}", "[]", '""', "null", "false", "-1")] == [
+        *("object", "array", "string", "null", "boolean", "number")
+    ]
+
+
+@given(st.lists(VALUES, min_size=2, max_size=6))
+def test_sort_keys_are_ordered_as_the_values(values: list[Any]) -> None:
+    sort_key = JSONB_SORT_KEY.python
+    assert sort_key is not None
+    texts = [parse_jsonb(json.dumps(value)) for value in values]
+    for a, b in product(texts, repeat=2):
+        assert (order_key(a) < order_key(b)) == (sort_key(a) < sort_key(b)), (a, b)

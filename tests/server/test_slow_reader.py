@@ -1,0 +1,157 @@
+"""A reader that falls too far behind is ended alone, with an error that is true where it stands in the byte stream."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import socket
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import psycopg
+import pyarrow as pa
+import pytest
+
+from catalog import updates
+from catalog.objects import Timestamp
+from protocol.pgwire import messages as m
+from server.dataflow import feed as feeds
+from server.dataflow.feed import Feed
+from tests.fix_server import ServerThread
+
+pytestmark = pytest.mark.spark
+LIMIT = 200_000
+WIDE = "x" * 20_000
+
+
+class StuckClient:
+    """Subscribes over a socket of its own, and reads only when it is told to."""
+
+    def __init__(self, server: ServerThread, database: str, statement: str) -> None:
+        self.socket = socket.socket()
+        self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        self.socket.settimeout(30)
+        self.socket.connect(("127.0.0.1", server.port))
+        self.socket.sendall(m.StartupMessage({"user": "stuck", "database": database}).serialize())
+        self.socket.sendall(m.Query(f"SET subscription_waiting_bytes_max = {LIMIT}").serialize())
+        self.socket.sendall(m.Query(statement).serialize())
+        self.seen = b""
+
+    def read_until(self, end: bytes) -> bytes:
+        while end not in self.seen:
+            data = self.socket.recv(1 << 20)
+            assert data, "the server hung up"
+            self.seen += data
+        return self.seen
+
+    def __enter__(self) -> StuckClient:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.socket.close()
+
+
+@pytest.fixture
+def table(dsn: str) -> Iterator[psycopg.Connection[Any]]:
+    with psycopg.connect(dsn, autocommit=True) as connection:
+        connection.execute("CREATE TABLE t (a int, b text)")
+        yield connection
+
+
+def progress_rows(stream: bytes) -> list[int]:
+    return [int(time) for time in re.findall(rb"(\d{13})\tt\t", stream)]
+
+
+def test_a_stuck_client_is_told_and_nobody_else(server: ServerThread, dsn: str, table: psycopg.Connection[Any]) -> None:
+    total = 1_200
+    counted = threading.Event()
+
+    def follow() -> None:
+        with psycopg.connect(dsn, autocommit=True) as connection:
+            stream = connection.cursor().stream("SUBSCRIBE t")
+            for number, _ in enumerate(stream, 1):
+                if number == total:
+                    counted.set()
+                    break
+            stream.close()
+
+    with StuckClient(server, dsn.rsplit("/", 1)[1], "COPY (SUBSCRIBE t WITH (PROGRESS)) TO STDOUT") as stuck:
+        stuck.read_until(b"\tt\t")
+        neighbour = threading.Thread(target=follow)
+        neighbour.start()
+        for number in range(total):
+            table.execute("INSERT INTO t VALUES (%s, %s)", (number, WIDE))
+        assert counted.wait(60), "the neighbour was delayed"
+        neighbour.join()
+        seen = stuck.read_until(b"subscription fell too far behind")
+        seen = stuck.read_until(b"subscription_waiting_bytes_max.")
+    before, _, error = seen.partition(b"54000")
+    (told,) = re.findall(rb"The last progress before this error is (\d+)", error)
+    assert int(told) == progress_rows(before)[-1]
+
+
+def test_who_takes_nothing_at_all_is_cut_off(
+    server: ServerThread, dsn: str, table: psycopg.Connection[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("server.session.STUCK_S", 0.2)
+    listener = server.house.listener
+
+    async def gone(process_ids: set[int]) -> None:
+        async with asyncio.timeout(20):
+            while process_ids & {client.process_id for client in listener.clients}:
+                await listener._left.wait()
+
+    before = {client.process_id for client in listener.clients}
+    with StuckClient(server, dsn.rsplit("/", 1)[1], "COPY (SUBSCRIBE t) TO STDOUT") as stuck:
+        stuck.read_until(b"H\0")
+        stuck_ones = {client.process_id for client in listener.clients} - before
+        for number in range(600):
+            table.execute("INSERT INTO t VALUES (%s, %s)", (number, WIDE))
+        server.call(gone(stuck_ones))
+
+
+def changes(rows: int) -> pa.Table:
+    table = pa.table({"c0": np.arange(rows)})
+    return updates.with_diff(table, 1)
+
+
+def test_what_waits_goes_to_disk_and_comes_back(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(feeds, "MEMORY_BYTES_MAX", 50_000)
+
+    async def run() -> None:
+        feed = Feed(Timestamp(0), tmp_path)
+        reader = feed.join()
+        for time in range(20):
+            feed.append(Timestamp(time), changes(1_000 + time))
+        assert feed._moving is not None
+        await feed._moving
+        kept = list(feed._entries)
+        assert [e.on_disk for e in kept] == [True] * (20 - 3) + [False] * 3
+        assert not list(tmp_path.iterdir())
+        for time, entry in enumerate(reader.take()):
+            assert entry.time == time
+            assert entry.changes.equals(changes(1_000 + time))
+        assert not feed._entries
+
+    asyncio.run(run())
+
+
+def test_a_reader_beyond_its_limit_loses_its_place() -> None:
+    async def run() -> None:
+        feed, told = Feed(Timestamp(0)), []
+        slow, fast = feed.join(), feed.join()
+        slow.on_overrun = lambda: told.append("slow")
+        for time in range(10):
+            feed.append(Timestamp(time), changes(1_000))
+            fast.take()
+        assert not told
+        slow.limit = slow.waiting_bytes
+        feed.append(Timestamp(10), changes(1))
+        assert told == ["slow"]
+        fast.take()
+        assert slow.overrun
+        assert not feed._entries
+
+    asyncio.run(run())

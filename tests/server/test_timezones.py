@@ -1,0 +1,64 @@
+"""What depends on the session's time zone: anything in a plain query, nothing in one that is kept up to date."""
+
+from __future__ import annotations
+
+import pytest
+
+from protocol.pgwire.errors import PgError, SqlState
+from server.sql.constant import Bindings
+from server.sql.parse import parse_query
+from server.sql.plan import PlanContext, QueryPlan, plan_query
+from tests.sql import ours
+
+NEW_YORK = "America/New_York"
+
+
+def plan(sql: str, timezone: str, *, maintained: bool = False) -> QueryPlan:
+    context = PlanContext(ours.state(), "materialize", ("public",), "tide", timezone)
+    return plan_query(parse_query(sql), context, maintained=maintained)
+
+
+ZONED = [
+    "select tz::date from times",
+    "select ts::timestamptz from times",
+    "select tz::text from times",
+    "select d < tz from times",
+    "select tz + interval '1 day' from times",
+    "select extract(hour from tz) from times",
+    "select date_trunc('day', tz) from times",
+    "select tz > '2024-01-01 00:00' from times",
+    "select '{2024-01-01 00:00}'::timestamptz[]",
+    "select timestamp '2024-01-01 00:00'::timestamptz",
+]
+
+
+@pytest.mark.parametrize("sql", ZONED)
+def test_zoned(sql: str) -> None:
+    assert plan(sql, NEW_YORK).columns == plan(sql, "UTC", maintained=True).columns
+    with pytest.raises(PgError) as raised:
+        plan(sql, NEW_YORK, maintained=True)
+    assert raised.value.sqlstate is SqlState.FEATURE_NOT_SUPPORTED
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "select tz at time zone 'Asia/Tokyo' from times",
+        "select tz > '2024-01-01 00:00+00', tz - tz from times",
+        "select ts + interval '1 day', d::timestamp from times",
+    ],
+)
+def test_not_zoned(sql: str) -> None:
+    assert plan(sql, NEW_YORK, maintained=True).fingerprint == plan(sql, "UTC", maintained=True).fingerprint
+
+
+def test_one_text_means_another_query_in_another_zone() -> None:
+    sql = "select tz::date from times"
+    assert plan(sql, NEW_YORK).fingerprint != plan(sql, "UTC").fingerprint
+
+
+@pytest.mark.parametrize(("timezone", "hour"), [("UTC", 1), (NEW_YORK, 20), ("Asia/Kolkata", 6)])
+def test_the_clock_is_the_sessions(timezone: str, hour: int) -> None:
+    constant = plan("select extract(hour from localtimestamp), current_date = now()::date", timezone).constant
+    assert constant is not None
+    assert constant.evaluate_row(Bindings(now_us=1_700_010_000_000_000)) == (hour, True)

@@ -1,0 +1,142 @@
+-- GROUP BY, HAVING, grouping sets, DISTINCT ON, windows by name.
+
+-- keys: expressions, numbers, output names
+SELECT dept, count(*) FROM people GROUP BY dept;
+SELECT dept, count(*), sum(salary), min(name), max(hired) FROM people GROUP BY dept;
+SELECT dept + 1, count(*) FROM people GROUP BY dept + 1;
+SELECT dept + 1 AS d, count(*) FROM people GROUP BY d;
+SELECT dept, count(*) FROM people GROUP BY 1;
+SELECT dept % 2, active, count(*) FROM people GROUP BY 1, 2;
+SELECT count(*), dept FROM people GROUP BY 2;
+SELECT lower(name), count(*) FROM people GROUP BY lower(name);
+SELECT dept, active, count(*) FROM people GROUP BY dept, active;
+SELECT (dept), count(*) FROM people GROUP BY (dept);
+SELECT dept, boss, count(*) FROM people GROUP BY (dept, boss);
+SELECT name AS dept, count(*) FROM people GROUP BY dept, name;
+SELECT salary AS name, count(*) FROM people GROUP BY name, salary;
+SELECT CASE WHEN salary > 3500 THEN 'high' ELSE 'low' END AS level, count(*) FROM people GROUP BY level;
+SELECT dept FROM people GROUP BY dept;
+SELECT count(*) FROM people GROUP BY dept;
+SELECT 1 FROM people GROUP BY dept;
+SELECT dept, count(*) FROM people GROUP BY dept, dept;
+SELECT 'x' AS k, count(*) FROM people GROUP BY k;
+SELECT f8, count(*) FROM nums GROUP BY f8;
+SELECT count(*), sum(id) FROM people WHERE false;
+SELECT dept, count(*) FROM people WHERE false GROUP BY dept;
+SELECT extract(year FROM hired) AS y, count(*) FROM people GROUP BY y;
+SELECT d, count(*) FROM times GROUP BY d;
+SELECT u, count(*) FROM strs GROUP BY u;
+SELECT ia, count(*) FROM lists GROUP BY ia;
+SELECT dept, sum(salary) / count(*), avg(salary) = sum(salary) / count(salary) FROM people GROUP BY dept;
+SELECT p.dept, count(*) FROM people p GROUP BY p.dept;
+SELECT dept, count(*) FROM people p GROUP BY p.dept;
+SELECT dept, max(salary) - min(salary), count(DISTINCT salary) FROM people GROUP BY dept;
+SELECT dept, count(*) FILTER (WHERE active) FROM people GROUP BY dept;
+SELECT dept, array_agg(id ORDER BY id) FROM people GROUP BY dept;
+
+-- errors of grouping
+SELECT dept, name FROM people GROUP BY dept;
+SELECT * FROM people GROUP BY id;
+SELECT id, name FROM people GROUP BY id;
+SELECT dept, count(*) FROM people;
+SELECT dept + 1 FROM people GROUP BY dept + 2;
+SELECT dept FROM people GROUP BY dept ORDER BY name;
+SELECT dept FROM people GROUP BY count(*);
+SELECT dept, count(*) AS c FROM people GROUP BY c;
+SELECT dept FROM people GROUP BY 2;
+SELECT dept FROM people GROUP BY 0;
+SELECT dept FROM people GROUP BY -1;
+SELECT dept FROM people GROUP BY 1.5;
+SELECT dept FROM people GROUP BY 'x';
+SELECT dept FROM people GROUP BY nope;
+SELECT sum(count(*)) FROM people;
+SELECT sum(max(salary)) FROM people GROUP BY dept;
+SELECT count(*) FROM people WHERE count(*) > 1;
+SELECT sum(salary) OVER () FROM people GROUP BY dept;
+SELECT j FROM docs GROUP BY j;
+SELECT p.name FROM people p JOIN depts d ON p.dept = d.id GROUP BY d.name;
+
+-- HAVING
+SELECT dept, count(*) FROM people GROUP BY dept HAVING count(*) > 1;
+SELECT dept FROM people GROUP BY dept HAVING max(salary) > 3000 AND dept IS NOT NULL;
+SELECT count(*) FROM people HAVING count(*) > 100;
+SELECT count(*) FROM people HAVING count(*) > 1;
+SELECT 1 FROM people HAVING true;
+SELECT 1 HAVING false;
+SELECT 1 HAVING 1 = 1;
+SELECT dept FROM people HAVING dept > 1;
+SELECT dept FROM people GROUP BY dept HAVING name = 'x';
+SELECT dept FROM people GROUP BY dept HAVING dept;
+SELECT dept AS d FROM people GROUP BY dept HAVING d > 1;
+SELECT dept, sum(salary) AS s FROM people GROUP BY dept HAVING sum(salary) IS NULL OR sum(salary) > 4000 ORDER BY s DESC NULLS LAST;
+
+-- grouping sets
+SELECT dept, count(*) FROM people GROUP BY ROLLUP (dept);
+SELECT dept, active, count(*) FROM people GROUP BY ROLLUP (dept, active);
+SELECT dept, active, count(*) FROM people GROUP BY CUBE (dept, active);
+SELECT dept, active, count(*) FROM people GROUP BY GROUPING SETS ((dept), (active));
+SELECT dept, active, count(*) FROM people GROUP BY GROUPING SETS ((dept, active), (dept), ());
+SELECT dept, active, count(*) FROM people GROUP BY GROUPING SETS (dept, ());
+SELECT dept, active, boss, count(*) FROM people GROUP BY dept, ROLLUP (active, boss);
+SELECT dept, active, boss, count(*) FROM people GROUP BY ROLLUP ((dept, active), boss);
+SELECT dept, active, count(*) FROM people GROUP BY CUBE (dept), ROLLUP (active);
+SELECT dept, active, count(*) FROM people GROUP BY GROUPING SETS (ROLLUP (dept), CUBE (active));
+SELECT dept, active, count(*) FROM people GROUP BY GROUPING SETS (GROUPING SETS (dept, active), ());
+SELECT dept, count(*) FROM people GROUP BY DISTINCT ROLLUP (dept), ROLLUP (dept);
+SELECT dept, count(*) FROM people GROUP BY ALL ROLLUP (dept), ROLLUP (dept);
+SELECT dept, count(*) FROM people GROUP BY ROLLUP (dept), ROLLUP (dept);
+SELECT count(*) FROM people GROUP BY ();
+SELECT count(*) FROM people WHERE false GROUP BY ();
+SELECT dept, count(*), sum(salary) FROM people WHERE false GROUP BY ROLLUP (dept);
+SELECT dept, count(*) FROM people WHERE false GROUP BY GROUPING SETS ((dept), (), ());
+SELECT dept, grouping(dept), count(*) FROM people GROUP BY ROLLUP (dept);
+SELECT dept, active, grouping(dept, active), grouping(active), count(*) FROM people GROUP BY CUBE (dept, active);
+SELECT dept, grouping(dept) FROM people GROUP BY dept;
+SELECT dept, count(*) FROM people GROUP BY ROLLUP (dept) HAVING grouping(dept) = 1 OR dept = 1;
+SELECT coalesce(dept::text, CASE WHEN grouping(dept) = 1 THEN 'all' ELSE 'none' END), count(*) FROM people GROUP BY ROLLUP (dept);
+SELECT dept, sum(salary) FROM people GROUP BY ROLLUP (dept) ORDER BY grouping(dept), dept NULLS LAST;
+SELECT dept % 2, sum(salary) FROM people GROUP BY ROLLUP (dept % 2);
+SELECT dept, sum(salary), rank() OVER (PARTITION BY grouping(dept) ORDER BY sum(salary) DESC NULLS LAST) FROM people GROUP BY ROLLUP (dept);
+SELECT dept AS d, count(*) FROM people GROUP BY ROLLUP (1);
+SELECT grouping(name) FROM people GROUP BY dept;
+SELECT grouping(dept) FROM people;
+SELECT id FROM people WHERE grouping(id) = 0;
+SELECT dept, active FROM people GROUP BY ROLLUP (dept);
+
+-- DISTINCT and DISTINCT ON
+SELECT DISTINCT dept FROM people;
+SELECT DISTINCT dept, active FROM people;
+SELECT DISTINCT dept FROM people ORDER BY dept DESC NULLS FIRST;
+SELECT DISTINCT dept + 1 FROM people ORDER BY dept + 1;
+SELECT DISTINCT count(*) FROM people GROUP BY dept;
+SELECT DISTINCT dept FROM people ORDER BY id;
+SELECT DISTINCT f8 FROM nums;
+SELECT DISTINCT ON (dept) dept, name FROM people ORDER BY dept, id;
+SELECT DISTINCT ON (dept) dept, id FROM people ORDER BY dept NULLS FIRST, salary DESC NULLS LAST, id;
+SELECT DISTINCT ON (dept, active) dept, active, id FROM people ORDER BY active, dept, id;
+SELECT DISTINCT ON (dept % 2) id FROM people ORDER BY dept % 2, id DESC;
+SELECT DISTINCT ON (1) dept, id FROM people ORDER BY 1, id;
+SELECT DISTINCT ON (d) dept AS d, id FROM people ORDER BY d, id LIMIT 2;
+SELECT DISTINCT ON (dept) dept, count(*) OVER (PARTITION BY dept) FROM people ORDER BY dept;
+SELECT DISTINCT ON (name) dept FROM people ORDER BY dept;
+SELECT DISTINCT ON (dept) id FROM people ORDER BY id;
+SELECT DISTINCT j FROM docs;
+
+-- windows by name
+SELECT id, rank() OVER w FROM people WINDOW w AS (PARTITION BY dept ORDER BY salary, id);
+SELECT id, sum(salary) OVER w, count(*) OVER w FROM people WINDOW w AS (ORDER BY id);
+SELECT id, sum(salary) OVER (w ORDER BY id) FROM people WINDOW w AS (PARTITION BY dept);
+SELECT id, sum(salary) OVER (w ROWS UNBOUNDED PRECEDING) FROM people WINDOW w AS (ORDER BY id);
+SELECT id, rank() OVER v FROM people WINDOW w AS (PARTITION BY dept), v AS (w ORDER BY id DESC);
+SELECT id, rank() OVER nope FROM people;
+SELECT id, rank() OVER (w PARTITION BY dept) FROM people WINDOW w AS (ORDER BY id);
+SELECT id, rank() OVER (w ORDER BY dept) FROM people WINDOW w AS (ORDER BY id);
+SELECT id, sum(id) OVER (w ORDER BY id) FROM people WINDOW w AS (PARTITION BY dept ROWS UNBOUNDED PRECEDING);
+SELECT id, rank() OVER w FROM people WINDOW w AS (ORDER BY id), w AS (ORDER BY dept);
+SELECT id, rank() OVER (ORDER BY sum(salary)) FROM people GROUP BY id;
+SELECT dept, sum(sum(salary)) OVER (ORDER BY dept) FROM people GROUP BY dept;
+SELECT id FROM people WHERE rank() OVER (ORDER BY id) = 1;
+SELECT sum(rank() OVER (ORDER BY id)) FROM people;
+SELECT rank() OVER (ORDER BY rank() OVER (ORDER BY id)) FROM people;
+SELECT dept FROM people GROUP BY dept HAVING rank() OVER (ORDER BY dept) = 1;
+SELECT id FROM people ORDER BY rank() OVER (ORDER BY salary NULLS FIRST, id);

@@ -1,0 +1,136 @@
+"""Tidewire's planner and its constants, and with an engine its whole road, over the suite's tables as recorded."""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cache
+
+import pyarrow as pa
+
+from catalog import updates
+from catalog.objects import CatalogState, ObjectId, Table, Timestamp
+from catalog.objects import Column as CatalogColumn
+from protocol.pgwire.errors import PgError, SqlState
+from protocol.pgwire.scalars import column_of, parse_text
+from protocol.pgwire.text_columns import OutputStyle, plain_column, text_column
+from protocol.pgwire.types import parse_type
+from server.context import VERSION
+from server.dataflow.computation import compute
+from server.spark import Engine
+from server.sql.constant import Bindings
+from server.sql.parse import parse, parse_query
+from server.sql.plan import PlanContext, QueryPlan, plan_query
+from server.sql.statements import CreateTable
+from tests.server.states import empty_state
+from tests.sql import answers
+from tests.sql.answers import Answer, Column
+from tests.sql.oracle import DATABASE
+from tests.sql.statements import TABLES, Statement, table_definitions
+
+USER = "postgres"
+_NOW_US = 1_800_000_000_000_000  # in 2027
+
+
+@cache
+def state() -> CatalogState:
+    """A catalog with the tables, in the schema public of the database materialize."""
+    result = empty_state()
+    for sql in table_definitions():
+        (statement,) = parse(sql)
+        if isinstance(statement, CreateTable):
+            id, result = result.new_id()
+            columns = (CatalogColumn(c.name.name, str(c.type), not c.not_null) for c in statement.columns)
+            result = result.with_item(Table(id, ObjectId("u2"), statement.name.parts[-1], tuple(columns)))
+    return result
+
+
+@cache
+def contents() -> dict[ObjectId, pa.Table]:
+    """The tables' rows as PostgreSQL printed them."""
+    tables = {item.name: item for item in state().items.values() if isinstance(item, Table)}
+    found = {}
+    for statement, answer in answers.read(TABLES):
+        table = tables[statement.sql.split()[-1]]
+        types = [parse_type(column.type) for column in table.columns]
+        columns = [
+            column_of(type, [None if (text := row[i]) is None else parse_text(type, text) for row in answer.rows])
+            for i, type in enumerate(types)
+        ]
+        found[table.id] = pa.table(columns, updates.rows_schema([type.arrow for type in types]))
+    return found
+
+
+def plan(statement: Statement) -> QueryPlan:
+    """PgError."""
+    context = PlanContext(state(), DATABASE, ("public",), USER, statement.timezone)
+    with _reported():
+        return plan_query(parse_query(statement.sql), context)
+
+
+@contextmanager
+def _reported() -> Iterator[None]:
+    """Any other exception than a PgError becomes XX000, as in the server, and does not hide the other statements."""
+    try:
+        yield
+    except PgError:
+        raise
+    except Exception as error:
+        raise PgError(SqlState.INTERNAL_ERROR, "".join(traceback.format_exception(error)[-3:])) from error
+
+
+def columns(plan: QueryPlan) -> tuple[Column, ...]:
+    return tuple(Column(field.name, field.type.oid) for field in plan.columns)
+
+
+def failed(error: PgError) -> Answer:
+    return Answer(sqlstate=str(error.sqlstate), message=error.message)
+
+
+def constant_answer(plan: QueryPlan, statement: Statement) -> Answer:
+    """The answer of a plan that needs no Spark."""
+    assert plan.constant is not None
+    try:
+        with _reported():
+            return _printed(plan, pa.Table.from_batches([plan.constant.evaluate(_bindings(statement))]), statement)
+    except PgError as error:
+        return failed(error)
+
+
+async def answer(plan: QueryPlan, statement: Statement, engine: Engine) -> Answer:
+    """The answer of a plan that needs Spark."""
+
+    async def read(id: ObjectId, time: Timestamp) -> pa.Table:
+        return contents()[id]
+
+    try:
+        with _reported():
+            return _printed(plan, await compute(plan, _bindings(statement), engine, read, Timestamp(1)), statement)
+    except PgError as error:
+        return failed(error)
+
+
+def _bindings(statement: Statement) -> Bindings:
+    settings = {"timezone": "UTC", "bytea_output": "hex"} | dict(statement.settings)
+    return Bindings(
+        now_us=_NOW_US,
+        mz_now=1,
+        database=DATABASE,
+        schema="public",
+        user=USER,
+        session_user=USER,
+        version=VERSION,
+        backend_pid=1,
+        settings=settings,
+    )
+
+
+def _printed(plan: QueryPlan, table: pa.Table, statement: Statement) -> Answer:
+    """The rows as they go to the client."""
+    style = OutputStyle(statement.timezone, statement.bytea_output)
+    texts = []
+    for field, column in zip(plan.columns, table.columns, strict=True):
+        array = pa.concat_arrays(column.chunks) if column.num_chunks else pa.array([], column.type)
+        texts.append(text_column(field.type, style)(plain_column(array, field.type)).to_pylist())
+    return Answer(columns(plan), tuple(zip(*texts, strict=True)) if texts else ((),) * table.num_rows)

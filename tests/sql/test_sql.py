@@ -1,0 +1,192 @@
+"""Tidewire's answers to the suite against PostgreSQL's, which are recorded beside the statements (see statements.py).
+
+    without Spark   the recorded answers are what a real server says; names, types, errors at planning, constants
+    with Spark      the rows of all others
+    on the wire     some of each file through a server, in both formats
+
+A failure lists every statement of a file that differs, with both answers.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator, Sequence
+
+import psycopg
+import pytest
+from psycopg.pq.abc import PGresult
+
+from protocol.pgwire.errors import PgError
+from protocol.pgwire.scalars import format_text, parse_binary
+from protocol.pgwire.text_columns import OutputStyle
+from protocol.pgwire.types import BY_OID
+from server.spark.engine import SparkEngine
+from server.sql.plan import QueryPlan
+from tests.fix_server import ServerThread
+from tests.sql import answers, ours
+from tests.sql.answers import Answer
+from tests.sql.compare import columns_difference, difference
+from tests.sql.differences import known, unused
+from tests.sql.oracle import Cells, Oracle, answer_of, cells
+from tests.sql.record import stable
+from tests.sql.statements import TABLES, Statement, chapters, statements, table_definitions
+
+BATCH = 60  # statements a test with Spark: small enough for its time limit
+STATEMENT_S = 60.0
+WIRE_STEP = 12  # every twelfth statement also goes over the wire
+
+Answered = tuple[Statement, Answer]
+
+
+def report(faults: Sequence[tuple[Statement, str]], count: int) -> None:
+    lines = [f"{statement.sql}\n    {fault}" for statement, fault in faults]
+    assert not lines, f"{len(lines)} of {count} differ\n" + "\n".join(lines)
+
+
+def judged(statement: Statement, fault: str | None) -> str | None:
+    """The fault, if it is not a known difference; a known difference that is none is a fault too."""
+    if known(statement) is None:
+        return fault
+    return "listed in differences.toml, but equal" if fault is None else None
+
+
+# -- without Spark --------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def oracle(postgres: str) -> Iterator[Oracle]:
+    with Oracle(postgres) as oracle:
+        yield oracle
+
+
+@pytest.mark.parametrize("chapter", [TABLES, *chapters()])
+def test_answers_are_those_of_postgresql(chapter: str, oracle: Oracle) -> None:
+    recorded, written = answers.read(chapter), statements(chapter)
+    assert [statement for statement, _ in recorded] == written, f"run python -m tests.sql.record {chapter}"
+    faults = []
+    for statement, expected in recorded:
+        actual = stable(oracle, statement)
+        if actual != expected or actual.message != expected.message:
+            faults.append((statement, f"recorded    {expected}\n    PostgreSQL  {actual}"))
+    report(faults, len(recorded))
+
+
+@pytest.mark.parametrize("chapter", chapters())
+def test_planned_as_postgresql_does(chapter: str) -> None:
+    recorded = answers.read(chapter)
+    faults = []
+    for statement, expected in recorded:
+        plan, fault = planned(statement, expected)
+        if plan is not None and fault is None and plan.constant is None:
+            continue  # it is judged with Spark
+        if plan is not None and fault is None:
+            fault = difference(statement.sql, expected, ours.constant_answer(plan, statement))
+        if (fault := judged(statement, fault)) is not None:
+            faults.append((statement, fault))
+    report(faults, len(recorded))
+
+
+def planned(statement: Statement, expected: Answer) -> tuple[QueryPlan | None, str | None]:
+    """The plan, or None where planning ends in an error; and what is known to differ by now."""
+    try:
+        plan = ours.plan(statement)
+    except PgError as error:
+        return None, difference(statement.sql, expected, ours.failed(error))
+    if expected.sqlstate is not None:
+        return plan, None  # it may fail when it runs
+    return plan, columns_difference(expected.columns, ours.columns(plan))
+
+
+def test_every_known_difference_is_in_the_suite() -> None:
+    assert not unused(statement for chapter in chapters() for statement in statements(chapter))
+
+
+# -- with Spark -----------------------------------------------------------------------------------------------------
+
+
+def batches() -> list[tuple[str, int]]:
+    return [(chapter, start) for chapter in chapters() for start in range(0, len(answers.read(chapter)), BATCH)]
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+@pytest.mark.parametrize(("chapter", "start"), batches())
+def test_same_rows_as_postgresql(chapter: str, start: int, engine: SparkEngine) -> None:
+    batch = answers.read(chapter)[start : start + BATCH]
+    faults = asyncio.run(differing(batch, engine))
+    report(faults, len(batch))
+
+
+async def differing(batch: Sequence[Answered], engine: SparkEngine) -> list[tuple[Statement, str]]:
+    """What the statements that need Spark differ in; they run at once."""
+    found = await asyncio.gather(*(_fault(*pair, engine) for pair in batch))
+    return [(statement, fault) for (statement, _), fault in zip(batch, found, strict=True) if fault is not None]
+
+
+async def _fault(statement: Statement, expected: Answer, engine: SparkEngine) -> str | None:
+    plan, fault = planned(statement, expected)
+    if plan is None or plan.constant is not None or fault is not None:
+        return None  # judged without Spark
+    async with asyncio.timeout(STATEMENT_S):
+        actual = await ours.answer(plan, statement, engine)
+    fault = difference(statement.sql, expected, actual)
+    return judged(statement, f"{fault}\n    {plan.template}" if fault is not None else None)
+
+
+# -- on the wire ----------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def wire(server: ServerThread) -> Iterator[psycopg.Connection]:
+    """A session of a Tidewire server that has the tables."""
+    name = "suite"
+    with psycopg.connect(server.dsn(), autocommit=True) as maker:
+        maker.execute(f"CREATE DATABASE {name}".encode())
+    with psycopg.connect(server.dsn(name), user=ours.USER, autocommit=True) as connection:
+        for definition in table_definitions():
+            if definition.startswith("CREATE"):
+                connection.execute(definition.encode())
+        for statement, answer in answers.read(TABLES):
+            with connection.cursor().copy(f"COPY {statement.sql.split()[-1]} FROM STDIN".encode()) as copy:
+                for row in answer.rows:
+                    copy.write_row(row)
+        yield connection
+    with psycopg.connect(server.dsn(), autocommit=True) as maker:
+        maker.execute(f"DROP DATABASE {name} CASCADE".encode())
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+@pytest.mark.parametrize("chapter", chapters())
+def test_same_on_the_wire(chapter: str, wire: psycopg.Connection, oracle: Oracle) -> None:
+    sample = [pair for pair in answers.read(chapter)[::WIRE_STEP] if known(pair[0]) is None]
+    faults = []
+    for statement, expected in sample:
+        for name, value in statement.settings:
+            wire.execute(f"SET {name} = '{value}'".encode())
+        text = answer_of(sent(wire, statement, binary=False))
+        fault = difference(statement.sql, expected, text)
+        if fault is None and text.sqlstate is None:
+            fault = binary_fault(statement, text, cells(sent(wire, statement, binary=True)), oracle)
+        if fault is not None:
+            faults.append((statement, fault))
+        wire.execute("RESET ALL")
+    report(faults, len(sample))
+
+
+def sent(connection: psycopg.Connection, statement: Statement, *, binary: bool) -> PGresult:
+    return connection.pgconn.exec_params(statement.sql.encode(), [], result_format=int(binary))
+
+
+def binary_fault(statement: Statement, text: Answer, binary: Cells, oracle: Oracle) -> str | None:
+    """What is wrong with the binary form of rows whose text is right: PostgreSQL's bytes, where the text is its own."""
+    style = OutputStyle(statement.timezone, statement.bytea_output)
+    types = [BY_OID[column.oid] for column in text.columns]
+    rows = (
+        tuple(None if v is None else format_text(t, parse_binary(t, v), style) for t, v in zip(types, row, strict=True))
+        for row in binary
+    )
+    fault = difference(statement.sql, text, Answer(text.columns, tuple(rows)))
+    if fault is None and oracle.answer(statement).rows == text.rows and (theirs := oracle.binary(statement)) != binary:
+        return f"in binary\n    PostgreSQL  {theirs}\n    Tidewire    {binary}"
+    return fault

@@ -1,0 +1,80 @@
+-- VALUES, TABLE, queries without FROM or without columns, stars.
+VALUES (1);
+VALUES (1, 'a'), (2, 'b');
+VALUES (1), (2.5), (NULL);
+VALUES (1), (2::bigint);
+VALUES (NULL), ('x');
+VALUES (NULL), (NULL);
+VALUES ('1'), (2);
+VALUES ('2024-01-01'), (date '2024-02-02');
+VALUES (1, 2), (3);
+VALUES (1), ('x');
+VALUES (1), (true);
+VALUES (1 + 1, upper('x')), (2 * 3, NULL);
+VALUES (1), (3), (2) ORDER BY column1 DESC;
+VALUES (1), (3), (2) ORDER BY 1 LIMIT 2 OFFSET 1;
+VALUES (1, 'x') ORDER BY column2;
+VALUES ((SELECT max(id) FROM people));
+VALUES (count(*));
+VALUES (1) ORDER BY nope;
+VALUES ();
+VALUES (DEFAULT);
+SELECT * FROM (VALUES (1, 'a'), (2, 'b')) AS v;
+SELECT * FROM (VALUES (1, 'a'), (2, 'b')) AS v (n, t);
+SELECT v.n FROM (VALUES (1, 'a'), (2, 'b')) AS v (n, t) WHERE t = 'b';
+SELECT column2, column1 FROM (VALUES (1, 'a')) v;
+SELECT * FROM (VALUES (1, 'a')) AS v (n);
+SELECT * FROM (VALUES (1, 'a')) AS v (n, t, z);
+SELECT * FROM (VALUES (1), (2)) a (x) JOIN (VALUES (2), (3)) b (x) USING (x);
+SELECT p.name, v.label FROM people p JOIN (VALUES (1, 'one'), (2, 'two')) v (id, label) ON v.id = p.dept;
+SELECT * FROM (VALUES (1)) x, (VALUES (2), (3)) y;
+SELECT max(column1), min(column1) FROM (VALUES (1.5), (2), (3.25)) v;
+SELECT * FROM (VALUES (ARRAY[1, 2]), (ARRAY[3])) v;
+SELECT * FROM (VALUES (1::smallint), (100000)) v;
+SELECT * FROM (VALUES (1.5::float4), (2::numeric)) v;
+SELECT * FROM (VALUES ('a'::varchar(3)), ('b'::text)) v;
+SELECT * FROM (VALUES (timestamp '2024-01-01 10:00:00'), (date '2024-01-02')) v;
+SELECT * FROM (VALUES (true), (NULL), (false)) v (b) ORDER BY b;
+TABLE depts;
+TABLE depts ORDER BY id LIMIT 2;
+TABLE nope;
+SELECT * FROM (TABLE depts) d WHERE d.id = 1;
+
+-- no columns, no FROM
+SELECT;
+SELECT FROM depts;
+SELECT WHERE false;
+SELECT FROM depts WHERE id = 1;
+SELECT count(*) FROM (SELECT FROM people) x;
+SELECT 1 WHERE true;
+SELECT 1 WHERE false;
+SELECT 1 WHERE NULL;
+SELECT 1, 'a', NULL, true, 1.5;
+SELECT 1 AS a, 2 AS a;
+SELECT *;
+SELECT 1, *;
+
+-- stars
+SELECT * FROM depts;
+SELECT depts.* FROM depts;
+SELECT d.* FROM depts d;
+SELECT d.*, p.id FROM depts d, people p WHERE p.dept = d.id;
+SELECT *, id + 1 FROM depts;
+SELECT *, * FROM depts;
+SELECT id, depts.* FROM depts;
+SELECT public.depts.* FROM depts;
+SELECT nope.* FROM depts;
+SELECT depts.* FROM depts d;
+SELECT count(depts.id) FROM depts;
+SELECT count(*) FROM depts;
+
+-- rows as values are refused
+SELECT d FROM depts d;
+SELECT ROW(1, 2);
+SELECT (1, 2);
+SELECT (d).id FROM depts d;
+SELECT count(d) FROM depts d;
+SELECT row_to_json(d) FROM depts d;
+SELECT ctid FROM depts;
+SELECT tableoid FROM depts;
+SELECT xmin FROM depts;

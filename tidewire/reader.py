@@ -1,0 +1,242 @@
+"""Rows of `SUBSCRIBE ... WITH (PROGRESS)` in, whole timestamps out. No IO: it says what to ask and is given the answer.
+
+    reader = Reader(query)
+    send(reader.statement())             # for every new connection
+    reader.describe(columns)             # once the names are known
+    reader.receive(row)                  # for every row, in the order of the stream
+    while (batch := reader.next_batch()) is not None: ...
+
+A stream begins with progress at its AS OF. The snapshot follows, rows stamped with the AS OF, then changes in the order
+of their times; a progress row at p makes all times before p final. So a timestamp is handed over when a progress
+greater than it has come, the snapshot too, and rows that still wait when the connection breaks are forgotten.
+
+After the batches before p, `SUBSCRIBE ... WITH (PROGRESS, SNAPSHOT false) AS OF p - 1` gives what is missing. The first
+progress of a stream is not such a p, for it precedes the snapshot; a later one is, and so is every time between the AS
+OF and it. That is why each batch has a token of its own: t + 1 behind the changes of t.
+
+The warning: what has been received but not handed over is not in the token, and must not be.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
+from typing import Any
+
+from tidewire.batches import AnyBatch, Change, KeyChange, Progress, Row, Snapshot, Update
+from tidewire.errors import BrokenPromise, KeyViolation, WrongToken
+from tidewire.query import Query, Token
+
+_END_OF_TIME = 1 << 64  # greater than every timestamp
+
+
+class Reader:
+    def __init__(
+        self,
+        query: Query,
+        token: Token | None = None,
+        rows: Mapping[Row, Row] | None = None,
+        acknowledge: Callable[[Token], None] = lambda token: None,
+    ) -> None:
+        """`rows`, for a query with a key: what the batches before the token added up to.
+
+        WrongToken if it was made for another query.
+        """
+        if token is not None and token.fingerprint != query.fingerprint:
+            raise WrongToken("the token was made for another query, another key or another envelope")
+        if query.key and (token is None) != (rows is None):
+            raise ValueError("to resume with a key takes both: the token, and the rows as they were then")
+        self._query = query
+        self._acknowledge = acknowledge
+        self._resume = None if token is None else token.progress  # all before it has been handed over
+        self._as_of_wanted = query.as_of
+        self._reset = False
+        self._table: dict[Row, Row] | None = dict(rows or ()) if query.key else None
+        self._view = None if self._table is None else MappingProxyType(self._table)
+        self._columns: tuple[str, ...] = ()
+        self._key_at: tuple[int, ...] = ()
+        self._rest_at: tuple[int, ...] = ()
+        self._forget()
+
+    def _forget(self) -> None:
+        self._as_of: int | None = None  # of the present stream, told by its first row
+        self._frontier = 0  # the greatest progress of the present stream
+        self._waiting: deque[tuple[int, list[Sequence[Any]]]] = deque()  # by time, ascending
+
+    @property
+    def token(self) -> Token | None:
+        """Behind the last batch that was handed over; None before the snapshot."""
+        return None if self._resume is None else Token(self._query.fingerprint, self._resume)
+
+    def statement(self) -> str:
+        """What to ask on a new connection. Forgets what waited on the one before."""
+        self._forget()
+        if self._resume is None:
+            return self._query.statement(self._as_of_wanted, snapshot=True)
+        return self._query.statement(self._resume - 1, snapshot=False)
+
+    def reset(self) -> None:
+        """The history is gone: the next statement asks for a new snapshot, of the present, whatever was wanted."""
+        self._forget()
+        self._reset = self._reset or self._resume is not None
+        self._resume = self._as_of_wanted = None
+
+    def describe(self, columns: Sequence[str]) -> None:
+        """Takes the names of all columns of the stream. ValueError if a key is not just one of them."""
+        names, key = tuple(columns[3:]), self._query.key
+        if self._query.envelope == "debezium":
+            after = len(names) - (len(names) - len(key)) // 2
+            names = (*key, *(name.removeprefix("after_") for name in names[after:]))
+        for column in key:
+            if names.count(column) != 1:
+                raise ValueError(f'the key column "{column}" is not one of {", ".join(names)}')
+        self._columns = names
+        self._key_at = tuple(names.index(column) for column in key)
+        self._rest_at = tuple(at for at in range(len(names)) if at not in self._key_at)
+
+    def receive(self, row: Sequence[Any]) -> bool:
+        """Takes the next row of the stream; whether it was progress. BrokenPromise if it contradicts earlier ones."""
+        time, progressed = int(row[0]), row[1]
+        if self._as_of is None:
+            if not progressed or (self._resume is not None and time != self._resume - 1):
+                raise BrokenPromise(f"the stream began with {row!r}, not with progress at its AS OF")
+            self._as_of = self._frontier = time
+            return True
+        last = self._waiting[-1][0] if self._waiting else self._as_of + (self._resume is not None)
+        if time < self._frontier or (not progressed and time < last):
+            raise BrokenPromise(f"a row at {time} came after progress at {self._frontier} and rows at {last}")
+        if progressed:
+            self._frontier = time
+        elif self._waiting and time == last:
+            self._waiting[-1][1].append(row)
+        else:
+            self._waiting.append((time, [row]))
+        return bool(progressed)
+
+    def finish(self) -> None:
+        """The stream has come to its end, not just broken off: all times are final."""
+        if self._as_of is not None:
+            self._frontier = _END_OF_TIME
+            if self._query.up_to is not None:
+                self._frontier = max(self._as_of, self._query.up_to)
+
+    def next_batch(self) -> AnyBatch | None:
+        """The next batch, None if that takes more rows. KeyViolation leaves map and token as they were."""
+        if self._as_of is None:
+            return None
+        if self._resume is None:
+            if self._frontier <= self._as_of:
+                return None
+            if self._waiting and self._waiting[0][0] == self._as_of:
+                snapshot = self._snapshot(*self._waiting[0])
+                self._waiting.popleft()
+                return snapshot
+            return self._snapshot(self._as_of, [])
+        if self._waiting and self._waiting[0][0] < self._frontier:
+            update = self._update(*self._waiting[0])
+            self._waiting.popleft()
+            return update
+        if self._resume < self._frontier < _END_OF_TIME:
+            self._resume = self._frontier
+            return Progress(token=self._token(self._frontier), _acknowledge=self._acknowledge)
+        return None
+
+    def _snapshot(self, time: int, rows: list[Sequence[Any]]) -> Snapshot:
+        changes, key_changes = self._decode(rows)
+        if self._table is not None:
+            contents = self._contents_after({}, changes, key_changes, time)
+            self._table.clear()
+            self._store(contents)
+        reset, self._reset, self._resume = self._reset, False, time + 1
+        return Snapshot(
+            token=self._token(time + 1),
+            _acknowledge=self._acknowledge,
+            time=time,
+            columns=self._columns,
+            changes=changes,
+            key_changes=key_changes,
+            _table=self._view,
+            reset=reset,
+        )
+
+    def _update(self, time: int, rows: list[Sequence[Any]]) -> Update:
+        changes, key_changes = self._decode(rows)
+        if self._table is not None:
+            self._store(self._contents_after(self._table, changes, key_changes, time))
+        self._resume = time + 1
+        return Update(
+            token=self._token(time + 1),
+            _acknowledge=self._acknowledge,
+            time=time,
+            columns=self._columns,
+            changes=changes,
+            key_changes=key_changes,
+            _table=self._view,
+        )
+
+    def _token(self, progress: int) -> Token:
+        return Token(self._query.fingerprint, progress)
+
+    def _decode(self, rows: list[Sequence[Any]]) -> tuple[list[Change], list[KeyChange]]:
+        keys = len(self._query.key)
+        match self._query.envelope:
+            case None:
+                return [Change(tuple(row[3:]), int(row[2])) for row in rows], []
+            case "upsert":
+                return [], [_upsert(row[2], tuple(row[3 : 3 + keys]), tuple(row[3 + keys :])) for row in rows]
+            case "debezium":
+                after = len(self._columns) + 3
+                return [], [
+                    _debezium(row[2], tuple(row[3 : 3 + keys]), tuple(row[3 + keys : after]), tuple(row[after:]))
+                    for row in rows
+                ]
+
+    def _contents_after(
+        self, table: Mapping[Row, Row], changes: list[Change], key_changes: list[KeyChange], time: int
+    ) -> dict[Row, Row | None]:
+        """What the changed keys hold afterwards; None for those that are gone. Changes nothing yet.
+
+        A key has a row or has none, so the sum of its diffs says which, and its only positive change what the row is:
+        values are not compared, and those that do not equal themselves, as NaN, do no harm.
+        """
+        if self._query.envelope is not None:
+            return {change.key: change.after for change in key_changes}
+        counts: dict[Row, int] = {}
+        contents: dict[Row, Row | None] = {}
+        added: set[Row] = set()
+        for row, diff in changes:
+            key = tuple(row[at] for at in self._key_at)
+            counts[key] = counts.get(key, int(key in table)) + diff
+            contents.setdefault(key, table.get(key))
+            if diff > 0:
+                if key in added:
+                    raise KeyViolation(key, time)
+                added.add(key)
+                contents[key] = tuple(row[at] for at in self._rest_at)
+        for key, count in counts.items():
+            if count > 1:
+                raise KeyViolation(key, time)
+            if count < 0:
+                raise BrokenPromise(f"at {time} a row with the key {key!r} was taken away that was not there")
+            if count == 0:
+                contents[key] = None
+        return contents
+
+    def _store(self, contents: Mapping[Row, Row | None]) -> None:
+        assert self._table is not None
+        for key, values in contents.items():
+            if values is None:
+                self._table.pop(key, None)
+            else:
+                self._table[key] = values
+
+
+def _upsert(state: str, key: Row, values: Row) -> KeyChange:
+    return KeyChange(state, key, None, values if state == "upsert" else None)
+
+
+def _debezium(state: str, key: Row, before: Row, after: Row) -> KeyChange:
+    return KeyChange(
+        state, key, before if state in ("upsert", "delete") else None, after if state in ("insert", "upsert") else None
+    )

@@ -1,0 +1,178 @@
+"""`tidewire.subscribe` over psycopg 3: blocking iteration.
+
+The stream is `cursor.stream`, a plain SUBSCRIBE in libpq's single-row mode: rows come typed, as they are written to the
+socket, and what is not asked for stays in it, so a slow consumer slows the server's sending and nothing grows here but
+the timestamp that is being put together.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+import threading
+import time
+from collections.abc import Callable, Generator, Iterator
+from typing import Self, Unpack
+
+import psycopg
+from psycopg.conninfo import make_conninfo
+
+from tidewire.batches import AnyBatch, Progress, Row, Snapshot, Update
+from tidewire.following import Following, Options
+from tidewire.query import Token
+
+# A peer that vanished without a word is missed after 25 s, unless the DSN says otherwise.
+_KEEPALIVE = {"keepalives_idle": 10, "keepalives_interval": 5, "keepalives_count": 3}
+
+
+class Subscription(Iterator[AnyBatch]):
+    """An iterator of batches that survives its connections. It connects when the first batch is asked for.
+
+    It ends when nothing more can come, and with `close`. Any exception closes the connection and leaves the
+    subscription behind the last batch: asking for another one connects anew. One thread iterates; `close` and
+    `batch.ack` may be called from others.
+    """
+
+    def __init__(self, dsn: str, query: str, options: Options) -> None:
+        self._dsn = dsn
+        self._following = Following(query, options)
+        self._connection: psycopg.Connection[Row] | None = None
+        self._rows: Iterator[Row] | None = None
+        self._holding: psycopg.Connection[Row] | None = None  # runs ALTER HOLD
+        self._closed = threading.Event()
+        self._guard = threading.RLock()  # over the next one and the connection
+        self._iterating = False  # then the connection belongs to the iterating thread
+
+    @property
+    def token(self) -> Token | None:
+        """Behind the last batch; None before the snapshot."""
+        return self._following.reader.token
+
+    def __next__(self) -> AnyBatch:
+        following, batch = self._following, None
+        following.acknowledge_last()
+        with self._guard:
+            self._iterating = True
+        try:
+            while not self._closed.is_set():
+                self._advance_hold(final=following.ended)
+                if (batch := following.next_batch()) is not None:
+                    return batch
+                if following.ended:
+                    break
+                self._read()
+        finally:
+            with self._guard:
+                self._iterating = False
+                if batch is None or self._closed.is_set():
+                    self._disconnect()
+        raise StopIteration
+
+    def run(
+        self,
+        on_snapshot: Callable[[Snapshot], object] | None = None,
+        on_update: Callable[[Update], object] | None = None,
+        on_progress: Callable[[Progress], object] | None = None,
+    ) -> None:
+        """Calls back for each batch, to the end of the stream, and closes."""
+        with self:
+            for batch in self:
+                match batch:
+                    case Snapshot() if on_snapshot is not None:
+                        on_snapshot(batch)
+                    case Update() if on_update is not None:
+                        on_update(batch)
+                    case Progress() if on_progress is not None:
+                        on_progress(batch)
+
+    def close(self) -> None:
+        """Ends the subscription, and the iteration, also one that waits in another thread. May be called twice."""
+        self._closed.set()
+        with self._guard:
+            if not self._iterating:
+                self._disconnect()
+            elif self._connection is not None:
+                # The connection is the other thread's to close; its read ends when the socket does.
+                with (
+                    contextlib.suppress(psycopg.Error, OSError),
+                    socket.socket(fileno=os.dup(self._connection.fileno())) as wire,
+                ):
+                    wire.shutdown(socket.SHUT_RDWR)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __del__(self) -> None:
+        if hasattr(self, "_iterating"):
+            self._disconnect()
+
+    def _connect(self) -> None:
+        connection = _connect(self._dsn)
+        with self._guard:
+            self._connection = connection
+        cursor = connection.cursor()
+        self._rows = cursor.stream(self._following.reader.statement().encode())
+        if not self._closed.is_set() and (row := next(self._rows, None)) is not None:
+            self._following.reader.describe([column.name for column in cursor.description or ()])
+            self._following.reader.receive(row)
+
+    def _read(self) -> None:
+        """Takes rows up to the next progress, from a new connection if there is none."""
+        try:
+            if self._rows is None:
+                self._connect()
+            assert self._rows is not None
+            for row in self._rows:
+                if self._following.reader.receive(row) or self._closed.is_set():
+                    return
+            self._following.finished()
+        except (psycopg.Error, OSError) as error:
+            with self._guard:
+                self._disconnect()
+            if not self._closed.is_set():
+                self._closed.wait(self._following.failed(error, _sqlstate(error)))
+
+    def _disconnect(self) -> None:
+        """Without a word to the server, which ends the SUBSCRIBE when it sees the connection closed."""
+        for connection in (self._connection, self._holding):
+            if connection is not None:
+                connection.close()
+        if isinstance(self._rows, Generator):
+            self._rows.close()  # after its connection: nothing is left that it would cancel
+        self._connection = self._rows = self._holding = None
+
+    def _advance_hold(self, *, final: bool) -> None:
+        hold = self._following.hold
+        if hold is None or (statement := hold.advance(time.monotonic(), final=final)) is None:
+            return
+        try:
+            if self._holding is None:
+                self._holding = _connect(self._dsn)
+            self._holding.execute(statement.encode())
+        except (psycopg.Error, OSError) as error:
+            if self._holding is not None:
+                self._holding.close()
+                self._holding = None
+            hold.failed(error, _sqlstate(error))
+
+
+def _connect(dsn: str) -> psycopg.Connection[Row]:
+    keepalive = {name: seconds for name, seconds in _KEEPALIVE.items() if name not in dsn}
+    return psycopg.connect(make_conninfo(dsn, **keepalive), autocommit=True)
+
+
+def _sqlstate(error: psycopg.Error | OSError) -> str | None:
+    """None for a lost connection. Raises the driver's own complaints, which no other connection would mend."""
+    sqlstate = getattr(error, "sqlstate", None)
+    if sqlstate is None and not isinstance(error, psycopg.OperationalError | OSError):
+        raise error
+    return sqlstate
+
+
+def subscribe(dsn: str, query: str, **options: Unpack[Options]) -> Subscription:
+    """Follows `query`, the name of a relation or a SELECT, as it changes. The options are those of `Options`."""
+    return Subscription(dsn, query, options)
