@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 
 from catalog.objects import CatalogState, MaterializedView, ObjectId, Table, Timestamp, View
 from protocol.pgwire.errors import Notice, PgError, Severity, SqlState
@@ -177,10 +178,17 @@ def not_readable(context: Context, error: NotReadable, as_of: int) -> PgError:
     return PgError(
         SqlState.DATA_EXCEPTION,
         "could not find a valid timestamp for the query",
-        detail=f'Timestamp {as_of} is not valid for all inputs: the earliest readable time of "{name}" is '
-        f"{error.since}.",
+        detail=f"Constraints:\nlower:\n  (Storage inputs: [{error.collection}]): [{_with_clock(error.since)}]\n"
+        f"upper:\n  (Query's AS OF): [{_with_clock(as_of)}]\n"
+        f'That is, the earliest readable time of "{name}" is {error.since}.',
         hint=f"Read at {error.since} or later.",
     )
+
+
+def _with_clock(time: int) -> str:
+    """Milliseconds, and what they are in UTC."""
+    clock = datetime.fromtimestamp(time / 1_000, UTC)
+    return f"{time} ({clock:%Y-%m-%d %H:%M:%S}.{time % 1_000:03})"
 
 
 def base_tables(state: CatalogState, ids: frozenset[ObjectId]) -> frozenset[ObjectId]:

@@ -1,8 +1,8 @@
 """`tidewire.subscribe` over psycopg 3: blocking iteration.
 
 The stream is `cursor.stream`, a plain SUBSCRIBE in libpq's single-row mode: rows come typed, as they are written to the
-socket, and what is not asked for stays in it, so a slow consumer slows the server's sending and nothing grows here but
-the timestamp that is being put together.
+socket, and what is not asked for stays in it, so a slow consumer slows the server's sending. What is kept here are the
+rows that wait for the next progress.
 """
 
 from __future__ import annotations

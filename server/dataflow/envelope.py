@@ -7,6 +7,7 @@ at earlier timestamps is not looked at.
 
 from __future__ import annotations
 
+import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Hashable, Sequence
 from dataclasses import replace
@@ -18,7 +19,7 @@ import pyarrow as pa
 from catalog import updates
 from protocol.pgwire.types import BOOL, INT8, MZ_TIMESTAMP, TEXT
 from server.dataflow.feed import Entry
-from server.dataflow.order import codes, sorted_rows
+from server.dataflow.order import THREAD_ROWS, codes, sorted_rows
 from server.dataflow.subscription import Message, Progress
 from server.sql.plan import Field
 
@@ -103,6 +104,11 @@ class KeyedEnvelope(Envelope):
         super().__init__(fields, ("debezium" if before else "upsert", keys), progress=progress)
 
     async def columns(self, changes: pa.Table) -> list[pa.ChunkedArray]:
+        if changes.num_rows < THREAD_ROWS:
+            return self._columns(changes)
+        return await asyncio.to_thread(self._columns, changes)
+
+    def _columns(self, changes: pa.Table) -> list[pa.ChunkedArray]:
         rows, diffs = updates.rows_of(changes), changes[updates.DIFF].to_numpy()
         ranks = [codes(rows.column(key)) for key in self._keys]
         order = sorted_rows(ranks)

@@ -5,6 +5,7 @@ A column becomes codes, small integers that compare as its values do; rows are t
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -19,6 +20,8 @@ from server.spark import Engine
 from server.sql.plan import QueryPlan
 
 Codes = NDArray[np.int64]
+
+THREAD_ROWS = 8_192  # from this size on rows are sorted in a thread, so that others are answered meanwhile
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +110,13 @@ class OrderPlan:
             (source,) = self.query.inputs
             table = await engine.run(self.query.spark_sql(), {source: table})
             given = table.columns
-        diff, *columns = table.columns[: len(names)]
+        if table.num_rows < THREAD_ROWS:
+            return self._arranged(changes, table, given)
+        return await asyncio.to_thread(self._arranged, changes, table, given)
+
+    def _arranged(self, changes: pa.Table, table: pa.Table, given: list[pa.ChunkedArray]) -> pa.Table:
+        """`table`: the changes as the query has them, diff first; `given`: the columns that keys are among."""
+        diff, *columns = table.columns[: changes.num_columns]
         by = [codes(given[place], key) for place, key in zip(self.places, self.keys, strict=True)]
         order = sorted_rows([*by, *map(codes, columns), codes(diff)])
         arranged = pa.table([*columns, diff], names=changes.column_names)

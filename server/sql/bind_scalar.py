@@ -110,7 +110,14 @@ _BINARY: dict[type[exp.Expr], str] = {
     exp.JSONBDeleteAtPath: "#-",
     exp.JSONBPathExists: "@?",
 }
-_PREFIX: dict[type[exp.Expr], str] = {exp.Neg: "-", exp.BitwiseNot: "~", exp.Sqrt: "|/", exp.Cbrt: "||/"}
+_PREFIX: dict[type[exp.Expr], str] = {
+    exp.Neg: "-",
+    exp.BitwiseNot: "~",
+    exp.Sqrt: "|/",
+    exp.Cbrt: "||/",
+    exp.Abs: "@",
+    exp.Unary: "+",
+}
 _TYPE_NAMES: dict[exp.DType, str] = {
     exp.DType.BOOLEAN: "bool",
     exp.DType.SMALLINT: "int2",
@@ -1250,9 +1257,7 @@ class ScalarBinder(Coercer, ABC):
         partition_trees, order_tree, spec = self._definition(tree, scope, list(scope.windows))
         inner = replace_scope(scope, clause="window definitions")
         inner.clause = None
-        partition = tuple(
-            self.default_unknown(self.expression(p, inner)) for p in partition_trees
-        )
+        partition = tuple(self.default_unknown(self.expression(p, inner)) for p in partition_trees)
         for expression in partition:
             self.groupable(expression, tree)
         order = tuple(

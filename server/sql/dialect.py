@@ -22,6 +22,41 @@ _INTERVAL_FIELDS = ("YEAR", "MONTH", "DAY", "HOUR", "MINUTE", "SECOND")
 _CONSTANT_TYPES = PostgresParser.TYPE_TOKENS - {TokenType.INTERVAL, TokenType.VAR}
 
 
+# PostgreSQL's operators without a precedence of their own: they bind like ||, from left to right (manual, 4.1.6).
+_OTHER_OPERATORS: dict[TokenType, type[exp.Expr]] = {
+    TokenType.ARROW: exp.JSONExtract,
+    TokenType.DARROW: exp.JSONExtractScalar,
+    TokenType.HASH_ARROW: exp.JSONBExtract,
+    TokenType.DHASH_ARROW: exp.JSONBExtractScalar,
+    TokenType.PLACEHOLDER: exp.JSONBContains,
+    TokenType.QMARK_AMP: exp.JSONBContainsAllTopKeys,
+    TokenType.QMARK_PIPE: exp.JSONBContainsAnyTopKeys,
+    TokenType.HASH_DASH: exp.JSONBDeleteAtPath,
+    TokenType.AT_QMARK: exp.JSONBPathExists,
+    TokenType.AT_GT: exp.ArrayContainsAll,
+    TokenType.LT_AT: exp.ArrayContainedBy,
+    TokenType.DAMP: exp.ArrayOverlaps,
+    TokenType.CARET_AT: exp.StartsWith,
+    TokenType.RLIKE: exp.RegexpLike,
+    TokenType.IRLIKE: exp.RegexpILike,
+}
+_PREFIX_OPERATORS: dict[TokenType, type[exp.Expr]] = {
+    TokenType.RLIKE: exp.BitwiseNot,
+    TokenType.PIPE_SLASH: exp.Sqrt,
+    TokenType.DPIPE_SLASH: exp.Cbrt,
+    TokenType.GLOB: exp.Abs,  # `trees` gives this token for @
+}
+
+
+def _prefix(kind: type[exp.Expr]) -> Callable[[Any], exp.Expr]:
+    """~ 1 + 2 is ~ (1 + 2)."""
+    return lambda self: self.expression(kind(this=self._parse_term()))
+
+
+def _infix(kind: type[exp.Expr]) -> Callable[[Any, Any, Any], exp.Expr]:
+    return lambda self, left, right: self.expression(kind(this=left, expression=right))
+
+
 class _Parser(PostgresParser):
     FUNCTIONS: ClassVar[dict[str, Callable[..., Any]]] = {}
     FUNCTION_PARSERS: ClassVar[dict[str, Callable[..., Any]]] = {
@@ -36,12 +71,37 @@ class _Parser(PostgresParser):
         TokenType.FARROW: PostgresParser.LAMBDAS[TokenType.FARROW]
     }
     JSON_OPERATORS: ClassVar[dict[Any, Callable[..., Any]]] = {
-        TokenType.ARROW: lambda self, this, path: exp.JSONExtract(this=this, expression=path),
-        TokenType.DARROW: lambda self, this, path: exp.JSONExtractScalar(this=this, expression=path),
-        TokenType.HASH_ARROW: lambda self, this, path: exp.JSONBExtract(this=this, expression=path),
-        TokenType.DHASH_ARROW: lambda self, this, path: exp.JSONBExtractScalar(this=this, expression=path),
-        TokenType.PLACEHOLDER: lambda self, this, key: exp.JSONBContains(this=this, expression=key),
+        token: _infix(kind) for token, kind in _OTHER_OPERATORS.items()
     }
+    RANGE_PARSERS: ClassVar[dict[Any, Callable[..., Any]]] = {
+        token: parser for token, parser in PostgresParser.RANGE_PARSERS.items() if token not in _OTHER_OPERATORS
+    }
+    UNARY_PARSERS: ClassVar[dict[Any, Callable[..., Any]]] = {
+        **PostgresParser.UNARY_PARSERS,
+        TokenType.PLUS: lambda self: self.expression(exp.Unary(this=self._parse_unary())),
+        **{token: _prefix(kind) for token, kind in _PREFIX_OPERATORS.items()},
+    }
+
+    def _parse_bitwise(self) -> exp.Expr | None:
+        """As sqlglot's, with !~ and !~*, which come as two tokens each."""
+        this = self._parse_term()
+        while True:
+            if self._match_pair(TokenType.NOT, TokenType.RLIKE):
+                this = exp.Not(this=self.expression(exp.RegexpLike(this=this, expression=self._parse_term())))
+            elif self._match_pair(TokenType.NOT, TokenType.IRLIKE):
+                this = exp.Not(this=self.expression(exp.RegexpILike(this=this, expression=self._parse_term())))
+            elif self._match_set(self.BITWISE):
+                this = self.expression(self.BITWISE[self._prev.token_type](this=this, expression=self._parse_term()))
+            elif self._match(TokenType.DPIPE):
+                this = self.expression(exp.DPipe(this=this, expression=self._parse_term()))
+            elif self._match_pair(TokenType.LT, TokenType.LT):
+                this = self.expression(exp.BitwiseLeftShift(this=this, expression=self._parse_term()))
+            elif self._match_pair(TokenType.GT, TokenType.GT):
+                this = self.expression(exp.BitwiseRightShift(this=this, expression=self._parse_term()))
+            elif self._match_set(self.JSON_OPERATORS):
+                this = self.JSON_OPERATORS[self._prev.token_type](self, this, self._parse_term())
+            else:
+                return this
 
     def _parse_type(self, parse_interval: bool = True, fallback_to_identifier: bool = False) -> exp.Expr | None:
         """DATE 'text'::type is (DATE 'text')::type."""

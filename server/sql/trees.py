@@ -81,6 +81,7 @@ _OPERATORS: dict[str, tuple[TokenType, ...]] = {
             ":: || >= <= <> != -> ->> => #> #>> && ~ ~* ~~ ~~* @> <@ @@ @? ?& ?| #- |/ ||/ ^@ -|- &< &>"
         )
     },
+    "@": (TokenType.GLOB,),
     "<<": (TokenType.LT, TokenType.LT),
     ">>": (TokenType.GT, TokenType.GT),
     "!~": (TokenType.NOT, TokenType.RLIKE),

@@ -320,8 +320,8 @@ def test_spark_text_of_a_join_and_an_aggregate() -> None:
     assert planned.spark_sql() == (
         "SELECT x9 AS c0, CAST(x10 AS DECIMAL(38,0)) AS c1 FROM (".replace("CAST(x10 AS DECIMAL(38,0))", "x10")
         + "SELECT x8 AS x9, sum(CAST(x3 AS DECIMAL(28,0))) AS x10, count(1) AS x11 FROM "
-        "(SELECT /*+ COALESCE(1) */ c0 AS x1, c2 AS x3 FROM u11) INNER JOIN "
-        "(SELECT /*+ COALESCE(1) */ c0 AS x6, c1 AS x7, c2 AS x8 FROM u12) ON (x1 = x6) WHERE (x7 > 0) GROUP BY x8) "
+        "(SELECT /*+ COALESCE(1) */ c0 AS x1, c2 AS x3 FROM u18) INNER JOIN "
+        "(SELECT /*+ COALESCE(1) */ c0 AS x6, c1 AS x7, c2 AS x8 FROM u19) ON (x1 = x6) WHERE (x7 > 0) GROUP BY x8) "
         "WHERE (x11 > 1)"
     )
     assert "COALESCE(1)" not in planned.spark_sql(single_partition=False)

@@ -45,6 +45,11 @@ def until(holds: Callable[[], bool]) -> None:
         time.sleep(0.01)
 
 
+def begun(follower: Follower) -> None:
+    """Returns when the snapshot is there: the first progress row stands before it."""
+    until(lambda: len(follower.progress) > 1)
+
+
 # -- what they show -----------------------------------------------------------------------------------------------
 
 
@@ -140,6 +145,7 @@ def test_subscribe_to_the_catalog(dsn: str, connection: psycopg.Connection[Row])
     follower = Follower(dsn, "SELECT name, type FROM mz_objects WHERE id LIKE 'u%'")
     try:
         query = "SELECT name, type FROM mz_objects WHERE id LIKE 'u%'"
+        begun(follower)
         assert follower.at(now(connection)) == Counter(rows(connection, query))
         for statement in (
             "CREATE TABLE a (x int)",
@@ -184,6 +190,7 @@ def test_subscribe_to_a_join_with_a_table(dsn: str, connection: psycopg.Connecti
     )
     follower = Follower(dsn, query)
     try:
+        begun(follower)
         assert follower.at(now(connection)) == Counter()
         connection.execute("INSERT INTO t VALUES (1, 'wing')")
         connection.execute("CREATE TABLE a1 (leg int, wing int)")
@@ -204,6 +211,8 @@ def test_subscribe_to_sessions_and_subscriptions(dsn: str, connection: psycopg.C
         "WHERE s.role_id LIKE 'guest%'",
     )
     try:
+        begun(sessions)
+        begun(subscriptions)
         with psycopg.connect(dsn, user="guest1") as guest:
             assert sessions.at(now(connection) + 200) == Counter({("guest1",): 1})
             guest.execute("DECLARE c CURSOR FOR SUBSCRIBE t")

@@ -62,3 +62,11 @@ SELECT id, substring(s from '[a-z]+'), substring(s from '(.)$'), regexp_match(s,
 SELECT id, regexp_replace(s, left(v, 1), '#'), regexp_count(s, coalesce(substring(v from '[a-z]'), 'x')), substring(s from substring(v from '\w')) FROM strs WHERE id <> 4;
 SELECT substring('foobar' from '(o)\1'), regexp_replace('aabb', '(.)\1', 'x', 'g');
 SELECT regexp_match(NULL, 'a'), regexp_replace('a', NULL, 'b'), regexp_count('a', NULL), substring(NULL from 'a'), regexp_split_to_array('a', NULL);
+
+-- a char(n) is matched with its padding
+SELECT 'a'::char(3) LIKE 'a', 'a'::char(3) LIKE 'a%', 'a'::char(3) LIKE 'a  ', 'a'::char(3) NOT LIKE 'a';
+SELECT id, c LIKE 'ab%', c LIKE '%c', c ILIKE 'ABC', c ~ 'c$', c !~ 'c$' FROM strs;
+SELECT id, c LIKE 'a!%%' ESCAPE '!', c NOT LIKE '!%%' ESCAPE '!', c ILIKE 'A!_' ESCAPE '!', c NOT ILIKE 'A%' ESCAPE '!' FROM strs;
+-- operators bind like ||, from left to right; a prefix operator takes what + and * make
+SELECT 'ab' ~ '^a' || 'b', ~ 1 + 2, @ -5 + 2, |/ 25 + 11;
+SELECT '{"a": "x"}'::jsonb || '{"b": "y"}'::jsonb ->> 'b';

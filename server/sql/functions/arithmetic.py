@@ -99,6 +99,7 @@ for _a in INTEGERS:
     row(OPERATORS, "#", f"{_a} {_a}", _a, "({0} ^ {1})", python=operator.xor)
     row(OPERATORS, "~", _a, _a, "(~ {0})", python=operator.inv)
     row(OPERATORS, "-", _a, _a, "(- {0})", python=_ranged(_a, operator.neg))
+    row(OPERATORS, "+", _a, _a, "{0}", python=operator.pos)
     for _symbol, _spark in zip(("<<", ">>"), _SHIFTS[_a], strict=True):
         row(OPERATORS, _symbol, f"{_a} int4", _a, _spark, python=_shifted(_a, _symbol == "<<"))
     for _table, _name in ((FUNCTIONS, "abs"), (OPERATORS, "@")):
@@ -186,6 +187,7 @@ for _a, _b in product(("float4", "float8"), repeat=2):
             python=_float_python(_symbol, _wide == "float4"))  # fmt: skip
 for _a in ("float4", "float8"):
     row(OPERATORS, "-", _a, _a, "(- {0})", python=operator.neg)
+    row(OPERATORS, "+", _a, _a, "{0}", python=operator.pos)
     for _table, _name in ((FUNCTIONS, "abs"), (OPERATORS, "@")):
         row(_table, _name, _a, _a, "abs({0})", python=abs)
 
@@ -228,6 +230,7 @@ for _symbol, _rule, _decimal_python in (
 row(FUNCTIONS, "mod", "numeric numeric", "numeric", _decimal("%", decimals.remainder),
     shape=_decimal_shape(decimals.remainder), python=_nonzero(_EXACT.remainder))  # fmt: skip
 row(OPERATORS, "-", "numeric", "numeric", "(- {0})", shape=same_shape, python=_EXACT.minus)
+row(OPERATORS, "+", "numeric", "numeric", "{0}", shape=same_shape, python=lambda value: value)
 for _table, _name in ((FUNCTIONS, "abs"), (OPERATORS, "@")):
     row(_table, _name, "numeric", "numeric", "abs({0})", shape=same_shape, python=abs)
 

@@ -49,7 +49,7 @@ def _liked(negated: bool, folds: bool) -> Callable[..., bool]:
 
 for _name, _negated in (("~~", False), ("!~~", True)):
     for _tail, _folds in (("", False), ("*", True)):
-        for _types in ("text text", "text text text"):  # with ESCAPE
+        for _types in ("text text", "text text text", "bpchar text", "bpchar text text"):  # with ESCAPE
             row(OPERATORS, _name + _tail, _types, "bool", _like(_negated, _folds), python=_liked(_negated, _folds))
     row(OPERATORS, _name, "bytea bytea", "bool", python=_liked(_negated, False))
 
@@ -77,8 +77,9 @@ def _itself(pattern: str) -> str:
 
 for _name, _negated in (("~", False), ("!~", True)):
     for _tail, _flags in (("", ""), ("*", "i")):
-        row(OPERATORS, _name + _tail, "text text", "bool", _rlike(_negated, _flags, _itself),
-            python=_tested(_negated, _flags, _itself))  # fmt: skip
+        for _types in ("text text", "bpchar text"):  # the padding of a char(n) counts
+            row(OPERATORS, _name + _tail, _types, "bool", _rlike(_negated, _flags, _itself),
+                python=_tested(_negated, _flags, _itself))  # fmt: skip
 for _types in ("text text", "text text text"):
     row(OPERATORS, "SIMILAR TO", _types, "bool", _rlike(False, "", patterns.similar),
         python=_tested(False, "", patterns.similar))  # fmt: skip

@@ -1,0 +1,76 @@
+"""The client library's page and example run as they stand."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+
+from tests.client.conftest import Execute
+
+pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("released")]
+
+ROOT = Path(__file__).parents[2]
+PAGE = ROOT / "docs" / "client.md"
+DSN = "postgresql://materialize@127.0.0.1:6875/materialize"
+
+
+def test_the_page_runs(
+    dsn: str, execute: Execute, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    execute("CREATE TABLE readings (sensor text NOT NULL, celsius numeric(5,1))")
+    execute("INSERT INTO readings VALUES ('roof', 31.5), ('cellar', 12.0)")
+    monkeypatch.chdir(tmp_path)
+    blocks = re.findall(r"^```python\n(.*?)^```$", PAGE.read_text(), re.MULTILINE | re.DOTALL)
+    # What somebody else writes while the block runs.
+    writes = {0: "('attic', 20.0)", 1: "('door', 5.0)", 2: "('yard', 1.5)"}
+    names: dict[str, object] = {"__name__": "page"}
+    for number, block in enumerate(blocks):
+        write = writes.get(number)
+        timer = threading.Timer(0.4, execute, [f"INSERT INTO readings VALUES {write}"]) if write else None
+        if timer is not None:
+            timer.start()
+        exec(compile(block.replace(DSN, dsn), f"{PAGE.name}, block {number}", "exec"), names)
+        if timer is not None:
+            timer.join()
+    names["store"].close()  # type: ignore[attr-defined]
+    printed = capsys.readouterr().out
+    assert "at first: {('roof',): (Decimal('31.5'),), ('cellar',): (Decimal('12.0'),)}" in printed.replace(
+        "{('cellar',): (Decimal('12.0'),), ('roof',): (Decimal('31.5'),)}",
+        "{('roof',): (Decimal('31.5'),), ('cellar',): (Decimal('12.0'),)}",
+    )
+    assert "3 sensors\nchanged: [Change(row=('door', Decimal('5.0')), diff=1)]\n" in printed
+    assert "[('attic', 20), ('cellar', 12), ('door', 5), ('roof', 31.5), ('yard', 1.5)]" in printed
+
+
+def test_the_example_goes_on_where_it_stopped(dsn: str, table: str, execute: Execute, tmp_path: Path) -> None:
+    execute("INSERT INTO t VALUES (1, 10)")
+    assert watched(dsn, tmp_path, 2) == ["there is:", "+1 1 10"]
+    execute("INSERT INTO t VALUES (2, 20)")
+    assert watched(dsn, tmp_path, 1) == ["+1 2 20"]
+
+
+def watched(dsn: str, directory: Path, lines: int) -> list[str]:
+    """What the example prints until it is interrupted, after it has stored its token."""
+    place = directory / "token"
+    before = place.read_text() if place.exists() else ""
+    example = subprocess.Popen(
+        [sys.executable, str(ROOT / "docs" / "examples" / "watch.py"), dsn, "t", str(place)],
+        stdout=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": "1"},
+    )
+    with example:
+        assert example.stdout is not None
+        printed = [example.stdout.readline().rstrip() for _ in range(lines)]
+        while not place.exists() or place.read_text() == before:
+            threading.Event().wait(0.01)
+        example.send_signal(signal.SIGINT)
+        assert example.wait(10) == 0
+    return printed
