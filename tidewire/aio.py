@@ -9,8 +9,8 @@ This is the second. FETCH without TIMEOUT waits on the server for the first row 
 comes as soon as a pushed one would, and many that are ready come in one round trip. A consumer that does not ask gets
 nothing: what waits is on the server, within the limit it sets; here are the rows that wait for the next progress, and
 one answer of at most `_FETCH`. asyncpg's own `connection.cursor` would wait for the last of a fixed number of rows.
-The price is a transaction that stays open, and idle while the consumer is busy: an `idle_in_transaction_session_timeout` would
-end it, so it is switched off for this session.
+The price is a transaction that stays open, and idle while the consumer is busy: an
+`idle_in_transaction_session_timeout` would end it, so it is switched off for this session.
 """
 
 from __future__ import annotations

@@ -22,8 +22,12 @@ async def compute(plan: QueryPlan, bindings: Bindings, engine: Engine, read: Rea
     schema = updates.rows_schema([field.type.arrow for field in plan.columns])
     if plan.direct_scan is not None:
         return plan.direct_scan.rows(views[plan.direct_scan.source], bindings).rename_columns(schema.names)
-    table = await engine.run(plan.spark_sql(bindings), views)
-    return table.rename_columns(schema.names).cast(schema)
+    return shaped(await engine.run(plan.spark_sql(bindings), views), schema)
+
+
+def shaped(table: pa.Table, schema: pa.Schema) -> pa.Table:
+    """What the engine gave, with the columns that the plan has; for a plan without columns Spark has one of its own."""
+    return table.rename_columns(schema.names).cast(schema) if schema.names else table.select([])
 
 
 class QueryComputation:

@@ -8,7 +8,7 @@ from catalog import updates
 from catalog.objects import ObjectId, SystemTable, Timestamp
 from protocol.pgwire.errors import PgError, SqlState
 from server.context import Context, not_readable
-from server.dataflow.computation import compute
+from server.dataflow.computation import compute, shaped
 from server.execution.times import timestamp_of
 from server.frontiers import Holder, NotReadable
 from server.results import Result, TableRows
@@ -34,8 +34,7 @@ async def rows_without_inputs(context: Context, plan: QueryPlan, parameters: tup
     if plan.constant is not None:
         return pa.Table.from_batches([plan.constant.evaluate(bindings)])
     schema = updates.rows_schema([field.type.arrow for field in plan.columns])
-    table = await context.engine.run(plan.spark_sql(bindings), {})
-    return table.rename_columns(schema.names).cast(schema)
+    return shaped(await context.engine.run(plan.spark_sql(bindings), {}), schema)
 
 
 async def rows_at(context: Context, plan: QueryPlan, time: Timestamp, parameters: tuple[object, ...]) -> pa.Table:

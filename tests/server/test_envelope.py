@@ -18,7 +18,7 @@ from catalog.objects import Timestamp
 from protocol.pgwire.types import BOOL, FLOAT8, INT4, INTERVAL, TEXT, PgType, array_of
 from server.dataflow.envelope import DiffEnvelope, Envelope, KeyedEnvelope
 from server.dataflow.feed import Entry
-from server.dataflow.order import SortKey, codes, sorted_rows
+from server.dataflow.order import THREAD_ROWS, SortKey, codes, sorted_rows
 from server.dataflow.subscription import Progress
 from server.sql.plan import Field
 
@@ -75,6 +75,16 @@ def test_envelopes(keys: tuple[int, ...], before: bool, progress: bool, batch: d
     envelope = KeyedEnvelope(RELATION, keys, before=before, progress=progress)
     head: Row = (7, False) if progress else (7,)
     expected = [(*head, *row) for row in plain(batch, keys, before)]
+    assert shown(envelope, Entry(Timestamp(7), changes_of(batch))) == expected
+
+
+@pytest.mark.parametrize("before", [False, True])
+def test_an_envelope_of_many_rows(before: bool) -> None:
+    """As of few, though it is made in a thread."""
+    batch: dict[Row, int] = {(i % 7_000, str(i), 0.0): 1 - 2 * (i % 3 % 2) for i in range(THREAD_ROWS + 1)}
+    envelope = KeyedEnvelope(RELATION, (0,), before=before, progress=False)
+    expected = [(7, *row) for row in plain(batch, (0,), before)]
+    assert {row[1] for row in expected} >= {"upsert", "delete", "key_violation"}
     assert shown(envelope, Entry(Timestamp(7), changes_of(batch))) == expected
 
 

@@ -19,7 +19,7 @@ from psycopg.pq.abc import PGresult
 from protocol.pgwire.errors import PgError
 from protocol.pgwire.scalars import format_text, parse_binary
 from protocol.pgwire.text_columns import OutputStyle
-from protocol.pgwire.types import BY_OID
+from protocol.pgwire.types import BY_OID, PgType
 from server.spark.engine import SparkEngine
 from server.sql.plan import QueryPlan
 from tests.fix_server import ServerThread
@@ -178,13 +178,18 @@ def sent(connection: psycopg.Connection, statement: Statement, *, binary: bool) 
     return connection.pgconn.exec_params(statement.sql.encode(), [], result_format=int(binary))
 
 
+def in_text(type: PgType, data: bytes, style: OutputStyle) -> str:
+    """A binary value as text; a numeric with the decimals that it was sent with."""
+    value = parse_binary(type, data)
+    return f"{value:f}" if type.name == "numeric" else format_text(type, value, style)
+
+
 def binary_fault(statement: Statement, text: Answer, binary: Cells, oracle: Oracle) -> str | None:
     """What is wrong with the binary form of rows whose text is right: PostgreSQL's bytes, where the text is its own."""
     style = OutputStyle(statement.timezone, statement.bytea_output)
     types = [BY_OID[column.oid] for column in text.columns]
     rows = (
-        tuple(None if v is None else format_text(t, parse_binary(t, v), style) for t, v in zip(types, row, strict=True))
-        for row in binary
+        tuple(None if v is None else in_text(t, v, style) for t, v in zip(types, row, strict=True)) for row in binary
     )
     fault = difference(statement.sql, text, Answer(text.columns, tuple(rows)))
     if fault is None and oracle.answer(statement).rows == text.rows and (theirs := oracle.binary(statement)) != binary:
