@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from decimal import Decimal
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -55,7 +56,7 @@ _SESSION: dict[str, Callable[[Bindings], Any]] = {
     **dict.fromkeys(("current_user", "user", "current_role"), lambda bindings: bindings.user),
     "session_user": lambda bindings: bindings.session_user,
     "pg_backend_pid": lambda bindings: bindings.backend_pid,
-    "mz_now": lambda bindings: bindings.mz_now,
+    "mz_now": lambda bindings: None if bindings.mz_now is None else Decimal(bindings.mz_now),
 }
 
 SIGNALS = ("pg_cancel_backend", "pg_terminate_backend")

@@ -22,7 +22,7 @@ from tidewire import Change, KeyChange, Progress, Retry, Snapshot, Update
 
 pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("released")]
 
-QUICK = Retry(attempts=20, first_s=0.001, longest_s=0.01)
+QUICK = Retry(attempts=100, first_s=0.001, longest_s=0.01)
 
 
 def changed(batches: Iterator[Any], count: int) -> list[Any]:

@@ -38,12 +38,12 @@ def statements(session: str) -> Iterator[str]:
 def replayed(page: str, dsn: str) -> str:
     """The page with the output of its sessions as psql gives it now."""
     typed = [list(statements(block[1])) for block in _BLOCK.finditer(page)]
-    script = "\\set VERBOSITY default\n\\pset pager off\n"
+    script = "\\pset pager off\n\\set QUIET off\n"
     for statement in (statement for block in typed for statement in block):
         script += "".join(line[3:] for line in statement.splitlines(keepends=True)) + f"\\echo {_MARK}\n"
     done = subprocess.run(
         [str(binaries() / "psql"), "-X", "-q", "-v", "ON_ERROR_STOP=0", dsn],
-        input=script.replace("\\set VERBOSITY default\n", "\\set QUIET off\n"),
+        input=script,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
@@ -55,14 +55,23 @@ def replayed(page: str, dsn: str) -> str:
 
     def block(match: re.Match[str]) -> str:
         body = "".join(statement + next(outputs) for statement in next(blocks))
-        return "```psql\n" + "".join(line.rstrip() + "\n" for line in body.splitlines()) + "```"
+        return "```psql\n" + "".join(_narrow(line) + "\n" for line in body.splitlines()) + "```"
 
     return _BLOCK.sub(block, page)
 
 
+def _narrow(line: str) -> str:
+    """A line of psql's, but for the head of a plan, which is as wide as its widest line."""
+    if line.strip() == "QUERY PLAN":
+        return " QUERY PLAN"
+    return "-" * 60 if len(line) > 120 and not line.strip("-") else line.rstrip()
+
+
 def normalised(page: str) -> str:
-    """Without what differs from run to run: timestamps of now."""
-    return re.sub(r"\b1[789]\d{11}\b", "<timestamp>", page)
+    """Without what differs from run to run: timestamps of now, ids of objects, and the database's name."""
+    page = re.sub(r"\b1[789]\d{11}\b", "<timestamp>", page)
+    page = re.sub(r"\b(materialize|test_\d+)\.public\b", "<database>.public", page)
+    return re.sub(r"\bu\d+\b", "u<id>", page)
 
 
 def main() -> None:

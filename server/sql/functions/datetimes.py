@@ -308,7 +308,7 @@ def _made_date(year: int, month: int, day: int) -> int:
 
 
 def _made_time(hour: int, minute: int, second: float) -> int:
-    us = round(second * 1e6) if math.isfinite(second) else -1
+    us = round(second * 1e6) if abs(second) < SECOND_US else -1
     in_bounds = 0 <= hour <= 24 and 0 <= minute < 60 and 0 <= us <= 60 * SECOND_US
     total = (hour * 60 + minute) * 60 * SECOND_US + us
     if not in_bounds or total > DAY_US:
@@ -364,6 +364,8 @@ _EPOCH_2000 = 946_684_800 * SECOND_US  # timestamps are rounded away from there
 
 
 def _rounded(us: int, digits: int) -> int:
+    if digits < 0:
+        raise PgError(SqlState.INVALID_PARAMETER_VALUE, f"precision {digits} must not be negative")
     unit: int = 10 ** (6 - min(digits, 6))
     rounded = (abs(us) + unit // 2) // unit * unit
     return -rounded if us < 0 else rounded

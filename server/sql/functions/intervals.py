@@ -271,7 +271,7 @@ MAKE_INTERVAL = ("years", "months", "weeks", "days", "hours", "mins", "secs")
 def _made(
     years: int = 0, months: int = 0, weeks: int = 0, days: int = 0, hours: int = 0, mins: int = 0, secs: float = 0.0
 ) -> Any:
-    if not math.isfinite(secs):
+    if not abs(secs) < 2**63:  # nor is NaN
         raise out_of_range()
     us = (hours * 3_600 + mins * 60) * 1_000_000 + round(secs * 1e6)
     return interval(years * 12 + months, weeks * 7 + days, us)

@@ -1,0 +1,195 @@
+"""A thousand subscribers of one table: when has the last one the rows of a commit, and what does each cost?
+
+Beside it the floor: a bare uvloop server that writes the same bytes to as many sockets. One reader process-side, the
+same for both, counts lines.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import select
+import socket
+import statistics
+import time
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import uvloop
+
+from protocol.pgwire import messages as m
+from tests.bench.servers import Line, Servers
+
+CLIENTS = 1_000
+FEW = 100
+ROWS = 100
+BATCHES = 40
+PAUSE_S = 0.1
+STUCK = 20
+STUCK_BYTES = 8 * 1024 * 1024
+TEXT = "x" * 60
+
+
+class Crowd:
+    """Many sockets, read together."""
+
+    def __init__(self, sockets: list[socket.socket]) -> None:
+        self.sockets = sockets
+        self._lines = {s.fileno(): 0 for s in sockets}
+        self._by_fd = {s.fileno(): s for s in sockets}
+        self._poll = select.epoll()
+        for s in sockets:
+            s.setblocking(False)
+            self._poll.register(s, select.EPOLLIN)
+
+    def wait(self, lines: int) -> list[float]:
+        """Until each has got so many lines more; when each one had, sorted."""
+        waiting = dict.fromkeys(self._by_fd, lines)
+        times = []
+        while waiting:
+            for fd, _ in self._poll.poll(30):
+                data = self._by_fd[fd].recv(1 << 18)
+                assert data, "the server hung up"
+                if fd in waiting:
+                    waiting[fd] -= data.count(b"\n")
+                    if waiting[fd] <= 0:
+                        del waiting[fd]
+                        times.append(time.perf_counter())
+        return times
+
+    def close(self) -> None:
+        self._poll.close()
+        for s in self.sockets:
+            s.close()
+
+
+def subscriber(port: int, statement: str) -> socket.socket:
+    """Connected, and the COPY has begun."""
+    s = socket.create_connection(("127.0.0.1", port))
+    s.sendall(m.StartupMessage({"user": "crowd", "database": "materialize"}).serialize())
+    s.sendall(m.Query(statement).serialize())
+    seen = b""
+    while b"H\0\0\0" not in seen:
+        seen += s.recv(65536)
+    return s
+
+
+def floor_server(commands: Connection, payload: bytes) -> None:
+    """Writes `payload` to all that are connected whenever it is told to."""
+    import asyncio
+
+    async def serve() -> None:
+        transports: list[Any] = []
+
+        class Protocol(asyncio.Protocol):
+            def connection_made(self, transport: asyncio.BaseTransport) -> None:
+                transports.append(transport)
+
+        loop = asyncio.get_running_loop()
+        server = await loop.create_server(Protocol, "127.0.0.1", 0, backlog=2_000)
+        done = asyncio.Event()
+
+        def command() -> None:
+            if commands.recv() == "write":
+                for transport in transports:
+                    transport.write(payload)
+            else:
+                done.set()
+
+        loop.add_reader(commands.fileno(), command)
+        commands.send(server.sockets[0].getsockname()[1])
+        await done.wait()
+
+    uvloop.run(serve())
+
+
+def floor(clients: int) -> list[float]:
+    """Seconds from the command to the last client's rows, for each batch."""
+    payload = (m.CopyData(f"1795246299321\t1\t1\t{TEXT}\n".encode()).serialize()) * ROWS
+    ours, theirs = multiprocessing.Pipe()
+    process = multiprocessing.get_context("spawn").Process(target=floor_server, args=(theirs, payload))
+    process.start()
+    port = ours.recv()
+    crowd = Crowd([socket.create_connection(("127.0.0.1", port)) for _ in range(clients)])
+    delays = []
+    for _ in range(BATCHES):
+        time.sleep(PAUSE_S)
+        begun = time.perf_counter()
+        ours.send("write")
+        delays.append(crowd.wait(ROWS)[-1] - begun)
+    crowd.close()
+    ours.send("end")
+    process.join()
+    return delays
+
+
+def cpu_s(pid: int) -> float:
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def resident(pid: int) -> int:
+    return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+def delivered(servers: Servers, clients: int) -> tuple[list[float], float]:
+    """Seconds from an INSERT to the last client's rows, and CPU seconds of the server a batch."""
+    tidewire = servers.tidewire
+    values = ", ".join(f"({n}, '{TEXT}')" for n in range(ROWS))
+    insert = f"INSERT INTO crowd VALUES {values}".encode()
+    with psycopg.connect(tidewire.dsn, autocommit=True) as writer:
+        crowd = Crowd([subscriber(tidewire.port, "COPY (SUBSCRIBE crowd) TO STDOUT") for _ in range(clients)])
+        delays = []
+        before = cpu_s(tidewire.process.pid)
+        for _ in range(BATCHES):
+            time.sleep(PAUSE_S)
+            begun = time.perf_counter()
+            writer.pgconn.send_query(insert)
+            delays.append(crowd.wait(ROWS)[-1] - begun)
+            while writer.pgconn.get_result() is not None:
+                pass
+        used = (cpu_s(tidewire.process.pid) - before) / BATCHES
+        crowd.close()
+        writer.execute("DELETE FROM crowd")
+    return delays, used
+
+
+def stuck_bytes(servers: Servers) -> float:
+    """Memory of the server for each client that does not read what waits for it."""
+    tidewire = servers.tidewire
+    with psycopg.connect(tidewire.dsn, autocommit=True) as writer:
+        crowd = [subscriber(tidewire.port, "COPY (SUBSCRIBE crowd) TO STDOUT") for _ in range(STUCK)]
+        before = resident(tidewire.process.pid)
+        rows = STUCK_BYTES // 1_000
+        with writer.cursor() as cursor, cursor.copy("COPY crowd FROM STDIN") as copy:
+            for n in range(rows):
+                copy.write_row((n, "y" * 1_000))
+        time.sleep(1)
+        grown = resident(tidewire.process.pid) - before
+        for s in crowd:
+            s.close()
+    return (grown - 2 * STUCK_BYTES) / STUCK  # the batch itself and its one encoding are everybody's
+
+
+def run(servers: Servers) -> list[Line]:
+    with psycopg.connect(servers.tidewire.dsn, autocommit=True) as connection:
+        connection.execute("CREATE TABLE crowd (n int, t text)")
+    bare = floor(CLIENTS)
+    last, used = delivered(servers, CLIENTS)
+    _, used_by_few = delivered(servers, FEW)
+    ours, theirs = statistics.median(last) * 1e3, statistics.median(bare) * 1e3
+    p99 = sorted(last)[int(len(last) * 0.99)] * 1e3
+    each = (used - used_by_few) / (CLIENTS - FEW) * 1e6
+    return [
+        Line(
+            f"{ROWS} rows inserted to the last of {CLIENTS:,} subscribers has them / bare sockets, p50 (p99)",
+            f"{ours:.1f} ms ({p99:.1f})",
+            f"{theirs:.1f} ms",
+            f"{ours / theirs:.2f} x",
+            "at most 2 x the bare sockets",
+        ),
+        Line("CPU of a batch for one subscriber more", f"{each:.1f} us", "", "", ""),
+        Line("memory of a subscriber that is stuck", f"{max(stuck_bytes(servers), 0) / 1024:.0f} KiB", "", "", ""),
+    ]
