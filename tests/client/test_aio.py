@@ -16,7 +16,7 @@ import pytest
 import tidewire
 from tests.client.conftest import Execute
 from tests.client.proxy import Proxy
-from tests.client.test_sync import QUICK, TOTAL, write_history
+from tests.client.test_sync import QUICK, TOTAL, budgets, pinned, write_history
 from tidewire import Change, KeyChange, Progress, Retry, Snapshot, aio
 
 pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("released")]
@@ -193,7 +193,7 @@ async def test_a_statement_cancelled_by_the_server_is_raised_and_can_go_on(
 async def test_a_connection_cut_at_any_byte_loses_nothing(dsn: str, table: str, execute: Execute, seed: int) -> None:
     dice = random.Random(seed)
     execute("INSERT INTO t VALUES " + ", ".join(f"({k}, 0)" for k in range(1, 51)))
-    with Proxy(dsn, lambda: dice.randrange(300, 6000)) as proxy:
+    with pinned(dsn), Proxy(dsn, budgets(dice)) as proxy:
         writer = asyncio.create_task(asyncio.to_thread(write_history, execute, random.Random(seed)))
         times: list[int] = []
         sums: list[int] = []
