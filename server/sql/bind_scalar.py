@@ -326,10 +326,11 @@ class ScalarBinder(Coercer, ABC):
         if text.lstrip("-").isdigit():
             return integer_literal(text, position)
         value = Decimal(text)
-        if value.adjusted() >= NUMERIC_PRECISION_MAX:
-            return Literal(float(value), FLOAT8, position)  # more digits than a numeric has here
         exponent = value.as_tuple().exponent
-        if isinstance(exponent, int) and exponent > 0:
+        assert isinstance(exponent, int)
+        if value.adjusted() >= NUMERIC_PRECISION_MAX or exponent < -NUMERIC_PRECISION_MAX:
+            return Literal(float(value), FLOAT8, position)  # more digits than a numeric has here
+        if exponent > 0:
             value = Decimal(f"{value:f}")
         return Literal(value, natural_numeric(value), position)
 

@@ -1,0 +1,68 @@
+"""UPDATE and DELETE with FROM, USING and rows of assignments: what they leave is what they leave in PostgreSQL."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import psycopg
+import pytest
+
+from tests.sql.statements import table_definitions
+
+pytestmark = [pytest.mark.spark, pytest.mark.slow]
+TABLES = ("people", "depts", "nums")
+# One after another, each over what the ones before have left. No row is matched twice where it would matter.
+STATEMENTS = (
+    "UPDATE people SET salary = salary + d.id FROM depts d WHERE people.dept = d.id",
+    "UPDATE people p SET (name, salary) = (upper(p.name), 1.5) WHERE id < 3 RETURNING *",
+    "UPDATE people p SET (name, salary) = (SELECT d.name, d.id FROM depts d WHERE d.id = p.dept) WHERE p.id = 4",
+    "UPDATE people p SET (name, active) = ROW('x', DEFAULT) WHERE p.id = 2 RETURNING id, name, active",
+    "UPDATE people SET name = d.city FROM depts d JOIN nums n ON n.id = d.id WHERE people.dept = d.id AND n.i4 > 0"
+    " RETURNING people.id, people.name, d.city",
+    "UPDATE people p SET boss = q.id FROM people q WHERE q.id = p.id + 1 RETURNING p.id, q.name",
+    "UPDATE depts SET name = 'twice' FROM people WHERE people.dept = depts.id RETURNING depts.id",
+    "UPDATE depts SET name = (SELECT max(p.name) FROM people p WHERE p.dept = depts.id)",
+    "UPDATE people SET (name, id) = (SELECT 1) WHERE id = 1",
+    "UPDATE people SET (name, salary) = (1, 2, 3)",
+    "UPDATE people p SET name = 'x' FROM depts p",
+    "UPDATE people SET name = nope.id FROM depts d",
+    "UPDATE people SET (name, salary) = (SELECT name, id FROM depts)",
+    "UPDATE people SET id = 1, (id, name) = (2, 'x')",
+    "UPDATE people SET id = NULL WHERE id = 1",
+    "DELETE FROM people USING depts d WHERE people.dept = d.id AND d.city IS NULL",
+    "DELETE FROM people p USING depts d, nums n WHERE p.dept = d.id AND n.id = d.id AND p.id > 6 RETURNING p.id",
+    "DELETE FROM depts USING people WHERE people.dept = depts.id RETURNING depts.*",
+    "DELETE FROM people p USING people q WHERE p.id = q.boss",
+    "DELETE FROM people",
+)
+
+
+@pytest.fixture(scope="module")
+def theirs(postgres: str) -> Iterator[psycopg.Connection[Any]]:
+    with psycopg.connect(postgres, autocommit=True) as connection:
+        connection.execute("DROP SCHEMA IF EXISTS writes CASCADE; CREATE SCHEMA writes; SET search_path = writes")
+        yield connection
+        connection.execute("DROP SCHEMA writes CASCADE")
+
+
+def done(connection: psycopg.Connection[Any], sql: str) -> tuple[str | None, Any]:
+    """The command's tag and rows, or its SQLSTATE."""
+    try:
+        cursor = connection.execute(sql.encode())
+    except psycopg.Error as error:
+        return error.sqlstate, None
+    rows = sorted(map(repr, cursor.fetchall())) if cursor.description else None
+    return cursor.statusmessage, rows
+
+
+def test_writes_leave_what_postgresql_leaves(theirs: psycopg.Connection[Any], dsn: str) -> None:
+    with psycopg.connect(dsn, autocommit=True) as ours:
+        for definition in table_definitions():
+            if any(f" {name} " in definition.split("(")[0] + " " for name in TABLES):
+                assert done(theirs, definition) == done(ours, definition)
+        for sql in STATEMENTS:
+            assert done(ours, sql) == done(theirs, sql), sql
+            for name in TABLES:
+                contents = f"SELECT * FROM {name}"
+                assert done(ours, contents) == done(theirs, contents), sql
