@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import tempfile
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
 from itertools import islice
@@ -85,9 +85,9 @@ class Reader:
     def take(self) -> list[Entry]:
         """The entries since the last call, in order of time."""
         entries = self._feed.entries_from(self.next)
-        self.next += len(entries)
+        if entries:
+            self._feed.moves(self, self.next + len(entries))
         self.waiting_bytes = 0
-        self._feed.trim()
         return entries
 
     def came(self, bytes: int) -> None:
@@ -130,6 +130,7 @@ class Feed:
         self._entries: deque[Entry] = deque()
         self._first = 0  # the number of the oldest entry that is kept
         self._readers: set[Reader] = set()
+        self._places: Counter[int] = Counter()  # how many readers stand at which entry's number
 
     def append(self, time: Timestamp, changes: pa.Table) -> None:
         """Changes at `time`, which is at or beyond `upper`. Nobody sees them before `advance` has passed them."""
@@ -138,9 +139,10 @@ class Feed:
             return
         entry = Entry(time, changes)
         self._entries.append(entry)
-        self.kept_bytes += entry.bytes
+        size = entry.bytes
+        self.kept_bytes += size
         for reader in list(self._readers):
-            reader.came(entry.bytes)
+            reader.came(size)
         if self._moving is None and self._bytes_in_memory() > MEMORY_BYTES_MAX:
             self._moving = asyncio.create_task(self._move_to_disk())
 
@@ -173,12 +175,13 @@ class Feed:
         """A reader of everything from now on: changes at times >= the present upper."""
         reader = Reader(self, self._first + len(self._entries))
         self._readers.add(reader)
+        self._places[reader.next] += 1
         return reader
 
     def leave(self, reader: Reader) -> None:
         if reader in self._readers:
             self._readers.remove(reader)
-            self.trim()
+            self._left(reader.next)
             if not self._readers and self.abandoned is not None:
                 self.abandoned()
 
@@ -186,10 +189,19 @@ class Feed:
         """Those of that number and later; an entry's number is its place in the feed's whole history."""
         return list(islice(self._entries, number - self._first, None))
 
-    def trim(self) -> None:
-        """Lets go of what every reader has taken."""
-        needed = min((reader.next for reader in self._readers), default=self._first + len(self._entries))
-        while self._first < needed:
+    def moves(self, reader: Reader, place: int) -> None:
+        """A reader has taken the entries up to that number."""
+        left, reader.next = reader.next, place
+        if reader in self._readers:
+            self._places[place] += 1
+            self._left(left)
+
+    def _left(self, place: int) -> None:
+        """A reader stands there no more: lets go of what every reader has taken, with no look at the readers."""
+        self._places[place] -= 1
+        if not self._places[place]:
+            del self._places[place]
+        while self._entries and self._first not in self._places:
             self.kept_bytes -= self._entries.popleft().bytes
             self._first += 1
 
