@@ -229,16 +229,6 @@ def _split(text: str, pattern: str, flags: str = "") -> list[str]:
     return [*out, text[done:]]
 
 
-def _all_matches(text: str, pattern: str, flags: str = "") -> list[list[str | None]]:
-    """The rows of regexp_matches."""
-    options, globally = _options("regexp_matches", flags, globally=True)
-    regex = compiled(pattern, options)
-    found = regex.find_all(text) if globally else filter(None, [regex.find(text)])
-    return [_captured(text, match) for match in found]
-
-
-regexp_matches = _all_matches
-
 row(FUNCTIONS, "substring", "text text", "text", python=_substring, nulls=Nulls.OPTIONAL)
 row(FUNCTIONS, "substring", "text text text", "text", python=_substring_similar, nulls=Nulls.OPTIONAL)
 row(FUNCTIONS, "similar_escape", "text text", "text", nulls=Nulls.MAYBE, python=lambda pattern, escape: (
