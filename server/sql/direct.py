@@ -6,7 +6,7 @@ whose equality is that of their Arrow values; everything else is computed by Spa
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
@@ -18,7 +18,7 @@ from catalog.objects import ObjectId
 from protocol.pgwire.types import PgType
 from server.sql.constant import Bindings
 from server.sql.expressions import Call, ColumnRef, Expression, Literal, Parameter
-from server.sql.functions.syntax import AND
+from server.sql.functions.syntax import conjuncts
 from server.sql.functions.table import INTEGERS, OPERATORS
 from server.sql.relations import Filter, Project, Relation, Scan
 
@@ -60,7 +60,7 @@ def direct_scan(relation: Relation) -> DirectScan | None:
             return DirectScan(id, tuple(range(len(columns))))
         case Filter(input=Scan(id=id, columns=columns) as scan, predicate=predicate):
             keys = tuple(_keys(predicate, scan))
-            return DirectScan(id, tuple(range(len(columns))), keys) if len(keys) == len(_conjuncts(predicate)) else None
+            return DirectScan(id, tuple(range(len(columns))), keys) if len(keys) == len(conjuncts(predicate)) else None
         case Project(input=input, expressions=expressions):
             below = direct_scan(input)
             if below is None:
@@ -71,14 +71,10 @@ def direct_scan(relation: Relation) -> DirectScan | None:
     return None
 
 
-def _conjuncts(predicate: Expression) -> Sequence[Expression]:
-    return predicate.arguments if isinstance(predicate, Call) and predicate.function is AND else (predicate,)
-
-
 def _keys(predicate: Expression, scan: Scan) -> Iterator[Key]:
     """The conditions that name a key."""
     numbers = {column.id: number for number, column in enumerate(scan.columns)}
-    for condition in _conjuncts(predicate):
+    for condition in conjuncts(predicate):
         if not isinstance(condition, Call) or condition.function not in OPERATORS["="]:
             continue
         match condition.arguments:

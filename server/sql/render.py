@@ -44,7 +44,7 @@ from server.sql.expressions import (
 from server.sql.functions import worker
 from server.sql.functions.intervals import interval_length
 from server.sql.functions.json import JSONB_SORT_KEY
-from server.sql.functions.syntax import AND, NOT
+from server.sql.functions.syntax import NOT, conjuncts
 from server.sql.functions.table import exact_texts, fail, quote, shape_of
 from server.sql.relations import Aggregate as AggregateNode
 from server.sql.relations import (
@@ -193,7 +193,7 @@ class Renderer:
                 return block
             case Filter():
                 block = self._open(relation.input, _Stage.WHERE)
-                block.where += map(self._conjunct, _conjuncts(relation.predicate))
+                block.where += map(self._conjunct, conjuncts(relation.predicate))
                 block.stage = _Stage.WHERE
                 return block
             case Join():
@@ -562,10 +562,6 @@ def _python_call(key: str, texts: Sequence[str], type: PgType, digits: int) -> s
     message = "IF(r.e IS NULL, r.v, raise_error(r.e))"
     value = f"{_PYTHON_CALL}{call}), r -> {message}), 0)"  # so that the call stands here once
     return carrier.restored.replace("{0}", value).replace("{t}", spark_type(type.element or type, digits))
-
-
-def _conjuncts(condition: Expression) -> Sequence[Expression]:
-    return condition.arguments if isinstance(condition, Call) and condition.function is AND else (condition,)
 
 
 def _is_in_query(expression: Expression) -> bool:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from protocol.pgwire.types import BOOL
+from server.sql.expressions import Call, Expression
 from server.sql.functions.arrays import element_at, elements_between
 from server.sql.functions.table import (
     Function,
@@ -36,3 +39,8 @@ SLICE = Function(
     "slice({0}, greatest({1}, 1), greatest(least({2}, size({0})) - greatest({1}, 1) + 1, 0)))",
     python=elements_between,
 )
+
+
+def conjuncts(condition: Expression) -> Sequence[Expression]:
+    """The conditions that AND joins, one by one."""
+    return condition.arguments if isinstance(condition, Call) and condition.function is AND else (condition,)
