@@ -45,6 +45,8 @@ class Client(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
         self._resumed: asyncio.Future[None] | None = None
         self._reading = True
+        self._out: list[bytes] = []  # written, and not yet given to the transport
+        self._out_bytes = 0
         self.process_id = 0
         self.secret_key = 0
 
@@ -91,15 +93,34 @@ class Client(asyncio.Protocol):
     # -- the session's side -------------------------------------------------------------------------------------
 
     def write(self, data: bytes) -> None:
-        assert self._transport is not None
-        self._transport.write(data)
+        """Leaves for the socket once all that has been received by now is dealt with.
+
+        A client that waits for its answer sleeps, and to wake it costs more than all else of a short answer; one
+        that has been woken by the first of several answers is awake for the others.
+        """
+        if not self._out:
+            self._server.has_to_send(self)
+        self._out.append(data)
+        self._out_bytes += len(data)
+        if self._out_bytes > WRITE_HIGH_BYTES:
+            self.send_written()
+
+    def send_written(self) -> None:
+        """Gives the transport what was written."""
+        if self._out and self._transport is not None:
+            data = self._out[0] if len(self._out) == 1 else b"".join(self._out)
+            self._out.clear()
+            self._out_bytes = 0
+            self._transport.write(data)
 
     @property
     def waiting_bytes(self) -> int:
-        return self._transport.get_write_buffer_size() if self._transport is not None else 0
+        in_transport = self._transport.get_write_buffer_size() if self._transport is not None else 0
+        return in_transport + self._out_bytes
 
     def close(self) -> None:
         assert self._transport is not None
+        self.send_written()
         self._transport.close()
 
     async def drained(self) -> None:
@@ -255,6 +276,7 @@ class Listener:
         self.plans = PlanCache({})
         self.clients: set[Client] = set()
         self._left = Pulse()
+        self._have_to_send: list[Client] = []
         self._by_process_id: dict[int, Client] = {}
         self._process_ids = itertools.count(1)
         self._server: asyncio.Server | None = None
@@ -271,6 +293,17 @@ class Listener:
         process_id = next(self._process_ids)
         self._by_process_id[process_id] = client
         return process_id, secrets.randbits(32)
+
+    def has_to_send(self, client: Client) -> None:
+        """Something was written for this client, who had nothing to send before."""
+        if not self._have_to_send:
+            asyncio.get_running_loop().call_soon(self._send)
+        self._have_to_send.append(client)
+
+    def _send(self) -> None:
+        clients, self._have_to_send = self._have_to_send, []
+        for client in clients:
+            client.send_written()
 
     @property
     def is_listening(self) -> bool:

@@ -150,7 +150,7 @@ class Session:
     def _pump(self) -> None:
         """Takes messages until there is none, or one has to be waited for."""
         while self._task is None:
-            if self._answer_call():
+            if self._connection.stands_at_bind and self._answer_call():
                 continue
             try:
                 event = self._connection.next_event()

@@ -16,7 +16,7 @@ from typing import Self
 from protocol.pgwire import messages as m
 from protocol.pgwire.errors import PgError
 
-_BIND = m.Bind.code[0]
+BIND = m.Bind.code[0]
 _END = m.Execute("").serialize() + m.Sync().serialize()
 _DESCRIBED_END = m.Describe("P", "").serialize() + _END
 _NULL_LENGTH = -1
@@ -39,7 +39,7 @@ class CallShape:
     @classmethod
     def of(cls, data: bytes, at: int) -> Self | None:
         """The shape of the call of the unnamed portal that stands at `at`, None if there is no whole one."""
-        if len(data) - at < m.HEADER.size or data[at] != _BIND:
+        if len(data) - at < m.HEADER.size or data[at] != BIND:
             return None
         end = at + 1 + m.INT32.unpack_from(data, at + 1)[0]
         described = data.startswith(_DESCRIBED_END, end)
@@ -59,7 +59,7 @@ class CallShape:
 
     def read(self, data: bytes, at: int) -> tuple[list[bytes | None], int] | None:
         """The values of the call of this shape at `at`, None for NULL, and where the next message begins."""
-        if not data.startswith(self.head, at + m.HEADER.size) or data[at] != _BIND:
+        if not data.startswith(self.head, at + m.HEADER.size) or data[at] != BIND:
             return None
         bind_at, limit = at, len(data) - len(self.tail)
         at += m.HEADER.size + len(self.head)

@@ -26,7 +26,7 @@ from enum import Enum
 from typing import Final
 
 from protocol.pgwire import messages as m
-from protocol.pgwire.call import CallShape
+from protocol.pgwire.call import BIND, CallShape
 from protocol.pgwire.errors import PgError, Severity, SqlState
 from protocol.pgwire.messages import BackendMessage, FrontendMessage
 
@@ -211,6 +211,11 @@ class Connection:
             if error.severity is Severity.FATAL:
                 self._enter(Phase.CLOSED)
             raise
+
+    @property
+    def stands_at_bind(self) -> bool:
+        """Whether the next byte begins a Bind: only there can a call stand."""
+        return self._at < len(self._data) and self._data[self._at] == BIND
 
     def call_shape(self) -> CallShape | None:
         """The shape of the call that stands next, if one stands there whole. Nothing is taken."""

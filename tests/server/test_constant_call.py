@@ -90,22 +90,27 @@ class Wire:
 
     resume_reading = pause_reading
 
+    async def answered(self) -> bytes:
+        """What was written up to a ReadyForQuery, or all if the connection was closed."""
+        async with asyncio.timeout(10):
+            while self.written[-6:-1] != b"Z\0\0\0\5" and not self.closed:
+                self.came.clear()
+                await self.came.wait()
+        written, self.written = self.written, b""
+        return written
+
 
 async def answers(listener: Listener, exchanges: list[list[bytes]]) -> list[bytes]:
     """What a new client is answered to each exchange, given in pieces; it waits for ReadyForQuery."""
     wire, client = Wire(), Client(listener)
     client.connection_made(wire)  # type: ignore[arg-type]
     client.data_received(m.StartupMessage({"user": "materialize", "database": "materialize"}).serialize())
+    await wire.answered()
     found = []
     for pieces in exchanges:
-        wire.written = b""
         for piece in pieces:
             client.data_received(piece)
-        async with asyncio.timeout(10):
-            while wire.written[-6:-1] != b"Z\0\0\0\5" and not wire.closed:
-                wire.came.clear()
-                await wire.came.wait()
-        found.append(wire.written)
+        found.append(await wire.answered())
     client.connection_lost(None)
     return found
 
