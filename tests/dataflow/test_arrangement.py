@@ -1,0 +1,147 @@
+"""An arrangement answers what a plain list of all updates answers, whatever was merged, spilled or let go meanwhile."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from unittest import mock
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from catalog import updates as u
+from server.dataflow import arrangement as a
+from server.dataflow.arrangement import Arrangement, ByKey, ByOrder, Storage
+from server.dataflow.hashing import key_hashes
+
+SCHEMA = pa.schema([("c0", pa.int32()), ("c1", pa.string())])
+Row = tuple[int | None, str | None]
+rows = st.tuples(st.one_of(st.none(), st.integers(0, 4)), st.one_of(st.none(), st.sampled_from(["x", "y"])))
+history = st.lists(st.lists(st.tuples(rows, st.sampled_from([1, 1, 1, 2, -1])), max_size=5), max_size=12)
+
+
+@pytest.fixture(scope="module", params=[1 << 30, 0], ids=["in memory", "on disk"])
+def storage(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Storage]:
+    storage = Storage(tmp_path_factory.mktemp("runs"), request.param)
+    yield storage
+    storage.close()
+
+
+def changes(updates: list[tuple[Row, int]]) -> pa.Table:
+    table = pa.table([[r[0] for r, _ in updates], [r[1] for r, _ in updates]], schema=SCHEMA)
+    return u.consolidate(table.append_column(u.DIFF_FIELD, pa.array([d for _, d in updates], pa.int64())))
+
+
+def counts(found: pa.Table) -> Counter[Row]:
+    summed: Counter[Row] = Counter()
+    for c0, c1, diff in zip(*(found[name].to_pylist() for name in ("c0", "c1", u.DIFF)), strict=True):
+        summed[c0, c1] += diff
+    return Counter({row: count for row, count in summed.items() if count})
+
+
+def truth(batches: list[list[tuple[Row, int]]], as_of: int) -> Counter[Row]:
+    summed: Counter[Row] = Counter()
+    for updates in batches[: as_of + 1]:
+        for row, diff in updates:
+            summed[row] += diff
+    return Counter({row: count for row, count in summed.items() if count})
+
+
+def codes_of(arrangement: Arrangement, keys: list[int | None]) -> np.ndarray:
+    table = pa.table([pa.array(keys, pa.int32())], ["c0"])
+    return np.unique(key_hashes(table, ("c0",)))
+
+
+@pytest.mark.parametrize("at_once", [1 << 16, 2], ids=["merged here", "merged in a thread"])
+@settings(deadline=None, max_examples=60)
+@given(batches=history, since=st.data())
+def test_it_answers_as_a_list_of_updates_does(
+    storage: Storage, at_once: int, batches: list[list[tuple[Row, int]]], since: st.DataObject
+) -> None:
+    arrangement = Arrangement(ByKey(("c0",)), SCHEMA, storage)
+    with mock.patch.object(a, "MERGED_AT_ONCE", at_once):
+        for time, updates in enumerate(batches):
+            arrangement.insert(changes(updates), time)
+            arrangement.advance(since.draw(st.integers(arrangement.since, time)))
+            for as_of in range(arrangement.since, time + 1):
+                expected = truth(batches, as_of)
+                assert counts(arrangement.whole(as_of)) == expected
+                for keys in ([0], [None, 3], []):
+                    found = arrangement.probe(codes_of(arrangement, keys), as_of)
+                    assert found.schema.names == [*SCHEMA.names, u.DIFF]
+                    assert counts(found) == Counter({r: n for r, n in expected.items() if r[0] in keys})
+    arrangement.settle()
+
+
+@settings(deadline=None, max_examples=60)
+@given(batches=history, count=st.integers(0, 6), descending=st.booleans(), nulls_first=st.booleans())
+def test_the_first_rows_are_there_with_their_ties(
+    storage: Storage, batches: list[list[tuple[Row, int]]], count: int, descending: bool, nulls_first: bool
+) -> None:
+    batches = [[(row, abs(diff)) for row, diff in updates] for updates in batches]
+    arrangement = Arrangement(ByOrder("c0", descending, nulls_first), SCHEMA, storage)
+    for time, updates in enumerate(batches):
+        arrangement.insert(changes(updates), time)
+    for as_of in range(len(batches)):
+        expected = truth(batches, as_of)
+        found = counts(arrangement.first(count, as_of))
+        assert all(expected[row] == n for row, n in found.items())
+        assert sum(found.values()) >= min(count, sum(expected.values()))
+
+        def place(row: Row) -> tuple[bool, int]:
+            if row[0] is None:
+                return (not nulls_first, 0)
+            return (nulls_first, -row[0] if descending else row[0])
+
+        if found:
+            last = max(map(place, found))
+            assert set(found) == {row for row in expected if place(row) <= last}
+
+
+def test_what_was_taken_away_is_let_go(storage: Storage) -> None:
+    arrangement = Arrangement(ByKey(("c0",)), SCHEMA, storage)
+    arrangement.insert(changes([((i, "x"), 1) for i in range(1000)]), 0)
+    arrangement.insert(changes([((i, "x"), -1) for i in range(1000)]), 1)
+    arrangement.advance(1)
+    arrangement.insert(changes([((i, "y"), 1) for i in range(1000)]), 2)
+    assert arrangement.rows == 3000 or arrangement.rows == 1000
+    arrangement.advance(2)
+    arrangement.insert(changes([((i, "z"), 1) for i in range(1000)]), 3)
+    assert arrangement.rows == 2000
+    assert counts(arrangement.whole(3)) == Counter({(i, s): 1 for i in range(1000) for s in "yz"})
+
+
+def test_memory_is_counted_and_given_back(tmp_path: Path) -> None:
+    storage = Storage(tmp_path)
+    arrangement = Arrangement(ByKey(("c0",)), SCHEMA, storage)
+    for time in range(20):
+        arrangement.insert(changes([((time, "x"), 1)] * 50), time)
+    assert storage.memory_bytes == arrangement.memory_bytes == arrangement.bytes > 0
+    del arrangement
+    assert storage.memory_bytes == 0
+    storage.close()
+
+
+def test_files_have_no_names(tmp_path: Path) -> None:
+    storage = Storage(tmp_path, 0)
+    arrangement = Arrangement(ByKey(("c0",)), SCHEMA, storage)
+    arrangement.insert(changes([((1, "x"), 1)]), 0)
+    assert arrangement.memory_bytes == 0 < arrangement.bytes
+    assert list(tmp_path.iterdir()) == []
+    storage.close()
+
+
+def test_a_failed_merge_is_told(tmp_path: Path) -> None:
+    storage = Storage(tmp_path)
+    arrangement = Arrangement(ByKey(("c0",)), SCHEMA, storage)
+    with mock.patch.object(a, "MERGED_AT_ONCE", 0), mock.patch.object(a, "_merged", side_effect=OSError("no room")):
+        arrangement.insert(changes([((1, "x"), 1)]), 0)
+        arrangement.insert(changes([((2, "x"), 1)]), 1)
+        with pytest.raises(OSError, match="no room"):
+            arrangement.settle()
+    assert counts(arrangement.whole(1)) == Counter({(1, "x"): 1, (2, "x"): 1})
+    storage.close()
