@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 CONSTRAINTS := .ci/constraints.txt
 
-.PHONY: demo serve test generated check bench score clean
+.PHONY: demo serve test generated test-ivm check bench score clean
 
 $(VENV)/.installed: pyproject.toml $(CONSTRAINTS)
 	$(PYTHON) -c 'import sys; assert sys.version_info >= (3, 11), "Tidewire needs Python 3.11 or newer"'
@@ -27,6 +27,11 @@ test: $(VENV)/.installed
 generated: export TIDEWIRE_EXAMPLES ?= 20
 generated: $(VENV)/.installed
 	$(BIN)/python -m pytest tests/server/test_generated_sql.py --timeout 0 $(ARGS)
+
+# Random queries over random histories, and TPC-H, each answer held to PostgreSQL's after every commit.
+test-ivm: export TIDEWIRE_EXAMPLES ?= 50
+test-ivm: $(VENV)/.installed
+	$(BIN)/python -m pytest tests/ivm -m ivm --timeout 0 $(ARGS)
 
 check: $(VENV)/.installed
 	$(BIN)/ruff check .

@@ -1,0 +1,298 @@
+"""Random queries that nest every operator a query can be kept up to date through.
+
+A query is made from the outside in: an operator, over operators, down to the tables. Its rows are determined by the
+tables' contents alone: whatever depends on an order is given a total one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from random import Random
+
+TYPES = ("int", "text", "numeric", "date", "bool")
+LITERALS = {
+    "int": ("0", "1", "2", "3", "-1"),
+    "text": ("'x'", "'y'", "''", "'zz'"),
+    "numeric": ("0.5", "1.25", "-2.00", "10.10"),
+    "date": ("date '2024-02-29'", "date '2020-01-01'", "date '1999-12-31'"),
+    "bool": ("true", "false"),
+}
+SQL_TYPES = {"int": "int", "text": "text", "numeric": "numeric(10,2)", "date": "date", "bool": "bool"}
+
+Columns = Sequence[tuple[str, str]]  # name and type
+
+
+@dataclass(frozen=True)
+class Relation:
+    """Something to stand in FROM, and what it puts out."""
+
+    sql: str
+    columns: Columns
+
+    def of(self, draw: Random, type: str | None = None) -> tuple[str, str]:
+        """A column's name and type; of another type if there is none of that."""
+        fitting = [c for c in self.columns if c[1] == type]
+        return draw.choice(fitting or list(self.columns))
+
+    @property
+    def names(self) -> str:
+        return ", ".join(name for name, _ in self.columns)
+
+
+class Maker:
+    """Makes queries over `tables`; numbers its aliases."""
+
+    def __init__(self, draw: Random, tables: dict[str, Columns]) -> None:
+        self.draw = draw
+        self.tables = tables
+        self._count = 0
+
+    def query(self, depth: int) -> str:
+        """A query that nests `depth` operators, or some more."""
+        return f"SELECT * FROM {self.relation(depth).sql}"
+
+    def relation(self, depth: int) -> Relation:
+        if depth <= 0:
+            return self.leaf()
+        return self.draw.choice(_OPERATORS)(self, depth)
+
+    def alias(self) -> str:
+        self._count += 1
+        return f"q{self._count}"
+
+    def named(self, select: str, columns: Sequence[str]) -> Relation:
+        """A SELECT with columns of these types, as a relation with names of its own."""
+        alias = self.alias()
+        names = [(f"{alias}_{i}", type) for i, type in enumerate(columns)]
+        return Relation(f"({select}) {alias}({', '.join(n for n, _ in names)})", names)
+
+    def leaf(self) -> Relation:
+        choice = self.draw.random()
+        if choice < 0.06:
+            return self.named("VALUES (1, 'x'), (2, NULL), (NULL, 'y')", ["int", "text"])
+        if choice < 0.1:
+            return self.named("SELECT g, NULL::text FROM generate_series(0, 3) g", ["int", "text"])
+        name = self.draw.choice(sorted(self.tables))
+        return self.named(f"SELECT * FROM {name}", [type for _, type in self.tables[name]])
+
+    # -- scalars ------------------------------------------------------------------------------------------------
+
+    def condition(self, columns: Columns, depth: int = 1) -> str:
+        if depth and self.draw.random() < 0.4:
+            one, other = self.condition(columns, depth - 1), self.condition(columns, depth - 1)
+            return self.draw.choice((f"({one} AND {other})", f"({one} OR {other})", f"NOT ({one})"))
+        name, type = self.draw.choice(list(columns))
+        value = self.draw.choice(LITERALS[type])
+        other = next((n for n, t in columns if t == type and n != name), value)
+        return self.draw.choice(
+            (
+                f"{name} {self.draw.choice(('=', '<>', '<', '>='))} {value}",
+                f"{name} {self.draw.choice(('=', '<', 'IS DISTINCT FROM'))} {other}",
+                f"{name} IS {self.draw.choice(('', 'NOT '))}NULL",
+                f"{name} IN ({value}, {self.draw.choice(LITERALS[type])})",
+            )
+        )
+
+    def scalar(self, columns: Columns) -> tuple[str, str]:
+        """An expression over the columns, and its type."""
+        name, type = self.draw.choice(list(columns))
+        made: dict[str, tuple[tuple[str, str], ...]] = {
+            "int": ((f"{name} + 1", "int"), (f"{name} % 2", "int"), (f"{name} > 1", "bool"), (f"{name}::text", "text")),
+            "text": ((f"upper({name})", "text"), (f"length({name})", "int"), (f"{name} || 'x'", "text")),
+            "numeric": ((f"{name} * 2.5", "numeric"), (f"{name}::int", "int"), (f"round({name})", "numeric")),
+            "date": ((f"{name} + 1", "date"), (f"extract(year FROM {name})::int", "int")),
+            "bool": ((f"NOT {name}", "bool"), (f"CASE WHEN {name} THEN 1 ELSE 0 END", "int")),
+        }
+        return self.draw.choice(((name, type), *made[type], (f"coalesce({name}, {LITERALS[type][0]})", type)))
+
+    def aggregate(self, columns: Columns) -> tuple[str, str]:
+        name, type = self.draw.choice(list(columns))
+        choices: list[tuple[str, str]] = [
+            ("count(*)", "int"),
+            (f"count({name})", "int"),
+            (f"count(DISTINCT {name})", "int"),
+            (f"string_agg({name}::text, ',' ORDER BY {name}::text)", "text"),
+        ]
+        if type != "bool":
+            choices += [(f"min({name})", type), (f"max({name})", type)] * 2
+        if type in ("int", "numeric"):
+            choices += [(f"sum({name})", type), (f"avg({name})", "numeric")] * 2
+        if type == "bool":
+            choices += [(f"bool_and({name})", "bool"), (f"bool_or({name})", "bool")]
+        call, result = self.draw.choice(choices)
+        if self.draw.random() < 0.2:
+            call += f" FILTER (WHERE {self.condition(columns, 0)})"
+        # Integer sums are bigint and averages long: a cast brings them back to the types that conditions are made for.
+        return f"({call})::{SQL_TYPES[result]}", result
+
+    def order(self, relation: Relation) -> str:
+        """A total order: all columns, which of equal rows comes first does not matter."""
+        names = [name for name, _ in relation.columns]
+        self.draw.shuffle(names)
+        words = ("", " DESC", " NULLS FIRST", " DESC NULLS LAST")
+        return ", ".join(f"{name}{self.draw.choice(words)}" for name in names)
+
+    def pair(self, one: Relation, other: Relation) -> tuple[str, str] | None:
+        """A column of each, of one type."""
+        types = sorted({t for _, t in one.columns} & {t for _, t in other.columns})
+        if not types:
+            return None
+        type = self.draw.choice(types)
+        return one.of(self.draw, type)[0], other.of(self.draw, type)[0]
+
+
+# -- operators ------------------------------------------------------------------------------------------------------
+
+
+def _filter(make: Maker, depth: int) -> Relation:
+    inner = make.relation(depth - 1)
+    return make.named(f"SELECT * FROM {inner.sql} WHERE {make.condition(inner.columns)}", _types(inner))
+
+
+def _project(make: Maker, depth: int) -> Relation:
+    inner = make.relation(depth - 1)
+    shown = [make.scalar(inner.columns) for _ in range(make.draw.randrange(1, 4))]
+    return make.named(f"SELECT {_list(shown)} FROM {inner.sql}", [type for _, type in shown])
+
+
+def _join(make: Maker, depth: int) -> Relation:
+    one, other = make.relation(depth - 1), make.relation(make.draw.randrange(depth))
+    kind = make.draw.choice(("JOIN", "JOIN", "LEFT JOIN", "RIGHT JOIN", "FULL JOIN"))
+    pair = make.pair(one, other)
+    if pair is None:
+        return make.named(f"SELECT * FROM {one.sql} CROSS JOIN (SELECT 1) z", [*_types(one), "int"])
+    condition = f"{pair[0]} = {pair[1]}"
+    if make.draw.random() < 0.3:
+        condition += f" AND {make.condition([*one.columns, *other.columns], 0)}"
+    elif kind == "JOIN" and make.draw.random() < 0.15:
+        condition = f"{pair[0]} {make.draw.choice(('<', '<>', 'IS NOT DISTINCT FROM'))} {pair[1]}"
+    shown = [one.of(make.draw), one.of(make.draw), other.of(make.draw)]
+    return make.named(
+        f"SELECT {_list(shown)} FROM {one.sql} {kind} {other.sql} ON {condition}", [type for _, type in shown]
+    )
+
+
+def _group(make: Maker, depth: int) -> Relation:
+    inner = make.relation(depth - 1)
+    keys = [make.scalar(inner.columns) for _ in range(make.draw.choice((0, 1, 1, 1, 2)))]
+    calls = [make.aggregate(inner.columns) for _ in range(make.draw.randrange(1, 4))]
+    by = f" GROUP BY {_list(keys)}" if keys else ""
+    if len(keys) == 2 and make.draw.random() < 0.4:
+        by = f" GROUP BY {make.draw.choice(('ROLLUP', 'CUBE'))} ({_list(keys)})"
+    having = f" HAVING count(*) {make.draw.choice(('> 1', '<> 2'))}" if make.draw.random() < 0.3 else ""
+    select = f"SELECT {_list([*keys, *calls])} FROM {inner.sql}{by}{having}"
+    return make.named(select, [type for _, type in (*keys, *calls)])
+
+
+def _distinct(make: Maker, depth: int) -> Relation:
+    inner = make.relation(depth - 1)
+    if make.draw.random() < 0.3:
+        key = inner.of(make.draw)[0]
+        return make.named(
+            f"SELECT DISTINCT ON ({key}) * FROM {inner.sql} ORDER BY {key}, {make.order(inner)}", _types(inner)
+        )
+    shown = [inner.of(make.draw) for _ in range(2)]
+    return make.named(f"SELECT DISTINCT {_list(shown)} FROM {inner.sql}", [type for _, type in shown])
+
+
+def _set_operation(make: Maker, depth: int) -> Relation:
+    one, other = make.relation(depth - 1), make.relation(make.draw.randrange(depth))
+    pair = make.pair(one, other)
+    if pair is None:
+        return one
+    type = dict(one.columns)[pair[0]]
+    word = make.draw.choice(("UNION", "UNION ALL", "UNION ALL", "INTERSECT", "EXCEPT", "INTERSECT ALL", "EXCEPT ALL"))
+    return make.named(f"SELECT {pair[0]} FROM {one.sql} {word} SELECT {pair[1]} FROM {other.sql}", [type])
+
+
+def _window(make: Maker, depth: int) -> Relation:
+    inner = make.relation(depth - 1)
+    name = inner.of(make.draw)[0]
+    call, type = make.draw.choice(
+        [
+            ("row_number()", "int"),
+            ("rank()", "int"),
+            ("count(*)", "int"),
+            (f"max({name})" if dict(inner.columns)[name] != "bool" else "count(*)", dict(inner.columns)[name]),
+            (f"lag({name})", dict(inner.columns)[name]),
+            (f"first_value({name})", dict(inner.columns)[name]),
+        ]
+    )
+    if call == "count(*)":
+        type = "int"
+    partition = f"PARTITION BY {inner.of(make.draw)[0]} " if make.draw.random() < 0.7 else ""
+    shown = f"SELECT *, ({call} OVER ({partition}ORDER BY {make.order(inner)}))::{SQL_TYPES[type]} FROM {inner.sql}"
+    return make.named(shown, [*_types(inner), type])
+
+
+def _limit(make: Maker, depth: int) -> Relation:
+    inner = make.relation(depth - 1)
+    offset = f" OFFSET {make.draw.randrange(1, 3)}" if make.draw.random() < 0.3 else ""
+    select = f"SELECT * FROM {inner.sql} ORDER BY {make.order(inner)} LIMIT {make.draw.randrange(1, 5)}{offset}"
+    return make.named(select, _types(inner))
+
+
+def _lateral(make: Maker, depth: int) -> Relation:
+    one, other = make.relation(depth - 1), make.relation(0)
+    pair = make.pair(one, other)
+    if pair is None:
+        return one
+    best = f"SELECT * FROM {other.sql} WHERE {pair[1]} = {pair[0]} ORDER BY {make.order(other)} LIMIT 2"
+    kind = make.draw.choice(("CROSS JOIN LATERAL ({}) l", "LEFT JOIN LATERAL ({}) l ON true"))
+    shown = [one.of(make.draw), other.of(make.draw)]
+    return make.named(f"SELECT {_list(shown)} FROM {one.sql} {kind.format(best)}", [type for _, type in shown])
+
+
+def _subquery(make: Maker, depth: int) -> Relation:
+    one, other = make.relation(depth - 1), make.relation(make.draw.randrange(depth))
+    pair = make.pair(one, other)
+    if pair is None:
+        return one
+    outer, inner = pair
+    where = make.condition(other.columns, 0)
+    test = make.draw.choice(
+        (
+            f"{outer} IN (SELECT {inner} FROM {other.sql})",
+            f"{outer} NOT IN (SELECT {inner} FROM {other.sql} WHERE {inner} IS NOT NULL)",
+            f"{outer} NOT IN (SELECT {inner} FROM {other.sql})",
+            f"EXISTS (SELECT 1 FROM {other.sql} WHERE {inner} = {outer} AND {where})",
+            f"NOT EXISTS (SELECT 1 FROM {other.sql} WHERE {inner} = {outer})",
+            f"EXISTS (SELECT 1 FROM {other.sql} WHERE {where})",
+            f"(SELECT count(*) FROM {other.sql} WHERE {where}) > 2",
+            f"(SELECT count(*) FROM {other.sql} WHERE {inner} = {outer}) < 2",
+            f"{outer} = (SELECT max({inner}::text)::{SQL_TYPES[dict(one.columns)[outer]]} FROM {other.sql})",
+        )
+    )
+    if make.draw.random() < 0.25:
+        return make.named(
+            f"SELECT {outer}, (SELECT count(*)::int FROM {other.sql} WHERE {inner} = {outer}) FROM {one.sql}",
+            [dict(one.columns)[outer], "int"],
+        )
+    return make.named(f"SELECT * FROM {one.sql} WHERE {test}", _types(one))
+
+
+def _shared(make: Maker, depth: int) -> Relation:
+    """A common table expression that is used twice."""
+    inner = make.relation(depth - 1)
+    name, type = inner.of(make.draw)
+    cte = make.alias()
+    select = (
+        f"WITH {cte} AS (SELECT * FROM {inner.sql}) SELECT a.{name}, (b.n)::int FROM {cte} a "
+        f"JOIN (SELECT {name} AS k, count(*) AS n FROM {cte} GROUP BY {name}) b ON a.{name} = b.k"
+    )
+    return make.named(select, [type, "int"])
+
+
+_OPERATORS: Sequence[Callable[[Maker, int], Relation]] = (
+    _filter, _project, _join, _join, _join, _group, _group, _group, _distinct, _set_operation, _window, _limit,
+    _lateral, _subquery, _subquery, _shared,
+)  # fmt: skip
+
+
+def _types(relation: Relation) -> list[str]:
+    return [type for _, type in relation.columns]
+
+
+def _list(expressions: Sequence[tuple[str, str]]) -> str:
+    return ", ".join(text for text, _ in expressions)

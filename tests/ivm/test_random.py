@@ -1,0 +1,130 @@
+"""Random queries over random histories: at every commit the subscription's sum is PostgreSQL's answer, and Spark's.
+
+TIDEWIRE_SEED=<number> makes other ones, TIDEWIRE_EXAMPLES=<factor> more; `make test-ivm` runs thousands. A failure
+tells its seed, the transactions so far and the query.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Sequence
+from contextlib import AsyncExitStack
+from random import Random
+
+import psycopg
+import pytest
+
+from tests.fix_server import ServerThread
+from tests.ivm.follower import Follower, expected, fault
+from tests.ivm.history import definition, insert, tables, transaction
+from tests.ivm.queries import Maker
+from tests.sql.oracle import answer_of
+
+pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.ivm]
+
+FACTOR = int(os.environ.get("TIDEWIRE_EXAMPLES", "1"))
+SEED = int(os.environ.get("TIDEWIRE_SEED", "1"))
+HISTORIES = 6  # a seed each
+QUERIES = 12  # followed at once
+TRANSACTIONS = 10
+DEPTH = 3
+SCRATCH_EVERY = 5  # transactions between comparisons with Spark's own answer
+
+
+async def follow(dsn: str, oracle: psycopg.Connection, seed: int) -> tuple[list[str], int, int]:
+    """The faults of one history, how many answers were compared, and how many queries Tidewire refused."""
+    draw = Random(seed)
+    made = tables(draw)
+    done: list[str] = []
+    async with AsyncExitStack() as stack:
+        ours = await stack.enter_async_context(await psycopg.AsyncConnection.connect(dsn, autocommit=True))
+
+        async def now() -> int:
+            """The latest closed time."""
+            row = await (await ours.execute("SELECT mz_now()::text")).fetchone()
+            assert row is not None
+            return int(row[0])
+
+        async def run(statements: Sequence[str]) -> int:
+            """Runs a transaction on both; the time it was closed at."""
+            with oracle.transaction():
+                for statement in statements:
+                    oracle.execute(statement.encode())
+            async with ours.transaction():
+                for statement in statements:
+                    await ours.execute(statement.encode())
+            done.append("; ".join(statements))
+            return await now()
+
+        for name, columns in made.items():
+            await run([definition(name, columns)])
+            await run([insert(draw, name, columns, 6)])
+        make = Maker(draw, made)
+        queries = [make.query(DEPTH) for _ in range(QUERIES)]
+        followers = [await stack.enter_async_context(Follower(dsn, query)) for query in queries]
+        faults: dict[str, str] = {}
+        refused: set[str] = set()
+        compared = 0
+        for number in range(TRANSACTIONS + 1):
+            before = await now()
+            time = before if number == 0 else await run(transaction(draw, made))
+            for follower in followers:
+                if follower.query in faults or follower.query in refused:
+                    continue
+                answer = expected(oracle, follower.query)
+                try:
+                    rows = await follower.at(time)
+                except psycopg.Error as error:
+                    if error.sqlstate == "0A000":
+                        refused.add(follower.query)
+                    elif error.sqlstate != answer.sqlstate:
+                        faults[follower.query] = f"{error.sqlstate} {error}; PostgreSQL: {answer.sqlstate}"
+                    else:
+                        refused.add(follower.query)  # it fails on both, and is over
+                    continue
+                except (AssertionError, TimeoutError) as error:
+                    faults[follower.query] = f"{type(error).__name__}: {error}"
+                    continue
+                compared += 1
+                late = {t for t in follower.times if number and not before < t <= time}
+                follower.times.clear()
+                different = fault(answer, rows)
+                if different is None and number % SCRATCH_EVERY == 0:
+                    result = (await ours.execute(follower.query.encode())).pgresult
+                    assert result is not None
+                    different = fault(answer_of(result), rows)
+                if late:
+                    different = f"updates at {late}, the transaction's time is in ({before}, {time}]"
+                if different is not None:
+                    faults[follower.query] = f"after transaction {number}: {different}"
+    story = "\n".join(done)
+    return (
+        [f"{query}\n    {why}\n  TIDEWIRE_SEED={seed}\n{story}" for query, why in faults.items()],
+        compared,
+        len(refused),
+    )
+
+
+@pytest.mark.timeout(900 * FACTOR)
+def test_histories(server: ServerThread, dsn: str, postgres: str) -> None:
+    faults: list[str] = []
+    compared = refused = 0
+    for number in range(HISTORIES * FACTOR):
+        seed = SEED * 1_000_000 + number
+        with (
+            psycopg.connect(server.dsn(), autocommit=True) as admin,
+            psycopg.connect(postgres, autocommit=True) as there,
+        ):
+            name = f"ivm_{seed}"
+            admin.execute(f"CREATE DATABASE {name}".encode())
+            there.execute(f"CREATE SCHEMA {name}; SET search_path = {name}".encode())
+            found = asyncio.run(follow(server.dsn(name), there, seed))
+            admin.execute(f"DROP DATABASE {name} CASCADE".encode())
+            there.execute(f"DROP SCHEMA {name} CASCADE".encode())
+        faults += found[0]
+        compared += found[1]
+        refused += found[2]
+    print(f"{compared} answers compared, {refused} queries refused or failing on both")
+    assert not faults, f"{len(faults)} queries differ\n" + "\n\n".join(faults)
+    assert compared > 3 * refused

@@ -1,0 +1,78 @@
+"""TPC-H's 22 queries, each followed while random refreshes commit: after every one the sum is PostgreSQL's answer.
+
+TIDEWIRE_SEED=<number> makes other refreshes, TIDEWIRE_SCALE=<factor> larger tables than the 0.001 of `make test-ivm`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from contextlib import AsyncExitStack
+from pathlib import Path
+from random import Random
+
+import psycopg
+import pytest
+
+from tests.fix_server import ServerThread
+from tests.ivm.follower import Follower, expected, fault
+from tests.ivm.tpch import QUERIES, TABLES, Refreshes, generate
+
+pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.ivm]
+
+SEED = int(os.environ.get("TIDEWIRE_SEED", "1"))
+SCALE = float(os.environ.get("TIDEWIRE_SCALE", "0.001"))
+TRANSACTIONS = 12
+
+
+def load(connection: psycopg.Connection, files: dict[str, Path]) -> None:
+    for name, columns in TABLES.items():
+        connection.execute(f"CREATE TABLE {name} ({columns})".encode())
+        with connection.cursor().copy(f"COPY {name} FROM STDIN (FORMAT csv, HEADER)".encode()) as copy:
+            copy.write(files[name].read_bytes())
+
+
+async def follow(dsn: str, oracle: psycopg.Connection) -> list[str]:
+    draw = Random(SEED)
+    faults: list[str] = []
+    async with AsyncExitStack() as stack:
+        ours = await stack.enter_async_context(await psycopg.AsyncConnection.connect(dsn, autocommit=True))
+        greatest = oracle.execute("SELECT max(o_orderkey) FROM orders").fetchone()
+        assert greatest is not None
+        refreshes = Refreshes(draw, greatest[0])
+        followers = {n: await stack.enter_async_context(Follower(dsn, query)) for n, query in QUERIES.items()}
+        story: list[str] = []
+        for number in range(TRANSACTIONS + 1):
+            if number:
+                statements = refreshes.transaction()
+                story.append("; ".join(statements))
+                with oracle.transaction():
+                    for statement in statements:
+                        oracle.execute(statement.encode())
+                async with ours.transaction():
+                    for statement in statements:
+                        await ours.execute(statement.encode())
+            row = await (await ours.execute("SELECT mz_now()::text")).fetchone()
+            assert row is not None
+            for query in list(followers):
+                rows = await followers[query].at(int(row[0]), 300)
+                different = fault(expected(oracle, QUERIES[query]), rows)
+                if different is not None:
+                    faults.append(f"query {query} after transaction {number} (TIDEWIRE_SEED={SEED}): {different}")
+                    del followers[query]
+    return [*faults, *story] if faults else []
+
+
+@pytest.mark.timeout(3600)
+def test_queries_are_kept_up_to_date(server: ServerThread, dsn: str, postgres: str, tmp_path: Path) -> None:
+    files = generate(tmp_path, SCALE)
+    with psycopg.connect(postgres, autocommit=True) as oracle:
+        oracle.execute("CREATE SCHEMA tpch; SET search_path = tpch")
+        try:
+            load(oracle, files)
+            with psycopg.connect(dsn, autocommit=True) as connection:
+                load(connection, files)
+            faults = asyncio.run(follow(dsn, oracle))
+        finally:
+            oracle.execute("DROP SCHEMA tpch CASCADE")
+    assert not faults, "\n".join(faults)
