@@ -1,6 +1,11 @@
 """Plugs the fixtures that several rooms share."""
 
+import os
+
 import structlog
+
+# Tests do not wait for speed: of a short run, compiling for the long one is the most.
+os.environ.setdefault("JAVA_TOOL_OPTIONS", "-XX:TieredStopAtLevel=1")
 
 # A failure's trace as Python prints it: structlog's own shows every local variable.
 structlog.configure(processors=[structlog.processors.format_exc_info, structlog.dev.ConsoleRenderer(colors=False)])
