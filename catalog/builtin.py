@@ -26,9 +26,10 @@ def _table(id: str, schema: Schema, name: str, /, **columns: str) -> SystemTable
     )
 
 
-MZ_DATABASES = _table("s11", MZ_CATALOG, "mz_databases", id="text", name="text")
-MZ_SCHEMAS = _table("s12", MZ_CATALOG, "mz_schemas", id="text", database_id="text?", name="text")
-MZ_OBJECTS = _table("s13", MZ_CATALOG, "mz_objects", id="text", schema_id="text", name="text", type="text")
+_OWNED = {"owner_id": "text", "privileges": "text[]"}
+MZ_DATABASES = _table("s11", MZ_CATALOG, "mz_databases", id="text", name="text", **_OWNED)
+MZ_SCHEMAS = _table("s12", MZ_CATALOG, "mz_schemas", id="text", database_id="text?", name="text", **_OWNED)
+MZ_OBJECTS = _table("s13", MZ_CATALOG, "mz_objects", id="text", schema_id="text", name="text", type="text", **_OWNED)
 MZ_COLUMNS = _table(
     "s14",
     MZ_CATALOG,
@@ -63,12 +64,24 @@ MZ_SESSIONS = _table(
     client_ip="text?",
     connected_at="timestamptz",
 )
-MZ_TABLES = _table("s18", MZ_CATALOG, "mz_tables", id="text", schema_id="text", name="text")
-MZ_VIEWS = _table("s19", MZ_CATALOG, "mz_views", id="text", schema_id="text", name="text", definition="text")
+MZ_TABLES = _table("s18", MZ_CATALOG, "mz_tables", id="text", schema_id="text", name="text", **_OWNED)
+MZ_VIEWS = _table("s19", MZ_CATALOG, "mz_views", id="text", schema_id="text", name="text", definition="text", **_OWNED)
 MZ_MATERIALIZED_VIEWS = _table(
-    "s20", MZ_CATALOG, "mz_materialized_views", id="text", schema_id="text", name="text", definition="text"
+    "s20", MZ_CATALOG, "mz_materialized_views", id="text", schema_id="text", name="text", definition="text", **_OWNED
 )
-MZ_INDEXES = _table("s21", MZ_CATALOG, "mz_indexes", id="text", name="text", on_id="text", key="text")
+MZ_INDEXES = _table("s21", MZ_CATALOG, "mz_indexes", id="text", name="text", on_id="text", key="text", owner_id="text")
+MZ_ROLES = _table(
+    "s61",
+    MZ_CATALOG,
+    "mz_roles",
+    id="text",
+    name="text",
+    inherit="bool",
+    rolcanlogin="bool",
+    rolsuper="bool",
+    rolcreatedb="bool",
+)
+MZ_ROLE_MEMBERS = _table("s62", MZ_CATALOG, "mz_role_members", role_id="text", member="text", grantor="text")
 TABLES = (
     MZ_DATABASES,
     MZ_SCHEMAS,
@@ -81,4 +94,6 @@ TABLES = (
     MZ_VIEWS,
     MZ_MATERIALIZED_VIEWS,
     MZ_INDEXES,
+    MZ_ROLES,
+    MZ_ROLE_MEMBERS,
 )

@@ -53,6 +53,31 @@ MIGRATIONS: tuple[tuple[str, str], ...] = (
         INSERT INTO schemas VALUES ('u2', 'u1', 'public');
         """,
     ),
+    (
+        "roles and privileges",
+        """
+        CREATE TABLE roles (
+            id TEXT PRIMARY KEY,
+            name TEXT NOT NULL,
+            superuser INTEGER NOT NULL,
+            inherit INTEGER NOT NULL,
+            login INTEGER NOT NULL,
+            create_db INTEGER NOT NULL
+        ) WITHOUT ROWID;
+        CREATE TABLE memberships (id TEXT NOT NULL, member_of TEXT NOT NULL, PRIMARY KEY (id, member_of)) WITHOUT ROWID;
+        CREATE TABLE owners (id TEXT PRIMARY KEY, role_id TEXT NOT NULL) WITHOUT ROWID;  -- others than materialize
+        CREATE TABLE privileges (
+            id TEXT NOT NULL,
+            role_id TEXT NOT NULL,       -- 'p' is PUBLIC
+            privileges TEXT NOT NULL,    -- an aclitem's letters
+            PRIMARY KEY (id, role_id)
+        ) WITHOUT ROWID;
+
+        -- Everybody may use the schemas public, as in PostgreSQL; all that there is belongs to materialize, s1000.
+        INSERT INTO privileges SELECT id, 's1000', 'UC' FROM schemas WHERE name = 'public';
+        INSERT INTO privileges SELECT id, 'p', 'U' FROM schemas WHERE name = 'public';
+        """,
+    ),
 )
 
 

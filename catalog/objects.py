@@ -11,11 +11,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import NewType
 
-ObjectId = NewType("ObjectId", str)
-Timestamp = NewType("Timestamp", int)  # milliseconds since 1970-01-01 UTC
-Diff = NewType("Diff", int)  # signed count of copies of a row
+from catalog.ids import Diff as Diff
+from catalog.ids import ObjectId as ObjectId
+from catalog.ids import Timestamp as Timestamp
+from catalog.roles import MATERIALIZE, PUBLIC, Acl, Privilege, Role, applicable
 
 TIMESTAMP_MAX = 18446744073709551615  # the end of time, at the wire only; inside it is the empty frontier (None)
 
@@ -43,6 +43,18 @@ class Schema:
     id: ObjectId
     database_id: ObjectId | None
     name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Cluster:
+    """Where computation runs."""
+
+    id: ObjectId
+    name: str
+
+
+QUICKSTART = Cluster(ObjectId("s1001"), "quickstart")
+"""The one cluster: Spark."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,6 +175,11 @@ class CatalogState:
     version: int = field(default=0)
     settings: Mapping[str, str] = field(default_factory=dict)
     """What ALTER SYSTEM has set, by lower-case name."""
+    roles: Mapping[ObjectId, Role] = field(default_factory=lambda: {MATERIALIZE.id: MATERIALIZE})
+    owners: Mapping[ObjectId, ObjectId] = field(default_factory=dict)
+    """An object without an entry belongs to `materialize`."""
+    privileges: Mapping[ObjectId, Acl] = field(default_factory=dict)
+    """Of what has others than its kind's default privileges."""
 
     @cached_property
     def _database_names(self) -> dict[str, Database]:
@@ -183,6 +200,14 @@ class CatalogState:
             for used in getattr(item, "uses", ()):
                 users.setdefault(used, []).append(item.id)
         return users
+
+    @cached_property
+    def _role_names(self) -> dict[str, Role]:
+        return {role.name: role for role in self.roles.values()}
+
+    @cached_property
+    def _closures(self) -> dict[tuple[ObjectId, bool], frozenset[ObjectId]]:
+        return {}
 
     def with_settings(self, settings: Mapping[str, str]) -> CatalogState:
         return replace(self, settings=settings)
@@ -243,6 +268,96 @@ class CatalogState:
                 found[user] = self.items[user]
                 queue.extend(self._users.get(user, ()))
         return list(found.values())
+
+    # -- roles and privileges -----------------------------------------------------------------------------------
+
+    def role_named(self, name: str) -> Role | None:
+        return self._role_names.get(name)
+
+    def roles_of(self, role: ObjectId, *, inherited: bool) -> frozenset[ObjectId]:
+        """The role and what it is a member of, through others too; `inherited`: as far as INHERIT carries."""
+        found = self._closures.get((role, inherited))
+        if found is None:
+            members, queue = {role}, [role]
+            while queue:
+                known = self.roles.get(queue.pop())
+                if known is not None and (known.inherit or not inherited):
+                    queue.extend(known.member_of - members)
+                    members |= known.member_of
+            found = self._closures[role, inherited] = frozenset(members)
+        return found
+
+    def kind(self, id: ObjectId) -> str:
+        """Of an item, schema, database or cluster, as messages name it."""
+        item = self.items.get(id)
+        if item is not None:
+            return item.kind
+        return "schema" if id in self.schemas else "database" if id in self.databases else "cluster"
+
+    def owner(self, id: ObjectId) -> ObjectId:
+        """The role that owns an object; an index belongs to its relation's owner."""
+        item = self.items.get(id)
+        return self.owners.get(item.on if isinstance(item, Index) else id, MATERIALIZE.id)
+
+    def acl(self, id: ObjectId) -> Acl:
+        """The privileges on an object, as granted or by default."""
+        stored = self.privileges.get(id)
+        if stored is not None:
+            return stored
+        kind = self.kind(id)
+        schema = self.schemas.get(id)
+        public: frozenset[Privilege] = frozenset()
+        if kind in ("database", "cluster") or (schema is not None and schema.database_id is None):
+            public = frozenset((Privilege.USAGE,))
+        elif kind == "system table":
+            public = frozenset((Privilege.SELECT,))
+        own = applicable(kind)
+        return {**({self.owner(id): own} if own else {}), **({PUBLIC: public} if public else {})}
+
+    def with_role(self, role: Role) -> CatalogState:
+        """Adds or replaces a role. NameTaken if another has the name."""
+        other = self.role_named(role.name)
+        if other is not None and other.id != role.id:
+            raise NameTaken("role", role.name)
+        return replace(self, roles={**self.roles, role.id: role})
+
+    def without_role(self, id: ObjectId) -> CatalogState:
+        """Drops a role that nothing depends on; memberships in it go with it."""
+        left = {k: replace(r, member_of=r.member_of - {id}) for k, r in self.roles.items() if k != id}
+        return replace(self, roles=left)
+
+    def with_acl(self, id: ObjectId, acl: Acl) -> CatalogState:
+        """The owner's entry stays when it is empty: an object without any entry has its kind's defaults."""
+        owner = self.owner(id)
+        kept = {role: granted for role, granted in acl.items() if granted and role != owner}
+        kept[owner] = acl.get(owner, frozenset())
+        return replace(self, privileges={**self.privileges, id: kept})
+
+    def with_owner(self, id: ObjectId, role: ObjectId) -> CatalogState:
+        """Gives an object to a role; what the old owner could do by its privileges goes to the new one, too."""
+        old = self.owner(id)
+        state = replace(self, owners={**self.owners, id: role})
+        if id in self.privileges and old != role:
+            acl = dict(self.privileges[id])
+            moved = acl.pop(old, frozenset()) | acl.get(role, frozenset())
+            state = state.with_acl(id, {**acl, role: moved})
+        return state
+
+    def settled(self, before: CatalogState, creator: ObjectId) -> CatalogState:
+        """After a definition by `creator`: what is new is its own, what is gone has no owner and privileges."""
+        old, new = before._objects(), self._objects()
+        state = self
+        for id in new - old:
+            if creator != MATERIALIZE.id and not isinstance(self.items.get(id), Index) and id not in self.owners:
+                state = state.with_owner(id, creator)
+        if gone := old - new:
+            owners = {id: role for id, role in state.owners.items() if id not in gone}
+            privileges = {id: acl for id, acl in state.privileges.items() if id not in gone}
+            state = replace(state, owners=owners, privileges=privileges)
+        return state
+
+    def _objects(self) -> set[ObjectId]:
+        return {*self.databases, *self.schemas, *self.items}
 
     # -- changing -----------------------------------------------------------------------------------------------
 

@@ -21,6 +21,7 @@ from catalog.objects import (
     Table,
     View,
 )
+from catalog.roles import MATERIALIZE, Acl, Role, from_letters, letters
 from catalog.store import Store
 
 V = TypeVar("V")
@@ -41,6 +42,17 @@ def load(store: Store) -> CatalogState:
             "SELECT id, schema_id, name, kind, definition FROM items"
         )
     ]
+    member_of: dict[str, set[ObjectId]] = {}
+    for member, role_id in store.read("SELECT id, member_of FROM memberships"):
+        member_of.setdefault(member, set()).add(role_id)
+    roles = [MATERIALIZE]
+    for row in store.read("SELECT id, name, superuser, inherit, login, create_db FROM roles"):
+        id, name, superuser, inherit, login, create_db = row
+        groups = frozenset(member_of.get(id, ()))
+        roles.append(Role(id, name, bool(superuser), bool(inherit), bool(login), bool(create_db), groups))
+    privileges: dict[ObjectId, Acl] = {}
+    for id, role_id, granted in store.read("SELECT id, role_id, privileges FROM privileges"):
+        privileges[id] = {**privileges.get(id, {}), role_id: from_letters(granted)}
     meta = dict(store.read("SELECT key, value FROM meta"))
     return CatalogState(
         databases={d.id: d for d in databases},
@@ -49,6 +61,9 @@ def load(store: Store) -> CatalogState:
         next_id=meta["next_id"],
         version=meta["catalog_version"],
         settings=dict(store.read("SELECT name, value FROM settings")),
+        roles={r.id: r for r in roles},
+        owners=dict(store.read("SELECT id, role_id FROM owners")),
+        privileges=privileges,
     )
 
 
@@ -69,6 +84,20 @@ def save(tx: sqlite3.Connection, old: CatalogState, new: CatalogState) -> None:
         tx.executemany(
             "INSERT INTO columns VALUES (?, ?, ?, ?, ?, ?)",
             [(id, i, c.name, c.type, c.nullable, c.default) for i, c in enumerate(item.columns)],
+        )
+    for id in old.roles.keys() - new.roles.keys():
+        tx.execute("DELETE FROM memberships WHERE id = ?", (id,))
+    for id, role in _changed(tx, "roles", old.roles, new.roles):
+        attributes = (role.superuser, role.inherit, role.login, role.create_db)
+        tx.execute("INSERT OR REPLACE INTO roles VALUES (?, ?, ?, ?, ?, ?)", (id, role.name, *attributes))
+        tx.execute("DELETE FROM memberships WHERE id = ?", (id,))
+        tx.executemany("INSERT INTO memberships VALUES (?, ?)", [(id, group) for group in role.member_of])
+    for id, owner in _changed(tx, "owners", old.owners, new.owners):
+        tx.execute("INSERT OR REPLACE INTO owners VALUES (?, ?)", (id, owner))
+    for id, acl in _changed(tx, "privileges", old.privileges, new.privileges):
+        tx.execute("DELETE FROM privileges WHERE id = ?", (id,))
+        tx.executemany(
+            "INSERT INTO privileges VALUES (?, ?, ?)", [(id, grantee, letters(p)) for grantee, p in acl.items()]
         )
     if new.settings != old.settings:
         tx.execute("DELETE FROM settings")

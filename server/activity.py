@@ -14,13 +14,17 @@ from catalog.objects import ObjectId
 
 @dataclass(frozen=True, slots=True)
 class SessionEntry:
-    """`connected_us`: microseconds since 1970. `client_ip` is None for a client without one."""
+    """`connected_us`: microseconds since 1970. `client_ip` is None for a client without one.
+
+    `user` is the name that the client gave, `role` what it is connected as.
+    """
 
     id: str
     process_id: int
     user: str
     client_ip: str | None
     connected_us: int
+    role: ObjectId
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,8 +51,8 @@ class Activity:
     """By output mode."""
     _numbers: itertools.count[int] = field(default_factory=lambda: itertools.count(1))
 
-    def connected(self, process_id: int, user: str, client_ip: str | None) -> None:
-        self.sessions[process_id] = SessionEntry(str(uuid.uuid4()), process_id, user, client_ip, _now_us())
+    def connected(self, process_id: int, user: str, client_ip: str | None, role: ObjectId) -> None:
+        self.sessions[process_id] = SessionEntry(str(uuid.uuid4()), process_id, user, client_ip, _now_us(), role)
         self.sessions_opened += 1
         self.sessions_revision += 1
 

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
 from catalog.objects import CatalogState, MaterializedView, ObjectId, Table, Timestamp, View
+from catalog.roles import MATERIALIZE
 from protocol.pgwire.errors import Notice, PgError, Severity, SqlState
+from server import privileges
 from server.committer import Conflict, Request
 from server.coordinator import Coordinator
 from server.frontiers import NotReadable
+from server.inquiries import inquire
 from server.settings import SERVER_VERSION, Settings
 from server.spark import Engine
 from server.sql.constant import Bindings
@@ -28,7 +31,7 @@ def told_nobody(error: PgError) -> None:
 
 @dataclass(slots=True)
 class Context:
-    """A session's state beside the wire. One statement runs at a time."""
+    """A session's state beside the wire. One statement runs at a time. `user` is the name that the client gave."""
 
     coordinator: Coordinator
     engine: Engine
@@ -41,6 +44,8 @@ class Context:
     """Ends the statement that runs, with an error, from outside of it."""
     signals: Mapping[str, Callable[[int], bool]] = field(default_factory=dict)
     """What pg_cancel_backend and pg_terminate_backend do to the session of a process id."""
+    login: ObjectId = MATERIALIZE.id
+    """The role that it connected as."""
     statement_us: int = 0  # when the transaction began, microseconds: now()
 
     @property
@@ -49,12 +54,29 @@ class Context:
         catalog = self.transaction.catalog
         return catalog[1] if catalog is not None else self.coordinator.state
 
+    @property
+    def role(self) -> ObjectId:
+        """The role whose rights the session has: SET ROLE's, or the one that it connected as. 42704 if it is gone."""
+        name = self.settings["role"]
+        return self.login if name == "none" else privileges.find_role(self.state, name).id
+
+    @property
+    def current_user(self) -> str:
+        name = self.settings["role"]
+        return self.user if name == "none" else name
+
+    @property
+    def search_path(self) -> tuple[str, ...]:
+        """The schemas where bare names are sought: those of the setting that the role may use."""
+        settings = self.settings
+        return privileges.usable_path(self.state, self.role, settings["database"], settings.search_path)
+
     def plan_context(self) -> PlanContext:
         return PlanContext(
             state=self.state,
             database=self.settings["database"],
-            search_path=self.settings.search_path,
-            user=self.user,
+            search_path=self.search_path,
+            user=self.current_user,
             timezone=self.settings["TimeZone"],
         )
 
@@ -66,28 +88,38 @@ class Context:
             mz_now=mz_now,
             database=self.settings["database"],
             schema=self.current_schema(),
-            user=self.user,
+            user=self.current_user,
             session_user=self.user,
             version=VERSION,
             backend_pid=self.process_id,
             settings=self.settings,
             signal=self._signal,
+            inquire=self._inquire,
         )
 
     def _signal(self, function: str, process_id: int) -> bool:
-        """What pg_cancel_backend and pg_terminate_backend return. Everybody may: everybody is a superuser."""
+        """What pg_cancel_backend and pg_terminate_backend return. PgError 42501 for who is no member of its role."""
         if function == "pg_cancel_backend" and process_id == self.process_id:
             raise PgError(SqlState.QUERY_CANCELED, "canceling statement due to user request")
+        session = self.coordinator.activity.sessions.get(process_id)
+        if session is not None and not privileges.is_member(self.state, self.role, session.role):
+            known = self.state.roles.get(session.role)
+            name = known.name if known is not None else session.user
+            raise PgError(SqlState.INSUFFICIENT_PRIVILEGE, f'must be a member of "{name}"')
         found = self.signals[function](process_id)
         if not found:
             message = f"PID {process_id} is not a PostgreSQL backend process"
             self.notice(Notice(message, severity=Severity.WARNING, sqlstate=SqlState.WARNING))
         return found
 
+    def _inquire(self, function: str, arguments: Sequence[str | None]) -> bool | None:
+        """What has_table_privilege and its like return."""
+        return inquire(self.state, self.role, self.settings["database"], self.search_path, function, arguments)
+
     def current_schema(self) -> str | None:
-        """The first schema of search_path that exists."""
+        """The first schema of search_path that exists and that the role may use."""
         database = self.state.database_named(self.settings["database"])
-        names = self.settings.search_path
+        names = self.search_path
         id = database.id if database is not None else None
         return next((name for name in names if self.state.schema_named(id, name) is not None), None)
 

@@ -10,6 +10,7 @@ from typing import assert_never
 
 from protocol.pgwire.errors import Notice, PgError, Severity, SqlState
 from protocol.pgwire.types import PgType
+from server import privileges
 from server.context import Context
 from server.execution import definitions, show, writes
 from server.execution.arguments import execute_arguments
@@ -21,7 +22,7 @@ from server.execution.times import fetch_timeout_s
 from server.portals import Portal, Portals
 from server.results import Result, SubscriptionRows, TableRows
 from server.sql import statements as s
-from server.sql.plan import QueryPlan, WritePlan
+from server.sql.plan import QueryPlan, WritePlan, plan_query
 
 
 class Interpreter:
@@ -79,7 +80,7 @@ class Interpreter:
                 return await definitions.define(context, statement)
             case ((s.Begin() | s.Commit() | s.Rollback() | s.Savepoint() | s.SetTransaction()), _):
                 return await self._transaction_statement(statement)
-            case ((s.SetVariable() | s.ResetVariable() | s.Discard()), _):
+            case ((s.SetVariable() | s.SetRole() | s.ResetVariable() | s.Discard()), _):
                 return self._setting_statement(statement)
             case ((s.ShowVariable() | s.ShowObjects() | s.ShowColumns() | s.ShowCreate()), _):
                 return show.show(context, statement)
@@ -157,7 +158,7 @@ class Interpreter:
             context.transaction.local = context.settings.copy()
         context.settings.set(name, value)
 
-    def _setting_statement(self, statement: s.SetVariable | s.ResetVariable | s.Discard) -> Result:
+    def _setting_statement(self, statement: s.SetVariable | s.SetRole | s.ResetVariable | s.Discard) -> Result:
         context = self.context
         match statement:
             case s.SetVariable(name=name, values=values, local=local, is_default=is_default):
@@ -172,6 +173,14 @@ class Interpreter:
                 else:
                     context.settings.set(name, ", ".join(values))
                 return Result("SET")
+            case s.SetRole(local=local) if local and not context.transaction.explicit:
+                context.notice(
+                    _warning(SqlState.NO_ACTIVE_SQL_TRANSACTION, "SET LOCAL can only be used in transaction blocks")
+                )
+                return Result("SET")
+            case s.SetRole(name=role, local=local):
+                self._set_role(role, local)
+                return Result("SET")
             case s.ResetVariable(name=variable):
                 context.settings.reset(variable)
                 return Result("RESET")
@@ -184,28 +193,51 @@ class Interpreter:
                     self.portals.close_all()
                     self.named.clear()
                     context.settings.reset(None)
+                    context.settings.reset("role")
                 return Result(f"DISCARD {target}")
             case _:
                 assert_never(statement)
 
+    def _set_role(self, name: str | None, local: bool) -> None:
+        """PgError 22023 for a role that does not exist, 42501 for one that the session's own is no member of."""
+        context, state = self.context, self.context.state
+        if name is not None:
+            role = state.role_named(name)
+            if role is None:
+                raise PgError(SqlState.INVALID_PARAMETER_VALUE, f'role "{name}" does not exist')
+            if not privileges.is_member(state, context.login, role.id):
+                raise PgError(SqlState.INSUFFICIENT_PRIVILEGE, f'permission denied to set role "{name}"')
+        if local and context.transaction.local is None:
+            context.transaction.local = context.settings.copy()
+        if name is None:
+            context.settings.reset("role")
+        else:
+            context.settings.assume_role(name, superuser=role.superuser)  # type: ignore[union-attr]
+
     def _explain(self, statement: s.Explain) -> Result:
         if statement.timestamp:
             raise PgError(SqlState.FEATURE_NOT_SUPPORTED, "EXPLAIN TIMESTAMP is not supported yet")
+        plan = self._explained(statement)
+        if plan is not None:
+            privileges.require_query(self.context.state, self.context.role, plan)
+        return show.explain(self.context, plan, "EXECUTE")
+
+    def _explained(self, statement: s.Explain) -> QueryPlan | None:
+        """The plan of the statement inside; None for an EXECUTE of what has no query's plan."""
         inner = statement.statement
         match inner:
             case s.Select() | s.Insert() | s.Update() | s.Delete():
                 plan = plan_statement(self.context, inner)
-                return show.explain(self.context, plan.query if isinstance(plan, WritePlan) else plan, "")
+                return plan.query if isinstance(plan, WritePlan) else plan
             case s.Subscribe():
                 subscribe_plan = prepare(self.context, inner).plan
                 assert isinstance(subscribe_plan, SubscribePlan)
-                return show.explain(self.context, subscribe_plan.query, "")
+                return subscribe_plan.query
             case s.CreateView(query=query) | s.CreateMaterializedView(query=query):
-                plan = plan_statement(self.context, s.Select(query.text, query.offset, query))
-                return show.explain(self.context, plan if isinstance(plan, QueryPlan) else None, "")
+                return plan_query(query, self.context.plan_context())
             case s.Execute(name=name):
                 named = self.statement(name.name).plan
-                return show.explain(self.context, named if isinstance(named, QueryPlan) else None, "EXECUTE")
+                return named if isinstance(named, QueryPlan) else None
             case _:
                 assert_never(inner)
 

@@ -16,14 +16,17 @@ from typing import cast
 
 import structlog
 
+from catalog.objects import CatalogState, ObjectId
+from catalog.roles import Privilege
 from protocol.pgwire import messages as m
 from protocol.pgwire.connection import EOF, NEED_DATA, Connection
 from protocol.pgwire.errors import Notice, PgError, Severity, SqlState
+from server import privileges
 from server.context import Context
 from server.coordinator import Coordinator
 from server.frontiers import Pulse
 from server.session import PlanCache, Session
-from server.settings import Settings
+from server.settings import Settings, checked_value
 from server.spark import Engine
 from server.transaction import Transaction
 
@@ -201,11 +204,16 @@ class Client(asyncio.Protocol):
         settings.start_with("session_authorization", user)
         settings.start_with("database", parameters.pop("database", user))
         for name, value in (*_options(parameters.pop("options", "")), *parameters.items()):
+            checked_value(name, value)  # a client gives no value to what is fixed
             settings.start_with(name, value)
+        role = privileges.login(coordinator.state, user)
+        is_superuser = privileges.is_superuser(coordinator.state, role)
+        settings.start_with("is_superuser", "on" if is_superuser else "off")
+        _check_database(coordinator.state, role, settings["database"])
         server = self._server
         self.process_id, self.secret_key = server.register(self)
         assert self._transport is not None
-        server.coordinator.activity.connected(self.process_id, user, _client_ip(self._transport))
+        server.coordinator.activity.connected(self.process_id, user, _client_ip(self._transport), role)
         context = Context(
             server.coordinator,
             server.engine,
@@ -214,6 +222,7 @@ class Client(asyncio.Protocol):
             self.process_id,
             Transaction(settings.copy()),
             signals={"pg_cancel_backend": server.cancel_backend, "pg_terminate_backend": server.terminate_backend},
+            login=role,
         )
         connection = self._connection
         connection.send(m.AuthenticationOk())
@@ -242,6 +251,14 @@ class Client(asyncio.Protocol):
     def abort(self) -> None:
         if self._transport is not None:
             self._transport.abort()
+
+
+def _check_database(state: CatalogState, role: ObjectId, name: str) -> None:
+    database = state.database_named(name)
+    if database is not None and not privileges.has(state, role, database.id, Privilege.USAGE):
+        error = privileges.denied(state, database.id)
+        error.detail = "User does not have USAGE privilege."
+        raise error
 
 
 def _client_ip(transport: asyncio.Transport) -> str | None:

@@ -126,6 +126,7 @@ VARIABLES: dict[str, Variable] = {
         Variable("IntervalStyle", "postgres", _one_of("postgres"), reported=True),
         Variable("is_superuser", "on", reported=True, fixed=True),
         Variable("max_identifier_length", "63", fixed=True),
+        Variable("role", "none", fixed=True),
         Variable("search_path", "public"),
         Variable("server_encoding", "UTF8", reported=True, fixed=True),
         Variable("server_version", SERVER_VERSION, reported=True, fixed=True),
@@ -148,6 +149,9 @@ VARIABLES: dict[str, Variable] = {
         Variable("welcome_message", "off", _boolean),
     )
 }
+
+
+_OF_THE_ROLE = ("role", "is_superuser")
 
 
 def find_variable(name: str) -> Variable:
@@ -189,7 +193,7 @@ class Settings(Mapping[str, str]):
         self.revision = object()
         """Another object after each change; a copy has its original's."""
         self._style: OutputStyle | None = None
-        self._naming: tuple[str, str, str] | None = None
+        self._naming: tuple[str, str, str, str] | None = None
 
     def copy(self) -> Settings:
         made = Settings.__new__(Settings)
@@ -228,11 +232,19 @@ class Settings(Mapping[str, str]):
         self._changed()
 
     def reset(self, name: str | None) -> None:
-        """Back to the default; None: all of them."""
+        """Back to the default; None: all of them but the role, as in PostgreSQL."""
         if name is None:
-            self._values.clear()
+            self._values = {key: value for key, value in self._values.items() if key in _OF_THE_ROLE}
+        elif name.lower() == "role":
+            for key in _OF_THE_ROLE:
+                self._values.pop(key, None)
         else:
             self._values.pop(find_variable(name).name.lower(), None)
+        self._changed()
+
+    def assume_role(self, name: str, *, superuser: bool) -> None:
+        """What SET ROLE sets, when it is allowed."""
+        self._values.update(role=name, is_superuser="on" if superuser else "off")
         self._changed()
 
     def reported(self) -> dict[str, str]:
@@ -254,10 +266,10 @@ class Settings(Mapping[str, str]):
         return tuple(n[1:-1].replace('""', '"') if n.startswith('"') else n.lower() for n in names if n)
 
     @property
-    def naming(self) -> tuple[str, str, str]:
-        """What a statement's names and literals mean by: database, search_path, TimeZone."""
+    def naming(self) -> tuple[str, str, str, str]:
+        """What a statement's names and literals mean by: database, search_path, TimeZone, and role."""
         if self._naming is None:
-            self._naming = self["database"], self["search_path"], self["TimeZone"]
+            self._naming = self["database"], self["search_path"], self["TimeZone"], self["role"]
         return self._naming
 
     @property

@@ -7,7 +7,8 @@ from collections.abc import Callable, Iterable
 import pyarrow as pa
 
 from catalog import builtin, updates
-from catalog.objects import Index, MaterializedView, ObjectId, SystemTable, Table, View
+from catalog.objects import CatalogState, Index, MaterializedView, ObjectId, SystemTable, Table, View
+from catalog.roles import MATERIALIZE, acl_items
 from protocol.pgwire.types import parse_type
 from server.coordinator import Coordinator, SystemSource
 from server.execution.show import definition
@@ -20,17 +21,38 @@ def _table(definition: SystemTable, rows: Iterable[tuple[object, ...]]) -> pa.Ta
     return pa.table(arrays, schema=updates.rows_schema(types))
 
 
+def _owned(state: CatalogState, id: ObjectId) -> tuple[object, object]:
+    """The columns owner_id and privileges."""
+    owner = state.owner(id)
+    return owner, acl_items(state.acl(id), owner)
+
+
 def _databases(coordinator: Coordinator) -> pa.Table:
-    return _table(builtin.MZ_DATABASES, ((d.id, d.name) for d in coordinator.state.databases.values()))
+    state = coordinator.state
+    return _table(builtin.MZ_DATABASES, ((d.id, d.name, *_owned(state, d.id)) for d in state.databases.values()))
 
 
 def _schemas(coordinator: Coordinator) -> pa.Table:
-    return _table(builtin.MZ_SCHEMAS, ((s.id, s.database_id, s.name) for s in coordinator.state.schemas.values()))
+    state = coordinator.state
+    rows = ((s.id, s.database_id, s.name, *_owned(state, s.id)) for s in state.schemas.values())
+    return _table(builtin.MZ_SCHEMAS, rows)
 
 
 def _objects(coordinator: Coordinator) -> pa.Table:
-    items = coordinator.state.items.values()
-    return _table(builtin.MZ_OBJECTS, ((i.id, i.schema_id, i.name, i.kind.replace(" ", "-")) for i in items))
+    state = coordinator.state
+    rows = ((i.id, i.schema_id, i.name, i.kind.replace(" ", "-"), *_owned(state, i.id)) for i in state.items.values())
+    return _table(builtin.MZ_OBJECTS, rows)
+
+
+def _roles(coordinator: Coordinator) -> pa.Table:
+    roles = coordinator.state.roles.values()
+    return _table(builtin.MZ_ROLES, ((r.id, r.name, r.inherit, r.login, r.superuser, r.create_db) for r in roles))
+
+
+def _role_members(coordinator: Coordinator) -> pa.Table:
+    roles = coordinator.state.roles.values()
+    rows = ((group, role.id, MATERIALIZE.id) for role in roles for group in sorted(role.member_of))
+    return _table(builtin.MZ_ROLE_MEMBERS, rows)
 
 
 def _columns(coordinator: Coordinator) -> pa.Table:
@@ -45,25 +67,29 @@ def _columns(coordinator: Coordinator) -> pa.Table:
 
 
 def _tables(coordinator: Coordinator) -> pa.Table:
-    items = coordinator.state.items.values()
-    return _table(builtin.MZ_TABLES, ((i.id, i.schema_id, i.name) for i in items if isinstance(i, Table | SystemTable)))
+    state = coordinator.state
+    tables = (i for i in state.items.values() if isinstance(i, Table | SystemTable))
+    return _table(builtin.MZ_TABLES, ((t.id, t.schema_id, t.name, *_owned(state, t.id)) for t in tables))
 
 
 def _views(coordinator: Coordinator) -> pa.Table:
     state = coordinator.state
     views = (i for i in state.items.values() if isinstance(i, View))
-    return _table(builtin.MZ_VIEWS, ((v.id, v.schema_id, v.name, definition(v, state)) for v in views))
+    rows = ((v.id, v.schema_id, v.name, definition(v, state), *_owned(state, v.id)) for v in views)
+    return _table(builtin.MZ_VIEWS, rows)
 
 
 def _materialized_views(coordinator: Coordinator) -> pa.Table:
     state = coordinator.state
     views = (i for i in state.items.values() if isinstance(i, MaterializedView))
-    return _table(builtin.MZ_MATERIALIZED_VIEWS, ((v.id, v.schema_id, v.name, definition(v, state)) for v in views))
+    rows = ((v.id, v.schema_id, v.name, definition(v, state), *_owned(state, v.id)) for v in views)
+    return _table(builtin.MZ_MATERIALIZED_VIEWS, rows)
 
 
 def _indexes(coordinator: Coordinator) -> pa.Table:
-    indexes = (i for i in coordinator.state.items.values() if isinstance(i, Index))
-    return _table(builtin.MZ_INDEXES, ((i.id, i.name, i.on, ", ".join(i.keys)) for i in indexes))
+    state = coordinator.state
+    indexes = (i for i in state.items.values() if isinstance(i, Index))
+    return _table(builtin.MZ_INDEXES, ((i.id, i.name, i.on, ", ".join(i.keys), state.owner(i.id)) for i in indexes))
 
 
 def _frontiers(coordinator: Coordinator) -> pa.Table:
@@ -105,6 +131,8 @@ SYSTEM_TABLES: dict[ObjectId, SystemSource] = {
     builtin.MZ_VIEWS.id: _catalog(_views),
     builtin.MZ_MATERIALIZED_VIEWS.id: _catalog(_materialized_views),
     builtin.MZ_INDEXES.id: _catalog(_indexes),
+    builtin.MZ_ROLES.id: _catalog(_roles),
+    builtin.MZ_ROLE_MEMBERS.id: _catalog(_role_members),
     # They move with every commit; that often nobody wants to know.
     builtin.MZ_FRONTIERS.id: SystemSource(
         _frontiers, lambda coordinator: int(coordinator.frontiers.tables_upper / (coordinator.interval_s * 1_000))

@@ -11,6 +11,7 @@ from dataclasses import replace
 from typing import Any
 
 from catalog.objects import (
+    QUICKSTART,
     CatalogState,
     Column,
     Database,
@@ -25,14 +26,19 @@ from catalog.objects import (
     Table,
     View,
 )
+from catalog.roles import PUBLIC, Privilege
 from protocol.pgwire.errors import Notice, PgError, Severity, SqlState
+from server import privileges
 from server.context import Context
+from server.execution import grants, roles
 from server.execution.names import find_relation, schema_of
 from server.execution.planning import plan_default, plan_index_keys, system_table_in
+from server.execution.roles import meant
 from server.results import Result
 from server.settings import checked_value, find_variable
 from server.sql.plan import plan_query
 from server.sql.statements import (
+    AlterOwner,
     AlterRename,
     AlterSystem,
     CreateDatabase,
@@ -61,6 +67,7 @@ async def define(context: Context, statement: Definition) -> Result:
         before = context.state
         after = _STEPS[type(statement)](context, statement)
         if after is not before:
+            after = after.settled(before, context.role)
             transaction = context.transaction
             base = transaction.catalog[0] if transaction.catalog is not None else before
             transaction.catalog = (base, replace(after, version=base.version + 1))
@@ -100,13 +107,23 @@ def _exists(context: Context, error: NameTaken, if_not_exists: bool) -> CatalogS
 def _create_database(context: Context, statement: CreateDatabase) -> CatalogState:
     if context.transaction.explicit:
         raise PgError(SqlState.ACTIVE_SQL_TRANSACTION, "CREATE DATABASE cannot run inside a transaction block")
+    _require_create_db(context, "create")
     id, state = context.state.new_id()
     schema_id, state = state.new_id()
     try:
         state = state.with_database(Database(id, statement.name.name))
     except NameTaken as error:
         return _exists(context, error, statement.if_not_exists)
-    return state.with_schema(Schema(schema_id, id, "public"))
+    state = state.with_schema(Schema(schema_id, id, "public")).with_owner(schema_id, context.role)
+    # everybody may use what is in it, as in PostgreSQL
+    public = {context.role: frozenset((Privilege.USAGE, Privilege.CREATE)), PUBLIC: frozenset((Privilege.USAGE,))}
+    return state.with_acl(schema_id, public)
+
+
+def _require_create_db(context: Context, verb: str) -> None:
+    role = context.state.roles.get(context.role)
+    if role is None or not (role.superuser or role.create_db):
+        raise PgError(SqlState.INSUFFICIENT_PRIVILEGE, f"permission denied to {verb} database")
 
 
 def _create_schema(context: Context, statement: CreateSchema) -> CatalogState:
@@ -121,6 +138,7 @@ def _create_schema(context: Context, statement: CreateSchema) -> CatalogState:
             f'unacceptable schema name "{name}"',
             detail='The prefixes "pg_" and "mz_" are reserved for system schemas.',
         )
+    privileges.require(context.state, context.role, database.id, Privilege.CREATE)
     id, state = context.state.new_id()
     try:
         return state.with_schema(Schema(id, database.id, name))
@@ -182,14 +200,23 @@ def _create_view(context: Context, statement: CreateView | CreateMaterializedVie
     materialized = isinstance(statement, CreateMaterializedView)
     query = statement.query
     columns, text, uses = plan_view(context, query, statement.columns, maintained=materialized)
-    if present is not None and statement.or_replace:
-        state = _without(state, present, cascade=False)
+    replaced = present if statement.or_replace else None
+    if replaced is not None:
+        privileges.require_owner(state, context.role, replaced)
+        state = _without(state, replaced, cascade=False)
     id, state = state.new_id()
     make = MaterializedView if materialized else View
     try:
-        return state.with_item(make(id, schema.id, name, columns, text, uses))
+        state = state.with_item(make(id, schema.id, name, columns, text, uses))
+        return _as_before(context.state, replaced, state, id) if replaced is not None else state
     except NameTaken as error:
         return _exists(context, error, statement.if_not_exists)
+
+
+def _as_before(before: CatalogState, replaced: Item, state: CatalogState, id: ObjectId) -> CatalogState:
+    """What replaces a view has its owner and its privileges."""
+    state = state.with_owner(id, before.owner(replaced.id))
+    return state.with_acl(id, before.acl(replaced.id)) if replaced.id in before.privileges else state
 
 
 def plan_view(
@@ -197,6 +224,11 @@ def plan_view(
 ) -> tuple[tuple[Column, ...], str, frozenset[ObjectId]]:
     """A view's columns, its stored text, and what it uses."""
     plan = plan_query(query, context.plan_context(), maintained=maintained)
+    if maintained:
+        privileges.require_query(context.state, context.role, plan)
+        privileges.require(context.state, context.role, QUICKSTART.id, Privilege.USAGE)
+    else:
+        privileges.require_names(context.state, context.role, plan.uses)
     if plan.parameters:
         raise PgError(SqlState.UNDEFINED_PARAMETER, "there is no parameter $1")
     if maintained and (system := system_table_in(plan, context.state)) is not None:
@@ -225,8 +257,11 @@ def _create_index(context: Context, statement: CreateIndex) -> CatalogState:
             f'cannot create index on {item.kind} "{item.name}"',
             hint="Create a materialized view, and index that.",
         )
-    keys = plan_index_keys(statement, item, context.plan_context())
     state = context.state
+    privileges.require_owner(state, context.role, item)
+    privileges.require(state, context.role, item.schema_id, Privilege.CREATE)
+    privileges.require(state, context.role, QUICKSTART.id, Privilege.USAGE)
+    keys = plan_index_keys(statement, item, context.plan_context())
     name = statement.name.name if statement.name is not None else _index_name(state, item, keys)
     id, state = state.new_id()
     try:
@@ -269,17 +304,21 @@ def _drop_one(context: Context, state: CatalogState, statement: DropObjects, nam
             database = state.database_named(name.parts[-1])
             if database is None:
                 return _missing(context, state, statement, name, SqlState.INVALID_CATALOG_NAME)
+            privileges.require_drop(state, context.role, database)
             return state.without_database(database.id, cascade=statement.cascade)
         case ObjectKind.SCHEMA:
             schema = _schema_named(context, state, name)
             if schema is None:
                 return _missing(context, state, statement, name, SqlState.INVALID_SCHEMA_NAME)
+            privileges.require_drop(state, context.role, schema)
             return state.without_schema(schema.id, cascade=statement.cascade)
         case _:
-            item = state.resolve(name.parts, context.settings["database"], context.settings.search_path)
+            item = state.resolve(name.parts, context.settings["database"], context.search_path)
             if item is None:
                 return _missing(context, state, statement, name, SqlState.UNDEFINED_TABLE)
             _check_kind(item, statement.kind)
+            if not isinstance(item, SystemTable):
+                privileges.require_drop(state, context.role, item)
             return _without(state, item, cascade=statement.cascade)
 
 
@@ -299,7 +338,7 @@ def _schema_named(context: Context, state: CatalogState, name: Name) -> Schema |
 
 
 def _missing(
-    context: Context, state: CatalogState, statement: DropObjects | AlterRename, name: Name, code: SqlState
+    context: Context, state: CatalogState, statement: DropObjects | AlterRename | AlterOwner, name: Name, code: SqlState
 ) -> CatalogState:
     message = f'{statement.kind} "{name}" does not exist'
     if not statement.if_exists:
@@ -320,29 +359,79 @@ def _check_kind(item: Item, kind: ObjectKind) -> None:
 
 
 def _rename(context: Context, statement: AlterRename) -> CatalogState:
-    state, name, new = context.state, statement.name, statement.new_name.name
+    state, new = context.state, statement.new_name.name
+    found = _altered(context, statement)
+    if found is None:
+        return state
+    privileges.require_owner(state, context.role, found)
     try:
-        match statement.kind:
-            case ObjectKind.DATABASE:
-                database = state.database_named(name.parts[-1])
-                if database is None:
-                    return _missing(context, state, statement, name, SqlState.INVALID_CATALOG_NAME)
-                return state.with_database(replace(database, name=new))
-            case ObjectKind.SCHEMA:
-                schema = _schema_named(context, state, name)
-                if schema is None:
-                    return _missing(context, state, statement, name, SqlState.INVALID_SCHEMA_NAME)
-                return state.with_schema(replace(schema, name=new))
+        match found:
+            case Database():
+                _require_create_db(context, "rename")
+                return state.with_database(replace(found, name=new))
+            case Schema():
+                assert found.database_id is not None
+                privileges.require(state, context.role, found.database_id, Privilege.CREATE)
+                return state.with_schema(replace(found, name=new))
             case _:
-                item = state.resolve(name.parts, context.settings["database"], context.settings.search_path)
-                if item is None:
-                    return _missing(context, state, statement, name, SqlState.UNDEFINED_TABLE)
-                _check_kind(item, statement.kind)
-                if isinstance(item, SystemTable):
-                    raise PgError(SqlState.INSUFFICIENT_PRIVILEGE, f'"{item.name}" is a system catalog')
-                return state.with_item(replace(item, name=new))
+                privileges.require(state, context.role, found.schema_id, Privilege.CREATE)
+                return state.with_item(replace(found, name=new))
     except NameTaken as error:
         raise _taken(error, statement.new_name.position) from None
+
+
+def _alter_owner(context: Context, statement: AlterOwner) -> CatalogState:
+    state = context.state
+    found = _altered(context, statement)
+    if found is None:
+        return state
+    if isinstance(found, Index):
+        raise PgError(
+            SqlState.WRONG_OBJECT_TYPE,
+            f'cannot change owner of index "{found.name}"',
+            hint="Change the ownership of the index's table instead.",
+        )
+    role = meant(context, statement.owner)
+    if state.owner(found.id) == role.id:
+        return state
+    privileges.require_owner(state, context.role, found)
+    if not privileges.is_member(state, context.role, role.id):
+        raise PgError(SqlState.INSUFFICIENT_PRIVILEGE, f'must be able to SET ROLE "{role.name}"')
+    if not privileges.is_superuser(state, context.role):
+        match found:  # nobody gives to another what that one could not make
+            case Database():
+                _require_create_db(context, "change owner of")
+            case Schema():
+                assert found.database_id is not None
+                privileges.require(state, context.role, found.database_id, Privilege.CREATE)
+            case _:
+                privileges.require(state, role.id, found.schema_id, Privilege.CREATE)
+    return state.with_owner(found.id, role.id)
+
+
+def _altered(context: Context, statement: AlterRename | AlterOwner) -> Database | Schema | Item | None:
+    """What an ALTER names; None if it is not there and need not be."""
+    state, name = context.state, statement.name
+    match statement.kind:
+        case ObjectKind.DATABASE:
+            database = state.database_named(name.parts[-1])
+            if database is None:
+                _missing(context, state, statement, name, SqlState.INVALID_CATALOG_NAME)
+            return database
+        case ObjectKind.SCHEMA:
+            schema = _schema_named(context, state, name)
+            if schema is None:
+                _missing(context, state, statement, name, SqlState.INVALID_SCHEMA_NAME)
+            return schema
+        case _:
+            item = state.resolve(name.parts, context.settings["database"], context.search_path)
+            if item is None:
+                _missing(context, state, statement, name, SqlState.UNDEFINED_TABLE)
+                return None
+            _check_kind(item, statement.kind)
+            if isinstance(item, SystemTable):
+                raise PgError(SqlState.INSUFFICIENT_PRIVILEGE, f'"{item.name}" is a system catalog')
+            return item
 
 
 def _alter_system(context: Context, statement: AlterSystem) -> CatalogState:
@@ -350,6 +439,9 @@ def _alter_system(context: Context, statement: AlterSystem) -> CatalogState:
     if context.transaction.explicit:
         raise PgError(SqlState.ACTIVE_SQL_TRANSACTION, "ALTER SYSTEM cannot run inside a transaction block")
     state, name = context.state, statement.name
+    if not privileges.is_superuser(state, context.role):
+        what = f'set parameter "{name}"' if name is not None else "perform ALTER SYSTEM RESET ALL"
+        raise PgError(SqlState.INSUFFICIENT_PRIVILEGE, f"permission denied to {what}")
     if name is None:
         return state.with_settings({})
     settings = {key: value for key, value in state.settings.items() if key != name.lower()}
@@ -369,5 +461,8 @@ _STEPS: dict[type[Definition], Callable[[Context, Any], CatalogState]] = {
     CreateIndex: _create_index,
     DropObjects: _drop,
     AlterRename: _rename,
+    AlterOwner: _alter_owner,
     AlterSystem: _alter_system,
+    **roles.STEPS,
+    **grants.STEPS,
 }

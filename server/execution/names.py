@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from catalog.objects import Item, Schema
+from catalog.roles import Privilege
 from protocol.pgwire.errors import PgError, SqlState
+from server import privileges
 from server.context import Context
 from server.sql.statements import Name
 
 
 def find_relation(context: Context, name: Name) -> Item:
-    """The item of that name. PgError 42P01."""
-    item = context.state.resolve(name.parts, context.settings["database"], context.settings.search_path)
+    """The item of that name. PgError 42P01; 42501 without USAGE on its schema."""
+    item = context.state.resolve(name.parts, context.settings["database"], context.search_path)
     if item is None:
         raise PgError(SqlState.UNDEFINED_TABLE, f'relation "{name}" does not exist', position=name.position)
+    privileges.require_names(context.state, context.role, (item.id,))
     return item
 
 
@@ -28,6 +31,8 @@ def schema_of(context: Context, name: Name) -> tuple[Schema, str]:
         )
     if schema.database_id is None:
         raise PgError(SqlState.INSUFFICIENT_PRIVILEGE, f'permission denied for schema "{schema.name}"')
+    privileges.require_schema_usage(context.state, context.role, schema)
+    privileges.require(context.state, context.role, schema.id, Privilege.CREATE)
     return schema, last
 
 

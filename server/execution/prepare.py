@@ -81,7 +81,7 @@ class Prepared:
 
 def plan_key(context: Context) -> tuple[object, ...]:
     """Equal as long as a statement's plan stays good."""
-    return context.state.version, context.settings.naming
+    return context.state.version, context.settings.naming, context.login
 
 
 def prepare(

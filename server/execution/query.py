@@ -7,6 +7,7 @@ import pyarrow as pa
 from catalog import updates
 from catalog.objects import ObjectId, SystemTable, Timestamp
 from protocol.pgwire.errors import PgError, SqlState
+from server import privileges
 from server.context import Context, not_readable
 from server.dataflow.computation import compute, shaped
 from server.execution.times import timestamp_of
@@ -18,7 +19,8 @@ from server.transaction import Mode
 
 
 async def select(context: Context, plan: QueryPlan, as_of: AsOf | None, parameters: tuple[object, ...]) -> Result:
-    """Runs a planned SELECT."""
+    """Runs a planned SELECT. PgError 42501 for who may not."""
+    privileges.require_query(context.state, context.role, plan)
     if as_of is not None:
         return Result("SELECT {}", TableRows(plan.columns, await _rows_as_of(context, plan, as_of, parameters)))
     if not plan.inputs:

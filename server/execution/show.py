@@ -10,11 +10,13 @@ import pyarrow as pa
 from sqlglot import exp
 
 from catalog import updates
-from catalog.objects import CatalogState, Index, Item, MaterializedView, ObjectId, SystemTable, Table, View
+from catalog.objects import QUICKSTART, CatalogState, Index, Item, MaterializedView, ObjectId, SystemTable, Table, View
+from catalog.roles import PUBLIC
 from protocol.pgwire.errors import PgError, SqlState
 from protocol.pgwire.types import BOOL, TEXT, PgType, parse_type
 from server.context import Context
 from server.execution.names import current_schema, find_relation, find_schema
+from server.privileges import name_of
 from server.results import Result, TableRows
 from server.sql.explain import explained
 from server.sql.lexer import quote_identifier
@@ -31,6 +33,7 @@ _ITEM_KINDS: dict[ShowKind, tuple[type, ...]] = {
     ShowKind.SOURCES: (),
     ShowKind.SINKS: (),
 }
+_PRIVILEGE_COLUMNS = ("grantor", "grantee", "database", "schema", "name", "object_type", "privilege_type")
 
 
 def show_fields(statement: ShowVariable | ShowObjects | ShowColumns | ShowCreate) -> tuple[Field, ...]:
@@ -44,6 +47,8 @@ def show_fields(statement: ShowVariable | ShowObjects | ShowColumns | ShowCreate
             return _text_fields("name", "create_sql")
         case ShowObjects(kind=ShowKind.INDEXES):
             return _text_fields("name", "on", "key")
+        case ShowObjects(kind=ShowKind.PRIVILEGES):
+            return tuple(Field(n, TEXT, n in ("database", "schema")) for n in _PRIVILEGE_COLUMNS)
         case ShowObjects(kind=ShowKind.OBJECTS):
             return _text_fields("name", "type")
         case ShowObjects():
@@ -106,6 +111,10 @@ def _objects(context: Context, statement: ShowObjects) -> list[tuple[object, ...
             raise PgError(SqlState.INVALID_CATALOG_NAME, f'database "{statement.schema}" does not exist')
         names = sorted(s.name for s in state.schemas.values() if s.database_id in (None, database.id))
         return [(name,) for name in names if _like(statement.like, name)]
+    if statement.kind is ShowKind.ROLES:
+        return [(name,) for name in sorted(r.name for r in state.roles.values()) if _like(statement.like, name)]
+    if statement.kind is ShowKind.PRIVILEGES:
+        return [row for row in _privileges(state) if _like(statement.like, str(row[4]))]
     items = [i for i in _shown_items(context, statement) if isinstance(i, _ITEM_KINDS[statement.kind])]
     items = sorted((i for i in items if _like(statement.like, i.name)), key=lambda i: i.name)
     match statement.kind:
@@ -115,6 +124,31 @@ def _objects(context: Context, statement: ShowObjects) -> list[tuple[object, ...
             return [(i.name, i.kind) for i in items]
         case _:
             return [(i.name,) for i in items]
+
+
+def _privileges(state: CatalogState) -> list[tuple[object, ...]]:
+    """A row for each privilege on what is not the system's, as granted or by default."""
+    own = [i.id for i in (*state.schemas.values(), *state.items.values()) if not i.id.startswith("s")]
+    names = {id: role.name for id, role in state.roles.items()} | {PUBLIC: "PUBLIC"}
+    rows = []
+    for id in (QUICKSTART.id, *state.databases, *own):
+        place = _place(state, id)
+        for grantee, granted in state.acl(id).items():
+            kind = state.kind(id).replace(" ", "-")
+            rows += [(names[state.owner(id)], names[grantee], *place, kind, privilege.value) for privilege in granted]
+    return sorted(rows, key=lambda row: tuple(map(str, (row[5], *row[2:5], row[1], row[6]))))
+
+
+def _place(state: CatalogState, id: ObjectId) -> tuple[str | None, str | None, str]:
+    """Database, schema and name of an object, as far as it is in them."""
+    item = state.items.get(id)
+    schema = state.schemas.get(item.schema_id) if item is not None else state.schemas.get(id)
+    database = state.databases.get(schema.database_id) if schema is not None and schema.database_id else None
+    return (
+        database.name if database is not None else None,
+        schema.name if schema is not None and item is not None else None,
+        name_of(state, id),
+    )
 
 
 def _shown_items(context: Context, statement: ShowObjects) -> list[Item]:

@@ -25,6 +25,9 @@ _TYPES: dict[ShowKind, tuple[str, ...]] = {
 """What mz_objects calls them."""
 
 
+_PRIVILEGES = "The tables of mz_catalog have a column privileges."
+
+
 def show_query(context: Context, statement: ShowStatement) -> Query:
     """The query. PgError for a SHOW that lists no objects."""
     match statement:
@@ -44,6 +47,10 @@ def _objects(context: Context, statement: ShowObjects) -> str:
     match statement.kind:
         case ShowKind.DATABASES:
             return f"SELECT name FROM {_named(builtin.MZ_DATABASES)}"
+        case ShowKind.ROLES:
+            return f"SELECT name FROM {_named(builtin.MZ_ROLES)}"
+        case ShowKind.PRIVILEGES:
+            raise PgError(SqlState.FEATURE_NOT_SUPPORTED, "SUBSCRIBE to this SHOW is not supported", hint=_PRIVILEGES)
         case ShowKind.SCHEMAS:
             return _schemas(context, statement)
         case ShowKind.INDEXES:

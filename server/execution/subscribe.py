@@ -8,6 +8,7 @@ import pyarrow as pa
 
 from catalog.objects import TIMESTAMP_MAX, Index, Item, MaterializedView, Table, Timestamp
 from protocol.pgwire.errors import Notice, PgError, Severity, SqlState
+from server import privileges
 from server.context import Context, not_readable
 from server.coordinator import Joined
 from server.dataflow.computation import QueryComputation
@@ -136,7 +137,8 @@ def _key_columns(keys: tuple[Ident, ...], relation: tuple[Field, ...], envelope:
 
 
 async def subscribe(context: Context, statement: Subscribe, plan: SubscribePlan) -> Result:
-    """Chooses the time and takes a place in a feed. The rows release it when they are closed."""
+    """Chooses the time and takes a place in a feed. The rows release it when they are closed. PgError 42501."""
+    privileges.require_query(context.state, context.role, plan.query)
     frontiers = context.coordinator.frontiers
     up_to = await timestamp_of(context, statement.up_to) if statement.up_to is not None else None
     inputs = plan.query.inputs

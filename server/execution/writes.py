@@ -14,8 +14,10 @@ import pyarrow as pa
 from catalog import updates
 from catalog.log import Payload
 from catalog.objects import ObjectId, Table, Timestamp
+from catalog.roles import Privilege
 from protocol.pgwire.copy_in import CopyDecoder
 from protocol.pgwire.errors import PgError, SqlState
+from server import privileges
 from server.contents import collection_schema
 from server.context import Context, base_tables, not_readable
 from server.execution.planning import default_values
@@ -31,7 +33,8 @@ COPY_CHUNK_BYTES = 64 * 1024 * 1024  # rows of one COPY kept in memory before th
 
 
 async def write(context: Context, plan: WritePlan, verb: str, parameters: tuple[object, ...]) -> Result:
-    """Runs a planned INSERT, UPDATE or DELETE."""
+    """Runs a planned INSERT, UPDATE or DELETE. PgError 42501 for who may not."""
+    _require(context, plan, Privilege(verb))
     table = context.state.items[plan.table]
     assert isinstance(table, Table)
     if not plan.query.inputs:
@@ -46,6 +49,15 @@ async def write(context: Context, plan: WritePlan, verb: str, parameters: tuple[
             if not retry or attempt == RETRIES_MAX - 1:
                 raise
     raise AssertionError("unreachable")
+
+
+def _require(context: Context, plan: WritePlan, privilege: Privilege) -> None:
+    state, role = context.state, context.role
+    privileges.require_names(state, role, (plan.table,))
+    privileges.require(state, role, plan.table, privilege)
+    if plan.reads_table:
+        privileges.require(state, role, plan.table, Privilege.SELECT)
+    privileges.require_query(state, role, plan.query)
 
 
 async def _read_then_write(
@@ -100,7 +112,9 @@ def _part(rows: pa.Table, columns: slice, schema: pa.Schema) -> pa.Table:
 
 
 async def truncate(context: Context, tables: list[Table]) -> Result:
-    """Takes away every row."""
+    """Takes away every row. PgError 42501 for who may not."""
+    for table in tables:
+        privileges.require(context.state, context.role, table.id, Privilege.TRUNCATE)
     transaction = context.transaction
     if transaction.explicit and transaction.mode is not Mode.UNDECIDED:
         transaction.enter(Mode.READ, "TRUNCATE")
@@ -188,7 +202,8 @@ class CopyIn:
 
 
 async def copy_from(context: Context, table: Table, positions: tuple[int, ...], decoder: CopyDecoder) -> CopyIn:
-    """Begins COPY table FROM STDIN."""
+    """Begins COPY table FROM STDIN. PgError 42501 for who may not."""
+    privileges.require(context.state, context.role, table.id, Privilege.INSERT)
     await context.enter(Mode.WRITE, "COPY FROM")
     return CopyIn(context, table, positions, await _defaults(context, table, positions), decoder)
 

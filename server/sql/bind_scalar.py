@@ -40,7 +40,7 @@ from protocol.pgwire.types import (
 )
 from server.sql.casts import natural_numeric
 from server.sql.coerce import ASSIGNMENT, EXPLICIT, IMPLICIT, Coercer, integer_literal
-from server.sql.constant import SIGNALS
+from server.sql.constant import INQUIRIES, SIGNALS
 from server.sql.expressions import (
     Aggregate,
     Array,
@@ -1074,6 +1074,8 @@ class ScalarBinder(Coercer, ABC):
             return self._current_setting(arguments, scope, call)
         if name in SIGNALS and len(arguments) == 1 and not star:
             return self._signal(name, arguments[0], scope, call)
+        if name in INQUIRIES and len(arguments) in (2, 3) and not star:
+            return self._inquiry(name, arguments, scope, call)
         nests = is_aggregate(name) and scope.clause is None and not over
         inner = replace_scope(scope, clause="aggregate function calls") if nests else scope
         bound = [self.expression(a, inner) for a in arguments]
@@ -1138,6 +1140,16 @@ class ScalarBinder(Coercer, ABC):
                 SqlState.FEATURE_NOT_SUPPORTED, f"cannot materialize call to {name}()", position=self.at(tree)
             )
         return SessionValue(name, BOOL, self.coerce(self.expression(process_id, scope), INT4))
+
+    def _inquiry(self, name: str, arguments: Sequence[exp.Expr], scope: Scope, tree: exp.Expr) -> Expression:
+        if self.maintained:
+            raise PgError(
+                SqlState.FEATURE_NOT_SUPPORTED, f"cannot materialize call to {name}()", position=self.at(tree)
+            )
+        texts = tuple(self.coerce(self.expression(argument, scope), TEXT) for argument in arguments)
+        if any(isinstance(node, ColumnRef | Subquery) for text in texts for node in walk(text)):
+            raise self.unsupported(f"{name}() of columns", tree)
+        return SessionValue(name, BOOL, Array(texts, array_of(TEXT)))
 
     def _aggregate(
         self,

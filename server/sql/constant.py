@@ -40,6 +40,8 @@ class Bindings(NamedTuple):
     settings: Mapping[str, str] = MappingProxyType({})
     signal: Callable[[str, int], bool] | None = None
     """What a function of SIGNALS does, by its name and the process id."""
+    inquire: Callable[[str, Sequence[str | None]], bool | None] | None = None
+    """What a function of INQUIRIES answers, by its name and arguments."""
 
 
 _DAY_US = 86_400_000_000
@@ -61,6 +63,15 @@ _SESSION: dict[str, Callable[[Bindings], Any]] = {
 
 SIGNALS = ("pg_cancel_backend", "pg_terminate_backend")
 """Functions of a process id that act on another session: called once a row, and never by Spark."""
+
+INQUIRIES = (
+    "has_table_privilege",
+    "has_schema_privilege",
+    "has_database_privilege",
+    "has_cluster_privilege",
+    "pg_has_role",
+)
+"""Functions that tell what a role may do: of an array of texts, role (or none), object and privilege."""
 
 Evaluate = Callable[[Bindings, tuple[Any, ...]], Any]
 """A compiled expression: bindings and the row of the node below, to a Python scalar."""
@@ -102,6 +113,13 @@ def _signal(function: str, process_id: Evaluate) -> Evaluate:
     return evaluate
 
 
+def _inquiry(function: str, arguments: Evaluate) -> Evaluate:
+    def evaluate(bindings: Bindings, row: tuple[Any, ...]) -> Any:
+        return None if bindings.inquire is None else bindings.inquire(function, arguments(bindings, row))
+
+    return evaluate
+
+
 def _evaluator(expression: Expression, row: Mapping[int, int]) -> Evaluate:
     """The closure for an expression; `row` maps column ids to places in the row below."""
     match expression:
@@ -114,6 +132,8 @@ def _evaluator(expression: Expression, row: Mapping[int, int]) -> Evaluate:
             return lambda bindings, row: value_of(bindings)
         case SessionValue(argument=argument, name=name) if argument is not None and name in SIGNALS:
             return _signal(name, _evaluator(argument, row))
+        case SessionValue(argument=argument, name=name) if argument is not None and name in INQUIRIES:
+            return _inquiry(name, _evaluator(argument, row))
         case SessionValue(argument=argument) if argument is not None:
             return _setting(_evaluator(argument, row))
         case ColumnRef(column=column) if column.id in row:

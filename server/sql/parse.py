@@ -18,8 +18,11 @@ from protocol.pgwire.errors import PgError, SqlState
 from server.sql import trees
 from server.sql.lexer import RESERVED_WORDS, Kind, words
 from server.sql.reader import QUERY_HEADS, Reader
+from server.sql.role_grammar import RoleGrammar
 from server.sql.statements import (
+    AlterOwner,
     AlterRename,
+    AlterRole,
     AlterSystem,
     AsOf,
     Assignment,
@@ -41,6 +44,8 @@ from server.sql.statements import (
     Delete,
     Discard,
     DropObjects,
+    DropOwned,
+    DropRoles,
     EnvelopeDebezium,
     EnvelopeUpsert,
     Execute,
@@ -56,11 +61,13 @@ from server.sql.statements import (
     Output,
     Prepare,
     Query,
+    RenameRole,
     ResetVariable,
     Rollback,
     RowAssignment,
     Savepoint,
     Select,
+    SetRole,
     SetTransaction,
     SetVariable,
     ShowColumns,
@@ -81,8 +88,8 @@ from server.sql.statements import (
 # What CREATE, ALTER and DROP name in PostgreSQL or Materialize, and Tidewire lacks.
 _OTHER_KINDS = words(
     """access aggregate cast cluster collation connection constraint conversion default domain event extension foreign
-    function group language large operator owned policy procedure publication role routine rule secret sequence server
-    sink source statistics subscription system tablespace text transform trigger type user"""
+    function group language large operator policy procedure publication routine rule secret sequence server
+    sink source statistics subscription system tablespace text transform trigger type"""
 )
 # Statements that Tidewire lacks, with what to do instead.
 _OTHER_HEADS: dict[str, str | None] = {
@@ -92,7 +99,6 @@ _OTHER_HEADS: dict[str, str | None] = {
     "cluster": None,
     "comment": None,
     "do": None,
-    "grant": "Every user may use every object.",
     "import": None,
     "listen": "SUBSCRIBE tells a client of every change.",
     "load": None,
@@ -100,10 +106,8 @@ _OTHER_HEADS: dict[str, str | None] = {
     "merge": "Use INSERT, UPDATE and DELETE.",
     "move": "Use FETCH.",
     "notify": "SUBSCRIBE tells a client of every change.",
-    "reassign": None,
     "refresh": "A materialized view is always up to date.",
     "reindex": None,
-    "revoke": "Every user may use every object.",
     "security": None,
     "vacuum": "The log is compacted in the background.",
 }
@@ -150,7 +154,7 @@ def parse_expression(text: str) -> Expr:
     return expression
 
 
-class _Grammar(Reader):
+class _Grammar(RoleGrammar):
     """One method a statement. It begins at the statement's first word and stops behind its last."""
 
     def statement(self) -> Statement:
@@ -161,11 +165,6 @@ class _Grammar(Reader):
         if head in _OTHER_HEADS:
             raise self.refused(head.upper(), _OTHER_HEADS[head])
         raise self.fault()
-
-    def located(self, start: int) -> tuple[str, int]:
-        """`text` and `offset` of the statement that began at token `start` and ends here."""
-        offset = self.tokens[start].start
-        return self.source[offset : self.tokens[self.index - 1].end], offset
 
     # -- queries and writes -----------------------------------------------------------------------------------------
 
@@ -393,6 +392,8 @@ class _Grammar(Reader):
             if not self.ended:
                 raise self.refused("CREATE DATABASE with options")
             return CreateDatabase(*self.located(start), database, exists)
+        if self.at("role", "user"):
+            return self.create_role(start)
         raise self.refused_kind("CREATE")
 
     def refused_kind(self, verb: str, *kinds: str) -> PgError:
@@ -556,9 +557,13 @@ class _Grammar(Reader):
                 return kind
         raise self.refused_kind(verb)
 
-    def drop(self) -> DropObjects:
+    def drop(self) -> DropObjects | DropRoles | DropOwned:
         start = self.index
         self.expect("drop")
+        if self.at("role", "user"):
+            return self.drop_roles(start)
+        if self.take("owned"):
+            return self.drop_owned(start)
         kind = self.object_kind("DROP")
         self.refuse_at("DROP INDEX CONCURRENTLY", "concurrently")
         exists = self.if_exists()
@@ -567,13 +572,11 @@ class _Grammar(Reader):
         cascade = self.drop_behavior()
         return DropObjects(*self.located(start), kind, names, exists, cascade)
 
-    def drop_behavior(self) -> bool:
-        """[CASCADE | RESTRICT]: whether it is CASCADE."""
-        return self.take("cascade") or (self.take("restrict") and False)
-
-    def alter(self) -> AlterRename | AlterSystem:
+    def alter(self) -> AlterRename | AlterOwner | AlterSystem | AlterRole | RenameRole:
         start = self.index
         self.expect("alter")
+        if self.at("role", "user"):
+            return self.alter_role(start)
         if self.take("system"):
             return self.alter_system(start)
         kind = self.object_kind("ALTER")
@@ -583,8 +586,12 @@ class _Grammar(Reader):
         name = self.name(parts_max)
         if self.ended:
             raise self.fault()
+        if self.take("owner"):
+            self.expect("to")
+            owner = self.role()
+            return AlterOwner(*self.located(start), kind, name, owner, exists)
         if not self.at("rename") or (self.ahead().value != "to" and self.ahead().kind is not Kind.END):
-            raise self.refused(f"ALTER {kind.upper()} other than RENAME TO")
+            raise self.refused(f"ALTER {kind.upper()} other than RENAME TO and OWNER TO")
         self.expect("rename", "to")
         new_name = self.ident()
         return AlterRename(*self.located(start), kind, name, new_name, exists)
@@ -709,7 +716,7 @@ class _Grammar(Reader):
 
     # -- variables --------------------------------------------------------------------------------------------------
 
-    def set(self) -> SetVariable | SetTransaction:
+    def set(self) -> SetVariable | SetTransaction | SetRole:
         start = self.index
         self.expect("set")
         if self.take("session", "characteristics"):
@@ -724,8 +731,10 @@ class _Grammar(Reader):
         if not local and self.at("session") and self.ahead().value not in ("=", "to", "."):
             self.advance()
         self.refuse_at("SET CONSTRAINTS", "constraints")
-        if self.at("role", "authorization") and self.ahead().value not in ("=", "to", "."):
-            raise self.refused("SET ROLE")
+        if self.at("authorization") and self.ahead().value not in ("=", "to", "."):
+            raise self.refused("SET SESSION AUTHORIZATION", "Use SET ROLE, or connect as the other role.")
+        if self.take("role"):
+            return self.set_role(start, local)
         if self.take("time", "zone"):
             if self.take("local") or self.take("default"):
                 return SetVariable(*self.located(start), "timezone", (), local, True)
@@ -803,6 +812,8 @@ class _Grammar(Reader):
         for shown in ShowKind:
             if self.take(*shown.value.split()):
                 on = self.name() if shown is ShowKind.INDEXES and self.take("on") else None
+                if shown in (ShowKind.ROLES, ShowKind.PRIVILEGES) and self.at("from", "in"):
+                    raise self.fault()
                 schema = self.name(2) if self.at("from", "in") and self.choose("from", "in") else None
                 like = self.like()
                 return ShowObjects(*self.located(start), shown, schema, on, like)
@@ -1028,10 +1039,13 @@ _HEADS: dict[str, Callable[[_Grammar], Statement]] = {
     "execute": _Grammar.execute,
     "explain": _Grammar.explain,
     "fetch": _Grammar.fetch,
+    "grant": _Grammar.grant,
     "insert": _Grammar.insert,
     "prepare": _Grammar.prepare,
+    "reassign": _Grammar.reassign_owned,
     "release": _Grammar.savepoint,
     "reset": _Grammar.reset,
+    "revoke": _Grammar.revoke,
     "rollback": _Grammar.rollback,
     "savepoint": _Grammar.savepoint,
     "set": _Grammar.set,

@@ -121,7 +121,8 @@ class QueryPlan:
 class WritePlan:
     """A planned write of `table`. The query's columns are the old row, the new row and RETURNING, as the slices say.
 
-    INSERT has no old row, DELETE no new one; `returning` is None without RETURNING.
+    INSERT has no old row, DELETE no new one; `returning` is None without RETURNING. `reads_table`: it looks at columns
+    of the table, in a condition, a new value or RETURNING. The query's `uses` are the other relations that it names.
     """
 
     table: ObjectId
@@ -129,6 +130,7 @@ class WritePlan:
     old: slice | None
     new: slice | None
     returning: slice | None
+    reads_table: bool
 
 
 def plan_query(
@@ -285,7 +287,6 @@ class _Writer:
         if not isinstance(item, Table):
             message = f'cannot {verb} {item.kind} "{item.name}"'
             raise PgError(SqlState.WRONG_OBJECT_TYPE, message, position=name.position)
-        self.binder.uses.add(item.id)
         return item
 
     def _column_number(self, table: Table, column: Ident) -> int:
@@ -471,8 +472,28 @@ class _Writer:
             returning = slice(len(kept), len(kept) + len(items))
         query = _finished(self.binder, relation, None)
         return WritePlan(
-            table.id, query, old if old != slice(0, 0) else None, new if new != slice(0, 0) else None, returning
+            table.id,
+            query,
+            old if old != slice(0, 0) else None,
+            new if new != slice(0, 0) else None,
+            returning,
+            any(tree.find(exp.Column, exp.Star) is not None for tree in _looking(statement)),
         )
+
+
+def _looking(statement: Insert | Update | Delete) -> Iterator[exp.Expr]:
+    """The parts of a write that can look at the table's columns."""
+    yield from (item.tree for item in statement.returning)
+    if isinstance(statement, Insert):
+        return
+    if statement.where is not None:
+        yield statement.where.tree
+    if isinstance(statement, Update):
+        for assignment in statement.assignments:
+            if isinstance(assignment, RowAssignment):
+                yield assignment.query.tree
+            elif assignment.value is not None:
+                yield assignment.value.tree
 
 
 __all__ = ["Bindings", "Field", "PlanContext", "QueryPlan", "WritePlan", "plan_delete", "plan_insert", "plan_query",

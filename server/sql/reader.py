@@ -155,6 +155,15 @@ class Reader:
         if self.at(*words):
             raise self.refused(what, hint)
 
+    def located(self, start: int) -> tuple[str, int]:
+        """`text` and `offset` of the statement that began at token `start` and ends here."""
+        offset = self.tokens[start].start
+        return self.source[offset : self.tokens[self.index - 1].end], offset
+
+    def drop_behavior(self) -> bool:
+        """[CASCADE | RESTRICT]: whether it is CASCADE."""
+        return self.take("cascade") or (self.take("restrict") and False)
+
     # -- names, literals, lists -------------------------------------------------------------------------------------
 
     def ident(self, refused: frozenset[str] = NOT_NAMES) -> Ident:

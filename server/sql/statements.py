@@ -49,6 +49,8 @@ class ShowKind(StrEnum):
     MATERIALIZED_VIEWS = "materialized views"
     INDEXES = "indexes"
     OBJECTS = "objects"
+    ROLES = "roles"
+    PRIVILEGES = "privileges"
     SOURCES = "sources"
     SINKS = "sinks"
 
@@ -74,6 +76,43 @@ class Name:
     def __str__(self) -> str:
         """As PostgreSQL's messages write it inside their quotes: `relation "s.t" does not exist`."""
         return ".".join(self.parts)
+
+
+class SpecialRole(StrEnum):
+    """Words that stand for a role. CURRENT_ROLE is CURRENT_USER."""
+
+    CURRENT_USER = "current_user"
+    SESSION_USER = "session_user"
+    PUBLIC = "public"
+
+
+@dataclass(frozen=True, slots=True)
+class RoleName:
+    """A role by its name, or by a word."""
+
+    name: str
+    position: int
+    special: SpecialRole | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RoleAttributes:
+    """Of CREATE ROLE and ALTER ROLE. None: not said."""
+
+    superuser: bool | None = None
+    inherit: bool | None = None
+    login: bool | None = None
+    create_db: bool | None = None
+
+
+class GrantKind(StrEnum):
+    """What privileges are granted on. A table may be any relation."""
+
+    TABLE = "table"
+    TABLES_IN_SCHEMA = "all tables in schema"
+    SCHEMA = "schema"
+    DATABASE = "database"
+    CLUSTER = "cluster"
 
 
 @dataclass(frozen=True, slots=True)
@@ -354,6 +393,113 @@ class AlterRename(Definition):
 
 
 @dataclass(frozen=True, slots=True)
+class AlterOwner(Definition):
+    """ALTER ... OWNER TO role."""
+
+    kind: ObjectKind
+    name: Name
+    owner: RoleName
+    if_exists: bool
+
+    @property
+    def tag(self) -> str:  # type: ignore[override]
+        return f"ALTER {self.kind.upper()}"
+
+
+@dataclass(frozen=True, slots=True)
+class CreateRole(Definition):
+    """CREATE ROLE, and CREATE USER, which may log in. `groups`: IN ROLE; `members`: ROLE."""
+
+    tag = "CREATE ROLE"
+
+    name: RoleName
+    attributes: RoleAttributes
+    groups: tuple[RoleName, ...]
+    members: tuple[RoleName, ...]
+    if_not_exists: bool
+
+
+@dataclass(frozen=True, slots=True)
+class AlterRole(Definition):
+    tag = "ALTER ROLE"
+
+    name: RoleName
+    attributes: RoleAttributes
+
+
+@dataclass(frozen=True, slots=True)
+class RenameRole(Definition):
+    tag = "ALTER ROLE"
+
+    name: RoleName
+    new_name: RoleName
+
+
+@dataclass(frozen=True, slots=True)
+class DropRoles(Definition):
+    tag = "DROP ROLE"
+
+    names: tuple[RoleName, ...]
+    if_exists: bool
+
+
+@dataclass(frozen=True, slots=True)
+class GrantRoles(Definition):
+    """GRANT roles TO members, or with `revoke` REVOKE roles FROM members."""
+
+    roles: tuple[RoleName, ...]
+    members: tuple[RoleName, ...]
+    revoke: bool
+
+    @property
+    def tag(self) -> str:  # type: ignore[override]
+        return "REVOKE ROLE" if self.revoke else "GRANT ROLE"
+
+
+@dataclass(frozen=True, slots=True)
+class GrantPrivileges(Definition):
+    """GRANT privileges ON objects TO grantees, or with `revoke` REVOKE ... FROM. `privileges` None: ALL."""
+
+    privileges: tuple[Ident, ...] | None
+    kind: GrantKind
+    objects: tuple[Name, ...]
+    grantees: tuple[RoleName, ...]
+    revoke: bool
+
+    @property
+    def tag(self) -> str:  # type: ignore[override]
+        return "REVOKE" if self.revoke else "GRANT"
+
+
+@dataclass(frozen=True, slots=True)
+class ReassignOwned(Definition):
+    """REASSIGN OWNED BY roles TO owner."""
+
+    tag = "REASSIGN OWNED"
+
+    roles: tuple[RoleName, ...]
+    owner: RoleName
+
+
+@dataclass(frozen=True, slots=True)
+class DropOwned(Definition):
+    """DROP OWNED BY roles."""
+
+    tag = "DROP OWNED"
+
+    roles: tuple[RoleName, ...]
+    cascade: bool
+
+
+@dataclass(frozen=True, slots=True)
+class SetRole(Parsed):
+    """SET [LOCAL] ROLE name. `name` None: NONE or DEFAULT."""
+
+    name: str | None
+    local: bool
+
+
+@dataclass(frozen=True, slots=True)
 class Begin(Parsed):
     """BEGIN or START TRANSACTION; `tag` is the command tag, which differs."""
 
@@ -545,7 +691,16 @@ Statement = (
     | CreateIndex
     | DropObjects
     | AlterRename
+    | AlterOwner
     | AlterSystem
+    | CreateRole
+    | AlterRole
+    | RenameRole
+    | DropRoles
+    | GrantRoles
+    | GrantPrivileges
+    | ReassignOwned
+    | DropOwned
     | Begin
     | Commit
     | Rollback
@@ -554,6 +709,7 @@ Statement = (
     | Execute
     | Deallocate
     | SetVariable
+    | SetRole
     | SetTransaction
     | ResetVariable
     | ShowStatement
