@@ -24,6 +24,7 @@ from catalog.objects import (
     Table,
     View,
 )
+from catalog.roles import MATERIALIZE, PUBLIC, Privilege, Role
 from catalog.store import Store
 
 # Characters that SQLite, JSON or an identifier might stumble over; no NUL and no lone surrogates, as in PostgreSQL.
@@ -43,9 +44,11 @@ def next_states(draw: st.DrawFn, state: CatalogState) -> CatalogState:
     own_schemas = [s for s in state.schemas.values() if s.database_id is not None]
     own_items = [i for i in state.items.values() if i.id.startswith("u")]
     relations = [i for i in state.items.values() if not isinstance(i, Index)]
-    kinds = ["database", "schema", "settings"] if state.databases else ["database"]
+    kinds = ["database", "schema", "settings", "role", "owner", "acl"] if state.databases else ["database"]
     kinds += ["table", "view", "materialized view", "index", "drop schema"] if own_schemas else []
     kinds += ["rename", "drop"] if own_items else []
+    made_roles = sorted(state.roles.keys() - {MATERIALIZE.id})
+    kinds += ["drop role"] if made_roles else []
     name = draw(names)
     try:
         match draw(st.sampled_from(kinds)):
@@ -55,6 +58,20 @@ def next_states(draw: st.DrawFn, state: CatalogState) -> CatalogState:
                 return state.with_schema(Schema(id, draw(st.sampled_from(sorted(state.databases))), name))
             case "settings":
                 return state.with_settings(draw(st.dictionaries(names, texts, max_size=2)))
+            case "role":
+                groups = draw(st.frozensets(st.sampled_from(sorted(state.roles)), max_size=2))
+                attributes = draw(st.tuples(*[st.booleans()] * 4))
+                return state.with_role(Role(id, name, *attributes, groups))
+            case "owner":
+                return state.with_owner(
+                    draw(st.sampled_from(sorted(state.databases))), draw(st.sampled_from(sorted(state.roles)))
+                )
+            case "acl":
+                granted = st.frozensets(st.sampled_from(list(Privilege)))
+                acl = draw(st.dictionaries(st.sampled_from([PUBLIC, *sorted(state.roles)]), granted, max_size=3))
+                return state.with_acl(draw(st.sampled_from(sorted(state.schemas))), acl)
+            case "drop role":
+                return state.without_role(draw(st.sampled_from(made_roles)))
             case "drop schema":
                 return state.without_schema(draw(st.sampled_from(own_schemas)).id, cascade=True)
             case "rename":

@@ -22,6 +22,7 @@ from catalog.log import Frontiers, Log
 from catalog.migrations import MIGRATIONS
 from catalog.objects import Timestamp
 from catalog.payloads import Payloads
+from catalog.roles import MATERIALIZE, PUBLIC, Privilege
 from catalog.store import FREE_PAGES_KEPT, Fenced, Store, StoreError
 from tests.catalog.strategies import plain
 from tests.data import make_catalog_v1 as sample
@@ -315,6 +316,9 @@ class TestMigrations:
         state = persistence.load(store)
         assert {sample.DB, sample.OTHER_DB} == set(state.databases.values())
         assert {sample.PUBLIC, sample.AUDIT} <= set(state.schemas.values())
+        assert state.owner(sample.TABLE.id) == MATERIALIZE.id
+        assert state.acl(sample.PUBLIC.id)[PUBLIC] == {Privilege.USAGE}
+        assert PUBLIC not in state.acl(sample.AUDIT.id)
         for item in (sample.TABLE, sample.VIEW, sample.MVIEW, sample.INDEX):
             assert state.items[item.id] == item
         assert state.next_id == 10
