@@ -39,6 +39,7 @@ def plan_expression(expression: Expr, context: PlanContext, type: PgType | None 
 def plan_default(definition: ColumnDefinition, context: PlanContext) -> str:
     """A column's DEFAULT as the catalog keeps it: SQL text. PgError if it cannot be assigned to the column."""
     assert definition.default is not None
+    _refuse_subquery(definition.default, "DEFAULT expression")
     text = definition.default.text
     id = ObjectId("new")
     column = Column(definition.name.name, str(definition.type), default=text)
@@ -47,6 +48,13 @@ def plan_default(definition: ColumnDefinition, context: PlanContext) -> str:
     state = replace(state, items={**state.items, id: table})
     plan_insert(default_values(table), replace(context, state=state))
     return text
+
+
+def _refuse_subquery(expression: Expr, where: str) -> None:
+    """What is kept with a table and computed for whoever writes to it reads nothing by anybody's rights."""
+    if expression.tree.find(exp.Query) is not None:
+        message = f"cannot use subquery in {where}"
+        raise PgError(SqlState.FEATURE_NOT_SUPPORTED, message, position=expression.position)
 
 
 def default_values(table: Table) -> Insert:
@@ -59,6 +67,7 @@ def plan_index_keys(statement: CreateIndex, item: Item, context: PlanContext) ->
     if not statement.keys:
         return tuple(column.name for column in item.columns)
     for key in statement.keys:
+        _refuse_subquery(key, "index expression")
         text = f"SELECT {key.text} FROM {quote_identifier(ID_SCHEMA)}.{quote_identifier(item.id)}"
         plan_query(Query(parse_query(text).tree, text, key.offset - len("SELECT ")), context)
     return tuple(key.text for key in statement.keys)

@@ -564,6 +564,17 @@ def test_a_replaced_view_keeps_its_owner_and_privileges(sessions: Sessions) -> N
     ann.execute("DROP VIEW v")
 
 
+def test_nothing_reads_behind_a_table(sessions: Sessions) -> None:
+    """A default or an index is computed for others than its maker: neither may read a table."""
+    boss, ann = sessions["boss"], sessions["ann"]
+    boss.execute("CREATE TABLE secret (a int)")
+    boss.execute("GRANT CREATE ON SCHEMA public TO ann")
+    message = "cannot use subquery in DEFAULT expression"
+    refused(ann, "CREATE TABLE t (a int DEFAULT (SELECT max(a) FROM secret))", message, "0A000")
+    ann.execute("CREATE TABLE t (a int)")
+    refused(ann, "CREATE INDEX ON t ((SELECT a FROM secret))", "cannot use subquery in index expression", "0A000")
+
+
 def test_a_definition_that_is_rolled_back_gives_nothing(sessions: Sessions) -> None:
     boss, ann = sessions["boss"], sessions["ann"]
     boss.execute("CREATE TABLE t (a int)")
