@@ -352,8 +352,8 @@ class Session:
         if transaction.has_effects:
             return False
         self._interpreter.portals.close_all()
-        if transaction.has_begun:
-            self.context.end_reads()
+        if transaction.has_begun or transaction.settings.revision is not self.context.settings.revision:
+            self.context.end_reads()  # what SET has set is not put back by a later error
         return True
 
     async def _sync(self) -> None:

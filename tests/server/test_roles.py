@@ -473,6 +473,20 @@ def test_set_role_tells_the_client_whether_it_is_a_superuser(sessions: Sessions)
     boss.execute("ALTER ROLE anna RENAME TO ann")
 
 
+def test_an_error_does_not_take_a_role_back(sessions: Sessions) -> None:
+    """By prepared statements too, where each Sync ends a transaction."""
+    boss, _ = sessions["boss"], sessions["ann"]
+    boss.execute("CREATE TABLE t (a int)")
+    for prepare in (False, True):
+        boss.execute("SET ROLE ann", prepare=prepare)
+        for _ in range(2):
+            with pytest.raises(errors.InsufficientPrivilege):
+                boss.execute("SELECT * FROM t", prepare=prepare)
+        assert boss.execute("SELECT current_user", prepare=prepare).fetchall() == [("ann",)]
+        boss.execute("RESET ROLE", prepare=prepare)
+        boss.execute("SELECT * FROM t", prepare=prepare)
+
+
 def test_only_superusers_manage_roles(sessions: Sessions) -> None:
     boss, ann = sessions["boss"], sessions["ann"]
     _ = sessions["bob"]
