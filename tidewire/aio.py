@@ -7,9 +7,9 @@ asyncpg has no row-by-row reading of a plain SUBSCRIBE, so there were two ways:
 
 This is the second. FETCH without TIMEOUT waits on the server for the first row and takes what is ready, so a change
 comes as soon as a pushed one would, and many that are ready come in one round trip. A consumer that does not ask gets
-nothing: what waits is on the server, within the limit it sets; here are the rows that wait for the next progress, and
-one answer of at most `_FETCH`. asyncpg's own `connection.cursor` would wait for the last of a fixed number of rows.
-The price is a transaction that stays open, and idle while the consumer is busy: an
+nothing: what waits is on the server, within the limit it sets; here are the rows of the timestamp that is not complete
+yet, and one answer of at most `_FETCH`. asyncpg's own `connection.cursor` would wait for the last of a fixed number of
+rows. The price is a transaction that stays open, and idle while the consumer is busy: an
 `idle_in_transaction_session_timeout` would end it, so it is switched off for this session.
 """
 

@@ -7,8 +7,10 @@
     while (batch := reader.next_batch()) is not None: ...
 
 A stream begins with progress at its AS OF. The snapshot follows, rows stamped with the AS OF, then changes in the order
-of their times; a progress row at p makes all times before p final. So a timestamp is handed over when a progress
-greater than it has come, the snapshot too, and rows that still wait when the connection breaks are forgotten.
+of their times; a progress row at p makes all times before p final. Rows come in non-decreasing order of time, so a row
+of a later time says the same of its time as a progress there: nothing earlier follows. So a timestamp is handed over,
+the snapshot too, when a greater progress or a row of a later time has come, and what waits is one timestamp, however
+much there is to catch up with. Rows that still wait when the connection breaks are forgotten.
 
 After the batches before p, `SUBSCRIBE ... WITH (PROGRESS, SNAPSHOT false) AS OF p - 1` gives what is missing. The first
 progress of a stream is not such a p, for it precedes the snapshot; a later one is, and so is every time between the AS
@@ -61,7 +63,8 @@ class Reader:
 
     def _forget(self) -> None:
         self._as_of: int | None = None  # of the present stream, told by its first row
-        self._frontier = 0  # the greatest progress of the present stream
+        self._told = 0  # the greatest progress of the present stream
+        self._frontier = 0  # all times before it are complete
         self._waiting: deque[tuple[int, list[Sequence[Any]]]] = deque()  # by time, ascending
 
     @property
@@ -96,30 +99,31 @@ class Reader:
         self._rest_at = tuple(at for at in range(len(names)) if at not in self._key_at)
 
     def receive(self, row: Sequence[Any]) -> bool:
-        """Takes the next row of the stream; whether it was progress. BrokenPromise if it contradicts earlier ones."""
+        """Takes the next row of the stream; whether it may complete a batch. BrokenPromise if it contradicts others."""
         time, progressed = int(row[0]), row[1]
         if self._as_of is None:
             if not progressed or (self._resume is not None and time != self._resume - 1):
                 raise BrokenPromise(f"the stream began with {row!r}, not with progress at its AS OF")
-            self._as_of = self._frontier = time
+            self._as_of = self._told = self._frontier = time
             return True
         last = self._waiting[-1][0] if self._waiting else self._as_of + (self._resume is not None)
         if time < self._frontier or (not progressed and time < last):
-            raise BrokenPromise(f"a row at {time} came after progress at {self._frontier} and rows at {last}")
+            raise BrokenPromise(f"a row at {time} came after progress at {self._told} and rows at {last}")
+        moved = bool(progressed) or time > self._frontier
+        self._frontier = time
         if progressed:
-            self._frontier = time
+            self._told = time
         elif self._waiting and time == last:
             self._waiting[-1][1].append(row)
         else:
             self._waiting.append((time, [row]))
-        return bool(progressed)
+        return moved
 
     def finish(self) -> None:
         """The stream has come to its end, not just broken off: all times are final."""
         if self._as_of is not None:
-            self._frontier = _END_OF_TIME
-            if self._query.up_to is not None:
-                self._frontier = max(self._as_of, self._query.up_to)
+            end = _END_OF_TIME if self._query.up_to is None else max(self._as_of, self._query.up_to)
+            self._told = self._frontier = end
 
     def next_batch(self) -> AnyBatch | None:
         """The next batch, None if that takes more rows. KeyViolation leaves map and token as they were."""
@@ -137,9 +141,9 @@ class Reader:
             update = self._update(*self._waiting[0])
             self._waiting.popleft()
             return update
-        if self._resume < self._frontier < _END_OF_TIME:
-            self._resume = self._frontier
-            return Progress(token=self._token(self._frontier), _acknowledge=self._acknowledge)
+        if self._resume < self._told < _END_OF_TIME:
+            self._resume = self._told
+            return Progress(token=self._token(self._told), _acknowledge=self._acknowledge)
         return None
 
     def _snapshot(self, time: int, rows: list[Sequence[Any]]) -> Snapshot:

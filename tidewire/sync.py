@@ -2,7 +2,7 @@
 
 The stream is `cursor.stream`, a plain SUBSCRIBE in libpq's single-row mode: rows come typed, as they are written to the
 socket, and what is not asked for stays in it, so a slow consumer slows the server's sending. What is kept here are the
-rows that wait for the next progress.
+rows of the timestamp that is not complete yet.
 """
 
 from __future__ import annotations
@@ -121,7 +121,7 @@ class Subscription(Iterator[AnyBatch]):
             self._following.reader.receive(row)
 
     def _read(self) -> None:
-        """Takes rows up to the next progress, from a new connection if there is none."""
+        """Takes rows until a timestamp is complete, from a new connection if there is none."""
         try:
             if self._rows is None:
                 self._connect()

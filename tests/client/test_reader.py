@@ -187,9 +187,9 @@ def test_a_stream_that_ends_is_complete() -> None:
 def test_up_to_bounds_the_token_of_a_stream_that_ended() -> None:
     reader = Reader(Query("t", as_of=5, up_to=8))
     assert reader.statement() == "SUBSCRIBE t WITH (PROGRESS) AS OF 5 UP TO 8"
-    feed(reader, progress(5), (6, False, 1, 1, 1))
+    assert [batch.progress for batch in feed(reader, progress(5), (6, False, 1, 1, 1))] == [6]
     reader.finish()
-    assert [batch.progress for batch in feed(reader)] == [6, 7, 8]
+    assert [batch.progress for batch in feed(reader)] == [7, 8]
 
 
 def test_an_empty_range_has_no_snapshot() -> None:
@@ -199,6 +199,41 @@ def test_an_empty_range_has_no_snapshot() -> None:
     assert reader.next_batch() is None
     reader.receive(progress(5))
     reader.finish()
+    assert reader.next_batch() is None
+
+
+def test_a_timestamp_is_complete_when_a_later_one_has_begun() -> None:
+    reader = started()
+    reader.statement()
+    reader.receive(progress(5))
+    told = []
+    for time in range(6, 100):
+        for value in range(3):
+            moved = reader.receive((time, False, 1, value, time))
+            batch = reader.next_batch()
+            assert reader.next_batch() is None
+            assert (batch is not None) == (value == 0 and time > 6)
+            assert moved == (value == 0)
+            if batch is not None:
+                told.append(batch)
+    assert [update.time for update in told] == list(range(6, 99))
+    assert all(len(update.changes) == 3 and update.progress == update.time + 1 for update in told)
+    assert reader.statement().endswith("AS OF 98"), "the rows at 99 were not all of that time"
+
+
+def test_a_later_row_completes_a_snapshot_even_if_it_is_empty() -> None:
+    reader = Reader(QUERIES[0])
+    reader.statement()
+    snapshot, _ = feed(reader, progress(5), (5, False, 1, 1, 1), (8, False, 1, 2, 2), progress(9))
+    assert [change.row for change in snapshot.changes] == [(1, 1)]
+    reader = Reader(QUERIES[0])
+    reader.statement()
+    reader.describe(NAMES)
+    reader.receive(progress(5))
+    assert reader.next_batch() is None
+    reader.receive((8, False, 1, 2, 2))
+    snapshot = reader.next_batch()
+    assert (type(snapshot), snapshot.changes, snapshot.progress) == (Snapshot, [], 6)
     assert reader.next_batch() is None
 
 
