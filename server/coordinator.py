@@ -12,7 +12,7 @@ import asyncio
 import shutil
 import sqlite3
 import time
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -109,7 +109,8 @@ class Coordinator:
         )
         self._committer.listeners.append(self._committed)
         self._collection_feeds: dict[ObjectId, Feed] = {}
-        self._query_feeds: dict[str, QueryFeed] = {}
+        self._query_feeds: set[QueryFeed] = set()
+        self._shared_feeds: dict[str, QueryFeed] = {}  # those that others may join, by fingerprint
         self._views: dict[ObjectId, ViewDataflow] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._state_seen = self.state
@@ -204,10 +205,14 @@ class Coordinator:
                 self._start_view(item)
 
     def _end_feeds(self, id: ObjectId, name: str) -> None:
-        error = PgError(SqlState.UNDEFINED_OBJECT, f"relation '{name}' was dropped")
-        if (feed := self._collection_feeds.pop(id, None)) is not None:
-            feed.fail(error)
-        for query_feed in [f for f in self._query_feeds.values() if id in f.inputs]:
+        self._fail_feeds({id}, PgError(SqlState.UNDEFINED_OBJECT, f"relation '{name}' was dropped"))
+
+    def _fail_feeds(self, ids: Set[ObjectId], error: PgError) -> None:
+        """Ends what is subscribed to over these relations."""
+        for id in ids:
+            if (feed := self._collection_feeds.pop(id, None)) is not None:
+                feed.fail(error)
+        for query_feed in [f for f in self._query_feeds if ids & f.inputs]:
             query_feed.fail(error)
 
     def _start_view(self, view: MaterializedView) -> None:
@@ -217,9 +222,30 @@ class Coordinator:
         async def write(time: Timestamp, changes: pa.Table | None, upper: Timestamp) -> None:
             await self._write_view(view.id, time, changes, upper)
 
-        dataflow = ViewDataflow(view, self._plan_view(self, view), self.frontiers, stored, write)
+        def failed(error: PgError) -> None:
+            self._fail_feeds(self._stuck_with(view.id), error)
+
+        dataflow = ViewDataflow(view, self._plan_view(self, view), self.frontiers, stored, write, failed)
         dataflow.task = self._spawn(dataflow.run(), f"view {view.id}")
         self._views[view.id] = dataflow
+
+    def _stuck_with(self, id: ObjectId) -> set[ObjectId]:
+        """A materialized view and those that read it, directly or through others."""
+        stuck = {id}
+        while more := {other for other, view in self._views.items() if stuck & view.inputs} - stuck:
+            stuck |= more
+        return stuck
+
+    def _error_of(self, ids: Iterable[ObjectId], as_of: Timestamp) -> PgError | None:
+        """Why the relations do not get to `as_of`: the error of a materialized view among them, or of one it reads."""
+        for id in ids:
+            view = self._views.get(id)
+            if view is not None and self.frontiers.upper(id) <= as_of:
+                error = view.error if as_of < view.seen else None
+                error = error or self._error_of(view.inputs, as_of)
+                if error is not None:
+                    return error
+        return None
 
     async def _write_view(self, id: ObjectId, time: Timestamp, changes: pa.Table | None, upper: Timestamp) -> None:
         """A view's changes go to the log. Without any, its upper moves in memory only: see `catalog.log`."""
@@ -280,9 +306,8 @@ class Coordinator:
 
     async def _final(self, item: Collection, as_of: Timestamp) -> None:
         while self.frontiers.upper(item.id) <= as_of:
-            view = self._views.get(item.id)
-            if view is not None and view.error is not None:
-                raise view.error
+            if (error := self._error_of([item.id], as_of)) is not None:
+                raise error
             if item.id not in self.state.items:
                 raise PgError(SqlState.UNDEFINED_TABLE, f'relation "{item.name}" was dropped')
             await self.frontiers.moved.wait()
@@ -297,7 +322,7 @@ class Coordinator:
     @property
     def waiting_bytes(self) -> int:
         """Changes that are kept until the slowest of their readers has taken them."""
-        return sum(feed.kept_bytes for feed in (*self._collection_feeds.values(), *self._query_feeds.values()))
+        return sum(feed.kept_bytes for feed in (*self._collection_feeds.values(), *self._query_feeds))
 
     # -- subscribing --------------------------------------------------------------------------------------------
 
@@ -333,7 +358,9 @@ class Coordinator:
         Without `exact` any time from `as_of` on will do, so that whatever runs can be joined where it stands.
         NotReadable if an input has no history at `as_of` any more.
         """
-        feed = self._query_feeds.get(computation.fingerprint)
+        if (error := self._error_of(computation.inputs, as_of)) is not None:
+            raise error
+        feed = self._shared_feeds.get(computation.fingerprint)
         if feed is None or feed.failure is not None or (exact and feed.upper - 1 > as_of):
             feed = self._start_query(computation, as_of)
         reader = feed.join()
@@ -363,14 +390,16 @@ class Coordinator:
             raise
         task = self._spawn(feed.run(), "dataflow")
         task.add_done_callback(lambda _: let_go())
-        running = self._query_feeds.get(computation.fingerprint)
+        self._query_feeds.add(feed)
+        running = self._shared_feeds.get(computation.fingerprint)
         if running is None or running.failure is not None:
-            self._query_feeds[computation.fingerprint] = feed
+            self._shared_feeds[computation.fingerprint] = feed
 
         def abandoned() -> None:
             task.cancel()
-            if self._query_feeds.get(computation.fingerprint) is feed:
-                del self._query_feeds[computation.fingerprint]
+            self._query_feeds.discard(feed)
+            if self._shared_feeds.get(computation.fingerprint) is feed:
+                del self._shared_feeds[computation.fingerprint]
 
         feed.abandoned = abandoned
         return feed

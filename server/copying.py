@@ -35,7 +35,7 @@ async def copy_to(context: Context, outlet: Outlet, statement: s.CopyTo, plan: P
         case SubscribePlan():
             assert isinstance(inner, s.Subscribe)
             fields = plan.envelope.fields
-            running = subscribe(context, inner, plan)
+            running = subscribe(context, inner, plan, ())
         case WritePlan():
             assert plan.returning is not None
             fields = plan.query.columns[plan.returning]

@@ -10,6 +10,16 @@ from protocol.pgwire.errors import PgError, SqlState
 log = structlog.get_logger()
 
 
+_EVALUATION = ("21", "22")  # classes of errors that a row's values make: cardinality violations, data exceptions
+
+
+def evaluation_error(error: PgError) -> PgError:
+    """How a subscription tells that its query cannot be computed (`spec.md` 1.7); other errors stay as they are."""
+    if not error.sqlstate.startswith(_EVALUATION):
+        return error
+    return PgError(error.sqlstate, f"Evaluation error: {error.message}", detail=error.detail, hint=error.hint)
+
+
 def told(error: Exception) -> PgError:
     """The error as a client is told of it; what is not meant for clients goes to the log, with its trace."""
     if isinstance(error, PgError):

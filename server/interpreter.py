@@ -59,7 +59,7 @@ class Interpreter:
     def plan_cursor(self, portal: Portal) -> None:
         """A cursor's statement is planned when it is first looked at."""
         if portal.cursor and portal.prepared.plan is None and portal.prepared.fields is None:
-            portal.prepared = prepare(self.context, portal.prepared.statement)
+            portal.prepared = prepare(self.context, portal.prepared.statement, portal.prepared.declared)
 
     async def execute(self, prepared: Prepared, parameters: tuple[object, ...]) -> Result:
         """What a statement does, by its class. Whatever it plans was planned before."""
@@ -71,7 +71,7 @@ class Interpreter:
             case ((s.Insert() | s.Update() | s.Delete()), WritePlan()):
                 return await writes.write(context, plan, type(statement).__name__.upper(), parameters)
             case s.Subscribe(), SubscribePlan():
-                return await subscribe(context, statement, plan)
+                return await subscribe(context, statement, plan, parameters)
             case s.Truncate(tables=names), _:
                 items = [find_relation(context, name) for name in names]
                 tables = [writes.table_for_writing(context, i.id, i.name, "truncate") for i in items]
@@ -89,7 +89,7 @@ class Interpreter:
             case ((s.Prepare() | s.Execute() | s.Deallocate()), _):
                 return await self._prepared_statement(statement)
             case ((s.Declare() | s.CloseCursor()), _):
-                return self._cursor_statement(statement)
+                return self._cursor_statement(statement, prepared.parameters, parameters)
             case s.Unlisten(), _:
                 return Result("UNLISTEN")
             case _:
@@ -265,14 +265,18 @@ class Interpreter:
             case _:
                 assert_never(statement)
 
-    def _cursor_statement(self, statement: s.Declare | s.CloseCursor) -> Result:
+    def _cursor_statement(
+        self, statement: s.Declare | s.CloseCursor, types: tuple[PgType, ...], parameters: tuple[object, ...]
+    ) -> Result:
+        """`parameters` of those types belong to a DECLARE: its statement's."""
         match statement:
             case s.Declare(name=name, statement=inner):
                 if not self.context.transaction.explicit and not self.several:
                     raise PgError(
                         SqlState.NO_ACTIVE_SQL_TRANSACTION, "DECLARE CURSOR can only be used in transaction blocks"
                     )
-                self.portals.add(name.name, Portal(Prepared(inner, None), cursor=True))
+                cursor = Portal(Prepared(inner, None, declared=types), parameters, cursor=True)
+                self.portals.add(name.name, cursor)
                 return Result("DECLARE CURSOR")
             case s.CloseCursor(name=None):
                 self.portals.close_all()

@@ -31,7 +31,7 @@ def shaped(table: pa.Table, schema: pa.Schema) -> pa.Table:
 
 
 class QueryComputation:
-    """A maintained query: no parameters, nothing that depends on the session or the clock."""
+    """A maintained query: its parameters are bound, nothing depends on the session or the clock."""
 
     def __init__(self, plan: QueryPlan, engine: Engine, read: ReadRows, change_times: ChangeTimes) -> None:
         self._plan = plan

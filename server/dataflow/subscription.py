@@ -20,6 +20,7 @@ from catalog.objects import TIMESTAMP_MAX, Timestamp
 from protocol.pgwire.errors import PgError, SqlState
 from server.coordinator import Joined
 from server.dataflow.feed import Entry
+from server.failures import evaluation_error
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +103,7 @@ class Subscription:
             if self._bounds.progress:
                 messages.append(Progress(upper))
         if not messages and not self.finished and self._feed.failure is not None:
-            raise self._feed.failure
+            raise evaluation_error(self._feed.failure)
         return messages
 
     def sent(self, message: Message) -> None:

@@ -2,7 +2,7 @@
 
 What is subtracted is what the log holds, so a restart continues where the log ends and never repeats an update. A
 time at which the query fails (a division by zero, say) moves nothing: the view stays where it is, `error` tells its
-readers why, and the next change of an input tries again.
+readers why (its subscribers' streams end), and the next change of an input tries again.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import pyarrow as pa
 import structlog
 
 from catalog import updates
-from catalog.objects import MaterializedView, Timestamp
+from catalog.objects import MaterializedView, ObjectId, Timestamp
 from protocol.pgwire.errors import PgError
 from server.dataflow.feed import Computation
 from server.failures import told
@@ -36,19 +36,26 @@ class ViewDataflow:
         frontiers: Frontiers,
         stored: Callable[[Timestamp], Awaitable[pa.Table]],
         write: Write,
+        failed: Callable[[PgError], None],
     ) -> None:
-        """`stored` reads the view's own rows from the log at a time."""
+        """`stored` reads the view's own rows from the log at a time; `failed` is told as long as it cannot go on."""
         self.view = view
         self.error: PgError | None = None
         self._computation = computation
         self._frontiers = frontiers
         self._stored = stored
         self._write = write
+        self._failed = failed
         # A view that was never computed has no history yet: since = upper, the time of its creation.
         self._fresh = frontiers.floors[view.id] == frontiers.upper(view.id)
+        self.seen = frontiers.upper(view.id)  # every time before it has been tried: `error` is true of those
         start = frontiers.upper(view.id) - (0 if self._fresh else 1)
         self._holder = frontiers.hold(computation.inputs, max(start, frontiers.greatest_since(computation.inputs)))
         self.task: asyncio.Task[None] | None = None
+
+    @property
+    def inputs(self) -> frozenset[ObjectId]:
+        return self._computation.inputs
 
     @property
     def upper(self) -> Timestamp:
@@ -57,19 +64,21 @@ class ViewDataflow:
     async def run(self) -> None:
         """Until cancelled. Cancel safety: a write is whole or absent; the inputs' history is let go."""
         inputs = self._computation.inputs
-        seen = self.upper
-        rows = None if self._fresh else await self._stored(Timestamp(seen - 1))
-        times = [seen] if self._fresh else []
+        rows = None if self._fresh else await self._stored(Timestamp(self.seen - 1))
+        times = [self.seen] if self._fresh else []
         try:
             while True:
-                await self._frontiers.reached(inputs, seen)
+                await self._frontiers.reached(inputs, self.seen)
                 upper = self._frontiers.least_upper(inputs)
-                for time in sorted({*times, *self._computation.change_times(seen, upper)}):
+                for time in sorted({*times, *self._computation.change_times(self.seen, upper)}):
                     rows = await self._tick(Timestamp(max(time, self._frontiers.greatest_since(inputs))), rows)
-                times, seen = [], upper
+                times, self.seen = [], upper
                 self._holder.advance(upper - 1)
                 if self.error is None:
                     await self._write(upper, None, upper)
+                else:
+                    self._failed(self.error)
+                    self._frontiers.moved.fire()
         finally:
             self._holder.release()
 
@@ -92,7 +101,7 @@ class ViewDataflow:
             if self.error is None:
                 log.warning("materialized view failed", view=self.view.name, id=self.view.id, error=str(error))
             self.error = told(error)
-            self._frontiers.moved.fire()
+            self._failed(self.error)
             return None
         self.error = None
         return rows

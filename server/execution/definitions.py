@@ -223,14 +223,12 @@ def plan_view(
     context: Context, query: Query, names: tuple[Ident, ...], *, maintained: bool
 ) -> tuple[tuple[Column, ...], str, frozenset[ObjectId]]:
     """A view's columns, its stored text, and what it uses."""
-    plan = plan_query(query, context.plan_context(), maintained=maintained)
+    plan = plan_query(query, context.plan_context(), None, maintained=maintained)
     if maintained:
         privileges.require_query(context.state, context.role, plan)
         privileges.require(context.state, context.role, QUICKSTART.id, Privilege.USAGE)
     else:
         privileges.require_names(context.state, context.role, plan.uses)
-    if plan.parameters:
-        raise PgError(SqlState.UNDEFINED_PARAMETER, "there is no parameter $1")
     if maintained and (system := system_table_in(plan, context.state)) is not None:
         raise PgError(
             SqlState.FEATURE_NOT_SUPPORTED, f'materialized view over system table "{system.name}" is not supported'

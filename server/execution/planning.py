@@ -75,18 +75,27 @@ def plan_index_keys(statement: CreateIndex, item: Item, context: PlanContext) ->
 
 def plan_stored(query: str, state: CatalogState) -> QueryPlan:
     """A view's stored query: it names everything by id, so it needs no session."""
-    return plan_query(parse_query(query), PlanContext(state, "", (), ""), maintained=True)
+    return plan_query(parse_query(query), PlanContext(state, "", (), ""), None, maintained=True)
 
 
 CHANGES = ObjectId("changes")
 
 
-def plan_order(order: WithinTimestampOrderBy, relation: tuple[Field, ...], context: PlanContext) -> OrderPlan:
-    """WITHIN TIMESTAMP ORDER BY over mz_diff, the relation's columns and expressions of them; 1 is mz_diff."""
+def plan_order(
+    order: WithinTimestampOrderBy, relation: tuple[Field, ...], name: str | None, context: PlanContext
+) -> OrderPlan:
+    """WITHIN TIMESTAMP ORDER BY over mz_diff, the relation's columns and expressions of them; 1 is mz_diff.
+
+    `name` qualifies the columns, None for those of a query.
+    """
     columns = (Column("mz_diff", "int8", False), *(Column(f.name, str(f.type), f.nullable) for f in relation))
     state = context.state
     table = Table(CHANGES, next(iter(state.schemas)), "", columns)
-    tree = relation_query(table).tree.copy()
+    rows = relation_query(table).tree.copy()
+    rows.set("expressions", [exp.Star()])  # two columns may have one name
+    changes = exp.Subquery(this=rows)  # so that the table's own name cannot be said
+    if name is not None:
+        changes.set("alias", exp.TableAlias(this=exp.to_identifier(name, quoted=True)))
     expressions: list[exp.Expr] = []
     places: list[int] = []
     for term in order.terms:
@@ -95,11 +104,12 @@ def plan_order(order: WithinTimestampOrderBy, relation: tuple[Field, ...], conte
             place = len(columns) + len(expressions)
             expressions.append(term.tree.this.copy())
         places.append(place)
-    tree.set("expressions", [exp.Star(), *expressions])
+    tree = exp.Select(expressions=[exp.Star(), *expressions], from_=exp.From(this=changes))
     try:
         planned = plan_query(
             Query(tree, order.terms[0].text, order.terms[0].offset),
             replace(context, state=replace(state, items={**state.items, CHANGES: table})),
+            None,
             maintained=True,
         )
     except PgError as error:

@@ -10,6 +10,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
+from sqlglot import exp
+
 from protocol.pgwire.errors import PgError, SqlState
 from protocol.pgwire.messages import NoData
 from protocol.pgwire.types import PgType
@@ -31,11 +33,13 @@ from server.sql.plan import (
 from server.sql.statements import (
     CopyRelation,
     CopyTo,
+    Declare,
     Delete,
     Execute,
     Explain,
     Fetch,
     Insert,
+    Query,
     Select,
     ShowColumns,
     ShowCreate,
@@ -101,8 +105,12 @@ def prepare(
         case Select() | Insert() | Update() | Delete():
             _planned(prepared, plan_statement(context, statement, types))
         case Subscribe():
-            plan = plan_subscribe(context, statement)
+            plan = plan_subscribe(context, statement, types)
             prepared.plan, prepared.fields = plan, plan.envelope.fields
+            prepared.parameters = plan.query.parameters
+        case Declare(statement=inner) if _takes_parameters(inner):
+            # Their types are asked for now; else a cursor is planned when it is first looked at.
+            prepared.parameters = prepare(context, inner, types).parameters
         case ShowVariable() | ShowObjects() | ShowColumns() | ShowCreate():
             if isinstance(statement, ShowVariable) and statement.name is not None:
                 context.settings[statement.name]  # an unknown name is told when it is described
@@ -122,6 +130,14 @@ def prepare(
         case _:
             pass
     return prepared
+
+
+def _takes_parameters(statement: Statement) -> bool:
+    match statement:
+        case Select(query=query) | Subscribe(source=Query() as query):
+            return query.tree.find(exp.Parameter) is not None
+        case _:
+            return False
 
 
 def _planned(prepared: Prepared, plan: QueryPlan | WritePlan) -> None:
@@ -166,7 +182,7 @@ def plan_copy(context: Context, statement: CopyTo) -> Plan:
                     )
             return plan_query(relation_query(item, tuple(c.name for c in columns)), context.plan_context())
         case Subscribe() as subscribe:
-            return plan_subscribe(context, subscribe)
+            return plan_subscribe(context, subscribe, None)
         case source:
             plan = plan_statement(context, source)
             if isinstance(plan, WritePlan) and plan.returning is None:

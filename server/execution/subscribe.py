@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import pyarrow as pa
 
 from catalog.objects import TIMESTAMP_MAX, Index, Item, MaterializedView, Table, Timestamp
 from protocol.pgwire.errors import Notice, PgError, Severity, SqlState
+from protocol.pgwire.types import PgType
 from server import privileges
 from server.context import Context, not_readable
 from server.coordinator import Joined
@@ -19,10 +22,11 @@ from server.execution.planning import plan_order, relation_query
 from server.execution.query import hold_at, rows_without_inputs
 from server.execution.show_query import show_query
 from server.execution.times import refuse_parameters, timestamp_of
+from server.failures import evaluation_error
 from server.frontiers import NotReadable
 from server.results import Result, SubscriptionRows
 from server.sql.direct import DirectScan
-from server.sql.plan import Field, QueryPlan, plan_query
+from server.sql.plan import Field, QueryPlan, bound, plan_query
 from server.sql.statements import (
     EnvelopeDebezium,
     EnvelopeUpsert,
@@ -42,8 +46,9 @@ class SubscribePlan:
     envelope: Envelope
 
 
-def plan_subscribe(context: Context, statement: Subscribe) -> SubscribePlan:
-    """Types and columns, without choosing a time."""
+def plan_subscribe(context: Context, statement: Subscribe, types: Sequence[PgType | None] | None) -> SubscribePlan:
+    """Types and columns, without choosing a time. `types` of parameters as `plan_query` takes them."""
+    relation: str | None = None
     match statement.source:
         case Name() as name:
             item = find_relation(context, name)
@@ -52,7 +57,7 @@ def plan_subscribe(context: Context, statement: Subscribe) -> SubscribePlan:
                 raise PgError(
                     SqlState.WRONG_OBJECT_TYPE, f"'{full}' cannot be subscribed to because it is an {item.kind}"
                 )
-            query = relation_query(item)
+            relation, query = item.name, relation_query(item)
         case Query() as query:
             pass
         case show:
@@ -61,13 +66,13 @@ def plan_subscribe(context: Context, statement: Subscribe) -> SubscribePlan:
         refuse_parameters(statement.as_of.time)
     if statement.up_to is not None:
         refuse_parameters(statement.up_to)
-    plan = plan_query(query, context.plan_context(), maintained=True)
+    plan = plan_query(query, context.plan_context(), types, maintained=True)
     if not plan.columns:
         raise PgError(SqlState.FEATURE_NOT_SUPPORTED, "SUBSCRIBE to a query without columns is not supported")
-    return SubscribePlan(plan, _envelope(context, statement, plan.columns))
+    return SubscribePlan(plan, _envelope(context, statement, plan.columns, relation))
 
 
-def _envelope(context: Context, statement: Subscribe, relation: tuple[Field, ...]) -> Envelope:
+def _envelope(context: Context, statement: Subscribe, relation: tuple[Field, ...], name: str | None) -> Envelope:
     progress = statement.progress
     if statement.output is not None:
         _check_enabled(context, statement.output)
@@ -75,11 +80,14 @@ def _envelope(context: Context, statement: Subscribe, relation: tuple[Field, ...
         case None:
             return DiffEnvelope(relation, progress=progress)
         case WithinTimestampOrderBy() as clause:
-            order = plan_order(clause, relation, context.plan_context())
+            order = plan_order(clause, relation, name, context.plan_context())
             engine = context.engine
-            return DiffEnvelope(
-                relation, progress=progress, arrange=lambda changes: order.arrange(changes, engine), order=order.form
-            )
+
+            async def arrange(changes: pa.Table) -> pa.Table:
+                with _evaluation():
+                    return await order.arrange(changes, engine)
+
+            return DiffEnvelope(relation, progress=progress, arrange=arrange, order=order.form)
         case EnvelopeUpsert(keys=keys):
             return KeyedEnvelope(relation, _key_columns(keys, relation, "UPSERT"), before=False, progress=progress)
         case EnvelopeDebezium(keys=keys):
@@ -136,12 +144,15 @@ def _key_columns(keys: tuple[Ident, ...], relation: tuple[Field, ...], envelope:
     return tuple(numbers)
 
 
-async def subscribe(context: Context, statement: Subscribe, plan: SubscribePlan) -> Result:
+async def subscribe(
+    context: Context, statement: Subscribe, plan: SubscribePlan, parameters: tuple[object, ...]
+) -> Result:
     """Chooses the time and takes a place in a feed. The rows release it when they are closed. PgError 42501."""
     privileges.require_query(context.state, context.role, plan.query)
+    query = bound(plan.query, parameters)
     frontiers = context.coordinator.frontiers
     up_to = await timestamp_of(context, statement.up_to) if statement.up_to is not None else None
-    inputs = plan.query.inputs
+    inputs = query.inputs
     exact = statement.as_of is not None
     if statement.as_of is not None:
         as_of = await timestamp_of(context, statement.as_of.time)
@@ -152,20 +163,22 @@ async def subscribe(context: Context, statement: Subscribe, plan: SubscribePlan)
         as_of = max(context.coordinator.latest_time(), frontiers.greatest_since(inputs))
     activity, output = context.coordinator.activity, _OUTPUT_NAMES[type(statement.output)]
     if not inputs:
-        activity.subscriptions_started[output] += 1
         _check_bounds(context, TIMESTAMP_MAX, up_to)  # whatever AS OF says: its rows are of that time
-        rows = await rows_without_inputs(context, plan.query, ())
+        with _evaluation():
+            rows = await rows_without_inputs(context, query, ())
         snapshot = statement.snapshot and up_to is None
         constant = ConstantSubscription(rows, snapshot=snapshot, progress=statement.progress)
+        activity.subscriptions_started[output] += 1
         return Result("SELECT {}", SubscriptionRows(constant, plan.envelope))
     _check_bounds(context, as_of, up_to)
     if as_of == up_to and as_of > context.coordinator.latest_time():  # it is empty before that time has come, too
         empty = ConstantSubscription(pa.table({}), snapshot=False, progress=statement.progress, time=as_of)
+        activity.subscriptions_started[output] += 1
         return Result("SELECT {}", SubscriptionRows(empty, plan.envelope))
     bounds = Bounds(up_to, statement.snapshot, statement.progress)
-    joined = await _join(context, plan.query, Timestamp(as_of), exact=exact)
+    joined = await _join(context, query, Timestamp(as_of), exact=exact)
     activity.subscriptions_started[output] += 1
-    joined.reader.on_close = activity.subscribed(context.process_id, output, plan.query.uses)
+    joined.reader.on_close = activity.subscribed(context.process_id, output, query.uses)
     waiting_bytes_max = int(context.settings["subscription_waiting_bytes_max"])
     return Result("SELECT {}", SubscriptionRows(Subscription(joined, bounds, waiting_bytes_max), plan.envelope))
 
@@ -192,15 +205,25 @@ async def _join(context: Context, plan: QueryPlan, as_of: Timestamp, *, exact: b
     coordinator = context.coordinator
     holder = hold_at(context, plan.inputs, as_of)
     try:
-        scan = plan.direct_scan
-        if scan is not None and _is_collection(context.state.items[scan.source], scan):
-            return await coordinator.join_collection(scan.source, as_of)
-        computation = QueryComputation(plan, context.engine, coordinator.rows_followed, coordinator.change_times)
-        return await coordinator.join_query(computation, as_of, exact=exact)
+        with _evaluation():
+            scan = plan.direct_scan
+            if scan is not None and _is_collection(context.state.items[scan.source], scan):
+                return await coordinator.join_collection(scan.source, as_of)
+            computation = QueryComputation(plan, context.engine, coordinator.rows_followed, coordinator.change_times)
+            return await coordinator.join_query(computation, as_of, exact=exact)
     except NotReadable as error:  # of a system table, which has no history before somebody follows it
         raise not_readable(context, error, as_of) from None
     finally:
         holder.release()
+
+
+@contextmanager
+def _evaluation() -> Iterator[None]:
+    """Around what computes rows: its errors are told as those of a stream that they end."""
+    try:
+        yield
+    except PgError as error:
+        raise evaluation_error(error) from None
 
 
 def _is_collection(item: Item, scan: DirectScan) -> bool:

@@ -255,13 +255,16 @@ class Binder(ScalarBinder):
     def __init__(
         self,
         context: PlanContext,
-        parameters: Sequence[PgType | None] = (),
+        parameters: Sequence[PgType | None] | None = (),
         *,
         text: str = "",
         offset: int = 0,
         maintained: bool = False,
     ) -> None:
-        """`text` is the statement's, which begins at `offset` of what the client sent; for error positions."""
+        """`text` is the statement's, which begins at `offset` of what the client sent; for error positions.
+
+        `parameters` None: there can be none (42P02).
+        """
         super().__init__(parameters, context.timezone, maintained=maintained)
         self.context = context
         self.source, self.offset = text, offset

@@ -178,7 +178,7 @@ _SAME_FORMS: dict[str, Function] = {
 class ScalarBinder(Coercer, ABC):
     """Binds expressions; abstract only in `subquery`. `maintained` refuses what a view kept up to date cannot have."""
 
-    def __init__(self, parameters: Sequence[PgType | None], timezone: str, *, maintained: bool) -> None:
+    def __init__(self, parameters: Sequence[PgType | None] | None, timezone: str, *, maintained: bool) -> None:
         super().__init__(parameters, timezone, maintained=maintained)
         self.source = ""
         self.offset = 0
@@ -336,7 +336,7 @@ class ScalarBinder(Coercer, ABC):
 
     def _parameter(self, tree: exp.Parameter, scope: Scope) -> Expression:
         number = int(tree.name) if tree.name.isdigit() else 0
-        if self.maintained or number < 1 or number > 65535:
+        if not self.takes_parameters or number < 1 or number > 65535:
             message = f"there is no parameter ${tree.name}"
             raise PgError(SqlState.UNDEFINED_PARAMETER, message, position=self.at(tree))
         return self.parameter(number - 1, self.at(tree))

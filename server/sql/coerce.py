@@ -32,9 +32,11 @@ class Coercer:
     query is kept up to date, for sessions of any time zone.
     """
 
-    def __init__(self, parameters: Sequence[PgType | None], timezone: str, *, maintained: bool) -> None:
+    def __init__(self, parameters: Sequence[PgType | None] | None, timezone: str, *, maintained: bool) -> None:
+        """`parameters` None: there can be none."""
         self.maintained = maintained
-        self.parameters = list(parameters)
+        self.takes_parameters = parameters is not None
+        self.parameters = list(parameters or ())
         self.timezone = timezone
 
     @property

@@ -41,6 +41,7 @@ from server.sql.expressions import (
     SubqueryKind,
     WindowCall,
     precision,
+    transform,
     walk,
 )
 from server.sql.functions.table import FUNCTIONS
@@ -134,11 +135,15 @@ class WritePlan:
 
 
 def plan_query(
-    query: Query, context: PlanContext, parameter_types: Sequence[PgType | None] = (), *, maintained: bool = False
+    query: Query,
+    context: PlanContext,
+    parameter_types: Sequence[PgType | None] | None = (),
+    *,
+    maintained: bool = False,
 ) -> QueryPlan:
-    """Plans a query. `parameter_types` are those the client declared, None for those to infer.
+    """Plans a query. `parameter_types` are those the client declared, each None to be inferred; None: no parameters.
 
-    `maintained`: for a view that is kept up to date, or SUBSCRIBE: no parameters (42P02), nothing volatile (0A000).
+    `maintained`: for a view that is kept up to date, or SUBSCRIBE: nothing volatile (0A000).
     """
     binder = Binder(context, parameter_types, text=query.text, offset=query.offset, maintained=maintained)
     return _guarded(lambda: _finished(binder, binder.query(query.tree, Scope()), query))
@@ -173,6 +178,17 @@ def _guarded(plan: Callable[[], Plan]) -> Plan:
         ) from None
 
 
+def bound(plan: QueryPlan, parameters: Sequence[object]) -> QueryPlan:
+    """The plan as if the parameters' values stood in its text: what is kept up to date is one dataflow a value."""
+    if not plan.parameters:
+        return plan
+
+    def value(node: object) -> Literal | None:
+        return Literal(parameters[node.index], node.type) if isinstance(node, Parameter) else None
+
+    return _guarded(lambda: _with_relation(replace(plan, parameters=()), transform(plan.relation, value)))
+
+
 # -- finishing a query ----------------------------------------------------------------------------------------------
 
 
@@ -185,23 +201,33 @@ def _finished(binder: Binder, relation: Relation, source: Query | None) -> Query
             raise PgError(SqlState.INDETERMINATE_DATATYPE, message)
         parameters.append(type)
     relation = decorrelated(relation)
-    constant = compiled(relation)
-    scan = direct_scan(relation)
-    # written now, also when it may not be run: what Spark cannot do is refused at planning
-    template = "" if constant is not None else Renderer(relation, unbound).text()
-    bound = not any(isinstance(node, (Parameter, SessionValue)) for node in walk(relation))
-    return QueryPlan(
+    plan = QueryPlan(
         columns=tuple(Field(c.name, c.type, c.nullable) for c in relation.columns),
         parameters=tuple(parameters),
         inputs=frozenset(binder.inputs),
         uses=frozenset(binder.uses),
         stored_text="" if source is None else _replaced(source, binder.replacements),
         relation=relation,
-        direct_scan=scan,
-        constant=constant,
-        template=template,
-        is_bound=bound,
+        direct_scan=None,
+        constant=None,
+        template="",
+        is_bound=False,
         uses_session=any(isinstance(node, SessionValue) for node in walk(relation)),
+    )
+    return _with_relation(plan, relation)
+
+
+def _with_relation(plan: QueryPlan, relation: Relation) -> QueryPlan:
+    """The plan with this relation, and the ways in which it can be run."""
+    constant = compiled(relation)
+    return replace(
+        plan,
+        relation=relation,
+        direct_scan=direct_scan(relation),
+        constant=constant,
+        # written now, also when it may not be run: what Spark cannot do is refused at planning
+        template="" if constant is not None else Renderer(relation, unbound).text(),
+        is_bound=not any(isinstance(node, (Parameter, SessionValue)) for node in walk(relation)),
     )
 
 
@@ -496,5 +522,5 @@ def _looking(statement: Insert | Update | Delete) -> Iterator[exp.Expr]:
                 yield assignment.value.tree
 
 
-__all__ = ["Bindings", "Field", "PlanContext", "QueryPlan", "WritePlan", "plan_delete", "plan_insert", "plan_query",
-           "plan_update"]  # fmt: skip
+__all__ = ["Bindings", "Field", "PlanContext", "QueryPlan", "WritePlan", "bound", "plan_delete", "plan_insert",
+           "plan_query", "plan_update"]  # fmt: skip

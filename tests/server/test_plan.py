@@ -17,7 +17,7 @@ from protocol.pgwire.types import INT4, TEXT, PgType
 from server.sql.constant import Bindings
 from server.sql.direct import DirectScan
 from server.sql.parse import parse, parse_query
-from server.sql.plan import PlanContext, QueryPlan, WritePlan, plan_delete, plan_insert, plan_query, plan_update
+from server.sql.plan import PlanContext, QueryPlan, WritePlan, bound, plan_delete, plan_insert, plan_query, plan_update
 from server.sql.statements import Delete, Insert, Update
 from tests.sql import answers, ours
 from tests.sql.oracle import DATABASE, Oracle
@@ -277,13 +277,37 @@ def test_constants_that_fail(sql: str, state: SqlState) -> None:
         ("select a from t where d > now()", SqlState.FEATURE_NOT_SUPPORTED),
         ("select current_user", SqlState.FEATURE_NOT_SUPPORTED),
         ("select random()", SqlState.FEATURE_NOT_SUPPORTED),
-        ("select $1::int", SqlState.UNDEFINED_PARAMETER),
     ],
 )
 def test_maintained_queries_are_the_same_for_everybody(sql: str, state: SqlState) -> None:
     with pytest.raises(PgError) as raised:
         plan(sql, maintained=True)
     assert raised.value.sqlstate is state
+
+
+def test_a_view_has_no_parameters() -> None:
+    with pytest.raises(PgError) as raised:
+        plan_query(parse_query("select a from t where a = $1"), CONTEXT, None, maintained=True)
+    assert (raised.value.sqlstate, raised.value.position) == (SqlState.UNDEFINED_PARAMETER, 27)
+
+
+@pytest.mark.parametrize(
+    ("sql", "values", "written"),
+    [
+        ("select * from t where a = $1", (3,), "select * from t where a = 3"),
+        ("select a from t where b = $1 or a > $2", ("x", 2), "select a from t where b = 'x' or a > 2"),
+        ("select count(*) from t where a < $1 limit $2", (3, 4), "select count(*) from t where a < 3 limit 4"),
+        ("select b from t where a = any ($1)", ([1, 2],), "select b from t where a = any ('{1,2}'::int[])"),
+        ("select $1::text, a from t", (None,), "select null::text, a from t"),
+    ],
+)
+def test_a_bound_plan_is_that_of_the_values_in_the_text(sql: str, values: tuple[object, ...], written: str) -> None:
+    bound_plan, literal_plan = bound(plan(sql, maintained=True), values), plan(written, maintained=True)
+    assert bound_plan.fingerprint == literal_plan.fingerprint
+    assert bound_plan.direct_scan == literal_plan.direct_scan
+    assert bound_plan.parameters == ()
+    assert bound_plan.is_bound
+    assert bound(bound_plan, ()) is bound_plan
 
 
 @pytest.mark.parametrize(

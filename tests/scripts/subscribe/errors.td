@@ -55,6 +55,15 @@ exact:column "missing" does not exist
 ! SUBSCRIBE t WITHIN TIMESTAMP ORDER BY mz_timestamp
 exact:column "mz_timestamp" does not exist
 
+! SUBSCRIBE t WITHIN TIMESTAMP ORDER BY u.a
+exact:missing FROM-clause entry for table "u"
+
+! SUBSCRIBE t WITHIN TIMESTAMP ORDER BY changes.a
+exact:missing FROM-clause entry for table "changes"
+
+! SUBSCRIBE (SELECT a FROM t) WITHIN TIMESTAMP ORDER BY t.a
+exact:missing FROM-clause entry for table "t"
+
 ! SUBSCRIBE (SELECT a AS c, b AS c FROM t) WITHIN TIMESTAMP ORDER BY c
 exact:column reference "c" is ambiguous
 

@@ -1,0 +1,121 @@
+# Accounts and payments, told to another system as before and after: ENVELOPE DEBEZIUM, over tables, views and keys of
+# several columns.
+
+$ set-sql-timeout duration=60s
+
+$ set-regex match=\b\d{13}\b replacement=<time>
+
+> CREATE TABLE accounts (bank text NOT NULL, number int NOT NULL, owner text, balance numeric(12,2) NOT NULL)
+
+> CREATE TABLE payments (id int NOT NULL, debit int NOT NULL, credit int NOT NULL, amount numeric(12,2) NOT NULL)
+
+> INSERT INTO accounts VALUES ('north', 1, 'Ada', 100.00), ('north', 2, 'Grace', 50.00), ('south', 1, NULL, 0.00)
+
+> BEGIN
+
+> DECLARE feed CURSOR FOR SUBSCRIBE accounts ENVELOPE DEBEZIUM (KEY (number, bank))
+
+# The keys stand first, in the order of the clause; then what was and what is.
+
+> FETCH 1 feed
+mz_timestamp  mz_state  number  bank  before_owner  before_balance  after_owner  after_balance
+----
+<time>  insert  1  north  <null>  <null>  Ada  100.00
+
+> FETCH 1 feed
+<time>  insert  1  south  <null>  <null>  <null>  0.00
+
+> FETCH 1 feed
+<time>  insert  2  north  <null>  <null>  Grace  50.00
+
+# A payment: two accounts and the payment itself change in one transaction, so at one time.
+
+$ postgres-execute connection=${testdrive.url}
+BEGIN
+UPDATE accounts SET balance = balance + CASE number WHEN 1 THEN -30.00 ELSE 30.00 END WHERE bank = 'north'
+INSERT INTO payments VALUES (1, 1, 2, 30.00)
+COMMIT
+
+> FETCH 2 feed
+<time>  upsert  1  north  Ada    100.00  Ada    70.00
+<time>  upsert  2  north  Grace  50.00   Grace  80.00
+
+# What a transaction takes back was never there, and rows that an UPDATE leaves as they are did not change.
+
+$ postgres-execute connection=${testdrive.url}
+BEGIN
+UPDATE accounts SET balance = 0
+ROLLBACK
+UPDATE accounts SET owner = CASE bank WHEN 'south' THEN 'Edsger' ELSE owner END
+
+> FETCH 1 feed
+<time>  upsert  1  south  <null>  0.00  Edsger  0.00
+
+# An account moves to another bank: its old key goes, its new one comes.
+
+$ postgres-execute connection=${testdrive.url}
+UPDATE accounts SET bank = 'west' WHERE bank = 'south'
+
+> FETCH 2 feed
+<time>  delete  1  south  Edsger  0.00    <null>  <null>
+<time>  insert  1  west   <null>  <null>  Edsger  0.00
+
+# Closed, and opened anew.
+
+$ postgres-execute connection=${testdrive.url}
+DELETE FROM accounts WHERE bank = 'north' AND number = 1
+INSERT INTO accounts VALUES ('north', 1, 'Barbara', 5.00)
+
+> FETCH 1 feed
+<time>  delete  1  north  Ada  70.00  <null>  <null>
+
+> FETCH 1 feed
+<time>  insert  1  north  <null>  <null>  Barbara  5.00
+
+> COMMIT
+
+# A view over both: how much went from whom to whom. COPY gives the same lines as text, here of a stream that ends.
+
+> CREATE VIEW flows AS
+  SELECT d.owner AS payer, c.owner AS payee, sum(p.amount) AS amount
+  FROM payments AS p
+  JOIN accounts AS d ON d.bank = 'north' AND d.number = p.debit
+  JOIN accounts AS c ON c.bank = 'north' AND c.number = p.credit
+  GROUP BY d.owner, c.owner
+
+$ postgres-connect name=keeper url=${testdrive.url}
+
+$ postgres-execute connection=keeper
+BEGIN
+SELECT count(*) FROM payments
+
+$ set-from-sql var=now
+SELECT mz_now()
+
+> COPY (SUBSCRIBE flows ENVELOPE DEBEZIUM (KEY (payee, payer)) WITH (PROGRESS) AS OF ${now} UP TO ${now} + 1) TO STDOUT
+"<time>	t	\\N	\\N	\\N	\\N	\\N"
+"<time>	f	insert	Grace	Barbara	\\N	30.00"
+
+# A bank is closed while somebody listens: the stream says so.
+
+> BEGIN
+
+> DECLARE feed CURSOR FOR SUBSCRIBE flows ENVELOPE DEBEZIUM (KEY (payer, payee))
+
+> FETCH 1 feed
+<time>  insert  Barbara  Grace  <null>  30.00
+
+$ postgres-execute connection=${testdrive.url}
+INSERT INTO payments VALUES (2, 1, 2, 1.50), (3, 1, 2, 0.25)
+DROP TABLE payments CASCADE
+
+> FETCH 1 feed
+<time>  upsert  Barbara  Grace  30.00  31.75
+
+! FETCH 1 feed
+regex:relation '\w+\.public\.payments' was dropped
+
+> ROLLBACK
+
+! SELECT * FROM flows
+contains:relation "flows" does not exist

@@ -1,0 +1,118 @@
+# SUBSCRIBE to what the server knows of itself: SHOW, system tables, and joins with tables.
+
+> CREATE TABLE observed (a int, b text)
+
+$ set-regex match=\b\d{13}\b replacement=<time>
+
+# SHOW, and the columns of each.
+
+> BEGIN
+
+> DECLARE c CURSOR FOR SUBSCRIBE (SHOW TABLES)
+
+> FETCH 1 c
+mz_timestamp mz_diff name
+----
+<time> 1 observed
+
+$ postgres-execute connection=${testdrive.url}
+CREATE TABLE u (a int)
+CREATE VIEW v AS SELECT a FROM observed
+
+> FETCH 1 c
+<time> 1 u
+
+$ postgres-execute connection=${testdrive.url}
+DROP TABLE u
+
+> FETCH 1 c
+<time> -1 u
+
+> COMMIT
+
+> BEGIN
+
+> DECLARE c CURSOR FOR SUBSCRIBE (SHOW COLUMNS FROM observed) ENVELOPE UPSERT (KEY (name))
+
+> FETCH 2 c
+mz_timestamp mz_state name nullable type
+----
+<time> upsert a true integer
+<time> upsert b true text
+
+> COMMIT
+
+> BEGIN
+
+> DECLARE c CURSOR FOR SUBSCRIBE (SHOW VIEWS LIKE 'v%')
+
+> FETCH 1 c
+<time> 1 v
+
+> COMMIT
+
+! SUBSCRIBE (SHOW search_path)
+contains:SUBSCRIBE
+
+# System tables, here one that is joined with a table.
+
+> INSERT INTO observed VALUES (1, 'observed')
+
+> BEGIN
+
+> DECLARE c CURSOR FOR SUBSCRIBE (SELECT t.a, o.type FROM observed AS t JOIN mz_tables AS m ON m.name = t.b JOIN mz_objects AS o ON o.id = m.id)
+
+> FETCH 1 c
+<time> 1 1 table
+
+$ postgres-execute connection=${testdrive.url}
+INSERT INTO observed VALUES (2, 'observed'), (3, 'nothing')
+
+> FETCH 1 c
+<time> 1 2 table
+
+> COMMIT
+
+# Subscriptions are in mz_subscriptions while they run, with the session and the relations of the query.
+
+$ postgres-connect name=reader url=${testdrive.url}
+
+$ postgres-execute connection=reader
+BEGIN
+DECLARE c CURSOR FOR SUBSCRIBE (SELECT count(*) AS n FROM observed)
+FETCH 0 c
+
+> SELECT s.cluster_id IS NOT NULL, s.created_at <= now(), o.name FROM mz_internal.mz_subscriptions AS s JOIN mz_objects AS o ON s.referenced_object_ids[1] = o.id WHERE o.name = 'observed'
+true true observed
+
+> BEGIN
+
+> DECLARE c CURSOR FOR SUBSCRIBE (SELECT count(*) AS n FROM mz_internal.mz_subscriptions AS s JOIN mz_objects AS o ON s.referenced_object_ids[1] = o.id WHERE o.name = 'observed')
+
+> FETCH 1 c
+<time> 1 1
+
+$ postgres-execute connection=reader
+COMMIT
+
+> FETCH 2 c
+<time> -1 1
+<time> 1 0
+
+> COMMIT
+
+# pg_cancel_backend ends the stream of another session; the cursor's next FETCH is told.
+
+$ postgres-execute connection=reader
+BEGIN
+DECLARE c CURSOR FOR SUBSCRIBE observed
+FETCH 0 c
+
+> SELECT pg_cancel_backend(c.connection_id::int4) FROM mz_internal.mz_sessions AS c JOIN mz_internal.mz_subscriptions AS s ON s.session_id = c.id JOIN mz_objects AS o ON s.referenced_object_ids[1] = o.id WHERE o.name = 'observed'
+true
+
+> SELECT count(*) FROM mz_internal.mz_subscriptions AS s JOIN mz_objects AS o ON s.referenced_object_ids[1] = o.id WHERE o.name = 'observed'
+0
+
+> SELECT pg_cancel_backend(1)
+false

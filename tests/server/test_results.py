@@ -1,0 +1,157 @@
+"""Rows of a subscription by count and by time, as FETCH asks for them: none is lost, none comes twice."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from catalog import updates
+from catalog.objects import Timestamp
+from protocol.pgwire.errors import PgError, SqlState
+from protocol.pgwire.types import INT4
+from server.dataflow.envelope import DiffEnvelope
+from server.dataflow.feed import Entry
+from server.results import SubscriptionRows
+from server.sql.plan import Field
+
+RELATION = (Field("a", INT4, True),)
+
+
+class Stream:
+    """A subscription to which messages come when a test says so; `error` stands behind them."""
+
+    def __init__(self) -> None:
+        self.finished = False
+        self.error: PgError | None = None
+        self.on_overrun = None
+        self._came = asyncio.Event()
+        self._waiting: list[Entry] = []
+
+    def come(self, time: int, *values: int) -> None:
+        rows = pa.table([pa.array(values, pa.int32())], schema=updates.rows_schema([pa.int32()]))
+        self._waiting.append(Entry(Timestamp(time), updates.with_diff(rows, 1)))
+        self._came.set()
+
+    def fail(self, message: str) -> None:
+        self.error = PgError(SqlState.DIVISION_BY_ZERO, message)
+        self._came.set()
+
+    def ready(self, *_: object) -> list[Entry]:
+        messages, self._waiting = self._waiting, []
+        if not messages and self.error is not None:
+            raise self.error
+        return messages
+
+    async def next(self, *_: object) -> list[Entry]:
+        while not (messages := self.ready()):
+            self._came.clear()
+            await self._came.wait()
+        return messages
+
+    def sent(self, _: object) -> None: ...
+
+    def close(self) -> None:
+        self.finished = True
+
+
+def rows_of(stream: Stream) -> SubscriptionRows:
+    return SubscriptionRows(stream, DiffEnvelope(RELATION, progress=False))  # type: ignore[arg-type]
+
+
+def values(table: pa.Table) -> list[int]:
+    return table.column(2).to_pylist()  # type: ignore[no-any-return]
+
+
+async def begun(work: Coroutine[Any, Any, pa.Table]) -> asyncio.Task[pa.Table]:
+    """The work as a task that has gone as far as it gets."""
+    task = asyncio.create_task(work)
+    for _ in range(10):
+        await asyncio.sleep(0)
+    return task
+
+
+@pytest.mark.parametrize("limit", [None, 10])
+def test_a_cancelled_fetch_loses_no_row(limit: int | None) -> None:
+    async def run() -> None:
+        stream = Stream()
+        rows = rows_of(stream)
+        stream.come(1, 1, 2)
+        waiting = await begun(rows.take_ready(limit, 60.0))
+        stream.come(2, 3)
+        for _ in range(10):
+            await asyncio.sleep(0)
+        assert not waiting.done()
+        waiting.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await waiting
+        stream.come(3, 4)
+        assert values(await rows.take(None)) == [1, 2, 3, 4]
+
+    asyncio.run(run())
+
+
+def test_a_fetch_that_is_cancelled_before_anything_came_loses_nothing() -> None:
+    async def run() -> None:
+        stream = Stream()
+        rows = rows_of(stream)
+        waiting = await begun(rows.take(5))
+        stream.come(1, 1)
+        waiting.cancel()  # as it is about to be handed the row
+        with pytest.raises(asyncio.CancelledError):
+            await waiting
+        assert values(await rows.take(5)) == [1]
+
+    asyncio.run(run())
+
+
+def test_what_is_left_over_comes_first_and_with_what_is_ready() -> None:
+    async def run() -> None:
+        stream = Stream()
+        rows = rows_of(stream)
+        stream.come(1, 1, 2, 3)
+        assert values(await rows.take(1)) == [1]
+        stream.come(2, 4)
+        assert values(await rows.take_ready(2, 0.0)) == [2, 3]
+        stream.come(2, 5)
+        assert values(await rows.take_ready(None, 0.0)) == [4, 5]
+        assert values(await rows.take_ready(None, 0.0)) == []
+        assert values(await rows.take(0)) == []
+
+    asyncio.run(run())
+
+
+def test_an_error_is_told_behind_the_rows_before_it_and_as_often_as_it_is_asked() -> None:
+    async def run() -> None:
+        stream = Stream()
+        rows = rows_of(stream)
+        stream.come(1, 1, 2)
+        assert values(await rows.take(1)) == [1]
+        stream.fail("no more")
+        assert values(await rows.take(5)) == [2]
+        for _ in range(2):
+            with pytest.raises(PgError, match="no more"):
+                await rows.take(5)
+            with pytest.raises(PgError, match="no more"):
+                await rows.take_ready(5, 0.0)
+
+    asyncio.run(run())
+
+
+def test_rows_that_came_in_time_are_given_before_the_error_that_came_then() -> None:
+    async def run() -> None:
+        stream = Stream()
+        rows = rows_of(stream)
+        waiting = await begun(rows.take_ready(None, 60.0))
+        stream.come(1, 1)
+        for _ in range(10):
+            await asyncio.sleep(0)
+        stream.fail("no more")
+        assert values(await waiting) == [1]
+        with pytest.raises(PgError, match="no more"):
+            await rows.take_ready(None, 60.0)
+
+    asyncio.run(run())
