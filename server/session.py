@@ -216,8 +216,8 @@ class Session:
             async with asyncio.timeout(timeout_s) as deadline:
                 self._deadline = deadline
                 await work
-        except asyncio.CancelledError:
-            pass  # the client is gone; a cancelled statement was answered inside
+        except asyncio.CancelledError:  # the client is gone; a cancelled statement was answered, and counted, inside
+            self._count(CANCELED)
         except Exception as error:
             log.error("session failed", error=str(error), exc_info=error)
             self._transport.close()

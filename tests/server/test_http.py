@@ -239,6 +239,52 @@ class TestMetrics:
         assert change.of("tidewire_subscriptions_started_total", output=output) == 1
         assert change.of("tidewire_subscriptions_active", output=output) == 0
 
+    @pytest.mark.parametrize("statement", ["SUBSCRIBE t {}", "COPY (SUBSCRIBE t {}) TO STDOUT"])
+    @pytest.mark.parametrize(
+        ("clause", "output"),
+        [
+            ("", "default"),
+            ("WITHIN TIMESTAMP ORDER BY mz_diff + 1", "within_timestamp_order_by"),
+            ("ENVELOPE UPSERT (KEY (k))", "envelope_upsert"),
+            ("ENVELOPE DEBEZIUM (KEY (k))", "envelope_debezium"),
+        ],
+    )
+    def test_the_stream_of_a_vanished_client_has_ended(
+        self,
+        server: ServerThread,
+        dsn: str,
+        connection: psycopg.Connection[Any],
+        statement: str,
+        clause: str,
+        output: str,
+    ) -> None:
+        change = Change(server.http_port)
+        reader = psycopg.connect(dsn, autocommit=True)
+        reader.pgconn.send_query(statement.format(clause).encode())
+        until(lambda: change.of("tidewire_subscriptions_active", output=output) == 1)
+        reader.pgconn.finish()
+        until(lambda: change.of("tidewire_subscriptions_active", output=output) == 0)
+        until(lambda: change.of("tidewire_sessions") == 0)
+        assert change.of("tidewire_subscriptions_started_total", output=output) == 1
+        kind = "copy_to" if statement.startswith("COPY") else "subscribe"
+        assert change.of("tidewire_statements_total", kind=kind, outcome="canceled") == 1
+        assert change.of("tidewire_dataflows", kind="query") == 0
+
+    def test_every_end_of_a_subscription_is_counted(
+        self, server: ServerThread, connection: psycopg.Connection[Any]
+    ) -> None:
+        change = Change(server.http_port)
+        end = 2**64 - 1
+        connection.execute("SUBSCRIBE (VALUES (1))")
+        connection.execute(f"SUBSCRIBE t AS OF {end} UP TO {end}")
+        for refused in (f"SUBSCRIBE (VALUES (1)) UP TO {end - 1}", f"SUBSCRIBE t AS OF {end} UP TO 5"):
+            with pytest.raises(errors.DataException):
+                connection.execute(refused)  # type: ignore[arg-type]
+        assert change.of("tidewire_subscriptions_started_total", output="default") == 2
+        assert change.of("tidewire_subscriptions_active", output="default") == 0
+        assert change.of("tidewire_statements_total", kind="subscribe", outcome="ok") == 2
+        assert change.of("tidewire_statements_total", kind="subscribe", outcome="error") == 2
+
     def test_a_refused_subscription_is_not_counted(
         self, server: ServerThread, connection: psycopg.Connection[Any]
     ) -> None:
