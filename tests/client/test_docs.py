@@ -1,13 +1,15 @@
-"""The client library's page and example run as they stand."""
+"""The pages on SUBSCRIBE and the client library, and the example, run as they stand."""
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import signal
 import subprocess
 import sys
 import threading
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -18,7 +20,13 @@ pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("released")]
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "client.md"
+CLIENTS_PAGE = ROOT / "docs" / "clients.md"
+SUBSCRIBE_PAGE = ROOT / "docs" / "subscribe.md"
 DSN = "postgresql://materialize@127.0.0.1:6875/materialize"
+
+
+def python_blocks(page: Path) -> list[str]:
+    return re.findall(r"^```python\n(.*?)^```$", page.read_text(), re.MULTILINE | re.DOTALL)
 
 
 def test_the_page_runs(
@@ -27,7 +35,7 @@ def test_the_page_runs(
     execute("CREATE TABLE readings (sensor text NOT NULL, celsius numeric(5,1))")
     execute("INSERT INTO readings VALUES ('roof', 31.5), ('cellar', 12.0)")
     monkeypatch.chdir(tmp_path)
-    blocks = re.findall(r"^```python\n(.*?)^```$", PAGE.read_text(), re.MULTILINE | re.DOTALL)
+    blocks = python_blocks(PAGE)
     # What somebody else writes while the block runs.
     writes = {0: "('attic', 20.0)", 1: "('door', 5.0)", 2: "('yard', 1.5)"}
     names: dict[str, object] = {"__name__": "page"}
@@ -47,6 +55,48 @@ def test_the_page_runs(
     )
     assert "3 sensors\nchanged: [Change(row=('door', Decimal('5.0')), diff=1)]\n" in printed
     assert "[('attic', 20), ('cellar', 12), ('door', 5), ('roof', 31.5), ('yard', 1.5)]" in printed
+
+
+def test_the_ways_to_read_a_subscription_run(dsn: str, execute: Execute, capsys: pytest.CaptureFixture[str]) -> None:
+    execute("CREATE TABLE kv (key int, value int)")
+    execute("INSERT INTO kv VALUES (1, 2), (2, 4)")
+    names: dict[str, object] = {"__name__": "page", "dsn": dsn}
+    for number, block in enumerate(python_blocks(SUBSCRIBE_PAGE)):
+        exec(compile(block, f"{SUBSCRIBE_PAGE.name}, block {number}", "exec"), names)
+    direct, *copied, cursor = capsys.readouterr().out.splitlines()
+    assert direct == "1 2 4"
+    assert copied == ["upsert 1 2", "upsert 2 4"]
+    assert cursor.endswith("mz_diff=1 key=2 value=4>")
+
+
+def test_the_clients_follow_a_table(dsn: str, execute: Execute) -> None:
+    execute("CREATE TABLE readings (sensor text NOT NULL, celsius numeric(5,1))")
+    execute("INSERT INTO readings VALUES ('roof', 31.5)")
+    psycopg_block, asyncpg_block = python_blocks(CLIENTS_PAGE)
+    with running(psycopg_block, dsn) as lines:
+        assert any(line.endswith("{('roof', Decimal('31.5')): 1}\n") for line in lines)
+        execute("UPDATE readings SET celsius = 30.0")
+        assert any(line.endswith("{('roof', Decimal('30.0')): 1}\n") for line in lines)
+    with running(asyncpg_block, dsn) as lines:
+        assert any(line.endswith("\tf\t1\troof\t30.0\n") for line in lines)
+        execute("DELETE FROM readings")
+        assert any(line.endswith("\tf\t-1\troof\t30.0\n") for line in lines)
+
+
+@contextlib.contextmanager
+def running(block: str, dsn: str) -> Iterator[Iterator[str]]:
+    """The lines that a block prints, which runs until they are no longer wanted."""
+    program = subprocess.Popen(
+        [sys.executable, "-u", "-c", block.replace(DSN.replace("postgresql", "postgres"), dsn)],
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    with program:
+        assert program.stdout is not None
+        try:
+            yield iter(program.stdout)
+        finally:
+            program.kill()
 
 
 def test_the_example_goes_on_where_it_stopped(dsn: str, table: str, execute: Execute, tmp_path: Path) -> None:
