@@ -12,7 +12,7 @@ import asyncio
 import shutil
 import sqlite3
 import time
-from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence, Set
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -205,14 +205,10 @@ class Coordinator:
                 self._start_view(item)
 
     def _end_feeds(self, id: ObjectId, name: str) -> None:
-        self._fail_feeds({id}, PgError(SqlState.UNDEFINED_OBJECT, f"relation '{name}' was dropped"))
-
-    def _fail_feeds(self, ids: Set[ObjectId], error: PgError) -> None:
-        """Ends what is subscribed to over these relations."""
-        for id in ids:
-            if (feed := self._collection_feeds.pop(id, None)) is not None:
-                feed.fail(error)
-        for query_feed in [f for f in self._query_feeds if ids & f.inputs]:
+        error = PgError(SqlState.UNDEFINED_OBJECT, f"relation '{name}' was dropped")
+        if (feed := self._collection_feeds.pop(id, None)) is not None:
+            feed.fail(error)
+        for query_feed in [f for f in self._query_feeds if id in f.inputs]:
             query_feed.fail(error)
 
     def _start_view(self, view: MaterializedView) -> None:
@@ -222,19 +218,21 @@ class Coordinator:
         async def write(time: Timestamp, changes: pa.Table | None, upper: Timestamp) -> None:
             await self._write_view(view.id, time, changes, upper)
 
-        def failed(error: PgError) -> None:
-            self._fail_feeds(self._stuck_with(view.id), error)
-
-        dataflow = ViewDataflow(view, self._plan_view(self, view), self.frontiers, stored, write, failed)
+        dataflow = ViewDataflow(view, self._plan_view(self, view), self.frontiers, stored, write, self._view_failed)
         dataflow.task = self._spawn(dataflow.run(), f"view {view.id}")
         self._views[view.id] = dataflow
 
-    def _stuck_with(self, id: ObjectId) -> set[ObjectId]:
-        """A materialized view and those that read it, directly or through others."""
-        stuck = {id}
-        while more := {other for other, view in self._views.items() if stuck & view.inputs} - stuck:
+    def _view_failed(self, view: MaterializedView, error: PgError) -> None:
+        """Ends what is subscribed to over the view, directly or through others, and has come to where it stays."""
+        upper = self.frontiers.upper(view.id)
+        stuck = {view.id}
+        while more := {id for id, other in self._views.items() if stuck & other.inputs} - stuck:
             stuck |= more
-        return stuck
+        for id in stuck & self._collection_feeds.keys():
+            if self._collection_feeds[id].upper >= upper:
+                self._collection_feeds.pop(id).fail(error)
+        for feed in [f for f in self._query_feeds if stuck & f.inputs and f.upper >= upper]:
+            feed.fail(error)
 
     def _error_of(self, ids: Iterable[ObjectId], as_of: Timestamp) -> PgError | None:
         """Why the relations do not get to `as_of`: the error of a materialized view among them, or of one it reads."""

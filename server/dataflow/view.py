@@ -36,7 +36,7 @@ class ViewDataflow:
         frontiers: Frontiers,
         stored: Callable[[Timestamp], Awaitable[pa.Table]],
         write: Write,
-        failed: Callable[[PgError], None],
+        failed: Callable[[MaterializedView, PgError], None],
     ) -> None:
         """`stored` reads the view's own rows from the log at a time; `failed` is told as long as it cannot go on."""
         self.view = view
@@ -77,7 +77,7 @@ class ViewDataflow:
                 if self.error is None:
                     await self._write(upper, None, upper)
                 else:
-                    self._failed(self.error)
+                    self._failed(self.view, self.error)
                     self._frontiers.moved.fire()
         finally:
             self._holder.release()
@@ -101,7 +101,7 @@ class ViewDataflow:
             if self.error is None:
                 log.warning("materialized view failed", view=self.view.name, id=self.view.id, error=str(error))
             self.error = told(error)
-            self._failed(self.error)
+            self._failed(self.view, self.error)
             return None
         self.error = None
         return rows
