@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import struct
+import time
 from collections.abc import Awaitable, Callable, Iterator
 from typing import Any
 
@@ -12,6 +13,9 @@ import psycopg
 import pytest
 from psycopg import errors, sql
 from psycopg.rows import namedtuple_row
+
+from testdrive.wire import Connection, encode
+from tests.fix_server import ServerThread
 
 pytestmark = pytest.mark.spark
 
@@ -127,6 +131,33 @@ def test_a_failed_stream_leaves_the_session_alive(dsn: str, connection: psycopg.
         healthy = reader.cursor().stream("SUBSCRIBE (SELECT 10 / a AS q FROM t)")
         assert sorted(next(healthy)[1:] for _ in range(2)) == [(1, 5), (1, 10)]
         healthy.close()
+
+
+# -- the protocol alone -----------------------------------------------------------------------------------------------
+
+
+def test_a_cancel_with_another_secret_is_ignored(
+    server: ServerThread, dsn: str, connection: psycopg.Connection[Row]
+) -> None:
+    """libpq does not tell the secret, so this client speaks for itself."""
+    database = connection.info.dbname
+    reader = Connection("127.0.0.1", server.port, {"user": "materialize", "database": database}, 30)
+    try:
+        reader.send(encode("Query", {"query": "COPY (SUBSCRIBE t WITH (SNAPSHOT false)) TO STDOUT"}))
+        deadline = time.monotonic() + 30
+        assert reader.receive(deadline).kind == "CopyOut"
+        key = reader._key
+        reader._key = key[:4] + bytes([key[4] ^ 1]) + key[5:]
+        reader.cancel(30)
+        connection.execute("INSERT INTO t VALUES (3, 'z')")
+        assert reader.receive(deadline).kind == "CopyData"
+        reader._key = key
+        reader.cancel(30)
+        error = reader.receive(deadline)
+        assert error.kind == "ErrorResponse"
+        assert ("C", "57014") in error.content  # type: ignore[operator]
+    finally:
+        reader.close()
 
 
 # -- asyncpg ----------------------------------------------------------------------------------------------------------
