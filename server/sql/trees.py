@@ -323,6 +323,9 @@ def _converted(source: str, tokens: Sequence[Token]) -> list[GlotToken]:
         following = tokens[position]
         if before in _OPENERS and _cannot_follow(before, token):
             raise unexpected(source, token)
+        if value == "pg_catalog" and following.value == "." and before in ("::", "as") and _is_name(token):
+            position += 1  # `x::pg_catalog.int4` is `x::int4`
+            continue
         if kind is Kind.WORD:
             type_ = _WORDS.get(value)
             if before == "." or (before == "as" and value in RESERVED_WORDS and following.value != "materialized"):
@@ -335,9 +338,6 @@ def _converted(source: str, tokens: Sequence[Token]) -> list[GlotToken]:
                 within = value == "group" and position > 1 and tokens[position - 2].value == "within"
                 if value in RESERVED_WORDS and value not in _WORDS_AS_TEXT and not within:
                     raise unexpected(source, following if value in _PHRASE_HEADS else token)
-                if value == "pg_catalog" and following.value == "." and before in ("::", "as"):
-                    position += 1  # `x::pg_catalog.int4` is `x::int4`
-                    continue
                 if value in _DML and before == "(" and following.kind is Kind.WORD and _is_cte(converted):
                     raise not_supported(f"{value.upper()} inside a query", token)
                 type_, before = TokenType.VAR, value if value in _WORDS_AS_TEXT else ""

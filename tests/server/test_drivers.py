@@ -219,6 +219,23 @@ def test_an_asyncpg_statement_is_bound_again(dsn: str, connection: psycopg.Conne
     through_asyncpg(dsn, work)
 
 
+def test_asyncpg_copies_with_arguments(dsn: str, connection: psycopg.Connection[Row]) -> None:
+    """It asks the server for their texts and writes those into the query."""
+
+    async def work(reader: Any) -> None:
+        pieces: list[bytes] = []
+
+        async def write(data: bytes) -> None:
+            pieces.append(data)
+
+        (now,) = await reader.fetchrow("SELECT mz_now()::text")
+        query = "SUBSCRIBE (SELECT a, b FROM t WHERE a = $1 AND b = $2) AS OF AT LEAST {0} UP TO {0} + 1"
+        await reader.copy_from_query(query.format(now), 2, "y", output=write)
+        assert b"".join(pieces).decode().split("\t")[1:] == ["1", "2", "y\n"]
+
+    through_asyncpg(dsn, work)
+
+
 @pytest.mark.parametrize("format", ["text", "csv", "binary"])
 def test_asyncpg_copies(dsn: str, connection: psycopg.Connection[Row], format: str) -> None:
     """The last column of the third row tells that it came, in every format."""

@@ -122,6 +122,11 @@ def test_parameter_types_are_inferred(sql: str, types: str, connection: psycopg.
     assert [t.name for t in plan(sql).parameters] == types.split()
 
 
+@pytest.mark.parametrize("name", ["int4", "pg_catalog.int4", '"pg_catalog"."int4"', 'pg_catalog."int4"'])
+def test_types_may_be_named_with_their_schema(name: str) -> None:
+    assert plan(f"select $1::{name}, cast(1 as {name})").parameters == (INT4,)
+
+
 def test_declared_parameter_types_are_kept() -> None:
     assert plan("select $1 + $2", (INT4, None)).parameters == (INT4, INT4)
 
