@@ -108,7 +108,10 @@ BEGIN
 DECLARE c CURSOR FOR SUBSCRIBE observed
 FETCH 0 c
 
-> SELECT pg_cancel_backend(c.connection_id::int4) FROM mz_internal.mz_sessions AS c JOIN mz_internal.mz_subscriptions AS s ON s.session_id = c.id JOIN mz_objects AS o ON s.referenced_object_ids[1] = o.id WHERE o.name = 'observed'
+$ set-from-sql var=pid
+SELECT c.connection_id::text FROM mz_internal.mz_sessions AS c JOIN mz_internal.mz_subscriptions AS s ON s.session_id = c.id JOIN mz_objects AS o ON s.referenced_object_ids[1] = o.id WHERE o.name = 'observed'
+
+> SELECT pg_cancel_backend(${pid})
 true
 
 > SELECT count(*) FROM mz_internal.mz_subscriptions AS s JOIN mz_objects AS o ON s.referenced_object_ids[1] = o.id WHERE o.name = 'observed'
