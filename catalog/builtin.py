@@ -3,11 +3,15 @@
 Columns follow Materialize's tables of the same names, as far as Tidewire has what they tell. `mz_timestamp` is a
 numeric at the wire. `connection_id` is the process id that clients know, and the role of a session is the user name
 that it gave. Their rows are made in `server/system_tables.py`.
+
+`PG_TABLES` are PostgreSQL's own system relations, their ids made of PostgreSQL's OIDs; their rows are made in
+`server/pg_catalog`.
 """
 
 from __future__ import annotations
 
 from catalog.objects import Column, ObjectId, Schema, SystemTable
+from catalog.pg_catalog import RELATIONS
 
 PG_CATALOG = Schema(ObjectId("s1"), None, "pg_catalog")
 MZ_CATALOG = Schema(ObjectId("s2"), None, "mz_catalog")
@@ -82,7 +86,13 @@ MZ_ROLES = _table(
     rolcreatedb="bool",
 )
 MZ_ROLE_MEMBERS = _table("s62", MZ_CATALOG, "mz_role_members", role_id="text", member="text", grantor="text")
+PG_SCHEMAS = {schema.name: schema for schema in (PG_CATALOG, INFORMATION_SCHEMA)}
+PG_TABLES = {
+    relation.id: SystemTable(relation.id, PG_SCHEMAS[relation.schema].id, relation.name, relation.planned_columns())
+    for relation in RELATIONS
+}
 TABLES = (
+    *PG_TABLES.values(),
     MZ_DATABASES,
     MZ_SCHEMAS,
     MZ_OBJECTS,

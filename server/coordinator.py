@@ -284,7 +284,7 @@ class Coordinator:
         item = self.state.items.get(id)
         match item:
             case SystemTable():
-                return self._system_tables[id].rows(self)
+                return self.system_rows(id)
             case Table() | MaterializedView():
                 await self._final(item, as_of)
                 rows = await self.contents.rows(item, as_of)
@@ -293,6 +293,17 @@ class Coordinator:
                 return rows
             case _:
                 raise PgError(SqlState.UNDEFINED_TABLE, f'relation "{id}" was dropped')
+
+    def system_rows(self, id: ObjectId) -> pa.Table:
+        """A system table's rows now. PgError of PostgreSQL's own, which only a session sees."""
+        source = self._system_tables.get(id)
+        if source is None:
+            raise PgError(
+                SqlState.FEATURE_NOT_SUPPORTED,
+                f'"{self.state.items[id].name}" can only be read by SELECT',
+                hint="Use mz_objects, mz_columns and the other tables of mz_catalog here.",
+            )
+        return source.rows(self)
 
     async def rows_followed(self, id: ObjectId, as_of: Timestamp) -> pa.Table:
         """As `rows`, for a dataflow: of a system table, too, what it held at `as_of`."""

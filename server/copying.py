@@ -20,6 +20,7 @@ from server.execution.prepare import Plan
 from server.execution.query import select
 from server.execution.subscribe import SubscribePlan, subscribe
 from server.outlet import CHUNK_ROWS, Outlet, encode_table
+from server.pg_catalog.query import CatalogPlan, run_catalog_query
 from server.results import Result, Rows, SubscriptionRows
 from server.sql import statements as s
 from server.sql.plan import QueryPlan, WritePlan
@@ -40,6 +41,9 @@ async def copy_to(context: Context, outlet: Outlet, statement: s.CopyTo, plan: P
             assert plan.returning is not None
             fields = plan.query.columns[plan.returning]
             running = writes.write(context, plan, type(inner).__name__.upper(), ())
+        case CatalogPlan():
+            fields = plan.columns
+            running = run_catalog_query(context, plan, ())
         case QueryPlan():
             fields = plan.columns
             running = select(context, plan, inner.as_of if isinstance(inner, s.Select) else None, ())

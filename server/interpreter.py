@@ -19,10 +19,12 @@ from server.execution.prepare import Prepared, Types, plan_key, plan_statement, 
 from server.execution.query import select
 from server.execution.subscribe import SubscribePlan, subscribe
 from server.execution.times import fetch_timeout_s
+from server.pg_catalog.query import CatalogPlan, run_catalog_query
 from server.portals import Portal, Portals
 from server.results import Result, SubscriptionRows, TableRows
 from server.sql import statements as s
 from server.sql.plan import QueryPlan, WritePlan, plan_query
+from server.transaction import Mode
 
 
 class Interpreter:
@@ -70,6 +72,9 @@ class Interpreter:
                 return await select(context, plan, statement.as_of, parameters)
             case ((s.Insert() | s.Update() | s.Delete()), WritePlan()):
                 return await writes.write(context, plan, type(statement).__name__.upper(), parameters)
+            case s.Select(), CatalogPlan():
+                await context.enter(Mode.READ, "SELECT")
+                return await run_catalog_query(context, plan, parameters)
             case s.Subscribe(), SubscribePlan():
                 return await subscribe(context, statement, plan, parameters)
             case s.Truncate(tables=names), _:
@@ -228,7 +233,12 @@ class Interpreter:
         match inner:
             case s.Select() | s.Insert() | s.Update() | s.Delete():
                 plan = plan_statement(self.context, inner)
-                return plan.query if isinstance(plan, WritePlan) else plan
+                query = plan.query if isinstance(plan, WritePlan) else plan
+                if isinstance(query, CatalogPlan):
+                    raise PgError(
+                        SqlState.FEATURE_NOT_SUPPORTED, "EXPLAIN of a query over system catalogs is not supported"
+                    )
+                return query
             case s.Subscribe():
                 subscribe_plan = prepare(self.context, inner).plan
                 assert isinstance(subscribe_plan, SubscribePlan)

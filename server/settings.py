@@ -126,6 +126,7 @@ VARIABLES: dict[str, Variable] = {
         Variable("IntervalStyle", "postgres", _one_of("postgres"), reported=True),
         Variable("is_superuser", "on", reported=True, fixed=True),
         Variable("max_identifier_length", "63", fixed=True),
+        Variable("max_index_keys", "32", fixed=True),
         Variable("role", "none", fixed=True),
         Variable("search_path", "public"),
         Variable("server_encoding", "UTF8", reported=True, fixed=True),
@@ -143,6 +144,7 @@ VARIABLES: dict[str, Variable] = {
             for feature in ("envelope_debezium", "envelope_upsert", "within_timestamp_order_by")
         ),
         # Accepted because drivers and pools set them; nothing here depends on them.
+        Variable("default_table_access_method", "heap", _one_of("heap")),
         Variable("jit", "off", _boolean),
         Variable("lock_timeout", "0", _milliseconds),
         Variable("row_security", "on", _boolean),

@@ -20,6 +20,7 @@ ALLOWED: dict[str, tuple[set[str], set[str]]] = {
     "server": (
         {"server", "protocol", "catalog"},
         {
+            "duckdb",
             "numpy",
             "pyarrow",
             "sqlglot",
@@ -71,6 +72,13 @@ def test_only_the_engine_knows_spark() -> None:
     for file in files("server"):
         if SPARK_ROOM not in file.parents:
             assert not SPARK_LIBRARIES & {m.split(".")[0] for m in imports(file)}, file.relative_to(ROOT)
+
+
+def test_only_the_catalogs_know_duckdb() -> None:
+    """It answers for system relations; no row of a user's relation may ever be computed there."""
+    for file in files("server"):
+        if ROOT / "server" / "pg_catalog" not in file.parents:
+            assert "duckdb" not in {m.split(".")[0] for m in imports(file)}, file.relative_to(ROOT)
 
 
 def test_thought_does_no_io() -> None:

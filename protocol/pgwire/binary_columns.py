@@ -89,6 +89,7 @@ _FIXED: dict[str, tuple[np.dtype[Any], FixedColumn]] = {
     "bool": (np.dtype("u1"), _bools),
     "int2": (np.dtype(">i2"), partial(fixed_values, dtype=np.int16)),
     "int4": (np.dtype(">i4"), partial(fixed_values, dtype=np.int32)),
+    "oid": (np.dtype(">u4"), partial(fixed_values, dtype=np.uint32)),
     "int8": (np.dtype(">i8"), partial(fixed_values, dtype=np.int64)),
     "float4": (np.dtype(">f4"), partial(fixed_values, dtype=np.float32)),
     "float8": (np.dtype(">f8"), partial(fixed_values, dtype=np.float64)),
@@ -110,7 +111,12 @@ def _jsonb(array: pa.Array) -> pa.Array:
     return pc.binary_join_element_wise(b"\x01", array.view(_BINARY), b"")
 
 
-_VARYING: dict[str, VaryingColumn] = {"jsonb": _jsonb}
+def _chars(array: pa.Array) -> pa.Array:
+    """charsend(): one byte always, zero for an empty text."""
+    return pc.if_else(pc.equal(array, ""), "\0", array).view(_BINARY)
+
+
+_VARYING: dict[str, VaryingColumn] = {"jsonb": _jsonb, '"char"': _chars}
 
 # ---- numeric: base 10000
 

@@ -283,7 +283,9 @@ def _escapes(options: CopyOptions, *, force: bool, alone: bool) -> Callable[[pa.
     return copy_escapes(options.delimiter)
 
 
-_PLAIN_IN_COPY = frozenset({"bool", "int2", "int4", "int8", "float4", "float8", "numeric", "date", "time", "timestamp"})
+_PLAIN_IN_COPY = frozenset(
+    {"bool", "int2", "int4", "int8", "oid", "float4", "float8", "numeric", "date", "time", "timestamp"}
+)
 _PLAIN_DELIMITERS = frozenset("\t,;|")
 
 

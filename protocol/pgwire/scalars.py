@@ -138,6 +138,16 @@ def _int(type: PgType, text: str) -> int:
     return value
 
 
+def _oid(type: PgType, text: str) -> int:
+    match = _INTEGER.fullmatch(text)
+    if match is None:
+        raise _syntax(type, text)
+    value = _whole(match)
+    if not 0 <= value < 1 << 32:
+        raise PgError(SqlState.NUMERIC_VALUE_OUT_OF_RANGE, f'value "{text}" is out of range for type oid')
+    return value
+
+
 _FLOAT = re.compile(
     r"[ \t\n\v\f\r]*([+-]?(?:(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?|"
     r"(?P<hex>0[xX](?:[0-9a-fA-F]+\.?[0-9a-fA-F]*|\.[0-9a-fA-F]+)"
@@ -363,6 +373,9 @@ _TEXT: dict[str, Callable[[PgType, str], Any]] = {
     "int2": _int,
     "int4": _int,
     "int8": _int,
+    "oid": _oid,
+    "name": _string,
+    '"char"': _string,
     "float4": _float,
     "float8": _float,
     "numeric": _numeric,
@@ -437,7 +450,7 @@ def _receive(type: PgType, reader: _Binary) -> Any:
     return _TEXT[name](type, decode_utf8(reader.rest()))
 
 
-_STRUCTS = {"int2": ">h", "int4": ">i", "int8": ">q", "float4": ">f", "float8": ">d"}
+_STRUCTS = {"int2": ">h", "int4": ">i", "int8": ">q", "oid": ">I", "float4": ">f", "float8": ">d"}
 
 
 def _receive_instant(reader: _Binary, format: str, what: str, epoch: int) -> int:

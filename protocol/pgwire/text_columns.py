@@ -31,7 +31,7 @@ from protocol.pgwire.arrow_buffers import (
 from protocol.pgwire.datetime_output import DAY_US, date_text, interval_text, timestamp_text
 from protocol.pgwire.floats import float4_column, float8_column
 from protocol.pgwire.timezones import SECOND_US, offset_text, offsets_at, zone
-from protocol.pgwire.types import BARE_NUMERIC_SCALE, PgType
+from protocol.pgwire.types import BARE_NUMERIC_SCALE, INT2VECTOR, OIDVECTOR, PgType
 
 TextColumn = Callable[[pa.Array], pa.Array]
 
@@ -149,6 +149,8 @@ def plain_column(array: pa.Array, type: PgType) -> pa.Array:
 
 def text_column(type: PgType, style: OutputStyle) -> TextColumn:
     """The function that turns a column of `type` into a string array as PostgreSQL prints it."""
+    if type in (INT2VECTOR, OIDVECTOR):
+        return _vector_text
     if type.element is not None:
         return partial(_array_text, type.element.name not in _NEVER_QUOTED, text_column(type.element, style))
     if type.name == "timestamptz":
@@ -166,6 +168,10 @@ def _as_it_is(array: pa.Array) -> pa.Array:
 
 def _cast(array: pa.Array) -> pa.Array:
     return pc.cast(array, options=_CAST)
+
+
+def _vector_text(array: pa.Array) -> pa.Array:
+    return pc.binary_join(array.cast(pa.list_(pa.string())), " ")
 
 
 def _bool_text(array: pa.Array) -> pa.Array:
@@ -269,7 +275,7 @@ def _bytea_escape(array: pa.Array) -> pa.Array:
     return string_array(ends[offsets - offsets[0]], wider, array)
 
 
-_NEVER_QUOTED = frozenset({"bool", "int2", "int4", "int8", "float4", "float8", "numeric", "uuid", "time"})
+_NEVER_QUOTED = frozenset({"bool", "int2", "int4", "int8", "oid", "float4", "float8", "numeric", "uuid", "time"})
 _ELEMENT_NEEDS_QUOTES = r'["\\{},\s\x0b]|^$|^(?i:null)$'
 _ELEMENT_ESCAPES = Escapes(b'"\\', "\\")
 
@@ -297,6 +303,7 @@ _TEXT_OF: dict[str, TextColumn] = {
     "bool": _bool_text,
     "int2": _cast,
     "int4": _cast,
+    "oid": _cast,
     "int8": _cast,
     "float4": float4_column,
     "float8": float8_column,

@@ -17,6 +17,8 @@ How values are carried in Arrow, and as Python scalars where single values are h
 | timestamp                | timestamp[us]           | int, microseconds since 1970-01-01              |
 | timestamptz              | timestamp[us, tz=UTC]   | int, microseconds since 1970-01-01 UTC          |
 | interval                 | month_day_nano_interval | pyarrow.MonthDayNano (nanoseconds: whole us)    |
+| oid                      | uint32                  | int                                             |
+| name, "char"             | string                  | str                                             |
 | T[]                      | list<T>                 | list                                            |
 
 A bare `numeric` has no declared precision; Arrow needs one scale per column, so it carries a scale of its own
@@ -157,6 +159,9 @@ _ARRAY_OIDS: dict[str, int] = {
     "numeric": 1231,
     "uuid": 2951,
     "jsonb": 3807,
+    "oid": 1028,
+    "name": 1003,
+    '"char"': 1002,
 }
 _DISPLAY: dict[str, str] = {
     "bool": "boolean",
@@ -199,6 +204,10 @@ BOOL, BYTEA, INT8, INT2, INT4 = (scalar(n) for n in ("bool", "bytea", "int8", "i
 TEXT, JSON, FLOAT4, FLOAT8, UNKNOWN = (scalar(n) for n in ("text", "json", "float4", "float8", "unknown"))
 BPCHAR, VARCHAR, DATE, TIME = (scalar(n) for n in ("bpchar", "varchar", "date", "time"))
 TIMESTAMP, TIMESTAMPTZ, INTERVAL = (scalar(n) for n in ("timestamp", "timestamptz", "interval"))
+# Types of the system catalogs: results have them, and parameters; queries that compute take numbers and text instead.
+OID, NAME, CHAR = PgType("oid", 26, 4), PgType("name", 19, 64), PgType('"char"', 18, 1)
+INT2VECTOR = PgType("int2vector", 22, -1, element=INT2)  # their text has blanks between the numbers, no brackets
+OIDVECTOR = PgType("oidvector", 30, -1, element=OID)
 NUMERIC, UUID, JSONB = (scalar(n) for n in ("numeric", "uuid", "jsonb"))
 MZ_TIMESTAMP = replace(NUMERIC, scale=0)
 
@@ -305,6 +314,9 @@ _ARROW: dict[str, pa.DataType] = {
     "interval": pa.month_day_nano_interval(),
     "uuid": pa.string(),
     "jsonb": pa.string(),
+    "oid": pa.uint32(),
+    "name": pa.string(),
+    '"char"': pa.string(),
 }
 
 BY_OID: dict[int, PgType] = {
@@ -313,4 +325,5 @@ BY_OID: dict[int, PgType] = {
     UNKNOWN.oid: UNKNOWN,
     19: TEXT,  # name: drivers may declare a parameter so; it is text here
     26: INT8,  # oid: wide enough for any
+    **{array_of(t).oid: array_of(t) for t in (OID, NAME, CHAR)},
 }

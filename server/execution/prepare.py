@@ -20,6 +20,7 @@ from server.execution.names import find_relation
 from server.execution.planning import relation_query
 from server.execution.show import EXPLAIN_FIELDS, show_fields
 from server.execution.subscribe import SubscribePlan, plan_subscribe
+from server.pg_catalog.query import CatalogPlan, is_catalog_query, plan_catalog_query
 from server.results import row_description
 from server.sql.plan import (
     Field,
@@ -50,7 +51,7 @@ from server.sql.statements import (
     Update,
 )
 
-Plan: TypeAlias = QueryPlan | WritePlan | SubscribePlan
+Plan: TypeAlias = QueryPlan | CatalogPlan | WritePlan | SubscribePlan
 Types: TypeAlias = Sequence[PgType | None]
 
 
@@ -140,7 +141,7 @@ def _takes_parameters(statement: Statement) -> bool:
             return False
 
 
-def _planned(prepared: Prepared, plan: QueryPlan | WritePlan) -> None:
+def _planned(prepared: Prepared, plan: QueryPlan | CatalogPlan | WritePlan) -> None:
     prepared.plan = plan
     match plan:
         case QueryPlan():
@@ -148,6 +149,8 @@ def _planned(prepared: Prepared, plan: QueryPlan | WritePlan) -> None:
             assert isinstance(prepared.statement, Select)
             if plan.constant is not None and plan.constant.is_single_row and prepared.statement.as_of is None:
                 prepared.single_row = plan
+        case CatalogPlan():
+            prepared.parameters, prepared.fields = plan.parameters, plan.columns
         case WritePlan():
             prepared.parameters = plan.query.parameters
             prepared.fields = plan.query.columns[plan.returning] if plan.returning is not None else None
@@ -155,9 +158,11 @@ def _planned(prepared: Prepared, plan: QueryPlan | WritePlan) -> None:
 
 def plan_statement(
     context: Context, statement: Select | Insert | Update | Delete, types: Types = ()
-) -> QueryPlan | WritePlan:
-    """The plan of a statement that the planner knows."""
+) -> QueryPlan | CatalogPlan | WritePlan:
+    """The plan of a query or a write: the planner's, or the catalog engine's of a query over system relations."""
     match statement:
+        case Select() if is_catalog_query(context, statement):
+            return plan_catalog_query(context, statement, types)
         case Select():
             return plan_query(statement.query, context.plan_context(), types)
         case Insert():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from catalog import updates
+from catalog import builtin, updates
 from catalog.objects import ObjectId, SystemTable, Timestamp
 from protocol.pgwire.errors import PgError, SqlState
 from server import privileges
@@ -12,6 +12,7 @@ from server.context import Context, not_readable
 from server.dataflow.computation import compute, shaped
 from server.execution.times import timestamp_of
 from server.frontiers import Holder, NotReadable
+from server.pg_catalog.query import relation_rows
 from server.results import Result, TableRows
 from server.sql.plan import QueryPlan
 from server.sql.statements import AsOf
@@ -42,7 +43,12 @@ async def rows_without_inputs(context: Context, plan: QueryPlan, parameters: tup
 async def rows_at(context: Context, plan: QueryPlan, time: Timestamp, parameters: tuple[object, ...]) -> pa.Table:
     """The query's rows at a time that the caller holds."""
     bindings = context.bindings(parameters, mz_now=time)
-    return await compute(plan, bindings, context.engine, context.coordinator.rows, time)
+
+    async def rows(id: ObjectId, as_of: Timestamp) -> pa.Table:
+        table = builtin.PG_TABLES.get(id)
+        return await (relation_rows(context, table) if table is not None else context.coordinator.rows(id, as_of))
+
+    return await compute(plan, bindings, context.engine, rows, time)
 
 
 async def _rows_as_of(context: Context, plan: QueryPlan, as_of: AsOf, parameters: tuple[object, ...]) -> pa.Table:

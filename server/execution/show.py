@@ -194,22 +194,25 @@ def _create(context: Context, statement: ShowCreate) -> tuple[object, ...]:
 
 def definition(view: View | MaterializedView, state: CatalogState) -> str:
     """A view's query with its relations under their present names."""
-    return _named(view.query, tuple((id, state.full_name(state.items[id])) for id in sorted(view.uses)))
+    return definition_text(view.query, tuple((id, state.full_name(state.items[id])) for id in sorted(view.uses)))
 
 
 @functools.lru_cache(4_096)
-def _named(query: str, names: tuple[tuple[str, tuple[str, ...]], ...]) -> str:
+def definition_text(query: str, names: tuple[tuple[ObjectId, tuple[str, ...]], ...]) -> str:
+    """A stored query with the names, of one to three parts, in place of the ids that it has."""
     from sqlglot import parse_one
 
-    names_by_id = dict(names)
+    names_by_id: dict[str, tuple[str, ...]] = {str(id): full for id, full in names}
     tree = parse_one(query, dialect="postgres")
     for table in tree.find_all(exp.Table):
         full = names_by_id.get(table.name) if table.db == ID_SCHEMA else None
         if full is not None:
-            database, schema, name = ("", *full)[-3:]
+            database, schema, name = ("", "", *full)[-3:]
             table.set("this", exp.to_identifier(name))
-            table.set("db", exp.to_identifier(schema))
+            table.set("db", exp.to_identifier(schema) if schema else None)
             table.set("catalog", exp.to_identifier(database) if database else None)
+            if table.alias == name:
+                table.set("alias", None)
     return tree.sql(dialect="postgres")
 
 

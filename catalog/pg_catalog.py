@@ -1,0 +1,95 @@
+"""PostgreSQL's own system relations: names, OIDs and columns, as `pg_catalog.tsv` lists them from PostgreSQL 16.
+
+`tests/data/make_pg_catalog.py` writes that file. Their rows are made in `server/pg_catalog`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from catalog.objects import Column, ObjectId
+
+INFORMATION_SCHEMA_DOMAINS = {
+    "character_data": "text",
+    "sql_identifier": "name",
+    "yes_or_no": "text",
+    "cardinal_number": "int4",
+    "time_stamp": "timestamptz",
+}
+"""What the standard calls the types of its columns, and what they are."""
+
+_SHORT = {
+    "bigint": "int8",
+    "integer": "int4",
+    "smallint": "int2",
+    "boolean": "bool",
+    "real": "float4",
+    "double precision": "float8",
+    "timestamp with time zone": "timestamptz",
+}
+_PLANNED = {
+    "oid": "int8",
+    "xid": "int8",
+    "int2vector": "int2[]",
+    "oidvector": "int8[]",
+    "oid[]": "int8[]",
+    **{
+        name: name
+        for name in ("bool", "int2", "int4", "int8", "float4", "float8", "numeric", "timestamptz", "interval", "bytea")
+    },
+}
+
+
+@dataclass(frozen=True, slots=True)
+class PgColumn:
+    """`type` is PostgreSQL's name of it, as `oid`, `name`, `"char"`, `int2vector`."""
+
+    name: str
+    type: str
+    nullable: bool
+
+
+@dataclass(frozen=True, slots=True)
+class PgRelation:
+    """`kind` is `r` for a table and `v` for a view."""
+
+    schema: str
+    name: str
+    oid: int
+    kind: str
+    columns: tuple[PgColumn, ...]
+
+    @property
+    def id(self) -> ObjectId:
+        return ObjectId(f"s{self.oid}")
+
+    def planned_columns(self) -> tuple[Column, ...]:
+        """The columns with types that queries compute with: numbers stand for OIDs, text for names."""
+        return tuple(Column(c.name, planned_type(c.type), c.nullable) for c in self.columns)
+
+
+def planned_type(type: str) -> str:
+    known = _PLANNED.get(type)
+    if known is None:
+        known = f"{planned_type(type[:-2])}[]" if type.endswith("[]") else "text"
+    return known
+
+
+def _column(text: str) -> PgColumn:
+    name, _, type = text.strip().partition(" ")
+    nullable = not type.endswith("!")
+    type = type.removesuffix("!").removeprefix("information_schema.")
+    array = "[]" if type.endswith("[]") else ""
+    type = type.removesuffix("[]")
+    return PgColumn(name, _SHORT.get(type, INFORMATION_SCHEMA_DOMAINS.get(type, type)) + array, nullable)
+
+
+def _relation(line: str) -> PgRelation:
+    schema, name, oid, kind, columns = line.split("\t")
+    return PgRelation(schema, name, int(oid), kind, tuple(map(_column, columns.split(", "))))
+
+
+RELATIONS: tuple[PgRelation, ...] = tuple(
+    map(_relation, (Path(__file__).parent / "pg_catalog.tsv").read_text().splitlines())
+)

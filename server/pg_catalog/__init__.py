@@ -1,0 +1,11 @@
+"""PostgreSQL's system catalogs: what psql's backslash commands and drivers ask.
+
+    a SELECT over system relations alone ─► `query`: plan, run
+        `rewrite`   our tree of the query, to the SQL of the catalog engine; PostgreSQL's meaning wins
+        `rows`      the catalog's state, to the rows of pg_class, pg_attribute, ...
+        `database`  DuckDB in this process, over those rows: relations come in when a query names them;
+                    `functions.sql` and `views.sql` are what PostgreSQL defines in SQL or C
+
+It answers while Spark is still starting. What also names a user's relation goes through the planner to Spark, which
+reads the same rows. No row of a user's relation is ever computed here.
+"""

@@ -1,0 +1,162 @@
+"""DuckDB in this process over the system relations: each comes in when a query first names it.
+
+Schemas are `pg` (pg_catalog), `info` (information_schema), `mz` (mz_catalog and mz_internal) and `fn`, the functions.
+What a query needs is found by the names in its text and in the texts of the views and functions that it needs.
+"""
+
+from __future__ import annotations
+
+import re
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+import duckdb
+import pyarrow as pa
+
+from server.pg_catalog.rows import BY_NAME, arrow_type
+
+Rows = Callable[[str, str], pa.Table]
+"""The rows of a relation by DuckDB schema and name. KeyError if there is none."""
+
+SCHEMAS = {"pg_catalog": "pg", "information_schema": "info", "mz_catalog": "mz", "mz_internal": "mz"}
+_NAMES = re.compile(r'(?<![\w.])"?\b(pg|info|mz|fn)"?\."?(\w+)"?')
+_SETTINGS = {
+    "threads": 1,  # queries are small, and Spark has the cores
+    "enable_external_access": False,
+    "autoinstall_known_extensions": False,
+    "autoload_known_extensions": False,
+    "memory_limit": "512MB",
+}
+_DUCKDB_TYPES = {
+    pa.uint32(): "UINTEGER",
+    pa.timestamp("us", "UTC"): "TIMESTAMPTZ",
+    pa.string(): "VARCHAR",
+    pa.bool_(): "BOOLEAN",
+    pa.int16(): "SMALLINT",
+    pa.int32(): "INTEGER",
+    pa.int64(): "BIGINT",
+    pa.float32(): "FLOAT",
+    pa.float64(): "DOUBLE",
+    pa.binary(): "BLOB",
+    pa.month_day_nano_interval(): "INTERVAL",
+    pa.decimal128(38, 0): "DECIMAL(38,0)",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Definition:
+    """A view or function of ours: the statement that makes it and what it names."""
+
+    text: str
+    needs: tuple[tuple[str, str], ...]
+
+
+def named_in(text: str) -> tuple[tuple[str, str], ...]:
+    return tuple(dict.fromkeys(_NAMES.findall(text)))
+
+
+def _statements(file: str) -> Iterator[str]:
+    text = (Path(__file__).parent / file).read_text()
+    text = re.sub(r"^--.*\n", "", text, flags=re.MULTILINE)
+    return (statement.strip() for statement in re.split(r";\s*\n", text) if statement.strip())
+
+
+@cache
+def definitions() -> Mapping[tuple[str, str], Definition]:
+    """The views and functions, by schema and name."""
+    found = {}
+    for file in ("functions.sql", "views.sql"):
+        for statement in _statements(file):
+            schema, name = _NAMES.findall(statement)[0]
+            found[schema, name] = Definition(statement, tuple(n for n in named_in(statement) if n != (schema, name)))
+    return found
+
+
+def is_function(name: str) -> bool:
+    return ("fn", name) in definitions()
+
+
+def duckdb_type(type: str) -> str:
+    """DuckDB's name of the type of a system relation's column."""
+    arrow = arrow_type(type)
+    return f"{_DUCKDB_TYPES[arrow.value_type]}[]" if pa.types.is_list(arrow) else _DUCKDB_TYPES[arrow]
+
+
+class Database:
+    """One at a time uses it. duckdb.Error of a query that DuckDB does not take."""
+
+    def __init__(self, name: str, rows: Rows) -> None:
+        """`name` is the session's database; `rows` gives the relations that are no views."""
+        self._rows = rows
+        self._lock = threading.Lock()
+        self._connection = duckdb.connect(":memory:", config=_SETTINGS)  # type: ignore[arg-type]
+        self._there: set[tuple[str, str]] = {("fn", "current_database")}
+        quoted = name.replace("'", "''")
+        for statement in (
+            *(f"CREATE SCHEMA {schema}" for schema in ("pg", "info", "mz", "fn")),
+            "SET default_null_order = 'nulls_last_on_asc_first_on_desc'",
+            "SET integer_division = true",
+            "SET TimeZone = 'UTC'",
+            "SET python_enable_replacements = false",  # no variable of this program is a table
+            f"CREATE MACRO fn.current_database() AS '{quoted}'",
+        ):
+            self._connection.execute(statement)
+
+    def columns(self, query: str) -> list[tuple[str, str]]:
+        """Names and DuckDB types of the query's columns."""
+        with self._lock:
+            self._bring(query)
+            return [(row[0], row[1]) for row in self._connection.execute(f"DESCRIBE {query}").fetchall()]
+
+    def run(self, query: str, given: Mapping[tuple[str, str], pa.Table]) -> pa.Table:
+        """The query's rows; `given` are relations as they are now, which take the place of what was there."""
+        with self._lock:
+            for (schema, name), table in given.items():
+                self._load(schema, name, table)
+            self._bring(query)
+            return self._connection.sql(query).to_arrow_table()
+
+    def _bring(self, text: str) -> None:
+        for name in named_in(text):
+            self._need(name)
+
+    def _need(self, name: tuple[str, str]) -> None:
+        if name in self._there:
+            return
+        self._there.add(name)
+        definition = definitions().get(name)
+        if definition is not None:
+            for needed in definition.needs:
+                self._need(needed)
+            self._define(name, definition)
+            return
+        try:
+            table = self._rows(*name)
+        except KeyError:
+            return  # not a relation: text in quotes, or a name that DuckDB will complain of
+        self._load(*name, table)
+
+    def _define(self, name: tuple[str, str], definition: Definition) -> None:
+        schema, view = name
+        if schema == "fn":
+            self._connection.execute(definition.text)
+            return
+        body = definition.text.partition(" AS\n")[2] or definition.text.partition(" AS ")[2]
+        given = {row[0] for row in self._connection.execute(f"DESCRIBE {body}").fetchall()}
+        relation = BY_NAME["pg_catalog" if schema == "pg" else "information_schema", view]
+        columns = ", ".join(_column(c.name, c.name in given, duckdb_type(c.type)) for c in relation.columns)
+        self._connection.execute(f'CREATE VIEW {schema}."{view}" AS SELECT {columns} FROM ({body}) AS v')
+
+    def _load(self, schema: str, name: str, table: pa.Table) -> None:
+        self._connection.register("loaded", table)
+        self._connection.execute(f'CREATE OR REPLACE TABLE {schema}."{name}" AS SELECT * FROM loaded')
+        self._connection.unregister("loaded")
+        self._there.add((schema, name))
+
+
+def _column(name: str, given: bool, type: str) -> str:
+    value = f'v."{name}"' if given else "NULL"
+    return f'CAST({value} AS {type}) AS "{name}"'

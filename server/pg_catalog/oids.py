@@ -1,0 +1,53 @@
+"""OIDs of what the catalog holds, made from object ids, so that they never change and never meet.
+
+| what                         | OID                                             |
+|------------------------------|-------------------------------------------------|
+| PostgreSQL's own             | PostgreSQL's                                    |
+| other built-in objects, `s3` | 15000 + 3                                       |
+| users' objects, `u7`         | 16384 + 7                                       |
+| a column's default           | 2^30 + 2048 * object's number + column's number |
+| a key and its index          | 2^31 + 32 * object's number + key's number      |
+| a function                   | 2^31 + 2^30 + checksum of its signature         |
+"""
+
+from __future__ import annotations
+
+import zlib
+
+from catalog import builtin
+from catalog.objects import ObjectId
+
+PG_CATALOG, INFORMATION_SCHEMA, PUBLIC = 11, 13270, 2200
+PG_CLASS, PG_PROC, PG_TYPE, PG_CONSTRAINT, PG_NAMESPACE, PG_ATTRDEF = 1259, 1255, 1247, 2606, 2615, 2604
+OWNER = 10
+"""The role that owns everything."""
+HEAP, BTREE = 2, 403
+USER_OBJECTS, BUILT_IN = 16384, 15000
+
+_SCHEMAS = {builtin.PG_CATALOG.id: PG_CATALOG, builtin.INFORMATION_SCHEMA.id: INFORMATION_SCHEMA}
+
+
+def oid_of(id: ObjectId) -> int:
+    """The OID of a database, schema or item."""
+    if id in _SCHEMAS:
+        return _SCHEMAS[id]
+    number = _number(id)
+    if id.startswith("u"):
+        return USER_OBJECTS + number
+    return number if id in builtin.PG_TABLES else BUILT_IN + number
+
+
+def default_oid(id: ObjectId, column: int) -> int:
+    return (1 << 30) + 2048 * _number(id) + column
+
+
+def key_oid(id: ObjectId, key: int) -> int:
+    return (1 << 31) + 32 * _number(id) + key
+
+
+def function_oid(signature: str) -> int:
+    return (3 << 30) + (zlib.crc32(signature.encode()) & (1 << 30) - 1)
+
+
+def _number(id: ObjectId) -> int:
+    return int(id[1:])

@@ -1,0 +1,544 @@
+"""A query over system relations, to the catalog engine's SQL.
+
+The tree is the one that `server.sql.trees` makes. What DuckDB means otherwise than PostgreSQL is written so that
+PostgreSQL's meaning comes out: relations and functions get our schemas, `regclass` and the like become numbers or
+names by where they stand, a backslash escapes in LIKE, strings that are arrays become arrays, session functions and
+parameters become values. A function that is neither ours nor known to mean the same in DuckDB is refused (42883).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from sqlglot import exp
+
+from catalog.objects import SystemTable
+from catalog.pg_catalog import PgRelation
+from protocol.pgwire.errors import PgError, SqlState
+from protocol.pgwire.scalars import parse_text
+from protocol.pgwire.types import CHAR, INT2VECTOR, NAME, OID, OIDVECTOR, TEXT, PgType, array_of, parse_type
+from server.pg_catalog.database import SCHEMAS, is_function
+from server.sql.lexer import words
+
+# Functions of DuckDB that mean what PostgreSQL's of that name do.
+_SAME = words(
+    """
+    abs all any array_agg avg bool_and bool_or ceil ceiling coalesce concat concat_ws count every floor
+    generate_subscripts greatest least left length lower lpad ltrim max md5 min mod nullif rank repeat replace
+    reverse right round row_number rpad rtrim some split_part starts_with string_agg strpos substr sum trim
+    unnest upper array dense_rank first_value last_value lag lead chr ascii
+    """
+)
+_RENAMED = {"btrim": "trim", "json_build_object": "json_object", "char_length": "length", "array_cat": "list_concat"}
+_REGISTERED = ("regclass", "regtype", "regproc", "regprocedure", "regnamespace", "regrole")
+_PARAMETER_TYPES: Mapping[str, PgType] = {
+    "oid": OID,
+    "name": NAME,
+    '"char"': CHAR,
+    **dict.fromkeys(_REGISTERED, TEXT),
+}
+_DUCKDB_TYPES = {
+    "oid": "UINTEGER",
+    "xid": "UINTEGER",
+    "name": "VARCHAR",
+    '"char"': "VARCHAR",
+    "text": "VARCHAR",
+    "varchar": "VARCHAR",
+    "bpchar": "VARCHAR",
+    "bool": "BOOLEAN",
+    "int2": "SMALLINT",
+    "int4": "INTEGER",
+    "int8": "BIGINT",
+    "float4": "FLOAT",
+    "float8": "DOUBLE",
+    "numeric": "DECIMAL(38,9)",
+    "date": "DATE",
+    "time": "TIME",
+    "timestamp": "TIMESTAMP",
+    "timestamptz": "TIMESTAMPTZ",
+    "interval": "INTERVAL",
+    "uuid": "UUID",
+    "bytea": "BLOB",
+    "json": "JSON",
+    "jsonb": "JSON",
+    "int2vector": "SMALLINT[]",
+    "oidvector": "UINTEGER[]",
+    "pg_node_tree": "VARCHAR",
+    "aclitem": "VARCHAR",
+}
+
+CATALOG_TYPES = frozenset(("oid", "name", '"char"', "xid", "int2vector", "oidvector", *_REGISTERED))
+
+
+@dataclass(frozen=True, slots=True)
+class Names:
+    """What names mean for a session; made for planning, and for running with `values`.
+
+    `relation` finds a system relation by the parts of its name, `registered` the OID of what a literal of a
+    registered type names (PgError if there is none). `session` is the value of a session function, as SQL, by its
+    name, its arguments, and what gives the value of an argument that is a constant.
+    """
+
+    relation: Callable[[tuple[str, ...]], tuple[SystemTable, PgRelation | None] | None]
+    registered: Callable[[str, str], int | str]
+    session: Callable[[str, Sequence[exp.Expr], Callable[[exp.Expr], Any]], exp.Expr | None]
+
+
+@dataclass(slots=True)
+class Rewritten:
+    """`types`: what the parameters are, as far as casts tell. `columns`: declared types of plain output columns."""
+
+    sql: str
+    parameters: dict[int, PgType] = field(default_factory=dict)
+    columns: dict[int, PgType] = field(default_factory=dict)
+
+
+def type_name(tree: exp.DataType) -> str:
+    """PostgreSQL's short name of a type as a tree has it: `int4`, `oid[]`, `regclass`, `"char"`."""
+    if tree.this == exp.DType.ARRAY:
+        return f"{type_name(tree.expressions[0])}[]" if tree.expressions else "text[]"
+    if tree.this == exp.DType.USERDEFINED:
+        kind = tree.args["kind"]
+        name = kind if isinstance(kind, str) else kind.name
+        name = name.removeprefix("pg_catalog.").removeprefix("information_schema.")
+        return '"char"' if name == "char" else name
+    spelling = exp.DataType(this=tree.this).sql("postgres").lower()
+    if spelling == "char" and not tree.expressions:
+        return "bpchar"
+    try:
+        return parse_type(spelling).name
+    except ValueError:
+        return spelling
+
+
+def parameter_type(name: str) -> PgType:
+    """What a parameter that is cast to this type is sent as."""
+    if name.endswith("[]"):
+        return array_of(parameter_type(name[:-2]))
+    known = _PARAMETER_TYPES.get(name)
+    if known is not None:
+        return known
+    try:
+        return parse_type(name)
+    except ValueError:
+        return TEXT
+
+
+def duckdb_type(name: str) -> str:
+    if name.endswith("[]"):
+        return f"{duckdb_type(name[:-2])}[]"
+    known = _DUCKDB_TYPES.get(name)
+    if known is None:
+        raise PgError(SqlState.UNDEFINED_OBJECT, f'type "{name}" does not exist')
+    return known
+
+
+def value_tree(type: PgType, value: Any) -> exp.Expr:
+    """A Python scalar, as `protocol.pgwire.types` lists them, as SQL of the catalog engine."""
+    if type.element is not None:
+        to = f"{duckdb_type(type.element.name)}[]"
+        if value is None:
+            return _cast(exp.Null(), to)
+        return _cast(exp.Array(expressions=[value_tree(type.element, item) for item in value]), to)
+    if value is None:
+        return _cast(exp.Null(), duckdb_type(type.name))
+    if isinstance(value, bool):
+        return exp.Boolean(this=value)
+    if type.name in ("int2", "int4", "int8", "oid", "float4", "float8", "numeric"):
+        return _cast(exp.Literal.string(str(value)), duckdb_type(type.name))
+    if isinstance(value, str):
+        return exp.Literal.string(value)
+    raise PgError(SqlState.FEATURE_NOT_SUPPORTED, f"a parameter of type {type.display} is not supported here")
+
+
+def _cast(tree: exp.Expr, to: str) -> exp.Cast:
+    return exp.Cast(this=tree, to=exp.DataType.build(to, dialect="duckdb"))
+
+
+def rewritten(
+    tree: exp.Expr, names: Names, declared: Sequence[PgType | None] = (), values: Sequence[Any] | None = None
+) -> Rewritten:
+    """The query's SQL. `values` None: the query is only to be described, so that its parameters are NULL."""
+    return _Rewriter(names, declared, values).query(tree.copy())
+
+
+class _Rewriter:
+    def __init__(self, names: Names, declared: Sequence[PgType | None], values: Sequence[Any] | None) -> None:
+        self._names, self._declared, self._values = names, declared, values
+        self._ctes: set[str] = set()
+        self._aliases: dict[str, PgRelation] = {}
+        self.parameters: dict[int, PgType] = {}
+
+    def query(self, tree: exp.Expr) -> Rewritten:
+        self._ctes = {cte.alias for cte in tree.find_all(exp.CTE)}
+        for table in tree.find_all(exp.Table):
+            self._note(table)
+        columns = self._plain_columns(tree)
+        for cast in tree.find_all(exp.Cast):
+            self._parameter_of(cast)
+        tree = self._visit(tree)
+        return Rewritten(tree.sql(dialect="duckdb", identify=True, normalize_functions=False), self.parameters, columns)
+
+    # -- what is looked at before anything changes --------------------------------------------------------------------
+
+    def _note(self, table: exp.Table) -> None:
+        found = self._relation(table)
+        if found is not None and found[1] is not None:
+            self._aliases[table.alias_or_name] = found[1]
+
+    def _relation(self, table: exp.Table) -> tuple[SystemTable, PgRelation | None] | None:
+        if not isinstance(table.this, exp.Identifier) or (not table.db and table.name in self._ctes):
+            return None
+        return self._names.relation(tuple(part.name for part in table.parts))
+
+    def _plain_columns(self, tree: exp.Expr) -> dict[int, PgType]:
+        """The types of output columns that are columns of a system relation, where DuckDB's type does not tell them."""
+        while isinstance(tree, exp.SetOperation | exp.Subquery):
+            tree = tree.this
+        found: dict[int, PgType] = {}
+        if not isinstance(tree, exp.Select):
+            return found
+        for place, item in enumerate(tree.expressions):
+            column = item.unalias()
+            if isinstance(column, exp.Star) or (isinstance(column, exp.Column) and isinstance(column.this, exp.Star)):
+                break
+            if isinstance(column, exp.Column):
+                types = {
+                    c.type
+                    for alias, relation in self._aliases.items()
+                    if column.table in ("", alias)
+                    for c in relation.columns
+                    if c.name == column.name
+                }
+                if len(types) == 1 and (type := _wire_type(types.pop())) is not None:
+                    found[place] = type
+            elif isinstance(column, exp.Cast) and (type := _wire_type(type_name(column.to))) is not None:
+                found[place] = type
+        return found
+
+    def _parameter_of(self, cast: exp.Cast) -> None:
+        if isinstance(cast.this, exp.Parameter):
+            number = int(cast.this.this.name)
+            if number > len(self._declared) or self._declared[number - 1] is None:
+                self.parameters.setdefault(number, parameter_type(type_name(cast.to)))
+
+    # -- nodes --------------------------------------------------------------------------------------------------------
+
+    def _visit(self, node: exp.Expr) -> exp.Expr:
+        """What stands for the node: `_OUTER` see it as it was written, `_INNER` after what is inside of it."""
+        outer = _OUTER.get(type(node))
+        if outer is not None:
+            found = outer(self, node)
+            if found is not None:
+                return found
+        self._visit_inside(node)
+        inner = _INNER.get(type(node))
+        return inner(self, node) if inner is not None else node
+
+    def _visit_inside(self, node: exp.Expr) -> None:
+        for key, value in list(node.args.items()):
+            if isinstance(value, exp.Expr):
+                node.set(key, self._visit(value))
+            elif isinstance(value, list):
+                node.set(key, [self._visit(item) if isinstance(item, exp.Expr) else item for item in value])
+
+    def _table(self, table: exp.Table) -> exp.Expr | None:
+        if isinstance(table.this, exp.Anonymous):
+            return self._table_function(table)
+        found = self._relation(table)
+        if found is not None:
+            item, relation = found
+            if not table.alias:
+                table.set("alias", exp.TableAlias(this=exp.to_identifier(table.name, quoted=True)))
+            schema = relation.schema if relation is not None else "mz_catalog"
+            table.set("this", exp.to_identifier(item.name, quoted=True))
+            table.set("db", exp.to_identifier(SCHEMAS[schema]))
+            table.set("catalog", None)
+        return None
+
+    def _table_function(self, table: exp.Table) -> exp.Expr:
+        """A function in FROM, a list for DuckDB; its column is called after its alias, as PostgreSQL does."""
+        call = table.this
+        name = call.name.lower()
+        self._visit_inside(call)
+        alias = table.args.get("alias") or exp.TableAlias(this=exp.to_identifier(name, quoted=True))
+        if name in ("generate_series", "unnest"):
+            if not alias.args.get("columns"):
+                alias.set("columns", [exp.to_identifier(alias.name, quoted=True)])
+            series = exp.Anonymous(this=name, expressions=call.expressions)
+            table.set("this", series if name == "unnest" else exp.Anonymous(this="unnest", expressions=[series]))
+            table.set("db", None)
+        elif is_function(name):
+            table.set("db", exp.to_identifier("fn"))
+        else:
+            raise _no_function(call)
+        table.set("catalog", None)
+        table.set("alias", alias)
+        return table
+
+    def _unnest(self, node: exp.Unnest) -> exp.Expr:
+        alias = node.args.get("alias")
+        if alias is not None and not alias.args.get("columns") and alias.this is not None:
+            alias.set("columns", [alias.this.copy()])
+        return node
+
+    def _column(self, column: exp.Column) -> exp.Expr:
+        column.set("db", None)
+        column.set("catalog", None)
+        if column.name == "tableoid":
+            relation = self._aliases.get(column.table) or next(iter(self._aliases.values()), None)
+            if relation is not None:
+                return _cast(exp.Literal.number(relation.oid), "UINTEGER")
+        return column
+
+    def _dot(self, dot: exp.Dot) -> exp.Expr:
+        """pg_catalog.f(...) is f(...)."""
+        qualified = dot.this.name in SCHEMAS and not isinstance(dot.expression, exp.Identifier)
+        return dot.expression if qualified else dot
+
+    def _special_call(self, call: exp.Anonymous) -> exp.Expr | None:
+        """Functions whose arguments are looked at as they were written."""
+        name = call.name.lower()
+        value = self._names.session(name, call.expressions, self._constant)
+        if value is not None:
+            return value
+        if name.startswith("to_reg") and name.removeprefix("to_") in _REGISTERED:
+            return self._to_registered(name.removeprefix("to_"), call)
+        return None
+
+    def _call(self, call: exp.Anonymous) -> exp.Expr:
+        name = call.name.lower()
+        if name == "format":
+            return self._format(call)
+        if name in _RENAMED:
+            return exp.Anonymous(this=_RENAMED[name], expressions=call.expressions)
+        if is_function(name):
+            return exp.Dot(
+                this=exp.to_identifier("fn"), expression=exp.Anonymous(this=name, expressions=call.expressions)
+            )
+        if name in _SAME:
+            call.set("this", name)
+            return call
+        if (name.startswith("has_") and name.endswith("_privilege")) or name == "pg_has_role":
+            return exp.Boolean(this=True)  # everybody is a superuser
+        raise _no_function(call)
+
+    def _format(self, call: exp.Anonymous) -> exp.Expr:
+        """format('%s.%I', ...) with a constant pattern, put together from its pieces."""
+        pattern, *arguments = call.expressions
+        if not isinstance(pattern, exp.Literal):
+            raise _not_supported("format() with a pattern that is no constant")
+        pieces: list[exp.Expr] = []
+        literal = ""
+        text, place = pattern.name, 0
+        while place < len(text):
+            if text[place] != "%":
+                literal += text[place]
+                place += 1
+                continue
+            kind = text[place + 1 : place + 2]
+            place += 2
+            if kind == "%":
+                literal += "%"
+            elif kind in ("s", "I", "L") and kind and arguments:
+                pieces += [exp.Literal.string(literal), _formatted(kind, arguments.pop(0))]
+                literal = ""
+            else:
+                raise _not_supported(f"format() with %{kind}")
+        return exp.Anonymous(this="concat", expressions=[*pieces, exp.Literal.string(literal)])
+
+    def _to_registered(self, kind: str, call: exp.Anonymous) -> exp.Expr:
+        (argument,) = call.expressions
+        if isinstance(argument, exp.Cast):
+            argument = argument.this
+        argument = self._value_of(argument)
+        if argument is None:
+            raise _not_supported(f"to_{kind}() of what is no constant")
+        try:
+            found = self._names.registered(kind, argument)
+        except PgError:
+            return exp.Null()
+        return _registered_value(kind, found, call)
+
+    def _constant(self, tree: exp.Expr) -> Any:
+        """The value of a literal or parameter; a parameter of a query that is only described is None."""
+        match tree:
+            case exp.Cast():
+                return self._constant(tree.this)
+            case exp.Boolean() | exp.Literal():
+                return tree.this
+            case exp.Null():
+                return None
+            case exp.Parameter():
+                number = int(tree.this.name)
+                self._parameter(tree)
+                return None if self._values is None else self._values[number - 1]
+        raise _not_supported("a setting's name or value that is no constant")
+
+    def _value_of(self, tree: exp.Expr) -> str | None:
+        if isinstance(tree, exp.Literal):
+            return str(tree.this)
+        if isinstance(tree, exp.Parameter) and self._values is not None:
+            value = self._values[int(tree.this.name) - 1]
+            return None if value is None else str(value)
+        return None
+
+    def _cast(self, cast: exp.Cast) -> exp.Expr:
+        name = type_name(cast.to)
+        if name in _REGISTERED:
+            return self._registered(cast, name)
+        if name == '"char"' or name == "name":
+            name = "text"
+        inner = cast.this
+        if isinstance(inner, exp.Parameter):
+            value = self._parameter(inner)
+            return value if name.endswith("[]") else _cast(value, duckdb_type(name))
+        if name.endswith("[]") and isinstance(inner, exp.Literal):
+            type = parameter_type(name)
+            return value_tree(type, parse_text(type, inner.name))
+        return _cast(self._visit(inner), duckdb_type(name))
+
+    def _registered(self, cast: exp.Cast, kind: str) -> exp.Expr:
+        """A literal's OID, or the name of what an OID names, or the OID itself: by what stands around it."""
+        inner = cast.this
+        if isinstance(inner, exp.Cast) and type_name(inner.to) in ("text", "varchar"):
+            inner = inner.this
+        text = self._value_of(inner)
+        if text is None and isinstance(inner, exp.Parameter):
+            return _cast(exp.Null(), "VARCHAR" if _shown(cast) else "UINTEGER")  # described only, or NULL
+        if text is not None:
+            return _registered_value(kind, self._names.registered(kind, text), cast)
+        if not _shown(cast):
+            return self._visit(cast.this)
+        return _function(f"{kind}_text", self._visit(cast.this))
+
+    def _parameter(self, parameter: exp.Parameter) -> exp.Expr:
+        number = int(parameter.this.name)
+        declared = self._declared[number - 1] if number <= len(self._declared) else None
+        type = declared or self.parameters.setdefault(number, TEXT)
+        self.parameters[number] = type
+        if self._values is None:
+            return value_tree(type, None)
+        return value_tree(type, self._values[number - 1])
+
+    def _like(self, like: exp.Expr) -> exp.Expr:
+        if isinstance(like.parent, exp.Escape):
+            return like
+        return exp.Escape(this=like, expression=exp.Literal.string("\\"))
+
+    def _regex(self, node: exp.Expr) -> exp.Expr:
+        arguments = [_cast(node.this, "VARCHAR"), node.expression]
+        if isinstance(node, exp.RegexpILike):
+            arguments.append(exp.Literal.string("i"))
+        return exp.Anonymous(this="regexp_matches", expressions=arguments)
+
+    def _collate(self, node: exp.Collate) -> exp.Expr:
+        """There is one collation, the order of bytes."""
+        operand: exp.Expr = node.this
+        return operand
+
+    def _bracket(self, bracket: exp.Bracket) -> exp.Expr:
+        bracket.set("offset", 1)
+        return bracket
+
+    def _select(self, select: exp.Select) -> exp.Expr:
+        if not select.expressions:
+            select.set("expressions", [exp.Literal.number(1)])
+        return select
+
+    def _session(self, node: exp.Expr) -> exp.Expr:
+        value = self._names.session(_SESSION_NODES[type(node)], [], self._constant)
+        assert value is not None
+        return value
+
+
+_SESSION_NODES: dict[type[exp.Expr], str] = {
+    exp.CurrentUser: "current_user",
+    exp.CurrentRole: "current_user",
+    exp.SessionUser: "session_user",
+    exp.CurrentSchema: "current_schema",
+    exp.CurrentCatalog: "current_database",
+    exp.CurrentTimestamp: "now",
+}
+_OUTER: dict[type[exp.Expr], Callable[[_Rewriter, Any], exp.Expr | None]] = {
+    exp.Table: _Rewriter._table,
+    exp.Anonymous: _Rewriter._special_call,
+    exp.Cast: _Rewriter._cast,
+    exp.Parameter: _Rewriter._parameter,
+}
+_INNER: dict[type[exp.Expr], Callable[[_Rewriter, Any], exp.Expr]] = {
+    exp.Unnest: _Rewriter._unnest,
+    exp.Column: _Rewriter._column,
+    exp.Dot: _Rewriter._dot,
+    exp.Anonymous: _Rewriter._call,
+    exp.Like: _Rewriter._like,
+    exp.ILike: _Rewriter._like,
+    exp.RegexpLike: _Rewriter._regex,
+    exp.RegexpILike: _Rewriter._regex,
+    exp.Collate: _Rewriter._collate,
+    exp.Bracket: _Rewriter._bracket,
+    exp.Select: _Rewriter._select,
+    **dict.fromkeys(_SESSION_NODES, _Rewriter._session),
+}
+
+
+def _wire_type(name: str) -> PgType | None:
+    """Types that clients are told of and DuckDB does not have."""
+    if name.endswith("[]"):
+        element = _wire_type(name[:-2])
+        return array_of(element) if element is not None else None
+    return _WIRE_TYPES.get(name)
+
+
+_WIRE_TYPES = {"oid": OID, "name": NAME, '"char"': CHAR, "int2vector": INT2VECTOR, "oidvector": OIDVECTOR}
+
+
+def _formatted(kind: str, argument: exp.Expr) -> exp.Expr:
+    if kind == "s":
+        return argument
+    return _function("quote_ident" if kind == "I" else "quote_literal", argument)
+
+
+def _function(name: str, argument: exp.Expr) -> exp.Expr:
+    return exp.Dot(this=exp.to_identifier("fn"), expression=exp.Anonymous(this=name, expressions=[argument]))
+
+
+_TEXT_CALLS = words("concat concat_ws string_agg array_agg array_to_string quote_ident format")
+
+
+def _shown(cast: exp.Expr) -> bool:
+    """Whether the name of a registered object is wanted where this stands, and not its OID."""
+    parent = cast.parent
+    while isinstance(parent, exp.Paren | exp.Alias | exp.Order | exp.Ordered | exp.Coalesce | exp.Case | exp.If):
+        parent = parent.parent
+    match parent:
+        case exp.Cast():
+            return type_name(parent.to) in ("text", "varchar", "name", "bpchar")
+        case exp.Select() | exp.DPipe() | exp.Distinct():
+            return True
+        case exp.Anonymous():
+            return parent.name.lower() in _TEXT_CALLS
+        case _:
+            return False
+
+
+def _registered_value(kind: str, found: int | str, place: exp.Expr) -> exp.Expr:
+    if isinstance(found, str):  # a regproc: our tables have them by name
+        return exp.Literal.string(found)
+    number = _cast(exp.Literal.number(found), "UINTEGER")
+    return _function(f"{kind}_text", number) if _shown(place) else number
+
+
+def _no_function(call: exp.Expr) -> PgError:
+    start = call.meta.get("start")
+    return PgError(
+        SqlState.UNDEFINED_FUNCTION,
+        f"function {call.name.lower()} does not exist in queries over system catalogs",
+        position=start + 1 if start is not None else None,
+    )
+
+
+def _not_supported(what: str) -> PgError:
+    return PgError(SqlState.FEATURE_NOT_SUPPORTED, f"{what} is not supported over system catalogs")

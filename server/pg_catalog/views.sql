@@ -1,0 +1,111 @@
+-- PostgreSQL's system views, as far as Tidewire has what they tell. A column that is not given is NULL.
+
+CREATE VIEW pg.pg_tables AS
+  SELECT n.nspname AS schemaname, c.relname AS tablename, fn.pg_get_userbyid(c.relowner) AS tableowner,
+         c.relhasindex AS hasindexes, c.relhasrules AS hasrules, c.relhastriggers AS hastriggers,
+         c.relrowsecurity AS rowsecurity
+  FROM pg.pg_class c JOIN pg.pg_namespace n ON n.oid = c.relnamespace WHERE c.relkind IN ('r', 'p');
+CREATE VIEW pg.pg_views AS
+  SELECT n.nspname AS schemaname, c.relname AS viewname, fn.pg_get_userbyid(c.relowner) AS viewowner,
+         fn.pg_get_viewdef(c.oid) AS definition
+  FROM pg.pg_class c JOIN pg.pg_namespace n ON n.oid = c.relnamespace WHERE c.relkind = 'v';
+CREATE VIEW pg.pg_matviews AS
+  SELECT n.nspname AS schemaname, c.relname AS matviewname, fn.pg_get_userbyid(c.relowner) AS matviewowner,
+         c.relhasindex AS hasindexes, c.relispopulated AS ispopulated, fn.pg_get_viewdef(c.oid) AS definition
+  FROM pg.pg_class c JOIN pg.pg_namespace n ON n.oid = c.relnamespace WHERE c.relkind = 'm';
+CREATE VIEW pg.pg_indexes AS
+  SELECT n.nspname AS schemaname, c.relname AS tablename, i.relname AS indexname,
+         fn.pg_get_indexdef(i.oid) AS indexdef
+  FROM pg.pg_index x JOIN pg.pg_class c ON c.oid = x.indrelid JOIN pg.pg_class i ON i.oid = x.indexrelid
+  JOIN pg.pg_namespace n ON n.oid = c.relnamespace;
+CREATE VIEW pg.pg_roles AS
+  SELECT rolname, rolsuper, rolinherit, rolcreaterole, rolcreatedb, rolcanlogin, rolreplication, rolconnlimit,
+         '********' AS rolpassword, rolvaliduntil, rolbypassrls, oid
+  FROM pg.pg_authid;
+CREATE VIEW pg.pg_shadow AS
+  SELECT rolname AS usename, oid AS usesysid, rolcreatedb AS usecreatedb, rolsuper AS usesuper,
+         rolreplication AS userepl, rolbypassrls AS usebypassrls
+  FROM pg.pg_authid WHERE rolcanlogin;
+CREATE VIEW pg.pg_user AS
+  SELECT usename, usesysid, usecreatedb, usesuper, userepl, usebypassrls, '********' AS passwd FROM pg.pg_shadow;
+CREATE VIEW pg.pg_stat_all_tables AS
+  SELECT c.oid AS relid, n.nspname AS schemaname, c.relname
+  FROM pg.pg_class c JOIN pg.pg_namespace n ON n.oid = c.relnamespace WHERE c.relkind IN ('r', 'm');
+CREATE VIEW pg.pg_stat_user_tables AS
+  SELECT relid, schemaname, relname FROM pg.pg_stat_all_tables WHERE relid >= 16384;
+
+CREATE VIEW info.information_schema_catalog_name AS SELECT fn.current_database() AS catalog_name;
+CREATE VIEW info.enabled_roles AS SELECT rolname AS role_name FROM pg.pg_authid;
+CREATE VIEW info.schemata AS
+  SELECT fn.current_database() AS catalog_name, nspname AS schema_name, fn.pg_get_userbyid(nspowner) AS schema_owner
+  FROM pg.pg_namespace;
+CREATE VIEW info.tables AS
+  SELECT fn.current_database() AS table_catalog, n.nspname AS table_schema, c.relname AS table_name,
+         CASE c.relkind WHEN 'v' THEN 'VIEW' ELSE 'BASE TABLE' END AS table_type,
+         CASE WHEN c.relkind = 'r' AND c.oid >= 16384 THEN 'YES' ELSE 'NO' END AS is_insertable_into,
+         'NO' AS is_typed
+  FROM pg.pg_class c JOIN pg.pg_namespace n ON n.oid = c.relnamespace WHERE c.relkind IN ('r', 'v');
+CREATE VIEW info.columns AS
+  SELECT fn.current_database() AS table_catalog, n.nspname AS table_schema, c.relname AS table_name,
+         a.attname AS column_name, a.attnum AS ordinal_position, d.adbin AS column_default,
+         CASE WHEN a.attnotnull THEN 'NO' ELSE 'YES' END AS is_nullable,
+         CASE WHEN t.typcategory = 'A' THEN 'ARRAY' ELSE fn.format_type(a.atttypid, NULL) END AS data_type,
+         CASE WHEN a.atttypid IN (1042, 1043) AND a.atttypmod > 4 THEN a.atttypmod - 4 END AS character_maximum_length,
+         CASE WHEN a.atttypid IN (1042, 1043) AND a.atttypmod > 4 THEN (a.atttypmod - 4) * 4
+              WHEN a.atttypid IN (25, 1042, 1043) THEN 1073741824 END AS character_octet_length,
+         CASE a.atttypid WHEN 21 THEN 16 WHEN 23 THEN 32 WHEN 20 THEN 64 WHEN 700 THEN 24 WHEN 701 THEN 53
+              WHEN 1700 THEN CASE WHEN a.atttypmod >= 4 THEN (a.atttypmod - 4) // 65536 END END AS numeric_precision,
+         CASE WHEN a.atttypid IN (20, 21, 23, 700, 701) THEN 2 WHEN a.atttypid = 1700 THEN 10
+         END AS numeric_precision_radix,
+         CASE WHEN a.atttypid IN (20, 21, 23) THEN 0
+              WHEN a.atttypid = 1700 AND a.atttypmod >= 4 THEN (a.atttypmod - 4) % 65536 END AS numeric_scale,
+         CASE WHEN a.atttypid IN (1083, 1114, 1184, 1186) THEN 6 WHEN a.atttypid = 1082 THEN 0
+         END AS datetime_precision,
+         fn.current_database() AS udt_catalog, 'pg_catalog' AS udt_schema, t.typname AS udt_name,
+         a.attnum::VARCHAR AS dtd_identifier, 'NO' AS is_self_referencing, 'NO' AS is_identity,
+         'NO' AS identity_cycle, 'NEVER' AS is_generated,
+         CASE WHEN c.relkind = 'r' AND c.oid >= 16384 THEN 'YES' ELSE 'NO' END AS is_updatable
+  FROM pg.pg_attribute a JOIN pg.pg_class c ON c.oid = a.attrelid JOIN pg.pg_namespace n ON n.oid = c.relnamespace
+  JOIN pg.pg_type t ON t.oid = a.atttypid LEFT JOIN pg.pg_attrdef d ON d.adrelid = c.oid AND d.adnum = a.attnum
+  WHERE a.attnum > 0 AND NOT a.attisdropped AND c.relkind IN ('r', 'v');
+CREATE VIEW info.views AS
+  SELECT fn.current_database() AS table_catalog, n.nspname AS table_schema, c.relname AS table_name,
+         fn.pg_get_viewdef(c.oid) AS view_definition, 'NONE' AS check_option, 'NO' AS is_updatable,
+         'NO' AS is_insertable_into, 'NO' AS is_trigger_updatable, 'NO' AS is_trigger_deletable,
+         'NO' AS is_trigger_insertable_into
+  FROM pg.pg_class c JOIN pg.pg_namespace n ON n.oid = c.relnamespace WHERE c.relkind = 'v';
+CREATE VIEW info.table_constraints AS
+  SELECT fn.current_database() AS constraint_catalog, n.nspname AS constraint_schema, k.conname AS constraint_name,
+         fn.current_database() AS table_catalog, n.nspname AS table_schema, c.relname AS table_name,
+         CASE k.contype WHEN 'p' THEN 'PRIMARY KEY' ELSE 'UNIQUE' END AS constraint_type,
+         'NO' AS is_deferrable, 'NO' AS initially_deferred, 'NO' AS enforced,
+         CASE WHEN k.contype = 'u' THEN 'YES' END AS nulls_distinct
+  FROM pg.pg_constraint k JOIN pg.pg_class c ON c.oid = k.conrelid JOIN pg.pg_namespace n ON n.oid = c.relnamespace
+  UNION ALL
+  SELECT fn.current_database(), n.nspname, n.oid || '_' || c.oid || '_' || a.attnum || '_not_null',
+         fn.current_database(), n.nspname, c.relname, 'CHECK', 'NO', 'NO', 'YES', NULL
+  FROM pg.pg_attribute a JOIN pg.pg_class c ON c.oid = a.attrelid JOIN pg.pg_namespace n ON n.oid = c.relnamespace
+  WHERE a.attnotnull AND a.attnum > 0 AND c.relkind = 'r';
+CREATE VIEW info.key_column_usage AS
+  SELECT fn.current_database() AS constraint_catalog, n.nspname AS constraint_schema, k.conname AS constraint_name,
+         fn.current_database() AS table_catalog, n.nspname AS table_schema, c.relname AS table_name,
+         a.attname AS column_name, k.place AS ordinal_position
+  FROM (SELECT conname, conrelid, unnest(conkey) AS column, generate_subscripts(conkey, 1) AS place
+        FROM pg.pg_constraint) k
+  JOIN pg.pg_class c ON c.oid = k.conrelid JOIN pg.pg_namespace n ON n.oid = c.relnamespace
+  JOIN pg.pg_attribute a ON a.attrelid = c.oid AND a.attnum = k.column;
+CREATE VIEW info.constraint_column_usage AS
+  SELECT table_catalog, table_schema, table_name, column_name, constraint_catalog, constraint_schema, constraint_name
+  FROM info.key_column_usage;
+CREATE VIEW info.routines AS
+  SELECT fn.current_database() AS specific_catalog, 'pg_catalog' AS specific_schema,
+         p.proname || '_' || p.oid AS specific_name, fn.current_database() AS routine_catalog,
+         'pg_catalog' AS routine_schema, p.proname AS routine_name, 'FUNCTION' AS routine_type,
+         fn.format_type(p.prorettype, NULL) AS data_type, 'EXTERNAL' AS routine_body, 'INTERNAL' AS external_language
+  FROM pg.pg_proc p;
+CREATE VIEW info.table_privileges AS
+  SELECT r.rolname AS grantor, r.rolname AS grantee, t.table_catalog, t.table_schema, t.table_name, p.privilege_type,
+         'YES' AS is_grantable, CASE p.privilege_type WHEN 'SELECT' THEN 'YES' ELSE 'NO' END AS with_hierarchy
+  FROM info.tables t JOIN pg.pg_authid r ON r.oid = 10
+  CROSS JOIN (VALUES ('INSERT'), ('SELECT'), ('UPDATE'), ('DELETE'), ('TRUNCATE')) p(privilege_type);
+CREATE VIEW info.role_table_grants AS SELECT * FROM info.table_privileges;
