@@ -24,7 +24,6 @@ from server.portals import Portal, Portals
 from server.results import Result, SubscriptionRows, TableRows
 from server.sql import statements as s
 from server.sql.plan import QueryPlan, WritePlan, plan_query
-from server.transaction import Mode
 
 
 class Interpreter:
@@ -73,7 +72,6 @@ class Interpreter:
             case ((s.Insert() | s.Update() | s.Delete()), WritePlan()):
                 return await writes.write(context, plan, type(statement).__name__.upper(), parameters)
             case s.Select(), CatalogPlan():
-                await context.enter(Mode.READ, "SELECT")
                 return await run_catalog_query(context, plan, parameters)
             case s.Subscribe(), SubscribePlan():
                 return await subscribe(context, statement, plan, parameters)

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from types import MappingProxyType
 
 import duckdb
 import pyarrow as pa
@@ -86,55 +87,66 @@ def duckdb_type(type: str) -> str:
 
 
 class Database:
-    """One at a time uses it. duckdb.Error of a query that DuckDB does not take."""
+    """One thread at a time uses it. duckdb.Error of a query that DuckDB does not take."""
 
-    def __init__(self, name: str, rows: Rows) -> None:
-        """`name` is the session's database; `rows` gives the relations that are no views."""
-        self._rows = rows
+    def __init__(self) -> None:
         self._lock = threading.Lock()
         self._connection = duckdb.connect(":memory:", config=_SETTINGS)  # type: ignore[arg-type]
-        self._there: set[tuple[str, str]] = {("fn", "current_database")}
-        quoted = name.replace("'", "''")
+        self._defined: set[tuple[str, str]] = set()
+        self._loaded: set[tuple[str, str]] = set()
+        self._rows: Rows | None = None
         for statement in (
             *(f"CREATE SCHEMA {schema}" for schema in ("pg", "info", "mz", "fn")),
             "SET default_null_order = 'nulls_last_on_asc_first_on_desc'",
             "SET integer_division = true",
             "SET TimeZone = 'UTC'",
             "SET python_enable_replacements = false",  # no variable of this program is a table
-            f"CREATE MACRO fn.current_database() AS '{quoted}'",
         ):
             self._connection.execute(statement)
 
-    def columns(self, query: str) -> list[tuple[str, str]]:
+    def columns(self, query: str, rows: Rows) -> list[tuple[str, str]]:
         """Names and DuckDB types of the query's columns."""
         with self._lock:
-            self._bring(query)
+            self._look_at(rows)
+            self._bring(query, rows)
             return [(row[0], row[1]) for row in self._connection.execute(f"DESCRIBE {query}").fetchall()]
 
-    def run(self, query: str, given: Mapping[tuple[str, str], pa.Table]) -> pa.Table:
-        """The query's rows; `given` are relations as they are now, which take the place of what was there."""
+    def run(self, query: str, rows: Rows, given: Mapping[tuple[str, str], pa.Table] = MappingProxyType({})) -> pa.Table:
+        """The query's rows over the relations of `rows`; `given` are those that are not the same from run to run.
+
+        What was loaded stays for the next query over the same `rows`, an object that is compared by identity.
+        """
         with self._lock:
+            self._look_at(rows)
             for (schema, name), table in given.items():
                 self._load(schema, name, table)
-            self._bring(query)
+            self._bring(query, rows)
             return self._connection.sql(query).to_arrow_table()
 
-    def _bring(self, text: str) -> None:
-        for name in named_in(text):
-            self._need(name)
+    def _look_at(self, rows: Rows) -> None:
+        """What is loaded of other rows is to be loaded again."""
+        if rows is not self._rows:
+            self._loaded.clear()
+            self._rows = rows
 
-    def _need(self, name: tuple[str, str]) -> None:
-        if name in self._there:
+    def _bring(self, text: str, rows: Rows) -> None:
+        for name in named_in(text):
+            self._need(name, rows)
+
+    def _need(self, name: tuple[str, str], rows: Rows) -> None:
+        if name in self._loaded:
             return
-        self._there.add(name)
+        self._loaded.add(name)
         definition = definitions().get(name)
         if definition is not None:
             for needed in definition.needs:
-                self._need(needed)
-            self._define(name, definition)
+                self._need(needed, rows)
+            if name not in self._defined:
+                self._define(name, definition)
+                self._defined.add(name)
             return
         try:
-            table = self._rows(*name)
+            table = rows(*name)
         except KeyError:
             return  # not a relation: text in quotes, or a name that DuckDB will complain of
         self._load(*name, table)
@@ -154,7 +166,7 @@ class Database:
         self._connection.register("loaded", table)
         self._connection.execute(f'CREATE OR REPLACE TABLE {schema}."{name}" AS SELECT * FROM loaded')
         self._connection.unregister("loaded")
-        self._there.add((schema, name))
+        self._loaded.add((schema, name))
 
 
 def _column(name: str, given: bool, type: str) -> str:

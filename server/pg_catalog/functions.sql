@@ -1,12 +1,16 @@
 -- PostgreSQL's catalog functions for the catalog engine, as macros over the system relations.
 -- `database.py` makes those that a query uses, and brings in the relations that they name. A macro is put into the
--- query as it stands: its aliases are such as no query has.
+-- query as it stands: the aliases and columns that an argument could mean by mistake have names that no query has.
 
 -- visibility: what stands in the search path
-CREATE MACRO fn.pg_table_is_visible(p_oid) AS (SELECT bool_or(tw_r.visible) FROM pg.tw_relations tw_r WHERE tw_r.oid = p_oid);
-CREATE MACRO fn.pg_type_is_visible(p_oid) AS (SELECT bool_or(true) FROM pg.pg_type tw_t WHERE tw_t.oid = p_oid);
-CREATE MACRO fn.pg_function_is_visible(p_oid) AS (SELECT bool_or(true) FROM pg.pg_proc tw_p WHERE tw_p.oid = p_oid);
-CREATE MACRO fn.pg_collation_is_visible(p_oid) AS (SELECT bool_or(true) FROM pg.pg_collation tw_c WHERE tw_c.oid = p_oid);
+CREATE MACRO fn.pg_table_is_visible(p_oid) AS (SELECT bool_or(tw_r.tw_visible) FROM (SELECT oid AS tw_oid, visible
+    AS tw_visible FROM pg.tw_relations) tw_r WHERE tw_r.tw_oid = p_oid);
+CREATE MACRO fn.pg_type_is_visible(p_oid) AS (SELECT bool_or(true) FROM (SELECT oid AS tw_oid FROM pg.pg_type) tw_t
+    WHERE tw_t.tw_oid = p_oid);
+CREATE MACRO fn.pg_function_is_visible(p_oid) AS (SELECT bool_or(true) FROM (SELECT oid AS tw_oid FROM pg.pg_proc)
+    tw_p WHERE tw_p.tw_oid = p_oid);
+CREATE MACRO fn.pg_collation_is_visible(p_oid) AS (SELECT bool_or(true) FROM (SELECT oid AS tw_oid FROM
+    pg.pg_collation) tw_c WHERE tw_c.tw_oid = p_oid);
 CREATE MACRO fn.pg_operator_is_visible(p_oid) AS (p_oid IS NOT NULL);
 CREATE MACRO fn.pg_opclass_is_visible(p_oid) AS (p_oid IS NOT NULL);
 CREATE MACRO fn.pg_opfamily_is_visible(p_oid) AS (p_oid IS NOT NULL);
@@ -25,62 +29,85 @@ CREATE MACRO fn.quote_literal(p_text) AS ('''' || replace(p_text::VARCHAR, '''',
 CREATE MACRO fn.format_type(p_type, p_modifier) AS (
   CASE WHEN p_type IS NULL THEN NULL WHEN p_type = 0 THEN '-' ELSE coalesce(
     (SELECT CASE
-        WHEN p_modifier IS NULL THEN tw_t.text
-        WHEN tw_t.base = 1042 AND p_modifier = -1 THEN 'bpchar'
-        WHEN p_modifier < 4 THEN tw_t.text
-        WHEN tw_t.base IN (1042, 1043) THEN tw_t.text || '(' || (p_modifier - 4) || ')'
-        WHEN tw_t.base = 1700
-        THEN tw_t.text || '(' || ((p_modifier - 4) // 65536) || ',' || ((p_modifier - 4) % 65536) || ')'
-        ELSE tw_t.text END || tw_t.dimensions
-     FROM pg.tw_types tw_t WHERE tw_t.oid = p_type), '???') END);
+        WHEN p_modifier IS NULL THEN tw_t.tw_text
+        WHEN tw_t.tw_base = 1042 AND p_modifier = -1 THEN 'bpchar'
+        WHEN p_modifier < 4 THEN tw_t.tw_text
+        WHEN tw_t.tw_base IN (1042, 1043) THEN tw_t.tw_text || '(' || (p_modifier - 4) || ')'
+        WHEN tw_t.tw_base = 1700
+        THEN tw_t.tw_text || '(' || ((p_modifier - 4) // 65536) || ',' || ((p_modifier - 4) % 65536) || ')'
+        ELSE tw_t.tw_text END || tw_t.tw_dimensions
+     FROM (SELECT base AS tw_base, dimensions AS tw_dimensions, oid AS tw_oid, text AS tw_text FROM pg.tw_types)
+      tw_t WHERE tw_t.tw_oid = p_type), '???') END);
 CREATE MACRO fn.regclass_text(p_oid) AS (
   CASE WHEN p_oid = 0 THEN '-'
-       ELSE coalesce((SELECT tw_r.text FROM pg.tw_relations tw_r WHERE tw_r.oid = p_oid), p_oid::VARCHAR) END);
+       ELSE coalesce((SELECT tw_r.tw_text FROM (SELECT oid AS tw_oid, text AS tw_text FROM pg.tw_relations) tw_r
+      WHERE tw_r.tw_oid = p_oid), p_oid::VARCHAR) END);
 CREATE MACRO fn.regtype_text(p_oid) AS (
   CASE WHEN p_oid = 0 THEN '-'
-       ELSE coalesce((SELECT tw_t.text || tw_t.dimensions FROM pg.tw_types tw_t WHERE tw_t.oid = p_oid), p_oid::VARCHAR) END);
+       ELSE coalesce((SELECT tw_t.tw_text || tw_t.tw_dimensions FROM (SELECT dimensions AS tw_dimensions, oid AS
+      tw_oid, text AS tw_text FROM pg.tw_types) tw_t WHERE tw_t.tw_oid = p_oid), p_oid::VARCHAR) END);
 CREATE MACRO fn.regnamespace_text(p_oid) AS (
   CASE WHEN p_oid = 0 THEN '-'
-       ELSE coalesce((SELECT fn.quote_ident(tw_n.nspname) FROM pg.pg_namespace tw_n WHERE tw_n.oid = p_oid), p_oid::VARCHAR) END);
+       ELSE coalesce((SELECT fn.quote_ident(tw_n.tw_nspname) FROM (SELECT nspname AS tw_nspname, oid AS tw_oid FROM
+      pg.pg_namespace) tw_n WHERE tw_n.tw_oid = p_oid), p_oid::VARCHAR) END);
 CREATE MACRO fn.regrole_text(p_oid) AS (
   CASE WHEN p_oid = 0 THEN '-'
-       ELSE coalesce((SELECT fn.quote_ident(tw_r.rolname) FROM pg.pg_authid tw_r WHERE tw_r.oid = p_oid), p_oid::VARCHAR) END);
+       ELSE coalesce((SELECT fn.quote_ident(tw_r.tw_rolname) FROM (SELECT oid AS tw_oid, rolname AS tw_rolname FROM
+      pg.pg_authid) tw_r WHERE tw_r.tw_oid = p_oid), p_oid::VARCHAR) END);
 CREATE MACRO fn.regproc_text(p_oid) AS (
-  coalesce((SELECT tw_p.proname FROM pg.pg_proc tw_p WHERE tw_p.oid = TRY_CAST(p_oid::VARCHAR AS UINTEGER)), p_oid::VARCHAR));
+  coalesce((SELECT tw_p.tw_proname FROM (SELECT oid AS tw_oid, proname AS tw_proname FROM pg.pg_proc) tw_p WHERE
+      tw_p.tw_oid = TRY_CAST(p_oid::VARCHAR AS UINTEGER)), p_oid::VARCHAR));
 CREATE MACRO fn.regprocedure_text(p_oid) AS (
   CASE WHEN p_oid = 0 THEN '-'
-       ELSE coalesce((SELECT tw_f.name || '(' || tw_f.arguments || ')' FROM pg.tw_functions tw_f WHERE tw_f.oid = p_oid), p_oid::VARCHAR) END);
+       ELSE coalesce((SELECT tw_f.tw_name || '(' || tw_f.tw_arguments || ')' FROM (SELECT arguments AS tw_arguments,
+      name AS tw_name, oid AS tw_oid FROM pg.tw_functions) tw_f WHERE tw_f.tw_oid = p_oid), p_oid::VARCHAR) END);
 CREATE MACRO fn.pg_get_userbyid(p_oid) AS (
-  coalesce((SELECT tw_r.rolname FROM pg.pg_authid tw_r WHERE tw_r.oid = p_oid), 'unknown (OID=' || p_oid || ')'));
+  coalesce((SELECT tw_r.tw_rolname FROM (SELECT oid AS tw_oid, rolname AS tw_rolname FROM pg.pg_authid) tw_r WHERE
+      tw_r.tw_oid = p_oid), 'unknown (OID=' || p_oid || ')'));
 CREATE MACRO fn.pg_encoding_to_char(p_encoding) AS (CASE WHEN p_encoding = 6 THEN 'UTF8' ELSE '' END);
 CREATE MACRO fn.pg_char_to_encoding(p_name) AS (CASE WHEN upper(p_name) IN ('UTF8', 'UTF-8') THEN 6 ELSE -1 END);
 CREATE MACRO fn.getdatabaseencoding() AS 'UTF8';
+CREATE MACRO fn.current_database() AS (SELECT tw_s.database FROM pg.tw_session tw_s);
 
 -- definitions
 CREATE MACRO fn.pg_get_expr(p_node, p_relation) AS p_node, (p_node, p_relation, p_pretty) AS p_node;
 CREATE MACRO fn.pg_get_viewdef(p_oid) AS (
-    SELECT tw_d.text FROM pg.tw_definitions tw_d WHERE tw_d.oid = p_oid AND tw_d.place = 0),
-  (p_oid, p_pretty) AS (SELECT tw_d.text FROM pg.tw_definitions tw_d WHERE tw_d.oid = p_oid AND tw_d.place = 0);
+    SELECT tw_d.tw_text FROM (SELECT oid AS tw_oid, place AS tw_place, text AS tw_text FROM pg.tw_definitions) tw_d
+      WHERE tw_d.tw_oid = p_oid AND tw_d.tw_place = 0),
+  (p_oid, p_pretty) AS (SELECT tw_d.tw_text FROM (SELECT oid AS tw_oid, place AS tw_place, text AS tw_text FROM
+      pg.tw_definitions) tw_d WHERE tw_d.tw_oid = p_oid AND tw_d.tw_place = 0);
 CREATE MACRO fn.pg_get_indexdef(p_oid) AS (
-    SELECT tw_d.text FROM pg.tw_definitions tw_d WHERE tw_d.oid = p_oid AND tw_d.place = 0),
-  (p_oid, p_place, p_pretty) AS (SELECT tw_d.text FROM pg.tw_definitions tw_d WHERE tw_d.oid = p_oid AND tw_d.place = p_place);
-CREATE MACRO fn.pg_get_constraintdef(p_oid) AS (SELECT tw_c.text FROM pg.tw_constraints tw_c WHERE tw_c.oid = p_oid),
-  (p_oid, p_pretty) AS (SELECT tw_c.text FROM pg.tw_constraints tw_c WHERE tw_c.oid = p_oid);
-CREATE MACRO fn.pg_get_function_arguments(p_oid) AS (SELECT tw_f.arguments FROM pg.tw_functions tw_f WHERE tw_f.oid = p_oid);
+    SELECT tw_d.tw_text FROM (SELECT oid AS tw_oid, place AS tw_place, text AS tw_text FROM pg.tw_definitions) tw_d
+      WHERE tw_d.tw_oid = p_oid AND tw_d.tw_place = 0),
+  (p_oid, p_place, p_pretty) AS (SELECT tw_d.tw_text FROM (SELECT oid AS tw_oid, place AS tw_place, text AS tw_text
+      FROM pg.tw_definitions) tw_d WHERE tw_d.tw_oid = p_oid AND tw_d.tw_place = p_place);
+CREATE MACRO fn.pg_get_constraintdef(p_oid) AS (SELECT tw_c.tw_text FROM (SELECT oid AS tw_oid, text AS tw_text FROM
+    pg.tw_constraints) tw_c WHERE tw_c.tw_oid = p_oid),
+  (p_oid, p_pretty) AS (SELECT tw_c.tw_text FROM (SELECT oid AS tw_oid, text AS tw_text FROM pg.tw_constraints) tw_c
+      WHERE tw_c.tw_oid = p_oid);
+CREATE MACRO fn.pg_get_function_arguments(p_oid) AS (SELECT tw_f.tw_arguments FROM (SELECT arguments AS
+    tw_arguments, oid AS tw_oid FROM pg.tw_functions) tw_f WHERE tw_f.tw_oid = p_oid);
 CREATE MACRO fn.pg_get_function_identity_arguments(p_oid) AS (
-  SELECT tw_f.arguments FROM pg.tw_functions tw_f WHERE tw_f.oid = p_oid);
-CREATE MACRO fn.pg_get_function_result(p_oid) AS (SELECT tw_f.result FROM pg.tw_functions tw_f WHERE tw_f.oid = p_oid);
-CREATE MACRO fn.pg_get_functiondef(p_oid) AS (SELECT tw_f.definition FROM pg.tw_functions tw_f WHERE tw_f.oid = p_oid);
+  SELECT tw_f.tw_arguments FROM (SELECT arguments AS tw_arguments, oid AS tw_oid FROM pg.tw_functions) tw_f WHERE
+      tw_f.tw_oid = p_oid);
+CREATE MACRO fn.pg_get_function_result(p_oid) AS (SELECT tw_f.tw_result FROM (SELECT oid AS tw_oid, result AS
+    tw_result FROM pg.tw_functions) tw_f WHERE tw_f.tw_oid = p_oid);
+CREATE MACRO fn.pg_get_functiondef(p_oid) AS (SELECT tw_f.tw_definition FROM (SELECT definition AS tw_definition,
+    oid AS tw_oid FROM pg.tw_functions) tw_f WHERE tw_f.tw_oid = p_oid);
 CREATE MACRO fn.pg_get_function_sqlbody(p_oid) AS (CASE WHEN p_oid IS NULL THEN NULL::VARCHAR END);
 
 -- what there is none of: comments, sequences, rules, triggers, partitions, extended statistics
 CREATE MACRO fn.obj_description(p_oid) AS (
-    SELECT tw_d.description FROM pg.pg_description tw_d WHERE tw_d.objoid = p_oid AND tw_d.objsubid = 0),
-  (p_oid, p_catalog) AS (SELECT tw_d.description FROM pg.pg_description tw_d WHERE tw_d.objoid = p_oid AND tw_d.objsubid = 0);
+    SELECT tw_d.tw_description FROM (SELECT description AS tw_description, objoid AS tw_objoid, objsubid AS
+      tw_objsubid FROM pg.pg_description) tw_d WHERE tw_d.tw_objoid = p_oid AND tw_d.tw_objsubid = 0),
+  (p_oid, p_catalog) AS (SELECT tw_d.tw_description FROM (SELECT description AS tw_description, objoid AS tw_objoid,
+      objsubid AS tw_objsubid FROM pg.pg_description) tw_d WHERE tw_d.tw_objoid = p_oid AND tw_d.tw_objsubid = 0);
 CREATE MACRO fn.col_description(p_oid, p_column) AS (
-  SELECT tw_d.description FROM pg.pg_description tw_d WHERE tw_d.objoid = p_oid AND tw_d.objsubid = p_column);
+  SELECT tw_d.tw_description FROM (SELECT description AS tw_description, objoid AS tw_objoid, objsubid AS
+      tw_objsubid FROM pg.pg_description) tw_d WHERE tw_d.tw_objoid = p_oid AND tw_d.tw_objsubid = p_column);
 CREATE MACRO fn.shobj_description(p_oid, p_catalog) AS (
-  SELECT tw_d.description FROM pg.pg_shdescription tw_d WHERE tw_d.objoid = p_oid);
+  SELECT tw_d.tw_description FROM (SELECT description AS tw_description, objoid AS tw_objoid FROM
+      pg.pg_shdescription) tw_d WHERE tw_d.tw_objoid = p_oid);
 CREATE MACRO fn.pg_get_serial_sequence(p_table, p_column) AS (NULL::VARCHAR);
 CREATE MACRO fn.pg_get_ruledef(p_oid) AS (NULL::VARCHAR), (p_oid, p_pretty) AS (NULL::VARCHAR);
 CREATE MACRO fn.pg_get_triggerdef(p_oid) AS (NULL::VARCHAR), (p_oid, p_pretty) AS (NULL::VARCHAR);
@@ -95,23 +122,30 @@ CREATE MACRO fn.pg_my_temp_schema() AS (0::UINTEGER);
 CREATE MACRO fn.pg_is_other_temp_schema(p_oid) AS (CASE WHEN p_oid IS NOT NULL THEN false END);
 CREATE MACRO fn.pg_is_in_recovery() AS false;
 CREATE MACRO fn.pg_relation_is_updatable(p_oid, p_triggers) AS (
-  (SELECT CASE WHEN tw_c.relkind = 'r' AND tw_c.oid >= 16384 THEN 28 ELSE 0 END FROM pg.pg_class tw_c WHERE tw_c.oid = p_oid));
+  (SELECT CASE WHEN tw_c.tw_relkind = 'r' AND tw_c.tw_oid >= 16384 THEN 28 ELSE 0 END FROM (SELECT oid AS tw_oid,
+      relkind AS tw_relkind FROM pg.pg_class) tw_c WHERE tw_c.tw_oid = p_oid));
 CREATE MACRO fn.row_security_active(p_table) AS (CASE WHEN p_table IS NOT NULL THEN false END);
-
 CREATE MACRO fn.current_setting(p_name) AS (
-    SELECT tw_s.setting FROM pg.pg_settings tw_s WHERE lower(tw_s.name) = lower(p_name)),
-  (p_name, p_missing) AS (SELECT tw_s.setting FROM pg.pg_settings tw_s WHERE lower(tw_s.name) = lower(p_name));
+    SELECT tw_s.tw_setting FROM (SELECT name AS tw_name, setting AS tw_setting FROM pg.pg_settings) tw_s WHERE
+      lower(tw_s.tw_name) = lower(p_name)),
+  (p_name, p_missing) AS (SELECT tw_s.tw_setting FROM (SELECT name AS tw_name, setting AS tw_setting FROM
+      pg.pg_settings) tw_s WHERE lower(tw_s.tw_name) = lower(p_name));
 
 -- sizes, in bytes: what lies in the log
-CREATE MACRO fn.pg_relation_size(p_oid) AS (coalesce((SELECT tw_s.bytes FROM pg.tw_sizes tw_s WHERE tw_s.oid = p_oid), 0)),
-  (p_oid, p_fork) AS (coalesce((SELECT tw_s.bytes FROM pg.tw_sizes tw_s WHERE tw_s.oid = p_oid), 0));
+CREATE MACRO fn.pg_relation_size(p_oid) AS (coalesce((SELECT tw_s.tw_bytes FROM (SELECT bytes AS tw_bytes, oid AS
+    tw_oid FROM pg.tw_sizes) tw_s WHERE tw_s.tw_oid = p_oid), 0)),
+  (p_oid, p_fork) AS (coalesce((SELECT tw_s.tw_bytes FROM (SELECT bytes AS tw_bytes, oid AS tw_oid FROM pg.tw_sizes)
+      tw_s WHERE tw_s.tw_oid = p_oid), 0));
 CREATE MACRO fn.pg_table_size(p_oid) AS fn.pg_relation_size(p_oid);
 CREATE MACRO fn.pg_total_relation_size(p_oid) AS fn.pg_relation_size(p_oid);
 CREATE MACRO fn.pg_indexes_size(p_oid) AS (CASE WHEN p_oid IS NOT NULL THEN 0::BIGINT END);
 CREATE MACRO fn.pg_database_size(p_database) AS (
-  coalesce((SELECT sum(tw_s.bytes)::BIGINT FROM pg.tw_sizes tw_s JOIN pg.pg_database tw_d ON tw_d.oid = tw_s.database
-            WHERE p_database::VARCHAR IN (tw_d.oid::VARCHAR, tw_d.datname)), 0));
-CREATE MACRO fn.pg_tablespace_size(p_tablespace) AS (coalesce((SELECT sum(tw_s.bytes)::BIGINT FROM pg.tw_sizes tw_s), 0));
+  coalesce((SELECT sum(tw_s.tw_bytes)::BIGINT FROM (SELECT bytes AS tw_bytes, database AS tw_database FROM
+      pg.tw_sizes) tw_s JOIN (SELECT datname AS tw_datname, oid AS tw_oid FROM pg.pg_database) tw_d ON tw_d.tw_oid =
+      tw_s.tw_database
+            WHERE p_database::VARCHAR IN (tw_d.tw_oid::VARCHAR, tw_d.tw_datname)), 0));
+CREATE MACRO fn.pg_tablespace_size(p_tablespace) AS (coalesce((SELECT sum(tw_s.tw_bytes)::BIGINT FROM (SELECT bytes
+    AS tw_bytes FROM pg.tw_sizes) tw_s), 0));
 CREATE MACRO fn.pg_size_pretty(p_bytes) AS (
   CASE WHEN abs(p_bytes) < 10240 THEN p_bytes || ' bytes'
        WHEN abs(p_bytes) < 20971520 THEN round(p_bytes / 1024.0)::BIGINT || ' kB'
@@ -130,11 +164,12 @@ CREATE MACRO fn.array_to_string(p_array, p_between) AS (
     CASE WHEN len(p_array) = 0 THEN '' ELSE list_aggregate(p_array::VARCHAR[], 'string_agg', p_between) END),
   (p_array, p_between, p_null) AS (
     CASE WHEN len(p_array) = 0 THEN ''
-         ELSE list_aggregate(list_transform(p_array::VARCHAR[], lambda e: coalesce(e, p_null)), 'string_agg', p_between)
+         ELSE list_aggregate(list_transform(p_array::VARCHAR[], lambda e: coalesce(e, p_null)), 'string_agg',
+      p_between)
     END);
 CREATE MACRO fn._pg_expandarray(p_array) AS (
   unnest(list_transform(p_array, lambda e, i: {'x': e, 'n': i::INTEGER})));
 CREATE MACRO fn.generate_series(p_first, p_last) AS (unnest(generate_series(p_first, p_last)));
-
 CREATE MACRO fn.pg_get_keywords() AS TABLE
-  SELECT tw_w.word, 'R' AS catcode, true AS barelabel, 'reserved' AS catdesc, 'requires AS' AS baredesc FROM pg.tw_reserved tw_w;
+  SELECT tw_w.tw_word, 'R' AS catcode, true AS barelabel, 'reserved' AS catdesc, 'requires AS' AS baredesc FROM
+      (SELECT word AS tw_word FROM pg.tw_reserved) tw_w;

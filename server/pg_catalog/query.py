@@ -16,25 +16,26 @@ import pyarrow as pa
 from sqlglot import exp
 
 from catalog import builtin
-from catalog.objects import CatalogState, SystemTable
+from catalog.objects import SystemTable
 from catalog.pg_catalog import PgRelation
 from protocol.pgwire.errors import PgError, SqlState
 from protocol.pgwire.types import JSON, OID, TEXT, PgType, array_of, numeric, parse_type
 from server.context import Context
 from server.pg_catalog import oids
 from server.pg_catalog.database import SCHEMAS, Database, named_in
-from server.pg_catalog.rewrite import CATALOG_TYPES, Names, Rewritten, rewritten, type_name
+from server.pg_catalog.outputs import Output
+from server.pg_catalog.rewrite import CATALOG_TYPES, Names, Rewritten, rewritten, type_name, wire_type
 from server.pg_catalog.rows import (
     BY_NAME,
     HELPERS,
     CatalogRows,
     Viewpoint,
+    helper_schema,
     schema_of,
     settings_rows,
     types_by_name,
 )
 from server.results import Result, TableRows
-from server.sql.bind import output_name
 from server.sql.lexer import Kind, tokenize, words
 from server.sql.plan import Field
 from server.sql.statements import Select
@@ -96,28 +97,25 @@ def plan_catalog_query(context: Context, statement: Select, types: Sequence[PgTy
     tree = statement.query.tree
     described = rewritten(tree, _names(context, running=False), types)
     try:
-        found = _blank().columns(described.sql)
+        found = _blank().columns(described.sql, _no_rows)
     except duckdb.Error as error:
         raise _told(error) from None
-    names = _output_names(tree)
+    outputs = described.outputs
+    if outputs is None or len(outputs) != len(found):
+        outputs = [Output(name, None) for name, _ in found]
     fields = tuple(
-        Field(
-            names[place] if names is not None else name,
-            _field_type(type, described.columns.get(place) if len(found) >= len(described.columns) else None),
-            True,
-        )
-        for place, (name, type) in enumerate(found)
+        Field(output.name, _field_type(type, output.type), True)
+        for output, (_, type) in zip(outputs, found, strict=True)
     )
     return CatalogPlan(tree, _parameters(described, types), fields)
 
 
 async def run_catalog_query(context: Context, plan: CatalogPlan, parameters: Sequence[object]) -> Result:
-    """Runs a planned query; the statement counts as a read of the present."""
+    """Runs a planned query, on the catalog as the session sees it now: that may stand in any transaction."""
     made = rewritten(plan.tree, _names(context, running=True), plan.parameters, parameters)
-    database = _database(context)
-    given = _present(context, made.sql)
+    rows, given = _rows(context), _present(context, made.sql)
     try:
-        table = await asyncio.to_thread(database.run, made.sql, given)
+        table = await asyncio.to_thread(_live().run, made.sql, rows.relation, given)
     except duckdb.Error as error:
         raise _told(error) from None
     return Result("SELECT {}", TableRows(plan.columns, _shaped(table, plan.columns)))
@@ -127,7 +125,8 @@ async def relation_rows(context: Context, table: SystemTable) -> pa.Table:
     """The rows of one of PostgreSQL's relations with the types that queries compute with."""
     relation = BY_NAME_BY_ID[table.id]
     query = f'SELECT * FROM {SCHEMAS[relation.schema]}."{relation.name}"'
-    found = await asyncio.to_thread(_database(context).run, query, _present(context, query))
+    rows, given = _rows(context), _present(context, query)
+    found = await asyncio.to_thread(_live().run, query, rows.relation, given)
     columns = [found.column(place).cast(parse_type(column.type).arrow) for place, column in enumerate(table.columns)]
     return pa.table(columns, names=[f"c{place}" for place in range(len(columns))])
 
@@ -144,17 +143,6 @@ def _parameters(described: Rewritten, declared: Sequence[PgType | None]) -> tupl
         (declared[n - 1] if n <= len(declared) else None) or described.parameters.get(n, TEXT)
         for n in range(1, count + 1)
     )
-
-
-def _output_names(tree: exp.Expr) -> list[str] | None:
-    """What PostgreSQL calls the output columns; None if a star stands among them."""
-    while isinstance(tree, exp.SetOperation | exp.Subquery):
-        tree = tree.this
-    if not isinstance(tree, exp.Select):
-        return None
-    if any(isinstance(item, exp.Star) or isinstance(item.this, exp.Star) for item in tree.expressions):
-        return None
-    return [item.alias if isinstance(item, exp.Alias) else output_name(item) for item in tree.expressions]
 
 
 _FIELD_TYPES: Mapping[str, str] = {
@@ -181,12 +169,11 @@ _FIELD_TYPES: Mapping[str, str] = {
 }
 
 
-def _field_type(duckdb_type: str, declared: PgType | None) -> PgType:
-    """The type that a client is told of."""
+def _field_type(duckdb_type: str, known: str | None) -> PgType:
+    """The type that a client is told of, by DuckDB's and by PostgreSQL's name as far as that is known."""
+    declared = wire_type(known) if known is not None else None
     if duckdb_type.endswith("[]"):
-        if declared is not None and declared.element is not None:
-            return declared
-        return array_of(_field_type(duckdb_type[:-2], None))
+        return declared if declared is not None and declared.element else array_of(_field_type(duckdb_type[:-2], None))
     if duckdb_type == "UINTEGER":
         return OID
     if duckdb_type.startswith("DECIMAL("):
@@ -232,27 +219,33 @@ def _told(error: duckdb.Error) -> PgError:
 # -- databases ------------------------------------------------------------------------------------------------------
 
 
+def _no_rows(schema: str, name: str) -> pa.Table:
+    """Relations without rows: what a query's columns are does not depend on them."""
+    if schema == "mz":
+        return _mz_schema(name).empty_table()
+    if name in HELPERS:
+        return helper_schema(name).empty_table()
+    if name == "tw_sizes":
+        return _SIZES.empty_table()
+    return schema_of(BY_NAME["pg_catalog" if schema == "pg" else "information_schema", name]).empty_table()
+
+
 @cache
 def _blank() -> Database:
-    """No rows: what a query's columns are does not depend on them."""
+    """Where queries are described, without waiting for one that runs."""
+    return Database()
 
-    def rows(schema: str, name: str) -> pa.Table:
-        if schema == "mz":
-            return _mz_schema(name).empty_table()
-        if name in HELPERS:
-            return CatalogRows(CatalogState({}, {}, {}, 1), Viewpoint("", (), ""))[name].slice(0, 0)
-        if name == "tw_sizes":
-            return _SIZES.empty_table()
-        return schema_of(BY_NAME["pg_catalog" if schema == "pg" else "information_schema", name]).empty_table()
 
-    return Database("", rows)
+@cache
+def _live() -> Database:
+    return Database()
 
 
 _SIZES = pa.schema([("oid", pa.uint32()), ("database", pa.uint32()), ("bytes", pa.int64())])
 _MZ_TABLES = {table.name: table for table in builtin.TABLES if table.schema_id in _MZ_SCHEMAS}
-_DATABASES_MAX = 8  # catalogs are looked at from few places at a time
-_databases: OrderedDict[tuple[int, Viewpoint], tuple[CatalogState, CatalogRows, Database]] = OrderedDict()
-_databases_lock = threading.Lock()
+_ROWS_MAX = 8  # the catalog is looked at from few places at a time
+_kept: OrderedDict[tuple[int, Viewpoint], CatalogRows] = OrderedDict()
+_kept_lock = threading.Lock()
 
 
 def _mz_schema(name: str) -> pa.Schema:
@@ -263,30 +256,18 @@ def _viewpoint(context: Context) -> Viewpoint:
     return Viewpoint(context.settings["database"], context.settings.search_path, context.user)
 
 
-def _entry(context: Context) -> tuple[CatalogState, CatalogRows, Database]:
-    """The rows and the engine for the catalog as the session sees it; kept for the next query."""
+def _rows(context: Context) -> CatalogRows:
+    """The rows of the catalog as the session sees it; kept for the next query."""
     state, viewpoint = context.state, _viewpoint(context)
     key = (id(state), viewpoint)
-    with _databases_lock:
-        found = _databases.get(key)
+    with _kept_lock:
+        found = _kept.get(key)
         if found is None:
-            rows = CatalogRows(state, viewpoint)
-            found = state, rows, Database(viewpoint.database, lambda schema, name: _relation(rows, schema, name))
-            _databases[key] = found
-            if len(_databases) > _DATABASES_MAX:
-                _databases.popitem(last=False)
-        _databases.move_to_end(key)
+            found = _kept[key] = CatalogRows(state, viewpoint)
+            if len(_kept) > _ROWS_MAX:
+                _kept.popitem(last=False)
+        _kept.move_to_end(key)
         return found
-
-
-def _relation(rows: CatalogRows, schema: str, name: str) -> pa.Table:
-    if schema == "pg" and (name in rows or name in HELPERS):
-        return rows[name]
-    return schema_of(BY_NAME["pg_catalog" if schema == "pg" else "information_schema", name]).empty_table()
-
-
-def _database(context: Context) -> Database:
-    return _entry(context)[2]
 
 
 def _present(context: Context, query: str) -> dict[tuple[str, str], pa.Table]:
@@ -360,7 +341,7 @@ def _registered(context: Context, kind: str, text: str) -> int | str:
         return int(text)
     if text.strip() == "-":
         return 0
-    rows = _entry(context)[1]
+    rows = _rows(context)
     parts = [token.value for token in tokenize(text) if token.kind in (Kind.WORD, Kind.IDENT)]
     match kind:
         case "regclass":
@@ -382,12 +363,23 @@ def _registered(context: Context, kind: str, text: str) -> int | str:
             return int(role)
         case "regproc":
             return parts[-1]
+        case "function":
+            return _function_oid(rows, parts[-1])
         case _:
             functions = rows["tw_functions"].to_pylist()
             for function in functions:
                 if f"{function['name']}({function['arguments']})" == text.removeprefix("pg_catalog."):
                     return int(function["oid"])
             raise PgError(SqlState.UNDEFINED_FUNCTION, f'function "{text}" does not exist')
+
+
+def _function_oid(rows: CatalogRows, name: str) -> int:
+    found = [row["oid"] for row in rows["tw_functions"].to_pylist() if row["name"] == name]
+    if not found:
+        raise PgError(SqlState.UNDEFINED_FUNCTION, f'function "{name}" does not exist')
+    if len(found) > 1:
+        raise PgError(SqlState.AMBIGUOUS_FUNCTION, f'more than one function named "{name}"')
+    return int(found[0])
 
 
 def _type_oid(text: str) -> int:
@@ -423,7 +415,7 @@ def _session_value(
         case "pg_backend_pid":
             return exp.Literal.number(bindings.backend_pid)
         case "current_schemas":
-            rows = _entry(context)[1]
+            rows = _rows(context)
             implicit = isinstance(arguments[0], exp.Boolean) and arguments[0].this
             named = [s.name for s in rows.path if implicit or s.name in context.settings.search_path]
             return exp.Array(expressions=[exp.Literal.string(n) for n in named])

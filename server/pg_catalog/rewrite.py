@@ -20,6 +20,7 @@ from protocol.pgwire.errors import PgError, SqlState
 from protocol.pgwire.scalars import parse_text
 from protocol.pgwire.types import CHAR, INT2VECTOR, NAME, OID, OIDVECTOR, TEXT, PgType, array_of, parse_type
 from server.pg_catalog.database import SCHEMAS, is_function
+from server.pg_catalog.outputs import Outputs, outputs_of
 from server.sql.lexer import words
 
 # Functions of DuckDB that mean what PostgreSQL's of that name do.
@@ -88,11 +89,11 @@ class Names:
 
 @dataclass(slots=True)
 class Rewritten:
-    """`types`: what the parameters are, as far as casts tell. `columns`: declared types of plain output columns."""
+    """`parameters`: their types. `outputs`: names and types of the columns, None if these are not known here."""
 
     sql: str
     parameters: dict[int, PgType] = field(default_factory=dict)
-    columns: dict[int, PgType] = field(default_factory=dict)
+    outputs: Outputs | None = None
 
 
 def type_name(tree: exp.DataType) -> str:
@@ -175,11 +176,11 @@ class _Rewriter:
         self._ctes = {cte.alias for cte in tree.find_all(exp.CTE)}
         for table in tree.find_all(exp.Table):
             self._note(table)
-        columns = self._plain_columns(tree)
+        outputs = outputs_of(tree, self._pg_relation, type_name)
         for cast in tree.find_all(exp.Cast):
             self._parameter_of(cast)
         tree = self._visit(tree)
-        return Rewritten(tree.sql(dialect="duckdb", identify=True, normalize_functions=False), self.parameters, columns)
+        return Rewritten(tree.sql(dialect="duckdb", identify=True, normalize_functions=False), self.parameters, outputs)
 
     # -- what is looked at before anything changes --------------------------------------------------------------------
 
@@ -193,30 +194,9 @@ class _Rewriter:
             return None
         return self._names.relation(tuple(part.name for part in table.parts))
 
-    def _plain_columns(self, tree: exp.Expr) -> dict[int, PgType]:
-        """The types of output columns that are columns of a system relation, where DuckDB's type does not tell them."""
-        while isinstance(tree, exp.SetOperation | exp.Subquery):
-            tree = tree.this
-        found: dict[int, PgType] = {}
-        if not isinstance(tree, exp.Select):
-            return found
-        for place, item in enumerate(tree.expressions):
-            column = item.unalias()
-            if isinstance(column, exp.Star) or (isinstance(column, exp.Column) and isinstance(column.this, exp.Star)):
-                break
-            if isinstance(column, exp.Column):
-                types = {
-                    c.type
-                    for alias, relation in self._aliases.items()
-                    if column.table in ("", alias)
-                    for c in relation.columns
-                    if c.name == column.name
-                }
-                if len(types) == 1 and (type := _wire_type(types.pop())) is not None:
-                    found[place] = type
-            elif isinstance(column, exp.Cast) and (type := _wire_type(type_name(column.to))) is not None:
-                found[place] = type
-        return found
+    def _pg_relation(self, table: exp.Table) -> PgRelation | None:
+        found = self._relation(table)
+        return found[1] if found is not None else None
 
     def _parameter_of(self, cast: exp.Cast) -> None:
         if isinstance(cast.this, exp.Parameter):
@@ -408,6 +388,8 @@ class _Rewriter:
         text = self._value_of(inner)
         if text is None and isinstance(inner, exp.Parameter):
             return _cast(exp.Null(), "VARCHAR" if _shown(cast) else "UINTEGER")  # described only, or NULL
+        if text is not None and kind == "regproc" and _is_cast_to_oid(cast.parent):
+            return _registered_value("function", self._names.registered("function", text), cast)
         if text is not None:
             return _registered_value(kind, self._names.registered(kind, text), cast)
         if not _shown(cast):
@@ -484,10 +466,10 @@ _INNER: dict[type[exp.Expr], Callable[[_Rewriter, Any], exp.Expr]] = {
 }
 
 
-def _wire_type(name: str) -> PgType | None:
+def wire_type(name: str) -> PgType | None:
     """Types that clients are told of and DuckDB does not have."""
     if name.endswith("[]"):
-        element = _wire_type(name[:-2])
+        element = wire_type(name[:-2])
         return array_of(element) if element is not None else None
     return _WIRE_TYPES.get(name)
 
@@ -522,6 +504,10 @@ def _shown(cast: exp.Expr) -> bool:
             return parent.name.lower() in _TEXT_CALLS
         case _:
             return False
+
+
+def _is_cast_to_oid(tree: exp.Expr | None) -> bool:
+    return isinstance(tree, exp.Cast) and type_name(tree.to) == "oid"
 
 
 def _registered_value(kind: str, found: int | str, place: exp.Expr) -> exp.Expr:

@@ -32,12 +32,14 @@ from catalog.objects import (
 )
 from catalog.pg_catalog import RELATIONS, PgRelation
 from protocol.pgwire.types import parse_type, scalar
+from server.execution.planning import plan_stored
 from server.execution.show import definition_text
 from server.pg_catalog import oids
 from server.settings import VARIABLES
 from server.sql.functions import aggregates as _rows_of_the_function_table  # noqa: F401
 from server.sql.functions.table import FUNCTIONS, Function, Kind
 from server.sql.lexer import RESERVED_WORDS, quote_identifier
+from server.sql.scope import ID_SCHEMA
 
 Row = dict[str, Any]
 
@@ -183,24 +185,35 @@ class CatalogRows:
         return name in _ROWS or name in _static()
 
     def __getitem__(self, name: str) -> pa.Table:
-        """Any relation of pg_catalog, or a table of ours that functions look into. KeyError for another name."""
+        """Any table of pg_catalog, or a table of ours that functions look into. KeyError for another name."""
         table = self._built.get(name)
         if table is None:
-            if name in _HELPERS:
-                schema, rows = _HELPERS[name]
-                table = pa.Table.from_pylist(list(rows(self)), schema)
-            else:
-                schema = schema_of(BY_NAME["pg_catalog", name])
-                rows = _ROWS.get(name, lambda _: iter(static_rows(name)))
-                table = pa.Table.from_pylist([self._complete(row, schema) for row in rows(self)], schema)
+            table = _constant(name) if name in _CONSTANT else self._build(name)
+            if name in _HALF_CONSTANT and self.state is not _BARE:
+                table = pa.concat_tables([_constant(name), table])
             self._built[name] = table
         return table
 
-    @staticmethod
-    def _complete(row: Row, schema: pa.Schema) -> Row:
-        unknown = row.keys() - set(schema.names)
-        assert not unknown, unknown
-        return row
+    @cached_property
+    def relation(self) -> Callable[[str, str], pa.Table]:
+        """A relation by the catalog engine's schema and name, without rows if there are none. KeyError."""
+
+        def found(schema: str, name: str) -> pa.Table:
+            if schema == "pg" and (name in self or name in HELPERS):
+                return self[name]
+            return schema_of(BY_NAME["pg_catalog" if schema == "pg" else "information_schema", name]).empty_table()
+
+        return found
+
+    def _build(self, name: str) -> pa.Table:
+        if name in _HELPERS:
+            schema, rows = _HELPERS[name]
+        else:
+            schema = schema_of(BY_NAME["pg_catalog", name])
+            rows = _ROWS.get(name, lambda _: iter(static_rows(name)))
+        found = list(rows(self))
+        assert not found or not found[0].keys() - set(schema.names), name
+        return pa.Table.from_pylist(found, schema)
 
     # -- what of the catalog this database shows ----------------------------------------------------------------
 
@@ -214,6 +227,11 @@ class CatalogRows:
     def items(self) -> list[Item]:
         shown = {schema.id for schema in self.schemas}
         return [item for item in self.state.items.values() if item.schema_id in shown]
+
+    @cached_property
+    def listed(self) -> list[Item]:
+        """The items whose rows are made here: users', and once for all the built-in ones."""
+        return [item for item in self.items if isinstance(item, SystemTable) == (self.state is _BARE)]
 
     @cached_property
     def indexed(self) -> frozenset[ObjectId]:
@@ -337,16 +355,21 @@ class CatalogRows:
             return [
                 Attribute(columns[place - 1].name, *_column_type(columns[place - 1]), True)
                 if place
-                else Attribute("expr" if number == 1 else f"expr{number - 1}", 25, -1, True)
-                for number, place in enumerate(places, 1)
+                else Attribute("expr", *self._expression_type(item, key), True)
+                for key, place in zip(item.keys, places, strict=True)
             ]
         return [
             Attribute(c.name, *_column_type(c), c.nullable or isinstance(item, View | MaterializedView), c.default)
             for c in item.columns
         ]
 
+    def _expression_type(self, index: Index, key: str) -> tuple[int, int]:
+        relation = f"{quote_identifier(ID_SCHEMA)}.{quote_identifier(index.on)}"
+        (field,) = plan_stored(f"SELECT {key} FROM {relation}", self.state).columns
+        return field.type.oid, field.type.typmod
+
     def classes(self) -> Iterator[Row]:
-        for item in self.items:
+        for item in self.listed:
             yield self._class(
                 oids.oid_of(item.id),
                 item.name,
@@ -395,7 +418,7 @@ class CatalogRows:
         }
 
     def attributes(self) -> Iterator[Row]:
-        for item in self.items:
+        for item in self.listed:
             found = self.attributes_of(item)
             for place, attribute in enumerate(found, 1):
                 yield self._attribute(oids.oid_of(item.id), place, attribute)
@@ -532,7 +555,7 @@ class CatalogRows:
                 case Index():
                     columns = self.state.items[item.on].columns
                     keys = [
-                        quote_identifier(columns[place - 1].name) if place else f"({key})"
+                        quote_identifier(columns[place - 1].name) if place else _in_parentheses(key)
                         for key, place in ((key, _key_column(key, columns)) for key in item.keys)
                     ]
                     yield from self._index_definition(oid, item, "INDEX", oids.oid_of(item.on), keys)
@@ -580,8 +603,15 @@ class CatalogRows:
                 f"AS $function${row['proname']}$function$\n",
             }
 
+    def session(self) -> Iterator[Row]:
+        yield {"database": self.viewpoint.database}
+
     def relation_texts(self) -> Iterator[Row]:
         return ({"oid": oid, "text": text, "visible": oid in self.shown} for oid, text in self.relation_names.items())
+
+
+def _in_parentheses(key: str) -> str:
+    return key if key.startswith("(") and key.endswith(")") else f"({key})"
 
 
 _PG_RELATIONS = {relation.id: relation for relation in RELATIONS}
@@ -694,9 +724,31 @@ _HELPERS: dict[str, tuple[pa.Schema, Rows]] = {
         pa.schema([("oid", pa.uint32()), *((n, pa.string()) for n in ("name", "arguments", "result", "definition"))]),
         CatalogRows.function_texts,
     ),
+    "tw_session": (pa.schema([("database", pa.string())]), CatalogRows.session),
     "tw_reserved": (
         pa.schema([("word", pa.string())]),
         lambda _: ({"word": word} for word in sorted(RESERVED_WORDS)),
     ),
 }
 HELPERS = tuple(_HELPERS)
+
+
+def helper_schema(name: str) -> pa.Schema:
+    return _HELPERS[name][0]
+
+
+_BARE = CatalogState(
+    databases={},
+    schemas={schema.id: schema for schema in builtin.SCHEMAS},
+    items={table.id: table for table in builtin.TABLES},
+    next_id=1,
+)
+"""A catalog in which nobody has made anything."""
+_CONSTANT = frozenset(("pg_proc", "tw_functions", "tw_types", "tw_reserved", *_static()))
+_HALF_CONSTANT = frozenset(("pg_attribute", "pg_class"))
+
+
+@cache
+def _constant(name: str) -> pa.Table:
+    """The rows of a table, or those of its rows, that are the same in every database."""
+    return CatalogRows(_BARE, Viewpoint("", (), ""))._build(name)

@@ -1,0 +1,109 @@
+"""Names and types of a query's output columns, where they are columns of system relations all the way down.
+
+DuckDB tells the names and types of any query, but it knows neither `name` nor `"char"`, and calls some columns otherwise
+than PostgreSQL. This follows plain columns, stars and casts through subqueries and WITH to the relation they are of.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
+
+from sqlglot import exp
+
+from catalog.pg_catalog import PgRelation
+from server.sql.bind import output_name
+
+
+class Output(NamedTuple):
+    """An output column; `type` is PostgreSQL's name of it, None if it is not known here."""
+
+    name: str
+    type: str | None
+
+
+Outputs = Sequence[Output]
+FindRelation = Callable[[exp.Table], PgRelation | None]
+
+
+def outputs_of(
+    query: exp.Expr,
+    relation: FindRelation,
+    type_name: Callable[[exp.DataType], str],
+    ctes: Mapping[str, Outputs | None] = {},
+) -> Outputs | None:
+    """The columns of a query; None if their number is not known here."""
+    ctes = dict(ctes)
+    if isinstance(query, exp.Query):
+        for cte in query.ctes:
+            ctes[cte.alias] = None  # what a recursive one calls itself
+            ctes[cte.alias] = _renamed(outputs_of(cte.this, relation, type_name, ctes), cte.args["alias"])
+    if isinstance(query, exp.SetOperation | exp.Subquery):
+        return outputs_of(query.this, relation, type_name, ctes)
+    if not isinstance(query, exp.Select):
+        return None
+    sources = dict(_sources(query, relation, type_name, ctes))
+    found: list[Output] = []
+    for item in query.expressions:
+        tree = item.unalias()
+        if isinstance(tree, exp.Star) or (isinstance(tree, exp.Column) and isinstance(tree.this, exp.Star)):
+            named = [tree.table] if isinstance(tree, exp.Column) else list(sources)
+            for source in named:
+                columns = sources.get(source)
+                if columns is None:
+                    return None
+                found.extend(columns)
+            continue
+        name = item.alias if isinstance(item, exp.Alias) else output_name(item)
+        found.append(Output(name, _type(tree, sources, type_name)))
+    return found
+
+
+def _type(
+    tree: exp.Expr, sources: Mapping[str, Outputs | None], type_name: Callable[[exp.DataType], str]
+) -> str | None:
+    if isinstance(tree, exp.Cast):
+        return type_name(tree.to)
+    if not isinstance(tree, exp.Column):
+        return None
+    named = [tree.table] if tree.table else list(sources)
+    types = {column.type for source in named for column in sources.get(source) or () if column.name == tree.name}
+    return types.pop() if len(types) == 1 else None
+
+
+def _sources(
+    select: exp.Select,
+    relation: FindRelation,
+    type_name: Callable[[exp.DataType], str],
+    ctes: Mapping[str, Outputs | None],
+) -> list[tuple[str, Outputs | None]]:
+    """What FROM names, with the columns of each."""
+    first = select.args.get("from_")
+    joins = select.args.get("joins") or []
+    merged = any(join.args.get("using") or join.method == "NATURAL" for join in joins)
+    found: list[tuple[str, Outputs | None]] = []
+    for node in [*([first] if first is not None else []), *joins, *(select.args.get("laterals") or [])]:
+        source = node.this if not isinstance(node, exp.Lateral) else node
+        columns: Outputs | None = None
+        if isinstance(source, exp.Table):
+            known = relation(source)
+            if known is not None:
+                columns = [Output(column.name, column.type) for column in known.columns]
+            elif not source.db:
+                columns = ctes.get(source.name)
+        elif isinstance(source, exp.Subquery) or (
+            isinstance(source, exp.Lateral) and isinstance(source.this, exp.Subquery)
+        ):
+            columns = outputs_of(source.this, relation, type_name, ctes)
+        found.append((source.alias_or_name, _renamed(columns, source.args.get("alias"))))
+    # A star over USING has each merged column once, in front: DuckDB does so, too, and tells their names.
+    return found if not merged else [*found, ("", None)]
+
+
+def _renamed(columns: Outputs | None, alias: exp.Expr | None) -> Outputs | None:
+    """The columns under the names of an alias, `t(a, b)`."""
+    names = [name.name for name in (alias.args.get("columns") or ())] if isinstance(alias, exp.TableAlias) else []
+    if columns is None or not names:
+        return columns
+    kept = [column.name for column in columns[len(names) :]]
+    return [Output(name, column.type) for name, column in zip([*names, *kept], columns, strict=False)]

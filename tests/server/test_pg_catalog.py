@@ -1,0 +1,444 @@
+"""System catalogs as clients ask them: psql's backslash commands beside PostgreSQL's answers, drivers, functions.
+
+The server of these tests has no Spark: what asks the system catalogs never waits for it.
+"""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from collections.abc import Iterator
+from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+import asyncpg
+import psycopg
+import pyarrow as pa
+import pytest
+from psycopg import errors, sql
+
+from tests.fix_postgres import binaries
+from tests.fix_server import ServerThread
+
+
+class NothingComputed:
+    """An engine for materialized views that nobody reads: all are empty. It is never ready."""
+
+    ready, running, waiting, jvm_pid = False, 0, 0, None
+
+    async def run(self, query: str, views: dict[str, pa.Table]) -> pa.Table:
+        assert not views or all(name.startswith("u") for name in views), f"system relations went to the engine: {query}"
+        names = re.findall(r"AS (c\d+)\b", query.split("FROM")[0])
+        return pa.table([pa.nulls(0)] * len(names), names=names)
+
+    async def start(self) -> None: ...
+
+    async def warm_up(self) -> None: ...
+
+    async def close(self) -> None: ...
+
+
+SCHEMA = """
+CREATE SCHEMA s2;
+CREATE TABLE flights (
+    id int8 NOT NULL, carrier text NOT NULL, origin text, seats int4 DEFAULT 5, price numeric(10,2), tags text[],
+    code char(3), note varchar(20), at timestamptz DEFAULT now(), PRIMARY KEY (id)
+);
+CREATE TABLE carriers (code text PRIMARY KEY, name text UNIQUE, "Full Name" text);
+CREATE TABLE s2.other (a int4, b jsonb);
+CREATE VIEW cheap AS SELECT id, price FROM flights WHERE price < 10;
+CREATE MATERIALIZED VIEW per_carrier AS SELECT carrier, count(*) AS n FROM flights GROUP BY carrier;
+CREATE INDEX flights_carrier ON flights (carrier);
+CREATE INDEX ON flights (origin, id);
+CREATE TABLE s2.written (x int8 DEFAULT 1, t text DEFAULT 'EWR', v varchar(3) DEFAULT 'a');
+CREATE INDEX ON s2.written (t, (x % 2));
+"""
+
+
+@pytest.fixture(scope="module")
+def tidewire(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerThread]:
+    server = ServerThread(tmp_path_factory.mktemp("data"), NothingComputed())
+    with psycopg.connect(server.dsn(), autocommit=True) as connection:
+        for statement in SCHEMA.split(";\n")[:-1]:
+            connection.execute(statement.encode())
+    yield server
+    server.stop()
+
+
+@pytest.fixture(scope="module")
+def oracle(postgres: str) -> Iterator[str]:
+    """PostgreSQL with the same names: the role and database `materialize`, which owns everything."""
+    with psycopg.connect(postgres, autocommit=True) as connection:
+        connection.execute("CREATE ROLE materialize SUPERUSER CREATEROLE CREATEDB BYPASSRLS LOGIN")
+        connection.execute("CREATE DATABASE materialize OWNER materialize")
+    dsn = re.sub(r"//.*@(.*)/.*", r"//materialize@\1/materialize", postgres)
+    with psycopg.connect(dsn, autocommit=True) as connection:
+        connection.execute("ALTER SCHEMA public OWNER TO materialize")
+        connection.execute(SCHEMA.encode())
+    yield dsn
+    with psycopg.connect(postgres, autocommit=True) as connection:
+        connection.execute("DROP DATABASE materialize")
+        connection.execute("DROP ROLE materialize")
+
+
+def psql(dsn: str, command: str) -> str:
+    done = subprocess.run(
+        [binaries() / "psql", dsn, "-X", "-c", command],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    return done.stdout
+
+
+# -- psql -----------------------------------------------------------------------------------------------------------
+
+EQUAL = r"""
+\dt
+\dt public.*
+\dt s2.*
+\d s2.other
+\dt f*
+\dv
+\dv+
+\dm
+\di
+\ds
+\d
+\d flights
+\d+ flights
+\d public.flights
+\d cheap
+\d per_carrier
+\d flights_carrier
+\d flights_origin_id_idx
+\d carriers
+\d+ carriers
+\d "no such"
+\du materialize
+\du+ materialize
+\dg materialize
+\df
+\df+
+\da
+\dT
+\dT+
+\dp
+\z
+\ddp
+\dD
+\dE
+\dC nothing
+\do nothing
+\dO
+\des
+\dew
+\deu
+\det
+\dF nothing
+\dFd nothing
+\dFp nothing
+\dFt nothing
+\dRp
+\dRs
+\dX
+\dy
+\dP
+\dA
+\dc
+\dl
+\dL nothing
+\drds
+\dconfig max_identifier_length
+\dn s2
+\dn+ s2
+\d pg_catalog.pg_namespace
+\encoding
+\sf nothing
+"""
+
+
+@pytest.mark.parametrize("command", EQUAL.strip().splitlines())
+def test_psql_prints_what_it_prints_of_postgresql(tidewire: ServerThread, oracle: str, command: str) -> None:
+    ours, theirs = psql(tidewire.dsn(), command), psql(oracle, command)
+    if command == r"\d pg_catalog.pg_namespace":  # Tidewire's have no indexes
+        theirs = theirs.partition("Indexes:")[0] + "\n"
+    assert ours == theirs
+
+
+DIFFERENT = {
+    r"\l": " materialize | materialize | UTF8     | libc            | C       | C ",
+    r"\l+": "| pg_default | ",
+    r"\dn": " mz_catalog  | materialize\n",
+    r"\dt+": " public | flights  | table | materialize | permanent   | heap          | 0 bytes | ",
+    r"\di+": " public | flights_carrier       | index | materialize | flights  | permanent ",
+    r"\dm+": " public | per_carrier | materialized view | materialize | permanent ",
+    r"\d+ cheap": "View definition:\n SELECT id, price FROM flights WHERE price < 10;\n",
+    r"\d+ per_carrier": "View definition:\n SELECT carrier, COUNT(*) AS n FROM flights GROUP BY carrier;\n",
+    r"\sv cheap": "CREATE OR REPLACE VIEW public.cheap AS\n SELECT id, price FROM flights WHERE price < 10\n",
+    r"\sf upper": "CREATE OR REPLACE FUNCTION pg_catalog.upper(text)\n RETURNS text\n LANGUAGE internal\n",
+    r"\dt mz_catalog.*": " mz_catalog | mz_objects            | table | materialize\n",
+    r"\conninfo": 'You are connected to database "materialize" as user "materialize" on host "127.0.0.1"',
+    r"\dtS pg_cl*": " pg_catalog | pg_class | table | materialize\n",
+    r"\d s2.written": """ x      | bigint               |           |          | 1
+ t      | text                 |           |          | 'EWR'
+ v      | character varying(3) |           |          | 'a'
+Indexes:
+    "written_t_expr_idx" btree (t, (x % 2))
+""",
+    r"\d s2.written_t_expr_idx": """ t      | text   | yes  | t
+ expr   | bigint | yes  | (x % 2)
+""",
+    r"\df pg_catalog.lower": " pg_catalog | lower | text             | text                | func\n(1 row)",
+    r"\dx": "(0 rows)",
+    r"\db": " pg_default | materialize | \n",
+    r"\dL": "List of languages",
+    r"\dC": "(0 rows)",
+    r"\do": "(0 rows)",
+    r"\dconfig": " Parameter",
+}
+
+
+@pytest.mark.parametrize("command", DIFFERENT)
+def test_psql_prints_what_tidewire_has(tidewire: ServerThread, command: str) -> None:
+    printed = psql(tidewire.dsn(), command)
+    assert DIFFERENT[command] in printed
+    assert "ERROR" not in printed
+
+
+def test_psql_sees_definitions_of_its_own_transaction(tidewire: ServerThread) -> None:
+    command = "BEGIN; CREATE TABLE mine (x int4); SELECT relname FROM pg_class WHERE relname = 'mine'; ROLLBACK"
+    assert " mine\n(1 row)" in psql(tidewire.dsn(), command)
+    assert "Did not find any relation" in psql(tidewire.dsn(), r"\d mine")
+
+
+def test_the_search_path_tells_what_is_visible(tidewire: ServerThread) -> None:
+    with psycopg.connect(tidewire.dsn(), autocommit=True) as connection:
+        shown = "SELECT relname FROM pg_class WHERE pg_table_is_visible(oid) AND relname IN ('flights', 'other')"
+        assert connection.execute(shown).fetchall() == [("flights",)]
+        connection.execute("SET search_path = s2")
+        assert connection.execute(shown).fetchall() == [("other",)]
+        assert connection.execute("SELECT 'public.flights'::regclass::text").fetchone() == ("public.flights",)
+        assert connection.execute("SELECT 'other'::regclass::text").fetchone() == ("other",)
+
+
+# -- queries --------------------------------------------------------------------------------------------------------
+
+QUERIES = (Path(__file__).parent / "pg_catalog.sql").read_text().removesuffix(";\n").split(";\n")
+
+
+@pytest.mark.parametrize("query", QUERIES)
+def test_queries_give_what_postgresql_gives(tidewire: ServerThread, oracle: str, query: str) -> None:
+    answers = []
+    for dsn in (tidewire.dsn(), oracle):
+        with psycopg.connect(dsn, autocommit=True) as connection:
+            cursor = connection.execute(query.encode())
+            assert cursor.description is not None
+            answers.append(([column.name for column in cursor.description], cursor.fetchall()))
+    assert answers[0] == answers[1]
+
+
+@pytest.mark.parametrize(
+    ("query", "state"),
+    [
+        ("SELECT nothing FROM pg_class", errors.UndefinedColumn),
+        ("SELECT 'nothing'::regclass", errors.UndefinedTable),
+        ("SELECT 'nothing'::regtype", errors.UndefinedObject),
+        ("SELECT nonsense(oid) FROM pg_class", errors.UndefinedFunction),
+        ("SELECT read_csv('/etc/passwd') FROM pg_class", errors.UndefinedFunction),
+        ("SELECT x FROM pg_class, read_text('/etc/passwd') AS x", errors.UndefinedFunction),
+        ("SELECT * FROM pg_nothing", errors.UndefinedTable),
+        ('SELECT * FROM pg_class, "/etc/passwd"', errors.UndefinedTable),
+        ('SELECT 1 FROM (WITH "/etc/passwd" AS (SELECT 1) SELECT 2) x, pg_class, "/etc/passwd"', psycopg.Error),
+        ("SUBSCRIBE pg_catalog.pg_class", errors.FeatureNotSupported),
+        ("INSERT INTO pg_class VALUES (1)", psycopg.Error),
+        ("DROP TABLE pg_catalog.pg_class", psycopg.Error),
+    ],
+)
+def test_what_is_refused(tidewire: ServerThread, query: str, state: type[psycopg.Error]) -> None:
+    with psycopg.connect(tidewire.dsn(), autocommit=True) as connection:
+        with pytest.raises(state):
+            connection.execute(query.encode()).fetchall()
+        assert connection.execute("SELECT relname FROM pg_class WHERE relname = 'cheap'").fetchone() == ("cheap",)
+
+
+def test_oids_stay(tidewire: ServerThread) -> None:
+    """Through renames, and while other things come and go."""
+    with psycopg.connect(tidewire.dsn(), autocommit=True) as connection:
+        oid = connection.execute("SELECT 'cheap'::regclass::oid").fetchone()
+        connection.execute("CREATE TABLE other_table (x int4)")
+        connection.execute("ALTER VIEW cheap RENAME TO cheaper")
+        assert connection.execute("SELECT 'cheaper'::regclass::oid").fetchone() == oid
+        connection.execute("ALTER VIEW cheaper RENAME TO cheap")
+        connection.execute("DROP TABLE other_table")
+        assert connection.execute("SELECT 'cheap'::regclass::oid").fetchone() == oid
+        assert connection.execute("SELECT count(*) - count(DISTINCT oid) FROM pg_class").fetchone() == (0,)
+
+
+def test_what_is_there_now(tidewire: ServerThread) -> None:
+    with psycopg.connect(tidewire.dsn(), autocommit=True, application_name="me") as connection:
+        pid = connection.info.backend_pid
+        assert connection.execute("SELECT usename, state FROM pg_stat_activity WHERE pid = %s", (pid,)).fetchall() == [
+            ("materialize", "active")
+        ]
+        connection.execute("SET statement_timeout = '5s'")
+        setting = "SELECT setting, source FROM pg_settings WHERE name = 'statement_timeout'"
+        assert connection.execute(setting).fetchone() == ("5s", "session")
+        size = "SELECT pg_table_size('s2.other'::regclass)"
+        before = connection.execute(size).fetchone()
+        connection.execute("INSERT INTO s2.other VALUES (1, '{}')")
+        after = connection.execute(size).fetchone()
+        assert before is not None
+        assert after is not None
+        assert after[0] > before[0]
+        assert connection.execute("SELECT count(*) FROM pg_locks").fetchone() == (0,)
+
+
+def test_system_tables_of_both_kinds_in_one_query(tidewire: ServerThread) -> None:
+    with psycopg.connect(tidewire.dsn(), autocommit=True) as connection:
+        connection.execute("CREATE SCHEMA changes_the_catalog")
+        query = "SELECT o.type FROM mz_objects o JOIN pg_class c ON c.relname = o.name WHERE c.relname = 'flights'"
+        assert connection.execute(query).fetchall() == [("table",)]
+
+
+def test_every_relation_can_be_read(tidewire: ServerThread) -> None:
+    """Each with PostgreSQL's columns, if without rows."""
+    with psycopg.connect(tidewire.dsn(), autocommit=True) as connection:
+        relations = connection.execute(
+            "SELECT n.nspname, c.relname, c.relnatts FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace "
+            "WHERE n.nspname IN ('pg_catalog', 'information_schema') AND c.relkind IN ('r', 'v')"
+        ).fetchall()
+        assert len(relations) > 190
+        for schema, name, width in relations:
+            cursor = connection.execute(sql.SQL("SELECT * FROM {}").format(sql.Identifier(schema, name)))
+            assert cursor.description is not None
+            assert len(cursor.description) == width, name
+
+
+def test_set_config(tidewire: ServerThread) -> None:
+    with psycopg.connect(tidewire.dsn(), autocommit=True) as connection:
+        set_config = "SELECT set_config(%s, %s, false)"
+        assert connection.execute(set_config, ("search_path", "s2")).fetchone() == ("s2",)
+        assert connection.execute("SHOW search_path").fetchone() == ("s2",)
+        connection.execute("BEGIN")
+        assert connection.execute("SELECT set_config('search_path', 'public', true)").fetchone() == ("public",)
+        connection.execute("COMMIT")
+        assert connection.execute("SELECT current_setting('search_path')").fetchone() == ("s2",)
+        with pytest.raises(errors.UndefinedObject):
+            connection.execute(set_config, ("nothing", "1"))
+
+
+def test_copy(tidewire: ServerThread) -> None:
+    query = "COPY (SELECT nspname FROM pg_namespace WHERE nspname = 's2') TO STDOUT"
+    with psycopg.connect(tidewire.dsn()) as connection, connection.cursor().copy(query) as copy:
+        assert b"".join(copy) == b"s2\n"
+
+
+# -- asyncpg --------------------------------------------------------------------------------------------------------
+
+ARRAYS: list[tuple[str, Any]] = [
+    ("int4[]", [1, None, 3]),
+    ("int8[]", []),
+    ("text[]", ["a", None, 'b"c', "d,e"]),
+    ("numeric[]", [Decimal("1.5"), Decimal("-20")]),
+    ("timestamptz[]", [datetime(2020, 1, 1, tzinfo=UTC)]),
+    ("date[]", [date(2020, 2, 29)]),
+    ("bool[]", [True, False]),
+    ("float8[]", [1.5]),
+    ("uuid[]", [UUID(int=5)]),
+    ("bytea[]", [b"\0x"]),
+    ("interval[]", [timedelta(days=1, seconds=2)]),
+    ("oid[]", [1, 4294967295]),
+    ("name[]", ["x"]),
+    ("oid", 4294967295),
+    ("name", "x"),
+    ('"char"', b"r"),
+    ("regclass", "flights"),
+    ("regtype", "integer"),
+]
+
+
+@pytest.mark.parametrize(("type", "value"), ARRAYS, ids=[type for type, _ in ARRAYS])
+async def test_asyncpg_sends_and_gets(tidewire: ServerThread, oracle: str, type: str, value: Any) -> None:
+    for dsn in (tidewire.dsn(), oracle):
+        connection = await asyncpg.connect(dsn)
+        try:
+            assert await connection.fetchval(f"SELECT $1::{type}", value) == value
+        finally:
+            await connection.close()
+
+
+async def test_asyncpg_introspects_types(tidewire: ServerThread, oracle: str) -> None:
+    """Its recursive query over pg_type runs for a type that it does not know: with `jit` set around it."""
+    connection, other = await asyncpg.connect(tidewire.dsn()), await asyncpg.connect(oracle)
+    try:
+        assert await connection.fetchval("SELECT ARRAY[1, 2]") == [1, 2]
+        introspected, _ = await connection._introspect_types([1007, 1700, 2211], 10)
+        expected, _ = await other._introspect_types([1007, 1700, 2211], 10)
+        assert {tuple(row) for row in introspected} == {tuple(row) for row in expected}
+        assert len(introspected) == 5
+        assert await connection.fetchval("SELECT current_setting('jit')") == "off"
+        rows = await connection.fetch("SELECT oid, relname, relkind, relacl FROM pg_class WHERE relname = $1", "cheap")
+        assert [tuple(row)[1:] for row in rows] == [("cheap", b"v", None)]
+        assert await connection.fetchval("SELECT indkey FROM pg_index WHERE indexrelid = 'flights_pkey'::regclass") == [
+            1
+        ]
+    finally:
+        await connection.close()
+        await other.close()
+
+
+# -- SQLAlchemy -----------------------------------------------------------------------------------------------------
+
+
+def _reflected(inspector: Any) -> list[Any]:
+    """What SQLAlchemy finds; types by their SQL."""
+    found: list[Any] = [sorted(inspector.get_table_names()), inspector.get_view_names()]
+    found.append([inspector.get_materialized_view_names(), inspector.has_table("cheap"), inspector.has_table("none")])
+    for table in ("flights", "carriers", "cheap", "per_carrier"):
+        found.append([{**column, "type": str(column["type"])} for column in inspector.get_columns(table)])
+        found.append([inspector.get_pk_constraint(table), inspector.get_unique_constraints(table)])
+        found.append([inspector.get_foreign_keys(table), inspector.get_check_constraints(table)])
+        found.append([i for i in inspector.get_indexes(table) if i["name"] != "flights_origin_id_idx"])
+    found.append([inspector.get_enums(), inspector.get_domains(), inspector.get_sequence_names()])
+    return found
+
+
+def _plain_defaults(found: Any) -> Any:
+    """PostgreSQL tells a default's type, Tidewire what was written."""
+    return str(found).replace("::text", "")
+
+
+def test_sqlalchemy_reflects(tidewire: ServerThread, oracle: str) -> None:
+    import sqlalchemy
+
+    answers = []
+    for dsn in (tidewire.dsn(), oracle):
+        url = dsn.replace("postgresql://", "postgresql+psycopg://")
+        engine = sqlalchemy.create_engine(url, use_native_hstore=False)
+        with engine.connect() as connection:
+            answers.append(_plain_defaults(_reflected(sqlalchemy.inspect(connection))))
+            metadata = sqlalchemy.MetaData()
+            metadata.reflect(connection, views=True)
+            assert sorted(metadata.tables) == ["carriers", "cheap", "flights", "per_carrier"]
+        engine.dispose()
+    assert answers[0] == answers[1]
+
+
+async def test_sqlalchemy_reflects_through_asyncpg(tidewire: ServerThread, oracle: str) -> None:
+    import sqlalchemy
+    from sqlalchemy.ext.asyncio import create_async_engine
+
+    answers = []
+    for dsn in (tidewire.dsn(), oracle):
+        engine = create_async_engine(dsn.replace("postgresql://", "postgresql+asyncpg://"))
+        async with engine.connect() as connection:
+            found = await connection.run_sync(lambda sync: _reflected(sqlalchemy.inspect(sync)))
+            answers.append(_plain_defaults(found))
+        await engine.dispose()
+    assert answers[0] == answers[1]
