@@ -11,9 +11,9 @@ from pathlib import Path
 from catalog.objects import Column, ObjectId
 
 INFORMATION_SCHEMA_DOMAINS = {
-    "character_data": "text",
+    "character_data": "varchar",
     "sql_identifier": "name",
-    "yes_or_no": "text",
+    "yes_or_no": "varchar",
     "cardinal_number": "int4",
     "time_stamp": "timestamptz",
 }

@@ -1,7 +1,8 @@
 """Names and types of a query's output columns, where they are columns of system relations all the way down.
 
-DuckDB tells the names and types of any query, but it knows neither `name` nor `"char"`, and calls some columns otherwise
-than PostgreSQL. This follows plain columns, stars and casts through subqueries and WITH to the relation they are of.
+DuckDB tells the names and types of any query, but it knows neither `name` nor `"char"`, and calls some columns by
+other names than PostgreSQL. This follows plain columns, stars and casts through subqueries and WITH to the
+relation that they are of.
 """
 
 from __future__ import annotations
@@ -54,9 +55,16 @@ def outputs_of(
                     return None
                 found.extend(columns)
             continue
-        name = item.alias if isinstance(item, exp.Alias) else output_name(item)
+        name = item.alias if isinstance(item, exp.Alias) else output_name(item).strip('"')
         found.append(Output(name, _type(tree, sources, type_name)))
     return found
+
+
+_FUNCTIONS = {
+    **dict.fromkeys(("current_database", "current_schema", "pg_encoding_to_char", "pg_get_userbyid"), "name"),
+    "current_schemas": "name[]",
+}
+"""Functions whose results DuckDB knows as text."""
 
 
 def _type(
@@ -64,6 +72,12 @@ def _type(
 ) -> str | None:
     if isinstance(tree, exp.Cast):
         return type_name(tree.to)
+    if isinstance(tree, exp.Dot):
+        tree = tree.expression
+    if isinstance(tree, exp.Anonymous):
+        return _FUNCTIONS.get(tree.name.lower())
+    if isinstance(tree, exp.CurrentUser | exp.SessionUser | exp.CurrentRole | exp.CurrentSchema | exp.CurrentCatalog):
+        return "name"
     if not isinstance(tree, exp.Column):
         return None
     named = [tree.table] if tree.table else list(sources)
@@ -83,7 +97,8 @@ def _sources(
     merged = any(join.args.get("using") or join.method == "NATURAL" for join in joins)
     found: list[tuple[str, Outputs | None]] = []
     for node in [*([first] if first is not None else []), *joins, *(select.args.get("laterals") or [])]:
-        source = node.this if not isinstance(node, exp.Lateral) else node
+        source = node if isinstance(node, exp.Lateral) else node.this
+        query = source.this if isinstance(source, exp.Lateral) else source
         columns: Outputs | None = None
         if isinstance(source, exp.Table):
             known = relation(source)
@@ -91,10 +106,8 @@ def _sources(
                 columns = [Output(column.name, column.type) for column in known.columns]
             elif not source.db:
                 columns = ctes.get(source.name)
-        elif isinstance(source, exp.Subquery) or (
-            isinstance(source, exp.Lateral) and isinstance(source.this, exp.Subquery)
-        ):
-            columns = outputs_of(source.this, relation, type_name, ctes)
+        elif isinstance(query, exp.Subquery):
+            columns = outputs_of(query, relation, type_name, ctes)
         found.append((source.alias_or_name, _renamed(columns, source.args.get("alias"))))
     # A star over USING has each merged column once, in front: DuckDB does so, too, and tells their names.
     return found if not merged else [*found, ("", None)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
@@ -36,6 +37,7 @@ from server.pg_catalog.rows import (
     types_by_name,
 )
 from server.results import Result, TableRows
+from server.sql.functions.table import FUNCTIONS
 from server.sql.lexer import Kind, tokenize, words
 from server.sql.plan import Field
 from server.sql.statements import Select
@@ -45,7 +47,7 @@ _MZ_SCHEMAS = {builtin.MZ_CATALOG.id, builtin.MZ_INTERNAL.id}
 _CATALOG_FUNCTIONS = ("pg_get_", "pg_table_", "pg_relation_", "pg_size_", "pg_database_", "to_reg", "has_")
 _NO_RELATION = words(
     """
-    current_schemas set_config quote_ident format_type obj_description col_description shobj_description
+    current_schemas set_config format_type obj_description col_description shobj_description
     pg_encoding_to_char pg_total_relation_size pg_is_in_recovery pg_my_temp_schema pg_has_role
     getdatabaseencoding
     """
@@ -85,7 +87,7 @@ def _asks_the_catalog(tree: exp.Expr) -> bool:
     for node in tree.walk():
         if isinstance(node, exp.Anonymous):
             name = node.name.lower()
-            if name in _NO_RELATION or name.startswith(_CATALOG_FUNCTIONS):
+            if (name in _NO_RELATION or name.startswith(_CATALOG_FUNCTIONS)) and name not in FUNCTIONS:
                 return True
         elif isinstance(node, exp.Cast) and type_name(node.to).removesuffix("[]") in CATALOG_TYPES:
             return True
@@ -198,6 +200,9 @@ def _column(column: pa.ChunkedArray, type: PgType) -> pa.ChunkedArray:
     return column if type is JSON and pa.types.is_string(column.type) else column.cast(type.arrow)
 
 
+_UNREAD = {"UINT32": "oid", "INT16": "smallint", "INT32": "integer", "INT64": "bigint", "BOOL": "boolean"}
+
+
 def _told(error: duckdb.Error) -> PgError:
     """What DuckDB refuses, under PostgreSQL's codes."""
     text = str(error).partition("\n")[0]
@@ -205,6 +210,10 @@ def _told(error: duckdb.Error) -> PgError:
     if isinstance(error, duckdb.BinderException) and "not found" in text:
         return PgError(SqlState.UNDEFINED_COLUMN, message)
     if isinstance(error, duckdb.ConversionException):
+        unread = re.fullmatch(r"Could not convert string '(.*)' to (\w+)", message)
+        if unread is not None:
+            type = _UNREAD.get(unread[2], unread[2].lower())
+            message = f'invalid input syntax for type {type}: "{unread[1]}"'
         return PgError(SqlState.INVALID_TEXT_REPRESENTATION, message)
     if isinstance(error, duckdb.CatalogException):
         return PgError(SqlState.UNDEFINED_FUNCTION, message)

@@ -18,7 +18,7 @@ from catalog.objects import SystemTable
 from catalog.pg_catalog import PgRelation
 from protocol.pgwire.errors import PgError, SqlState
 from protocol.pgwire.scalars import parse_text
-from protocol.pgwire.types import CHAR, INT2VECTOR, NAME, OID, OIDVECTOR, TEXT, PgType, array_of, parse_type
+from protocol.pgwire.types import CHAR, INT2VECTOR, NAME, OID, OIDVECTOR, TEXT, VARCHAR, PgType, array_of, parse_type
 from server.pg_catalog.database import SCHEMAS, is_function
 from server.pg_catalog.outputs import Outputs, outputs_of
 from server.sql.lexer import words
@@ -474,7 +474,14 @@ def wire_type(name: str) -> PgType | None:
     return _WIRE_TYPES.get(name)
 
 
-_WIRE_TYPES = {"oid": OID, "name": NAME, '"char"': CHAR, "int2vector": INT2VECTOR, "oidvector": OIDVECTOR}
+_WIRE_TYPES = {
+    "varchar": VARCHAR,
+    "oid": OID,
+    "name": NAME,
+    '"char"': CHAR,
+    "int2vector": INT2VECTOR,
+    "oidvector": OIDVECTOR,
+}
 
 
 def _formatted(kind: str, argument: exp.Expr) -> exp.Expr:

@@ -46,3 +46,7 @@ SELECT has_table_privilege('flights', 'SELECT'), pg_table_is_visible('flights'::
 SELECT datname, pg_encoding_to_char(encoding), datcollate FROM pg_database WHERE datname = current_database();
 SELECT 7 / 2, 'a' || relname FROM pg_class WHERE relname = 'cheap';
 SELECT amname FROM pg_am ORDER BY amname DESC NULLS LAST LIMIT 2 OFFSET 1;
+SELECT 1::oid, 'x'::name, 'x'::"char", NULL::oid[];
+SELECT * FROM (SELECT oid AS id, relname AS n, relkind FROM pg_class WHERE relname = 'cheap' OFFSET 5) AS t (a, b);
+SELECT c.*, n.nspname FROM (SELECT relname, relnamespace FROM pg_class WHERE relname = 'cheap') c
+  JOIN pg_namespace n ON n.oid = c.relnamespace WHERE nspname = 'none';

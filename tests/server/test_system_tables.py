@@ -448,3 +448,32 @@ def test_where_they_cannot_stand(
 ) -> None:
     with pytest.raises(error):
         connection.execute(statement)
+
+
+# -- PostgreSQL's ---------------------------------------------------------------------------------------------------
+
+
+def test_postgresqls_catalogs_and_tables_in_one_query(connection: psycopg.Connection[Row]) -> None:
+    """What also names a user's table goes through the planner; OIDs are numbers there, names are text."""
+    connection.execute("INSERT INTO t VALUES (1, 'k'), (2, 'nothing')")
+    query = (
+        "SELECT t.k, a.attnum, c.relkind FROM t LEFT JOIN pg_attribute a ON a.attname = t.v "
+        "AND a.attrelid = (SELECT oid FROM pg_class WHERE relname = 't' AND relkind = 'r') "
+        "LEFT JOIN pg_class c ON c.oid = a.attrelid ORDER BY t.k"
+    )
+    assert rows(connection, query) == [(1, 1, "r"), (2, None, None)]
+    connection.execute("CREATE VIEW names AS SELECT relname FROM pg_class WHERE relkind = 'v'")
+    assert rows(connection, "SELECT * FROM names WHERE relname = 'names'") == [("names",)]
+
+
+def test_postgresqls_catalogs_are_not_followed(connection: psycopg.Connection[Row]) -> None:
+    for statement in (
+        "SUBSCRIBE pg_class",
+        "SUBSCRIBE (SELECT count(*) FROM pg_class, t)",
+        "INSERT INTO t SELECT attnum, attname FROM pg_attribute",
+        "CREATE MATERIALIZED VIEW m AS SELECT relname FROM pg_class",
+        "EXPLAIN SELECT relname FROM pg_class",
+    ):
+        with pytest.raises(errors.FeatureNotSupported):
+            connection.execute(statement.encode())
+        assert rows(connection, "SELECT 1") == [(1,)]
