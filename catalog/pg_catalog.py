@@ -31,6 +31,7 @@ _SHORT = {
 _PLANNED = {
     "oid": "int8",
     "xid": "int8",
+    "regproc": "int8",
     "int2vector": "int2[]",
     "oidvector": "int8[]",
     "oid[]": "int8[]",

@@ -55,8 +55,9 @@ CREATE MACRO fn.regrole_text(p_oid) AS (
        ELSE coalesce((SELECT fn.quote_ident(tw_r.tw_rolname) FROM (SELECT oid AS tw_oid, rolname AS tw_rolname FROM
       pg.pg_authid) tw_r WHERE tw_r.tw_oid = p_oid), p_oid::VARCHAR) END);
 CREATE MACRO fn.regproc_text(p_oid) AS (
-  coalesce((SELECT tw_p.tw_proname FROM (SELECT oid AS tw_oid, proname AS tw_proname FROM pg.pg_proc) tw_p WHERE
-      tw_p.tw_oid = TRY_CAST(p_oid::VARCHAR AS UINTEGER)), p_oid::VARCHAR));
+  CASE WHEN p_oid = 0 THEN '-'
+       ELSE coalesce((SELECT tw_p.tw_proname FROM (SELECT oid AS tw_oid, proname AS tw_proname FROM pg.pg_proc) tw_p
+                      WHERE tw_p.tw_oid = p_oid), p_oid::VARCHAR) END);
 CREATE MACRO fn.regprocedure_text(p_oid) AS (
   CASE WHEN p_oid = 0 THEN '-'
        ELSE coalesce((SELECT tw_f.tw_name || '(' || tw_f.tw_arguments || ')' FROM (SELECT arguments AS tw_arguments,

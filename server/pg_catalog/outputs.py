@@ -71,7 +71,10 @@ def _type(
     tree: exp.Expr, sources: Mapping[str, Outputs | None], type_name: Callable[[exp.DataType], str]
 ) -> str | None:
     if isinstance(tree, exp.Cast):
-        return type_name(tree.to)
+        type = type_name(tree.to)
+        return type if not type.startswith("reg") else None
+    if isinstance(tree, exp.Case | exp.Paren) or _is_call(tree, "coalesce"):
+        return _common(_branches(tree), sources, type_name)
     if isinstance(tree, exp.Dot):
         tree = tree.expression
     if isinstance(tree, exp.Anonymous):
@@ -82,6 +85,31 @@ def _type(
         return None
     named = [tree.table] if tree.table else list(sources)
     types = {column.type for source in named for column in sources.get(source) or () if column.name == tree.name}
+    return types.pop() if len(types) == 1 else None
+
+
+def _is_call(tree: exp.Expr, name: str) -> bool:
+    return isinstance(tree, exp.Anonymous) and tree.name.lower() == name
+
+
+def _branches(tree: exp.Expr) -> list[exp.Expr | None]:
+    match tree:
+        case exp.Case():
+            return [*(branch.args["true"] for branch in tree.args["ifs"]), tree.args.get("default")]
+        case exp.Anonymous():
+            return list(tree.expressions)
+        case _:
+            return [tree.this]
+
+
+def _common(
+    trees: Sequence[exp.Expr | None],
+    sources: Mapping[str, Outputs | None],
+    type_name: Callable[[exp.DataType], str],
+) -> str | None:
+    """The type of all that is neither a literal nor NULL."""
+    typed = [tree for tree in trees if tree is not None and not isinstance(tree, exp.Literal | exp.Null)]
+    types = {_type(tree, sources, type_name) for tree in typed}
     return types.pop() if len(types) == 1 else None
 
 

@@ -344,8 +344,8 @@ def _names(context: Context, *, running: bool) -> Names:
     return Names(relation, lambda kind, text: _registered(context, kind, text), session)
 
 
-def _registered(context: Context, kind: str, text: str) -> int | str:
-    """The OID that the text of a registered type means; a regproc is its name. PgError if there is none."""
+def _registered(context: Context, kind: str, text: str) -> int:
+    """The OID that the text of a registered type means. PgError if there is none."""
     if text.strip().isdigit():
         return int(text)
     if text.strip() == "-":
@@ -371,8 +371,6 @@ def _registered(context: Context, kind: str, text: str) -> int | str:
                 raise PgError(SqlState.UNDEFINED_OBJECT, f'role "{parts[-1]}" does not exist')
             return int(role)
         case "regproc":
-            return parts[-1]
-        case "function":
             return _function_oid(rows, parts[-1])
         case _:
             functions = rows["tw_functions"].to_pylist()

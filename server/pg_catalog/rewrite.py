@@ -83,7 +83,7 @@ class Names:
     """
 
     relation: Callable[[tuple[str, ...]], tuple[SystemTable, PgRelation | None] | None]
-    registered: Callable[[str, str], int | str]
+    registered: Callable[[str, str], int]
     session: Callable[[str, Sequence[exp.Expr], Callable[[exp.Expr], Any]], exp.Expr | None]
 
 
@@ -179,8 +179,8 @@ class _Rewriter:
         outputs = outputs_of(tree, self._pg_relation, type_name)
         for cast in tree.find_all(exp.Cast):
             self._parameter_of(cast)
-        tree = self._visit(tree)
-        return Rewritten(tree.sql(dialect="duckdb", identify=True, normalize_functions=False), self.parameters, outputs)
+        text = self._visit(tree).sql(dialect="duckdb", identify=True, normalize_functions=False)
+        return Rewritten(_with_function_names(text, outputs), self.parameters, outputs)
 
     # -- what is looked at before anything changes --------------------------------------------------------------------
 
@@ -388,8 +388,6 @@ class _Rewriter:
         text = self._value_of(inner)
         if text is None and isinstance(inner, exp.Parameter):
             return _cast(exp.Null(), "VARCHAR" if _shown(cast) else "UINTEGER")  # described only, or NULL
-        if text is not None and kind == "regproc" and _is_cast_to_oid(cast.parent):
-            return _registered_value("function", self._names.registered("function", text), cast)
         if text is not None:
             return _registered_value(kind, self._names.registered(kind, text), cast)
         if not _shown(cast):
@@ -490,6 +488,15 @@ def _formatted(kind: str, argument: exp.Expr) -> exp.Expr:
     return _function("quote_ident" if kind == "I" else "quote_literal", argument)
 
 
+def _with_function_names(text: str, outputs: Outputs | None) -> str:
+    """The query with names in place of the OIDs of a regproc, as PostgreSQL prints them."""
+    if outputs is None or all(output.type != "regproc" for output in outputs):
+        return text
+    columns = [f"fn.regproc_text(c{n})" if o.type == "regproc" else f"c{n}" for n, o in enumerate(outputs)]
+    names = [f"c{n}" for n in range(len(outputs))]
+    return f"SELECT {', '.join(columns)} FROM ({text}) AS q({', '.join(names)})"
+
+
 def _function(name: str, argument: exp.Expr) -> exp.Expr:
     return exp.Dot(this=exp.to_identifier("fn"), expression=exp.Anonymous(this=name, expressions=[argument]))
 
@@ -500,7 +507,9 @@ _TEXT_CALLS = words("concat concat_ws string_agg array_agg array_to_string quote
 def _shown(cast: exp.Expr) -> bool:
     """Whether the name of a registered object is wanted where this stands, and not its OID."""
     parent = cast.parent
-    while isinstance(parent, exp.Paren | exp.Alias | exp.Order | exp.Ordered | exp.Coalesce | exp.Case | exp.If):
+    while isinstance(parent, exp.Paren | exp.Alias | exp.Order | exp.Ordered | exp.Case | exp.If) or (
+        isinstance(parent, exp.Anonymous) and parent.name.lower() == "coalesce"
+    ):
         parent = parent.parent
     match parent:
         case exp.Cast():
@@ -513,13 +522,7 @@ def _shown(cast: exp.Expr) -> bool:
             return False
 
 
-def _is_cast_to_oid(tree: exp.Expr | None) -> bool:
-    return isinstance(tree, exp.Cast) and type_name(tree.to) == "oid"
-
-
-def _registered_value(kind: str, found: int | str, place: exp.Expr) -> exp.Expr:
-    if isinstance(found, str):  # a regproc: our tables have them by name
-        return exp.Literal.string(found)
+def _registered_value(kind: str, found: int, place: exp.Expr) -> exp.Expr:
     number = _cast(exp.Literal.number(found), "UINTEGER")
     return _function(f"{kind}_text", number) if _shown(place) else number
 

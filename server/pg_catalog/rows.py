@@ -58,6 +58,7 @@ _ARROW = {
     "numeric": pa.decimal128(38, 0),
     "oid": pa.uint32(),
     "oidvector": pa.list_(pa.uint32()),
+    "regproc": pa.uint32(),
     "timestamptz": pa.timestamp("us", "UTC"),
     "xid": pa.uint32(),
 }
@@ -90,12 +91,32 @@ def _static() -> Mapping[str, list[list[Any]]]:
 
 
 def static_rows(name: str) -> list[Row]:
-    """The rows of `static.json` with their columns' names; OIDs are numbers."""
+    """The rows of `static.json` with their columns' names; OIDs are numbers, those of functions, too."""
     columns = BY_NAME["pg_catalog", name].columns
     return [
-        {c.name: int(v) if c.type == "oid" and v is not None else v for c, v in zip(columns, row, strict=True)}
+        {column.name: _static_value(column.type, value) for column, value in zip(columns, row, strict=True)}
         for row in _static().get(name, ())
     ]
+
+
+def _static_value(type: str, value: Any) -> Any:
+    if value is None:
+        return None
+    if type == "oid":
+        return int(value)
+    if type == "regproc":
+        return 0 if value == "-" else _static_functions()[value]
+    if type == "oidvector":
+        return [int(oid) for oid in (value.split() if isinstance(value, str) else value)]
+    return value
+
+
+@cache
+def _static_functions() -> Mapping[str, int]:
+    """OIDs of the functions that the static rows name, by their names."""
+    columns = [column.name for column in BY_NAME["pg_catalog", "pg_proc"].columns]
+    oid, name = columns.index("oid"), columns.index("proname")
+    return {row[name]: int(row[oid]) for row in _static()["pg_proc"]}
 
 
 @cache
@@ -537,6 +558,7 @@ class CatalogRows:
                 }
 
     def functions(self) -> Iterator[Row]:
+        yield from static_rows("pg_proc")
         for functions in FUNCTIONS.values():
             for function in functions:
                 row = _function(function)
@@ -664,7 +686,7 @@ def _function(function: Function) -> Row | None:
         "procost": 1.0,
         "prorows": 0.0,
         "provariadic": arguments[-1] if function.variadic and arguments else 0,
-        "prosupport": "-",
+        "prosupport": 0,
         "prokind": {Kind.SCALAR: "f", Kind.AGGREGATE: "a", Kind.WINDOW: "w"}[function.kind],
         "prosecdef": False,
         "proleakproof": False,

@@ -33,6 +33,10 @@ _TYPES = """typrelid = 0 AND oid < 10000 AND typtype IN ('b', 'p', 'r', 'm')
   AND NOT EXISTS (SELECT FROM pg_type e WHERE e.oid = pg_type.typelem AND e.typrelid <> 0)"""
 _STATIC = {
     "pg_type": _TYPES,
+    "pg_proc": f"""oid IN (
+        SELECT unnest(ARRAY[typinput, typoutput, typreceive, typsend, typmodin, typmodout, typanalyze, typsubscript])
+        FROM pg_type WHERE {_TYPES} UNION SELECT amhandler FROM pg_am
+        UNION SELECT unnest(ARRAY[rngcanonical, rngsubdiff]) FROM pg_range)""",
     "pg_am": "true",
     "pg_collation": "oid IN (100, 950, 951)",
     "pg_language": "lanname IN ('internal', 'c', 'sql')",

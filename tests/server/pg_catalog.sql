@@ -50,3 +50,57 @@ SELECT 1::oid, 'x'::name, 'x'::"char", NULL::oid[];
 SELECT * FROM (SELECT oid AS id, relname AS n, relkind FROM pg_class WHERE relname = 'cheap' OFFSET 5) AS t (a, b);
 SELECT c.*, n.nspname FROM (SELECT relname, relnamespace FROM pg_class WHERE relname = 'cheap') c
   JOIN pg_namespace n ON n.oid = c.relnamespace WHERE nspname = 'none';
+SELECT typname, typinput, typreceive::regproc::text FROM pg_type WHERE typreceive = 'array_recv'::regproc
+  AND typname IN ('_int4', '_text') ORDER BY typname;
+SELECT typname, proname FROM pg_type JOIN pg_proc ON pg_proc.oid = typreceive WHERE typname IN ('int4', '_text')
+  ORDER BY 1;
+SELECT * FROM pg_am ORDER BY amname;
+SELECT ns.nspname, t.oid, t.typname, t.typtype, t.typnotnull, t.elemtypoid
+  FROM (
+    SELECT typ.oid, typ.typnamespace, typ.typname, typ.typtype, typ.typrelid, typ.typnotnull, typ.relkind,
+      elemtyp.oid AS elemtypoid, elemtyp.typname AS elemtypname, elemcls.relkind AS elemrelkind,
+      CASE WHEN elemproc.proname = 'array_recv' THEN 'a' ELSE elemtyp.typtype END AS elemtyptype
+    FROM (
+      SELECT typ.oid, typnamespace, typname, typrelid, typnotnull, relkind, typelem AS elemoid,
+        CASE WHEN proc.proname = 'array_recv' THEN 'a' ELSE typ.typtype END AS typtype,
+        CASE WHEN proc.proname = 'array_recv' THEN typ.typelem
+             WHEN typ.typtype = 'r' THEN rngsubtype
+             WHEN typ.typtype = 'm' THEN (SELECT rngtypid FROM pg_range WHERE rngmultitypid = typ.oid)
+             WHEN typ.typtype = 'd' THEN typ.typbasetype END AS elemtypoid
+      FROM pg_type AS typ LEFT JOIN pg_class AS cls ON (cls.oid = typ.typrelid)
+      LEFT JOIN pg_proc AS proc ON proc.oid = typ.typreceive LEFT JOIN pg_range ON (pg_range.rngtypid = typ.oid)
+    ) AS typ
+    LEFT JOIN pg_type AS elemtyp ON elemtyp.oid = elemtypoid
+    LEFT JOIN pg_class AS elemcls ON (elemcls.oid = elemtyp.typrelid)
+    LEFT JOIN pg_proc AS elemproc ON elemproc.oid = elemtyp.typreceive
+  ) AS t
+  JOIN pg_namespace AS ns ON (ns.oid = typnamespace)
+  WHERE ns.nspname = 'pg_catalog' AND t.oid < 4000 AND (typtype IN ('b', 'r', 'm', 'e', 'd')
+    OR (typtype = 'p' AND typname IN ('record', 'void')) OR (typtype = 'a' AND elemtyptype IN ('b', 'r', 'm', 'e', 'd')))
+    AND typname NOT LIKE 'pg\_%' AND typname NOT LIKE '\_pg\_%'
+  ORDER BY CASE WHEN typtype IN ('b', 'e', 'p') THEN 0 WHEN typtype = 'r' THEN 1 ELSE 2 END, t.oid;
+SELECT n.oid > 0, n.nspname, d.description FROM pg_catalog.pg_namespace n
+  LEFT OUTER JOIN pg_catalog.pg_description d
+  ON d.objoid = n.oid AND d.objsubid = 0 AND d.classoid = 'pg_namespace'::regclass WHERE nspname = 's2';
+SELECT t.oid, t.*, c.relkind, format_type(nullif(t.typbasetype, 0), t.typtypmod) AS base_type_name, d.description
+  FROM pg_catalog.pg_type t LEFT OUTER JOIN pg_catalog.pg_type et ON et.oid = t.typelem
+  LEFT OUTER JOIN pg_catalog.pg_class c ON c.oid = t.typrelid
+  LEFT OUTER JOIN pg_catalog.pg_description d ON t.oid = d.objoid AND d.objsubid = 9
+  WHERE t.typname IN ('int4', 'text', '_numeric', 'timestamptz') AND (c.relkind IS NULL OR c.relkind = 'c')
+  AND (et.typcategory IS NULL OR et.typcategory <> 'C') ORDER BY t.oid;
+SELECT c.relname, a.*, pg_catalog.pg_get_expr(ad.adbin, ad.adrelid, true) AS def_value, dep.objid
+  FROM pg_catalog.pg_attribute a INNER JOIN pg_catalog.pg_class c ON (a.attrelid = c.oid)
+  LEFT OUTER JOIN pg_catalog.pg_attrdef ad ON (a.attrelid = ad.adrelid AND a.attnum = ad.adnum)
+  LEFT OUTER JOIN pg_depend dep ON dep.refobjid = a.attrelid AND dep.deptype = 'i' AND dep.refobjsubid = a.attnum
+    AND dep.classid = dep.refclassid
+  WHERE NOT a.attisdropped AND c.relkind NOT IN ('i', 'I', 'c') AND a.attnum > 0 AND c.relname = 'nothing';
+SELECT c.relname, pg_catalog.pg_get_partkeydef(c.oid) AS partition_key,
+  pg_catalog.pg_get_expr(c.relpartbound, c.oid) AS partition_expr
+  FROM pg_catalog.pg_class c WHERE c.relnamespace = (SELECT oid FROM pg_namespace WHERE nspname = 'public')
+  AND c.relkind NOT IN ('i', 'I', 'c') ORDER BY 1;
+SELECT attname, attlen, atttypmod, attndims > 0, attnotnull, atthasdef, attalign, attstorage, attcollation
+  FROM pg_attribute WHERE attrelid = 'flights'::regclass AND attnum > 0 ORDER BY attnum;
+SELECT relname, relnatts, relhasindex, relkind, relpersistence, relispopulated, relam FROM pg_class
+  WHERE relnamespace = 'public'::regnamespace AND relkind IN ('r', 'v', 'm', 'i') ORDER BY relname;
+SELECT indkey, indclass, indcollation, indoption, indisprimary FROM pg_index
+  WHERE indrelid IN ('flights'::regclass, 'carriers'::regclass) ORDER BY indexrelid::regclass::text;
