@@ -172,5 +172,5 @@ CREATE MACRO fn._pg_expandarray(p_array) AS (
   unnest(list_transform(p_array, lambda e, i: {'x': e, 'n': i::INTEGER})));
 CREATE MACRO fn.generate_series(p_first, p_last) AS (unnest(generate_series(p_first, p_last)));
 CREATE MACRO fn.pg_get_keywords() AS TABLE
-  SELECT tw_w.tw_word, 'R' AS catcode, true AS barelabel, 'reserved' AS catdesc, 'requires AS' AS baredesc FROM
-      (SELECT word AS tw_word FROM pg.tw_reserved) tw_w;
+  SELECT word, 'R' AS catcode, true AS barelabel, 'reserved' AS catdesc, 'can be bare label' AS baredesc
+  FROM pg.tw_reserved;

@@ -104,3 +104,5 @@ SELECT relname, relnatts, relhasindex, relkind, relpersistence, relispopulated, 
   WHERE relnamespace = 'public'::regnamespace AND relkind IN ('r', 'v', 'm', 'i') ORDER BY relname;
 SELECT indkey, indclass, indcollation, indoption, indisprimary FROM pg_index
   WHERE indrelid IN ('flights'::regclass, 'carriers'::regclass) ORDER BY indexrelid::regclass::text;
+SELECT string_agg(word, ',' ORDER BY word) FROM pg_catalog.pg_get_keywords()
+  WHERE word <> ALL ('{a,abs,select}'::text[]) AND catcode = 'R' AND word LIKE 'w%';
