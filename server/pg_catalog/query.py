@@ -4,13 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import re
-import threading
-from collections import OrderedDict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from functools import cache
-from typing import Any
 
 import duckdb
 import pyarrow as pa
@@ -18,27 +14,18 @@ from sqlglot import exp
 
 from catalog import builtin
 from catalog.objects import SystemTable
-from catalog.pg_catalog import PgRelation
 from protocol.pgwire.errors import PgError, SqlState
 from protocol.pgwire.types import JSON, OID, TEXT, PgType, array_of, numeric, parse_type
 from server.context import Context
-from server.pg_catalog import oids
-from server.pg_catalog.database import SCHEMAS, Database, named_in
+from server.pg_catalog.database import SCHEMAS, Database
+from server.pg_catalog.names import names_of
 from server.pg_catalog.outputs import Output
-from server.pg_catalog.rewrite import CATALOG_TYPES, Names, Rewritten, rewritten, type_name, wire_type
-from server.pg_catalog.rows import (
-    BY_NAME,
-    HELPERS,
-    CatalogRows,
-    Viewpoint,
-    helper_schema,
-    schema_of,
-    settings_rows,
-    types_by_name,
-)
+from server.pg_catalog.present import no_rows, present, rows_seen
+from server.pg_catalog.rewrite import CATALOG_TYPES, Rewritten, rewritten, type_name, wire_type
+from server.pg_catalog.rows import BY_ID
 from server.results import Result, TableRows
 from server.sql.functions.table import FUNCTIONS
-from server.sql.lexer import Kind, tokenize, words
+from server.sql.lexer import words
 from server.sql.plan import Field
 from server.sql.statements import Select
 
@@ -97,9 +84,9 @@ def _asks_the_catalog(tree: exp.Expr) -> bool:
 def plan_catalog_query(context: Context, statement: Select, types: Sequence[PgType | None] = ()) -> CatalogPlan:
     """PgError for what the catalog engine does not take."""
     tree = statement.query.tree
-    described = rewritten(tree, _names(context, running=False), types)
+    described = rewritten(tree, names_of(context, running=False), types)
     try:
-        found = _blank().columns(described.sql, _no_rows)
+        found = _blank().columns(described.sql, no_rows)
     except duckdb.Error as error:
         raise _told(error) from None
     outputs = described.outputs
@@ -114,8 +101,8 @@ def plan_catalog_query(context: Context, statement: Select, types: Sequence[PgTy
 
 async def run_catalog_query(context: Context, plan: CatalogPlan, parameters: Sequence[object]) -> Result:
     """Runs a planned query, on the catalog as the session sees it now: that may stand in any transaction."""
-    made = rewritten(plan.tree, _names(context, running=True), plan.parameters, parameters)
-    rows, given = _rows(context), _present(context, made.sql)
+    made = rewritten(plan.tree, names_of(context, running=True), plan.parameters, parameters)
+    rows, given = rows_seen(context), present(context, made.sql)
     try:
         table = await asyncio.to_thread(_live().run, made.sql, rows.relation, given)
     except duckdb.Error as error:
@@ -125,15 +112,12 @@ async def run_catalog_query(context: Context, plan: CatalogPlan, parameters: Seq
 
 async def relation_rows(context: Context, table: SystemTable) -> pa.Table:
     """The rows of one of PostgreSQL's relations with the types that queries compute with."""
-    relation = BY_NAME_BY_ID[table.id]
+    relation = BY_ID[table.id]
     query = f'SELECT * FROM {SCHEMAS[relation.schema]}."{relation.name}"'
-    rows, given = _rows(context), _present(context, query)
+    rows, given = rows_seen(context), present(context, query)
     found = await asyncio.to_thread(_live().run, query, rows.relation, given)
     columns = [found.column(place).cast(parse_type(column.type).arrow) for place, column in enumerate(table.columns)]
     return pa.table(columns, names=[f"c{place}" for place in range(len(columns))])
-
-
-BY_NAME_BY_ID: Mapping[str, PgRelation] = {relation.id: relation for relation in BY_NAME.values()}
 
 
 # -- planning -------------------------------------------------------------------------------------------------------
@@ -147,7 +131,7 @@ def _parameters(described: Rewritten, declared: Sequence[PgType | None]) -> tupl
     )
 
 
-_FIELD_TYPES: Mapping[str, str] = {
+_FIELD_TYPES = {
     "BOOLEAN": "bool",
     "TINYINT": "int2",
     "SMALLINT": "int2",
@@ -200,6 +184,20 @@ def _column(column: pa.ChunkedArray, type: PgType) -> pa.ChunkedArray:
     return column if type is JSON and pa.types.is_string(column.type) else column.cast(type.arrow)
 
 
+# -- the engine -----------------------------------------------------------------------------------------------------
+
+
+@cache
+def _blank() -> Database:
+    """Where queries are described, without waiting for one that runs."""
+    return Database()
+
+
+@cache
+def _live() -> Database:
+    return Database()
+
+
 _UNREAD = {"UINT32": "oid", "INT16": "smallint", "INT32": "integer", "INT64": "bigint", "BOOL": "boolean"}
 
 
@@ -223,247 +221,3 @@ def _told(error: duckdb.Error) -> PgError:
         detail=message,
         hint="Ask for the same with joins instead of nested queries, or ask mz_objects and mz_columns.",
     )
-
-
-# -- databases ------------------------------------------------------------------------------------------------------
-
-
-def _no_rows(schema: str, name: str) -> pa.Table:
-    """Relations without rows: what a query's columns are does not depend on them."""
-    if schema == "mz":
-        return _mz_schema(name).empty_table()
-    if name in HELPERS:
-        return helper_schema(name).empty_table()
-    if name == "tw_sizes":
-        return _SIZES.empty_table()
-    return schema_of(BY_NAME["pg_catalog" if schema == "pg" else "information_schema", name]).empty_table()
-
-
-@cache
-def _blank() -> Database:
-    """Where queries are described, without waiting for one that runs."""
-    return Database()
-
-
-@cache
-def _live() -> Database:
-    return Database()
-
-
-_SIZES = pa.schema([("oid", pa.uint32()), ("database", pa.uint32()), ("bytes", pa.int64())])
-_MZ_TABLES = {table.name: table for table in builtin.TABLES if table.schema_id in _MZ_SCHEMAS}
-_ROWS_MAX = 8  # the catalog is looked at from few places at a time
-_kept: OrderedDict[tuple[int, Viewpoint], CatalogRows] = OrderedDict()
-_kept_lock = threading.Lock()
-
-
-def _mz_schema(name: str) -> pa.Schema:
-    return pa.schema([(column.name, parse_type(column.type).arrow) for column in _MZ_TABLES[name].columns])
-
-
-def _viewpoint(context: Context) -> Viewpoint:
-    return Viewpoint(context.settings["database"], context.settings.search_path, context.user)
-
-
-def _rows(context: Context) -> CatalogRows:
-    """The rows of the catalog as the session sees it; kept for the next query."""
-    state, viewpoint = context.state, _viewpoint(context)
-    key = (id(state), viewpoint)
-    with _kept_lock:
-        found = _kept.get(key)
-        if found is None:
-            found = _kept[key] = CatalogRows(state, viewpoint)
-            if len(_kept) > _ROWS_MAX:
-                _kept.popitem(last=False)
-        _kept.move_to_end(key)
-        return found
-
-
-def _present(context: Context, query: str) -> dict[tuple[str, str], pa.Table]:
-    """What a query reads that the catalog does not tell: sessions, settings, sizes, Tidewire's own tables."""
-    given: dict[tuple[str, str], pa.Table] = {}
-    for schema, name in named_in(query):
-        if schema == "mz" and name in _MZ_TABLES:
-            table = context.coordinator.system_rows(_MZ_TABLES[name].id)
-            given[schema, name] = table.rename_columns([column.name for column in _MZ_TABLES[name].columns])
-        elif (schema, name) == ("pg", "pg_settings"):
-            given[schema, name] = settings_rows(context.settings)
-        elif (schema, name) == ("pg", "pg_stat_activity"):
-            given[schema, name] = _activity(context)
-        elif (schema, name) == ("fn", "current_setting"):
-            given["pg", "pg_settings"] = settings_rows(context.settings)
-        elif schema == "fn" and name.endswith("_size"):
-            given["pg", "tw_sizes"] = _sizes(context)
-    return given
-
-
-def _activity(context: Context) -> pa.Table:
-    database = context.settings["database"]
-    found = context.state.database_named(database)
-    rows = [
-        {
-            "datid": oids.oid_of(found.id) if found is not None and entry.process_id == context.process_id else None,
-            "datname": database if entry.process_id == context.process_id else None,
-            "pid": entry.process_id,
-            "usesysid": oids.OWNER,
-            "usename": entry.user,
-            "client_addr": entry.client_ip,
-            "backend_start": entry.connected_us,
-            "state": "active" if entry.process_id == context.process_id else None,
-            "backend_type": "client backend",
-        }
-        for entry in context.coordinator.activity.sessions.values()
-    ]
-    return pa.Table.from_pylist(rows, schema_of(BY_NAME["pg_catalog", "pg_stat_activity"]))
-
-
-def _sizes(context: Context) -> pa.Table:
-    state = context.state
-    rows = []
-    for id, (_, size) in context.coordinator.log.sizes().items():
-        item = state.items.get(id)
-        database = state.schemas[item.schema_id].database_id if item is not None else None
-        if database is not None:
-            rows.append({"oid": oids.oid_of(id), "database": oids.oid_of(database), "bytes": size})
-    return pa.Table.from_pylist(rows, _SIZES)
-
-
-# -- names ----------------------------------------------------------------------------------------------------------
-
-
-def _names(context: Context, *, running: bool) -> Names:
-    state, database, path = context.state, context.settings["database"], context.settings.search_path
-
-    def relation(parts: tuple[str, ...]) -> tuple[SystemTable, PgRelation | None] | None:
-        item = state.resolve(parts, database, path)
-        return (item, BY_NAME_BY_ID.get(item.id)) if isinstance(item, SystemTable) else None
-
-    def session(name: str, arguments: Sequence[exp.Expr], constant: Constant) -> exp.Expr | None:
-        return _session_value(context, name, arguments, constant, running=running)
-
-    return Names(relation, lambda kind, text: _registered(context, kind, text), session)
-
-
-def _registered(context: Context, kind: str, text: str) -> int:
-    """The OID that the text of a registered type means. PgError if there is none."""
-    if text.strip().isdigit():
-        return int(text)
-    if text.strip() == "-":
-        return 0
-    rows = _rows(context)
-    parts = [token.value for token in tokenize(text) if token.kind in (Kind.WORD, Kind.IDENT)]
-    match kind:
-        case "regclass":
-            found = rows.named(parts)
-            if found is None:
-                raise PgError(SqlState.UNDEFINED_TABLE, f'relation "{".".join(parts)}" does not exist')
-            return found
-        case "regtype":
-            return _type_oid(text)
-        case "regnamespace":
-            schema = next((s for s in rows.schemas if s.name == parts[-1]), None)
-            if schema is None:
-                raise PgError(SqlState.INVALID_SCHEMA_NAME, f'schema "{parts[-1]}" does not exist')
-            return oids.oid_of(schema.id)
-        case "regrole":
-            role = next((r["oid"] for r in rows["pg_authid"].to_pylist() if r["rolname"] == parts[-1]), None)
-            if role is None:
-                raise PgError(SqlState.UNDEFINED_OBJECT, f'role "{parts[-1]}" does not exist')
-            return int(role)
-        case "regproc":
-            return _function_oid(rows, parts[-1])
-        case _:
-            functions = rows["tw_functions"].to_pylist()
-            for function in functions:
-                if f"{function['name']}({function['arguments']})" == text.removeprefix("pg_catalog."):
-                    return int(function["oid"])
-            raise PgError(SqlState.UNDEFINED_FUNCTION, f'function "{text}" does not exist')
-
-
-def _function_oid(rows: CatalogRows, name: str) -> int:
-    found = [row["oid"] for row in rows["tw_functions"].to_pylist() if row["name"] == name]
-    if not found:
-        raise PgError(SqlState.UNDEFINED_FUNCTION, f'function "{name}" does not exist')
-    if len(found) > 1:
-        raise PgError(SqlState.AMBIGUOUS_FUNCTION, f'more than one function named "{name}"')
-    return int(found[0])
-
-
-def _type_oid(text: str) -> int:
-    spelling = text.strip().removeprefix("pg_catalog.")
-    row = types_by_name().get(spelling.strip('"'))
-    if row is None and spelling.endswith("[]"):
-        row = types_by_name().get(f"_{spelling[:-2]}")
-    if row is not None:
-        return int(row["oid"])
-    try:
-        return parse_type(spelling).oid
-    except ValueError:
-        raise PgError(SqlState.UNDEFINED_OBJECT, f'type "{spelling}" does not exist') from None
-
-
-Constant = Callable[[exp.Expr], Any]
-
-
-def _session_value(
-    context: Context, name: str, arguments: Sequence[exp.Expr], constant: Constant, *, running: bool
-) -> exp.Expr | None:
-    """The value of a function of the session; None if the function is another."""
-    bindings = context.bindings()
-    match name:
-        case "current_database" | "current_catalog":
-            return _text(bindings.database)
-        case "current_schema":
-            return _text(bindings.schema)
-        case "current_user" | "user" | "session_user" | "current_role":
-            return _text(bindings.user)
-        case "version":
-            return _text(bindings.version)
-        case "pg_backend_pid":
-            return exp.Literal.number(bindings.backend_pid)
-        case "current_schemas":
-            rows = _rows(context)
-            implicit = isinstance(arguments[0], exp.Boolean) and arguments[0].this
-            named = [s.name for s in rows.path if implicit or s.name in context.settings.search_path]
-            return exp.Array(expressions=[exp.Literal.string(n) for n in named])
-        case "now" | "current_timestamp" | "transaction_timestamp" | "statement_timestamp":
-            moment = datetime.fromtimestamp(bindings.now_us / 1_000_000, UTC).isoformat()
-            return exp.Cast(this=exp.Literal.string(moment), to=exp.DataType.build("TIMESTAMPTZ", dialect="duckdb"))
-        case "current_setting" if not any(isinstance(argument, exp.Column) for argument in arguments):
-            values = [constant(argument) for argument in arguments]
-            return _text(_setting(context, values) if running else "")
-        case "set_config":
-            return _text(_set_config(context, [constant(argument) for argument in arguments], running=running))
-        case _:
-            return None
-
-
-def _text(value: str | None) -> exp.Expr:
-    if value is None:
-        return exp.Cast(this=exp.Null(), to=exp.DataType.build("VARCHAR", dialect="duckdb"))
-    return exp.Literal.string(value)
-
-
-def _setting(context: Context, arguments: Sequence[Any]) -> str | None:
-    name = str(arguments[0])
-    value: str | None = context.settings.get(name)
-    if value is None and not (len(arguments) > 1 and arguments[1]):
-        context.settings[name]  # raises
-    return value
-
-
-def _set_config(context: Context, arguments: Sequence[Any], *, running: bool) -> str | None:
-    if len(arguments) != 3:
-        raise PgError(SqlState.UNDEFINED_FUNCTION, "function set_config takes three arguments")
-    name, value, local = arguments
-    if not running:
-        return ""
-    if value is None:
-        context.settings.reset(str(name))
-    elif local and context.transaction.explicit:
-        if context.transaction.local is None:
-            context.transaction.local = context.settings.copy()
-        context.settings.set(str(name), str(value))
-    elif not local:
-        context.settings.set(str(name), str(value))
-    return context.settings[str(name)]

@@ -64,6 +64,9 @@ _ARROW = {
 }
 
 
+BY_ID: Mapping[str, PgRelation] = {relation.id: relation for relation in RELATIONS}
+
+
 def arrow_type(type: str) -> pa.DataType:
     """How a column of a system relation is carried; names and whatever else has no type of its own are text."""
     if type.endswith("[]"):
@@ -368,7 +371,7 @@ class CatalogRows:
 
     def attributes_of(self, item: Item) -> list[Attribute]:
         if isinstance(item, SystemTable) and item.id in builtin.PG_TABLES:
-            relation = _PG_RELATIONS[item.id]
+            relation = BY_ID[item.id]
             return [Attribute(c.name, *_system_type(c.type), c.nullable) for c in relation.columns]
         if isinstance(item, Index):
             columns = self.state.items[item.on].columns
@@ -395,7 +398,7 @@ class CatalogRows:
                 oids.oid_of(item.id),
                 item.name,
                 item.schema_id,
-                _KINDS[type(item)] if item.id not in builtin.PG_TABLES else _PG_RELATIONS[item.id].kind,
+                _KINDS[type(item)] if item.id not in builtin.PG_TABLES else BY_ID[item.id].kind,
                 len(self.attributes_of(item)),
                 indexed=item.id in self.indexed or bool(isinstance(item, Table) and item.keys),
             )
@@ -636,7 +639,6 @@ def _in_parentheses(key: str) -> str:
     return key if key.startswith("(") and key.endswith(")") else f"({key})"
 
 
-_PG_RELATIONS = {relation.id: relation for relation in RELATIONS}
 _KINDS: dict[type[Any], str] = {Table: "r", SystemTable: "r", View: "v", MaterializedView: "m", Index: "i"}
 
 

@@ -1,0 +1,104 @@
+"""What a session sees of the server: the catalog's rows, kept between queries, and what changes without the catalog."""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+
+import pyarrow as pa
+
+from catalog import builtin
+from protocol.pgwire.types import parse_type
+from server.context import Context
+from server.pg_catalog import oids
+from server.pg_catalog.database import named_in
+from server.pg_catalog.rows import BY_NAME, HELPERS, CatalogRows, Viewpoint, helper_schema, schema_of, settings_rows
+
+_MZ_SCHEMAS = {builtin.MZ_CATALOG.id, builtin.MZ_INTERNAL.id}
+_SIZES = pa.schema([("oid", pa.uint32()), ("database", pa.uint32()), ("bytes", pa.int64())])
+_MZ_TABLES = {table.name: table for table in builtin.TABLES if table.schema_id in _MZ_SCHEMAS}
+_ROWS_MAX = 8  # the catalog is looked at from few places at a time
+_kept: OrderedDict[tuple[int, Viewpoint], CatalogRows] = OrderedDict()
+_kept_lock = threading.Lock()
+
+
+def _mz_schema(name: str) -> pa.Schema:
+    return pa.schema([(column.name, parse_type(column.type).arrow) for column in _MZ_TABLES[name].columns])
+
+
+def _viewpoint(context: Context) -> Viewpoint:
+    return Viewpoint(context.settings["database"], context.settings.search_path, context.user)
+
+
+def rows_seen(context: Context) -> CatalogRows:
+    """The rows of the catalog as the session sees it; kept for the next query."""
+    state, viewpoint = context.state, _viewpoint(context)
+    key = (id(state), viewpoint)
+    with _kept_lock:
+        found = _kept.get(key)
+        if found is None:
+            found = _kept[key] = CatalogRows(state, viewpoint)
+            if len(_kept) > _ROWS_MAX:
+                _kept.popitem(last=False)
+        _kept.move_to_end(key)
+        return found
+
+
+def present(context: Context, query: str) -> dict[tuple[str, str], pa.Table]:
+    """What a query reads that the catalog does not tell: sessions, settings, sizes, Tidewire's own tables."""
+    given: dict[tuple[str, str], pa.Table] = {}
+    for schema, name in named_in(query):
+        if schema == "mz" and name in _MZ_TABLES:
+            table = context.coordinator.system_rows(_MZ_TABLES[name].id)
+            given[schema, name] = table.rename_columns([column.name for column in _MZ_TABLES[name].columns])
+        elif (schema, name) == ("pg", "pg_settings"):
+            given[schema, name] = settings_rows(context.settings)
+        elif (schema, name) == ("pg", "pg_stat_activity"):
+            given[schema, name] = _activity(context)
+        elif (schema, name) == ("fn", "current_setting"):
+            given["pg", "pg_settings"] = settings_rows(context.settings)
+        elif schema == "fn" and name.endswith("_size"):
+            given["pg", "tw_sizes"] = _sizes(context)
+    return given
+
+
+def _activity(context: Context) -> pa.Table:
+    database = context.settings["database"]
+    found = context.state.database_named(database)
+    rows = [
+        {
+            "datid": oids.oid_of(found.id) if found is not None and entry.process_id == context.process_id else None,
+            "datname": database if entry.process_id == context.process_id else None,
+            "pid": entry.process_id,
+            "usesysid": oids.OWNER,
+            "usename": entry.user,
+            "client_addr": entry.client_ip,
+            "backend_start": entry.connected_us,
+            "state": "active" if entry.process_id == context.process_id else None,
+            "backend_type": "client backend",
+        }
+        for entry in context.coordinator.activity.sessions.values()
+    ]
+    return pa.Table.from_pylist(rows, schema_of(BY_NAME["pg_catalog", "pg_stat_activity"]))
+
+
+def _sizes(context: Context) -> pa.Table:
+    state = context.state
+    rows = []
+    for id, (_, size) in context.coordinator.log.sizes().items():
+        item = state.items.get(id)
+        database = state.schemas[item.schema_id].database_id if item is not None else None
+        if database is not None:
+            rows.append({"oid": oids.oid_of(id), "database": oids.oid_of(database), "bytes": size})
+    return pa.Table.from_pylist(rows, _SIZES)
+
+
+def no_rows(schema: str, name: str) -> pa.Table:
+    """Relations without rows: what a query's columns are does not depend on them."""
+    if schema == "mz":
+        return _mz_schema(name).empty_table()
+    if name in HELPERS:
+        return helper_schema(name).empty_table()
+    if name == "tw_sizes":
+        return _SIZES.empty_table()
+    return schema_of(BY_NAME["pg_catalog" if schema == "pg" else "information_schema", name]).empty_table()
