@@ -76,7 +76,7 @@ def _asks_the_catalog(tree: exp.Expr) -> bool:
             name = node.name.lower()
             if (name in _NO_RELATION or name.startswith(_CATALOG_FUNCTIONS)) and name not in FUNCTIONS:
                 return True
-        elif isinstance(node, exp.Cast) and type_name(node.to).removesuffix("[]") in CATALOG_TYPES:
+        elif isinstance(node, exp.DataType) and node.this == exp.DType.USERDEFINED and type_name(node) in CATALOG_TYPES:
             return True
     return False
 
