@@ -4,7 +4,7 @@
         `names`     what relations, registered names and session functions mean to the session
         `rewrite`   our tree of the query, to the SQL of the catalog engine; PostgreSQL's meaning wins
         `outputs`   names and types of the output columns, as far as DuckDB does not know them
-        `rows`      the catalog's state, to the rows of pg_class, pg_attribute, ...; `oids`
+        `rows`      the catalog's state, to the rows of pg_class, pg_attribute, ...; `oids`, `static`
         `present`   the rows that a session sees, and sessions, settings and sizes as they are now
         `database`  DuckDB in this process, over those rows: relations come in when a query names them;
                     `functions.sql` and `views.sql` are what PostgreSQL defines in SQL or C

@@ -17,7 +17,7 @@ from types import MappingProxyType
 import duckdb
 import pyarrow as pa
 
-from server.pg_catalog.rows import BY_NAME, arrow_type
+from server.pg_catalog.static import BY_NAME, arrow_type
 
 Rows = Callable[[str, str], pa.Table]
 """The rows of a relation by DuckDB schema and name. KeyError if there is none."""

@@ -16,7 +16,8 @@ from server.context import Context
 from server.pg_catalog import oids
 from server.pg_catalog.present import rows_seen
 from server.pg_catalog.rewrite import Names
-from server.pg_catalog.rows import BY_ID, CatalogRows, types_by_name
+from server.pg_catalog.rows import CatalogRows
+from server.pg_catalog.static import BY_ID, types_by_name
 from server.sql.lexer import Kind, tokenize
 
 

@@ -17,8 +17,7 @@ import zlib
 from catalog import builtin
 from catalog.objects import ObjectId
 
-PG_CATALOG, INFORMATION_SCHEMA, PUBLIC = 11, 13270, 2200
-PG_CLASS, PG_PROC, PG_TYPE, PG_CONSTRAINT, PG_NAMESPACE, PG_ATTRDEF = 1259, 1255, 1247, 2606, 2615, 2604
+PG_CATALOG, INFORMATION_SCHEMA = 11, 13270
 OWNER = 10
 """The role that owns everything."""
 HEAP, BTREE = 2, 403

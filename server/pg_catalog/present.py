@@ -12,7 +12,8 @@ from protocol.pgwire.types import parse_type
 from server.context import Context
 from server.pg_catalog import oids
 from server.pg_catalog.database import named_in
-from server.pg_catalog.rows import BY_NAME, HELPERS, CatalogRows, Viewpoint, helper_schema, schema_of, settings_rows
+from server.pg_catalog.rows import HELPERS, CatalogRows, Viewpoint, helper_schema, settings_rows
+from server.pg_catalog.static import BY_NAME, schema_of
 
 _MZ_SCHEMAS = {builtin.MZ_CATALOG.id, builtin.MZ_INTERNAL.id}
 _SIZES = pa.schema([("oid", pa.uint32()), ("database", pa.uint32()), ("bytes", pa.int64())])

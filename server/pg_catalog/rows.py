@@ -2,17 +2,15 @@
 
 `CatalogRows(state, viewpoint)[name]` is the Arrow table of `pg_class` and the like, built when it is first asked for.
 A relation that is not told of here is empty, or is a view over others (`views.sql`). Rows that PostgreSQL has from the
-start (types, access methods, ...) are in `static.json`.
+start (types, access methods, ...) are in `static`.
 """
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -30,52 +28,29 @@ from catalog.objects import (
     Table,
     View,
 )
-from catalog.pg_catalog import RELATIONS, PgRelation
-from protocol.pgwire.types import parse_type, scalar
+from protocol.pgwire.types import parse_type
 from server.execution.planning import plan_stored
 from server.execution.show import definition_text
 from server.pg_catalog import oids
+from server.pg_catalog.static import (
+    BY_ID,
+    BY_NAME,
+    Row,
+    is_array,
+    operator_classes,
+    schema_of,
+    static,
+    static_rows,
+    system_type,
+    type_text,
+    types_by_name,
+    types_by_oid,
+)
 from server.settings import VARIABLES
 from server.sql.functions import aggregates as _rows_of_the_function_table  # noqa: F401
 from server.sql.functions.table import FUNCTIONS, Function, Kind
 from server.sql.lexer import RESERVED_WORDS, quote_identifier
 from server.sql.scope import ID_SCHEMA
-
-Row = dict[str, Any]
-
-BY_NAME: Mapping[tuple[str, str], PgRelation] = {(r.schema, r.name): r for r in RELATIONS}
-
-_ARROW = {
-    "bool": pa.bool_(),
-    "bytea": pa.binary(),
-    "float4": pa.float32(),
-    "float8": pa.float64(),
-    "int2": pa.int16(),
-    "int2vector": pa.list_(pa.int16()),
-    "int4": pa.int32(),
-    "int8": pa.int64(),
-    "interval": pa.month_day_nano_interval(),
-    "numeric": pa.decimal128(38, 0),
-    "oid": pa.uint32(),
-    "oidvector": pa.list_(pa.uint32()),
-    "regproc": pa.uint32(),
-    "timestamptz": pa.timestamp("us", "UTC"),
-    "xid": pa.uint32(),
-}
-
-
-BY_ID: Mapping[str, PgRelation] = {relation.id: relation for relation in RELATIONS}
-
-
-def arrow_type(type: str) -> pa.DataType:
-    """How a column of a system relation is carried; names and whatever else has no type of its own are text."""
-    if type.endswith("[]"):
-        return pa.list_(arrow_type(type[:-2]))
-    return _ARROW.get(type, pa.string())
-
-
-def schema_of(relation: PgRelation) -> pa.Schema:
-    return pa.schema([(column.name, arrow_type(column.type)) for column in relation.columns])
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,62 +60,6 @@ class Viewpoint:
     database: str
     search_path: tuple[str, ...]
     user: str
-
-
-@cache
-def _static() -> Mapping[str, list[list[Any]]]:
-    loaded: dict[str, list[list[Any]]] = json.loads((Path(__file__).parent / "static.json").read_text())
-    return loaded
-
-
-def static_rows(name: str) -> list[Row]:
-    """The rows of `static.json` with their columns' names; OIDs are numbers, those of functions, too."""
-    columns = BY_NAME["pg_catalog", name].columns
-    return [
-        {column.name: _static_value(column.type, value) for column, value in zip(columns, row, strict=True)}
-        for row in _static().get(name, ())
-    ]
-
-
-def _static_value(type: str, value: Any) -> Any:
-    if value is None:
-        return None
-    if type == "oid":
-        return int(value)
-    if type == "regproc":
-        return 0 if value == "-" else _static_functions()[value]
-    if type == "oidvector":
-        return [int(oid) for oid in (value.split() if isinstance(value, str) else value)]
-    return value
-
-
-@cache
-def _static_functions() -> Mapping[str, int]:
-    """OIDs of the functions that the static rows name, by their names."""
-    columns = [column.name for column in BY_NAME["pg_catalog", "pg_proc"].columns]
-    oid, name = columns.index("oid"), columns.index("proname")
-    return {row[name]: int(row[oid]) for row in _static()["pg_proc"]}
-
-
-@cache
-def types_by_name() -> Mapping[str, Row]:
-    return {row["typname"]: row for row in static_rows("pg_type")}
-
-
-@cache
-def _types_by_oid() -> Mapping[int, Row]:
-    return {row["oid"]: row for row in static_rows("pg_type")}
-
-
-_TYPE_OIDS = {"char": 18, "pg_statistic": 5017}
-
-
-def _system_type(type: str) -> tuple[int, int]:
-    """OID and modifier of the type of a system relation's column."""
-    name = type.strip('"').replace('"[]', "[]").replace('"', "")
-    if name.endswith("[]"):
-        name = f"_{name[:-2]}"
-    return types_by_name()[name]["oid"] if name in types_by_name() else 25, -1
 
 
 def _column_type(column: Column) -> tuple[int, int]:
@@ -206,7 +125,7 @@ class CatalogRows:
         self._built: dict[str, pa.Table] = {}
 
     def __contains__(self, name: str) -> bool:
-        return name in _ROWS or name in _static()
+        return name in _ROWS or name in static()
 
     def __getitem__(self, name: str) -> pa.Table:
         """Any table of pg_catalog, or a table of ours that functions look into. KeyError for another name."""
@@ -372,7 +291,7 @@ class CatalogRows:
     def attributes_of(self, item: Item) -> list[Attribute]:
         if isinstance(item, SystemTable) and item.id in builtin.PG_TABLES:
             relation = BY_ID[item.id]
-            return [Attribute(c.name, *_system_type(c.type), c.nullable) for c in relation.columns]
+            return [Attribute(c.name, *system_type(c.type), c.nullable) for c in relation.columns]
         if isinstance(item, Index):
             columns = self.state.items[item.on].columns
             places = [_key_column(key, columns) for key in item.keys]
@@ -453,7 +372,7 @@ class CatalogRows:
 
     @staticmethod
     def _attribute(relation: int, place: int, attribute: Attribute, *, indexed: bool = False) -> Row:
-        type = _types_by_oid()[attribute.type]
+        type = types_by_oid()[attribute.type]
         return {
             "attrelid": relation,
             "attname": attribute.name,
@@ -511,7 +430,7 @@ class CatalogRows:
         expressions: list[str],
         key: Key | None = None,
     ) -> Row:
-        types = [_types_by_oid()[_column_type(columns[p - 1])[0] if p else 25] for p in places]
+        types = [types_by_oid()[_column_type(columns[p - 1])[0] if p else 25] for p in places]
         return {
             "indexrelid": oid,
             "indrelid": relation,
@@ -530,7 +449,7 @@ class CatalogRows:
             "indisreplident": False,
             "indkey": places,
             "indcollation": [type["typcollation"] for type in types],
-            "indclass": [_operator_classes().get(type["oid"], 0) for type in types],
+            "indclass": [operator_classes().get(type["oid"], 0) for type in types],
             "indoption": [0 for _ in places],
             "indexprs": ", ".join(expressions) or None,
         }
@@ -610,14 +529,14 @@ class CatalogRows:
     def type_texts(self) -> Iterator[Row]:
         """What format_type makes a type's name from; of an array `base` is the element's type."""
         for row in static_rows("pg_type"):
-            array = _is_array(row)
+            array = is_array(row)
             base = row["typelem"] if array else row["oid"]
-            yield {"oid": row["oid"], "base": base, "text": _type_text(base), "dimensions": "[]" if array else ""}
+            yield {"oid": row["oid"], "base": base, "text": type_text(base), "dimensions": "[]" if array else ""}
 
     def function_texts(self) -> Iterator[Row]:
         for row in self["pg_proc"].select(["oid", "proname", "proargtypes", "prorettype"]).to_pylist():
-            texts = [_type_text(type) for type in row["proargtypes"]]
-            result = _type_text(row["prorettype"])
+            texts = [type_text(type) for type in row["proargtypes"]]
+            result = type_text(row["prorettype"])
             yield {
                 "oid": row["oid"],
                 "name": row["proname"],
@@ -640,36 +559,6 @@ def _in_parentheses(key: str) -> str:
 
 
 _KINDS: dict[type[Any], str] = {Table: "r", SystemTable: "r", View: "v", MaterializedView: "m", Index: "i"}
-
-
-@cache
-def _operator_classes() -> dict[int, int]:
-    """The btree operator class of each type."""
-    return {row["opcintype"]: row["oid"] for row in static_rows("pg_opclass")}
-
-
-_DISPLAY = {
-    **{
-        name: scalar(name).display for name in ("bool", "int2", "int4", "int8", "float4", "float8", "bpchar", "varchar")
-    },
-    **{name: scalar(name).display for name in ("time", "timestamp", "timestamptz")},
-    "timetz": "time with time zone",
-    "varbit": "bit varying",
-    "char": '"char"',
-}
-"""Types that PostgreSQL calls otherwise than their rows of pg_type do."""
-
-
-@cache
-def _type_text(oid: int) -> str:
-    row = _types_by_oid()[oid]
-    if _is_array(row):
-        return f"{_type_text(row['typelem'])}[]"
-    return _DISPLAY.get(row["typname"]) or str(row["typname"])
-
-
-def _is_array(row: Row) -> bool:
-    return bool(row["typcategory"] == "A" and row["typlen"] == -1 and row["typname"].startswith("_"))
 
 
 def _function(function: Function) -> Row | None:
@@ -768,7 +657,7 @@ _BARE = CatalogState(
     next_id=1,
 )
 """A catalog in which nobody has made anything."""
-_CONSTANT = frozenset(("pg_proc", "tw_functions", "tw_types", "tw_reserved", *_static()))
+_CONSTANT = frozenset(("pg_proc", "tw_functions", "tw_types", "tw_reserved", *static()))
 _HALF_CONSTANT = frozenset(("pg_attribute", "pg_class"))
 
 
