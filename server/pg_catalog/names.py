@@ -12,6 +12,7 @@ from catalog.objects import SystemTable
 from catalog.pg_catalog import PgRelation
 from protocol.pgwire.errors import PgError, SqlState
 from protocol.pgwire.types import parse_type
+from server import privileges
 from server.context import Context
 from server.pg_catalog import oids
 from server.pg_catalog.present import rows_seen
@@ -23,7 +24,7 @@ from server.sql.lexer import Kind, tokenize
 
 def names_of(context: Context, *, running: bool) -> Names:
     """`running` False: the query is only described, so that nothing is set and no setting is asked."""
-    state, database, path = context.state, context.settings["database"], context.settings.search_path
+    state, database, path = context.state, context.settings["database"], context.search_path
 
     def relation(parts: tuple[str, ...]) -> tuple[SystemTable, PgRelation | None] | None:
         item = state.resolve(parts, database, path)
@@ -107,7 +108,7 @@ def _session_value(
         case "current_schema":
             return _text(bindings.schema)
         case "current_user" | "user" | "session_user" | "current_role":
-            return _text(bindings.user)
+            return _text(bindings.session_user if name == "session_user" else bindings.user)
         case "version":
             return _text(bindings.version)
         case "pg_backend_pid":
@@ -115,7 +116,7 @@ def _session_value(
         case "current_schemas":
             rows = rows_seen(context)
             implicit = isinstance(arguments[0], exp.Boolean) and arguments[0].this
-            named = [s.name for s in rows.path if implicit or s.name in context.settings.search_path]
+            named = [s.name for s in rows.path if implicit or s.name in context.search_path]
             return exp.Array(expressions=[exp.Literal.string(n) for n in named])
         case "now" | "current_timestamp" | "transaction_timestamp" | "statement_timestamp":
             moment = datetime.fromtimestamp(bindings.now_us / 1_000_000, UTC).isoformat()
@@ -125,8 +126,30 @@ def _session_value(
             return _text(_setting(context, values) if running else "")
         case "set_config":
             return _text(_set_config(context, [constant(argument) for argument in arguments], running=running))
+        case "pg_has_role":
+            return _privilege(context, name, arguments, constant, running=running)
+        case _ if name.startswith("has_") and name.endswith("_privilege"):
+            return _privilege(context, name, arguments, constant, running=running)
         case _:
             return None
+
+
+def _privilege(
+    context: Context, name: str, arguments: Sequence[exp.Expr], constant: Constant, *, running: bool
+) -> exp.Expr:
+    """has_table_privilege and its like, of constants; a superuser may do everything to whatever a column names."""
+    if all(isinstance(tree, exp.Literal | exp.Parameter) for tree in arguments):
+        values = [constant(argument) for argument in arguments]
+        inquire = context.bindings().inquire
+        found = inquire(name, values) if running and inquire is not None else None
+        return exp.Cast(this=exp.Null() if found is None else exp.Boolean(this=found), to=exp.DataType.build("BOOLEAN"))
+    if not privileges.is_superuser(context.state, context.role):
+        raise PgError(
+            SqlState.FEATURE_NOT_SUPPORTED,
+            f"{name}() of columns is only supported for superusers",
+            hint="Ask for one object after the other, by name.",
+        )
+    return exp.Boolean(this=True)
 
 
 def _text(value: str | None) -> exp.Expr:

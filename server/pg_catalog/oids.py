@@ -7,6 +7,7 @@
 | users' objects, `u7`         | 16384 + 7                                       |
 | a column's default           | 2^30 + 2048 * object's number + column's number |
 | a key and its index          | 2^31 + 32 * object's number + key's number      |
+| a membership of a role       | 2^31 + 2^30 + checksum of both                  |
 | a function                   | 2^31 + 2^30 + checksum of its signature         |
 """
 
@@ -16,10 +17,11 @@ import zlib
 
 from catalog import builtin
 from catalog.objects import ObjectId
+from catalog.roles import MATERIALIZE
 
 PG_CATALOG, INFORMATION_SCHEMA = 11, 13270
 OWNER = 10
-"""The role that owns everything."""
+"""The role `materialize`, which owns what nobody else does."""
 HEAP, BTREE = 2, 403
 USER_OBJECTS, BUILT_IN = 16384, 15000
 
@@ -27,7 +29,9 @@ _SCHEMAS = {builtin.PG_CATALOG.id: PG_CATALOG, builtin.INFORMATION_SCHEMA.id: IN
 
 
 def oid_of(id: ObjectId) -> int:
-    """The OID of a database, schema or item."""
+    """The OID of a database, schema, item or role."""
+    if id == MATERIALIZE.id:
+        return OWNER
     if id in _SCHEMAS:
         return _SCHEMAS[id]
     number = _number(id)
@@ -46,6 +50,10 @@ def key_oid(id: ObjectId, key: int) -> int:
 
 def function_oid(signature: str) -> int:
     return (3 << 30) + (zlib.crc32(signature.encode()) & (1 << 30) - 1)
+
+
+def membership_oid(role: ObjectId, of: ObjectId) -> int:
+    return function_oid(f"{role} in {of}")
 
 
 def _number(id: ObjectId) -> int:

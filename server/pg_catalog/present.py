@@ -28,7 +28,7 @@ def _mz_schema(name: str) -> pa.Schema:
 
 
 def _viewpoint(context: Context) -> Viewpoint:
-    return Viewpoint(context.settings["database"], context.settings.search_path, context.user)
+    return Viewpoint(context.settings["database"], context.search_path)
 
 
 def rows_seen(context: Context) -> CatalogRows:
@@ -71,7 +71,7 @@ def _activity(context: Context) -> pa.Table:
             "datid": oids.oid_of(found.id) if found is not None and entry.process_id == context.process_id else None,
             "datname": database if entry.process_id == context.process_id else None,
             "pid": entry.process_id,
-            "usesysid": oids.OWNER,
+            "usesysid": oids.oid_of(entry.role),
             "usename": entry.user,
             "client_addr": entry.client_ip,
             "backend_start": entry.connected_us,

@@ -31,11 +31,11 @@ from server.sql.statements import Select
 
 _PG_SCHEMAS = frozenset(schema.id for schema in builtin.PG_SCHEMAS.values())
 _MZ_SCHEMAS = {builtin.MZ_CATALOG.id, builtin.MZ_INTERNAL.id}
-_CATALOG_FUNCTIONS = ("pg_get_", "pg_table_", "pg_relation_", "pg_size_", "pg_database_", "to_reg", "has_")
+_CATALOG_FUNCTIONS = ("pg_get_", "pg_table_", "pg_relation_", "pg_size_", "pg_database_", "to_reg")
 _NO_RELATION = words(
     """
     current_schemas set_config format_type obj_description col_description shobj_description
-    pg_encoding_to_char pg_total_relation_size pg_is_in_recovery pg_my_temp_schema pg_has_role
+    pg_encoding_to_char pg_total_relation_size pg_is_in_recovery pg_my_temp_schema
     getdatabaseencoding
     """
 )
@@ -64,7 +64,7 @@ def is_catalog_query(context: Context, statement: Select) -> bool:
     ]
     if not names:
         return _asks_the_catalog(tree)
-    database, path = context.settings["database"], context.settings.search_path
+    database, path = context.settings["database"], context.search_path
     items = [context.state.resolve(parts, database, path) for parts in names]
     schemas = {item.schema_id for item in items if item is not None}
     return None not in items and bool(schemas & _PG_SCHEMAS) and schemas <= _PG_SCHEMAS | _MZ_SCHEMAS

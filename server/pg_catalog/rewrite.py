@@ -301,8 +301,6 @@ class _Rewriter:
         if name in _SAME:
             call.set("this", name)
             return call
-        if (name.startswith("has_") and name.endswith("_privilege")) or name == "pg_has_role":
-            return exp.Boolean(this=True)  # everybody is a superuser
         raise _no_function(call)
 
     def _format(self, call: exp.Anonymous) -> exp.Expr:

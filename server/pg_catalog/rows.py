@@ -55,11 +55,10 @@ from server.sql.scope import ID_SCHEMA
 
 @dataclass(frozen=True, slots=True)
 class Viewpoint:
-    """From where the catalogs are looked at. `search_path` is as the session has it."""
+    """From where the catalogs are looked at. `search_path` is what the session's role may use of it."""
 
     database: str
     search_path: tuple[str, ...]
-    user: str
 
 
 def _column_type(column: Column) -> tuple[int, int]:
@@ -251,14 +250,14 @@ class CatalogRows:
 
     def namespaces(self) -> Iterator[Row]:
         for schema in self.schemas:
-            yield {"oid": oids.oid_of(schema.id), "nspname": schema.name, "nspowner": oids.OWNER}
+            yield {"oid": oids.oid_of(schema.id), "nspname": schema.name, "nspowner": self.owner(schema.id)}
 
     def databases(self) -> Iterator[Row]:
         for database in self.state.databases.values():
             yield {
                 "oid": oids.oid_of(database.id),
                 "datname": database.name,
-                "datdba": oids.OWNER,
+                "datdba": self.owner(database.id),
                 "encoding": 6,
                 "datlocprovider": "c",
                 "datistemplate": False,
@@ -272,21 +271,35 @@ class CatalogRows:
             }
 
     def roles(self) -> Iterator[Row]:
-        """The owner of everything, and whoever asks: any name may connect, and everybody is a superuser."""
-        names = dict.fromkeys(("materialize", self.viewpoint.user))
-        for number, name in enumerate(names):
+        for role in self.state.roles.values():
             yield {
-                "oid": oids.OWNER + number,
-                "rolname": name,
-                "rolsuper": True,
-                "rolinherit": True,
-                "rolcreaterole": True,
-                "rolcreatedb": True,
-                "rolcanlogin": True,
+                "oid": oids.oid_of(role.id),
+                "rolname": role.name,
+                "rolsuper": role.superuser,
+                "rolinherit": role.inherit,
+                "rolcreaterole": role.superuser,
+                "rolcreatedb": role.create_db,
+                "rolcanlogin": role.login,
                 "rolreplication": False,
-                "rolbypassrls": True,
+                "rolbypassrls": role.superuser,
                 "rolconnlimit": -1,
             }
+
+    def members(self) -> Iterator[Row]:
+        for role in self.state.roles.values():
+            for of in sorted(role.member_of):
+                yield {
+                    "oid": oids.membership_oid(role.id, of),
+                    "roleid": oids.oid_of(of),
+                    "member": oids.oid_of(role.id),
+                    "grantor": oids.OWNER,
+                    "admin_option": False,
+                    "inherit_option": role.inherit,
+                    "set_option": True,
+                }
+
+    def owner(self, id: ObjectId) -> int:
+        return oids.oid_of(self.state.owner(id))
 
     def attributes_of(self, item: Item) -> list[Attribute]:
         if isinstance(item, SystemTable) and item.id in builtin.PG_TABLES:
@@ -317,23 +330,26 @@ class CatalogRows:
                 oids.oid_of(item.id),
                 item.name,
                 item.schema_id,
+                self.owner(item.id),
                 _KINDS[type(item)] if item.id not in builtin.PG_TABLES else BY_ID[item.id].kind,
                 len(self.attributes_of(item)),
                 indexed=item.id in self.indexed or bool(isinstance(item, Table) and item.keys),
             )
             if isinstance(item, Table):
                 for key in keys_of(item):
-                    yield self._class(key.oid, key.name, item.schema_id, "i", len(key.columns))
+                    yield self._class(key.oid, key.name, item.schema_id, self.owner(item.id), "i", len(key.columns))
 
     @staticmethod
-    def _class(oid: int, name: str, schema: ObjectId, kind: str, width: int, *, indexed: bool = False) -> Row:
+    def _class(
+        oid: int, name: str, schema: ObjectId, owner: int, kind: str, width: int, *, indexed: bool = False
+    ) -> Row:
         return {
             "oid": oid,
             "relname": name,
             "relnamespace": oids.oid_of(schema),
             "reltype": 0,
             "reloftype": 0,
-            "relowner": oids.OWNER,
+            "relowner": owner,
             "relam": {"i": oids.BTREE, "r": oids.HEAP, "m": oids.HEAP}.get(kind, 0),
             "relfilenode": 0 if kind == "v" else oid,
             "reltablespace": 0,
@@ -616,6 +632,7 @@ Rows = Callable[[CatalogRows], Iterator[Row]]
 _ROWS: dict[str, Rows] = {
     "pg_attrdef": CatalogRows.defaults,
     "pg_attribute": CatalogRows.attributes,
+    "pg_auth_members": CatalogRows.members,
     "pg_authid": CatalogRows.roles,
     "pg_class": CatalogRows.classes,
     "pg_constraint": CatalogRows.constraints,
@@ -664,4 +681,4 @@ _HALF_CONSTANT = frozenset(("pg_attribute", "pg_class"))
 @cache
 def _constant(name: str) -> pa.Table:
     """The rows of a table, or those of its rows, that are the same in every database."""
-    return CatalogRows(_BARE, Viewpoint("", (), ""))._build(name)
+    return CatalogRows(_BARE, Viewpoint("", ()))._build(name)

@@ -326,6 +326,38 @@ def test_every_relation_can_be_read(tidewire: ServerThread) -> None:
             assert len(cursor.description) == width, name
 
 
+def test_roles_and_owners(tidewire: ServerThread) -> None:
+    with psycopg.connect(tidewire.dsn(), autocommit=True) as connection:
+        for statement in (
+            "CREATE ROLE readers",
+            "CREATE USER ann",
+            "GRANT readers TO ann",
+            "CREATE TABLE anns (x int4)",
+        ):
+            connection.execute(statement.encode())
+        connection.execute("ALTER TABLE anns OWNER TO ann")
+        try:
+            members = "SELECT pg_get_userbyid(roleid), pg_get_userbyid(member) FROM pg_auth_members"
+            assert connection.execute(members).fetchall() == [("readers", "ann")]
+            roles = "SELECT rolname, rolsuper, rolcanlogin FROM pg_roles WHERE rolname <> 'materialize' ORDER BY 1"
+            assert connection.execute(roles).fetchall() == [("ann", False, True), ("readers", False, False)]
+            assert connection.execute("SELECT tableowner FROM pg_tables WHERE tablename = 'anns'").fetchall() == [
+                ("ann",)
+            ]
+            assert " public | anns | table | ann\n" in psql(tidewire.dsn(), r"\dt anns")
+            with psycopg.connect(tidewire.dsn(), user="ann", autocommit=True) as ann:
+                assert ann.execute("SELECT current_user, relname FROM pg_class WHERE relname = 'anns'").fetchall() == [
+                    ("ann", "anns")
+                ]
+                asked = "SELECT has_table_privilege('flights', 'SELECT') FROM pg_class WHERE relname = 'anns'"
+                assert ann.execute(asked).fetchall() == [(False,)]
+                with pytest.raises(errors.FeatureNotSupported):
+                    ann.execute("SELECT has_table_privilege(relname, 'SELECT') FROM pg_class")
+        finally:
+            for statement in ("DROP TABLE anns", "DROP ROLE ann", "DROP ROLE readers"):
+                connection.execute(statement.encode())
+
+
 def test_set_config(tidewire: ServerThread) -> None:
     with psycopg.connect(tidewire.dsn(), autocommit=True) as connection:
         set_config = "SELECT set_config(%s, %s, false)"
