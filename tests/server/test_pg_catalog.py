@@ -20,7 +20,7 @@ import pyarrow as pa
 import pytest
 from psycopg import errors, sql
 
-from tests.fix_postgres import binaries
+from tests.fix_postgres import PostgresServer, binaries
 from tests.fix_server import ServerThread
 
 
@@ -69,19 +69,18 @@ def tidewire(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerThread]
 
 
 @pytest.fixture(scope="module")
-def oracle(postgres: str) -> Iterator[str]:
-    """PostgreSQL with the same names: the role and database `materialize`, which owns everything."""
-    with psycopg.connect(postgres, autocommit=True) as connection:
+def oracle() -> Iterator[str]:
+    """A PostgreSQL of its own with the same names: the role and database `materialize`, which owns everything."""
+    server = PostgresServer()
+    with psycopg.connect(server.dsn, autocommit=True) as connection:
         connection.execute("CREATE ROLE materialize SUPERUSER CREATEROLE CREATEDB BYPASSRLS LOGIN")
         connection.execute("CREATE DATABASE materialize OWNER materialize")
-    dsn = re.sub(r"//.*@(.*)/.*", r"//materialize@\1/materialize", postgres)
+    dsn = f"postgresql://materialize@127.0.0.1:{server.port}/materialize"
     with psycopg.connect(dsn, autocommit=True) as connection:
         connection.execute("ALTER SCHEMA public OWNER TO materialize")
         connection.execute(SCHEMA.encode())
     yield dsn
-    with psycopg.connect(postgres, autocommit=True) as connection:
-        connection.execute("DROP DATABASE materialize")
-        connection.execute("DROP ROLE materialize")
+    server.stop()
 
 
 def psql(dsn: str, command: str) -> str:
