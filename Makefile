@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 CONSTRAINTS := .ci/constraints.txt
 
-.PHONY: demo serve test generated test-ivm check bench score clean
+.PHONY: demo serve test test-cluster generated test-ivm check bench score clean
 
 $(VENV)/.installed: pyproject.toml $(CONSTRAINTS)
 	$(PYTHON) -c 'import sys; assert sys.version_info >= (3, 11), "Tidewire needs Python 3.11 or newer"'
@@ -22,6 +22,12 @@ serve: $(VENV)/.installed
 
 test: $(VENV)/.installed
 	$(BIN)/python -m pytest $(ARGS)
+
+# The tests that compute, with Spark's executors in processes of their own, and behind a Spark Connect server.
+# ARGS="-m cluster": those that CI runs so.
+test-cluster: $(VENV)/.installed
+	$(BIN)/python -m pytest --engine local-cluster $(ARGS)
+	$(BIN)/python -m pytest --engine connect $(ARGS)
 
 # Random SQL on PostgreSQL and Tidewire, TIDEWIRE_EXAMPLES times as much as `make test` does; see TIDEWIRE_SEED there.
 generated: export TIDEWIRE_EXAMPLES ?= 20

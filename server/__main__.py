@@ -44,7 +44,19 @@ def serve(
         Path | None, typer.Option(help="Where catalog, log and spark.log lie. [default: tidewire-data]")
     ] = None,
     spark_master: Annotated[
-        str | None, typer.Option(help="Where Spark computes, as Spark's --master. [default: local[*]]")
+        str | None,
+        typer.Option(
+            help="Where Spark computes, as Spark's --master: local[*], local-cluster[N,CORES,MB], spark://HOST:PORT. "
+            "[default: local[*]]"
+        ),
+    ] = None,
+    spark_remote: Annotated[
+        str | None,
+        typer.Option(help="A Spark Connect server that computes instead, sc://HOST:PORT; not with --spark-master."),
+    ] = None,
+    spark_conf: Annotated[
+        list[str] | None,
+        typer.Option(help="One of Spark's settings, KEY=VALUE; may be repeated.", metavar="KEY=VALUE"),
     ] = None,
     timestamp_interval: Annotated[
         str | None,
@@ -66,6 +78,8 @@ def serve(
         "allow_remote": allow_remote,
         "data_dir": data_dir,
         "spark_master": spark_master,
+        "spark_remote": spark_remote,
+        "spark_conf": None if not spark_conf else dict(_pair(text) for text in spark_conf),
         "timestamp_interval": timestamp_interval,
         "log_format": log_format,
     }
@@ -81,6 +95,13 @@ def serve(
     failure = uvloop.run(_serve(settings))
     if failure is not None:
         _die(*failure)
+
+
+def _pair(text: str) -> tuple[str, str]:
+    key, equals, value = text.partition("=")
+    if not equals:
+        raise typer.BadParameter(f"{text}: use KEY=VALUE", param_hint="--spark-conf")
+    return key, value
 
 
 def _die(message: str, hint: str | None) -> None:

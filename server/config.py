@@ -8,9 +8,20 @@ import tomllib
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BeforeValidator, ValidationError
+from pydantic import AfterValidator, BeforeValidator, ValidationError, model_validator
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict, TomlConfigSettingsSource
 
+from server.connect_url import ConnectUrl
+
+# Without these answers would not be PostgreSQL's, or would not arrive.
+FIXED_CONF = (
+    "spark.master",
+    "spark.sql.ansi.enabled",
+    "spark.sql.caseSensitive",
+    "spark.sql.catalogImplementation",
+    "spark.sql.session.timeZone",
+    "spark.sql.timeType.enabled",
+)
 _UNITS_S = {"us": 1e-6, "ms": 1e-3, "s": 1.0, "min": 60.0}
 
 
@@ -45,6 +56,21 @@ def _address_or_none(value: str) -> str:
     return value and _address(value)
 
 
+def _connect_url(value: str | None) -> str | None:
+    if value is not None:
+        ConnectUrl.parse(value)
+    return value
+
+
+def _spark_conf(value: dict[str, str]) -> dict[str, str]:
+    for key in value:
+        if key in FIXED_CONF:
+            raise ValueError(f"{key} is Tidewire's to set")
+        if not key.startswith("spark."):
+            raise ValueError(f"{key} is no setting of Spark's: their names begin with spark.")
+    return value
+
+
 class Config(BaseSettings):
     """The whole configuration of `tidewire serve`; `serve --help` says what each field means."""
 
@@ -55,6 +81,8 @@ class Config(BaseSettings):
     allow_remote: bool = False
     data_dir: Annotated[Path, AfterValidator(Path.absolute)] = Path("tidewire-data").absolute()
     spark_master: str = "local[*]"
+    spark_remote: Annotated[str | None, AfterValidator(_connect_url)] = None
+    spark_conf: Annotated[dict[str, str], AfterValidator(_spark_conf)] = {}
     timestamp_interval: Annotated[float, BeforeValidator(_seconds), AfterValidator(_interval)] = 1.0
     log_format: Literal["console", "json"] = "console"
 
@@ -70,6 +98,12 @@ class Config(BaseSettings):
     def http_address(self) -> tuple[str, int] | None:
         """Host and port for HTTP, None for no such port."""
         return split_address(self.http_listen) if self.http_listen else None
+
+    @model_validator(mode="after")
+    def _one_spark(self) -> Config:
+        if self.spark_remote is not None and "spark_master" in self.model_fields_set:
+            raise ValueError("spark_master and spark_remote cannot both be given")
+        return self
 
     def check_address(self) -> None:
         """ConfigError for an address that others can reach, unless that was asked for."""
@@ -113,7 +147,7 @@ def load(flags: dict[str, Any], file: Path | None) -> Config:
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ConfigError(f'config file "{file}" is not valid TOML: {error}') from error
     except ValidationError as error:
-        lines = (f"{'.'.join(map(str, e['loc']))}: {e['msg']}" for e in error.errors())
+        lines = (": ".join(filter(None, (".".join(map(str, e["loc"])), e["msg"]))) for e in error.errors())
         raise ConfigError("; ".join(lines)) from error
     config.check_address()
     return config

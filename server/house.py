@@ -37,6 +37,8 @@ class House:
         )
         engine = engine or SparkEngine(
             master=config.spark_master,
+            remote=config.spark_remote,
+            conf=config.spark_conf,
             directory=config.data_dir,
             archive=default_archive_directory(),
             functions=worker.udfs(),

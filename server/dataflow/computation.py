@@ -16,13 +16,18 @@ ReadRows = Callable[[ObjectId, Timestamp], Awaitable[pa.Table]]
 ChangeTimes = Callable[[ObjectId, int, int], list[Timestamp]]
 
 
-async def compute(plan: QueryPlan, bindings: Bindings, engine: Engine, read: ReadRows, as_of: Timestamp) -> pa.Table:
-    """The query's rows at `as_of` as c0, c1, ...; without Spark where nothing is to be computed."""
+async def compute(
+    plan: QueryPlan, bindings: Bindings, engine: Engine, read: ReadRows, as_of: Timestamp, *, patient: bool = False
+) -> pa.Table:
+    """The query's rows at `as_of` as c0, c1, ...; without Spark where nothing is to be computed.
+
+    `patient`: as in `Engine.run`.
+    """
     views: dict[str, pa.Table] = {id: await read(id, as_of) for id in plan.inputs}
     schema = updates.rows_schema([field.type.arrow for field in plan.columns])
     if plan.direct_scan is not None:
         return plan.direct_scan.rows(views[plan.direct_scan.source], bindings).rename_columns(schema.names)
-    return shaped(await engine.run(plan.spark_sql(bindings), views), schema)
+    return shaped(await engine.run(plan.spark_sql(bindings), views, patient=patient), schema)
 
 
 def shaped(table: pa.Table, schema: pa.Schema) -> pa.Table:
@@ -42,7 +47,8 @@ class QueryComputation:
         self.fingerprint = plan.fingerprint
 
     async def rows(self, as_of: Timestamp) -> pa.Table:
-        return await compute(self._plan, Bindings(), self._engine, self._read, as_of)
+        """Waits for an engine that is away: a dataflow has nobody to tell who could try again."""
+        return await compute(self._plan, Bindings(), self._engine, self._read, as_of, patient=True)
 
     def change_times(self, lower: int, upper: int) -> list[Timestamp]:
         return sorted({time for id in self.inputs for time in self._change_times(id, lower, upper)})

@@ -108,7 +108,7 @@ class OrderPlan:
             given = [table.column(number) for number in scan.columns]
         else:
             (source,) = self.query.inputs
-            table = await engine.run(self.query.spark_sql(), {source: table})
+            table = await engine.run(self.query.spark_sql(), {source: table}, patient=True)
             given = table.columns
         if table.num_rows < THREAD_ROWS:
             return self._arranged(changes, table, given)

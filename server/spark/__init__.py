@@ -2,11 +2,14 @@
 
 The way of one statement, with the files that know each step:
 
-    run(sql, views)          engine.py      the door, the engine's life: start, watch, restart, close
-      → a free slot          pool.py        statements wait, slots (sessions with a thread) take them
-      → Spark and back       arrow_path.py  Arrow over a socket to Door.java and back; stock_path.py: the plain way
-      → Spark's JVM          jvm.py         the process, its flags and its class archive; java.py finds a Java
-      → an error, if any     errors.py      Spark's words become PostgreSQL's
+    run(sql, views)          engine.py        the door, the engine's life: start, watch, restart, close
+      → a free slot          pool.py          statements wait, slots (sessions with a thread) take them
+      → a driver             embedded.py      in a JVM of our own (jvm.py: the process, its flags and its class archive;
+                                              java.py finds a Java), executors in it or on a cluster
+        by a session's path  arrow_path.py    Arrow over a socket to Door.java and back; stock_path.py: the plain way
+        or another           remote.py        a Spark Connect server's, wherever it is
+        by a session's path  connect_path.py  Arrow over gRPC
+      → an error, if any     errors.py        Spark's words become PostgreSQL's
 
 Whoever computes asks an `Engine`; only this package knows that Spark stands behind it. The SQL is Spark's, already
 rewritten by the planner.
@@ -51,8 +54,10 @@ class Engine(Protocol):
     async def start(self) -> None:
         """Returns when ready. EngineUnavailable when it cannot be."""
 
-    async def run(self, sql: str, views: Mapping[str, pa.Table]) -> pa.Table:
+    async def run(self, sql: str, views: Mapping[str, pa.Table], *, patient: bool = False) -> pa.Table:
         """The rows of `sql` over `views` (name -> rows); waits for a starting engine. PgError as PostgreSQL words it.
+
+        57P03 when the engine cannot be had; a `patient` statement waits until it can.
 
         Cancel safety: cancelling stops the statement's work; nothing remains.
         """

@@ -37,6 +37,7 @@ from server.spark.errors import Failure, Fault
 BATCH_ROWS_MAX = 1 << 16  # of an answer; a table that is sent has at most SENT_BATCHES_MAX batches of at least as many
 BATCH_BYTES_MAX = 64 << 20
 SENT_BATCHES_MAX = 16  # each becomes a partition when the table is too large for a LocalRelation
+SENT_BYTES_MAX = 64 << 20  # more batches than that if one would be larger: an executor's task may have 128 MiB
 CONNECT_TIMEOUT_S = 30
 END, FAILED = -1, -2  # as in Door.java
 UTC = "UTC"
@@ -141,7 +142,7 @@ def _request(group: str, sql: str, views: Mapping[str, pa.Table], drop: Sequence
         head += _text(name)
     head += struct.pack("!i", len(views))
     for name, table in views.items():
-        batches = to_spark(table).combine_chunks().to_batches(max_chunksize=_rows_per_batch(table.num_rows))
+        batches = to_spark(table).combine_chunks().to_batches(max_chunksize=rows_per_batch(table))
         head += _text(name) + _text(spark_schema(table.schema)) + struct.pack("!i", len(batches))
         for batch in batches:
             block = batch.serialize()
@@ -155,8 +156,11 @@ def _request(group: str, sql: str, views: Mapping[str, pa.Table], drop: Sequence
     yield bytes(head + _text(sql))
 
 
-def _rows_per_batch(rows: int) -> int:
-    return max(BATCH_ROWS_MAX, -(-rows // SENT_BATCHES_MAX))
+def rows_per_batch(table: pa.Table) -> int:
+    """How many rows of a table are sent as one batch."""
+    fair: int = max(BATCH_ROWS_MAX, -(-table.num_rows // SENT_BATCHES_MAX))
+    small: int = table.num_rows * SENT_BYTES_MAX // max(1, table.nbytes)
+    return max(1, min(fair, small))
 
 
 def _text(text: str) -> bytes:

@@ -202,6 +202,7 @@ _BY_CONDITION: dict[str, Callable[[Fault], PgError | None]] = {
     "UNRESOLVED_COLUMN": _says(SqlState.UNDEFINED_COLUMN, 'column "{}" does not exist', "objectName"),
     "UNRESOLVED_ROUTINE": _says(SqlState.UNDEFINED_FUNCTION, "function {} does not exist", "routineName"),
     "SPARK_JOB_CANCELLED": _cancelled,
+    "OPERATION_CANCELED": _cancelled,
     "USER_RAISED_EXCEPTION": _raised,
 }
 
@@ -214,6 +215,7 @@ _BY_TEXT: tuple[tuple[re.Pattern[str], SqlState, str], ...] = tuple(
             SqlState.OUT_OF_MEMORY,
             "out of memory",
         ),
+        (r"RESOURCE_EXHAUSTED", SqlState.PROGRAM_LIMIT_EXCEEDED, "{fault.line}"),
         (r"No space left on device", SqlState.DISK_FULL, "could not write temporary data: no space left on device"),
         (r"StackOverflowError", SqlState.STATEMENT_TOO_COMPLEX, "stack depth limit exceeded"),
         (r"ArithmeticException: (integer|short) overflow", SqlState.NUMERIC_VALUE_OUT_OF_RANGE, "integer out of range"),

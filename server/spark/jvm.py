@@ -16,12 +16,13 @@ from __future__ import annotations
 import hashlib
 import os
 import shutil
+import signal
 import struct
 import subprocess
-import sys
 import threading
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import version
@@ -32,6 +33,8 @@ from py4j.clientserver import ClientServer, JavaParameters, PythonParameters
 
 from server.spark import EngineUnavailable
 from server.spark.java import Java
+from server.spark.local_cluster import environment, is_local_cluster
+from server.spark.python_functions import worker_python
 
 START_TIMEOUT_S = 180
 POLL_S = 0.02
@@ -146,7 +149,7 @@ class Jvm:
         properties: Mapping[str, str],
         scratch: Path,
         log: Path,
-        local: bool = True,
+        master: str = "local[*]",
         extra_flags: Sequence[str] = (),
         niceness: int = 0,
     ) -> None:
@@ -177,11 +180,14 @@ class Jvm:
         environ = {
             **os.environ,
             "SPARK_HOME": str(spark_home()),
-            "PYSPARK_PYTHON": sys.executable,
+            "PYSPARK_PYTHON": worker_python(),
             "PYSPARK_PIN_THREAD": "true",  # a Java thread for each of ours
-            **({"SPARK_LOCAL_IP": "127.0.0.1", "SPARK_LOCAL_HOSTNAME": "localhost"} if local else {}),
             "_PYSPARK_DRIVER_CONN_INFO_PATH": str(self._info),
         }
+        if master.startswith("local"):
+            environ |= {"SPARK_LOCAL_IP": "127.0.0.1", "SPARK_LOCAL_HOSTNAME": "localhost"}
+        if is_local_cluster(master):
+            environ |= environment(spark_home(), java, scratch, log.parent / "executors")
         with log.open("ab") as words:
             # A session of its own: Ctrl-C in a terminal reaches the server, which decides what happens to the JVM.
             self.process = subprocess.Popen(
@@ -229,7 +235,7 @@ class Jvm:
         try:
             self.process.wait(grace_s)
         except subprocess.TimeoutExpired:
-            self.process.kill()
+            self.kill()
             self.process.wait()
 
     def fell(self) -> bool:
@@ -244,8 +250,9 @@ class Jvm:
         return self.process.returncode == EXIT_OUT_OF_MEMORY
 
     def kill(self) -> None:
-        """Ends the JVM now, without waiting for its end."""
-        self.process.kill()
+        """Ends the JVM now, and the executors that it may have started, without waiting for their end."""
+        with suppress(ProcessLookupError):
+            os.killpg(self.pid, signal.SIGKILL)  # it leads its group; executors outlive it otherwise for a while
 
     def forget(self) -> None:
         """Lets go of what a dead JVM leaves behind in this process and on disk."""

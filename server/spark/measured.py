@@ -38,10 +38,10 @@ class MeasuredEngine:
     async def start(self) -> None:
         await self._engine.start()
 
-    async def run(self, sql: str, views: Mapping[str, pa.Table]) -> pa.Table:
+    async def run(self, sql: str, views: Mapping[str, pa.Table], *, patient: bool = False) -> pa.Table:
         begun, outcome = time.monotonic(), ERROR
         try:
-            rows = await self._engine.run(sql, views)
+            rows = await self._engine.run(sql, views, patient=patient)
             outcome = OK
         except asyncio.CancelledError:
             outcome = CANCELED

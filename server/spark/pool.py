@@ -3,11 +3,12 @@
 A slot is a Spark session with a thread of its own; a statement holds one while it runs. Goals: first come, first
 served; a statement goes to the free slot that already has most of its views; one that is cancelled while it waits is
 dropped, one that runs has its jobs cancelled and keeps its slot until its thread is really done; background statements
-run only while no other does; a dead JVM takes its slots with it, not its statements: those run again in the next JVM's.
+run only while no other does; a lost driver takes its slots with it, not its statements: those run again in the next
+one's. While there is no driver and none can be had, statements are refused, but for the patient ones: those wait.
 
 Cancelling goes by job group, a new one for each run of a statement, and reaches jobs that are yet to be asked for.
 
-Plain threads and locks, no event loop: futures are awaited from any loop. The pool outlives the JVMs.
+Plain threads and locks, no event loop: futures are awaited from any loop. The pool outlives the drivers.
 """
 
 from __future__ import annotations
@@ -19,24 +20,30 @@ from concurrent.futures import Future
 from queue import SimpleQueue
 
 import pyarrow as pa
+import structlog
 
 from protocol.pgwire.errors import PgError, SqlState
 from server.spark.arrow_path import Disconnected, SessionPath
 from server.spark.errors import Failure, out_of_memory, pg_error
 
-RUNS_MAX = 3  # a statement that was running when this many JVMs died may be what kills them
+RUNS_MAX = 3  # a statement that was running when this many drivers were lost may be what kills them
 VIEWS_MAX = 64  # kept per slot between statements
 VIEW_BYTES_MAX = 64 << 20
+
+_log = structlog.get_logger()
 
 
 class Statement:
     """One query under way. `future` is resolved exactly once, unless the statement is cancelled first."""
 
-    __slots__ = ("background", "cancelled", "future", "group", "runs", "sql", "views")
+    __slots__ = ("background", "cancelled", "future", "group", "patient", "runs", "sql", "views")
 
-    def __init__(self, sql: str, views: Mapping[str, pa.Table], *, background: bool = False) -> None:
+    def __init__(
+        self, sql: str, views: Mapping[str, pa.Table], *, patient: bool = False, background: bool = False
+    ) -> None:
         self.sql = sql
         self.views = views
+        self.patient = patient
         self.background = background
         self.cancelled = False
         self.runs = 0
@@ -46,7 +53,7 @@ class Statement:
 
 
 class Slot:
-    """One session and its thread, from the opening of the pool until its JVM is gone."""
+    """One session and its thread, from the opening of the pool until its driver is gone."""
 
     def __init__(self, name: str, path: SessionPath, pool: Pool, on_lost: Callable[[], bool]) -> None:
         self.name = name
@@ -74,7 +81,8 @@ class Slot:
         while (statement := self._inbox.get()) is not None:
             try:
                 rows = self._run(statement)
-            except Disconnected:
+            except Disconnected as error:
+                _log.info("session lost", slot=self.name, reason=str(error))
                 self._pool.lost(self, statement)
                 break
             except Failure as failure:
@@ -122,7 +130,7 @@ class Slot:
 
 
 class Pool:
-    """The waiting statements and the slots of the JVM that lives now, if one does."""
+    """The waiting statements and the slots of the driver that lives now, if one does."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -131,9 +139,10 @@ class Pool:
         self._background: deque[Statement] = deque()
         self._free: list[Slot] = []
         self._running: dict[Slot, Statement] = {}
-        self._slots: frozenset[Slot] = frozenset()  # of the JVM that lives now
-        self._fell_alone = False  # whether the last JVM ran one statement when it fell
+        self._slots: frozenset[Slot] = frozenset()  # of the driver that lives now
+        self._fell_alone = False  # whether the last driver ran one statement when it fell
         self._refusal: PgError | None = None
+        self._ended = False
 
     @property
     def is_open(self) -> bool:
@@ -150,15 +159,17 @@ class Pool:
     def open(
         self, paths: Mapping[str, SessionPath], cancel_jobs: Callable[[str], None], on_lost: Callable[[], bool]
     ) -> None:
-        """Takes the sessions of a new JVM, by slot name.
+        """Takes the sessions of a new driver, by slot name.
 
         `cancel_jobs` cancels a job group; a thread of its own calls it. `on_lost` is called, from a slot's thread,
-        when this JVM turns out to be unusable; it makes sure that it ends, and says whether it ended for want of
+        when this driver turns out to be unusable; it makes sure that it ends, and says whether it ended for want of
         memory. Both may come late, when the pool is shut already.
         """
         slots = [Slot(name, path, self, on_lost) for name, path in paths.items()]
         with self._lock:
-            self._slots, self._refusal = frozenset(slots), None
+            self._slots = frozenset(slots)
+            if not self._ended:
+                self._refusal = None
             self._cancels = cancels = SimpleQueue[str | None]()
             self._free.extend(slots)
             self._dispatch()
@@ -170,7 +181,7 @@ class Pool:
         threading.Thread(target=cancel_all, name="tidewire-cancel", daemon=True).start()
 
     def shut(self) -> None:
-        """The JVM is gone: no slot takes a statement any more. Those that run one find out by themselves."""
+        """The driver is gone: no slot takes a statement any more. Those that run one find out by themselves."""
         with self._lock:
             self._shut()
 
@@ -184,19 +195,39 @@ class Pool:
         self._cancels.put(None)
 
     def refuse(self, error: PgError) -> None:
-        """Fails all that waits, and all that comes until the pool opens again, with `error`."""
+        """Fails all that waits, and all that comes until the pool opens again, with `error`; not what is patient."""
         with self._lock:
+            if self._ended:
+                return
             self._refusal = error
-            refused = [*self._waiting, *self._background]
-            self._waiting.clear()
-            self._background.clear()
+            refused = self._take_refused()
         for statement in refused:
             statement.future.set_exception(error)
 
+    def end(self, error: PgError) -> None:
+        """Fails all that waits, and all that comes, with `error`."""
+        with self._lock:
+            self._refusal, self._ended = error, True
+            refused = self._take_refused()
+        for statement in refused:
+            statement.future.set_exception(error)
+
+    def _take_refused(self) -> list[Statement]:
+        refused = []
+        for queue in (self._waiting, self._background):
+            refused += [statement for statement in queue if self._refused(statement)]
+            kept = [statement for statement in queue if not self._refused(statement)]
+            queue.clear()
+            queue.extend(kept)
+        return refused
+
+    def _refused(self, statement: Statement) -> PgError | None:
+        return None if statement.patient and not self._ended else self._refusal
+
     def submit(self, statement: Statement) -> None:
         with self._lock:
-            if self._refusal is not None:
-                raise self._refusal
+            if (refusal := self._refused(statement)) is not None:
+                raise refusal
             (self._background if statement.background else self._waiting).append(statement)
             self._dispatch()
 
@@ -221,7 +252,7 @@ class Pool:
                 slot.give(None)
 
     def lost(self, slot: Slot, statement: Statement) -> None:
-        """`slot`'s JVM is unusable. Its statement runs again elsewhere, unless it must be taken for the cause."""
+        """`slot`'s driver is unusable. Its statement runs again elsewhere, unless it must be taken for the cause."""
         with self._lock:
             if slot in self._slots:  # we are the first to know: none of its neighbours may take the statement
                 self._shut()
@@ -230,7 +261,7 @@ class Pool:
             del self._running[slot]
             if statement.cancelled:
                 return
-            refusal = self._refusal
+            refusal = self._refused(statement)
             if refusal is None and statement.runs < RUNS_MAX and not (self._fell_alone and no_memory):
                 (self._background if statement.background else self._waiting).appendleft(statement)
                 self._dispatch()
@@ -258,6 +289,6 @@ class Pool:
 def _deadly(statement: Statement) -> PgError:
     return PgError(
         SqlState.CRASH_SHUTDOWN,
-        f"the Spark engine died {statement.runs} times while it ran this query",
-        hint="See spark.log in the data directory.",
+        f"the Spark engine was lost {statement.runs} times while it ran this query",
+        hint="See Spark's log: spark.log in the data directory, or that of the Spark Connect server.",
     )

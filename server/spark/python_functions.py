@@ -1,11 +1,13 @@
 """Python functions that Spark SQL can call by name, registered in a session without PySpark's own objects.
 
 They are scalar Arrow UDFs: Spark sends columns to a Python worker and takes a column back. The function goes there
-pickled; the worker is the Python that runs this process, with the same packages.
+pickled by reference, so the worker must be able to import it: it is the Python that runs this process, or on a cluster
+one that has the same Tidewire installed.
 """
 
 from __future__ import annotations
 
+import os
 import pickle
 import sys
 from collections.abc import Callable, Mapping
@@ -35,17 +37,32 @@ def command(function: Callable[..., Any], result: str) -> tuple[Callable[..., An
     return function, _parse_datatype_json_string(result)
 
 
+def pickled(function: Callable[..., Any], result: str) -> bytes:
+    """What a worker unpickles; `result` is the type as Spark's JSON."""
+    return pickle.dumps(_Command(function, result))
+
+
+def python_version() -> str:
+    """What the worker's Python must be: 3.11, for instance."""
+    return f"{sys.version_info.major}.{sys.version_info.minor}"
+
+
+def worker_python(environ: Mapping[str, str] = os.environ) -> str:
+    """The Python that runs workers: PYSPARK_PYTHON, for a cluster whose nodes have it elsewhere, or our own."""
+    return environ.get("PYSPARK_PYTHON") or sys.executable
+
+
 def register(jvm: Any, session: JavaObject, functions: PythonFunctions) -> None:
     """Makes them callable in a session's SQL."""
     made = getattr(jvm, "org.apache.spark.sql.execution.python.UserDefinedPythonFunction")
     nothing = jvm.java.util.ArrayList()
     for name, (function, result) in functions.items():
         python = jvm.org.apache.spark.api.python.SimplePythonFunction(
-            bytearray(pickle.dumps(_Command(function, result))),
+            bytearray(pickled(function, result)),
             jvm.java.util.HashMap(),
             nothing,
-            sys.executable,
-            f"{sys.version_info.major}.{sys.version_info.minor}",
+            worker_python(),
+            python_version(),
             nothing,
             None,
         )

@@ -60,8 +60,15 @@ class Stage:
         self.lost += 1
         return self.no_memory
 
-    def submit(self, sql: str, views: Mapping[str, pa.Table] | None = None, *, background: bool = False) -> Statement:
-        statement = Statement(sql, views or {}, background=background)
+    def submit(
+        self,
+        sql: str,
+        views: Mapping[str, pa.Table] | None = None,
+        *,
+        patient: bool = False,
+        background: bool = False,
+    ) -> Statement:
+        statement = Statement(sql, views or {}, patient=patient, background=background)
         self.pool.submit(statement)
         return statement
 
@@ -239,6 +246,37 @@ def test_refusal_ends_with_the_next_opening(stage: Stage) -> None:
         stage.submit("2")
     stage.open("a")
     assert stage.run("3", {})[0] == "a"
+
+
+def test_a_patient_statement_waits_until_the_end(stage: Stage) -> None:
+    waiting, hasty = stage.submit("1", patient=True), stage.submit("2")
+    stage.pool.refuse(PgError(SqlState.CANNOT_CONNECT_NOW, "not now"))
+    assert code(hasty) == SqlState.CANNOT_CONNECT_NOW
+    later = stage.submit("3", patient=True)
+    assert stage.pool.waiting == 2
+    stage.open("a")
+    for statement in (waiting, later):
+        stage.next()[4].set_result(ROWS)
+        assert statement.future.result(DEADLINE_S) is ROWS
+    stage.pool.shut()
+    last = stage.submit("4", patient=True)
+    stage.pool.end(PgError(SqlState.ADMIN_SHUTDOWN, "enough"))
+    assert code(last) == SqlState.ADMIN_SHUTDOWN
+    stage.pool.refuse(PgError(SqlState.CANNOT_CONNECT_NOW, "not now"))
+    with pytest.raises(PgError, match="enough"):
+        stage.submit("5", patient=True)
+
+
+def test_a_patient_statement_outlives_its_driver_while_none_can_be_had(stage: Stage) -> None:
+    stage.open("a")
+    patient = stage.submit("1", patient=True)
+    end = stage.next()[4]
+    stage.pool.refuse(PgError(SqlState.CANNOT_CONNECT_NOW, "not now"))
+    end.set_exception(Disconnected())
+    assert stage.closed.get(timeout=DEADLINE_S)
+    stage.open("b")
+    stage.next()[4].set_result(ROWS)
+    assert patient.future.result(DEADLINE_S) is ROWS
 
 
 def test_a_bug_reaches_whoever_waits_and_frees_the_slot(stage: Stage) -> None:

@@ -84,6 +84,44 @@ def test_a_spark_that_does_not_start(tmp_path: Path) -> None:
     assert "HINT: see" in told
 
 
+@pytest.mark.parametrize(
+    ("flags", "told"),
+    [
+        (["--spark-remote", "spark.example:15002"], "use sc://HOST:PORT"),
+        (["--spark-remote", "sc://a", "--spark-master", "local[2]"], "cannot both be given"),
+        (["--spark-conf", "spark.sql.ansi.enabled=false"], "spark.sql.ansi.enabled is Tidewire's to set"),
+        (["--spark-conf", "executor.memory=1g"], "their names begin with spark."),
+    ],
+)
+def test_a_spark_that_cannot_be_meant(tmp_path: Path, flags: list[str], told: str) -> None:
+    assert told in refusal(serve("--data-dir", str(tmp_path), *flags))
+
+
+def test_a_spark_conf_without_a_value(tmp_path: Path) -> None:
+    done = serve("--data-dir", str(tmp_path), "--spark-conf", "spark.cores.max")
+    assert done.returncode == 2
+    assert "KEY=VALUE" in done.stderr
+
+
+def test_a_spark_connect_server_that_is_not_there(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+    remote = f"sc://127.0.0.1:{port}"
+    told = refusal(serve("--data-dir", str(tmp_path), "--listen", "127.0.0.1:0", "--spark-remote", remote))
+    assert f"the Spark Connect server at {remote} cannot be reached: UNAVAILABLE" in told
+    assert "HINT: Start it, or point --spark-remote at one that runs." in told
+
+
+def test_spark_settings_come_from_a_file_too(tmp_path: Path) -> None:
+    from server.config import load
+
+    file = tmp_path / "tidewire.toml"
+    file.write_text('spark_remote = "sc://spark.example"\n[spark_conf]\n"spark.sql.shuffle.partitions" = "8"\n')
+    config = load({}, file)
+    assert config.spark_remote == "sc://spark.example"
+    assert config.spark_conf == {"spark.sql.shuffle.partitions": "8"}
+
+
 def test_flags_win_over_environment_over_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from server.config import load
 

@@ -1,0 +1,38 @@
+"""Statements like those of small ticks, over new tables each time: they make the JVM compile what ticks use."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+
+def synthetic_ticks(rounds: int) -> Iterator[tuple[str, dict[str, pa.Table]]]:
+    """SQL and its tables, `rounds` times."""
+    count = 100
+    for number in range(rounds):
+        values = np.arange(count, dtype=np.int64) + number
+        table = pa.table(
+            {
+                "c0": values,
+                "c1": values.astype(np.int32) % 7,
+                "c2": pc.cast(pa.array(values), pa.string()),
+                "c3": values / 3,
+                "c4": pc.cast(pa.array(values), pa.timestamp("us")),
+                "c5": pc.cast(pc.cast(pa.array(values), pa.decimal128(19, 0)), pa.decimal128(38, 18)),
+                "diff": np.ones(count, dtype=np.int64),
+            }
+        )
+        yield _TICKS[number % len(_TICKS)], {"warm_l": table, "warm_r": table.slice(0, 50)}
+
+
+_TICKS = (
+    "SELECT c0, upper(c2), c3 * 2, CAST(c0 AS STRING), diff FROM warm_l WHERE c1 <> 3 AND c2 LIKE '%1%'",
+    "SELECT /*+ COALESCE(1) */ c1, sum(diff), sum(c3 * diff), min(c2), max(c4), sum(c5) FROM warm_l GROUP BY c1",
+    "SELECT c1, count(*) AS n, avg(c3) AS a FROM warm_l GROUP BY c1 ORDER BY c1 LIMIT 5",
+    "SELECT l.c0, r.c2, l.diff * r.diff AS diff FROM warm_l l JOIN warm_r r ON l.c0 = r.c0 WHERE l.c1 IN (1, 2, 3)",
+    "SELECT l.c0, r.c2 FROM warm_l l LEFT JOIN warm_r r ON l.c1 = r.c1 AND l.c0 < r.c0",
+    "SELECT DISTINCT c1, date_trunc('day', c4) AS d FROM warm_l UNION ALL SELECT c1, c4 FROM warm_r",
+)

@@ -1,0 +1,141 @@
+"""What Tidewire says of a Spark Connect server that it cannot use; the server is played, over real gRPC."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import grpc
+import pyarrow as pa
+import pytest
+
+from protocol.pgwire.errors import PgError, SqlState
+from server.spark import EngineUnavailable, connect_messages
+from server.spark import engine as module
+from server.spark.connect_messages import messages
+from server.spark.engine import SparkEngine
+
+OURS = version("pyspark")
+
+
+@contextmanager
+def played(**methods: Any) -> Iterator[str]:
+    """A server whose methods are the test's; its URL."""
+    m = messages()
+    service = type("Played", (m.service.SparkConnectServiceServicer,), {n: staticmethod(f) for n, f in methods.items()})
+    with ThreadPoolExecutor(4) as threads:
+        server = grpc.server(threads)
+        m.service.add_SparkConnectServiceServicer_to_server(service(), server)
+        port = server.add_insecure_port("127.0.0.1:0")
+        server.start()
+        try:
+            yield f"sc://127.0.0.1:{port}"
+        finally:
+            server.stop(None).wait()
+
+
+def spark_version(text: str) -> Any:
+    response = messages().base.AnalyzePlanResponse
+    return lambda request, context: response(spark_version=response.SparkVersion(version=text))
+
+
+async def refusal(url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> EngineUnavailable:
+    """Why an engine over that server does not start; its statements are told the same."""
+    monkeypatch.setattr(module, "START_TRIES", 1)
+    engine = SparkEngine(directory=tmp_path, remote=url)
+    with pytest.raises(EngineUnavailable) as unavailable:
+        await engine.start()
+    with pytest.raises(PgError) as refused:
+        await engine.run("SELECT 1", {})
+    assert (refused.value.sqlstate, refused.value.detail) == (SqlState.CANNOT_CONNECT_NOW, unavailable.value.message)
+    await engine.close()
+    return unavailable.value
+
+
+async def test_another_version(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with played(AnalyzePlan=spark_version("3.5.1")) as url:
+        error = await refusal(url, tmp_path, monkeypatch)
+    assert error.message == f"the Spark Connect server at {url} is Spark 3.5.1, and this Tidewire needs {OURS}"
+    assert error.hint == f"Run a Connect server of Spark {OURS}."
+
+
+async def test_what_is_no_connect_server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with played() as url:
+        error = await refusal(url, tmp_path, monkeypatch)
+    assert error.message.startswith(f"the Spark Connect server at {url} cannot be reached: UNIMPLEMENTED")
+
+
+async def test_nobody_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with played() as url:
+        pass
+    error = await refusal(url, tmp_path, monkeypatch)
+    assert error.message.startswith(f"the Spark Connect server at {url} cannot be reached: UNAVAILABLE")
+
+
+async def test_a_package_that_is_not_installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "grpc", None)
+    connect_messages.messages.cache_clear()
+    try:
+        error = await refusal("sc://127.0.0.1", tmp_path, monkeypatch)
+    finally:
+        connect_messages.messages.cache_clear()
+    assert "Spark Connect needs a package that is not installed" in error.message
+    assert error.hint == "run: pip install 'tidewire[connect]'"
+
+
+@pytest.mark.parametrize(
+    ("status", "details", "sqlstate"),
+    [
+        (grpc.StatusCode.RESOURCE_EXHAUSTED, "message larger than max", SqlState.PROGRAM_LIMIT_EXCEEDED),
+        (grpc.StatusCode.UNKNOWN, "Java heap space", SqlState.OUT_OF_MEMORY),
+    ],
+)
+async def test_what_only_a_status_tells(
+    tmp_path: Path, status: grpc.StatusCode, details: str, sqlstate: SqlState
+) -> None:
+    """It is about the statement, which is told and not run again."""
+    base = messages().base
+    runs = []
+
+    def execute(request: Any, context: grpc.ServicerContext) -> Iterator[Any]:
+        runs.append(request.plan.root.sql.query)
+        context.abort(status, details)
+        yield base.ExecutePlanResponse()
+
+    with played(AnalyzePlan=spark_version(OURS), Config=lambda *_: base.ConfigResponse(), ExecutePlan=execute) as url:
+        engine = SparkEngine(directory=tmp_path, remote=url)
+        await engine.start()
+        with pytest.raises(PgError) as raised:
+            await engine.run("SELECT 1", {})
+        await engine.close()
+    assert raised.value.sqlstate == sqlstate
+    assert runs == ["SELECT 1"]
+
+
+async def test_a_lost_connection_runs_the_statement_again(tmp_path: Path) -> None:
+    """In a new session; the answer comes once."""
+    base = messages().base
+    sessions: list[str] = []
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, pa.schema([("a", pa.int32())])) as writer:
+        writer.write_table(pa.table({"a": pa.array([7], pa.int32())}))
+    rows = sink.getvalue().to_pybytes()
+
+    def execute(request: Any, context: grpc.ServicerContext) -> Iterator[Any]:
+        sessions.append(request.session_id)
+        yield base.ExecutePlanResponse(arrow_batch=base.ExecutePlanResponse.ArrowBatch(row_count=1, data=rows))
+        if len(sessions) == 1:
+            context.abort(grpc.StatusCode.UNAVAILABLE, "gone in the middle")
+
+    with played(AnalyzePlan=spark_version(OURS), Config=lambda *_: base.ConfigResponse(), ExecutePlan=execute) as url:
+        engine = SparkEngine(directory=tmp_path, remote=url)
+        await engine.start()
+        assert (await engine.run("SELECT 7 AS a", {})).to_pylist() == [{"a": 7}]
+        await asyncio.wait_for(engine.close(), 30)
+    assert len(sessions) == len(set(sessions)) == 2
