@@ -71,8 +71,10 @@ async def until(condition: Callable[[], object], deadline_s: float = DEADLINE_S)
         await asyncio.sleep(0.005)
 
 
-async def one(engine: SparkEngine, sql: str, views: dict[str, pa.Table] | None = None) -> object:
-    rows = await engine.run(sql, views or {})
+async def one(
+    engine: SparkEngine, sql: str, views: dict[str, pa.Table] | None = None, *, patient: bool = False
+) -> object:
+    rows = await engine.run(sql, views or {}, patient=patient)
     assert (rows.num_rows, rows.num_columns) == (1, 1)
     return rows[0][0].as_py()
 
@@ -289,15 +291,13 @@ async def test_warm_up_gives_way(engine: SparkEngine) -> None:
 async def test_a_killed_driver_is_replaced_and_its_statements_run_again(engine: SparkEngine, driver: Driver) -> None:
     table = pa.table({"c0": [1, 2, 3]})
     assert await one(engine, "SELECT sum(c0) FROM t", {"t": table}) == 6
-    running = [
-        asyncio.create_task(one(engine, "SELECT sum(id % 3 + c0) FROM range(0, 60000000, 1, 1), t", {"t": table}))
-        for _ in range(2)
-    ]
+    long = "SELECT sum(id % 3 + c0) FROM range(0, 60000000, 1, 1), t"
+    running = [asyncio.create_task(one(engine, long, {"t": table}, patient=True)) for _ in range(2)]
     await until(lambda: engine.running == 2)
     pid = engine.jvm_pid
     driver.kill()
     await until(lambda: not engine.ready)
-    waiting = asyncio.create_task(one(engine, "SELECT sum(c0) FROM t", {"t": table}))
+    waiting = asyncio.create_task(one(engine, "SELECT sum(c0) FROM t", {"t": table}, patient=True))
     await asyncio.to_thread(driver.revive)
     assert await asyncio.gather(*running, waiting) == [540_000_000, 540_000_000, 6]
     assert engine.ready
