@@ -91,6 +91,25 @@ PG_TABLES = {
     relation.id: SystemTable(relation.id, PG_SCHEMAS[relation.schema].id, relation.name, relation.planned_columns())
     for relation in RELATIONS
 }
+MZ_HOLDS = _table(
+    "s22",
+    MZ_CATALOG,
+    "mz_holds",
+    id="text",
+    schema_id="text",
+    name="text",
+    at="mz_timestamp",
+    max_lag="interval",
+    status="text",
+)
+MZ_HOLD_OBJECTS = _table("s23", MZ_CATALOG, "mz_hold_objects", hold_id="text", on_id="text")
+MZ_COMMENTS = _table(
+    "s24", MZ_INTERNAL, "mz_comments", id="text", object_type="text", object_sub_id="int4?", comment="text"
+)
+MZ_HISTORY_RETENTION_STRATEGIES = _table(
+    "s25", MZ_INTERNAL, "mz_history_retention_strategies", id="text", strategy="text", value="jsonb"
+)
+MZ_CLUSTERS = _table("s26", MZ_CATALOG, "mz_clusters", id="text", name="text")
 TABLES = (
     *PG_TABLES.values(),
     MZ_DATABASES,
@@ -106,4 +125,9 @@ TABLES = (
     MZ_INDEXES,
     MZ_ROLES,
     MZ_ROLE_MEMBERS,
+    MZ_HOLDS,
+    MZ_HOLD_OBJECTS,
+    MZ_COMMENTS,
+    MZ_HISTORY_RETENTION_STRATEGIES,
+    MZ_CLUSTERS,
 )

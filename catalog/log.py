@@ -20,6 +20,7 @@ from __future__ import annotations
 import itertools
 import sqlite3
 import threading
+from bisect import bisect_left, bisect_right
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -66,6 +67,23 @@ class Frontiers:
 
     since: Timestamp
     upper: Timestamp | None
+
+
+@dataclass(frozen=True, slots=True)
+class LogSizes:
+    """A collection's batches in order of time: their times, and the rows and bytes up to each."""
+
+    times: list[Timestamp]
+    rows: list[int]
+    bytes: list[int]
+
+    def between(self, lower: int, upper: int) -> tuple[int, int]:
+        """Rows and bytes of the batches in (lower, upper]."""
+        first, last = bisect_right(self.times, lower), bisect_right(self.times, upper)
+        if first >= last:
+            return 0, 0
+        before = (self.rows[first - 1], self.bytes[first - 1]) if first else (0, 0)
+        return self.rows[last - 1] - before[0], self.bytes[last - 1] - before[1]
 
 
 class Compacted(Exception):
@@ -173,12 +191,17 @@ class Log:
         """In order of time."""
         return self._batches.get(collection, ())
 
+    def _between(self, collection: ObjectId, lower: int, upper: int) -> tuple[Batch, ...]:
+        """Those at times in [lower, upper): found, not sought, for a held history may be long."""
+        batches = self.batches(collection)
+        return batches[bisect_left(batches, lower, key=_time) : bisect_left(batches, upper, key=_time)]
+
     def times(self, collection: ObjectId, lower: int, upper: int) -> list[Timestamp]:
         """The times in [lower, upper) at which something was written, ascending.
 
         Meant for times above `since`, where every batch is one commit's.
         """
-        return sorted({b.time for b in self.batches(collection) if lower <= b.time < upper})
+        return list(dict.fromkeys(b.time for b in self._between(collection, lower, upper)))
 
     def rows(self, collection: ObjectId, as_of: int, schema: pa.Schema) -> pa.Table:
         """The collection's rows at `as_of` (since <= as_of < upper), multiplicities applied. Compacted as `changes`."""
@@ -201,7 +224,7 @@ class Log:
             first = lower or upper  # changes: the state before `lower` is the base; rows: all before `upper` count
             if first <= self._merged_to.get(collection, -1):
                 raise Compacted(f"{collection} has no history at {first - 1}")
-            return [self._open(b) for b in self.batches(collection) if lower <= b.time < upper]
+            return [self._open(b) for b in self._between(collection, lower, upper)]
 
     def _open(self, batch: Batch) -> pa.Table:
         cached = self._cache.get(batch.id)
@@ -295,9 +318,22 @@ class Log:
                 self._remember(batch, merged.table)
             self._forget(run)
 
+    def sizes_over_time(self, collection: ObjectId) -> LogSizes:
+        """Meant for many questions about the same collection."""
+        batches = self.batches(collection)
+        return LogSizes(
+            [b.time for b in batches],
+            list(itertools.accumulate(b.rows for b in batches)),
+            list(itertools.accumulate(b.bytes for b in batches)),
+        )
+
     def sizes(self) -> Mapping[ObjectId, tuple[int, int]]:
         """Rows and bytes that each collection keeps."""
         return {id: (sum(b.rows for b in bs), sum(b.bytes for b in bs)) for id, bs in list(self._batches.items())}
+
+
+def _time(batch: Batch) -> Timestamp:
+    return batch.time
 
 
 def _changes(table: pa.Table) -> pa.Table:

@@ -78,6 +78,22 @@ MIGRATIONS: tuple[tuple[str, str], ...] = (
         INSERT INTO privileges SELECT id, 'p', 'U' FROM schemas WHERE name = 'public';
         """,
     ),
+    (
+        "holds and comments",
+        """
+        -- The place of each item of kind hold: see catalog/holds.py.
+        CREATE TABLE holds (id TEXT PRIMARY KEY, at INTEGER NOT NULL, status TEXT NOT NULL) WITHOUT ROWID;
+        -- How long, in milliseconds, no server has run, as far as it does not count as the holds' lag yet.
+        INSERT INTO meta VALUES ('downtime', 0);
+
+        CREATE TABLE comments (
+            object_id TEXT NOT NULL,
+            position INTEGER NOT NULL,   -- the column's, from 1; 0: of the object itself
+            comment TEXT NOT NULL,
+            PRIMARY KEY (object_id, position)
+        ) WITHOUT ROWID;
+        """,
+    ),
 )
 
 

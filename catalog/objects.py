@@ -8,7 +8,7 @@ Errors are this room's own (`NotFound`, `NameTaken`, `InUse`); the session trans
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
@@ -59,13 +59,18 @@ QUICKSTART = Cluster(ObjectId("s1001"), "quickstart")
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """A user's table. `keys` are PRIMARY KEY and UNIQUE constraints as declared; they are not enforced."""
+    """A user's table. `keys` are PRIMARY KEY and UNIQUE constraints as declared; they are not enforced.
+
+    `retain_ms`, of a materialized view and an index too: how much history is kept readable without a hold, in
+    milliseconds; None is the server's default, 0 all of it.
+    """
 
     id: ObjectId
     schema_id: ObjectId
     name: str
     columns: tuple[Column, ...]
     keys: tuple[tuple[str, ...], ...] = ()
+    retain_ms: int | None = None
 
     kind = "table"
 
@@ -97,19 +102,21 @@ class MaterializedView:
     columns: tuple[Column, ...]
     query: str
     uses: frozenset[ObjectId]
+    retain_ms: int | None = None
 
     kind = "materialized view"
 
 
 @dataclass(frozen=True, slots=True)
 class Index:
-    """`keys` are SQL expressions over the columns of `on`."""
+    """`keys` are SQL expressions over the columns of `on`. It has a `since` of its own: see `server/frontiers.py`."""
 
     id: ObjectId
     schema_id: ObjectId
     name: str
     on: ObjectId
     keys: tuple[str, ...]
+    retain_ms: int | None = None
 
     kind = "index"
 
@@ -120,6 +127,27 @@ class Index:
     @property
     def uses(self) -> frozenset[ObjectId]:
         return frozenset((self.on,))
+
+
+@dataclass(frozen=True, slots=True)
+class Hold:
+    """Keeps the history of `on`, which never change; `max_lag_ms` bounds how far behind. Its place: `holds.py`."""
+
+    id: ObjectId
+    schema_id: ObjectId
+    name: str
+    on: tuple[ObjectId, ...]
+    max_lag_ms: int
+
+    kind = "hold"
+
+    @property
+    def columns(self) -> tuple[Column, ...]:
+        return ()
+
+    @property
+    def uses(self) -> frozenset[ObjectId]:
+        return frozenset(self.on)
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,9 +162,10 @@ class SystemTable:
     kind = "system table"
 
 
-Item = Table | View | MaterializedView | Index | SystemTable
+Item = Table | View | MaterializedView | Index | Hold | SystemTable
 Relation = Table | View | MaterializedView | SystemTable  # what FROM can name
 Collection = Table | MaterializedView  # what the log keeps
+Retained = Table | MaterializedView | Index  # what has a `since`, and RETAIN HISTORY
 
 
 class CatalogError(Exception):
@@ -180,6 +209,8 @@ class CatalogState:
     """An object without an entry belongs to `materialize`."""
     privileges: Mapping[ObjectId, Acl] = field(default_factory=dict)
     """Of what has others than its kind's default privileges."""
+    comments: Mapping[tuple[ObjectId, int], str] = field(default_factory=dict)
+    """COMMENT ON: by the object's id and a column's position from 1, which is 0 for the object itself."""
 
     @cached_property
     def _database_names(self) -> dict[str, Database]:
@@ -211,6 +242,13 @@ class CatalogState:
 
     def with_settings(self, settings: Mapping[str, str]) -> CatalogState:
         return replace(self, settings=settings)
+
+    def with_comment(self, id: ObjectId, position: int, comment: str | None) -> CatalogState:
+        """Sets a comment, or takes it away: None."""
+        comments = {key: text for key, text in self.comments.items() if key != (id, position)}
+        if comment is not None:
+            comments[id, position] = comment
+        return replace(self, comments=comments)
 
     # -- looking up ---------------------------------------------------------------------------------------------
 
@@ -393,7 +431,11 @@ class CatalogState:
         if blocking and not cascade:
             raise InUse(item.kind, item.name, tuple((d.kind, d.name) for d in blocking))
         gone = {id, *(d.id for d in dependents)}
-        return replace(self, items={k: v for k, v in self.items.items() if k not in gone})
+        state = replace(self, items={k: v for k, v in self.items.items() if k not in gone})
+        return state._without_comments(gone)
+
+    def _without_comments(self, gone: Container[ObjectId]) -> CatalogState:
+        return replace(self, comments={key: text for key, text in self.comments.items() if key[0] not in gone})
 
     def without_schema(self, id: ObjectId, *, cascade: bool = False) -> CatalogState:
         """Drops a schema. InUse if it is not empty and not `cascade`; cascade reaches users in other schemas."""
@@ -405,7 +447,8 @@ class CatalogState:
         for item in inside:
             if item.id in state.items:
                 state = state.without_item(item.id, cascade=True)
-        return replace(state, schemas={k: v for k, v in state.schemas.items() if k != id})
+        state = replace(state, schemas={k: v for k, v in state.schemas.items() if k != id})
+        return state._without_comments({id})
 
     def without_database(self, id: ObjectId, *, cascade: bool = True) -> CatalogState:
         """Drops a database with its schemas. InUse if a schema of it has items and not `cascade`."""
@@ -417,4 +460,5 @@ class CatalogState:
         state = self
         for schema in inside:
             state = state.without_schema(schema.id, cascade=True)
-        return replace(state, databases={k: v for k, v in state.databases.items() if k != id})
+        state = replace(state, databases={k: v for k, v in state.databases.items() if k != id})
+        return state._without_comments({id})

@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections.abc import Mapping
-from typing import TypeVar, assert_never
+from typing import Any, TypeVar, assert_never
 
 from catalog import builtin
 from catalog.objects import (
     CatalogState,
     Column,
     Database,
+    Hold,
     Index,
     Item,
     MaterializedView,
@@ -64,6 +65,10 @@ def load(store: Store) -> CatalogState:
         roles={r.id: r for r in roles},
         owners=dict(store.read("SELECT id, role_id FROM owners")),
         privileges=privileges,
+        comments={
+            (id, position): text
+            for id, position, text in store.read("SELECT object_id, position, comment FROM comments")
+        },
     )
 
 
@@ -102,6 +107,9 @@ def save(tx: sqlite3.Connection, old: CatalogState, new: CatalogState) -> None:
     if new.settings != old.settings:
         tx.execute("DELETE FROM settings")
         tx.executemany("INSERT INTO settings VALUES (?, ?)", new.settings.items())
+    if new.comments != old.comments:
+        tx.execute("DELETE FROM comments")
+        tx.executemany("INSERT INTO comments VALUES (?, ?, ?)", [(*key, text) for key, text in new.comments.items()])
     tx.execute("UPDATE meta SET value = ? WHERE key = 'next_id'", (new.next_id,))
     tx.execute("UPDATE meta SET value = ? WHERE key = 'catalog_version'", (new.version,))
 
@@ -117,11 +125,15 @@ def _changed(
 def _definition(item: Item) -> dict[str, object]:
     match item:
         case Table():
-            return {"keys": item.keys}
-        case View() | MaterializedView():
+            return {"keys": item.keys, "retain_ms": item.retain_ms}
+        case View():
             return {"query": item.query, "uses": sorted(item.uses)}
+        case MaterializedView():
+            return {"query": item.query, "uses": sorted(item.uses), "retain_ms": item.retain_ms}
         case Index():
-            return {"on": item.on, "keys": item.keys}
+            return {"on": item.on, "keys": item.keys, "retain_ms": item.retain_ms}
+        case Hold():
+            return {"on": item.on, "max_lag_ms": item.max_lag_ms}
         case SystemTable():
             raise TypeError("built-in tables are not stored")
         case _:
@@ -129,18 +141,21 @@ def _definition(item: Item) -> dict[str, object]:
 
 
 def _item(
-    kind: str, id: ObjectId, schema_id: ObjectId, name: str, columns: tuple[Column, ...], definition: dict[str, object]
+    kind: str, id: ObjectId, schema_id: ObjectId, name: str, columns: tuple[Column, ...], definition: dict[str, Any]
 ) -> Item:
-    keys: list[list[str]] = definition.get("keys", [])  # type: ignore[assignment]
-    query, uses = str(definition.get("query")), frozenset(definition.get("uses", ()))  # type: ignore[call-overload]
+    retain_ms = definition.get("retain_ms")  # what a file of format 1 lacks
     match kind:
         case "table":
-            return Table(id, schema_id, name, columns, tuple(tuple(k) for k in keys))
+            keys = tuple(tuple(key) for key in definition["keys"])
+            return Table(id, schema_id, name, columns, keys, retain_ms)
         case "view":
-            return View(id, schema_id, name, columns, query, uses)
+            return View(id, schema_id, name, columns, definition["query"], frozenset(definition["uses"]))
         case "materialized view":
-            return MaterializedView(id, schema_id, name, columns, query, uses)
+            query, uses = definition["query"], frozenset(definition["uses"])
+            return MaterializedView(id, schema_id, name, columns, query, uses, retain_ms)
         case "index":
-            return Index(id, schema_id, name, ObjectId(str(definition["on"])), tuple(map(str, keys)))
+            return Index(id, schema_id, name, definition["on"], tuple(definition["keys"]), retain_ms)
+        case "hold":
+            return Hold(id, schema_id, name, tuple(definition["on"]), definition["max_lag_ms"])
         case _:
             raise ValueError(f"unknown kind of object {kind!r}")

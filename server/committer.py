@@ -15,15 +15,19 @@ from dataclasses import dataclass, field
 
 import structlog
 
-from catalog import persistence
+from catalog import holds, persistence
+from catalog.holds import Place
 from catalog.log import Batch, Log, Payload
 from catalog.log import Frontiers as DurableFrontiers
-from catalog.objects import CatalogState, MaterializedView, ObjectId, Table, Timestamp
+from catalog.objects import CatalogState, Hold, Index, MaterializedView, ObjectId, Retained, Table, Timestamp
 from catalog.oracle import Oracle
 from catalog.store import Fenced, Store
+from protocol.pgwire.errors import PgError
 from server.frontiers import Frontiers
+from server.holds import Advance, Holds, Moves, Overdue
 
 GROUP_MAX = 1_000  # requests in one transaction: bounds its length, and so the latency of the first of them
+GATHER_S = 0.002  # an ADVANCE waits so long for others to share its transaction: nobody reads what it writes
 
 log = structlog.get_logger()
 
@@ -38,12 +42,33 @@ class Request:
 
     `unchanged`: collections that were read, and at which time; none of them may have been written after it.
     `catalog`: the states before and after DDL; the one before must still be the present one.
+    `begins`: when the history of a new materialized view begins, and where a new hold stands, if not at the commit's
+    time; somebody holds what that needs until the commit is done.
+    `advances` and `overdue`: moves of holds.
     """
 
     writes: Sequence[tuple[ObjectId, Payload]] = ()
     unchanged: Mapping[ObjectId, Timestamp] = field(default_factory=dict)
     catalog: tuple[CatalogState, CatalogState] | None = None
+    begins: Mapping[ObjectId, Timestamp] = field(default_factory=dict)
+    advances: Sequence[Advance] = ()
+    overdue: Sequence[Overdue] = ()
     done: asyncio.Future[Timestamp] = field(default_factory=lambda: asyncio.get_running_loop().create_future())
+
+    @property
+    def can_wait(self) -> bool:
+        """Whether it moves holds and does nothing else."""
+        return bool(self.advances or self.overdue) and not self.writes and self.catalog is None
+
+
+@dataclass(frozen=True, slots=True)
+class _Group:
+    """What a commit takes: the requests that hold, the catalog after them, their collections' and holds' beginnings."""
+
+    accepted: list[Request]
+    state: CatalogState
+    begins: Mapping[ObjectId, Timestamp]
+    moves: Moves
 
 
 Listener = Callable[[Timestamp, Sequence[tuple[Batch, Payload]]], None]
@@ -59,6 +84,7 @@ class Committer:
         oracle: Oracle,
         state: CatalogState,
         frontiers: Frontiers,
+        holds: Holds,
         *,
         clock_ms: Callable[[], int],
         interval_s: float,
@@ -67,6 +93,7 @@ class Committer:
         self._log = log_
         self._oracle = oracle
         self._frontiers = frontiers
+        self._holds = holds
         self._clock_ms = clock_ms
         self._interval_s = interval_s
         self._queue: list[Request] = []
@@ -77,7 +104,7 @@ class Committer:
         self.failed: asyncio.Future[BaseException] = asyncio.get_running_loop().create_future()
 
     async def commit(self, request: Request) -> Timestamp:
-        """The timestamp at which the request is on disk and readable. Conflict, or what SQLite raised.
+        """The timestamp at which the request is on disk and readable. Conflict, PgError of a hold, or SQLite's error.
 
         Cancel safety: a request that was taken commits all the same, unknown to the cancelled caller.
         """
@@ -93,6 +120,8 @@ class Committer:
                     await self._wake.wait()
             except TimeoutError:
                 pass  # idle: the frontier moves on
+            if self._queue and all(request.can_wait for request in self._queue):
+                await asyncio.sleep(GATHER_S)
             self._wake.clear()
             group, self._queue = self._queue[:GROUP_MAX], self._queue[GROUP_MAX:]
             if self._queue:
@@ -113,81 +142,131 @@ class Committer:
         """Moves the frontier once, as an empty commit: at start, so that there is a time to read at."""
         await self._commit_group([])
 
-    async def _commit_group(self, group: list[Request]) -> None:
+    async def _commit_group(self, requests: list[Request]) -> None:
         time = self._oracle.next(self._clock_ms())
-        state, accepted = self._accept(group)
-        extension = self._oracle.extension()
-        # A write to a table that a later request of the group drops has nowhere to go.
-        writes = [write for request in accepted for write in request.writes if write[0] in state.items]
-        old = self.state
-        written: list[tuple[Batch, Payload]] = []
-        if writes or extension is not None or state is not old:
-
-            def act(tx: sqlite3.Connection) -> list[Batch]:
-                if extension is not None:
-                    tx.execute("UPDATE meta SET value = ? WHERE key = 'reserved_until'", (extension,))
-                if state is not old:
-                    persistence.save(tx, old, state)
-                    self._save_collections(tx, old, state, time)
-                return [self._log.insert(tx, collection, time, payload) for collection, payload in writes]
-
-            batches = await self._store.transaction(act)
-            written = [(batch, payload) for batch, (_, payload) in zip(batches, writes, strict=True)]
-            if extension is not None:
-                self._oracle.extended(extension)
+        group = self._accept(requests)
+        try:
+            written = await self._write(group, time)
+        except BaseException:
+            group.moves.undo()
+            raise
         self._log.committed(written)
         for batch, _ in written:
             self._last_write[batch.collection] = time
-        if state is not old:
-            self._adopt(old, state, time)
+        group.moves.keep()
+        if group.state is not self.state:
+            self._adopt(self.state, group, time)
         self._frontiers.tables_upper = Timestamp(time + 1)
         for listener in self.listeners:
             listener(time, written)
         self._frontiers.moved.fire()
-        for request in accepted:
+        for request in group.accepted:
             if not request.done.cancelled():
                 request.done.set_result(time)
 
-    def _accept(self, group: list[Request]) -> tuple[CatalogState, list[Request]]:
-        """The requests that still hold, and the catalog after them; the others are told of the conflict."""
+    async def _write(self, group: _Group, time: Timestamp) -> list[tuple[Batch, Payload]]:
+        """The transaction, if there is anything to write."""
+        old, new, places = self.state, group.state, group.moves.places
+        extension = self._oracle.extension()
+        # A write to a table that a later request of the group drops has nowhere to go.
+        writes = [write for request in group.accepted for write in request.writes if write[0] in new.items]
+        if not (writes or places or extension is not None or new is not old):
+            return []
+
+        def act(tx: sqlite3.Connection) -> list[Batch]:
+            if extension is not None:
+                tx.execute("UPDATE meta SET value = ? WHERE key = 'reserved_until'", (extension,))
+            holds.save(tx, places.items())
+            if new is not old:
+                persistence.save(tx, old, new)
+                self._save_items(tx, old, group, time)
+            return [self._log.insert(tx, collection, time, payload) for collection, payload in writes]
+
+        batches = await self._store.transaction(act)
+        if extension is not None:
+            self._oracle.extended(extension)
+        return [(batch, payload) for batch, (_, payload) in zip(batches, writes, strict=True)]
+
+    def _accept(self, requests: list[Request]) -> _Group:
+        """The requests that still hold, in order; the others are told of the conflict."""
         state = self.state
         written: set[ObjectId] = set()
-        accepted = []
-        for request in group:
-            stale = any(
-                self._last_write.get(id, 0) > read_at or id in written or id not in state.items
-                for id, read_at in request.unchanged.items()
-            )
-            gone = any(collection not in state.items for collection, _ in request.writes)
-            if stale or gone or (request.catalog is not None and request.catalog[0].version != state.version):
-                request.done.set_exception(Conflict())
+        accepted: list[Request] = []
+        begins: dict[ObjectId, Timestamp] = {}
+        moves = Moves(self._holds)
+        for request in requests:
+            try:
+                if self._is_stale(request, state, written):
+                    raise Conflict
+                for advance in request.advances:
+                    moves.advance(state, advance)
+                for overdue in request.overdue:
+                    moves.catch_up(state, overdue)
+            except (Conflict, PgError) as error:
+                request.done.set_exception(error)
                 request.done.exception()
                 continue
             if request.catalog is not None:
                 state = request.catalog[1]
+            begins.update(request.begins)
             written.update(collection for collection, _ in request.writes)
             accepted.append(request)
-        return state, accepted
+        return _Group(accepted, state, begins, moves)
 
-    def _save_collections(self, tx: sqlite3.Connection, old: CatalogState, new: CatalogState, time: Timestamp) -> None:
+    def _is_stale(self, request: Request, state: CatalogState, written: set[ObjectId]) -> bool:
+        """Whether what the request was made from is no longer so, given what the group has before it."""
+        return (
+            any(
+                self._last_write.get(id, 0) > read_at or id in written or id not in state.items
+                for id, read_at in request.unchanged.items()
+            )
+            or any(collection not in state.items for collection, _ in request.writes)
+            or (request.catalog is not None and request.catalog[0].version != state.version)
+        )
+
+    def _save_items(self, tx: sqlite3.Connection, old: CatalogState, group: _Group, time: Timestamp) -> None:
+        """What new items have beside the catalog, and what is left of those that are gone."""
+        new = group.state
         for id in new.items.keys() - old.items.keys():
+            begin = group.begins.get(id, time)
             match new.items[id]:
                 case Table():
                     self._log.create(tx, id, DurableFrontiers(time, None))
                 case MaterializedView():
-                    self._log.create(tx, id, DurableFrontiers(time, time))
+                    self._log.create(tx, id, DurableFrontiers(begin, begin))
+                case Hold():
+                    holds.save(tx, [(id, Place(begin))])
                 case _:
                     pass
-        for id in old.items.keys() - new.items.keys():
+        gone = old.items.keys() - new.items.keys()
+        holds.drop(tx, gone)
+        for id in gone:
             self._log.drop(tx, id)
 
-    def _adopt(self, old: CatalogState, new: CatalogState, time: Timestamp) -> None:
-        self.state = new
-        for id in new.items.keys() - old.items.keys():
-            item = new.items[id]
-            if isinstance(item, Table | MaterializedView):
-                self._frontiers.created(id, time, time if isinstance(item, MaterializedView) else None)
+    def _adopt(self, old: CatalogState, group: _Group, time: Timestamp) -> None:
+        """The new catalog is on disk: frontiers and holds follow it."""
+        new = self.state = group.state
+        created = [new.items[id] for id in new.items.keys() - old.items.keys()]
+        for item in created:
+            match item:
+                case Table():
+                    self._frontiers.created(item.id, time, None, item.retain_ms)
+                case MaterializedView():
+                    begin = group.begins.get(item.id, time)
+                    self._frontiers.created(item.id, begin, begin, item.retain_ms)
+        for item in created:
+            if isinstance(item, Index):
+                self._frontiers.index_created(item.id, item.on, item.retain_ms)
+        for item in created:
+            if isinstance(item, Hold):
+                self._holds.created(item, Place(group.begins.get(item.id, time)))
+        for id in old.items.keys() & new.items.keys():
+            before, after = old.items[id], new.items[id]
+            if after is not before and isinstance(after, Retained):
+                self._frontiers.retain(id, after.retain_ms)
         for id in old.items.keys() - new.items.keys():
+            if isinstance(item := old.items[id], Hold):
+                self._holds.dropped(item)
             self._frontiers.dropped(id)
             self._log.dropped(id)
             self._last_write.pop(id, None)

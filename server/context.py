@@ -139,17 +139,22 @@ class Context:
             await self.commit()
         self.transaction.enter(mode, statement)
 
+    async def end_implicit(self) -> None:
+        """Commits what statements of the same query string have done before: what comes now is no part of it."""
+        if self.transaction.mode is not Mode.UNDECIDED:
+            await self.commit()
+
     def hold(self, ids: frozenset[ObjectId]) -> Timestamp:
         """The transaction's read timestamp, with `ids` readable there until it ends."""
         transaction, frontiers = self.transaction, self.coordinator.frontiers
         if transaction.read_time is None:
             transaction.read_time = self.coordinator.latest_time()
             held = frozenset(frontiers.floors) if transaction.explicit else ids
-            readable = (id for id in held if id in frontiers.floors and frontiers.since(id) <= transaction.read_time)
+            readable = (id for id in held if id in frontiers.floors and frontiers.readable(id) <= transaction.read_time)
             transaction.holder = frontiers.hold(readable, transaction.read_time)
         for id in ids:
-            if id in frontiers.floors and transaction.read_time < frontiers.since(id):
-                raise not_readable(self, NotReadable(id, frontiers.since(id)), transaction.read_time)
+            if id in frontiers.floors and transaction.read_time < frontiers.readable(id):
+                raise not_readable(self, NotReadable(id, frontiers.readable(id)), transaction.read_time)
         return transaction.read_time
 
     async def commit(self) -> None:
@@ -174,7 +179,7 @@ class Context:
         try:
             writes = [*transaction.payloads, *await prepare_payloads(coordinator.log, transaction.writes)]
             transaction.payloads = []  # the request owns their files from here on
-            await coordinator.commit(Request(writes, transaction.unchanged, transaction.catalog))
+            await coordinator.commit(Request(writes, transaction.unchanged, transaction.catalog, transaction.begins))
         except Conflict:
             raise PgError(
                 SqlState.SERIALIZATION_FAILURE,
@@ -207,18 +212,29 @@ def not_readable(context: Context, error: NotReadable, as_of: int) -> PgError:
     """The error of an AS OF before what can be read, in Materialize's words (`spec.md` 1.5)."""
     item = context.state.items.get(error.collection)
     name = ".".join(context.state.full_name(item)) if item is not None else error.collection
+    hint = f"Read at {error.since} or later."
+    ahead = context.coordinator.holds.ahead_of(error.collection, as_of)
+    if ahead is not None and (hold := context.coordinator.state.items.get(ahead)) is not None:
+        at = context.coordinator.holds.places[ahead].at
+        hold_name = ".".join(context.coordinator.state.full_name(hold))
+        hint = f'The hold "{hold_name}" stands ahead of that time, at {at}. {hint}'
     return PgError(
         SqlState.DATA_EXCEPTION,
         "could not find a valid timestamp for the query",
-        detail=f"Constraints:\nlower:\n  (Storage inputs: [{error.collection}]): [{_with_clock(error.since)}]\n"
-        f"upper:\n  (Query's AS OF): [{_with_clock(as_of)}]\n"
+        detail=f"Constraints:\nlower:\n  (Storage inputs: [{error.collection}]): [{with_clock(error.since)}]\n"
+        f"upper:\n  (Query's AS OF): [{with_clock(as_of)}]\n"
         f'That is, the earliest readable time of "{name}" is {error.since}.',
-        hint=f"Read at {error.since} or later.",
+        hint=hint,
     )
 
 
-def _with_clock(time: int) -> str:
-    """Milliseconds, and what they are in UTC."""
+_DATETIME_END_MS = 253_402_300_800_000  # the year 10000
+
+
+def with_clock(time: int) -> str:
+    """Milliseconds, and what they are in UTC as far as datetime goes."""
+    if time >= _DATETIME_END_MS:
+        return str(time)
     clock = datetime.fromtimestamp(time / 1_000, UTC)
     return f"{time} ({clock:%Y-%m-%d %H:%M:%S}.{time % 1_000:03})"
 

@@ -20,10 +20,20 @@ from typing import Any
 import pyarrow as pa
 import structlog
 
-from catalog import persistence, updates
+from catalog import holds, persistence, updates
 from catalog.log import Batch, Dropped, Log, Payload
-from catalog.objects import CatalogState, Collection, MaterializedView, ObjectId, SystemTable, Table, Timestamp
-from catalog.oracle import Oracle
+from catalog.objects import (
+    CatalogState,
+    Collection,
+    Hold,
+    Index,
+    MaterializedView,
+    ObjectId,
+    SystemTable,
+    Table,
+    Timestamp,
+)
+from catalog.oracle import RESERVATION_MS, Oracle
 from catalog.payloads import Payloads
 from catalog.store import Store
 from protocol.pgwire.errors import PgError, SqlState
@@ -36,6 +46,7 @@ from server.dataflow.feed import Computation, Entry, Feed, QueryFeed, Reader
 from server.dataflow.view import ViewDataflow
 from server.following import Following
 from server.frontiers import Frontiers
+from server.holds import DOWNTIME_GRACE_MS, Holds, Overdue
 from server.locks import TableLocks
 
 log = structlog.get_logger()
@@ -45,6 +56,10 @@ Plans = Callable[["Coordinator", MaterializedView], Computation]
 
 def clock_ms() -> int:
     return time.time_ns() // 1_000_000
+
+
+def _forget_downtime(tx: sqlite3.Connection) -> None:
+    tx.execute("UPDATE meta SET value = 0 WHERE key = 'downtime'")
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +100,7 @@ class Coordinator:
         shutil.rmtree(self._waiting, ignore_errors=True)
         self._waiting.mkdir()
         self.frontiers = Frontiers()
+        self.holds = Holds(self.frontiers)
         self.contents = Contents(self.log)
         self.locks = TableLocks()
         self.activity = Activity()
@@ -98,12 +114,14 @@ class Coordinator:
         self._plan_view = plan_view
         self.interval_s = interval_s
         ((reserved_until,),) = self.store.read("SELECT value FROM meta WHERE key = 'reserved_until'")
+        self._was_up_until = max(reserved_until - RESERVATION_MS, 0)  # or longer, but not as long as the reservation
         self._committer = Committer(
             self.store,
             self.log,
             Oracle(reserved_until),
             persistence.load(self.store),
             self.frontiers,
+            self.holds,
             clock_ms=clock,
             interval_s=interval_s,
         )
@@ -118,15 +136,65 @@ class Coordinator:
     # -- life ---------------------------------------------------------------------------------------------------
 
     async def start(self) -> None:
-        """Closes a first time, so that there is something to read at, and starts the dataflows."""
-        for id, item in self.state.items.items():
+        """Holds what was held, starts the dataflows, and closes a first time, so that there is something to read at.
+
+        In this order: no frontier moves before everything that needs history has its hands on it. A materialized view
+        goes on where its log ends, though the time that closes first may be hours later.
+        """
+        items = self.state.items
+        for id, item in items.items():
             if isinstance(item, Table | MaterializedView):
                 durable = self.log.durable[id]
-                self.frontiers.created(id, durable.since, durable.upper)
-        await self._committer.close_times()
+                self.frontiers.created(id, durable.since, durable.upper, item.retain_ms)
+        for id, item in items.items():
+            if isinstance(item, Index):
+                self.frontiers.index_created(id, item.on, item.retain_ms)
+        for id, place in holds.load(self.store).items():
+            hold = items[id]
+            assert isinstance(hold, Hold)
+            self.holds.created(hold, place)
         self._derive()
+        await self._committer.close_times()
+        downtime_ms = await self.store.transaction(self._add_downtime)
         self._spawn(self._committer.run(), "committer")
         self._spawn(compact(self.store, self.log, self.frontiers, self.counts, self.interval_s), "compaction")
+        self._spawn(self._watch_lag(downtime_ms), "lag of holds")
+
+    def _add_downtime(self, tx: sqlite3.Connection) -> int:
+        """The milliseconds without a server since one was last up for long: those before this start among them."""
+        ((counted,),) = tx.execute("SELECT value FROM meta WHERE key = 'downtime'").fetchall()
+        new = self.latest_time() - self._was_up_until if self._was_up_until else 0
+        tx.execute("UPDATE meta SET value = ? WHERE key = 'downtime'", (counted + new,))
+        return int(counted) + new
+
+    async def _watch_lag(self, downtime_ms: int) -> None:
+        """Moves the holds that lag too far, all that do in one transaction, once an interval; until cancelled."""
+        begun = time.monotonic()
+        while True:
+            await asyncio.sleep(self.interval_s)
+            uptime_ms = int((time.monotonic() - begun) * 1_000)
+            if downtime_ms and uptime_ms >= DOWNTIME_GRACE_MS:
+                await self.store.transaction(_forget_downtime)
+                downtime_ms = 0
+            overdue = self.holds.overdue(self.state, uptime_ms, downtime_ms)
+            if overdue:
+                await self._catch_up(overdue)
+
+    async def _catch_up(self, overdue: list[Overdue]) -> None:
+        before = dict(self.holds.places)
+        try:
+            await self.commit(Request(overdue=overdue))
+        except Exception as error:  # the committer says why; what is still overdue is so at the next look
+            log.error("holds that lag stay where they are", holds=len(overdue), error=str(error))
+            return
+        for move in overdue:
+            place, hold = self.holds.places.get(move.hold), self.state.items.get(move.hold)
+            if hold is None or place is None or place.at != move.to:
+                continue  # its owner came first
+            self.counts.holds_moved += 1
+            name = ".".join(self.state.full_name(hold))
+            lost = {"before": before[move.hold].at, "at": place.at}
+            log.warning("hold moved by its MAX LAG", hold=name, id=move.hold, **lost)
 
     async def close(self) -> None:
         """Stops the dataflows and the committer, and closes the store: what was acknowledged is on disk."""

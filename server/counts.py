@@ -33,3 +33,4 @@ class Counts:
     rows_written: int = 0
     merges: int = 0
     batches_merged: int = 0
+    holds_moved: int = 0

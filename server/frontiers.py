@@ -3,7 +3,11 @@
 - `upper` (exclusive): times before it are final. All tables share one, moved by the committer alone; every
   materialized view has its own, moved by its dataflow.
 - `since` (inclusive): times from it on can be read. It follows `upper` at the distance of the retention window, but
-  never passes a holder: a running SELECT, a subscription, a dataflow over its inputs.
+  never passes a holder: a hold, a running SELECT, a subscription, a dataflow over its inputs.
+
+An index has a `since` of its own over the log of its relation. A relation can be read at a time if it, or an index on
+it, can; so its log begins at the least of their `since` (`readable`), and a hold on an index keeps the history there
+that queries by way of the index need.
 
 Pure: no clock, no disk. `moved` is how others await a movement. One rule in one place: `since` is the least of what
 the holders and the window allow, and never less than the floor, the time at which history begins on disk.
@@ -12,7 +16,7 @@ the holders and the window allow, and never less than the floor, the time at whi
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 from catalog.objects import ObjectId, Timestamp
 
@@ -48,13 +52,34 @@ class Holder:
         self._frontiers = frontiers
         self.collections = collections
         self.time = time
+        for id in collections:
+            frontiers.holders_of.setdefault(id, set()).add(self)
 
     def advance(self, time: int) -> None:
         """Times before `time` are no longer needed."""
         self.time = Timestamp(max(self.time, time))
 
     def release(self) -> None:
+        """May be called twice."""
         self._frontiers.holders.discard(self)
+        for id in self.collections:
+            self._let_go(id)
+        self.collections = frozenset()
+
+    def dropped(self, id: ObjectId, instead: ObjectId | None) -> None:
+        """One of the collections is no more; what it kept, `instead` keeps from now on."""
+        self._let_go(id)
+        self.collections -= {id}
+        if instead is not None:
+            self.collections |= {instead}
+            self._frontiers.holders_of.setdefault(instead, set()).add(self)
+
+    def _let_go(self, id: ObjectId) -> None:
+        holders = self._frontiers.holders_of.get(id)
+        if holders is not None:
+            holders.discard(self)
+            if not holders:
+                del self._frontiers.holders_of[id]
 
 
 class NotReadable(Exception):
@@ -74,30 +99,73 @@ class Frontiers:
         self.view_uppers: dict[ObjectId, Timestamp] = {}
         self.floors: dict[ObjectId, Timestamp] = {}
         self.holders: set[Holder] = set()
+        self.holders_of: dict[ObjectId, set[Holder]] = {}
+        self._retention_ms: dict[ObjectId, int] = {}  # of those that say; the others have RETENTION_MS
+        self._relations: dict[ObjectId, ObjectId] = {}  # of indexes
+        self._indexes: dict[ObjectId, set[ObjectId]] = {}  # of relations
         self.moved = Pulse()
 
     def upper(self, id: ObjectId) -> Timestamp:
-        return self.view_uppers.get(id, self.tables_upper)
+        return self.view_uppers.get(self._relations.get(id, id), self.tables_upper)
+
+    def retained(self, id: ObjectId) -> Timestamp:
+        """What `since` would be without holders: what the retention window alone keeps, as far as it is there."""
+        retention_ms = self._retention_ms.get(id, RETENTION_MS)
+        window = self.upper(id) - 1 - retention_ms if retention_ms else 0
+        return Timestamp(max(self.floors.get(id, 0), window))
 
     def since(self, id: ObjectId) -> Timestamp:
-        """The least time at which `id` can be read."""
-        window = self.upper(id) - 1 - RETENTION_MS
-        held = min((h.time for h in self.holders if id in h.collections), default=window)
-        return Timestamp(max(self.floors.get(id, 0), min(window, held)))
+        """The least time at which `id` can be read, by itself."""
+        retained = self.retained(id)
+        held = min((holder.time for holder in self.holders_of.get(id, ())), default=retained)
+        return Timestamp(max(self.floors.get(id, 0), min(retained, held)))
+
+    def readable(self, id: ObjectId) -> Timestamp:
+        """The least time at which `id` can be read, by itself or by way of an index on it; its log begins there."""
+        return min(map(self.since, self.ways(id)))
 
     def hold(self, ids: Iterable[ObjectId], time: int) -> Holder:
-        """A new holder. NotReadable if one of the collections cannot be read at `time` any more."""
-        collections = frozenset(id for id in ids if id in self.floors)
-        for id in collections:
-            if time < self.since(id):
-                raise NotReadable(id, self.since(id))
-        holder = Holder(self, collections, Timestamp(time))
+        """A new holder. NotReadable if one of the collections cannot be read at `time` any more.
+
+        Where a collection can be read only by way of an index, the index is held.
+        """
+        collections = []
+        for id in ids:
+            if id in self.floors:
+                through = next((known for known in self.ways(id) if self.since(known) <= time), None)
+                if through is None:
+                    raise NotReadable(id, self.readable(id))
+                collections.append(through)
+        return self._held(collections, Timestamp(time))
+
+    def take_over(self, ids: Iterable[ObjectId], time: Timestamp) -> Holder:
+        """A new holder at a time whose history is there, because it is on disk or because another holder keeps it.
+
+        `since` may go back to it: that of an index that begins under a hold, or after a restart.
+        """
+        ids = tuple(ids)
+        for id in ids:
+            if time < self.floors[id]:
+                raise NotReadable(id, self.floors[id])
+        return self._held(ids, time)
+
+    def _held(self, ids: Iterable[ObjectId], time: Timestamp) -> Holder:
+        holder = Holder(self, frozenset(ids), time)
         self.holders.add(holder)
         return holder
 
+    def ways(self, id: ObjectId) -> Iterator[ObjectId]:
+        """What `id` can be read by: itself first."""
+        yield id
+        yield from self._indexes.get(id, ())
+
     def greatest_since(self, ids: Iterable[ObjectId]) -> Timestamp:
         """The least time at which all of `ids` can be read."""
-        return max((self.since(id) for id in ids if id in self.floors), default=Timestamp(0))
+        return max((self.readable(id) for id in ids if id in self.floors), default=Timestamp(0))
+
+    def greatest_retained(self, ids: Iterable[ObjectId]) -> Timestamp:
+        """The least time that all of `ids` keep without holders."""
+        return max((self.retained(id) for id in ids if id in self.floors), default=Timestamp(0))
 
     def least_upper(self, ids: Iterable[ObjectId]) -> Timestamp:
         """All of `ids` are final before this time. Without any collection: the tables' upper."""
@@ -108,20 +176,47 @@ class Frontiers:
         while self.least_upper(ids) <= time:
             await self.moved.wait()
 
-    def created(self, id: ObjectId, since: Timestamp, upper: Timestamp | None) -> None:
+    def created(self, id: ObjectId, since: Timestamp, upper: Timestamp | None, retention_ms: int | None = None) -> None:
         """A collection exists; `upper` is a materialized view's, None for a table."""
         self.floors[id] = since
         if upper is not None:
             self.view_uppers[id] = upper
+        self.retain(id, retention_ms)
+
+    def index_created(self, id: ObjectId, on: ObjectId, retention_ms: int | None) -> None:
+        """An index on a relation exists, and can be read as far back as anything of the relation can."""
+        self.floors[id] = self.readable(on)
+        self._relations[id] = on
+        self._indexes.setdefault(on, set()).add(id)
+        self.retain(id, retention_ms)
+
+    def retain(self, id: ObjectId, retention_ms: int | None) -> None:
+        """How much history is kept without holders; 0: all, None: RETENTION_MS. A longer window fills with time."""
+        if id in self._retention_ms:
+            self.floors[id] = self.since(id)
+            del self._retention_ms[id]
+        if retention_ms is not None:
+            self.floors[id] = self.since(id)
+            self._retention_ms[id] = retention_ms
 
     def dropped(self, id: ObjectId) -> None:
+        relation = self._relations.pop(id, None)
+        if relation in self._indexes:
+            self._indexes[relation].discard(id)
+        else:
+            relation = None  # which was dropped with it
+        self._indexes.pop(id, None)
+        for holder in list(self.holders_of.get(id, ())):
+            holder.dropped(id, relation)
         self.floors.pop(id, None)
         self.view_uppers.pop(id, None)
+        self._retention_ms.pop(id, None)
 
     def compacted(self, id: ObjectId, since: Timestamp) -> None:
         """History before `since` is gone from disk."""
-        if id in self.floors:
-            self.floors[id] = max(self.floors[id], since)
+        for known in self.ways(id):
+            if known in self.floors:
+                self.floors[known] = max(self.floors[known], since)
 
     def table(self) -> Mapping[ObjectId, tuple[Timestamp, Timestamp]]:
         """(since, upper) of every collection."""

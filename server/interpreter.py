@@ -12,8 +12,9 @@ from protocol.pgwire.errors import Notice, PgError, Severity, SqlState
 from protocol.pgwire.types import PgType
 from server import privileges
 from server.context import Context
-from server.execution import definitions, show, writes
+from server.execution import definitions, holds, show, writes
 from server.execution.arguments import execute_arguments
+from server.execution.explain_timestamp import explain_timestamp
 from server.execution.names import find_relation
 from server.execution.prepare import Prepared, Types, plan_key, plan_statement, prepare
 from server.execution.query import select
@@ -79,6 +80,10 @@ class Interpreter:
                 items = [find_relation(context, name) for name in names]
                 tables = [writes.table_for_writing(context, i.id, i.name, "truncate") for i in items]
                 return await writes.truncate(context, tables)
+            case s.CreateHold(), _:
+                return await holds.create_hold(context, statement)
+            case s.AdvanceHold(), _:
+                return await holds.advance_hold(context, statement)
             case s.Definition(), _:
                 return await definitions.define(context, statement)
             case ((s.Begin() | s.Commit() | s.Rollback() | s.Savepoint() | s.SetTransaction()), _):
@@ -88,7 +93,7 @@ class Interpreter:
             case ((s.ShowVariable() | s.ShowObjects() | s.ShowColumns() | s.ShowCreate()), _):
                 return show.show(context, statement)
             case s.Explain(), _:
-                return self._explain(statement)
+                return await self._explain(statement)
             case ((s.Prepare() | s.Execute() | s.Deallocate()), _):
                 return await self._prepared_statement(statement)
             case ((s.Declare() | s.CloseCursor()), _):
@@ -217,9 +222,9 @@ class Interpreter:
         else:
             context.settings.assume_role(name, superuser=role.superuser)  # type: ignore[union-attr]
 
-    def _explain(self, statement: s.Explain) -> Result:
+    async def _explain(self, statement: s.Explain) -> Result:
         if statement.timestamp:
-            raise PgError(SqlState.FEATURE_NOT_SUPPORTED, "EXPLAIN TIMESTAMP is not supported yet")
+            return show.explained_timestamp(await self._explain_timestamp(statement.statement))
         plan = self._explained(statement)
         if plan is not None:
             privileges.require_query(self.context.state, self.context.role, plan)
@@ -248,6 +253,25 @@ class Interpreter:
                 return named if isinstance(named, QueryPlan) else None
             case _:
                 assert_never(inner)
+
+    async def _explain_timestamp(self, inner: s.Statement) -> str:
+        match inner:
+            case s.Select(as_of=as_of):
+                plan = plan_statement(self.context, inner)
+                assert isinstance(plan, QueryPlan)
+                privileges.require_query(self.context.state, self.context.role, plan)
+                return await explain_timestamp(self.context, plan, as_of)
+            case s.Subscribe(as_of=as_of):
+                subscribe_plan = prepare(self.context, inner).plan
+                assert isinstance(subscribe_plan, SubscribePlan)
+                privileges.require_query(self.context.state, self.context.role, subscribe_plan.query)
+                return await explain_timestamp(self.context, subscribe_plan.query, as_of)
+            case _:
+                raise PgError(
+                    SqlState.FEATURE_NOT_SUPPORTED,
+                    "EXPLAIN TIMESTAMP is for SELECT and SUBSCRIBE",
+                    hint="Write EXPLAIN TIMESTAMP FOR SELECT ...",
+                )
 
     async def _prepared_statement(self, statement: s.Prepare | s.Execute | s.Deallocate) -> Result:
         match statement:

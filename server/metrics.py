@@ -11,7 +11,10 @@ from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
+from catalog.log import LogSizes
+from catalog.objects import Index, ObjectId
 from server.activity import Activity
+from server.coordinator import Coordinator
 from server.counts import Counts, Durations
 from server.execution.subscribe import OUTPUTS
 from server.listener import Listener
@@ -39,6 +42,7 @@ def snapshot(listener: Listener, engine: Engine) -> list[Metric]:
     return [
         *_of_sessions(coordinator.activity, coordinator.counts),
         *_of_writes(listener),
+        *_of_holds(coordinator),
         *_of_spark(coordinator.counts, engine),
         Metric(
             "tidewire_dataflows",
@@ -114,6 +118,35 @@ def _of_writes(listener: Listener) -> Iterator[Metric]:
         "gauge",
         "The least time that tables may still change at, as seconds since 1970: behind the clock, commits do not pass.",
         coordinator.frontiers.tables_upper / 1_000,
+    )
+
+
+def _of_holds(coordinator: Coordinator) -> Iterator[Metric]:
+    """A hold's history: what its objects' logs have after its time and would not have, or merged, without holders."""
+    state, frontiers, log = coordinator.state, coordinator.frontiers, coordinator.log
+    lags: dict[tuple[str, ...], float] = {}
+    rows: dict[tuple[str, ...], float] = {}
+    sizes: dict[tuple[str, ...], float] = {}
+    logs: dict[ObjectId, LogSizes] = {}
+    for hold, place, lag_ms in coordinator.holds.lags_ms(state):
+        label = (".".join(state.full_name(hold)),)
+        lags[label] = lag_ms / 1_000
+        rows[label] = sizes[label] = 0
+        relations = {item.on if isinstance(item := state.items[id], Index) else id for id in hold.on}
+        for id in relations:
+            if id not in logs:
+                logs[id] = log.sizes_over_time(id)
+            kept_rows, kept_bytes = logs[id].between(place.at, frontiers.retained(id))
+            rows[label] += kept_rows
+            sizes[label] += kept_bytes
+    yield Metric("tidewire_hold_lag_seconds", "gauge", "How far a hold is behind its objects.", ("hold",), lags)
+    yield Metric("tidewire_hold_history_rows", "gauge", "Lines of changes that a hold keeps.", ("hold",), rows)
+    yield Metric("tidewire_hold_history_bytes", "gauge", "Bytes of changes that a hold keeps.", ("hold",), sizes)
+    yield _one(
+        "tidewire_holds_moved_by_max_lag",
+        "counter",
+        "Holds that lagged by more than their MAX LAG and were moved.",
+        coordinator.counts.holds_moved,
     )
 
 

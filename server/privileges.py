@@ -9,7 +9,18 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from catalog.objects import QUICKSTART, CatalogState, Database, Item, ObjectId, Schema, SystemTable, View
+from catalog.objects import (
+    QUICKSTART,
+    CatalogState,
+    Database,
+    Index,
+    Item,
+    MaterializedView,
+    ObjectId,
+    Schema,
+    SystemTable,
+    View,
+)
 from catalog.roles import MATERIALIZE, PUBLIC, Privilege, Role
 from protocol.pgwire.errors import PgError, SqlState
 from server.sql.plan import QueryPlan
@@ -166,10 +177,11 @@ def computes(state: CatalogState, plan: QueryPlan) -> bool:
 def require_hold(state: CatalogState, role: ObjectId, schema: Schema, objects: Sequence[ObjectId]) -> None:
     """CREATE HOLD: CREATE on its schema, SELECT on each object, USAGE on each cluster that keeps one up to date."""
     require(state, role, schema.id, Privilege.CREATE)
-    relations = [state.items[id].on if state.items[id].kind == "index" else id for id in objects]  # type: ignore[union-attr]
+    items = [state.items[id] for id in objects]
+    relations = [item.on if isinstance(item, Index) else item.id for item in items]
     require_names(state, role, relations)
     require_select(state, role, relations)
-    if any(state.items[id].kind in ("index", "materialized view") for id in objects):
+    if any(isinstance(item, Index | MaterializedView) for item in items):
         require(state, role, QUICKSTART.id, Privilege.USAGE)
 
 

@@ -68,6 +68,20 @@ def _milliseconds(text: str) -> str:
     return f"{total}ms" if total else "0"
 
 
+def _positive_milliseconds(text: str) -> str:
+    value = _milliseconds(text)
+    if value == "0":
+        raise ValueError("It must be positive.")
+    return value
+
+
+def milliseconds(text: str) -> int:
+    """The number in a value that `_milliseconds` has made."""
+    match = re.fullmatch(r"(\d+)([a-z]*)", text)
+    assert match is not None
+    return int(match[1]) * _UNITS_MS[match[2]]
+
+
 def _integer(least: int, greatest: int) -> Callable[[str], str]:
     def parse(text: str) -> str:
         if not re.fullmatch(r"[-+]?\d+", text.strip()) or not least <= int(text) <= greatest:
@@ -143,6 +157,8 @@ VARIABLES: dict[str, Variable] = {
             Variable(f"enable_{feature}_in_subscribe", "on", _boolean, system=True)
             for feature in ("envelope_debezium", "envelope_upsert", "within_timestamp_order_by")
         ),
+        Variable("enable_unlimited_retain_history", "off", _boolean, system=True),
+        Variable("max_hold_lag", "7d", _positive_milliseconds, system=True),
         # Accepted because drivers and pools set them; nothing here depends on them.
         Variable("default_table_access_method", "heap", _one_of("heap")),
         Variable("jit", "off", _boolean),
@@ -283,7 +299,5 @@ class Settings(Mapping[str, str]):
 
     def timeout_s(self, name: str) -> float | None:
         """A variable of milliseconds in seconds; None when it is 0, off."""
-        match = re.fullmatch(r"(\d+)([a-z]*)", self[name])
-        assert match is not None
-        total = int(match[1]) * _UNITS_MS[match[2]]
+        total = milliseconds(self[name])
         return total / 1_000 if total else None

@@ -7,11 +7,24 @@ from collections.abc import Callable, Iterable
 import pyarrow as pa
 
 from catalog import builtin, updates
-from catalog.objects import CatalogState, Index, MaterializedView, ObjectId, SystemTable, Table, View
+from catalog.objects import (
+    QUICKSTART,
+    CatalogState,
+    Hold,
+    Index,
+    MaterializedView,
+    ObjectId,
+    Retained,
+    SystemTable,
+    Table,
+    View,
+)
 from catalog.roles import MATERIALIZE, acl_items
 from protocol.pgwire.types import parse_type
 from server.coordinator import Coordinator, SystemSource
 from server.execution.show import definition
+from server.execution.times import interval_of_ms
+from server.frontiers import RETENTION_MS
 
 
 def _table(definition: SystemTable, rows: Iterable[tuple[object, ...]]) -> pa.Table:
@@ -97,19 +110,59 @@ def _frontiers(coordinator: Coordinator) -> pa.Table:
     frontiers = (
         (id, *map(int, pair))
         for id, pair in coordinator.frontiers.table().items()
-        if isinstance(items.get(id), Table | MaterializedView)
+        if isinstance(items.get(id), Retained)
     )
     return _table(builtin.MZ_FRONTIERS, frontiers)
 
 
-CLUSTER = "spark"  # the only one there is
+def _clusters(coordinator: Coordinator) -> pa.Table:
+    return _table(builtin.MZ_CLUSTERS, [(QUICKSTART.id, QUICKSTART.name)])
+
+
+def _holds(coordinator: Coordinator) -> pa.Table:
+    places = coordinator.holds.places
+    holds = [item for item in coordinator.state.items.values() if isinstance(item, Hold)]
+    return _table(
+        builtin.MZ_HOLDS,
+        (
+            (h.id, h.schema_id, h.name, int(places[h.id].at), interval_of_ms(h.max_lag_ms), places[h.id].status.value)
+            for h in holds
+        ),
+    )
+
+
+def _hold_objects(coordinator: Coordinator) -> pa.Table:
+    holds = (item for item in coordinator.state.items.values() if isinstance(item, Hold))
+    return _table(builtin.MZ_HOLD_OBJECTS, ((hold.id, id) for hold in holds for id in hold.on))
+
+
+def _comments(coordinator: Coordinator) -> pa.Table:
+    state = coordinator.state
+
+    def kind(id: ObjectId) -> str:
+        if id in state.items:
+            return state.items[id].kind.replace(" ", "-")
+        return "schema" if id in state.schemas else "database"
+
+    return _table(
+        builtin.MZ_COMMENTS,
+        ((id, kind(id), position or None, comment) for (id, position), comment in state.comments.items()),
+    )
+
+
+def _retention(coordinator: Coordinator) -> pa.Table:
+    retained = (item for item in coordinator.state.items.values() if isinstance(item, Retained))
+    return _table(
+        builtin.MZ_HISTORY_RETENTION_STRATEGIES,
+        ((i.id, "FOR", str(RETENTION_MS if i.retain_ms is None else i.retain_ms)) for i in retained),
+    )
 
 
 def _subscriptions(coordinator: Coordinator) -> pa.Table:
     entries = coordinator.activity.subscriptions.values()
     return _table(
         builtin.MZ_SUBSCRIPTIONS,
-        ((s.id, s.session_id, CLUSTER, s.created_us, list(s.references)) for s in entries),
+        ((s.id, s.session_id, QUICKSTART.id, s.created_us, list(s.references)) for s in entries),
     )
 
 
@@ -133,6 +186,13 @@ SYSTEM_TABLES: dict[ObjectId, SystemSource] = {
     builtin.MZ_INDEXES.id: _catalog(_indexes),
     builtin.MZ_ROLES.id: _catalog(_roles),
     builtin.MZ_ROLE_MEMBERS.id: _catalog(_role_members),
+    builtin.MZ_HOLDS.id: SystemSource(
+        _holds, lambda coordinator: (coordinator.state.version, coordinator.holds.revision)
+    ),
+    builtin.MZ_HOLD_OBJECTS.id: _catalog(_hold_objects),
+    builtin.MZ_COMMENTS.id: _catalog(_comments),
+    builtin.MZ_HISTORY_RETENTION_STRATEGIES.id: _catalog(_retention),
+    builtin.MZ_CLUSTERS.id: _catalog(_clusters),
     # They move with every commit; that often nobody wants to know.
     builtin.MZ_FRONTIERS.id: SystemSource(
         _frontiers, lambda coordinator: int(coordinator.frontiers.tables_upper / (coordinator.interval_s * 1_000))

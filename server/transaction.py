@@ -37,6 +37,7 @@ class Transaction:
     """`explicit`: between BEGIN and COMMIT; otherwise it ends with its query string, or at Sync.
 
     `settings` are the session's as they were before, to be put back by ROLLBACK; `local` those before SET LOCAL.
+    `holder` keeps what it reads, or what the history of new holds begins with; `begins` tells where that is.
     """
 
     settings: Settings
@@ -51,6 +52,7 @@ class Transaction:
     unchanged: dict[ObjectId, Timestamp] = field(default_factory=dict)
     locked: tuple[ObjectId, ...] = ()
     catalog: tuple[CatalogState, CatalogState] | None = None
+    begins: dict[ObjectId, Timestamp] = field(default_factory=dict)
     local: Settings | None = None
 
     @property
@@ -99,7 +101,7 @@ class Transaction:
         return self.mode in (Mode.UNDECIDED, mode) and self.mode is not Mode.SUBSCRIBE
 
     def release(self) -> None:
-        """Lets go of the history that the transaction held for its reads."""
+        """Lets go of the history that the transaction held."""
         if self.holder is not None:
             self.holder.release()
             self.holder = None

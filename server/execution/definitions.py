@@ -1,4 +1,4 @@
-"""CREATE, DROP and ALTER ... RENAME: each a pure step from one catalog state to the next.
+"""CREATE, DROP, ALTER and COMMENT ON: each a pure step from one catalog state to the next.
 
 In an implicit transaction the step commits at once, and is taken again if the catalog changed under it; between BEGIN
 and COMMIT the steps gather in the transaction, seen by itself alone.
@@ -28,19 +28,24 @@ from catalog.objects import (
 )
 from catalog.roles import PUBLIC, Privilege
 from protocol.pgwire.errors import Notice, PgError, Severity, SqlState
+from protocol.pgwire.scalars import parse_text
+from protocol.pgwire.types import INTERVAL
 from server import privileges
 from server.context import Context
 from server.execution import grants, roles
 from server.execution.names import find_relation, schema_of
 from server.execution.planning import plan_default, plan_index_keys, system_table_in
 from server.execution.roles import meant
+from server.execution.times import milliseconds_of
 from server.results import Result
 from server.settings import checked_value, find_variable
 from server.sql.plan import plan_query
 from server.sql.statements import (
     AlterOwner,
     AlterRename,
+    AlterRetention,
     AlterSystem,
+    CommentOn,
     CreateDatabase,
     CreateIndex,
     CreateMaterializedView,
@@ -59,13 +64,21 @@ from server.transaction import Mode
 RETRIES_MAX = 10
 
 
+Step = Callable[[Context], CatalogState]
+"""From the catalog as the session sees it to the next one; the same if there is nothing to do."""
+
+
 async def define(context: Context, statement: Definition) -> Result:
     """Runs a DDL statement."""
-    tag = statement.tag
+    return await take(context, statement.tag, lambda context: _STEPS[type(statement)](context, statement))
+
+
+async def take(context: Context, tag: str, step: Step) -> Result:
+    """Takes a step; `tag` is the statement's command tag."""
     for attempt in range(RETRIES_MAX):
         await context.enter(Mode.DEFINE, tag)
         before = context.state
-        after = _STEPS[type(statement)](context, statement)
+        after = step(context)
         if after is not before:
             after = after.settled(before, context.role)
             transaction = context.transaction
@@ -85,6 +98,7 @@ async def define(context: Context, statement: Definition) -> Result:
 _TAKEN = {
     "database": SqlState.DUPLICATE_DATABASE,
     "schema": SqlState.DUPLICATE_SCHEMA,
+    "hold": SqlState.DUPLICATE_OBJECT,
 }
 
 
@@ -95,7 +109,7 @@ def _taken(error: NameTaken, position: int | None = None) -> PgError:
     )
 
 
-def _exists(context: Context, error: NameTaken, if_not_exists: bool) -> CatalogState:
+def exists(context: Context, error: NameTaken, if_not_exists: bool) -> CatalogState:
     """IF NOT EXISTS: a notice, and nothing is done."""
     refusal = _taken(error)
     if not if_not_exists:
@@ -113,7 +127,7 @@ def _create_database(context: Context, statement: CreateDatabase) -> CatalogStat
     try:
         state = state.with_database(Database(id, statement.name.name))
     except NameTaken as error:
-        return _exists(context, error, statement.if_not_exists)
+        return exists(context, error, statement.if_not_exists)
     state = state.with_schema(Schema(schema_id, id, "public")).with_owner(schema_id, context.role)
     # everybody may use what is in it, as in PostgreSQL
     public = {context.role: frozenset((Privilege.USAGE, Privilege.CREATE)), PUBLIC: frozenset((Privilege.USAGE,))}
@@ -143,7 +157,7 @@ def _create_schema(context: Context, statement: CreateSchema) -> CatalogState:
     try:
         return state.with_schema(Schema(id, database.id, name))
     except NameTaken as error:
-        return _exists(context, error, statement.if_not_exists)
+        return exists(context, error, statement.if_not_exists)
 
 
 def _create_table(context: Context, statement: CreateTable) -> CatalogState:
@@ -167,9 +181,11 @@ def _create_table(context: Context, statement: CreateTable) -> CatalogState:
     id, state = context.state.new_id()
     keys = tuple(tuple(column.name for column in key.columns) for key in statement.keys)
     try:
-        state = state.with_item(Table(id, schema.id, name, tuple(columns), keys))
+        state = state.with_item(
+            Table(id, schema.id, name, tuple(columns), keys, retained_ms(context, statement.retain))
+        )
     except NameTaken as error:
-        return _exists(context, error, statement.if_not_exists)
+        return exists(context, error, statement.if_not_exists)
     if statement.keys:
         context.notice(
             Notice(
@@ -203,14 +219,22 @@ def _create_view(context: Context, statement: CreateView | CreateMaterializedVie
     replaced = present if statement.or_replace else None
     if replaced is not None:
         privileges.require_owner(state, context.role, replaced)
-        state = _without(state, replaced, cascade=False)
+        try:
+            state = _without(state, replaced, cascade=False)
+        except InUse as error:
+            raise _in_use(error) from None
     id, state = state.new_id()
-    make = MaterializedView if materialized else View
+    made: View | MaterializedView
+    if isinstance(statement, CreateMaterializedView):
+        retain_ms = retained_ms(context, statement.retain)
+        made = MaterializedView(id, schema.id, name, columns, text, uses, retain_ms)
+    else:
+        made = View(id, schema.id, name, columns, text, uses)
     try:
-        state = state.with_item(make(id, schema.id, name, columns, text, uses))
+        state = state.with_item(made)
         return _as_before(context.state, replaced, state, id) if replaced is not None else state
     except NameTaken as error:
-        return _exists(context, error, statement.if_not_exists)
+        return exists(context, error, statement.if_not_exists)
 
 
 def _as_before(before: CatalogState, replaced: Item, state: CatalogState, id: ObjectId) -> CatalogState:
@@ -249,11 +273,11 @@ def plan_view(
 
 def _create_index(context: Context, statement: CreateIndex) -> CatalogState:
     item = find_relation(context, statement.on)
-    if isinstance(item, View | SystemTable | Index):
+    if not isinstance(item, Table | MaterializedView):
         raise PgError(
             SqlState.WRONG_OBJECT_TYPE,
             f'cannot create index on {item.kind} "{item.name}"',
-            hint="Create a materialized view, and index that.",
+            hint="Create a materialized view, and index that." if isinstance(item, View) else None,
         )
     state = context.state
     privileges.require_owner(state, context.role, item)
@@ -263,9 +287,9 @@ def _create_index(context: Context, statement: CreateIndex) -> CatalogState:
     name = statement.name.name if statement.name is not None else _index_name(state, item, keys)
     id, state = state.new_id()
     try:
-        return state.with_item(Index(id, item.schema_id, name, item.id, keys))
+        return state.with_item(Index(id, item.schema_id, name, item.id, keys, retained_ms(context, statement.retain)))
     except NameTaken as error:
-        return _exists(context, error, statement.if_not_exists)
+        return exists(context, error, statement.if_not_exists)
 
 
 def _index_name(state: CatalogState, item: Item, keys: tuple[str, ...]) -> str:
@@ -278,6 +302,9 @@ def _index_name(state: CatalogState, item: Item, keys: tuple[str, ...]) -> str:
     return name
 
 
+_UNDEFINED = {ObjectKind.HOLD: SqlState.UNDEFINED_OBJECT}
+
+
 def _drop(context: Context, statement: DropObjects) -> CatalogState:
     if statement.kind is ObjectKind.DATABASE and context.transaction.explicit:
         raise PgError(SqlState.ACTIVE_SQL_TRANSACTION, "DROP DATABASE cannot run inside a transaction block")
@@ -286,14 +313,18 @@ def _drop(context: Context, statement: DropObjects) -> CatalogState:
         try:
             state = _drop_one(context, state, statement, name)
         except InUse as error:
-            kind = f"{error.kind} {error.name}"
-            raise PgError(
-                SqlState.DEPENDENT_OBJECTS_STILL_EXIST,
-                f"cannot drop {kind} because other objects depend on it",
-                detail="\n".join(f"{k} {n} depends on {kind}" for k, n in error.dependents),
-                hint="Use DROP ... CASCADE to drop the dependent objects too.",
-            ) from None
+            raise _in_use(error) from None
     return state
+
+
+def _in_use(error: InUse) -> PgError:
+    kind = f"{error.kind} {error.name}"
+    return PgError(
+        SqlState.DEPENDENT_OBJECTS_STILL_EXIST,
+        f"cannot drop {kind} because other objects depend on it",
+        detail="\n".join(f"{k} {n} depends on {kind}" for k, n in error.dependents),
+        hint="Use DROP ... CASCADE to drop the dependent objects too.",
+    )
 
 
 def _drop_one(context: Context, state: CatalogState, statement: DropObjects, name: Name) -> CatalogState:
@@ -313,8 +344,9 @@ def _drop_one(context: Context, state: CatalogState, statement: DropObjects, nam
         case _:
             item = state.resolve(name.parts, context.settings["database"], context.search_path)
             if item is None:
-                return _missing(context, state, statement, name, SqlState.UNDEFINED_TABLE)
-            _check_kind(item, statement.kind)
+                code = _UNDEFINED.get(statement.kind, SqlState.UNDEFINED_TABLE)
+                return _missing(context, state, statement, name, code)
+            check_kind(item, statement.kind, dropping=True)
             if not isinstance(item, SystemTable):
                 privileges.require_drop(state, context.role, item)
             return _without(state, item, cascade=statement.cascade)
@@ -336,7 +368,11 @@ def _schema_named(context: Context, state: CatalogState, name: Name) -> Schema |
 
 
 def _missing(
-    context: Context, state: CatalogState, statement: DropObjects | AlterRename | AlterOwner, name: Name, code: SqlState
+    context: Context,
+    state: CatalogState,
+    statement: DropObjects | _Altering,
+    name: Name,
+    code: SqlState,
 ) -> CatalogState:
     message = f'{statement.kind} "{name}" does not exist'
     if not statement.if_exists:
@@ -345,15 +381,19 @@ def _missing(
     return state
 
 
-def _check_kind(item: Item, kind: ObjectKind) -> None:
+def check_kind(item: Item, kind: ObjectKind, *, dropping: bool = False) -> None:
+    """PgError 42809 if it is of another kind."""
     if item.kind != kind:
-        article = "an" if kind[0] in "aeiou" else "a"
         actual = ObjectKind(item.kind) if item.kind in list(ObjectKind) else ObjectKind.TABLE
         raise PgError(
             SqlState.WRONG_OBJECT_TYPE,
-            f'"{item.name}" is not {article} {kind}',
-            hint=f"Use DROP {actual.upper()} to remove {'an' if actual[0] in 'aeiou' else 'a'} {actual}.",
+            f'"{item.name}" is not {_with_article(kind)}',
+            hint=f"Use DROP {actual.upper()} to remove {_with_article(actual)}." if dropping else None,
         )
+
+
+def _with_article(kind: ObjectKind) -> str:
+    return f"{'an' if kind[0] in 'aeiou' else 'a'} {kind}"
 
 
 def _rename(context: Context, statement: AlterRename) -> CatalogState:
@@ -407,10 +447,14 @@ def _alter_owner(context: Context, statement: AlterOwner) -> CatalogState:
     return state.with_owner(found.id, role.id)
 
 
-def _altered(context: Context, statement: AlterRename | AlterOwner) -> Database | Schema | Item | None:
+_Altering = AlterRename | AlterOwner | AlterRetention | CommentOn
+
+
+def _altered(context: Context, statement: _Altering) -> Database | Schema | Item | None:
     """What an ALTER names; None if it is not there and need not be."""
-    state, name = context.state, statement.name
-    match statement.kind:
+    state, name, kind = context.state, statement.name, statement.kind
+    assert kind is not None
+    match kind:
         case ObjectKind.DATABASE:
             database = state.database_named(name.parts[-1])
             if database is None:
@@ -424,12 +468,73 @@ def _altered(context: Context, statement: AlterRename | AlterOwner) -> Database 
         case _:
             item = state.resolve(name.parts, context.settings["database"], context.search_path)
             if item is None:
-                _missing(context, state, statement, name, SqlState.UNDEFINED_TABLE)
+                _missing(context, state, statement, name, _UNDEFINED.get(kind, SqlState.UNDEFINED_TABLE))
                 return None
-            _check_kind(item, statement.kind)
             if isinstance(item, SystemTable):
                 raise PgError(SqlState.INSUFFICIENT_PRIVILEGE, f'"{item.name}" is a system catalog')
+            check_kind(item, kind)
             return item
+
+
+RETAIN_MS_MAX = 100 * 365 * 86_400_000
+
+
+def retained_ms(context: Context, text: str | None) -> int | None:
+    """What RETAIN HISTORY FOR says, in milliseconds; None for nothing said. PgError 22007, 22008 or 22023."""
+    if text is None:
+        return None
+    duration_ms = milliseconds_of(parse_text(INTERVAL, "0s" if text == "0" else text))
+    if duration_ms == 0 and context.settings["enable_unlimited_retain_history"] == "off":
+        raise PgError(
+            SqlState.INVALID_PARAMETER_VALUE,
+            "RETAIN HISTORY FOR 0, which keeps all history, is not enabled",
+            hint="ALTER SYSTEM SET enable_unlimited_retain_history = on enables it.",
+        )
+    if not 0 <= duration_ms <= RETAIN_MS_MAX:
+        raise PgError(
+            SqlState.INVALID_PARAMETER_VALUE,
+            f'invalid RETAIN HISTORY: "{text}" is out of range',
+            detail="History is kept for a positive duration of at most a hundred years.",
+        )
+    return duration_ms
+
+
+def _alter_retention(context: Context, statement: AlterRetention) -> CatalogState:
+    state = context.state
+    found = _altered(context, statement)
+    match found:
+        case None:
+            return state
+        case Table() | MaterializedView() | Index():
+            privileges.require_owner(state, context.role, found)
+            return state.with_item(replace(found, retain_ms=retained_ms(context, statement.retain)))
+        case _:
+            raise PgError(
+                SqlState.WRONG_OBJECT_TYPE,
+                f"RETAIN HISTORY is not for a {statement.kind}",
+                hint="Tables, materialized views and indexes have a history.",
+                position=statement.name.position,
+            )
+
+
+def _comment(context: Context, statement: CommentOn) -> CatalogState:
+    state, name, position = context.state, statement.name, 0
+    if statement.kind is None:
+        found: Database | Schema | Item | None = find_relation(context, Name(name.parts[:-1], name.position))
+        assert not isinstance(found, Database | Schema | None)
+        names = [column.name for column in found.columns]
+        if name.parts[-1] not in names:
+            raise PgError(
+                SqlState.UNDEFINED_COLUMN,
+                f'column "{name.parts[-1]}" of relation "{found.name}" does not exist',
+                position=name.position,
+            )
+        position = names.index(name.parts[-1]) + 1
+    else:
+        found = _altered(context, statement)
+    assert found is not None, "it has no IF EXISTS"
+    privileges.require_owner(state, context.role, found)
+    return state.with_comment(found.id, position, statement.comment or None)  # '' takes it away, as in PostgreSQL
 
 
 def _alter_system(context: Context, statement: AlterSystem) -> CatalogState:
@@ -460,7 +565,9 @@ _STEPS: dict[type[Definition], Callable[[Context, Any], CatalogState]] = {
     DropObjects: _drop,
     AlterRename: _rename,
     AlterOwner: _alter_owner,
+    AlterRetention: _alter_retention,
     AlterSystem: _alter_system,
+    CommentOn: _comment,
     **roles.STEPS,
     **grants.STEPS,
 }

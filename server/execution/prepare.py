@@ -16,6 +16,7 @@ from protocol.pgwire.errors import PgError, SqlState
 from protocol.pgwire.messages import NoData
 from protocol.pgwire.types import PgType
 from server.context import Context
+from server.execution.explain_timestamp import TIMESTAMP_FIELDS
 from server.execution.names import find_relation
 from server.execution.planning import relation_query
 from server.execution.show import EXPLAIN_FIELDS, show_fields
@@ -116,8 +117,8 @@ def prepare(
             if isinstance(statement, ShowVariable) and statement.name is not None:
                 context.settings[statement.name]  # an unknown name is told when it is described
             prepared.fields = show_fields(statement)
-        case Explain():
-            prepared.fields = EXPLAIN_FIELDS
+        case Explain(timestamp=timestamp):
+            prepared.fields = TIMESTAMP_FIELDS if timestamp else EXPLAIN_FIELDS
         case Fetch(cursor=cursor):
             if cursor.name not in cursors:
                 raise PgError(SqlState.INVALID_CURSOR_NAME, f'cursor "{cursor.name}" does not exist')

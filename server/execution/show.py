@@ -10,12 +10,26 @@ import pyarrow as pa
 from sqlglot import exp
 
 from catalog import updates
-from catalog.objects import QUICKSTART, CatalogState, Index, Item, MaterializedView, ObjectId, SystemTable, Table, View
+from catalog.objects import (
+    QUICKSTART,
+    CatalogState,
+    Hold,
+    Index,
+    Item,
+    MaterializedView,
+    ObjectId,
+    Retained,
+    SystemTable,
+    Table,
+    View,
+)
 from catalog.roles import PUBLIC
 from protocol.pgwire.errors import PgError, SqlState
-from protocol.pgwire.types import BOOL, TEXT, PgType, parse_type
+from protocol.pgwire.types import BOOL, INTERVAL, TEXT, PgType, parse_type
 from server.context import Context
+from server.execution.explain_timestamp import TIMESTAMP_FIELDS
 from server.execution.names import current_schema, find_relation, find_schema
+from server.execution.times import interval_of_ms
 from server.privileges import name_of
 from server.results import Result, TableRows
 from server.sql.explain import explained
@@ -29,7 +43,8 @@ _ITEM_KINDS: dict[ShowKind, tuple[type, ...]] = {
     ShowKind.VIEWS: (View,),
     ShowKind.MATERIALIZED_VIEWS: (MaterializedView,),
     ShowKind.INDEXES: (Index,),
-    ShowKind.OBJECTS: (Table, View, MaterializedView, Index, SystemTable),
+    ShowKind.HOLDS: (Hold,),
+    ShowKind.OBJECTS: (Table, View, MaterializedView, Index, Hold, SystemTable),
     ShowKind.SOURCES: (),
     ShowKind.SINKS: (),
 }
@@ -49,6 +64,10 @@ def show_fields(statement: ShowVariable | ShowObjects | ShowColumns | ShowCreate
             return _text_fields("name", "on", "key")
         case ShowObjects(kind=ShowKind.PRIVILEGES):
             return tuple(Field(n, TEXT, n in ("database", "schema")) for n in _PRIVILEGE_COLUMNS)
+        case ShowObjects(kind=ShowKind.HOLDS):
+            types = (TEXT, parse_type("mz_timestamp"), INTERVAL, TEXT)
+            names = ("name", "at", "max_lag", "status")
+            return tuple(Field(name, type, True) for name, type in zip(names, types, strict=True))
         case ShowObjects(kind=ShowKind.OBJECTS):
             return _text_fields("name", "type")
         case ShowObjects():
@@ -115,11 +134,15 @@ def _objects(context: Context, statement: ShowObjects) -> list[tuple[object, ...
         return [(name,) for name in sorted(r.name for r in state.roles.values()) if _like(statement.like, name)]
     if statement.kind is ShowKind.PRIVILEGES:
         return [row for row in _privileges(state) if _like(statement.like, str(row[4]))]
+    if statement.kind is ShowKind.CLUSTERS:
+        return [(QUICKSTART.name,)] if _like(statement.like, QUICKSTART.name) else []
     items = [i for i in _shown_items(context, statement) if isinstance(i, _ITEM_KINDS[statement.kind])]
     items = sorted((i for i in items if _like(statement.like, i.name)), key=lambda i: i.name)
     match statement.kind:
         case ShowKind.INDEXES:
             return [(i.name, state.items[i.on].name, ", ".join(i.keys)) for i in items if isinstance(i, Index)]
+        case ShowKind.HOLDS:
+            return [_hold(context, i) for i in items if isinstance(i, Hold)]
         case ShowKind.OBJECTS:
             return [(i.name, i.kind) for i in items]
         case _:
@@ -151,6 +174,13 @@ def _place(state: CatalogState, id: ObjectId) -> tuple[str | None, str | None, s
     )
 
 
+def _hold(context: Context, hold: Hold) -> tuple[object, ...]:
+    """A hold that is not committed yet has no place."""
+    place = context.coordinator.holds.places.get(hold.id)
+    at, status = (place.at, place.status.value) if place is not None else (None, None)
+    return hold.name, at, interval_of_ms(hold.max_lag_ms), status
+
+
 def _shown_items(context: Context, statement: ShowObjects) -> list[Item]:
     state = context.state
     if statement.on is not None:
@@ -180,16 +210,32 @@ def _create(context: Context, statement: ShowCreate) -> tuple[object, ...]:
                 for c in item.columns
             ]
             columns += [f"UNIQUE ({', '.join(map(quote_identifier, key))})" for key in item.keys]
-            sql = f"CREATE TABLE {name} ({', '.join(columns)})"
+            sql = f"CREATE TABLE {name} ({', '.join(columns)}){_retain(item)}"
         case View() | MaterializedView():
             columns = [quote_identifier(c.name) for c in item.columns]
-            sql = f"CREATE {item.kind.upper()} {name} ({', '.join(columns)}) AS {definition(item, state)}"
+            retain = _retain(item) if isinstance(item, MaterializedView) else ""
+            sql = f"CREATE {item.kind.upper()} {name} ({', '.join(columns)}){retain} AS {definition(item, state)}"
         case Index():
             on = ".".join(map(quote_identifier, state.full_name(state.items[item.on])))
-            sql = f"CREATE INDEX {quote_identifier(item.name)} ON {on} ({', '.join(item.keys)})"
+            sql = f"CREATE INDEX {quote_identifier(item.name)} ON {on} ({', '.join(item.keys)}){_retain(item)}"
+        case Hold():
+            objects = ", ".join(".".join(map(quote_identifier, state.full_name(state.items[id]))) for id in item.on)
+            place = context.coordinator.holds.places.get(item.id)
+            at = f" AT {place.at}" if place is not None else ""
+            sql = f"CREATE HOLD {name} ON {objects}{at} WITH (MAX LAG = '{_seconds(item.max_lag_ms)}')"
         case _:
             raise PgError(SqlState.WRONG_OBJECT_TYPE, f'"{item.name}" is a system catalog')
     return ".".join(full), sql
+
+
+def _retain(item: Retained) -> str:
+    return f" WITH (RETAIN HISTORY FOR '{_seconds(item.retain_ms)}')" if item.retain_ms is not None else ""
+
+
+def _seconds(duration_ms: int) -> str:
+    """As intervals are read."""
+    whole, rest = divmod(duration_ms, 1_000)
+    return f"{whole}.{rest:03}s" if rest else f"{whole}s"
 
 
 def definition(view: View | MaterializedView, state: CatalogState) -> str:
@@ -243,6 +289,11 @@ def explain(context: Context, plan: QueryPlan | None, statement: str) -> Result:
         lines.append("Runs: on Spark")
         lines.extend("  " + line for line in plan.spark_sql(context.bindings()).splitlines())
     return Result("EXPLAIN", TableRows(EXPLAIN_FIELDS, _table(EXPLAIN_FIELDS, [(line,) for line in lines])))
+
+
+def explained_timestamp(text: str) -> Result:
+    """What EXPLAIN TIMESTAMP gives: one row."""
+    return Result("EXPLAIN", TableRows(TIMESTAMP_FIELDS, _table(TIMESTAMP_FIELDS, [(text,)])))
 
 
 def _type_name(type: PgType) -> str:

@@ -53,6 +53,11 @@ def _objects(context: Context, statement: ShowObjects) -> str:
             raise PgError(SqlState.FEATURE_NOT_SUPPORTED, "SUBSCRIBE to this SHOW is not supported", hint=_PRIVILEGES)
         case ShowKind.SCHEMAS:
             return _schemas(context, statement)
+        case ShowKind.CLUSTERS:
+            return f"SELECT name FROM {_named(builtin.MZ_CLUSTERS)}"
+        case ShowKind.HOLDS:
+            shown = "o.name AS name, o.at AS at, o.max_lag AS max_lag, o.status AS status"
+            return f"SELECT {shown} FROM {_named(builtin.MZ_HOLDS)} AS o WHERE {_where(context, statement)}"
         case ShowKind.INDEXES:
             return (
                 f'SELECT i.name AS name, o.name AS "on", i.key AS key FROM {_named(builtin.MZ_INDEXES)} AS i '

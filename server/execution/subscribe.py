@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from catalog.objects import TIMESTAMP_MAX, Index, Item, MaterializedView, Table, Timestamp
+from catalog.objects import TIMESTAMP_MAX, Hold, Index, Item, MaterializedView, Table, Timestamp
 from protocol.pgwire.errors import Notice, PgError, Severity, SqlState
 from protocol.pgwire.types import PgType
 from server import privileges
@@ -52,10 +52,11 @@ def plan_subscribe(context: Context, statement: Subscribe, types: Sequence[PgTyp
     match statement.source:
         case Name() as name:
             item = find_relation(context, name)
-            if isinstance(item, Index):
+            if isinstance(item, Index | Hold):
                 full = ".".join(context.state.full_name(item))
+                article = "an" if isinstance(item, Index) else "a"
                 raise PgError(
-                    SqlState.WRONG_OBJECT_TYPE, f"'{full}' cannot be subscribed to because it is an {item.kind}"
+                    SqlState.WRONG_OBJECT_TYPE, f"'{full}' cannot be subscribed to because it is {article} {item.kind}"
                 )
             relation, query = item.name, relation_query(item)
         case Query() as query:

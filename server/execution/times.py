@@ -1,4 +1,4 @@
-"""AS OF and UP TO: a constant expression that becomes a timestamp (`spec.md` 1.4, 1.5)."""
+"""AS OF, UP TO and their like: constant expressions that become timestamps or durations (`spec.md` 1.4, 1.5)."""
 
 from __future__ import annotations
 
@@ -21,7 +21,6 @@ from server.sql.statements import Expr
 
 _NUMBER = re.compile(r"[-+ ]*[0-9.]+(e[-+]?[0-9]+)?", re.IGNORECASE)
 _NOT_THE_VALUES_FAULT = ("53", "57", "58", "XX")  # classes of errors of the server, or of its end
-_NOT_CASTABLE = "AS OF or UP TO should be castable to a (non-null) mz_timestamp value"
 
 
 def refuse_parameters(expression: Expr) -> None:
@@ -32,37 +31,66 @@ def refuse_parameters(expression: Expr) -> None:
         raise PgError(SqlState.UNDEFINED_PARAMETER, message, position=expression.position)
 
 
-async def timestamp_of(context: Context, expression: Expr) -> int:
+async def timestamp_of(context: Context, expression: Expr, clause: str = "AS OF or UP TO") -> int:
     """The expression's value in milliseconds, 0 to 2^64 - 1. PgError 22023 in Materialize's words otherwise."""
-    refuse_parameters(expression)
-    plan = plan_expression(expression, context.plan_context())
-    if plan.uses_session:
-        raise PgError(
-            SqlState.FEATURE_NOT_SUPPORTED,
-            "calling an unmaterializable function in AS OF or UP TO not yet supported",
-            position=expression.position,
-        )
-    if plan.inputs:
-        raise PgError(
-            SqlState.FEATURE_NOT_SUPPORTED, "AS OF or UP TO does not allow subqueries", position=expression.position
-        )
-    if any(isinstance(node, Aggregate) for node in walk(plan.relation)):
-        message = "aggregate functions are not allowed in AS OF or UP TO"
-        raise PgError(SqlState.GROUPING_ERROR, message, position=expression.position)
-    try:
-        value = await _value(context, plan)
-    except PgError as error:
-        if error.sqlstate.startswith(_NOT_THE_VALUES_FAULT):
-            raise
-        raise PgError(SqlState.INVALID_PARAMETER_VALUE, _NOT_CASTABLE, position=expression.position) from error
+    not_castable = f"{clause} should be castable to a (non-null) mz_timestamp value"
+    plan, value = await _constant(context, expression, clause, not_castable)
     type = plan.columns[0].type
     if type.name == "float8" and _NUMBER.fullmatch(expression.text):
         time = None  # it has more digits than any numeric
     else:
-        time = _milliseconds(value, type, expression)
+        time = _milliseconds(value, type, expression, clause)
     if time is None or not 0 <= time <= TIMESTAMP_MAX:
-        raise PgError(SqlState.INVALID_PARAMETER_VALUE, _NOT_CASTABLE, position=expression.position)
+        raise PgError(SqlState.INVALID_PARAMETER_VALUE, not_castable, position=expression.position)
     return time
+
+
+async def duration_of(context: Context, expression: Expr, clause: str) -> int:
+    """The value of an expression that becomes an interval, in whole milliseconds. PgError 22023 otherwise."""
+    not_castable = f"{clause} should be castable to a (non-null) interval"
+    _, value = await _constant(context, expression, clause, not_castable, INTERVAL)
+    if not isinstance(value, pa.MonthDayNano):
+        raise PgError(SqlState.INVALID_PARAMETER_VALUE, not_castable, position=expression.position)
+    return milliseconds_of(value)
+
+
+def milliseconds_of(interval: pa.MonthDayNano) -> int:
+    """A month counts as thirty days, a day as 24 hours, as PostgreSQL compares intervals."""
+    days = interval.months * 30 + interval.days
+    return int(days * 86_400_000 + interval.nanoseconds // 1_000_000)
+
+
+def interval_of_ms(duration_ms: int) -> pa.MonthDayNano:
+    """The interval of that length, in days and what is left."""
+    days, rest_ms = divmod(duration_ms, 86_400_000)
+    return pa.MonthDayNano([0, days, rest_ms * 1_000_000])
+
+
+async def _constant(
+    context: Context, expression: Expr, clause: str, not_castable: str, type: PgType | None = None
+) -> tuple[QueryPlan, object]:
+    """A constant expression, cast to `type` if there is one, as planned, and its value."""
+    refuse_parameters(expression)
+    plan = plan_expression(expression, context.plan_context(), type)
+    if plan.uses_session:
+        raise PgError(
+            SqlState.FEATURE_NOT_SUPPORTED,
+            f"calling an unmaterializable function in {clause} not yet supported",
+            position=expression.position,
+        )
+    if plan.inputs:
+        raise PgError(
+            SqlState.FEATURE_NOT_SUPPORTED, f"{clause} does not allow subqueries", position=expression.position
+        )
+    if any(isinstance(node, Aggregate) for node in walk(plan.relation)):
+        message = f"aggregate functions are not allowed in {clause}"
+        raise PgError(SqlState.GROUPING_ERROR, message, position=expression.position)
+    try:
+        return plan, await _value(context, plan)
+    except PgError as error:
+        if error.sqlstate.startswith(_NOT_THE_VALUES_FAULT):
+            raise
+        raise PgError(SqlState.INVALID_PARAMETER_VALUE, not_castable, position=expression.position) from error
 
 
 async def _value(context: Context, plan: QueryPlan) -> object:
@@ -86,9 +114,7 @@ def fetch_timeout_s(text: str | None) -> float | None:
     """FETCH ... WITH (TIMEOUT interval) in seconds. PgError 22023 for a negative one or one above a day."""
     if text is None:
         return None
-    interval = parse_text(INTERVAL, text)
-    days = interval.months * 30 + interval.days
-    seconds = days * 86_400 + interval.nanoseconds / 1e9
+    seconds = milliseconds_of(parse_text(INTERVAL, text)) / 1_000
     if seconds < 0:
         raise PgError(SqlState.INVALID_PARAMETER_VALUE, "invalid TIMEOUT: cannot convert negative interval to duration")
     if seconds > TIMEOUT_MAX_S:
@@ -104,7 +130,7 @@ def _of_date_and_time(text: str) -> int | None:
     return time // 1_000 if isinstance(time, int) else None
 
 
-def _milliseconds(value: object, type: PgType, expression: Expr) -> int | None:
+def _milliseconds(value: object, type: PgType, expression: Expr, clause: str) -> int | None:
     """None when there is no such timestamp. PgError 42846 when the type has no cast to one."""
     if type.name in ("date", "timestamp", "timestamptz") and isinstance(value, int):
         return value * 86_400_000 if type.name == "date" else value // 1_000
@@ -113,7 +139,7 @@ def _milliseconds(value: object, type: PgType, expression: Expr) -> int | None:
             return None
         raise PgError(
             SqlState.CANNOT_COERCE,
-            f"AS OF or UP TO does not support casting from {type.display} to mz_timestamp",
+            f"{clause} does not support casting from {type.display} to mz_timestamp",
             position=expression.position,
         )
     match value:

@@ -14,14 +14,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from catalog.objects import QUICKSTART
 from protocol.pgwire.errors import PgError, SqlState
 from server.sql import trees
 from server.sql.lexer import RESERVED_WORDS, Kind, words
 from server.sql.reader import QUERY_HEADS, Reader
 from server.sql.role_grammar import RoleGrammar
 from server.sql.statements import (
+    AdvanceHold,
     AlterOwner,
     AlterRename,
+    AlterRetention,
     AlterRole,
     AlterSystem,
     AsOf,
@@ -29,11 +32,13 @@ from server.sql.statements import (
     Begin,
     CloseCursor,
     ColumnDefinition,
+    CommentOn,
     Commit,
     CopyFrom,
     CopyRelation,
     CopyTo,
     CreateDatabase,
+    CreateHold,
     CreateIndex,
     CreateMaterializedView,
     CreateSchema,
@@ -97,7 +102,6 @@ _OTHER_HEADS: dict[str, str | None] = {
     "call": None,
     "checkpoint": None,
     "cluster": None,
-    "comment": None,
     "do": None,
     "import": None,
     "listen": "SUBSCRIBE tells a client of every change.",
@@ -374,11 +378,13 @@ class _Grammar(RoleGrammar):
         if self.take("view"):
             return self.create_view(start, or_replace)
         if or_replace:
-            raise self.refused_kind("CREATE OR REPLACE", "table", "schema", "database", "index")
+            raise self.refused_kind("CREATE OR REPLACE", "table", "schema", "database", "index", "hold")
         if self.at_all("default", "index") or self.at("index"):
             return self.create_index(start)
         if self.take("table"):
             return self.create_table(start)
+        if self.take("hold"):
+            return self.create_hold(start)
         if self.take("schema"):
             exists = self.if_not_exists()
             self.refuse_at("CREATE SCHEMA AUTHORIZATION", "authorization")
@@ -419,12 +425,13 @@ class _Grammar(RoleGrammar):
             self.expect(")")
         self.refuse_at("INHERITS", "inherits")
         self.refuse_at("a partitioned table", "partition")
-        self.refuse_at("CREATE TABLE with storage options", "with", "using", "tablespace", "without", "on")
+        retain = self.retain_option("CREATE TABLE with storage options")
+        self.refuse_at("CREATE TABLE with storage options", "using", "tablespace", "without", "on")
         primary = {column.name for key in keys if key.primary for column in key.columns}
         defined = tuple(
             ColumnDefinition(c.name, c.type, c.not_null or c.name.name in primary, c.default) for c in columns
         )
-        return CreateTable(*self.located(start), name, defined, tuple(keys), exists)
+        return CreateTable(*self.located(start), name, defined, tuple(keys), exists, retain)
 
     def table_element(self, table: Name, columns: list[ColumnDefinition], keys: list[Key]) -> None:
         """A column or a constraint, added to `columns` or `keys`."""
@@ -512,19 +519,74 @@ class _Grammar(RoleGrammar):
         name = self.name()
         columns = self.column_list()
         self.in_cluster()
-        self.refuse_at("CREATE MATERIALIZED VIEW with options", "with", "using", "tablespace")
+        retain = self.retain_option("CREATE MATERIALIZED VIEW with options")
+        self.refuse_at("CREATE MATERIALIZED VIEW with options", "using", "tablespace")
         self.expect("as")
         query = self.query("with")
         if self.take("with") and not self.take("data"):
             raise self.refused("WITH NO DATA")
-        return CreateMaterializedView(*self.located(start), name, columns, query, or_replace, exists)
+        return CreateMaterializedView(*self.located(start), name, columns, query, or_replace, exists, retain)
 
     def in_cluster(self) -> None:
-        """IN CLUSTER name, Materialize's: there is one cluster, so it says nothing."""
+        """IN CLUSTER name, Materialize's: there is one cluster, so it says nothing. 42704 for another."""
         if self.take("in"):
             if not self.take("cluster"):
                 raise self.expected("CLUSTER")
-            self.ident()
+            cluster = self.ident()
+            if cluster.name != QUICKSTART.name:
+                raise PgError(
+                    SqlState.UNDEFINED_OBJECT,
+                    f'unknown cluster "{cluster.name}"',
+                    hint=f"There is one cluster, {QUICKSTART.name}.",
+                    position=cluster.position,
+                )
+
+    def retain_option(self, refused: str) -> str | None:
+        """WITH (RETAIN HISTORY [=] FOR interval), or nothing. 0A000, named `refused`, for other options."""
+        if not self.at("with"):
+            return None
+        if not (self.ahead().value == "(" and self.ahead(2).value == "retain"):
+            raise self.refused(refused)
+        self.expect("with")
+        return self.retain_history()
+
+    def retain_history(self) -> str:
+        """(RETAIN HISTORY [=] FOR interval)"""
+        for word in ("(", "retain", "history"):
+            self.expect_one_of(word)
+        self.take("=")
+        self.expect_one_of("for")
+        self.take("interval")
+        retain = self.number() if self.token.kind is Kind.NUMBER else self.option_string()
+        self.take(",")
+        self.expect_one_of(")")
+        return retain
+
+    def option_string(self) -> str:
+        if self.token.kind is not Kind.STRING:
+            raise self.expected("option value")
+        return self.string()
+
+    def create_hold(self, start: int) -> CreateHold:
+        exists = self.if_not_exists()
+        name = self.name()
+        self.expect("on")
+        on = self.comma_list(self.name)
+        at = self.expression("with") if self.take("at") else None
+        max_lag = self.max_lag() if self.take("with") else None
+        return CreateHold(*self.located(start), name, on, at, max_lag, exists)
+
+    def max_lag(self) -> Expr:
+        """(MAX LAG [=] interval)"""
+        for word in ("(", "max", "lag"):
+            self.expect_one_of(word)
+        self.take("=")
+        if self.ended or self.at(",", ")"):
+            raise self.expected("option value")
+        lag = self.expression(",")
+        self.take(",")
+        self.expect_one_of(")")
+        return lag
 
     def create_index(self, start: int) -> CreateIndex:
         default = self.take("default")
@@ -539,9 +601,10 @@ class _Grammar(RoleGrammar):
         if self.take("using"):
             self.ident()  # every index is an arrangement
         keys = () if default else self.in_parentheses(self.index_key)
-        if not self.ended and self.at("include", "where", "with", "tablespace", "nulls"):
+        retain = self.retain_option("CREATE INDEX ... WITH")
+        if not self.ended and self.at("include", "where", "tablespace", "nulls"):
             raise self.refused(f"CREATE INDEX ... {self.token.value.upper()}")
-        return CreateIndex(*self.located(start), name, relation, keys, exists)
+        return CreateIndex(*self.located(start), name, relation, keys, exists, retain)
 
     def index_key(self) -> Expr:
         key = self.expression(",", "asc", "desc", "nulls")
@@ -572,7 +635,7 @@ class _Grammar(RoleGrammar):
         cascade = self.drop_behavior()
         return DropObjects(*self.located(start), kind, names, exists, cascade)
 
-    def alter(self) -> AlterRename | AlterOwner | AlterSystem | AlterRole | RenameRole:
+    def alter(self) -> AlterRename | AlterOwner | AlterRetention | AlterSystem | AdvanceHold | AlterRole | RenameRole:
         start = self.index
         self.expect("alter")
         if self.at("role", "user"):
@@ -586,15 +649,30 @@ class _Grammar(RoleGrammar):
         name = self.name(parts_max)
         if self.ended:
             raise self.fault()
+        if kind is ObjectKind.HOLD and self.take("advance"):
+            to = self.expression() if self.take("to") else None
+            return AdvanceHold(*self.located(start), name, to, exists)
+        if self.at("set", "reset") and self.ahead().value == "(" and self.ahead(2).value == "retain":
+            return self.alter_retention(start, kind, name, exists)
         if self.take("owner"):
             self.expect("to")
             owner = self.role()
             return AlterOwner(*self.located(start), kind, name, owner, exists)
         if not self.at("rename") or (self.ahead().value != "to" and self.ahead().kind is not Kind.END):
-            raise self.refused(f"ALTER {kind.upper()} other than RENAME TO and OWNER TO")
+            known = "ADVANCE, RENAME TO" if kind is ObjectKind.HOLD else "RENAME TO"
+            raise self.refused(f"ALTER {kind.upper()} other than {known} and OWNER TO")
         self.expect("rename", "to")
         new_name = self.ident()
         return AlterRename(*self.located(start), kind, name, new_name, exists)
+
+    def alter_retention(self, start: int, kind: ObjectKind, name: Name, exists: bool) -> AlterRetention:
+        """SET (RETAIN HISTORY [=] FOR interval) or RESET (RETAIN HISTORY)"""
+        retain = None
+        if self.choose("set", "reset") == "set":
+            retain = self.retain_history()
+        else:
+            self.expect("(", "retain", "history", ")")
+        return AlterRetention(*self.located(start), kind, name, retain, exists)
 
     def alter_system(self, start: int) -> AlterSystem:
         if self.choose("set", "reset") == "reset":
@@ -604,6 +682,18 @@ class _Grammar(RoleGrammar):
         self.choose("=", "to")
         values = None if self.take("default") else self.comma_list(self.setting_value)
         return AlterSystem(*self.located(start), name, values)
+
+    def comment(self) -> CommentOn:
+        start = self.index
+        self.expect("comment", "on")
+        kind = None if self.take("column") else self.object_kind("COMMENT ON")
+        parts_max = {None: 4, ObjectKind.DATABASE: 1, ObjectKind.SCHEMA: 2}.get(kind, 3)
+        name = self.name(parts_max)
+        if kind is None and len(name.parts) == 1:
+            raise PgError(SqlState.SYNTAX_ERROR, "column name must be qualified", position=name.position)
+        self.expect("is")
+        comment = None if self.take("null") else self.string()
+        return CommentOn(*self.located(start), kind, name, comment)
 
     # -- transactions -----------------------------------------------------------------------------------------------
 
@@ -1027,6 +1117,7 @@ _HEADS: dict[str, Callable[[_Grammar], Statement]] = {
     "alter": _Grammar.alter,
     "begin": _Grammar.begin,
     "close": _Grammar.close,
+    "comment": _Grammar.comment,
     "commit": _Grammar.commit,
     "copy": _Grammar.copy,
     "create": _Grammar.create,

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from sqlglot import exp
 
-from catalog.objects import CatalogState, Index, ObjectId, Relation
+from catalog.objects import CatalogState, Hold, Index, ObjectId, Relation
 from protocol.pgwire.errors import PgError, SqlState
 from server.sql.expressions import Column, ColumnRef, Expression
 from server.sql.relations import RecursiveRows
@@ -82,7 +82,7 @@ class Scope:
 def find_relation(
     state: CatalogState, parts: tuple[str, ...], database: str, search_path: Sequence[str], position: int | None
 ) -> Relation:
-    """The relation of a name of one to three parts, or by id. 42P01; 42809 for an index."""
+    """The relation of a name of one to three parts, or by id. 42P01; 42809 for an index or a hold."""
     if len(parts) == 2 and parts[0] == ID_SCHEMA:
         item = state.items.get(ObjectId(parts[1]))
     else:
@@ -92,11 +92,11 @@ def find_relation(
         raise PgError(SqlState.FEATURE_NOT_SUPPORTED, message, position=position)
     if item is None:
         raise PgError(SqlState.UNDEFINED_TABLE, f'relation "{".".join(parts)}" does not exist', position=position)
-    if isinstance(item, Index):
+    if isinstance(item, Index | Hold):
         raise PgError(
             SqlState.WRONG_OBJECT_TYPE,
             f'cannot open relation "{item.name}"',
-            detail="This operation is not supported for indexes.",
+            detail=f"This operation is not supported for {'indexes' if isinstance(item, Index) else 'holds'}.",
             position=position,
         )
     return item

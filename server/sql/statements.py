@@ -37,6 +37,7 @@ class ObjectKind(StrEnum):
     VIEW = "view"
     MATERIALIZED_VIEW = "materialized view"
     INDEX = "index"
+    HOLD = "hold"
 
 
 class ShowKind(StrEnum):
@@ -48,6 +49,8 @@ class ShowKind(StrEnum):
     VIEWS = "views"
     MATERIALIZED_VIEWS = "materialized views"
     INDEXES = "indexes"
+    HOLDS = "holds"
+    CLUSTERS = "clusters"
     OBJECTS = "objects"
     ROLES = "roles"
     PRIVILEGES = "privileges"
@@ -324,12 +327,15 @@ class CreateSchema(Definition):
 
 @dataclass(frozen=True, slots=True)
 class CreateTable(Definition):
+    """`retain`, as of the other statements that have it, is the text of the interval of RETAIN HISTORY FOR."""
+
     tag = "CREATE TABLE"
 
     name: Name
     columns: tuple[ColumnDefinition, ...]
     keys: tuple[Key, ...]
     if_not_exists: bool
+    retain: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -352,6 +358,7 @@ class CreateMaterializedView(Definition):
     query: Query
     or_replace: bool
     if_not_exists: bool
+    retain: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -364,6 +371,29 @@ class CreateIndex(Definition):
     on: Name
     keys: tuple[Expr, ...]
     if_not_exists: bool
+    retain: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class CreateHold(Definition):
+    """CREATE HOLD name ON objects [AT time] [WITH (MAX LAG = interval)]."""
+
+    tag = "CREATE HOLD"
+
+    name: Name
+    on: tuple[Name, ...]
+    at: Expr | None
+    max_lag: Expr | None
+    if_not_exists: bool
+
+
+@dataclass(frozen=True, slots=True)
+class AdvanceHold(Parsed):
+    """ALTER HOLD name ADVANCE [TO time]. It moves a hold and defines nothing."""
+
+    name: Name
+    to: Expr | None
+    if_exists: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -399,6 +429,20 @@ class AlterOwner(Definition):
     kind: ObjectKind
     name: Name
     owner: RoleName
+    if_exists: bool
+
+    @property
+    def tag(self) -> str:  # type: ignore[override]
+        return f"ALTER {self.kind.upper()}"
+
+
+@dataclass(frozen=True, slots=True)
+class AlterRetention(Definition):
+    """ALTER ... SET (RETAIN HISTORY FOR interval) or RESET (RETAIN HISTORY); `retain` None: RESET."""
+
+    kind: ObjectKind
+    name: Name
+    retain: str | None
     if_exists: bool
 
     @property
@@ -497,6 +541,19 @@ class SetRole(Parsed):
 
     name: str | None
     local: bool
+
+
+@dataclass(frozen=True, slots=True)
+class CommentOn(Definition):
+    """COMMENT ON kind name IS comment; `kind` None: a column, whose name ends that of its relation."""
+
+    tag = "COMMENT"
+
+    if_exists: ClassVar[bool] = False
+
+    kind: ObjectKind | None
+    name: Name
+    comment: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -689,9 +746,13 @@ Statement = (
     | CreateView
     | CreateMaterializedView
     | CreateIndex
+    | CreateHold
+    | AdvanceHold
     | DropObjects
     | AlterRename
     | AlterOwner
+    | AlterRetention
+    | CommentOn
     | AlterSystem
     | CreateRole
     | AlterRole

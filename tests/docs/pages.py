@@ -70,6 +70,7 @@ def _narrow(line: str) -> str:
 def normalised(page: str) -> str:
     """Without what differs from run to run: timestamps of now, ids of objects, and the database's name."""
     page = re.sub(r"\b1[789]\d{11}\b", "<timestamp>", page)
+    page = re.sub(r"<timestamp> \(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d{3}\)", "<timestamp> (<clock>)", page)
     page = re.sub(r"\b(materialize|test_\d+)\.public\b", "<database>.public", page)
     return re.sub(r"\bu\d+\b", "u<id>", page)
 
