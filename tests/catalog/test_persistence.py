@@ -15,6 +15,7 @@ from catalog.objects import (
     CatalogState,
     Column,
     Database,
+    Hold,
     Index,
     Item,
     MaterializedView,
@@ -36,6 +37,8 @@ columns = st.lists(
 ).map(tuple)
 keys = st.lists(st.lists(names, max_size=3).map(tuple), max_size=2).map(tuple)
 
+retained = st.none() | st.integers(0, 2**40)
+
 
 @st.composite
 def next_states(draw: st.DrawFn, state: CatalogState) -> CatalogState:
@@ -43,10 +46,10 @@ def next_states(draw: st.DrawFn, state: CatalogState) -> CatalogState:
     id, state = state.new_id()
     own_schemas = [s for s in state.schemas.values() if s.database_id is not None]
     own_items = [i for i in state.items.values() if i.id.startswith("u")]
-    relations = [i for i in state.items.values() if not isinstance(i, Index)]
+    relations = [i for i in state.items.values() if not isinstance(i, Index | Hold)]
     kinds = ["database", "schema", "settings", "role", "owner", "acl"] if state.databases else ["database"]
     kinds += ["table", "view", "materialized view", "index", "drop schema"] if own_schemas else []
-    kinds += ["rename", "drop"] if own_items else []
+    kinds += ["rename", "drop", "comment", "hold"] if own_items else []
     made_roles = sorted(state.roles.keys() - {MATERIALIZE.id})
     kinds += ["drop role"] if made_roles else []
     name = draw(names)
@@ -74,6 +77,13 @@ def next_states(draw: st.DrawFn, state: CatalogState) -> CatalogState:
                 return state.without_role(draw(st.sampled_from(made_roles)))
             case "drop schema":
                 return state.without_schema(draw(st.sampled_from(own_schemas)).id, cascade=True)
+            case "comment":
+                item_id = draw(st.sampled_from(own_items)).id
+                return state.with_comment(item_id, draw(st.integers(0, 3)), draw(st.none() | texts))
+            case "hold":
+                held = draw(st.lists(st.sampled_from([i.id for i in own_items]), min_size=1, max_size=3, unique=True))
+                schema_id = draw(st.sampled_from(own_schemas)).id
+                return state.with_item(Hold(id, schema_id, name, tuple(held), draw(st.integers(1, 2**40))))
             case "rename":
                 return state.with_item(replace(draw(st.sampled_from(own_items)), name=name))
             case "drop":
@@ -83,14 +93,15 @@ def next_states(draw: st.DrawFn, state: CatalogState) -> CatalogState:
                 used = draw(st.frozensets(st.sampled_from([r.id for r in relations]), max_size=3))
                 item: Item
                 if kind == "table":
-                    item = Table(id, schema_id, name, draw(columns), draw(keys))
+                    item = Table(id, schema_id, name, draw(columns), draw(keys), draw(retained))
                 elif kind == "view":
                     item = View(id, schema_id, name, draw(columns), draw(texts), used)
                 elif kind == "materialized view":
-                    item = MaterializedView(id, schema_id, name, draw(columns), draw(texts), used)
+                    item = MaterializedView(id, schema_id, name, draw(columns), draw(texts), used, draw(retained))
                 else:
                     on = draw(st.sampled_from(relations)).id
-                    item = Index(id, schema_id, name, on, draw(st.lists(texts, max_size=3).map(tuple)))
+                    index_keys = draw(st.lists(texts, max_size=3).map(tuple))
+                    item = Index(id, schema_id, name, on, index_keys, draw(retained))
                 return state.with_item(item)
     except NameTaken:
         return state
