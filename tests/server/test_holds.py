@@ -125,6 +125,49 @@ def test_h2_objects_of_any_schema_and_database(db: Connection) -> None:
     assert db.execute("SHOW HOLDS FROM s").fetchall() == [], "the hold went with one of its objects"
 
 
+def test_h3_who_may_hold(dsn: str, db: Connection) -> None:
+    """CREATE on the schema, SELECT on each object, USAGE on the cluster of what one keeps up to date."""
+    name = f"holder_of_{db.info.dbname}"
+    db.execute("CREATE SCHEMA s")
+    db.execute("CREATE MATERIALIZED VIEW m AS SELECT a FROM t")
+    db.execute("CREATE INDEX i ON t (a)")
+    db.execute(f"CREATE USER {name}")
+    db.execute(f"CREATE USER other_{name}")
+    try:
+        with (
+            psycopg.connect(dsn, autocommit=True, user=name) as holder,
+            psycopg.connect(dsn, autocommit=True, user=f"other_{name}") as other,
+        ):
+            refused(holder, "CREATE HOLD s.h ON t", "42501", "permission denied for schema s")
+            db.execute(f"GRANT USAGE, CREATE ON SCHEMA s TO {name}")
+            refused(holder, "CREATE HOLD s.h ON t", "42501", "permission denied for table t")
+            refused(holder, "CREATE HOLD s.h ON i", "42501", "permission denied for table t")
+            db.execute(f"GRANT SELECT ON t TO {name}")
+            refused(holder, "CREATE HOLD s.h ON t, m", "42501", "permission denied for materialized view m")
+            holder.execute("CREATE HOLD s.h ON t, i")
+            holder.execute("ALTER HOLD s.h ADVANCE")
+            db.execute(f"GRANT USAGE ON SCHEMA s TO other_{name}")
+            for statement in (
+                "ALTER HOLD s.h ADVANCE",
+                "ALTER HOLD s.h RENAME TO g",
+                "DROP HOLD s.h",
+                "COMMENT ON HOLD s.h IS 'mine'",
+                "ALTER TABLE t SET (RETAIN HISTORY FOR '1h')",
+            ):
+                refused(other, statement, "42501", "must be owner of")
+            db.execute("REVOKE USAGE ON CLUSTER quickstart FROM PUBLIC")
+            try:
+                refused(holder, "CREATE HOLD s.g ON i", "42501", "permission denied for cluster quickstart")
+            finally:
+                db.execute("GRANT USAGE ON CLUSTER quickstart TO PUBLIC")
+            db.execute("ALTER HOLD s.h ADVANCE")
+            holder.execute("DROP HOLD s.h")
+    finally:
+        for role in (name, f"other_{name}"):
+            db.execute(f"DROP OWNED BY {role} CASCADE")
+            db.execute(f"DROP ROLE {role}")
+
+
 def test_h4_a_hold_hands_over_to_another(db: Connection) -> None:
     start = now(db)
     db.execute(f"CREATE HOLD first ON t AT {start}")
