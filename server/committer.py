@@ -256,13 +256,13 @@ class Committer:
                     self._frontiers.created(item.id, begin, begin, item.retain_ms)
         for item in created:
             if isinstance(item, Index):
-                self._frontiers.index_created(item.id, item.on, item.retain_ms)
+                self._frontiers.index_created(item.id, item.on, self._frontiers.readable(item.on), item.retain_ms)
         for item in created:
             if isinstance(item, Hold):
                 self._holds.created(item, Place(group.begins.get(item.id, time)))
         for id in old.items.keys() & new.items.keys():
             before, after = old.items[id], new.items[id]
-            if after is not before and isinstance(after, Retained):
+            if isinstance(before, Retained) and isinstance(after, Retained) and after.retain_ms != before.retain_ms:
                 self._frontiers.retain(id, after.retain_ms)
         for id in old.items.keys() - new.items.keys():
             if isinstance(item := old.items[id], Hold):

@@ -148,7 +148,7 @@ class Coordinator:
                 self.frontiers.created(id, durable.since, durable.upper, item.retain_ms)
         for id, item in items.items():
             if isinstance(item, Index):
-                self.frontiers.index_created(id, item.on, item.retain_ms)
+                self.frontiers.index_created(id, item.on, self.log.durable[item.on].since, item.retain_ms)
         for id, place in holds.load(self.store).items():
             hold = items[id]
             assert isinstance(hold, Hold)

@@ -177,26 +177,24 @@ class Frontiers:
             await self.moved.wait()
 
     def created(self, id: ObjectId, since: Timestamp, upper: Timestamp | None, retention_ms: int | None = None) -> None:
-        """A collection exists; `upper` is a materialized view's, None for a table."""
+        """A collection exists, with history from `since` on; `upper` is a materialized view's, None for a table."""
         self.floors[id] = since
         if upper is not None:
             self.view_uppers[id] = upper
-        self.retain(id, retention_ms)
+        if retention_ms is not None:
+            self._retention_ms[id] = retention_ms
 
-    def index_created(self, id: ObjectId, on: ObjectId, retention_ms: int | None) -> None:
-        """An index on a relation exists, and can be read as far back as anything of the relation can."""
-        self.floors[id] = self.readable(on)
+    def index_created(self, id: ObjectId, on: ObjectId, since: Timestamp, retention_ms: int | None) -> None:
+        """An index on a relation exists, whose log has history from `since` on."""
+        self.created(id, since, None, retention_ms)
         self._relations[id] = on
         self._indexes.setdefault(on, set()).add(id)
-        self.retain(id, retention_ms)
 
     def retain(self, id: ObjectId, retention_ms: int | None) -> None:
         """How much history is kept without holders; 0: all, None: RETENTION_MS. A longer window fills with time."""
-        if id in self._retention_ms:
-            self.floors[id] = self.since(id)
-            del self._retention_ms[id]
+        self.floors[id] = self.since(id)
+        self._retention_ms.pop(id, None)
         if retention_ms is not None:
-            self.floors[id] = self.since(id)
             self._retention_ms[id] = retention_ms
 
     def dropped(self, id: ObjectId) -> None:

@@ -30,7 +30,7 @@ class World:
         self.frontiers.tables_upper = Timestamp(START)
         self.frontiers.created(T, Timestamp(0), None)
         self.frontiers.created(U, Timestamp(0), None)
-        self.frontiers.index_created(I, T, None)
+        self.frontiers.index_created(I, T, Timestamp(0), None)
         self.holds = Holds(self.frontiers)
         self.state = CatalogState({DB.id: DB}, {PUBLIC.id: PUBLIC}, {i.id: i for i in ITEMS}, next_id=10)
 
@@ -194,6 +194,18 @@ def test_h7_a_hold_on_a_table_holds_no_index() -> None:
     world.pass_time(50_000)
     assert world.frontiers.since(T) == START - 500
     assert world.frontiers.since(I) == START + 50_000 - 1 - RETENTION_MS
+
+
+def test_h20_history_on_disk_is_there_again_after_a_restart() -> None:
+    """Of a materialized view and an index on it, whatever they retain by themselves."""
+    frontiers = Frontiers()
+    frontiers.created(T, Timestamp(10), Timestamp(50_000), 5_000)
+    frontiers.index_created(I, T, Timestamp(10), 2_000)
+    kept = frontiers.take_over((T, I), Timestamp(1_000))
+    assert frontiers.since(T) == frontiers.since(I) == frontiers.readable(T) == 1_000
+    kept.release()
+    assert frontiers.since(T) == 50_000 - 1 - 5_000
+    assert frontiers.since(I) == 50_000 - 1 - 2_000
 
 
 STEPS = st.lists(
