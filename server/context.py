@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import functools
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -13,7 +15,7 @@ from protocol.pgwire.errors import Notice, PgError, Severity, SqlState
 from server import privileges
 from server.committer import Conflict, Request
 from server.coordinator import Coordinator
-from server.frontiers import NotReadable
+from server.frontiers import Holder, NotReadable
 from server.inquiries import inquire
 from server.settings import SERVER_VERSION, Settings
 from server.spark import Engine
@@ -179,7 +181,11 @@ class Context:
         try:
             writes = [*transaction.payloads, *await prepare_payloads(coordinator.log, transaction.writes)]
             transaction.payloads = []  # the request owns their files from here on
-            await coordinator.commit(Request(writes, transaction.unchanged, transaction.catalog, transaction.begins))
+            request = Request(writes, transaction.unchanged, transaction.catalog, transaction.begins)
+            if transaction.holder is not None:  # the request's, too: it commits though its waiter may be cancelled
+                request.done.add_done_callback(functools.partial(_let_go, transaction.holder))
+                transaction.holder = None
+            await coordinator.commit(request)
         except Conflict:
             raise PgError(
                 SqlState.SERIALIZATION_FAILURE,
@@ -206,6 +212,10 @@ class Context:
         self.coordinator.locks.release(transaction.locked)
         self.transaction = Transaction(self.settings.copy())
         self.statement_us = 0
+
+
+def _let_go(holder: Holder, _: asyncio.Future[Timestamp]) -> None:
+    holder.release()
 
 
 def not_readable(context: Context, error: NotReadable, as_of: int) -> PgError:
