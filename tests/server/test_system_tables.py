@@ -122,7 +122,7 @@ def test_subscriptions(dsn: str, connection: psycopg.Connection[Row]) -> None:
         other.execute("DECLARE c CURSOR FOR SUBSCRIBE (SELECT count(*) FROM w, t)")
         assert rows(connection, f"{mine}{pid}") == []
         other.execute("FETCH 1 c")
-        assert rows(connection, f"{mine}{pid}") == [("spark", sorted(ids.values()), True)]
+        assert rows(connection, f"{mine}{pid}") == [("s1001", sorted(ids.values()), True)]
         other.execute("CLOSE c")
         assert rows(connection, f"{mine}{pid}") == []
 
