@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pytest
 
-from catalog import migrations, persistence
+from catalog import holds, migrations, persistence
 from catalog.log import Frontiers, Log
 from catalog.migrations import MIGRATIONS
 from catalog.objects import Timestamp
@@ -26,6 +26,7 @@ from catalog.roles import MATERIALIZE, PUBLIC, Privilege
 from catalog.store import FREE_PAGES_KEPT, Fenced, Store, StoreError
 from tests.catalog.strategies import plain
 from tests.data import make_catalog_v1 as sample
+from tests.data import make_catalog_v3 as sample_3
 
 
 @pytest.fixture
@@ -308,6 +309,22 @@ class TestMigrations:
         with pytest.raises(StoreError, match=f"has format {len(MIGRATIONS) + 1}") as caught:
             Store(tmp_path)
         assert "later" in caught.value.hint
+
+    def test_a_directory_of_format_3_is_opened(self, tmp_path: Path) -> None:
+        directory = tmp_path / "data"
+        shutil.copytree(sample_3.DIRECTORY, directory)
+        assert dump(directory)[0] == "3"
+        store = Store(directory)
+        state = persistence.load(store)
+        for item in (sample_3.TABLE, sample_3.MVIEW, sample_3.INDEX, sample_3.HOLD, sample_3.LATE):
+            assert state.items[item.id] == item
+        assert holds.load(store) == sample_3.PLACES
+        assert state.comments == sample_3.COMMENTS
+        assert state.roles[sample_3.ROLE.id] == sample_3.ROLE
+        assert state.owner(sample_3.HOLD.id) == sample_3.ROLE.id
+        assert state.acl(sample_3.TABLE.id)[PUBLIC] == {Privilege.SELECT}
+        assert store.read("SELECT value FROM meta WHERE key = 'downtime'") == [(60_000,)]
+        store.close()
 
     def test_a_directory_of_format_1_is_opened(self, tmp_path: Path) -> None:
         directory = tmp_path / "data"

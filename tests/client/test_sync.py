@@ -390,3 +390,24 @@ def test_a_hold_that_does_not_exist_is_an_error(dsn: str, table: str, monkeypatc
         next(batches)
         with pytest.raises(errors.UndefinedObject):
             next(batches)
+
+
+def test_a_hold_keeps_what_a_client_comes_back_to(dsn: str, execute: Execute) -> None:
+    execute("CREATE TABLE t (k int, v int)")
+    execute("CREATE HOLD h ON t")
+    try:
+        with tidewire.subscribe(dsn, "t", hold="h", hold_every_s=0.0) as batches:
+            snapshot = next(batches)
+            execute("INSERT INTO t VALUES (1, 10)")
+            (update,) = changed(batches, 1)
+        execute("INSERT INTO t VALUES (2, 20)")
+        with psycopg.connect(dsn, autocommit=True) as connection:
+            ((at,),) = connection.execute("SELECT at FROM mz_holds WHERE name = 'h'").fetchall()
+            assert snapshot.progress - 1 <= at < update.progress, "it follows what has been acknowledged"
+            while connection.execute("SELECT mz_now()").fetchall() < [(update.progress + 1_500,)]:
+                threading.Event().wait(0.02)  # until retention alone would have let go
+        with tidewire.subscribe(dsn, "t", token=update.token, hold="h") as batches:
+            (missed,) = changed(batches, 1)
+        assert missed.changes == [Change((2, 20), 1)]
+    finally:
+        execute("DROP HOLD h")
