@@ -51,6 +51,14 @@ def now(connection: Connection) -> int:
     return int(time)
 
 
+def hold_now(connection: Connection, name: str, on: str) -> int:
+    """A new hold at the greatest closed time, which is returned, however long the machine takes for each step."""
+    connection.execute(f"CREATE HOLD {name} ON {on}")  # type: ignore[call-overload]
+    time = now(connection)
+    connection.execute(f"ALTER HOLD {name} ADVANCE TO {time}")  # type: ignore[call-overload]
+    return time
+
+
 def place(connection: Connection, hold: str) -> int:
     ((at,),) = connection.execute("SELECT at FROM mz_holds WHERE name = %s", (hold,)).fetchall()
     assert isinstance(at, Decimal)
@@ -170,8 +178,7 @@ def test_h3_who_may_hold(dsn: str, db: Connection) -> None:
 
 
 def test_h4_a_hold_hands_over_to_another(db: Connection) -> None:
-    start = now(db)
-    db.execute(f"CREATE HOLD first ON t AT {start}")
+    start = hold_now(db, "first", "t")
     db.execute("INSERT INTO t VALUES (2)")
     db.execute("CREATE TABLE u (a int)")
     await_retention(db, start)
@@ -211,8 +218,7 @@ def test_h5_without_at_the_greatest_read_frontier(db: Connection) -> None:
 def test_h6_what_is_held_is_read(db: Connection) -> None:
     db.execute("CREATE MATERIALIZED VIEW m AS SELECT sum(a) AS a FROM t")
     assert db.execute("SELECT * FROM m").fetchall() == [(1,)]
-    start = now(db)
-    db.execute(f"CREATE HOLD h ON t, m AT {start}")
+    start = hold_now(db, "h", "t, m")
     db.execute("INSERT INTO t VALUES (2)")
     db.execute("DELETE FROM t WHERE a = 1")
     await_retention(db, start)
@@ -230,8 +236,7 @@ def test_h6_what_is_held_is_read(db: Connection) -> None:
 
 def test_h7_h8_a_hold_on_an_index_serves_queries_by_way_of_it(db: Connection) -> None:
     db.execute("CREATE INDEX i ON t (a)")
-    start = now(db)
-    db.execute(f"CREATE HOLD h ON i AT {start}")
+    start = hold_now(db, "h", "i")
     db.execute("INSERT INTO t VALUES (2)")
     await_since(db, "t", start)
     assert since(db, "i") == start
@@ -264,8 +269,7 @@ def test_h9_a_hold_is_renamed_and_swapped_in_a_transaction(db: Connection) -> No
 
 
 def test_h10_a_hold_on_what_the_transaction_creates(db: Connection) -> None:
-    start = now(db)
-    db.execute(f"CREATE HOLD h ON t AT {start}")
+    start = hold_now(db, "h", "t")
     db.execute("INSERT INTO t VALUES (2)")
     await_retention(db, start)
     for number, create in enumerate(
@@ -330,8 +334,7 @@ def test_h10_exactly_one_create_and_one_create_hold(db: Connection) -> None:
 
 
 def test_h11_back_under_another_hold(db: Connection) -> None:
-    start = now(db)
-    db.execute(f"CREATE HOLD h ON t AT {start}")
+    start = hold_now(db, "h", "t")
     db.execute(f"CREATE HOLD g ON t AT {start}")
     await_retention(db, start)
     db.execute(f"ALTER HOLD h ADVANCE TO {now(db)}")
@@ -352,8 +355,7 @@ def test_h11_back_under_another_hold(db: Connection) -> None:
 
 
 def test_h12_advance_alone_goes_where_retention_goes(db: Connection) -> None:
-    start = now(db)
-    db.execute(f"CREATE HOLD h ON t AT {start}")
+    start = hold_now(db, "h", "t")
     db.execute("CREATE HOLD g ON t")
     await_retention(db, start)
     reader = psycopg.connect(db.info.dsn, autocommit=True)
@@ -368,8 +370,7 @@ def test_h12_advance_alone_goes_where_retention_goes(db: Connection) -> None:
 
 
 def test_h13_h17_running_reads_keep_what_they_read(db: Connection) -> None:
-    start = now(db)
-    db.execute(f"CREATE HOLD h ON t AT {start}")
+    start = hold_now(db, "h", "t")
     db.execute("INSERT INTO t VALUES (2)")
     await_retention(db, start)
     with psycopg.connect(db.info.dsn, autocommit=True) as reader, psycopg.connect(db.info.dsn) as other:
@@ -422,8 +423,7 @@ def test_h15_h16_a_late_hold_moves_by_itself(server: ServerThread, db: Connectio
     notices: list[tuple[str | None, str | None]] = []
     db.add_notice_handler(lambda diag: notices.append((diag.message_primary, diag.message_detail)))
     before = metric(server, "tidewire_holds_moved_by_max_lag_total")
-    start = now(db)
-    db.execute(f"CREATE HOLD h ON t AT {start} WITH (MAX LAG = '2s')")
+    start = hold_now(db, "h", "t WITH (MAX LAG = '2s')")
     with psycopg.connect(db.info.dsn, autocommit=True) as reader:
         reader.execute("BEGIN")
         reader.execute(f"DECLARE c CURSOR FOR SUBSCRIBE (SELECT a * 2 FROM t) WITH (PROGRESS) AS OF {start}")
@@ -528,8 +528,7 @@ def test_h21_advances_that_come_together_share_transactions(server: ServerThread
 
 def test_two_sessions_advance_one_hold(db: Connection) -> None:
     """Whoever comes last in time wins; whoever asks for what is gone by then is refused. Nothing in between."""
-    start = now(db)
-    db.execute(f"CREATE HOLD h ON t AT {start}")
+    start = hold_now(db, "h", "t")
     await_retention(db, start + 200)
     targets = [start + n for n in range(1, 41)]
 
@@ -550,8 +549,7 @@ def test_two_sessions_advance_one_hold(db: Connection) -> None:
 def test_a_hold_is_dropped_while_a_reader_resumes(db: Connection) -> None:
     """The reader gets everything or is told that it cannot."""
     for number in range(10):
-        start = now(db)
-        db.execute(f"CREATE HOLD h{number} ON t AT {start}")
+        start = hold_now(db, f"h{number}", "t")
         db.execute(f"INSERT INTO t VALUES ({number + 100})")
         written = now(db)
         with ThreadPoolExecutor(2) as threads:
@@ -609,8 +607,7 @@ def test_h22_mz_holds_can_be_subscribed_to(db: Connection) -> None:
 
 
 def test_metrics_of_holds(server: ServerThread, db: Connection) -> None:
-    start = now(db)
-    db.execute(f"CREATE HOLD h ON t AT {start}")
+    hold_now(db, "h", "t")
     for number in range(20):
         db.execute(f"INSERT INTO t VALUES ({number})")
     await_retention(db, now(db))

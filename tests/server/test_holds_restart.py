@@ -104,10 +104,11 @@ def test_h20_a_held_materialized_view_has_its_history(tmp_path: Path) -> None:
         connection.execute("CREATE MATERIALIZED VIEW n AS SELECT s * 10 AS s FROM m")
         connection.execute("INSERT INTO t VALUES (1)")
         assert connection.execute("SELECT s FROM n").fetchall() == [(10,)]
+        connection.execute("CREATE HOLD h ON m, n")
         at = now(connection)
         connection.execute("CREATE INDEX i ON n (s) WITH (RETAIN HISTORY FOR '2s')")
         connection.execute("ALTER MATERIALIZED VIEW m SET (RETAIN HISTORY FOR '3s')")
-        connection.execute(f"CREATE HOLD h ON m, n AT {at}")
+        connection.execute(f"ALTER HOLD h ADVANCE TO {at}")
         connection.execute("CREATE HOLD of_index ON i")
         times = []
         for number in (2, 3, 4):

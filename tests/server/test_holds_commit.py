@@ -1,0 +1,151 @@
+"""Holds through the committer and the disk, without a server around them: shared transactions, failures, restarts."""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from catalog import holds
+from catalog.holds import Place, Status
+from catalog.objects import CatalogState, Column, Hold, Item, ObjectId, Table, Timestamp
+from protocol.pgwire.errors import PgError
+from server.committer import Request
+from server.coordinator import Coordinator
+from server.holds import Advance, Overdue
+
+PUBLIC = ObjectId("u2")
+
+
+class Clock:
+    """Milliseconds that pass when a test says so."""
+
+    def __init__(self) -> None:
+        self.now = 1_700_000_000_000
+
+    def __call__(self) -> int:
+        return self.now
+
+
+async def started(directory: Path, clock: Clock) -> Coordinator:
+    def no_views(*_: object) -> Any:
+        raise AssertionError("there are no materialized views")
+
+    coordinator = Coordinator(directory, interval_s=0.01, system_tables={}, plan_view=no_views, clock=clock)
+    await coordinator.start()
+    return coordinator
+
+
+async def define(coordinator: Coordinator, *items: Item, begins: Mapping[ObjectId, Timestamp] | None = None) -> None:
+    before: CatalogState = coordinator.state
+    after = before
+    for item in items:
+        after = after.with_item(item)
+    await coordinator.commit(Request(catalog=(before, replace(after, version=before.version + 1)), begins=begins or {}))
+
+
+def table(number: int) -> Table:
+    return Table(ObjectId(f"u{number}"), PUBLIC, f"t{number}", (Column("a", "int4"),))
+
+
+def hold(number: int, on: Table, max_lag_ms: int = 3_600_000) -> Hold:
+    return Hold(ObjectId(f"u{number}"), PUBLIC, f"h{number}", (on.id,), max_lag_ms)
+
+
+async def test_h21_advances_that_wait_together_share_a_transaction(tmp_path: Path) -> None:
+    coordinator = await started(tmp_path, Clock())
+    held = [hold(100 + n, table(10)) for n in range(200)]
+    await define(coordinator, table(10), *held)
+    to = coordinator.latest_time()
+    before = coordinator.store.transactions
+    await asyncio.gather(*(coordinator.commit(Request(advances=(Advance(h.id, to),))) for h in held))
+    # What compaction and the reservation need comes on top.
+    assert coordinator.store.transactions - before <= 5
+    assert set(coordinator.holds.places.values()) == {Place(to)}
+    assert holds.load(coordinator.store) == coordinator.holds.places
+    await coordinator.close()
+
+
+async def test_one_that_is_refused_does_not_disturb_the_others(tmp_path: Path) -> None:
+    coordinator = await started(tmp_path, Clock())
+    held = [hold(100 + n, table(10)) for n in range(4)]
+    await define(coordinator, table(10), *held)
+    at, to = coordinator.holds.places[held[0].id].at, coordinator.latest_time()
+    wanted = [to, to + 10**9, to, 1]
+    outcomes = await asyncio.gather(
+        *(coordinator.commit(Request(advances=(Advance(h.id, t),))) for h, t in zip(held, wanted, strict=True)),
+        return_exceptions=True,
+    )
+    assert [isinstance(outcome, PgError) for outcome in outcomes] == [False, True, False, True]
+    assert [coordinator.holds.places[h.id].at for h in held] == [to, at, to, at]
+    await coordinator.close()
+
+
+async def test_a_transaction_that_fails_moves_no_hold(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = Clock()
+    coordinator = await started(tmp_path, clock)
+    on, held = table(10), hold(11, table(10))
+    await define(coordinator, on, held)
+    place = coordinator.holds.places[held.id]
+    clock.now += 60_000
+    await coordinator.commit(Request())
+
+    async def failing(act: object) -> None:
+        raise sqlite3.OperationalError("disk I/O error")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(coordinator.store, "transaction", failing)
+        with pytest.raises(sqlite3.OperationalError):
+            await coordinator.commit(Request(advances=(Advance(held.id, coordinator.latest_time()),)))
+    assert coordinator.holds.places[held.id] == place
+    assert coordinator.frontiers.since(on.id) == place.at
+    to = coordinator.latest_time()
+    await coordinator.commit(Request(advances=(Advance(held.id, to),)))
+    assert coordinator.frontiers.since(on.id) <= to == coordinator.holds.places[held.id].at
+    assert len(coordinator.frontiers.holders) == 1
+    await coordinator.close()
+
+
+async def test_h20_a_restart_hours_later_finds_every_hold_in_its_place(tmp_path: Path) -> None:
+    clock = Clock()
+    coordinator = await started(tmp_path, clock)
+    kept, late = hold(11, table(10), 10_800_000), hold(12, table(10), 60_000)
+    await define(coordinator, table(10), kept, late)
+    at = coordinator.holds.places[kept.id].at
+    await coordinator.close()
+    clock.now += 7_200_000
+    coordinator = await started(tmp_path, clock)
+    assert coordinator.holds.places == {kept.id: Place(at), late.id: Place(at)}
+    assert coordinator.frontiers.since(ObjectId("u10")) == at
+    assert coordinator.latest_time() > at + 7_100_000
+    for _ in range(20):  # looks at the lag: two hours without a server do not count yet
+        await coordinator.frontiers.moved.wait()
+    assert coordinator.holds.places == {kept.id: Place(at), late.id: Place(at)}
+    ((downtime,),) = coordinator.store.read("SELECT value FROM meta WHERE key = 'downtime'")
+    assert 7_200_000 <= downtime <= 7_200_000 + 20_000
+    clock.now += 120_000  # while it runs
+    while not coordinator.counts.holds_moved:
+        await coordinator.frontiers.moved.wait()
+    assert coordinator.holds.places[late.id].status is Status.ADVANCED
+    assert coordinator.holds.places[late.id].at <= coordinator.latest_time() + 1 - downtime - 60_000
+    assert coordinator.holds.places[kept.id] == Place(at)
+    await coordinator.close()
+
+
+async def test_moves_of_lagging_holds_share_a_transaction(tmp_path: Path) -> None:
+    clock = Clock()
+    coordinator = await started(tmp_path, clock)
+    held = [hold(100 + n, table(10)) for n in range(100)]
+    await define(coordinator, table(10), *held)
+    clock.now += 1_000
+    to = await coordinator.commit(Request())
+    before = coordinator.store.transactions
+    await coordinator.commit(Request(overdue=[Overdue(h.id, Timestamp(to)) for h in held]))
+    assert coordinator.store.transactions - before <= 3
+    assert set(coordinator.holds.places.values()) == {Place(Timestamp(to), Status.ADVANCED)}
+    await coordinator.close()
