@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 CONSTRAINTS := .ci/constraints.txt
 
-.PHONY: demo serve test test-cluster generated test-ivm check bench score clean
+.PHONY: demo serve test test-cluster generated test-ivm test-large check bench score clean
 
 $(VENV)/.installed: pyproject.toml $(CONSTRAINTS)
 	$(PYTHON) -c 'import sys; assert sys.version_info >= (3, 11), "Tidewire needs Python 3.11 or newer"'
@@ -38,6 +38,10 @@ generated: $(VENV)/.installed
 test-ivm: export TIDEWIRE_EXAMPLES ?= 50
 test-ivm: $(VENV)/.installed
 	$(BIN)/python -m pytest tests/ivm -m ivm --timeout 0 $(ARGS)
+
+# A slow client of a snapshot of two gigabytes, beside writers, in a server that is watched: its memory has a bound.
+test-large: $(VENV)/.installed
+	$(BIN)/python -m pytest tests/server/test_large_snapshot.py -m large -s $(ARGS)
 
 check: $(VENV)/.installed
 	$(BIN)/ruff check .

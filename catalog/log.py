@@ -24,10 +24,12 @@ from bisect import bisect_left, bisect_right
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from catalog import spill
 from catalog import updates as u
 from catalog.objects import ObjectId, Timestamp
 from catalog.payloads import Payloads
@@ -101,7 +103,9 @@ class Damaged(Exception):
 class Log:
     """All collections' batches. Opening it reads the index and sweeps files that nothing names."""
 
-    def __init__(self, store: Store, payloads: Payloads) -> None:
+    def __init__(self, store: Store, payloads: Payloads, scratch: Path | None = None) -> None:
+        """`scratch`: a local directory for what is too large for memory; None: the system's for temporary files."""
+        self._scratch = scratch
         self._store = store
         self._payloads = payloads
         self._lock = threading.Lock()
@@ -204,19 +208,29 @@ class Log:
         return list(dict.fromkeys(b.time for b in self._between(collection, lower, upper)))
 
     def rows(self, collection: ObjectId, as_of: int, schema: pa.Schema) -> pa.Table:
-        """The collection's rows at `as_of` (since <= as_of < upper), multiplicities applied. Compacted as `changes`."""
+        """The collection's rows at `as_of` (since <= as_of < upper), multiplicities applied. Compacted as `changes`.
+
+        In memory are only small ones; the others are mapped files.
+        """
         tables = self._load(collection, 0, as_of + 1)
         if all(u.DIFF not in table.column_names for table in tables):
             return pa.concat_tables([schema.empty_table(), *tables])
-        return u.expand(u.consolidate(pa.concat_tables([_changes(table) for table in tables])))
+        return spill.rows([schema.empty_table(), *tables], self._scratch)
 
     def changes(self, collection: ObjectId, lower: int, upper: int, schema: pa.Schema) -> pa.Table:
         """What happened to the collection in [lower, upper), consolidated as if it were one time.
 
         Compacted if a merger has swallowed times on both sides of `lower`; whoever holds `since` below it is safe.
         """
-        tables = [_changes(table) for table in self._load(collection, lower, upper)]
+        tables = [u.as_changes(table) for table in self._load(collection, lower, upper)]
         return u.consolidate(pa.concat_tables([u.with_diff(schema.empty_table(), 1), *tables]))
+
+    def tables(self, collection: ObjectId, lower: int, upper: int) -> list[pa.Table]:
+        """What was written in [lower, upper), from 0 on all there is: rows or changes as they lie there.
+
+        Large ones are mapped files, which can be read as long as their tables are there. Compacted as `changes`.
+        """
+        return self._load(collection, lower, upper)
 
     def _load(self, collection: ObjectId, lower: int, upper: int) -> list[pa.Table]:
         # The lock keeps compaction from dropping a batch between the look at the index and its opening.
@@ -286,7 +300,7 @@ class Log:
             tables = [self._open(batch) for batch in run]
         if all(u.DIFF not in table.column_names for table in tables):
             return self.prepare(pa.concat_tables(tables))
-        changes = u.consolidate(pa.concat_tables([_changes(table) for table in tables]))
+        changes = spill.summed(tables, self._scratch)
         if pc.all(pc.equal(changes[u.DIFF], 1), min_count=0).as_py():
             return self.prepare(u.rows_of(changes))
         return self.prepare(changes)
@@ -334,10 +348,6 @@ class Log:
 
 def _time(batch: Batch) -> Timestamp:
     return batch.time
-
-
-def _changes(table: pa.Table) -> pa.Table:
-    return table if u.DIFF in table.column_names else u.with_diff(table, 1)
 
 
 def _pieces(table: pa.Table) -> Iterator[pa.RecordBatch]:

@@ -42,6 +42,11 @@ def with_diff(rows: pa.Table, diff: int) -> pa.Table:
     return rows.append_column(DIFF_FIELD, pa.array(np.full(rows.num_rows, diff, np.int64)))
 
 
+def as_changes(table: pa.Table) -> pa.Table:
+    """Rows as the changes that add them; changes as they are."""
+    return table if DIFF in table.column_names else with_diff(table, 1)
+
+
 def consolidate(table: pa.Table) -> pa.Table:
     """Adds up the diffs of equal rows of changes and drops zeros. First appearance gives the order."""
     if table.num_rows <= 1:
@@ -49,7 +54,7 @@ def consolidate(table: pa.Table) -> pa.Table:
     keys = [name for name in table.column_names if name != DIFF]
     grouped = pa.table(
         [
-            *(_comparable(table[name].combine_chunks()) for name in keys),
+            *(comparable(table[name].combine_chunks()) for name in keys),
             pa.array(np.arange(table.num_rows)),
             table[DIFF],
         ],
@@ -94,7 +99,7 @@ def apply(rows: pa.Table, changes: pa.Table) -> pa.Table:
     return expand(consolidate(pa.concat_tables([with_diff(rows, 1), changes])))
 
 
-def _comparable(column: pa.Array) -> pa.Array:
+def comparable(column: pa.Array) -> pa.Array:
     """An array with equal values exactly where `column` has equal values, of a type that Arrow can group by."""
     type = column.type
     if pa.types.is_floating(type):
@@ -109,7 +114,7 @@ def _list_codes(column: pa.ListArray) -> pa.Array:
     """Each list as the bytes of its elements' codes: equal lists have equal bytes, NULL elements among them."""
     offsets = column.offsets.to_numpy()
     values = column.values.slice(offsets[0], offsets[-1] - offsets[0])
-    codes = _comparable(values).dictionary_encode(null_encoding="encode").indices
+    codes = comparable(values).dictionary_encode(null_encoding="encode").indices
     data = np.ascontiguousarray(codes.to_numpy().astype(np.int32))
     starts = ((offsets - offsets[0]) * 4).astype(np.int64)
     bytes_ = pa.Array.from_buffers(pa.large_binary(), len(column), [None, pa.py_buffer(starts), pa.py_buffer(data)])

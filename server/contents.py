@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
+from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from catalog import updates
+from catalog import spill, updates
 from catalog.log import Compacted, Log
 from catalog.objects import Collection, ObjectId
 from protocol.pgwire.types import parse_type
@@ -27,7 +29,9 @@ def collection_schema(collection: Collection) -> pa.Schema:
 class Contents:
     """Rows of collections at times, from the log. One entry a collection: the greatest time that was asked for."""
 
-    def __init__(self, log: Log) -> None:
+    def __init__(self, log: Log, scratch: Path | None = None) -> None:
+        """`scratch` takes rows that are too many for memory, as in `Log`."""
+        self._scratch = scratch
         self._log = log
         self._kept: OrderedDict[ObjectId, tuple[int, pa.Table]] = OrderedDict()
 
@@ -51,6 +55,8 @@ class Contents:
             changes = self._log.changes(collection.id, time + 1, as_of + 1, collection_schema(collection))
         except Compacted:  # the changes since were merged with what was there before them
             return self._read(collection, as_of)
+        if rows.nbytes > spill.MEMORY_BYTES_MAX and pc.min(changes[updates.DIFF]).as_py() < 0:
+            return spill.rows([rows, changes], self._scratch)
         return updates.apply(rows, changes)
 
     def _keep(self, id: ObjectId, as_of: int, rows: pa.Table) -> None:

@@ -12,7 +12,7 @@ import asyncio
 import shutil
 import sqlite3
 import time
-from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -40,9 +40,9 @@ from protocol.pgwire.errors import PgError, SqlState
 from server.activity import Activity
 from server.committer import Committer, Request
 from server.compaction import compact
-from server.contents import Contents
+from server.contents import Contents, collection_schema
 from server.counts import Counts
-from server.dataflow.feed import Computation, Entry, Feed, QueryFeed, Reader
+from server.dataflow.feed import CollectionFeed, Computation, Feed, QueryFeed, Reader
 from server.dataflow.view import ViewDataflow
 from server.following import Following
 from server.frontiers import Frontiers
@@ -52,6 +52,10 @@ from server.locks import TableLocks
 log = structlog.get_logger()
 
 Plans = Callable[["Coordinator", MaterializedView], Computation]
+
+
+async def _no_changes(_: Timestamp) -> list[pa.Table]:
+    return []
 
 
 def clock_ms() -> int:
@@ -72,13 +76,19 @@ class SystemSource:
 
 @dataclass(frozen=True, slots=True)
 class Joined:
-    """A place in a feed and what came before it: the rows at `as_of`, and changes after it that the feed skips."""
+    """A place in a feed and what came before it: the relation at `as_of`, and changes after it that the feed skips.
+
+    `tables`, of rows or of changes, add up to what the relation held at `as_of`. `times`: of the skipped changes;
+    `changes` gives those of a time, until `release` is called.
+    """
 
     feed: Feed
     reader: Reader
     as_of: Timestamp
-    rows: pa.Table
-    catch_up: list[Entry]
+    tables: list[pa.Table]
+    times: list[Timestamp]
+    changes: Callable[[Timestamp], Awaitable[list[pa.Table]]]
+    release: Callable[[], None]
 
 
 class Coordinator:
@@ -95,13 +105,13 @@ class Coordinator:
     ) -> None:
         """StoreError if the directory cannot be used. `plan_view` computes what a materialized view is."""
         self.store = Store(directory)
-        self.log = Log(self.store, Payloads(directory / "payloads"))
         self._waiting = directory / "waiting"  # what a server before this one left there is of no use
         shutil.rmtree(self._waiting, ignore_errors=True)
         self._waiting.mkdir()
+        self.log = Log(self.store, Payloads(directory / "payloads"), self._waiting)
         self.frontiers = Frontiers()
         self.holds = Holds(self.frontiers)
-        self.contents = Contents(self.log)
+        self.contents = Contents(self.log, self._waiting)
         self.locks = TableLocks()
         self.activity = Activity()
         self.counts = Counts()
@@ -126,7 +136,7 @@ class Coordinator:
             interval_s=interval_s,
         )
         self._committer.listeners.append(self._committed)
-        self._collection_feeds: dict[ObjectId, Feed] = {}
+        self._collection_feeds: dict[ObjectId, CollectionFeed] = {}
         self._query_feeds: set[QueryFeed] = set()
         self._shared_feeds: dict[str, QueryFeed] = {}  # those that others may join, by fingerprint
         self._views: dict[ObjectId, ViewDataflow] = {}
@@ -243,21 +253,17 @@ class Coordinator:
             self.counts.rows_written += sum(payload.table.num_rows for _, payload in written)
         self._append(written)
         for id, feed in self._collection_feeds.items():
-            feed.advance(self.frontiers.upper(id))
+            feed.closed(self.frontiers.upper(id))
 
     def _append(self, written: Sequence[tuple[Batch, Payload]]) -> None:
         feeds = self._collection_feeds
         touched: dict[ObjectId, list[pa.Table]] = {}
         for batch, payload in written:
             if batch.collection in feeds:
-                table = payload.table
-                changes = table if updates.DIFF in table.column_names else updates.with_diff(table, 1)
-                touched.setdefault(batch.collection, []).append(changes)
+                touched.setdefault(batch.collection, []).append(payload.table)
                 time = batch.time
         for id, tables in touched.items():
-            changes = updates.consolidate(pa.concat_tables(tables))
-            if changes.num_rows:
-                feeds[id].append(time, changes)
+            feeds[id].committed(time, tables)
 
     def _derive(self) -> None:
         """Starts and ends dataflows as the catalog says."""
@@ -329,7 +335,7 @@ class Coordinator:
         if id in self.frontiers.view_uppers:
             self.frontiers.view_uppers[id] = max(upper, self.frontiers.view_uppers[id])
         if (feed := self._collection_feeds.get(id)) is not None:
-            feed.advance(upper)
+            feed.closed(upper)
         self.frontiers.moved.fire()
 
     def _insert_view(
@@ -407,23 +413,31 @@ class Coordinator:
         """The log's changes as they are. The caller has a holder of the collection at AS OF until this returns."""
         item = self.state.items[id]
         assert isinstance(item, Table | MaterializedView)
+        schema = collection_schema(item)
         feed = self._collection_feeds.get(id)
         if feed is None:
-            feed = self._collection_feeds[id] = Feed(self.frontiers.upper(id), self._waiting)
+            feed = self._collection_feeds[id] = CollectionFeed(self.frontiers.upper(id), self._waiting)
             feed.abandoned = lambda: self._forget_feed(id, feed)
+        holder = self.frontiers.hold({id}, as_of)
         reader = feed.join()
         upper = feed.upper
+
+        async def changes(time: Timestamp) -> list[pa.Table]:
+            found = await asyncio.to_thread(self.log.tables, id, time, time + 1)
+            holder.advance(time)
+            return found
+
         try:
             await self._final(item, as_of)
-            rows = await self.contents.rows(item, as_of)
-            catch_up = []
-            for time in self.log.times(id, as_of + 1, upper):
-                changes = await asyncio.to_thread(self.log.changes, id, time, time + 1, rows.schema)
-                catch_up.append(Entry(time, changes))
+            tables = await asyncio.to_thread(self.log.tables, id, 0, as_of + 1)
+            if id not in self.state.items:
+                raise PgError(SqlState.UNDEFINED_TABLE, f'relation "{item.name}" was dropped')
         except BaseException:
             reader.close()
+            holder.release()
             raise
-        return Joined(feed, reader, as_of, rows, catch_up)
+        times = self.log.times(id, as_of + 1, upper)
+        return Joined(feed, reader, as_of, [schema.empty_table(), *tables], times, changes, holder.release)
 
     def _forget_feed(self, id: ObjectId, feed: Feed) -> None:
         if self._collection_feeds.get(id) is feed:
@@ -449,14 +463,13 @@ class Coordinator:
         except BaseException:
             reader.close()
             raise
-        if not exact:
+        tables = [feed.rows]
+        if exact:
+            tables += [updates.negate(entry.changes) for entry in reader.waiting() if entry.time > as_of]
+        else:
             reader.take()  # the snapshot holds these changes
-            return Joined(feed, reader, Timestamp(feed.upper - 1), feed.rows, [])
-        rows = feed.rows
-        for entry in reversed(reader.waiting()):
-            if entry.time > as_of:
-                rows = updates.apply(rows, updates.negate(entry.changes))
-        return Joined(feed, reader, as_of, rows, [])
+            as_of = Timestamp(feed.upper - 1)
+        return Joined(feed, reader, as_of, tables, [], _no_changes, lambda: None)
 
     def _start_query(self, computation: Computation, as_of: Timestamp) -> QueryFeed:
         let_go = self.following.follow(computation.inputs & self._system_tables.keys())

@@ -19,9 +19,9 @@ from server.execution.names import find_relation
 from server.execution.prepare import Plan
 from server.execution.query import select
 from server.execution.subscribe import SubscribePlan, subscribe
-from server.outlet import CHUNK_ROWS, Outlet, encode_table
+from server.outlet import Outlet, encode_table
 from server.pg_catalog.query import CatalogPlan, run_catalog_query
-from server.results import Result, Rows, SubscriptionRows
+from server.results import TAKEN_ROWS, Result, Rows, SubscriptionRows
 from server.sql import statements as s
 from server.sql.plan import QueryPlan, WritePlan
 
@@ -65,16 +65,14 @@ async def _copy_rows(
     outlet: Outlet, rows: Rows, encoder: CopyEncoder, key: Hashable, interrupt: Callable[[PgError], None]
 ) -> int:
     sent, encode = 0, encode_table(encoder.encode_rows)
-    if isinstance(rows, SubscriptionRows):
-        rows.interrupt_by(interrupt)
     try:
+        if isinstance(rows, SubscriptionRows):
+            rows.interrupt_by(interrupt)
+            return await rows.send(key, encode, outlet, encoder)
         while not rows.finished:
-            if isinstance(rows, SubscriptionRows):
-                sent += await rows.send(key, encode, lambda piece: outlet.write(encoder.frame(piece)))
-            else:
-                table = await rows.take(CHUNK_ROWS)
-                await outlet.write_table(table, encoder.encode)
-                sent += table.num_rows
+            table = await rows.take(TAKEN_ROWS)
+            await outlet.write_table(table, encode_table(encoder.encode))
+            sent += table.num_rows
     finally:
         rows.close()
     return sent

@@ -24,6 +24,7 @@ from protocol.pgwire.errors import Notice, PgError, Severity, SqlState
 from server import privileges
 from server.context import Context
 from server.coordinator import Coordinator
+from server.dataflow.encoded import Data
 from server.frontiers import Pulse
 from server.session import PlanCache, Session
 from server.settings import Settings, checked_value
@@ -48,7 +49,7 @@ class Client(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
         self._resumed: asyncio.Future[None] | None = None
         self._reading = True
-        self._out: list[bytes] = []  # written, and not yet given to the transport
+        self._out: list[Data] = []  # written, and not yet given to the transport
         self._out_bytes = 0
         self.process_id = 0
         self.secret_key = 0
@@ -95,7 +96,7 @@ class Client(asyncio.Protocol):
 
     # -- the session's side -------------------------------------------------------------------------------------
 
-    def write(self, data: bytes) -> None:
+    def write(self, data: Data) -> None:
         """Leaves for the socket once all that has been received by now is dealt with.
 
         A client that waits for its answer sleeps, and to wake it costs more than all else of a short answer; one
@@ -125,6 +126,10 @@ class Client(asyncio.Protocol):
         assert self._transport is not None
         self.send_written()
         self._transport.close()
+
+    @property
+    def is_full(self) -> bool:
+        return self._resumed is not None
 
     async def drained(self) -> None:
         """Returns when the socket has taken enough. Cancel safety: nothing is lost."""

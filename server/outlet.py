@@ -6,7 +6,6 @@ not read holds back its own query and nobody else's.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable
 from typing import Protocol
 
@@ -15,17 +14,20 @@ import pyarrow as pa
 from protocol.pgwire.connection import Connection
 from protocol.pgwire.errors import Notice
 from protocol.pgwire.messages import NoticeResponse
-
-CHUNK_ROWS = 8_192  # encoded and written at once: some hundred KiB
-THREAD_ROWS = 1_024  # chunks from this size on are encoded in a thread, so that others are answered meanwhile
+from server.dataflow.encoded import Data, Encode, encoded_chunks
 
 
 class Transport(Protocol):
     """The listener's end: bytes out, and a pause when the socket takes no more."""
 
-    def write(self, data: bytes) -> None: ...
+    def write(self, data: Data) -> None: ...
     def close(self) -> None: ...
     async def drained(self) -> None: ...
+    @property
+    def is_full(self) -> bool:
+        """Whether `drained` would wait."""
+        ...
+
     def limit_input(self, waiting: int) -> None: ...
     def abort_if_stuck(self, seconds: float) -> None: ...
 
@@ -47,15 +49,12 @@ class Outlet:
         self.connection.send(*map(NoticeResponse.of, notices))
         notices.clear()
 
-    async def write_table(self, table: pa.Table, encode: Callable[[pa.RecordBatch], bytes]) -> None:
-        """Encodes and writes a chunk; returns when the socket can take the next."""
-        for batch in table.combine_chunks().to_batches():
-            if batch.num_rows >= THREAD_ROWS:
-                await self.write(await asyncio.to_thread(encode, batch))
-            else:
-                await self.write(encode(batch))
+    async def write_table(self, table: pa.Table, encode: Encode) -> None:
+        """Encodes and writes rows, chunk by chunk; returns when the socket can take the next."""
+        async for data in encoded_chunks(table, encode):
+            await self.write(data)
 
-    async def write(self, data: bytes) -> None:
+    async def write(self, data: Data) -> None:
         """Framed bytes, behind whatever is queued. They may be shared: they are not copied."""
         if data:
             self.flush()
@@ -63,6 +62,6 @@ class Outlet:
             await self.transport.drained()
 
 
-def encode_table(encode: Callable[[pa.RecordBatch], bytes]) -> Callable[[pa.Table], bytes]:
+def encode_table(encode: Callable[[pa.RecordBatch], bytes]) -> Encode:
     """The encoder of whole tables that an encoder of batches makes."""
     return lambda table: b"".join(map(encode, table.combine_chunks().to_batches()))

@@ -8,18 +8,26 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Awaitable, Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
 import pyarrow as pa
 
+from protocol.pgwire.encode import CopyEncoder
 from protocol.pgwire.errors import PgError
 from protocol.pgwire.messages import FieldDescription, RowDescription
+from server.dataflow.broadcast import encoded_entry, follow
+from server.dataflow.encoded import Encode, encoded_chunks
 from server.dataflow.envelope import Envelope
-from server.dataflow.feed import Encoded, Entry
-from server.dataflow.subscription import AnySubscription, Message
+from server.dataflow.feed import Entry
+from server.dataflow.pieces import resident
+from server.dataflow.subscription import AnySubscription, Message, Subscription
+from server.outlet import Outlet
 from server.sql.plan import Field
+
+TAKEN_ROWS = 8_192  # of a result at once; what goes out at once may be less
+SENT_BYTES = 1024 * 1024  # of changes taken from the feed at once: the rest waits there, and counts
 
 
 class Rows(Protocol):
@@ -77,9 +85,6 @@ class NoRows:
 
     def close(self) -> None:
         """Nothing is held."""
-
-
-Encode = Callable[[pa.Table], bytes]
 
 
 class SubscriptionRows:
@@ -154,32 +159,60 @@ class SubscriptionRows:
             self._subscription.sent(self._messages.popleft())
             self._rest = pa.concat_tables([self._rest, rows])
 
-    async def send(self, key: Hashable, encode: Encode, write: Callable[[bytes], Awaitable[None]]) -> int:
-        """Encodes and writes the next rows and returns their number; equal readers share a change's bytes by `key`.
+    async def send(self, key: Hashable, encode: Encode, outlet: Outlet, opening: CopyEncoder | None = None) -> int:
+        """Encodes and writes the rows to the stream's end; returns their number.
 
-        `write` puts bytes into the stream at once, and returns when there is room for more. For a reader that ends
-        when it is cancelled: what was taken is not put back.
+        Equal readers, by `key`, share a change's bytes, and while they have all there is, also the act of writing
+        (`broadcast`). `opening` adds what this stream begins with. For a reader that ends when it is cancelled: what
+        was taken is not put back.
         """
-        await self._convert()
-        if self._rest.num_rows:
-            rest = await self.take(None)
-            await write(encode(rest))
-            return int(rest.num_rows)
+        outlet.flush()
         count = 0
-        for message in await self._subscription.next():
-            known = message.encoded.get((key, self._envelope.form)) if isinstance(message, Entry) else None
-            if known is None:
-                rows = await self._envelope.rows(message)
-                known = Encoded(rows.num_rows, encode(rows))
-                if isinstance(message, Entry):
-                    message.encoded[key, self._envelope.form] = known
-            count += known.rows
-            self._subscription.sent(message)
-            await write(known.data)
+        key = (key, self._envelope.form)
+        subscription = self._subscription
+        while not self.finished:
+            await self._convert()
+            if self._rest.num_rows:
+                rest = await self.take(None)
+                count += rest.num_rows
+                await _write(rest, encode, outlet, opening)
+                continue
+            if (
+                isinstance(subscription, Subscription)
+                and subscription.is_live
+                and not outlet.transport.is_full
+                and (opening is None or opening.has_begun)
+            ):
+                count += await follow(subscription, key, self._envelope, encode, outlet.transport)
+                await outlet.transport.drained()
+                continue
+            for message in await subscription.next(SENT_BYTES):
+                count += await self._send(message, key, encode, outlet, opening)
         return count
+
+    async def _send(
+        self, message: Message, key: Hashable, encode: Encode, outlet: Outlet, opening: CopyEncoder | None
+    ) -> int:
+        if isinstance(message, Entry) and message.shared and isinstance(self._subscription, Subscription):
+            directory = self._subscription.feed.directory
+            known = await encoded_entry(message, key, self._envelope, encode, directory)
+            for chunk in known.chunks:
+                await outlet.write(chunk if opening is None else opening.frame(chunk))
+            return known.rows
+        rows = await self._envelope.rows(message)
+        if self._envelope.copies and isinstance(self._subscription, Subscription):
+            rows = await resident(rows, self._subscription.feed.directory)
+        self._subscription.sent(message)
+        await _write(rows, encode, outlet, opening)
+        return int(rows.num_rows)
 
     def close(self) -> None:
         self._subscription.close()
+
+
+async def _write(rows: pa.Table, encode: Encode, outlet: Outlet, opening: CopyEncoder | None) -> None:
+    async for chunk in encoded_chunks(rows, encode):
+        await outlet.write(chunk if opening is None else opening.frame(chunk))
 
 
 @dataclass(slots=True)

@@ -35,9 +35,9 @@ from server.counts import CANCELED, ERROR, OK
 from server.execution.prepare import Prepared, plan_copy, plan_key, prepare
 from server.failures import told
 from server.interpreter import Interpreter
-from server.outlet import CHUNK_ROWS, Outlet, Transport, encode_table
+from server.outlet import Outlet, Transport, encode_table
 from server.portals import Portal
-from server.results import NoRows, Result, Rows, SubscriptionRows, row_description
+from server.results import TAKEN_ROWS, NoRows, Result, Rows, SubscriptionRows, row_description
 from server.sql import statements as s
 from server.sql.constant import Bindings
 from server.sql.parse import parse
@@ -571,18 +571,15 @@ class Session:
         encoder = RowEncoder([field.type for field in rows.fields], formats, style)
         encode = encode_table(encoder.encode)
         key = ("rows", tuple(formats), style)
+        sent = 0
         if isinstance(rows, SubscriptionRows) and limit == 0:
             rows.interrupt_by(self._interrupt)
-        sent = 0
+            sent = await rows.send(key, encode, self._outlet)
         while not rows.finished and (limit == 0 or sent < limit):
-            if isinstance(rows, SubscriptionRows) and limit == 0:
-                self._outlet.flush()
-                sent += await rows.send(key, encode, self._outlet.write)
-                continue
             if isinstance(rows, SubscriptionRows):
                 self._outlet.flush()
-            table = await rows.take(min(limit - sent, CHUNK_ROWS) if limit else CHUNK_ROWS)
-            await self._outlet.write_table(table, encoder.encode)
+            table = await rows.take(min(limit - sent, TAKEN_ROWS) if limit else TAKEN_ROWS)
+            await self._outlet.write_table(table, encode)
             sent += table.num_rows
         if limit and sent == limit:
             self._connection.send(m.PortalSuspended())

@@ -103,12 +103,17 @@ class CopyEncoder:
 
     def encode(self, batch: pa.RecordBatch) -> bytes:
         """The batch's rows as messages, in order; b"" for no rows."""
-        return self.frame(self.encode_rows(batch))
+        return bytes(self.frame(self.encode_rows(batch)))
 
     def encode_rows(self, batch: pa.RecordBatch) -> bytes:
         return _in_chunks(batch, self._types, self._rows)
 
-    def frame(self, rows: bytes) -> bytes:
+    @property
+    def has_begun(self) -> bool:
+        """Whether `frame` has nothing more to add."""
+        return not self._opening
+
+    def frame(self, rows: bytes | memoryview) -> bytes | memoryview:
         """What `encode_rows` gave, with COPY BINARY's header put into the first message of this copy."""
         if not self._opening or not rows:
             return rows

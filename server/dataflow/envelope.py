@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable, Hashable, Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import replace
 from enum import StrEnum
 
@@ -19,12 +19,9 @@ import pyarrow as pa
 from catalog import updates
 from protocol.pgwire.types import BOOL, INT8, MZ_TIMESTAMP, TEXT
 from server.dataflow.feed import Entry
-from server.dataflow.order import THREAD_ROWS, codes, sorted_rows
+from server.dataflow.order import THREAD_ROWS, Order, SortColumns, SortKey, codes, sorted_rows
 from server.dataflow.subscription import Message, Progress
 from server.sql.plan import Field
-
-Arrange = Callable[[pa.Table], Awaitable[pa.Table]]
-"""Puts the consolidated changes of one time in another order."""
 
 
 class Envelope(ABC):
@@ -55,28 +52,51 @@ class Envelope(ABC):
                 head = [pa.array(np.full(count, time, np.uint64)), *progressed]
                 return pa.table([*head, *columns], schema=self.schema)
 
+    async def sort_columns(self, changes: pa.Table) -> tuple[pa.Table, SortColumns] | None:
+        """The changes, in some order, and what sorts them for this envelope. None: any order will do.
+
+        Rows that are equal in all of these columns must reach `columns` together; so must all rows of a time where
+        `whole` is set.
+        """
+        return None
+
+    @property
+    def whole(self) -> bool:
+        """Whether a row's place depends on the other rows of its time in another way than by a comparison."""
+        return False
+
+    @property
+    def copies(self) -> bool:
+        """Whether what `columns` gives takes memory of its own."""
+        return True
+
     @abstractmethod
     async def columns(self, changes: pa.Table) -> list[pa.ChunkedArray]:
         """The data columns of a time's consolidated changes, those behind mz_timestamp and mz_progressed."""
 
 
 class DiffEnvelope(Envelope):
-    """Changes as they are, each with its diff; `arrange` is WITHIN TIMESTAMP ORDER BY, `order` what it was made of."""
+    """Changes as they are, each with its diff; `order` is WITHIN TIMESTAMP ORDER BY."""
 
-    def __init__(
-        self,
-        relation: tuple[Field, ...],
-        *,
-        progress: bool,
-        arrange: Arrange | None = None,
-        order: Hashable = None,
-    ) -> None:
-        super().__init__((Field("mz_diff", INT8, False), *relation), ("diff", order), progress=progress)
-        self._arrange = arrange
+    def __init__(self, relation: tuple[Field, ...], *, progress: bool, order: Order | None = None) -> None:
+        form = ("diff", order.plan.form if order is not None else None)
+        super().__init__((Field("mz_diff", INT8, False), *relation), form, progress=progress)
+        self._order = order
+
+    async def sort_columns(self, changes: pa.Table) -> tuple[pa.Table, SortColumns] | None:
+        return await self._order.sort_columns(changes) if self._order is not None else None
+
+    @property
+    def whole(self) -> bool:
+        return self._order is not None and not self._order.plan.is_rowwise
+
+    @property
+    def copies(self) -> bool:
+        return self._order is not None
 
     async def columns(self, changes: pa.Table) -> list[pa.ChunkedArray]:
-        if self._arrange is not None:
-            changes = await self._arrange(changes)
+        if self._order is not None:
+            changes = await self._order.arrange(changes)
         return [changes[updates.DIFF], *updates.rows_of(changes).columns]
 
 
@@ -102,6 +122,9 @@ class KeyedEnvelope(Envelope):
             values = [replace(f, name=f"{side}_{f.name}") for side in ("before", "after") for f in values]
         fields = (Field("mz_state", TEXT, False), *(relation[i] for i in keys), *values)
         super().__init__(fields, ("debezium" if before else "upsert", keys), progress=progress)
+
+    async def sort_columns(self, changes: pa.Table) -> tuple[pa.Table, SortColumns] | None:
+        return changes, [(changes.column(key), SortKey()) for key in self._keys]
 
     async def columns(self, changes: pa.Table) -> list[pa.ChunkedArray]:
         if changes.num_rows < THREAD_ROWS:

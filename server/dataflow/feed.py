@@ -2,8 +2,8 @@
 
 A feed keeps its latest changes as entries until every reader has taken them. A reader is a place in that history,
 so waiting costs no copy for each of them; an entry also keeps its encoded forms, so that equal readers share bytes.
-Beyond `MEMORY_BYTES_MAX` the oldest entries go to files that are mapped into memory and have no names any more: what
-waits for slow readers takes disk, and nothing is left behind, however the process ends.
+Beyond `MEMORY_BYTES_MAX` the oldest entries go to files as `catalog.spill` writes them: what waits for slow readers
+takes disk, and nothing is left behind, however the process ends.
 
 Invariant: when `upper` is u, every change at a time in (start, u) is, or was, an entry, and none at u or later is.
 """
@@ -11,88 +11,111 @@ Invariant: when `upper` is u, every change at a time in (start, u) is, or was, a
 from __future__ import annotations
 
 import asyncio
-import tempfile
 from collections import Counter, deque
-from collections.abc import Callable, Hashable
+from collections.abc import AsyncIterator, Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import islice
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import pyarrow as pa
 import structlog
 
-from catalog import updates
+from catalog import spill, updates
 from catalog.objects import ObjectId, Timestamp
 from protocol.pgwire.errors import PgError
+from server.dataflow.encoded import Encoded
+from server.dataflow.pieces import RESIDENT_BYTES, consolidated
 from server.failures import told
 from server.frontiers import Frontiers, Pulse
 
+if TYPE_CHECKING:
+    from server.dataflow.broadcast import Broadcast
+
 MEMORY_BYTES_MAX = 64 * 1024 * 1024  # of a feed's waiting entries; the rest is on disk
+MOVED_BYTES = 8 * 1024 * 1024  # of entries that go into one file
+THREAD_ROWS = 8_192  # from this size on a commit's changes are consolidated in a thread
 log = structlog.get_logger()
-
-
-@dataclass(frozen=True, slots=True)
-class Encoded:
-    """Rows as bytes for the wire, and how many they are."""
-
-    rows: int
-    data: bytes
 
 
 @dataclass(slots=True)
 class Entry:
-    """Consolidated changes of one time. `encoded`: their rows for the wire, by everything that shapes them."""
+    """Consolidated changes of one time, or a part of them. `encoded`: their rows for the wire, by all that shapes them.
+
+    `shared`: several readers take it, so that it pays to keep what it was encoded to. `bytes` is its size in memory.
+    """
 
     time: Timestamp
     changes: pa.Table
-    encoded: dict[Hashable, Encoded] = field(default_factory=dict)
-    on_disk: bool = False
+    shared: bool = True
+    encoded: dict[Hashable, asyncio.Task[Encoded]] = field(default_factory=dict)
+    bytes: int = 0
 
-    @property
-    def bytes(self) -> int:
-        return int(self.changes.nbytes)
+    def __post_init__(self) -> None:
+        self.bytes = int(self.changes.nbytes)
 
-    def move_to_disk(self, directory: Path | None) -> None:
-        """OSError when there is no room; the entry stays as it was."""
-        with tempfile.NamedTemporaryFile(dir=directory) as file:
-            with pa.ipc.new_file(file, self.changes.schema) as writer:
-                writer.write_table(self.changes)
-            file.flush()
-            self.changes = pa.ipc.open_file(pa.memory_map(file.name)).read_all()
-        self.on_disk = True
-        self.encoded.clear()
+
+async def move_to_disk(entries: Sequence[Entry], directory: Path | None) -> None:
+    """All into one file. OSError when there is no room; the entries stay as they were."""
+    batches = [entry.changes.combine_chunks().to_batches() for entry in entries]
+    every = (batch for own in batches for batch in own)
+    reader = await asyncio.to_thread(spill.mapped, entries[0].changes.schema, every, directory)
+    number = 0
+    for entry, own in zip(entries, batches, strict=True):
+        entry.changes = pa.Table.from_batches([reader.get_batch(number + n) for n in range(len(own))], reader.schema)
+        entry.encoded.clear()
+        number += len(own)
 
 
 class Reader:
     """One reader's place in a feed. Close it, or the feed keeps what it has not read.
 
-    `waiting_bytes` is what it has yet to take. Beyond `limit` it is `overrun`: it loses its place, and `on_overrun` is
-    called, which may not be where it reads: a client that does not read keeps its session waiting at the socket.
+    Beyond its limit it is `overrun`: it loses its place, and `on_overrun` is called, which may not be where it reads: a
+    client that does not read keeps its session waiting at the socket.
     """
 
-    __slots__ = ("_feed", "limit", "next", "on_close", "on_overrun", "overrun", "waiting_bytes")
+    __slots__ = ("_counted", "_feed", "limit", "next", "on_close", "on_overrun", "overrun", "passed")
 
-    def __init__(self, feed: Feed, next: int) -> None:
+    def __init__(self, feed: Feed) -> None:
         self._feed = feed
-        self.next = next
-        self.waiting_bytes = 0
+        self.next = feed.end
+        self.passed = feed.appended_bytes
+        """Bytes that were appended to the feed before this place."""
+        self._counted = 0
         self.limit: int | None = None
         self.overrun = False
         self.on_overrun: Callable[[], None] | None = None
         self.on_close: Callable[[], None] | None = None
 
-    def take(self) -> list[Entry]:
-        """The entries since the last call, in order of time."""
-        entries = self._feed.entries_from(self.next)
+    @property
+    def is_at_end(self) -> bool:
+        return self.next == self._feed.end
+
+    @property
+    def waiting_bytes(self) -> int:
+        """What it has yet to take, of what the limit counts."""
+        return self._feed.appended_bytes - max(self.passed, self._counted)
+
+    def bound(self, limit: int) -> None:
+        """From now on no more than `limit` bytes of what comes may wait for it."""
+        self._counted = self._feed.appended_bytes
+        self.limit = limit
+        self._feed.least_limit = min(self._feed.least_limit, limit)
+
+    def take(self, bytes_max: int | None = None, *, count: int | None = None) -> list[Entry]:
+        """The next entries, in order of time: all, `count`, or up to so many bytes, at least one if there is one."""
+        entries: list[Entry] = []
+        size = 0
+        for entry in self._feed.entries_from(self.next):
+            if len(entries) == count or (entries and bytes_max is not None and size + entry.bytes > bytes_max):
+                break
+            entries.append(entry)
+            size += entry.bytes
         if entries:
-            self._feed.moves(self, self.next + len(entries))
-        self.waiting_bytes = 0
+            self._feed.moves(self, self.next + len(entries), self.passed + size)
         return entries
 
-    def came(self, bytes: int) -> None:
-        """An entry of that size was appended to the feed."""
-        self.waiting_bytes += bytes
+    def check(self) -> None:
+        """After an append."""
         if self.limit is not None and self.waiting_bytes > self.limit and not self.overrun:
             self.overrun = True
             self._feed.leave(self)
@@ -101,7 +124,7 @@ class Reader:
 
     def waiting(self) -> list[Entry]:
         """The entries that `take` would give."""
-        return self._feed.entries_from(self.next)
+        return list(self._feed.entries_from(self.next))
 
     def close(self) -> None:
         """May be called twice; `on_close` is called once."""
@@ -120,42 +143,70 @@ class Feed:
     def __init__(self, upper: Timestamp, directory: Path | None = None) -> None:
         """`directory` takes what waits on disk; None: the system's for temporary files."""
         self.upper = upper
-        self._directory = directory
+        self.directory = directory
+        self.broadcasts: dict[Hashable, Broadcast] = {}
+        """By what shapes their bytes."""
         self._moving: asyncio.Task[None] | None = None
         self.failure: PgError | None = None
         self.abandoned: Callable[[], None] | None = None
         self.moved = Pulse()
+        self.end = 0
+        """The number of the next entry; an entry's number is its place in the feed's whole history."""
+        self.appended_bytes = 0
+        """Of all entries that ever were."""
         self.kept_bytes = 0
         """Of the entries that some reader has not taken yet."""
-        self._entries: deque[Entry] = deque()
+        self.memory_bytes = 0
+        """Of those that are in memory."""
+        self.least_limit = 1 << 63
+        """No reader's limit was ever less: none can be overrun before so much waits for somebody."""
+        self._entries: dict[int, Entry] = {}  # those that are kept, by number
+        self._on_disk: set[int] = set()  # the numbers of those that are
+        self._in_memory: deque[tuple[int, Entry]] = deque()  # the oldest first; some may have been let go of
         self._first = 0  # the number of the oldest entry that is kept
         self._readers: set[Reader] = set()
         self._places: Counter[int] = Counter()  # how many readers stand at which entry's number
 
     def append(self, time: Timestamp, changes: pa.Table) -> None:
         """Changes at `time`, which is at or beyond `upper`. Nobody sees them before `advance` has passed them."""
-        if not self._readers:
-            self._first += 1
-            return
-        entry = Entry(time, changes)
-        self._entries.append(entry)
-        size = entry.bytes
-        self.kept_bytes += size
-        for reader in list(self._readers):
-            reader.came(size)
-        if self._moving is None and self._bytes_in_memory() > MEMORY_BYTES_MAX:
-            self._moving = asyncio.create_task(self._move_to_disk())
+        self._add(Entry(time, changes), on_disk=False)
 
-    def _bytes_in_memory(self) -> int:
-        return sum(entry.bytes for entry in self._entries if not entry.on_disk)
+    def _add(self, entry: Entry, *, on_disk: bool) -> None:
+        number, self.end = self.end, self.end + 1
+        self.appended_bytes += entry.bytes
+        if not self._readers:
+            self._first = self.end
+            return
+        self._entries[number] = entry
+        self.kept_bytes += entry.bytes
+        if on_disk:
+            self._on_disk.add(number)
+        else:
+            self._in_memory.append((number, entry))
+            self.memory_bytes += entry.bytes
+        if self.kept_bytes > self.least_limit:
+            for reader in list(self._readers):
+                reader.check()
+        if self._moving is None and self.memory_bytes > MEMORY_BYTES_MAX:
+            self._moving = asyncio.create_task(self._move_to_disk())
 
     async def _move_to_disk(self) -> None:
         """The oldest entries first. Without room they stay in memory, and the next append tries again."""
+        run: list[tuple[int, Entry]] = []
         try:
-            while self._bytes_in_memory() > MEMORY_BYTES_MAX:
-                oldest = next(entry for entry in self._entries if not entry.on_disk)
-                await asyncio.to_thread(oldest.move_to_disk, self._directory)
+            while self.memory_bytes > MEMORY_BYTES_MAX:
+                run, size = [], 0
+                while self._in_memory and size < min(MOVED_BYTES, self.memory_bytes - MEMORY_BYTES_MAX):
+                    number, entry = self._in_memory.popleft()
+                    if number in self._entries:
+                        run.append((number, entry))
+                        size += entry.bytes
+                await move_to_disk([entry for _, entry in run], self.directory)
+                moved, run = run, []
+                self.memory_bytes -= sum(entry.bytes for number, entry in moved if number in self._entries)
+                self._on_disk.update(number for number, _ in moved if number in self._entries)
         except OSError as error:
+            self._in_memory.extendleft(reversed(run))
             log.warning("waiting changes stay in memory", reason=str(error))
         finally:
             self._moving = None
@@ -173,10 +224,19 @@ class Feed:
 
     def join(self) -> Reader:
         """A reader of everything from now on: changes at times >= the present upper."""
-        reader = Reader(self, self._first + len(self._entries))
+        reader = Reader(self)
+        self._stands(reader)
+        return reader
+
+    def rejoin(self, reader: Reader, beside: Reader) -> None:
+        """A reader that had left takes the place of another one, which has not."""
+        reader.next, reader.passed = beside.next, beside.passed
+        if reader not in self._readers:
+            self._stands(reader)
+
+    def _stands(self, reader: Reader) -> None:
         self._readers.add(reader)
         self._places[reader.next] += 1
-        return reader
 
     def leave(self, reader: Reader) -> None:
         if reader in self._readers:
@@ -185,13 +245,13 @@ class Feed:
             if not self._readers and self.abandoned is not None:
                 self.abandoned()
 
-    def entries_from(self, number: int) -> list[Entry]:
-        """Those of that number and later; an entry's number is its place in the feed's whole history."""
-        return list(islice(self._entries, number - self._first, None))
+    def entries_from(self, number: int) -> Iterator[Entry]:
+        """Those of that number and later."""
+        return (self._entries[n] for n in range(number, self.end))
 
-    def moves(self, reader: Reader, place: int) -> None:
+    def moves(self, reader: Reader, place: int, passed: int) -> None:
         """A reader has taken the entries up to that number."""
-        left, reader.next = reader.next, place
+        left, reader.next, reader.passed = reader.next, place, passed
         if reader in self._readers:
             self._places[place] += 1
             self._left(left)
@@ -202,8 +262,62 @@ class Feed:
         if not self._places[place]:
             del self._places[place]
         while self._entries and self._first not in self._places:
-            self.kept_bytes -= self._entries.popleft().bytes
+            entry = self._entries.pop(self._first)
+            self.kept_bytes -= entry.bytes
+            if self._first in self._on_disk:
+                self._on_disk.remove(self._first)
+            else:
+                self.memory_bytes -= entry.bytes
             self._first += 1
+
+
+class CollectionFeed(Feed):
+    """The log's changes as they are. Large commits are consolidated beside the loop, and what follows them waits."""
+
+    def __init__(self, upper: Timestamp, directory: Path | None = None) -> None:
+        super().__init__(upper, directory)
+        self._arrived: deque[tuple[Timestamp, list[pa.Table] | None]] = deque()
+        self._working: asyncio.Task[None] | None = None
+
+    def committed(self, time: Timestamp, tables: list[pa.Table]) -> None:
+        """What one commit wrote, as rows or changes."""
+        if self._working is None and sum(table.num_rows for table in tables) < THREAD_ROWS:
+            changes = updates.consolidate(pa.concat_tables([updates.as_changes(table) for table in tables]))
+            if changes.num_rows:
+                self.append(time, changes)
+            return
+        self._arrived.append((time, tables))
+        if self._working is None:
+            self._working = asyncio.create_task(self._work())
+
+    def closed(self, upper: Timestamp) -> None:
+        """All commits before `upper` have been told."""
+        if self._working is None:
+            self.advance(upper)
+        else:
+            self._arrived.append((upper, None))
+
+    async def _entries_of(self, time: Timestamp, tables: list[pa.Table]) -> AsyncIterator[tuple[Entry, bool]]:
+        """With each, whether it lies on disk."""
+        async for changes in consolidated(tables, self.directory):
+            entry = Entry(time, changes)
+            yield entry, entry.bytes > RESIDENT_BYTES
+
+    async def _work(self) -> None:
+        try:
+            while self._arrived:
+                time, tables = self._arrived[0]
+                if tables is None:
+                    self.advance(time)
+                else:
+                    entries = [entry async for entry in self._entries_of(time, tables)]
+                    for entry, on_disk in entries:  # all at once: nobody joins in the midst of a time
+                        self._add(entry, on_disk=on_disk)
+                self._arrived.popleft()
+        except Exception as error:
+            self.fail(told(error))
+        finally:
+            self._working = None
 
 
 class Computation(Protocol):

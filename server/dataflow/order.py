@@ -16,8 +16,12 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from catalog import updates
+from protocol.pgwire.errors import PgError
+from server.failures import evaluation_error
 from server.spark import Engine
+from server.sql.expressions import walk
 from server.sql.plan import QueryPlan
+from server.sql.relations import Window
 
 Codes = NDArray[np.int64]
 
@@ -30,6 +34,10 @@ class SortKey:
 
     descending: bool = False
     nulls_first: bool = False
+
+
+SortColumns = list[tuple[pa.ChunkedArray, SortKey]]
+"""The columns that rows are sorted by, the first counts most."""
 
 
 def codes(column: pa.Array | pa.ChunkedArray, key: SortKey = SortKey()) -> Codes:
@@ -98,26 +106,58 @@ class OrderPlan:
         """Equal for orders that mean the same."""
         return self.query.fingerprint, self.keys, self.places
 
-    async def arrange(self, changes: pa.Table, engine: Engine) -> pa.Table:
-        """The consolidated changes of one time in this order; ties by row, then diff. Spark only for expressions."""
+    @property
+    def is_rowwise(self) -> bool:
+        """Whether a row's keys depend on that row alone."""
+        return not any(isinstance(node, Window) for node in walk(self.query.relation))
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """An order with the engine that computes its expressions; columns and their numbers take none."""
+
+    plan: OrderPlan
+    engine: Engine
+
+    async def arrange(self, changes: pa.Table) -> pa.Table:
+        """The consolidated changes of one time in this order; ties by row, then diff."""
+        columns, by = await self._keys(changes)
+        if len(columns[0]) < THREAD_ROWS:
+            return _arranged(changes, columns, by)
+        return await asyncio.to_thread(_arranged, changes, columns, by)
+
+    async def sort_columns(self, changes: pa.Table) -> tuple[pa.Table, SortColumns]:
+        """The changes as `arrange` would have them, unsorted, and all columns that say how they are sorted."""
+        columns, by = await self._keys(changes)
+        table = _table(changes, columns)
+        return table, [*by, *((column, SortKey()) for column in (*columns[1:], columns[0]))]
+
+    async def _keys(self, changes: pa.Table) -> tuple[list[pa.ChunkedArray], SortColumns]:
+        """Diff and the columns, as the query has them, and the columns that the clause names."""
         rows = updates.rows_of(changes)
         names = [f"c{i}" for i in range(rows.num_columns + 1)]
         table = pa.table([changes[updates.DIFF], *rows.columns], names=names)
-        scan = self.query.direct_scan
-        if scan is not None:
-            given = [table.column(number) for number in scan.columns]
+        query = self.plan.query
+        if query.direct_scan is not None:
+            given = [table.column(number) for number in query.direct_scan.columns]
         else:
-            (source,) = self.query.inputs
-            table = await engine.run(self.query.spark_sql(), {source: table}, patient=True)
+            (source,) = query.inputs
+            try:
+                table = await self.engine.run(query.spark_sql(), {source: table}, patient=True)
+            except PgError as error:
+                raise evaluation_error(error) from None
             given = table.columns
-        if table.num_rows < THREAD_ROWS:
-            return self._arranged(changes, table, given)
-        return await asyncio.to_thread(self._arranged, changes, table, given)
+        by = [(given[place], key) for place, key in zip(self.plan.places, self.plan.keys, strict=True)]
+        return table.columns[: changes.num_columns], by
 
-    def _arranged(self, changes: pa.Table, table: pa.Table, given: list[pa.ChunkedArray]) -> pa.Table:
-        """`table`: the changes as the query has them, diff first; `given`: the columns that keys are among."""
-        diff, *columns = table.columns[: changes.num_columns]
-        by = [codes(given[place], key) for place, key in zip(self.places, self.keys, strict=True)]
-        order = sorted_rows([*by, *map(codes, columns), codes(diff)])
-        arranged = pa.table([*columns, diff], names=changes.column_names)
-        return arranged.take(pa.array(order)).cast(changes.schema)
+
+def _table(changes: pa.Table, columns: list[pa.ChunkedArray]) -> pa.Table:
+    """`changes` made again of diff and columns."""
+    diff, *others = columns
+    return pa.table([*others, diff], names=changes.column_names).cast(changes.schema)
+
+
+def _arranged(changes: pa.Table, columns: list[pa.ChunkedArray], by: SortColumns) -> pa.Table:
+    diff, *others = columns
+    order = sorted_rows([*(codes(column, key) for column, key in by), *map(codes, others), codes(diff)])
+    return _table(changes, columns).take(pa.array(order))

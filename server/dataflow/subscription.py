@@ -10,7 +10,7 @@ subscription ends with 54000, also while its session waits at a socket that take
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -18,8 +18,8 @@ import pyarrow as pa
 from catalog import updates
 from catalog.objects import TIMESTAMP_MAX, Timestamp
 from protocol.pgwire.errors import PgError, SqlState
-from server.coordinator import Joined
-from server.dataflow.feed import Entry
+from server.dataflow.feed import Entry, Feed, Reader
+from server.dataflow.prelude import Prelude
 from server.failures import evaluation_error
 
 
@@ -41,70 +41,100 @@ class Bounds:
     snapshot: bool
     progress: bool
 
+    def past(self, time: int) -> bool:
+        """Whether the stream ends before `time`."""
+        return self.up_to is not None and time >= self.up_to
+
 
 class Subscription:
-    """A place in a feed, with what came before it: the snapshot at AS OF and the changes between it and the feed.
+    """A place in a feed, with what comes before it, its prelude, which has begun.
 
     Batches of messages come from `next`, so that a caller can wait with a deadline; `close` releases what it holds.
     """
 
-    def __init__(self, joined: Joined, bounds: Bounds, waiting_bytes_max: int) -> None:
-        self._feed = joined.feed
-        self._reader = joined.reader
-        self._as_of = joined.as_of
+    def __init__(
+        self, feed: Feed, reader: Reader, prelude: Prelude, as_of: Timestamp, bounds: Bounds, waiting_bytes_max: int
+    ) -> None:
+        self.feed = feed
+        self.reader = reader
+        self._prelude = prelude
+        self._as_of = as_of
         self._bounds = bounds
         self._waiting_bytes_max = waiting_bytes_max
-        self._told = joined.as_of  # the greatest progress that was told
+        self.told = int(as_of)
+        """The greatest progress that was told, or would have been with PROGRESS."""
         self._sent = 0  # the last progress that a caller has sent, beyond AS OF: a point to resume from
         self.on_overrun: Callable[[PgError], None] | None = None
-        self._reader.on_overrun = self._overran
-        self._first: list[Message] = []
-        if bounds.progress:
-            self._first.append(Progress(joined.as_of))
-        if bounds.snapshot and not self._past(joined.as_of):
-            rows = updates.consolidate(updates.with_diff(joined.rows, 1))
-            if rows.num_rows:
-                self._first.append(Entry(joined.as_of, rows))
-        self._first.extend(self._wanted(joined.catch_up))
+        self.reader.on_overrun = self._overran
+        self._first: list[Message] = [Progress(as_of)] if bounds.progress else []
         self.finished = False
 
     def _wanted(self, entries: list[Entry]) -> list[Entry]:
-        return [e for e in entries if e.time > self._as_of and not self._past(e.time)]
+        return [e for e in entries if e.time > self._as_of and not self._bounds.past(e.time)]
 
-    def _past(self, time: int) -> bool:
-        return self._bounds.up_to is not None and time >= self._bounds.up_to
-
-    async def next(self) -> list[Message]:
+    async def next(self, bytes_max: int | None = None) -> list[Message]:
         """The next messages, at least one unless the stream has `finished`. Raises what ended the feed.
 
-        Cancel safety: no message is lost; the next call gives it.
+        `bytes_max`: no more than about so much of what there is. Cancel safety: no message is lost; the next call
+        gives it.
         """
         while True:
-            messages = self.ready()
+            messages = self.ready(bytes_max)
             if messages or self.finished:
                 return messages
-            await self._feed.moved.wait()
+            await (self.feed.moved if self._prelude.finished else self._prelude.moved).wait()
 
-    def ready(self) -> list[Message]:
+    def ready(self, bytes_max: int | None = None) -> list[Message]:
         """What can be had without waiting."""
         if self.finished:
             return []
-        if self._reader.overrun:
+        if self.reader.overrun:
             raise self._fell_behind()
-        if not self._first:
-            self._reader.limit = self._waiting_bytes_max  # from now on: the snapshot has been taken
         messages, self._first = self._first, []
-        messages.extend(self._wanted(self._reader.take()))
-        upper = self._feed.upper
-        if self._past(upper):
+        if not self._prelude.finished:
+            messages.extend(self._prelude.take())
+            if not self._prelude.finished:
+                return messages
+        elif self.reader.limit is None:
+            self.reader.bound(self._waiting_bytes_max)  # from now on: the snapshot has been taken
+        messages.extend(self._wanted(self.reader.take(bytes_max)))
+        if not self.reader.is_at_end:
+            return messages
+        upper = self.feed.upper
+        if self._bounds.past(upper):
             self.close()
-        elif upper > self._told:
-            self._told = upper
+        elif upper > self.told:
+            self.told = upper
             if self._bounds.progress:
                 messages.append(Progress(upper))
-        if not messages and not self.finished and self._feed.failure is not None:
-            raise evaluation_error(self._feed.failure)
+        if not messages and not self.finished and self.feed.failure is not None:
+            raise evaluation_error(self.feed.failure)
         return messages
+
+    @property
+    def is_live(self) -> bool:
+        """Everything there is has been taken, and what comes is the same for all who are live in this feed."""
+        return (
+            self.told == self.feed.upper
+            and self.told > self._as_of
+            and self._prelude.finished
+            and self.reader.is_at_end
+            and not self.reader.overrun
+            and not self.finished
+            and self._bounds.up_to is None
+            and self.feed.failure is None
+        )
+
+    def follows(self, reader: Reader, told: int, sent: int) -> None:
+        """Takes the place of another reader of the feed, through which this one was told of times before `told`.
+
+        `sent`: the last progress that a caller has sent meanwhile, 0 for none.
+        """
+        self.feed.rejoin(self.reader, reader)
+        if self.reader.limit is None:
+            self.reader.bound(self._waiting_bytes_max)
+        self.told = told
+        self._sent = max(self._sent, sent)
 
     def sent(self, message: Message) -> None:
         """The caller has put a message into its byte stream, in which an error would stand behind it."""
@@ -133,7 +163,8 @@ class Subscription:
     def close(self) -> None:
         """Releases the place in the feed. May be called twice."""
         self.finished = True
-        self._reader.close()
+        self._prelude.close()
+        self.reader.close()
 
 
 class ConstantSubscription:
@@ -149,13 +180,13 @@ class ConstantSubscription:
             self._messages.append(Entry(Timestamp(time), changes))
         self.finished = False
 
-    async def next(self) -> list[Message]:
-        return self.ready()
+    async def next(self, bytes_max: int | None = None) -> list[Message]:
+        return self.ready(bytes_max)
 
     def sent(self, message: Message) -> None:
         """Nothing can fail behind it."""
 
-    def ready(self) -> list[Message]:
+    def ready(self, bytes_max: int | None = None) -> list[Message]:
         self.finished = True
         messages, self._messages = self._messages, []
         return messages
@@ -165,9 +196,3 @@ class ConstantSubscription:
 
 
 AnySubscription = Subscription | ConstantSubscription
-
-
-async def messages_of(subscription: AnySubscription) -> AsyncIterator[list[Message]]:
-    """All batches of messages to the end of the stream."""
-    while not subscription.finished:
-        yield await subscription.next()

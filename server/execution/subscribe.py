@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import AsyncGenerator, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
 import pyarrow as pa
 
+from catalog import spill
 from catalog.objects import TIMESTAMP_MAX, Hold, Index, Item, MaterializedView, Table, Timestamp
 from protocol.pgwire.errors import Notice, PgError, Severity, SqlState
 from protocol.pgwire.types import PgType
@@ -16,6 +17,10 @@ from server.context import Context, not_readable
 from server.coordinator import Joined
 from server.dataflow.computation import QueryComputation
 from server.dataflow.envelope import DiffEnvelope, Envelope, KeyedEnvelope
+from server.dataflow.feed import Entry
+from server.dataflow.order import Order
+from server.dataflow.pieces import ordered
+from server.dataflow.prelude import Prelude
 from server.dataflow.subscription import Bounds, ConstantSubscription, Subscription
 from server.execution.names import find_relation
 from server.execution.planning import plan_order, relation_query
@@ -82,13 +87,7 @@ def _envelope(context: Context, statement: Subscribe, relation: tuple[Field, ...
             return DiffEnvelope(relation, progress=progress)
         case WithinTimestampOrderBy() as clause:
             order = plan_order(clause, relation, name, context.plan_context())
-            engine = context.engine
-
-            async def arrange(changes: pa.Table) -> pa.Table:
-                with _evaluation():
-                    return await order.arrange(changes, engine)
-
-            return DiffEnvelope(relation, progress=progress, arrange=arrange, order=order.form)
+            return DiffEnvelope(relation, progress=progress, order=Order(order, context.engine))
         case EnvelopeUpsert(keys=keys):
             return KeyedEnvelope(relation, _key_columns(keys, relation, "UPSERT"), before=False, progress=progress)
         case EnvelopeDebezium(keys=keys):
@@ -178,10 +177,31 @@ async def subscribe(
         return Result("SELECT {}", SubscriptionRows(empty, plan.envelope))
     bounds = Bounds(up_to, statement.snapshot, statement.progress)
     joined = await _join(context, query, Timestamp(as_of), exact=exact)
+    prelude = Prelude(_prelude(joined, bounds, plan.envelope), joined.release)
+    waiting_bytes_max = int(context.settings["subscription_waiting_bytes_max"])
+    subscription = Subscription(joined.feed, joined.reader, prelude, joined.as_of, bounds, waiting_bytes_max)
     activity.subscriptions_started[output] += 1
     joined.reader.on_close = activity.subscribed(context.process_id, output, query.uses)
-    waiting_bytes_max = int(context.settings["subscription_waiting_bytes_max"])
-    return Result("SELECT {}", SubscriptionRows(Subscription(joined, bounds, waiting_bytes_max), plan.envelope))
+    prelude.start()
+    try:
+        if spill.size_of(joined.tables) <= spill.MEMORY_BYTES_MAX:
+            await prelude.begun()  # so that it is there for the first FETCH, however short its time is
+    except BaseException:
+        subscription.close()
+        raise
+    return Result("SELECT {}", SubscriptionRows(subscription, plan.envelope))
+
+
+async def _prelude(joined: Joined, bounds: Bounds, envelope: Envelope) -> AsyncGenerator[Entry]:
+    """The snapshot, then what changed between it and the place in the feed; in the envelope's order inside a time."""
+    directory = joined.feed.directory
+    if bounds.snapshot and not bounds.past(joined.as_of):
+        async for changes in ordered(joined.tables, directory, envelope):
+            yield Entry(joined.as_of, changes, shared=False)
+    for time in joined.times:
+        if not bounds.past(time):
+            async for changes in ordered(await joined.changes(time), directory, envelope):
+                yield Entry(time, changes, shared=False)
 
 
 def _check_bounds(context: Context, as_of: int, up_to: int | None) -> None:

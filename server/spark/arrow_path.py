@@ -23,6 +23,7 @@ import struct
 from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 from importlib.resources import files
+from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
@@ -31,6 +32,7 @@ import pyarrow.compute as pc
 from py4j.clientserver import ClientServer
 from py4j.java_gateway import JavaObject
 
+from catalog.spill import kept
 from protocol.pgwire.errors import PgError, SqlState
 from server.spark.errors import Failure, Fault
 
@@ -86,8 +88,12 @@ class SessionPath(Protocol):
 class DoorPath:
     """The low-latency path."""
 
-    def __init__(self, door: JavaObject, session: JavaObject, slot: str) -> None:
-        """`door` comes from `compile_door`. The JVM connects back to us and proves itself with a token."""
+    def __init__(self, door: JavaObject, session: JavaObject, slot: str, scratch: Path) -> None:
+        """`door` comes from `compile_door`. The JVM connects back to us and proves itself with a token.
+
+        An answer that is too large for memory lies in `scratch`, as `catalog.spill` keeps it.
+        """
+        self._scratch = scratch
         token = secrets.token_hex(32)
         with socket.create_server(("127.0.0.1", 0)) as listener:
             listener.settimeout(CONNECT_TIMEOUT_S)
@@ -103,10 +109,14 @@ class DoorPath:
         try:
             for part in _request(group, sql, views, drop):
                 self._socket.sendall(part)
-            answer = list(self._blocks())
         except OSError as error:
             raise Disconnected(str(error)) from error
-        return to_house(pa.concat_tables([pa.ipc.open_stream(block).read_all() for block in answer]))
+        blocks = self._blocks()
+        try:
+            return kept((to_house(pa.ipc.open_stream(block).read_all()) for block in blocks), self._scratch)
+        finally:
+            for _ in blocks:  # an answer that could not be kept is read all the same: behind it begins the next
+                pass
 
     def close(self) -> None:
         self._answers.close()
@@ -122,7 +132,10 @@ class DoorPath:
         return int(struct.unpack("!i", self._exactly(4))[0])
 
     def _exactly(self, length: int) -> bytes:
-        read: bytes = self._answers.read(length)
+        try:
+            read: bytes = self._answers.read(length)
+        except OSError as error:
+            raise Disconnected(str(error)) from error
         if len(read) < length:
             raise Disconnected("the JVM hung up")
         return read
@@ -142,9 +155,11 @@ def _request(group: str, sql: str, views: Mapping[str, pa.Table], drop: Sequence
         head += _text(name)
     head += struct.pack("!i", len(views))
     for name, table in views.items():
-        batches = to_spark(table).combine_chunks().to_batches(max_chunksize=rows_per_batch(table))
-        head += _text(name) + _text(spark_schema(table.schema)) + struct.pack("!i", len(batches))
-        for batch in batches:
+        size = rows_per_batch(table)
+        starts = range(0, table.num_rows, size)
+        head += _text(name) + _text(spark_schema(table.schema)) + struct.pack("!i", len(starts))
+        for start in starts:  # one at a time is in memory: the table itself may be a mapped file
+            (batch,) = to_spark(table.slice(start, size)).combine_chunks().to_batches()
             block = batch.serialize()
             head += struct.pack("!i", block.size)
             if block.size > len(head):

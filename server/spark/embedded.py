@@ -79,7 +79,9 @@ def _unavailable(error: BaseException, log: Path) -> EngineUnavailable:
 class EmbeddedDriver:
     """One JVM with Spark started in it; see `spark.Driver`."""
 
-    def __init__(self, jvm: Jvm, stopping: threading.Event, *, low_latency: bool, functions: PythonFunctions) -> None:
+    def __init__(
+        self, jvm: Jvm, stopping: threading.Event, *, low_latency: bool, functions: PythonFunctions, scratch: Path
+    ) -> None:
         """Waits until Spark is up. EngineUnavailable, or py4j's errors when Spark or its JVM give up on the way."""
         gateway = jvm.connect(stopping)
         with ThreadPoolExecutor(1, "tidewire-spark-door") as beside:  # takes a second of the start
@@ -91,6 +93,7 @@ class EmbeddedDriver:
         self._process = jvm
         self._jvm = gateway.jvm
         self._functions = functions
+        self._scratch = scratch
 
     @property
     def pid(self) -> int | None:
@@ -102,7 +105,7 @@ class EmbeddedDriver:
                 return self._stock.path(slot, self._functions)
             session = self._session.newSession()
             register(self._jvm, session, self._functions)
-            return DoorPath(self._door, session, slot)
+            return DoorPath(self._door, session, slot, self._scratch)
         except Exception as error:
             raise _unavailable(error, self._process.log) from error
 
@@ -174,7 +177,9 @@ class EmbeddedSpark:
         _log.info("engine starting", java=str(java.executable), version=java.major, archive=bool(archive_flags))
         self._jvm = jvm = self._launch(java, "spark-run", self._memory_mb, archive_flags)
         try:
-            driver = EmbeddedDriver(jvm, stopping, low_latency=self._low_latency, functions=self._functions)
+            driver = EmbeddedDriver(
+                jvm, stopping, low_latency=self._low_latency, functions=self._functions, scratch=self._directory
+            )
         except BaseException as error:
             told = _unavailable(error, self._log_file)  # now, before the JVM ends
             jvm.kill()
@@ -217,7 +222,7 @@ class EmbeddedSpark:
         part = archive.path.with_suffix(f".{os.getpid()}")
         jvm = self._launch(java, "spark-archive", ARCHIVE_MEMORY_MB, archive.make(part), niceness=19)
         try:
-            path = EmbeddedDriver(jvm, stopping, low_latency=True, functions={}).path("slot-0")
+            path = EmbeddedDriver(jvm, stopping, low_latency=True, functions={}, scratch=self._directory).path("slot-0")
             for sql, views in synthetic_ticks(ARCHIVE_ROUNDS):
                 if stopping.is_set():
                     return

@@ -9,16 +9,10 @@ import threading
 from collections.abc import Iterator
 from typing import Any
 
-import numpy as np
 import psycopg
-import pyarrow as pa
 import pytest
 
-from catalog import updates
-from catalog.objects import Timestamp
 from protocol.pgwire import messages as m
-from server.dataflow import feed as feeds
-from server.dataflow.feed import Feed
 from tests.fix_server import ServerThread
 
 pytestmark = pytest.mark.spark
@@ -110,48 +104,3 @@ def test_who_takes_nothing_at_all_is_cut_off(
         for number in range(600):
             table.execute("INSERT INTO t VALUES (%s, %s)", (number, WIDE))
         server.call(gone(stuck_ones))
-
-
-def changes(rows: int) -> pa.Table:
-    table = pa.table({"c0": np.arange(rows)})
-    return updates.with_diff(table, 1)
-
-
-def test_what_waits_goes_to_disk_and_comes_back(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(feeds, "MEMORY_BYTES_MAX", 50_000)
-
-    async def run() -> None:
-        feed = Feed(Timestamp(0), tmp_path)
-        reader = feed.join()
-        for time in range(20):
-            feed.append(Timestamp(time), changes(1_000 + time))
-        assert feed._moving is not None
-        await feed._moving
-        kept = list(feed._entries)
-        assert [e.on_disk for e in kept] == [True] * (20 - 3) + [False] * 3
-        assert not list(tmp_path.iterdir())
-        for time, entry in enumerate(reader.take()):
-            assert entry.time == time
-            assert entry.changes.equals(changes(1_000 + time))
-        assert not feed._entries
-
-    asyncio.run(run())
-
-
-def test_a_reader_beyond_its_limit_loses_its_place() -> None:
-    async def run() -> None:
-        feed, told = Feed(Timestamp(0)), []
-        slow, fast = feed.join(), feed.join()
-        slow.on_overrun = lambda: told.append("slow")
-        for time in range(10):
-            feed.append(Timestamp(time), changes(1_000))
-            fast.take()
-        assert not told
-        slow.limit = slow.waiting_bytes
-        feed.append(Timestamp(10), changes(1))
-        assert told == ["slow"]
-        fast.take()
-        assert slow.overrun
-        assert not feed._entries
-
-    asyncio.run(run())

@@ -1,0 +1,166 @@
+"""Subscribers of one feed who have all that there is and get the same bytes: what comes is written to all in one go.
+
+A subscriber on its own costs a task that wakes, takes, encodes or finds what was encoded, and writes. A thousand of
+them on a commit are a thousand of these; in a broadcast one task does it, and each of them costs its socket's write. A
+subscriber whose socket is full leaves, goes on from where it is at its own pace, and joins again when it has all.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Hashable
+from pathlib import Path
+
+from server.dataflow.encoded import Data, Encode, Encoded, encoded
+from server.dataflow.envelope import Envelope
+from server.dataflow.feed import Entry
+from server.dataflow.subscription import Progress, Subscription
+from server.frontiers import Pulse
+from server.outlet import Transport
+
+BYTES_MAX = 256 * 1024  # of one round; of more everybody takes chunk by chunk, as fast as each socket goes
+WRITES_MAX = 256  # in a row, before others have their turn
+
+
+class Member:
+    """A subscriber's place in a broadcast. `released` is done when it must go on by itself."""
+
+    __slots__ = ("released", "rows", "subscription", "transport")
+
+    def __init__(self, subscription: Subscription, transport: Transport, rows: int) -> None:
+        self.subscription = subscription
+        self.transport = transport
+        self.rows = -rows  # in the end, how many rows were written to it
+        self.released: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+
+class Broadcast:
+    """One for each feed and form of bytes, as long as it has members. `run` is its task."""
+
+    def __init__(self, subscription: Subscription, key: Hashable, envelope: Envelope, encode: Encode) -> None:
+        """`subscription`, which is live, says where it begins."""
+        self._feed = subscription.feed
+        self._key = key
+        self._envelope = envelope
+        self._encode = encode
+        self._reader = self._feed.join()
+        self._told = subscription.told
+        self._sent = 0
+        self._rows = 0
+        self._writing = False
+        self.settled = Pulse()
+        """Fires at the end of each round: who could not join may look again."""
+        self._members: dict[Member, None] = {}
+        self._feed.broadcasts[key] = self
+        self._task = asyncio.create_task(self._run())
+
+    def join(self, subscription: Subscription, transport: Transport) -> Member | None:
+        """A live subscription's place here; None if it is not where the broadcast is."""
+        if self._writing or subscription.reader.next != self._reader.next or subscription.told != self._told:
+            return None
+        member = Member(subscription, transport, self._rows)
+        self._members[member] = None
+        self._feed.leave(subscription.reader)
+        return member
+
+    def leave(self, member: Member) -> None:
+        """The subscription goes on from here. May be called twice."""
+        if member not in self._members:
+            return
+        del self._members[member]
+        member.subscription.follows(self._reader, self._told, self._sent)
+        member.rows += self._rows
+        if not member.released.done():
+            member.released.set_result(None)
+        if not self._members:
+            self._end()
+
+    def _end(self) -> None:
+        self._task.cancel()
+        if self._feed.broadcasts.get(self._key) is self:
+            del self._feed.broadcasts[self._key]
+        self._reader.close()
+
+    async def _run(self) -> None:
+        """Until nobody is left; what fails here, fails again for each of them alone, and is told there."""
+        try:
+            while self._feed.failure is None:
+                if self._reader.is_at_end and self._feed.upper == self._told:
+                    await self._feed.moved.wait()
+                elif not await self._round():
+                    break
+        finally:
+            self._writing = False
+            for member in list(self._members):
+                self.leave(member)
+            self.settled.fire()
+
+    async def _round(self) -> bool:
+        """Writes what has come. False, and nothing is written, if it is too much to be written at once."""
+        self._writing = True
+        entries, upper = self._reader.waiting(), self._feed.upper
+        pieces: list[Data] = []
+        rows = size = 0
+        for entry in entries:
+            known = await encoded_entry(entry, self._key, self._envelope, self._encode, self._feed.directory)
+            rows, size = rows + known.rows, size + known.bytes
+            pieces.extend(known.chunks)
+            if size > BYTES_MAX:
+                return False
+        if self._envelope.progress and upper > self._told:
+            table = await self._envelope.rows(Progress(upper))
+            pieces.append(self._encode(table))
+            rows += 1
+        if pieces:
+            await self._write(b"".join(pieces))
+        self._reader.take(count=len(entries))
+        self._rows += rows
+        self._told = upper
+        self._sent = upper if self._envelope.progress else 0
+        self._writing = False
+        self.settled.fire()
+        return True
+
+    async def _write(self, data: bytes) -> None:
+        for number, member in enumerate(list(self._members)):
+            if number % WRITES_MAX == WRITES_MAX - 1:
+                await asyncio.sleep(0)
+            if member.transport.is_full:
+                self.leave(member)
+            elif not member.released.done():
+                member.transport.write(data)
+
+
+async def follow(
+    subscription: Subscription, key: Hashable, envelope: Envelope, encode: Encode, transport: Transport
+) -> int:
+    """Lets a live subscription follow its feed as others do, as long as it can; the number of rows that it was sent.
+
+    `key`: equal for equal bytes. Cancel safety: the subscription has its own place again.
+    """
+    broadcast = subscription.feed.broadcasts.get(key)
+    if broadcast is None:
+        broadcast = Broadcast(subscription, key, envelope, encode)
+    member = broadcast.join(subscription, transport)
+    if member is None:
+        await broadcast.settled.wait()
+        return 0
+    try:
+        await member.released
+    finally:
+        broadcast.leave(member)
+    return member.rows
+
+
+async def encoded_entry(
+    entry: Entry, key: Hashable, envelope: Envelope, encode: Encode, directory: Path | None
+) -> Encoded:
+    """The entry's rows for the wire; encoded once for all who ask for the same."""
+    task = entry.encoded.get(key)
+    if task is None:
+
+        async def work() -> Encoded:
+            return await encoded(await envelope.rows(entry), encode, directory)
+
+        task = entry.encoded[key] = asyncio.create_task(work())
+    return await asyncio.shield(task)

@@ -1,0 +1,109 @@
+"""Consolidation on disk against the same in memory, over every type that a column can have."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from catalog import spill
+from catalog import updates as u
+from tests.catalog.strategies import ARROW_TYPES, changes_tables, pairs, rows_tables
+
+each_type = pytest.mark.parametrize("type", ARROW_TYPES, ids=str)
+few = settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+
+
+@pytest.fixture
+def small(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing fits into memory."""
+    monkeypatch.setattr(spill, "MEMORY_BYTES_MAX", 0)
+    monkeypatch.setattr(spill, "PARTITION_BYTES", 64)
+
+
+def outside(tables: list[pa.Table], directory: Path) -> list[pa.Table]:
+    return [piece for piece in spill.consolidated(tables, directory) if piece is not None]
+
+
+@pytest.mark.usefixtures("small")
+@each_type
+@few
+@given(data=st.data())
+def test_on_disk_as_in_memory(type: pa.DataType, data: st.DataObject, tmp_path: Path) -> None:
+    types = (type, pa.int64())
+    tables = [data.draw(rows_tables(types)), data.draw(changes_tables(types)), data.draw(rows_tables(types))]
+    expected = u.consolidate(pa.concat_tables([u.as_changes(table) for table in tables]))
+    found = outside(tables, tmp_path)
+    whole = pa.concat_tables([expected.slice(0, 0), *found])
+    assert Counter(pairs(whole)) == Counter(pairs(expected))
+    assert all(piece.schema == expected.schema for piece in found)
+    assert not list(tmp_path.iterdir()), "a file has a name"
+
+
+@each_type
+@few
+@given(data=st.data())
+def test_equal_rows_have_equal_hashes_and_others_others(type: pa.DataType, data: st.DataObject) -> None:
+    table = data.draw(rows_tables((type,)))
+    again = pa.concat_tables([table.slice(table.num_rows // 2), table.slice(0, table.num_rows // 2)])
+    hashes = np.concatenate([spill.hashes_of(table), spill.hashes_of(again)])
+    both = pa.concat_tables([table, again])
+    assert len(set(hashes.tolist())) == len(pairs(u.consolidate(u.with_diff(both, 1))))
+
+
+def test_rows_spread_evenly() -> None:
+    count = 64_000
+    rows = pa.table({"c0": np.arange(count), "c1": [f"{'same' * 9}{n}" for n in range(count)]})
+    shares = np.bincount(spill.hashes_of(rows) >> np.uint64(58), minlength=64)
+    assert abs(shares - count / 64).max() < 200, shares
+
+
+def test_of_long_values_the_ends_count() -> None:
+    values = ["a" * 5_000, "a" * 4_999 + "b", "b" + "a" * 4_999, "a" * 5_001, "", None]
+    assert len(set(spill.hashes_of(pa.table({"c0": values})).tolist())) == len(values)
+
+
+def test_a_row_that_is_there_many_times_is_no_burden(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    largest = 0
+    consolidate = u.consolidate
+
+    def measured(table: pa.Table) -> pa.Table:
+        nonlocal largest
+        largest = max(largest, table.num_rows)
+        return consolidate(table)
+
+    monkeypatch.setattr(u, "consolidate", measured)
+    monkeypatch.setattr(spill, "PIECE_BYTES", 100_000)
+    rows = pa.table({"c0": np.zeros(1_000_000, np.int64)})
+    monkeypatch.setattr(spill, "MEMORY_BYTES_MAX", 1_000_000)
+    monkeypatch.setattr(spill, "PARTITION_BYTES", 100_000)
+    found = [piece for piece in outside([rows], tmp_path) if piece.num_rows]
+    assert [pairs(piece) for piece in found] == [[((0,), 1_000_000)]]
+    assert largest < 20_000
+
+
+@pytest.mark.usefixtures("small")
+def test_what_is_given_up_leaves_nothing(tmp_path: Path) -> None:
+    rows = pa.table({"c0": np.arange(1_000)})
+    work = spill.consolidated([rows], tmp_path)
+    assert next(work) is None
+    assert list(tmp_path.iterdir())
+    work.close()
+    assert not list(tmp_path.iterdir())
+
+
+def test_what_fits_into_memory_stays_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(*_: Any) -> None:
+        raise AssertionError("a file")
+
+    monkeypatch.setattr(spill, "Partitions", refused)
+    rows = pa.table({"c0": [1, 1]})
+    (piece,) = spill.consolidated([rows], tmp_path)
+    assert piece is not None
+    assert pairs(piece) == [((1,), 2)]

@@ -1,0 +1,259 @@
+"""Subscribers who have all there is are written to in one go; who is slow or leaves takes nothing from the others."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from catalog import updates
+from catalog.objects import Timestamp
+from protocol.pgwire.connection import Connection
+from protocol.pgwire.errors import PgError, SqlState
+from protocol.pgwire.types import INT8
+from server.dataflow import broadcast as broadcasts
+from server.dataflow.encoded import Data
+from server.dataflow.envelope import DiffEnvelope
+from server.dataflow.feed import Entry, Feed
+from server.dataflow.prelude import Prelude
+from server.dataflow.subscription import Bounds, Subscription
+from server.outlet import Outlet
+from server.results import SubscriptionRows
+from server.sql.plan import Field
+
+ENVELOPE = DiffEnvelope((Field("n", INT8, True),), progress=True)
+
+
+def changes(first: int, rows: int = 3) -> pa.Table:
+    return updates.with_diff(pa.table({"c0": np.arange(first, first + rows)}), 1)
+
+
+def encode(rows: pa.Table) -> bytes:
+    return "".join(f"{row}\n" for row in zip(*(column.to_pylist() for column in rows.columns), strict=True)).encode()
+
+
+async def nothing() -> AsyncGenerator[Entry]:
+    return
+    yield
+
+
+class Socket:
+    """A transport that can be full."""
+
+    def __init__(self) -> None:
+        self.taken = b""
+        self.writes = 0
+        self._room = asyncio.Event()
+        self._room.set()
+
+    @property
+    def is_full(self) -> bool:
+        return not self._room.is_set()
+
+    def fill(self) -> None:
+        self._room.clear()
+
+    def empty(self) -> None:
+        self._room.set()
+
+    def write(self, data: Data) -> None:
+        self.taken += data
+        self.writes += 1
+
+    async def drained(self) -> None:
+        await self._room.wait()
+
+    def close(self) -> None: ...
+    def limit_input(self, waiting: int) -> None: ...
+    def abort_if_stuck(self, seconds: float) -> None: ...
+
+
+class Crowd:
+    """Subscribers of one feed, each with a socket and a task that sends."""
+
+    def __init__(self, feed: Feed) -> None:
+        self.feed = feed
+        self.sockets: list[Socket] = []
+        self.subscriptions: list[Subscription] = []
+        self.tasks: list[asyncio.Task[int]] = []
+
+    def add(self, limit: int = 1 << 30) -> Socket:
+        prelude = Prelude(nothing(), lambda: None)
+        prelude.start()
+        as_of = Timestamp(self.feed.upper - 1)
+        bounds = Bounds(None, snapshot=True, progress=True)
+        stream = Subscription(self.feed, self.feed.join(), prelude, as_of, bounds, limit)
+        socket = Socket()
+        rows = SubscriptionRows(stream, ENVELOPE)
+        self.sockets.append(socket)
+        self.subscriptions.append(stream)
+        self.tasks.append(asyncio.create_task(rows.send("key", encode, Outlet(Connection(), socket))))
+        return socket
+
+    def commit(self, time: int, rows: int = 3) -> None:
+        self.feed.append(Timestamp(time), changes(time * 100, rows))
+        self.feed.advance(Timestamp(time + 1))
+
+    @property
+    def live(self) -> int:
+        return sum(len(broadcast._members) for broadcast in self.feed.broadcasts.values())
+
+    async def until(self, condition: Callable[[], bool]) -> None:
+        async with asyncio.timeout(20):
+            while not condition():  # noqa: ASYNC110 (it is the loop's own turns that are waited for)
+                await asyncio.sleep(0)
+
+    async def end(self) -> None:
+        for task in self.tasks:
+            task.cancel()
+        await asyncio.gather(*self.tasks, return_exceptions=True)
+        for stream in self.subscriptions:
+            stream.close()
+        assert not self.feed._readers
+        assert not self.feed.broadcasts
+        assert self.feed.kept_bytes == 0
+
+
+def crowded(scenario: Callable[[Crowd], Awaitable[None]], directory: Path) -> None:
+    async def run() -> None:
+        crowd = Crowd(Feed(Timestamp(10), directory))
+        await scenario(crowd)
+        await crowd.end()
+
+    asyncio.run(run())
+
+
+def progressed(time: int) -> bytes:
+    return f"({time}, True, None, None)\n".encode()
+
+
+def expected(time: int, rows: int = 3) -> bytes:
+    return "".join(f"({time}, False, 1, {n})\n" for n in range(time * 100, time * 100 + rows)).encode()
+
+
+def test_all_get_the_same_bytes_from_one_task(tmp_path: Path) -> None:
+    async def scenario(crowd: Crowd) -> None:
+        for _ in range(300):
+            crowd.add()
+        for time in range(10, 15):
+            await crowd.until(lambda: crowd.live == 300)
+            writes = [socket.writes for socket in crowd.sockets]
+            crowd.commit(time)
+            await crowd.until(lambda time=time: crowd.sockets[-1].taken.endswith(progressed(time + 1)))
+            assert [socket.writes for socket in crowd.sockets] == [n + 1 for n in writes]
+        told = (
+            progressed(9) + progressed(10) + b"".join(expected(time) + progressed(time + 1) for time in range(10, 15))
+        )
+        assert {socket.taken for socket in crowd.sockets} == {told}
+
+    crowded(scenario, tmp_path)
+
+
+def streams(text: bytes) -> tuple[list[str], list[int]]:
+    """The rows of data that a socket took, and its progress."""
+    lines = text.decode().splitlines()
+    return [line for line in lines if "False" in line], [
+        int(line[1:].split(",")[0]) for line in lines if "True" in line
+    ]
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_whatever_sockets_do_each_stream_is_whole(seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(broadcasts, "BYTES_MAX", 2_000)
+    monkeypatch.setattr(broadcasts, "WRITES_MAX", 3)
+    chance = random.Random(seed)
+
+    async def scenario(crowd: Crowd) -> None:
+        begun = {crowd.add(): 10 for _ in range(8)}
+        rows = {}
+        for time in range(10, 80):
+            if chance.random() < 0.8:
+                rows[time] = chance.choice([1, 2, 3, 90])  # 90 are too much for a broadcast
+                crowd.commit(time, rows[time])
+            else:
+                crowd.feed.advance(Timestamp(time + 1))
+            socket = chance.choice(crowd.sockets)
+            chance.choice([socket.fill, socket.empty, socket.empty])()
+            if chance.random() < 0.1:
+                begun[crowd.add()] = time + 1
+            for _ in range(chance.choice([0, 0, 1, 3, 10])):
+                await asyncio.sleep(0)
+        for socket in crowd.sockets:
+            socket.empty()
+        await crowd.until(lambda: crowd.live == len(crowd.sockets))
+        for socket in crowd.sockets:
+            data, progress = streams(socket.taken)
+            wanted = [
+                f"({time}, False, 1, {n})"
+                for time, count in rows.items()
+                if time >= begun[socket]
+                for n in range(time * 100, time * 100 + count)
+            ]
+            assert data == wanted, seed
+            assert progress == sorted(set(progress)), seed
+            assert progress[-1] == 80, seed
+
+    crowded(scenario, tmp_path)
+
+
+def test_one_that_is_cancelled_gets_nothing_more(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(broadcasts, "WRITES_MAX", 1)
+
+    async def scenario(crowd: Crowd) -> None:
+        for _ in range(5):
+            crowd.add()
+        await crowd.until(lambda: crowd.live == 5)
+        crowd.commit(10)
+        await crowd.until(lambda: crowd.sockets[0].taken.endswith(progressed(11)))
+        crowd.tasks[4].cancel()  # in the midst of the round
+        before = crowd.sockets[4].taken
+        await crowd.until(crowd.tasks[4].done)
+        await crowd.until(lambda: crowd.sockets[3].taken.endswith(progressed(11)))
+        crowd.commit(11)
+        await crowd.until(lambda: crowd.sockets[3].taken.endswith(progressed(12)))
+        assert crowd.sockets[4].taken == before
+        assert crowd.live == 4
+
+    crowded(scenario, tmp_path)
+
+
+def test_the_end_of_the_feed_is_told_to_each(tmp_path: Path) -> None:
+    async def scenario(crowd: Crowd) -> None:
+        for _ in range(5):
+            crowd.add()
+        await crowd.until(lambda: crowd.live == 5)
+        crowd.commit(10)
+        crowd.feed.fail(PgError(SqlState.UNDEFINED_OBJECT, "relation 't' was dropped"))
+        ends: list[Any] = await asyncio.gather(*crowd.tasks, return_exceptions=True)
+        assert [str(end) for end in ends] == ["relation 't' was dropped"] * 5
+        assert all(socket.taken.endswith(progressed(11)) for socket in crowd.sockets)
+
+    crowded(scenario, tmp_path)
+
+
+def test_the_error_of_one_that_falls_behind_names_what_was_broadcast(tmp_path: Path) -> None:
+    async def scenario(crowd: Crowd) -> None:
+        crowd.add(limit=0)
+        (stream,) = crowd.subscriptions
+        errors: list[PgError] = []
+        stream.on_overrun = errors.append
+        await crowd.until(lambda: crowd.live == 1)
+        crowd.commit(10)
+        await crowd.until(lambda: crowd.sockets[0].taken.endswith(progressed(11)))
+        crowd.sockets[0].fill()
+        crowd.commit(11)
+        await crowd.until(lambda: crowd.live == 0)
+        assert not errors
+        crowd.commit(12)
+        assert errors
+        assert errors[0].hint is not None
+        _, progress = streams(crowd.sockets[0].taken)
+        assert f"before this error is {progress[-1]}:" in errors[0].hint
+
+    crowded(scenario, tmp_path)

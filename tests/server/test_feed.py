@@ -1,0 +1,148 @@
+"""A feed's history: what waits goes to disk, what all have taken goes, and who falls too far behind loses its place."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from catalog import updates
+from catalog.objects import Timestamp
+from server.dataflow import feed as feeds
+from server.dataflow.feed import CollectionFeed, Entry, Feed
+
+
+def changes(rows: int, first: int = 0) -> pa.Table:
+    return updates.with_diff(pa.table({"c0": np.arange(first, first + rows)}), 1)
+
+
+async def settled(feed: Feed) -> None:
+    while feed._moving is not None:
+        await feed._moving
+
+
+def test_what_waits_goes_to_disk_and_comes_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(feeds, "MEMORY_BYTES_MAX", 50_000)
+
+    async def run() -> None:
+        feed = Feed(Timestamp(0), tmp_path)
+        reader = feed.join()
+        for time in range(20):
+            feed.append(Timestamp(time), changes(1_000 + time))
+        await settled(feed)
+        assert feed.memory_bytes == sum(entry.bytes for entry in reader.waiting()[-3:])
+        assert not list(tmp_path.iterdir())  # noqa: ASYNC240
+        for time, entry in enumerate(reader.take()):
+            assert entry.time == time
+            assert entry.changes.equals(changes(1_000 + time))
+        assert feed.memory_bytes == feed.kept_bytes == 0
+        assert not feed._entries
+
+    asyncio.run(run())
+
+
+def test_a_disk_without_room_delays_nobody(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(feeds, "MEMORY_BYTES_MAX", 10_000)
+
+    async def run() -> None:
+        feed = Feed(Timestamp(0), tmp_path / "gone")
+        reader = feed.join()
+        for time in range(5):
+            feed.append(Timestamp(time), changes(1_000))
+            await settled(feed)
+        assert feed.memory_bytes == feed.kept_bytes
+        (tmp_path / "gone").mkdir()
+        feed.append(Timestamp(5), changes(1_000))
+        await settled(feed)
+        assert feed.memory_bytes < 10_000
+        assert [entry.time for entry in reader.take()] == list(range(6))
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_the_sums_are_those_of_the_entries(seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever readers do, and whatever is on its way to disk meanwhile."""
+    monkeypatch.setattr(feeds, "MEMORY_BYTES_MAX", 20_000)
+    monkeypatch.setattr(feeds, "MOVED_BYTES", 8_000)
+    chance = random.Random(seed)
+
+    async def run() -> None:
+        feed = Feed(Timestamp(0), tmp_path)
+        readers = {feed.join(): 0 for _ in range(3)}
+        keeper = feed.join()
+        for time in range(300):
+            feed.append(Timestamp(time), changes(chance.randrange(1, 500), time))
+            reader = chance.choice(list(readers))
+            match chance.randrange(4):
+                case 0:
+                    for entry in reader.take(chance.choice([None, 1, 3_000])):
+                        assert entry.time == readers[reader], seed
+                        assert entry.changes["c0"][0].as_py() == entry.time, seed
+                        readers[reader] += 1
+                case 1:
+                    keeper.take(count=chance.randrange(10))
+                case 2:
+                    await asyncio.sleep(0)
+                case _ if chance.random() < 0.1:
+                    reader.close()
+                    del readers[reader]
+                    readers[feed.join()] = time + 1
+            kept = feed._entries
+            assert feed.kept_bytes == sum(entry.bytes for entry in kept.values()), seed
+            assert min(kept, default=feed.end) == min(r.next for r in (*readers, keeper)), seed
+            assert all(r.waiting_bytes == sum(e.bytes for e in r.waiting()) for r in readers), seed
+        await settled(feed)
+        on_disk = sum(feed._entries[number].bytes for number in feed._on_disk)
+        assert feed.memory_bytes == feed.kept_bytes - on_disk <= 20_000, seed
+        for reader in (*readers, keeper):
+            reader.close()
+        assert (feed.memory_bytes, feed.kept_bytes, feed._on_disk) == (0, 0, set()), seed
+
+    asyncio.run(run())
+
+
+def test_a_reader_beyond_its_limit_loses_its_place() -> None:
+    async def run() -> None:
+        feed, told = Feed(Timestamp(0)), []
+        slow, fast = feed.join(), feed.join()
+        slow.on_overrun = lambda: told.append("slow")
+        for time in range(10):  # a snapshot is read meanwhile: no limit yet
+            feed.append(Timestamp(time), changes(1_000))
+            fast.take()
+        slow.bound(Entry(Timestamp(0), changes(1_000)).bytes)
+        feed.append(Timestamp(10), changes(1_000))
+        assert not told
+        feed.append(Timestamp(11), changes(1))
+        assert told == ["slow"]
+        fast.take()
+        assert slow.overrun
+        assert not feed._entries
+
+    asyncio.run(run())
+
+
+def test_a_large_commit_is_consolidated_beside_the_loop_and_in_its_order(tmp_path: Path) -> None:
+    async def run() -> None:
+        feed = CollectionFeed(Timestamp(0), tmp_path)
+        reader = feed.join()
+        large = pa.table({"c0": np.arange(100_000) % 50_000})
+        feed.committed(Timestamp(1), [large])
+        feed.closed(Timestamp(2))
+        feed.committed(Timestamp(2), [changes(1)])
+        feed.closed(Timestamp(3))
+        assert feed.upper == 0
+        assert reader.is_at_end
+        while feed.upper < 3:
+            await feed.moved.wait()
+        first, second = reader.take()
+        assert (first.time, first.changes.num_rows, second.time) == (1, 50_000, 2)
+        feed.committed(Timestamp(3), [changes(1)])
+        feed.closed(Timestamp(4))
+        assert feed.upper == 4
+
+    asyncio.run(run())
