@@ -8,14 +8,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from catalog.objects import TIMESTAMP_MAX, Index
-from protocol.pgwire.types import TEXT
 from server.context import Context, with_clock
 from server.execution.query import hold_at
 from server.execution.times import timestamp_of
-from server.sql.plan import Field, QueryPlan
+from server.sql.plan import QueryPlan
 from server.sql.statements import AsOf
 
-TIMESTAMP_FIELDS = (Field("Timestamp", TEXT, False),)
 _LABEL_WIDTH = 31
 
 

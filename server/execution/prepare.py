@@ -16,10 +16,9 @@ from protocol.pgwire.errors import PgError, SqlState
 from protocol.pgwire.messages import NoData
 from protocol.pgwire.types import PgType
 from server.context import Context
-from server.execution.explain_timestamp import TIMESTAMP_FIELDS
 from server.execution.names import find_relation
 from server.execution.planning import relation_query
-from server.execution.show import EXPLAIN_FIELDS, show_fields
+from server.execution.show import EXPLAIN_FIELDS, TIMESTAMP_FIELDS, show_fields
 from server.execution.subscribe import SubscribePlan, plan_subscribe
 from server.pg_catalog.query import CatalogPlan, is_catalog_query, plan_catalog_query
 from server.results import row_description

@@ -27,7 +27,6 @@ from catalog.roles import PUBLIC
 from protocol.pgwire.errors import PgError, SqlState
 from protocol.pgwire.types import BOOL, INTERVAL, TEXT, PgType, parse_type
 from server.context import Context
-from server.execution.explain_timestamp import TIMESTAMP_FIELDS
 from server.execution.names import current_schema, find_relation, find_schema
 from server.execution.times import interval_of_ms
 from server.privileges import name_of
@@ -263,6 +262,7 @@ def definition_text(query: str, names: tuple[tuple[ObjectId, tuple[str, ...]], .
 
 
 EXPLAIN_FIELDS = (Field("QUERY PLAN", TEXT, False),)
+TIMESTAMP_FIELDS = (Field("Timestamp", TEXT, False),)
 
 
 def explain(context: Context, plan: QueryPlan | None, statement: str) -> Result:
