@@ -22,7 +22,7 @@ from server.dataflow.encoded import Encode, encoded_chunks
 from server.dataflow.envelope import Envelope
 from server.dataflow.feed import Entry
 from server.dataflow.pieces import resident
-from server.dataflow.subscription import AnySubscription, Message, Subscription
+from server.dataflow.subscription import AnySubscription, ComingSubscription, Message, Subscription
 from server.outlet import Outlet
 from server.sql.plan import Field
 
@@ -105,6 +105,12 @@ class SubscriptionRows:
     def finished(self) -> bool:
         return self._rest.num_rows == 0 and not self._messages and self._subscription.finished
 
+    def _settled(self) -> AnySubscription:
+        """The subscription, once it has begun the one that it has become."""
+        if isinstance(self._subscription, ComingSubscription):
+            self._subscription = self._subscription.begun or self._subscription
+        return self._subscription
+
     async def take(self, limit: int | None) -> pa.Table:
         if limit == 0:
             return self._none
@@ -112,7 +118,7 @@ class SubscriptionRows:
             await self._drain()
         while self._rest.num_rows == 0 and not self.finished:
             if not self._messages:
-                self._messages.extend(await self._subscription.next())
+                self._messages.extend(await self._settled().next())
             await self._convert()
         taken = self._rest if limit is None else self._rest.slice(0, limit)
         self._rest = self._rest.slice(taken.num_rows)
@@ -123,7 +129,7 @@ class SubscriptionRows:
         pieces: list[pa.Table] = []
         count = 0
         if self._rest.num_rows == 0:  # what is left over goes out before an error that came meanwhile
-            self._messages.extend(self._subscription.ready())
+            self._messages.extend(self._settled().ready())
         deadline = asyncio.get_running_loop().time() + timeout_s
         try:
             await self._convert()
@@ -147,7 +153,7 @@ class SubscriptionRows:
     async def _drain(self) -> None:
         """Puts what is ready behind the rows that are left over; an error is told when they have been taken."""
         try:
-            self._messages.extend(self._subscription.ready())
+            self._messages.extend(self._settled().ready())
         except PgError:
             return
         await self._convert()
@@ -169,8 +175,8 @@ class SubscriptionRows:
         outlet.flush()
         count = 0
         key = (key, self._envelope.form)
-        subscription = self._subscription
         while not self.finished:
+            subscription = self._settled()
             await self._convert()
             if self._rest.num_rows:
                 rest = await self.take(None)

@@ -10,8 +10,10 @@ subscription ends with 54000, also while its session waits at a socket that take
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import asyncio
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
+from typing import Any
 
 import pyarrow as pa
 
@@ -68,6 +70,10 @@ class Subscription:
         self.reader.on_overrun = self._overran
         self._first: list[Message] = [Progress(as_of)] if bounds.progress else []
         self.finished = False
+
+    def opened(self) -> None:
+        """The first progress has been told already."""
+        self._first.clear()
 
     def _wanted(self, entries: list[Entry]) -> list[Entry]:
         return [e for e in entries if e.time > self._as_of and not self._bounds.past(e.time)]
@@ -195,4 +201,47 @@ class ConstantSubscription:
         self.finished = True
 
 
-AnySubscription = Subscription | ConstantSubscription
+class ComingSubscription:
+    """One as of a time that has not come: the first progress is told at once, the rest when it has `begun`."""
+
+    def __init__(self, begin: Coroutine[Any, Any, Subscription], as_of: int, *, progress: bool) -> None:
+        self.on_overrun: Callable[[PgError], None] | None = None
+        self._messages: list[Message] = [Progress(as_of)] if progress else []
+        self._beginning = asyncio.create_task(begin)
+        self.finished = False
+
+    @property
+    def begun(self) -> Subscription | None:
+        """What to go on with from here. Raises what kept it from beginning."""
+        if not self._beginning.done() or self.finished:
+            return None
+        subscription = self._beginning.result()
+        subscription.opened()
+        subscription.on_overrun = self.on_overrun
+        return subscription
+
+    async def next(self, bytes_max: int | None = None) -> list[Message]:
+        """As a subscription's, but an empty list may mean that it has begun."""
+        if not self._messages:
+            await asyncio.wait([self._beginning])
+        return self.ready(bytes_max)
+
+    def ready(self, bytes_max: int | None = None) -> list[Message]:
+        messages, self._messages = self._messages, []
+        return messages
+
+    def sent(self, message: Message) -> None:
+        """The first progress is no point to resume from."""
+
+    def close(self) -> None:
+        self.finished = True
+        self._beginning.cancel()
+        self._beginning.add_done_callback(_closed)
+
+
+def _closed(beginning: asyncio.Task[Subscription]) -> None:
+    if not beginning.cancelled() and beginning.exception() is None:
+        beginning.result().close()
+
+
+AnySubscription = Subscription | ConstantSubscription | ComingSubscription

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from catalog import spill
-from catalog.objects import TIMESTAMP_MAX, Hold, Index, Item, MaterializedView, Table, Timestamp
+from catalog.objects import TIMESTAMP_MAX, Hold, Index, Item, MaterializedView, ObjectId, Table, Timestamp
 from protocol.pgwire.errors import Notice, PgError, Severity, SqlState
 from protocol.pgwire.types import PgType
 from server import privileges
@@ -21,7 +21,7 @@ from server.dataflow.feed import Entry
 from server.dataflow.order import Order
 from server.dataflow.pieces import ordered
 from server.dataflow.prelude import Prelude
-from server.dataflow.subscription import Bounds, ConstantSubscription, Subscription
+from server.dataflow.subscription import AnySubscription, Bounds, ComingSubscription, ConstantSubscription, Subscription
 from server.execution.names import find_relation
 from server.execution.planning import plan_order, relation_query
 from server.execution.query import hold_at, rows_without_inputs
@@ -176,12 +176,32 @@ async def subscribe(
         activity.subscriptions_started[output] += 1
         return Result("SELECT {}", SubscriptionRows(empty, plan.envelope))
     bounds = Bounds(up_to, statement.snapshot, statement.progress)
-    joined = await _join(context, query, Timestamp(as_of), exact=exact)
-    prelude = Prelude(_prelude(joined, bounds, plan.envelope), joined.release)
+    begin = _begun(context, query, plan.envelope, Timestamp(as_of), bounds, output, exact=exact)
+    subscription: AnySubscription
+    if as_of > context.coordinator.latest_time():
+        subscription = ComingSubscription(begin, as_of, progress=statement.progress)
+    else:
+        subscription = await begin
+    activity.subscriptions_started[output] += 1
+    return Result("SELECT {}", SubscriptionRows(subscription, plan.envelope))
+
+
+async def _begun(
+    context: Context,
+    query: QueryPlan,
+    envelope: Envelope,
+    as_of: Timestamp,
+    bounds: Bounds,
+    output: str,
+    *,
+    exact: bool,
+) -> Subscription:
+    """A place in a feed, with its snapshot under way. Waits until AS OF has come."""
+    joined = await _join(context, query, as_of, exact=exact)
+    prelude = Prelude(_prelude(joined, bounds, envelope), joined.release)
     waiting_bytes_max = int(context.settings["subscription_waiting_bytes_max"])
     subscription = Subscription(joined.feed, joined.reader, prelude, joined.as_of, bounds, waiting_bytes_max)
-    activity.subscriptions_started[output] += 1
-    joined.reader.on_close = activity.subscribed(context.process_id, output, query.uses)
+    joined.reader.on_close = context.coordinator.activity.subscribed(context.process_id, output, query.uses)
     prelude.start()
     try:
         if spill.size_of(joined.tables) <= spill.MEMORY_BYTES_MAX:
@@ -189,7 +209,7 @@ async def subscribe(
     except BaseException:
         subscription.close()
         raise
-    return Result("SELECT {}", SubscriptionRows(subscription, plan.envelope))
+    return subscription
 
 
 async def _prelude(joined: Joined, bounds: Bounds, envelope: Envelope) -> AsyncGenerator[Entry]:
@@ -226,6 +246,7 @@ async def _join(context: Context, plan: QueryPlan, as_of: Timestamp, *, exact: b
     coordinator = context.coordinator
     holder = hold_at(context, plan.inputs, as_of)
     try:
+        await _come(context, plan.inputs, as_of)
         with _evaluation():
             scan = plan.direct_scan
             if scan is not None and _is_collection(context.state.items[scan.source], scan):
@@ -236,6 +257,17 @@ async def _join(context: Context, plan: QueryPlan, as_of: Timestamp, *, exact: b
         raise not_readable(context, error, as_of) from None
     finally:
         holder.release()
+
+
+async def _come(context: Context, inputs: frozenset[ObjectId], time: Timestamp) -> None:
+    """Waits until a time to come is there. 42704 if a relation is dropped before."""
+    coordinator, state = context.coordinator, context.state
+    names = {id: ".".join(state.full_name(state.items[id])) for id in inputs}
+    while coordinator.latest_time() < time:
+        for id, name in names.items():
+            if id not in coordinator.state.items:
+                raise PgError(SqlState.UNDEFINED_OBJECT, f"relation '{name}' was dropped")
+        await coordinator.frontiers.moved.wait()
 
 
 @contextmanager
