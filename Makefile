@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 CONSTRAINTS := .ci/constraints.txt
 
-.PHONY: demo serve test test-cluster generated test-ivm test-large check bench score clean
+.PHONY: demo serve test test-cluster generated test-ivm test-large check bench score clean test-faults
 
 $(VENV)/.installed: pyproject.toml $(CONSTRAINTS)
 	$(PYTHON) -c 'import sys; assert sys.version_info >= (3, 11), "Tidewire needs Python 3.11 or newer"'
@@ -42,6 +42,10 @@ test-ivm: $(VENV)/.installed
 # A slow client of a snapshot of two gigabytes, beside writers, in a server that is watched: its memory has a bound.
 test-large: $(VENV)/.installed
 	$(BIN)/python -m pytest tests/server/test_large_snapshot.py -m large -s $(ARGS)
+# Kills, cuts, full disks, wrong clocks and lost power, for FAULTS_SECONDS (120), and wrong servers that must be found.
+# FAULTS_SEED repeats a run's choices. ARGS=-x stops at the first failure.
+test-faults: $(VENV)/.installed
+	$(BIN)/python -m pytest tests/faults -s -rs $(ARGS)
 
 check: $(VENV)/.installed
 	$(BIN)/ruff check .

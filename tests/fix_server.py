@@ -131,15 +131,18 @@ def dsn(server: ServerThread) -> Iterator[str]:
 
 
 class ServerProcess:
-    """A real server process, to be killed. Its JSON log is read until it listens, then kept in `log_path`."""
+    """A real server process, to be killed. Its JSON log is read until it listens, then kept in `log_path`.
 
-    def __init__(self, directory: Path, *flags: str, env: dict[str, str] | None = None) -> None:
+    `module` is what is run; its constructor raises AssertionError if the server ends before it listens.
+    """
+
+    def __init__(self, directory: Path, *flags: str, env: dict[str, str] | None = None, module: str = "server") -> None:
         self.directory = directory
         directory.mkdir(parents=True, exist_ok=True)
         self.log_path = directory / "server.log"
         self._log = self.log_path.open("ab")
         start = self._log.tell()
-        command = [sys.executable, "-m", "server", "serve", "--listen", "127.0.0.1:0", "--data-dir", str(directory)]
+        command = [sys.executable, "-m", module, "serve", "--listen", "127.0.0.1:0", "--data-dir", str(directory)]
         command += ["--http-listen", "127.0.0.1:0"]
         self.process = subprocess.Popen(
             [*command, "--log-format", "json", *flags],
@@ -149,7 +152,11 @@ class ServerProcess:
             env={**os.environ, **(env or {})},
         )
         self._start = start
-        event = self.await_event("listening")
+        try:
+            event = self.await_event("listening")
+        except AssertionError:
+            self._log.close()
+            raise
         self.port = int(event["port"])
         self.http_port = 0 if event["http"] == "off" else int(event["http"].rpartition(":")[2])
 

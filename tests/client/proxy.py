@@ -12,12 +12,13 @@ from urllib.parse import urlsplit, urlunsplit
 class Proxy:
     """`budget()` says how many bytes of the server's each new connection passes on before it breaks; None: all.
 
-    Connections with the server are made one by one, in the order of the clients'.
+    Connections with the server are made one by one, in the order of the clients'; a client's is closed at once when
+    there is no server. `retarget` is for a server that comes back elsewhere.
     """
 
     def __init__(self, dsn: str, budget: Callable[[], int | None] = lambda: None) -> None:
         parts = urlsplit(dsn)
-        self._target = (parts.hostname, parts.port)
+        self._target: tuple[str | None, int | None] | None = (parts.hostname, parts.port)
         self._budget = budget
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.dsn = urlunsplit(parts._replace(netloc=f"{parts.username}@127.0.0.1:{self._listener.getsockname()[1]}"))
@@ -42,10 +43,16 @@ class Proxy:
             thread.join(10)
             assert not thread.is_alive()
 
+    def retarget(self, port: int) -> None:
+        """New connections go to this port of the same host."""
+        assert self._target is not None
+        self._target = (self._target[0], port)
+
     def cut(self) -> None:
         """Breaks every connection that there is."""
         for link in self._links:
             _break(*link)
+        self._links.clear()
 
     def _accept(self) -> None:
         while True:
@@ -54,7 +61,11 @@ class Proxy:
                 client.close()
                 return
             self.accepted += 1
-            server = socket.create_connection(self._target)
+            try:
+                server = socket.create_connection(self._target)
+            except ConnectionRefusedError:
+                client.close()
+                continue
             self._links.append((client, server))
             for pump in (
                 threading.Thread(target=self._pump, args=(client, server, None)),

@@ -1,0 +1,84 @@
+"""`python -m tests.faults.child serve ...`: `tidewire serve`, as it is but for what the environment asks for.
+
+FAULTS_CLOCK    a file of eight bytes: the milliseconds by which the clock is wrong; they may change at any time
+FAULTS_DIE      MOMENT:N, to die when it passes that moment for the N-th time; or a number of seconds
+FAULTS_MISTAKE  the name of one of `mistakes.MISTAKES`
+FAULTS_SPARK    "none": Spark never comes to be ready, and no JVM is started
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import mmap
+import os
+import struct
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from server import __main__ as command
+from server import house
+from server.coordinator import Coordinator, clock_ms
+from tests.faults import mistakes, moments
+
+
+class SteppedClock:
+    """The system's clock and an offset in a file."""
+
+    def __init__(self, path: Path) -> None:
+        with path.open("rb") as file:
+            self._offset = mmap.mmap(file.fileno(), 8, prot=mmap.PROT_READ)
+
+    def __call__(self) -> int:
+        (offset,) = struct.unpack("<q", self._offset[:8])
+        return clock_ms() + int(offset)
+
+
+class NoSpark:
+    """An engine that is for ever starting."""
+
+    ready = False
+    running = 0
+    waiting = 0
+    jvm_pid: int | None = None
+
+    def __init__(self, **_: Any) -> None:
+        self._never = asyncio.Event()
+
+    async def start(self) -> None:
+        await self._never.wait()
+
+    async def run(self, sql: str, views: Mapping[str, pa.Table]) -> pa.Table:
+        await self._never.wait()
+        raise AssertionError("unreachable")
+
+    async def warm_up(self) -> None:
+        await self._never.wait()
+
+    async def close(self) -> None:
+        """Nothing was started."""
+
+
+def main() -> None:
+    due = os.environ.get("FAULTS_DIE")
+    if due is not None:
+        name, colon, passing = due.rpartition(":")
+        if colon:
+            moments.die_at(name, int(passing))
+        else:
+            moments.die_after(float(due))
+    if "FAULTS_CLOCK" in os.environ:
+        clock = SteppedClock(Path(os.environ["FAULTS_CLOCK"]))
+        house.Coordinator = functools.partial(Coordinator, clock=clock)  # type: ignore[misc]
+    if os.environ.get("FAULTS_SPARK") == "none":
+        house.SparkEngine = NoSpark  # type: ignore[misc]
+    if "FAULTS_MISTAKE" in os.environ:
+        mistakes.MISTAKES[os.environ["FAULTS_MISTAKE"]].make()
+    command.main()
+
+
+if __name__ == "__main__":
+    main()

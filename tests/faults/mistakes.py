@@ -1,0 +1,142 @@
+"""What a wrong server would do. Each is made in a child process, and a run of `world` has to find it.
+
+They change the server's own functions, as one wrong line in them would.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import random
+import sqlite3
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from catalog.log import Batch, Log, Payload
+from catalog.objects import ObjectId, Timestamp
+from catalog.oracle import Oracle
+from server.committer import Request
+from server.coordinator import Coordinator
+from server.dataflow import subscription
+from server.dataflow.subscription import Message, Progress, Subscription
+from server.dataflow.view import ViewDataflow
+
+
+@dataclass(frozen=True)
+class Mistake:
+    """`needs`: what a run must have for the mistake to show."""
+
+    make: Callable[[], None]
+    needs: frozenset[str]
+
+
+MISTAKES: dict[str, Mistake] = {}
+
+
+def mistake(name: str, *needs: str) -> Callable[[Callable[[], None]], Callable[[], None]]:
+    def enter(make: Callable[[], None]) -> Callable[[], None]:
+        MISTAKES[name] = Mistake(make, frozenset(needs))
+        return make
+
+    return enter
+
+
+@mistake("writes are acknowledged before they are committed")
+def acknowledge_early() -> None:
+    commit = Coordinator.commit
+    under_way: set[asyncio.Task[Timestamp]] = set()
+
+    async def early(self: Coordinator, request: Request) -> Timestamp:
+        if request.catalog is not None:
+            return await commit(self, request)
+        task = asyncio.create_task(commit(self, request))
+        under_way.add(task)
+        task.add_done_callback(under_way.discard)
+        return self.latest_time()
+
+    Coordinator.commit = early  # type: ignore[method-assign]
+
+
+@mistake("progress is one too high")
+def tell_too_much() -> None:
+    ready = Subscription.ready
+
+    def too_high(self: Subscription) -> list[Message]:
+        messages = ready(self)
+        return [Progress(m.time + 1) if isinstance(m, Progress) and m.time > self._as_of else m for m in messages]
+
+    Subscription.ready = too_high  # type: ignore[method-assign]
+
+
+@mistake("time is not reserved before it is used")
+def reserve_nothing() -> None:
+    Oracle.extension = lambda self: None  # type: ignore[method-assign]
+
+
+@mistake("a batch is now and then written twice")
+def write_twice() -> None:
+    insert = Log.insert
+
+    def twice(self: Log, tx: sqlite3.Connection, collection: ObjectId, time: Timestamp, payload: Payload) -> Batch:
+        if payload.inline is not None and random.random() < 0.05:
+            insert(self, tx, collection, time, payload)
+        return insert(self, tx, collection, time, payload)
+
+    Log.insert = twice  # type: ignore[method-assign]
+
+
+@mistake("a transaction's tables are committed one by one")
+def commit_in_parts() -> None:
+    commit = Coordinator.commit
+
+    async def in_parts(self: Coordinator, request: Request) -> Timestamp:
+        if len(request.writes) < 2:
+            return await commit(self, request)
+        for write in request.writes:
+            time = await commit(self, Request([write]))
+        return time
+
+    Coordinator.commit = in_parts  # type: ignore[method-assign]
+
+
+@mistake("compaction loses its last batch")
+def lose_the_last() -> None:
+    merge = Log.merge
+    Log.merge = lambda self, run: merge(self, run[:-1])  # type: ignore[method-assign]
+
+
+@mistake("a subscriber that resumes does not get what lies at its progress", "holds")
+def resume_too_late() -> None:
+    wanted = Subscription._wanted
+
+    def later(self: Subscription, entries: list[subscription.Entry]) -> list[subscription.Entry]:
+        skipped = self._as_of + (not self._bounds.snapshot)
+        return [entry for entry in wanted(self, entries) if entry.time > skipped]
+
+    Subscription._wanted = later  # type: ignore[method-assign]
+
+
+@mistake("a subscriber that resumes gets once more what lies at its AS OF", "holds")
+def resume_too_early() -> None:
+    join = Coordinator.join_collection
+
+    @functools.wraps(join)
+    async def earlier(self: Coordinator, id: ObjectId, as_of: Timestamp) -> Any:
+        joined = await join(self, id, as_of)
+        changes = await asyncio.to_thread(self.log.changes, id, as_of, as_of + 1, joined.rows.schema)
+        if changes.num_rows:
+            joined.catch_up.insert(0, subscription.Entry(Timestamp(as_of + 1), changes))
+        return joined
+
+    Coordinator.join_collection = earlier  # type: ignore[method-assign]
+
+
+@mistake("a materialized view's changes get the time at which they were computed", "spark")
+def compute_late() -> None:
+    tick = ViewDataflow._tick
+
+    async def late(self: ViewDataflow, time: Timestamp, rows: Any) -> Any:
+        return await tick(self, Timestamp(max(time, self._frontiers.least_upper(self._computation.inputs) - 1)), rows)
+
+    ViewDataflow._tick = late  # type: ignore[method-assign]

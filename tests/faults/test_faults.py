@@ -1,0 +1,24 @@
+"""Faults at random: nothing acknowledged is lost, nothing is doubled, and no promise about time is broken."""
+
+from __future__ import annotations
+
+import os
+import random
+from pathlib import Path
+
+import pytest
+
+from tests.faults.world import World
+
+SECONDS = float(os.environ.get("FAULTS_SECONDS", "120"))
+
+
+@pytest.mark.timeout(SECONDS + 600)
+def test_nothing_is_lost_or_doubled(tmp_path: Path) -> None:
+    seed = int(os.environ.get("FAULTS_SEED", random.randrange(2**32)))
+    world = World(tmp_path, seed, holds=False, spark=os.environ.get("FAULTS_SPARK") != "none")
+    world.begin()
+    world.live(SECONDS)
+    report = world.end()
+    print(f"\n{report}")
+    assert not report.violations, "\n".join([str(report), *map(str, report.violations[:20])])

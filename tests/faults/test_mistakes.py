@@ -1,0 +1,35 @@
+"""A harness that finds nothing may be blind: each of these wrong servers has to be found out."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import pytest
+
+from tests.faults.mistakes import MISTAKES
+from tests.faults.world import World
+
+TRIES = 4
+SECONDS = 6.0
+
+
+@pytest.mark.timeout(TRIES * 120)
+@pytest.mark.parametrize("name", MISTAKES)
+def test_found(name: str, tmp_path: Path) -> None:
+    needs = MISTAKES[name].needs
+    seeds = []
+    for attempt in range(TRIES):
+        directory = tmp_path / str(attempt)
+        directory.mkdir()
+        seeds.append(random.randrange(2**32))
+        world = World(
+            directory, seeds[-1], spark="spark" in needs, holds="holds" in needs, mistake=name, patience_s=20.0
+        )
+        world.begin()
+        world.live(SECONDS)
+        report = world.end()
+        if report.violations:
+            print(f"\n{name}: found with seed {seeds[-1]}, try {attempt + 1}: {report.violations[0]}")
+            return
+    raise AssertionError(f"{name} was not found, seeds {seeds}")

@@ -1,0 +1,400 @@
+"""One run: a server that lives many times, clients that write and follow, and faults whose choice a seed decides.
+
+world = World(directory, seed, spark=True)
+world.live(seconds)         lives of the server, each ended by kill -9 here or there
+report = world.end()        a last, quiet life; everything that was seen is checked
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import sqlite3
+import struct
+import subprocess
+import sys
+import time
+import urllib.request
+from collections import Counter
+from collections.abc import Callable
+from contextlib import closing
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import psycopg
+
+from catalog.log import Log
+from catalog.payloads import Payloads
+from catalog.store import Store
+from tests.client.proxy import Proxy
+from tests.faults.history import Account, Segment, Violation, violations
+from tests.faults.moments import MOMENTS
+from tests.faults.subscriber import kept
+from tests.faults.writers import PARITIES, SETUP, Operation, Row, Teller, Writer
+from tests.fix_server import ServerProcess
+
+FLAGS = ("--timestamp-interval", "50ms", "--spark-master", "local[1]")
+CLOCK_MS_MAX = 30 * 60 * 1_000  # wrong by at most half an hour: less than a hold's MAX LAG
+HOLDS = {"h_events_1": "events", "h_events_2": "events", "h_ledger": "ledger", "h_totals": "totals"}
+HOLDS["h_accounts"] = HOLDS["h_parities"] = "accounts"
+
+
+@dataclass
+class Report:
+    """What a run did, and what was wrong."""
+
+    seed: int
+    counts: Counter[str]
+    violations: list[Violation]
+
+    def __str__(self) -> str:
+        c, kinds = self.counts, Counter(violation.kind for violation in self.violations)
+        return (
+            f"seed {self.seed}: {c['kills']} kills of the server survived ({c['kills at moments']} at named moments, "
+            f"{c['kills at start']} before it listened), {c['stops']} stops, {c['JVM kills']} of its JVM, "
+            f"{c['client kills']} of clients; {c['cuts']} connections cut; {c['clock steps']} steps of the clock; "
+            f"{c['compactions']} compactions\n"
+            f"{c['acknowledged']} writes acknowledged, {c['unknown']} of unknown outcome, {c['refused']} refused; "
+            f"{c['updates']} updates at {c['progress']} progresses checked\n"
+            f"losses {kinds.pop('loss', 0)}, doubles {kinds.pop('double', 0)}, others {sum(kinds.values())}"
+        )
+
+
+@dataclass
+class Client:
+    """A subscriber process, started again and again over one file."""
+
+    name: str
+    relation: str
+    query: str
+    file: Path
+    arguments: list[str]
+    process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        command = [sys.executable, "-m", "tests.faults.subscriber", *self.arguments]
+        self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL)
+
+    def kill(self) -> None:
+        assert self.process is not None
+        self.process.kill()
+        self.process.wait()
+
+    def _ask(self, query: str) -> Any:
+        if not self.file.exists():
+            return None
+        with closing(sqlite3.connect(self.file)) as store:
+            try:
+                return store.execute(query).fetchone()[0]
+            except sqlite3.OperationalError:  # its tables are not made yet
+                return None
+
+    @property
+    def place(self) -> int:
+        """The last progress that it kept."""
+        return int(self._ask("SELECT max(time) FROM progress") or 0)
+
+    @property
+    def acknowledged(self) -> int:
+        """To which time its hold was surely advanced."""
+        return int(self._ask("SELECT max(time) FROM advances WHERE acknowledged") or 0)
+
+    @property
+    def tried(self) -> int:
+        return int(self._ask("SELECT max(time) FROM advances") or 0)
+
+
+@dataclass
+class World:
+    """`holds` False: subscribers take a new snapshot whenever they come back. `spark` False: no JVM, no computation."""
+
+    directory: Path
+    seed: int
+    spark: bool = True
+    holds: bool = True
+    mistake: str | None = None
+    patience_s: float = 120.0
+    """For what has to happen in a healthy server."""
+    counts: Counter[str] = field(default_factory=Counter)
+    found: list[Violation] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self._dice = random.Random(self.seed)
+        self._clock = self.directory / "clock"
+        self._clock.write_bytes(bytes(8))
+        self._server: ServerProcess | None = None
+        self._proxy = Proxy("postgresql://materialize@127.0.0.1:1/materialize", self._budget)
+        self._quiet = False
+        self._due: str | None = None  # the moment at which this life is to end
+        self._clients: list[Client] = []
+        self._writers: list[Writer] = []
+        self._created_at: dict[str, int] = {}
+
+    # -- the server ---------------------------------------------------------------------------------------------
+
+    def _start(self, die: str | None = None, *, spark: bool) -> ServerProcess | None:
+        """A life; None when the server died, as it was told to, before it listened."""
+        env = {"FAULTS_CLOCK": str(self._clock)}
+        if die is not None:
+            env["FAULTS_DIE"] = die
+        if not spark:
+            env["FAULTS_SPARK"] = "none"
+        if self.mistake is not None:
+            env["FAULTS_MISTAKE"] = self.mistake
+        try:
+            self._server = ServerProcess(self.directory / "data", *FLAGS, env=env, module="tests.faults.child")
+        except AssertionError as error:
+            if die is None or "Traceback" in str(error):
+                raise
+            return None
+        self._proxy.retarget(self._server.port)
+        return self._server
+
+    def _kill(self) -> None:
+        assert self._server is not None
+        self.counts["compactions"] += _metric(self._server, "tidewire_compactions_total")
+        if self._server.process.poll() is None and self._dice.random() < 0.1:
+            self.counts["stops"] += 1
+            if (code := self._server.stop()) != 0:
+                self.found.append(Violation("other", f"SIGTERM ended the server with {code}"))
+        else:
+            self.counts["kills"] += 1
+            self.counts["kills at moments"] += self._due is not None and self._server.process.poll() is not None
+            self._server.kill()
+            if self._server.process.returncode != -signal.SIGKILL:
+                self.found.append(Violation("other", f"the server ended by itself, see {self._server.log_path}"))
+        self._server = None
+
+    def _query(self, statement: str) -> list[Row]:
+        """On a connection of its own, past the proxy."""
+        assert self._server is not None
+        with psycopg.connect(self._server.dsn, autocommit=True, connect_timeout=10) as connection:
+            cursor = connection.execute(statement.encode())
+            return cursor.fetchall() if cursor.description else []
+
+    # -- a run --------------------------------------------------------------------------------------------------
+
+    def begin(self) -> None:
+        """Tables, holds, and clients that have begun to follow before the first write."""
+        self._start(spark=self.spark)
+        for statement in SETUP:
+            self._query(statement)
+        followed = ["h_events_1", "h_events_2", "h_ledger", "h_accounts"]
+        if self.spark:
+            followed += ["h_totals", "h_parities"]
+        for hold in followed:
+            if self.holds:
+                self._query(f"CREATE HOLD {hold} ON {HOLDS[hold]}")
+            query = PARITIES if hold == "h_parities" else HOLDS[hold]
+            relation = "parities" if hold == "h_parities" else HOLDS[hold]
+            file = self.directory / f"{hold}.sqlite"
+            # The ledger's hold stays where it is: the whole history is read once more at the end.
+            advanced = hold if self.holds and hold != "h_ledger" else "-"
+            resume = "resume" if self.holds else "snapshot"
+            arguments = [self._proxy.dsn, str(file), query, resume, advanced]
+            self._clients.append(Client(hold, relation, query, file, arguments))
+        if self.holds:
+            self._created_at = dict(self._query("SELECT name, at FROM mz_catalog.mz_holds"))
+        for client in self._clients:
+            client.start()
+        self._await("every subscriber has progress", lambda: all(client.place for client in self._clients))
+        kinds = (Writer, Writer, Teller) if self.spark else (Writer, Writer)
+        for number, kind in enumerate(kinds, start=1):
+            self._writers.append(kind(self._proxy.dsn, number, self._dice.randrange(2**32)))
+            self._writers[-1].start()
+
+    def live(self, seconds: float) -> None:
+        """Lives until the time is over."""
+        deadline = time.monotonic() + seconds
+        while time.monotonic() < deadline and not self.found and not any(map(self._broken, self._clients)):
+            self._faults(self._dice.uniform(0.1, 1.5))
+            self._kill()
+            while (time.monotonic() < deadline) and not self._live_again():
+                pass
+
+    def _live_again(self) -> bool:
+        """Starts the server, which may be told to die sooner or later; whether it came to listen."""
+        die = name = None
+        match self._dice.randrange(10):
+            case 0 | 1 | 2 | 3 | 4:
+                name = self._dice.choice(list(MOMENTS))
+                die = f"{name}:{self._dice.randrange(MOMENTS[name].passes_max) + 1}"
+            case 5 | 6:
+                die = f"{self._dice.uniform(0, 1.5):.3f}"
+        server = self._start(die, spark=self.spark and self._dice.random() < 0.4)
+        if server is None:
+            self.counts["kills"] += 1
+            self.counts["kills at start"] += 1
+            self.counts["kills at moments"] += name is not None
+            return False
+        self._due = name
+        self._check_holds()
+        return True
+
+    def _faults(self, seconds: float) -> None:
+        """What happens in one life beside its end."""
+        assert self._server is not None
+        deadline = time.monotonic() + seconds
+        dice = self._dice
+        while time.monotonic() < deadline and self._server.process.poll() is None:
+            match dice.randrange(40):
+                case 0 | 1:
+                    self.counts["cuts"] += 1
+                    self._proxy.cut()
+                case 2:
+                    self.counts["client kills"] += 1
+                    client = dice.choice(self._clients)
+                    client.kill()
+                    client.start()
+                case 3 | 4:
+                    self._step_clock(dice.choice([0, dice.randrange(-CLOCK_MS_MAX, CLOCK_MS_MAX)]))
+                case 5 if jvms := _children(self._server.process.pid, "java"):
+                    self.counts["JVM kills"] += 1
+                    os.kill(dice.choice(jvms), signal.SIGKILL)
+                    deadline += 2.0
+            time.sleep(0.05)
+
+    def _step_clock(self, offset_ms: int) -> None:
+        self.counts["clock steps"] += 1
+        with self._clock.open("r+b") as file:
+            file.write(struct.pack("<q", offset_ms))
+
+    def _budget(self) -> int | None:
+        """Bytes until a connection breaks, which is mostly in the middle of a row."""
+        if self._quiet or self._dice.random() < 0.7:
+            return None
+        return self._dice.randrange(1, 20_000)
+
+    def _check_holds(self) -> None:
+        if not self.holds:
+            return
+        acknowledged = {client.name: client.acknowledged for client in self._clients}
+        try:
+            found = dict(self._query("SELECT name, at FROM mz_catalog.mz_holds"))
+        except psycopg.OperationalError:
+            return  # it was told to die, and did
+        for client in self._clients:
+            lower = max(acknowledged[client.name], int(self._created_at[client.name]))
+            upper = max(client.tried, lower)
+            if not lower <= int(found.get(client.name, 0)) <= upper:
+                text = f"{client.name} stands at {found.get(client.name)}, and was advanced to {lower} (tried: {upper})"
+                self.found.append(Violation("hold", text))
+
+    def _await(self, what: str, condition: Callable[[], bool]) -> bool:
+        """Whether it came to be; a violation if not."""
+        deadline = time.monotonic() + self.patience_s
+        while not condition():
+            if time.monotonic() > deadline or any(self._broken(client) for client in self._clients):
+                self.found.append(Violation("other", f"in vain: {what}"))
+                return False
+            time.sleep(0.05)
+        return True
+
+    def _broken(self, client: Client) -> bool:
+        return client.file.exists() and bool(client._ask("SELECT count(*) FROM broken"))
+
+    def end(self) -> Report:
+        """A life without faults, in which everybody catches up; then the checks."""
+        self._quiet = True
+        contents: dict[str, Counter[Row]] = {}
+        accounts: list[Account] = []
+        try:
+            if self._server is not None:
+                self._kill()  # it may have been told to die
+            self._start(spark=self.spark)
+            self._check_holds()
+            self._proxy.cut()  # connections that would break yet
+            for writer in self._writers:
+                sent = len(writer.operations)
+                self._await(f"{writer.name} goes on", lambda w=writer, n=sent: len(w.operations) > n + 3)  # type: ignore[misc]
+            for writer in self._writers:
+                writer.stop()
+            for writer in self._writers:
+                writer.join(self.patience_s)
+            ((now,),) = self._query("SELECT mz_now()")
+            if self._await("all subscribers catch up", lambda: all(c.place > int(now) for c in self._clients)):
+                for client in self._clients:
+                    if client.relation not in contents:
+                        rows = self._query(f"SELECT * FROM {client.query} AS q")
+                        contents[client.relation] = Counter(tuple(kept(value) for value in row) for row in rows)
+                if self.holds:
+                    accounts.append(Account("ledger", [self._history("ledger", "h_ledger", int(now))]))
+        except psycopg.Error as error:
+            self.found.append(Violation("other", f"in a quiet life: {type(error).__name__}: {error}"))
+        finally:
+            for client in self._clients:
+                client.kill()
+            for writer in self._writers:
+                writer.stop()
+            if self._server is not None and self._server.process.poll() is None:
+                self._server.stop()
+            self._proxy.__exit__()
+        accounts += [Account.read(client.file, client.relation) for client in self._clients]
+        operations = [operation for writer in self._writers for operation in writer.operations]
+        self.found += [Violation("other", text) for writer in self._writers for text in writer.unexplained]
+        if contents:
+            self.found += violations(operations, accounts, contents)
+        else:
+            self.found += [Violation("other", what) for account in accounts for what in account.broken]
+        self._check_directory()
+        self._count(operations, accounts)
+        return Report(self.seed, self.counts, self.found)
+
+    def _history(self, relation: str, hold: str, until: int) -> Segment:
+        """All of a relation's history from a hold on, read in one go."""
+        assert self._server is not None
+        at = int(self._created_at[hold])
+        changes: dict[int, Counter[Row]] = {}
+        with psycopg.connect(self._server.dsn, autocommit=True) as connection:
+            statement = f"SUBSCRIBE {relation} AS OF {at} UP TO {until + 1}"
+            for timestamp, diff, *values in connection.cursor().stream(statement.encode()):
+                row = tuple(kept(value) for value in values)
+                changes.setdefault(int(timestamp), Counter())[row] += int(diff)
+        return Segment(relation, at, changes, [(until + 1, time.monotonic_ns())])
+
+    def _check_directory(self) -> None:
+        """Nothing is damaged, and nothing lies about that the catalog does not name."""
+        store = Store(self.directory / "data")
+        try:
+            if (result := store.read("PRAGMA integrity_check")) != [("ok",)]:
+                self.found.append(Violation("other", f"catalog.sqlite: {result}"))
+            payloads = Payloads(self.directory / "data" / "payloads")
+            log = Log(store, payloads)
+            named = {batch.file for id in log.collections() for batch in log.batches(id)} - {None}
+            if named != payloads.names():
+                self.found.append(Violation("other", f"files named {named}, files there {payloads.names()}"))
+        finally:
+            store.close()
+
+    def _count(self, operations: list[Operation], accounts: list[Account]) -> None:
+        self.counts["cuts"] += self._proxy.broken
+        for operation in operations:
+            told = "acknowledged" if operation.acknowledged_ns else "refused" if operation.refused else "unknown"
+            self.counts[told] += 1
+        self.counts["updates"] += sum(account.updates for account in accounts)
+        self.counts["progress"] += sum(len(s.progress) for account in accounts for s in account.segments)
+
+
+def _metric(server: ServerProcess, name: str) -> int:
+    """A counter of the server; 0 when it does not answer."""
+    try:
+        with urllib.request.urlopen(f"http://127.0.0.1:{server.http_port}/metrics", timeout=5) as answer:
+            lines = answer.read().decode().splitlines()
+    except OSError:
+        return 0
+    return next((int(float(line.split()[1])) for line in lines if line.startswith(f"{name} ")), 0)
+
+
+def _children(pid: int, name: str) -> list[int]:
+    """Child processes of that name."""
+    found = []
+    for entry in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            head, _, tail = entry.read_text().rpartition(")")
+        except OSError:
+            continue  # it has ended
+        if head.endswith(f"({name}") and int(tail.split()[1]) == pid:
+            found.append(int(entry.parent.name))
+    return found
