@@ -9,10 +9,12 @@ import asyncio
 import functools
 import random
 import sqlite3
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
+from catalog import holds
+from catalog.holds import Place
 from catalog.log import Batch, Log, Payload
 from catalog.objects import ObjectId, Timestamp
 from catalog.oracle import Oracle
@@ -21,6 +23,7 @@ from server.coordinator import Coordinator
 from server.dataflow import subscription
 from server.dataflow.subscription import Message, Progress, Subscription
 from server.dataflow.view import ViewDataflow
+from server.frontiers import Frontiers
 
 
 @dataclass(frozen=True)
@@ -140,3 +143,25 @@ def compute_late() -> None:
         return await tick(self, Timestamp(max(time, self._frontiers.least_upper(self._computation.inputs) - 1)), rows)
 
     ViewDataflow._tick = late  # type: ignore[method-assign]
+
+
+@mistake("where a hold stands is not on disk", "holds")
+def forget_the_place() -> None:
+    def only_new(tx: sqlite3.Connection, places: Iterable[tuple[ObjectId, Place]]) -> None:
+        tx.executemany("INSERT OR IGNORE INTO holds VALUES (?, ?, ?)", [(id, p.at, p.status) for id, p in places])
+
+    holds.save = only_new
+
+
+@mistake("history goes though it is held", "holds")
+def hold_nothing() -> None:
+    since = Frontiers.since
+
+    def unheld(self: Frontiers, id: ObjectId) -> Timestamp:
+        holders, self.holders_of = self.holders_of, {}
+        try:
+            return since(self, id)
+        finally:
+            self.holders_of = holders
+
+    Frontiers.since = unheld  # type: ignore[method-assign]

@@ -11,7 +11,7 @@ from tests.faults.mistakes import MISTAKES
 from tests.faults.world import World
 
 TRIES = 4
-SECONDS = 6.0
+SECONDS = 8.0
 
 
 @pytest.mark.timeout(TRIES * 120)

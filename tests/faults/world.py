@@ -41,6 +41,14 @@ HOLDS = {"h_events_1": "events", "h_events_2": "events", "h_ledger": "ledger", "
 HOLDS["h_accounts"] = HOLDS["h_parities"] = "accounts"
 
 
+class Unstartable(Exception):
+    """The server does not start from what its last life left behind."""
+
+
+class Unsettled(Exception):
+    """In vain it was waited for this."""
+
+
 @dataclass
 class Report:
     """What a run did, and what was wrong."""
@@ -147,7 +155,7 @@ class World:
             self._server = ServerProcess(self.directory / "data", *FLAGS, env=env, module="tests.faults.child")
         except AssertionError as error:
             if die is None or "Traceback" in str(error):
-                raise
+                raise Unstartable(str(error)) from error
             return None
         self._proxy.retarget(self._server.port)
         return self._server
@@ -211,8 +219,11 @@ class World:
         while time.monotonic() < deadline and not self.found and not any(map(self._broken, self._clients)):
             self._faults(self._dice.uniform(0.1, 1.5))
             self._kill()
-            while (time.monotonic() < deadline) and not self._live_again():
-                pass
+            try:
+                while (time.monotonic() < deadline) and not self._live_again():
+                    pass
+            except Unstartable as error:
+                self.found.append(Violation("repair", str(error)))
 
     def _live_again(self) -> bool:
         """Starts the server, which may be told to die sooner or later; whether it came to listen."""
@@ -248,9 +259,9 @@ class World:
                     client = dice.choice(self._clients)
                     client.kill()
                     client.start()
-                case 3 | 4:
+                case 3 | 4 | 5 | 6:
                     self._step_clock(dice.choice([0, dice.randrange(-CLOCK_MS_MAX, CLOCK_MS_MAX)]))
-                case 5 if jvms := _children(self._server.process.pid, "java"):
+                case 7 if jvms := _children(self._server.process.pid, "java"):
                     self.counts["JVM kills"] += 1
                     os.kill(dice.choice(jvms), signal.SIGKILL)
                     deadline += 2.0
@@ -282,15 +293,12 @@ class World:
                 text = f"{client.name} stands at {found.get(client.name)}, and was advanced to {lower} (tried: {upper})"
                 self.found.append(Violation("hold", text))
 
-    def _await(self, what: str, condition: Callable[[], bool]) -> bool:
-        """Whether it came to be; a violation if not."""
+    def _await(self, what: str, condition: Callable[[], bool]) -> None:
         deadline = time.monotonic() + self.patience_s
         while not condition():
-            if time.monotonic() > deadline or any(self._broken(client) for client in self._clients):
-                self.found.append(Violation("other", f"in vain: {what}"))
-                return False
+            if time.monotonic() > deadline or any(map(self._broken, self._clients)):
+                raise Unsettled(what)
             time.sleep(0.05)
-        return True
 
     def _broken(self, client: Client) -> bool:
         return client.file.exists() and bool(client._ask("SELECT count(*) FROM broken"))
@@ -306,41 +314,48 @@ class World:
             self._start(spark=self.spark)
             self._check_holds()
             self._proxy.cut()  # connections that would break yet
-            for writer in self._writers:
-                sent = len(writer.operations)
-                self._await(f"{writer.name} goes on", lambda w=writer, n=sent: len(w.operations) > n + 3)  # type: ignore[misc]
-            for writer in self._writers:
-                writer.stop()
-            for writer in self._writers:
-                writer.join(self.patience_s)
-            ((now,),) = self._query("SELECT mz_now()")
-            if self._await("all subscribers catch up", lambda: all(c.place > int(now) for c in self._clients)):
-                for client in self._clients:
-                    if client.relation not in contents:
-                        rows = self._query(f"SELECT * FROM {client.query} AS q")
-                        contents[client.relation] = Counter(tuple(kept(value) for value in row) for row in rows)
-                if self.holds:
-                    accounts.append(Account("ledger", [self._history("ledger", "h_ledger", int(now))]))
-        except psycopg.Error as error:
+            now = self._settle()
+            for client in self._clients:
+                if client.relation not in contents:
+                    rows = self._query(f"SELECT * FROM {client.query} AS q")
+                    contents[client.relation] = Counter(tuple(kept(value) for value in row) for row in rows)
+            if self.holds:
+                accounts.append(Account("ledger", [self._history("ledger", "h_ledger", now)]))
+        except Unstartable as error:
+            self.found.append(Violation("repair", str(error)))
+        except (Unsettled, psycopg.Error) as error:
             self.found.append(Violation("other", f"in a quiet life: {type(error).__name__}: {error}"))
         finally:
             for client in self._clients:
                 client.kill()
             for writer in self._writers:
                 writer.stop()
-            if self._server is not None and self._server.process.poll() is None:
+            if self._server is not None:
                 self._server.stop()
             self._proxy.__exit__()
         accounts += [Account.read(client.file, client.relation) for client in self._clients]
         operations = [operation for writer in self._writers for operation in writer.operations]
         self.found += [Violation("other", text) for writer in self._writers for text in writer.unexplained]
-        if contents:
+        if len(contents) == len({client.relation for client in self._clients}):
             self.found += violations(operations, accounts, contents)
         else:
             self.found += [Violation("other", what) for account in accounts for what in account.broken]
         self._check_directory()
         self._count(operations, accounts)
         return Report(self.seed, self.counts, self.found)
+
+    def _settle(self) -> int:
+        """Everybody goes on, writers stop, and subscribers come to know all of it; a time after the last write."""
+        for writer in self._writers:
+            sent = len(writer.operations)
+            self._await(f"{writer.name} goes on", lambda w=writer, n=sent: len(w.operations) > n + 3)  # type: ignore[misc]
+        for writer in self._writers:
+            writer.stop()
+        for writer in self._writers:
+            writer.join(self.patience_s)
+        ((now,),) = self._query("SELECT mz_now()")
+        self._await("all subscribers catch up", lambda: all(c.place > int(now) for c in self._clients))
+        return int(now)
 
     def _history(self, relation: str, hold: str, until: int) -> Segment:
         """All of a relation's history from a hold on, read in one go."""
