@@ -15,6 +15,8 @@ from pathlib import Path
 import pyarrow as pa
 from pyarrow import fs
 
+from catalog.directory import sync
+
 SUFFIX = ".arrow"
 
 
@@ -29,7 +31,7 @@ class Payloads:
         self._local = isinstance(self._fs, fs.LocalFileSystem)
         self._fs.create_dir(self._root, recursive=True)
         if self._local:
-            _sync(os.path.dirname(self._root))
+            sync(os.path.dirname(self._root))
 
     def write(self, schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> str:
         """Writes a file to the end, syncs it and its directory, and returns its name. Takes batches as they come."""
@@ -40,8 +42,8 @@ class Payloads:
                 for batch in batches:
                     writer.write_batch(batch)
             if self._local:
-                _sync(path)
-                _sync(self._root)
+                sync(path)
+                sync(self._root)
         except BaseException:
             self.remove(name)
             raise
@@ -66,11 +68,3 @@ class Payloads:
 
     def _path(self, name: str) -> str:
         return f"{self._root}/{name}"
-
-
-def _sync(path: str) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

@@ -24,6 +24,7 @@ from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Any, TypeVar
 
+from catalog.directory import make
 from catalog.migrations import TooNew, migrate
 
 T = TypeVar("T")
@@ -156,7 +157,7 @@ def _explained(directory: Path, error: sqlite3.DatabaseError) -> StoreError:
 def _lock(directory: Path) -> int:
     """An open file descriptor that holds the directory's lock."""
     try:
-        directory.mkdir(parents=True, exist_ok=True, mode=0o700)
+        make(directory)
         descriptor = os.open(directory / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     except OSError as error:
         raise StoreError(

@@ -14,7 +14,7 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -133,16 +133,33 @@ def dsn(server: ServerThread) -> Iterator[str]:
 class ServerProcess:
     """A real server process, to be killed. Its JSON log is read until it listens, then kept in `log_path`.
 
-    `module` is what is run; its constructor raises AssertionError if the server ends before it listens.
+    `module` is what is run, `prefix` what it is run under. AssertionError if the server ends before it listens.
     """
 
-    def __init__(self, directory: Path, *flags: str, env: dict[str, str] | None = None, module: str = "server") -> None:
+    def __init__(
+        self,
+        directory: Path,
+        *flags: str,
+        env: dict[str, str] | None = None,
+        module: str = "server",
+        prefix: Sequence[str] = (),
+    ) -> None:
         self.directory = directory
         directory.mkdir(parents=True, exist_ok=True)
         self.log_path = directory / "server.log"
         self._log = self.log_path.open("ab")
         start = self._log.tell()
-        command = [sys.executable, "-m", module, "serve", "--listen", "127.0.0.1:0", "--data-dir", str(directory)]
+        command = [
+            *prefix,
+            sys.executable,
+            "-m",
+            module,
+            "serve",
+            "--listen",
+            "127.0.0.1:0",
+            "--data-dir",
+            str(directory),
+        ]
         command += ["--http-listen", "127.0.0.1:0"]
         self.process = subprocess.Popen(
             [*command, "--log-format", "json", *flags],

@@ -56,7 +56,7 @@ def test_a_sync_that_fails_leaves_no_file(tmp_path: Path, monkeypatch: pytest.Mo
     def broken(path: str) -> None:
         raise OSError("disk failed")
 
-    monkeypatch.setattr(module, "_sync", broken)
+    monkeypatch.setattr(module, "sync", broken)
     with pytest.raises(OSError, match="disk failed"):
         payloads.write(TABLE.schema, TABLE.to_batches())
     assert payloads.names() == set()
@@ -64,7 +64,7 @@ def test_a_sync_that_fails_leaves_no_file(tmp_path: Path, monkeypatch: pytest.Mo
 
 def test_the_file_the_directory_and_its_parent_are_synced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     synced: list[str] = []
-    monkeypatch.setattr(module, "_sync", synced.append)
+    monkeypatch.setattr(module, "sync", synced.append)
     name = Payloads(tmp_path / "payloads").write(TABLE.schema, TABLE.to_batches())
     root = tmp_path / "payloads"
     assert synced == [str(tmp_path), str(root / name), str(root)]

@@ -1,4 +1,5 @@
-"""What a wrong server would do. Each is made in a child process, and a run of `world` has to find it.
+"""What a wrong server would do. Each is made in a child process, and has to be found: by a run of `world`, or, if it
+needs power to be lost, by `test_lost_power`.
 
 They change the server's own functions, as one wrong line in them would.
 """
@@ -7,17 +8,21 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import os
 import random
 import sqlite3
 from collections.abc import Callable, Iterable
+from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Any
 
-from catalog import holds
 from catalog.holds import Place
+
+from catalog import directory, holds, payloads
 from catalog.log import Batch, Log, Payload
 from catalog.objects import ObjectId, Timestamp
 from catalog.oracle import Oracle
+from catalog.store import Store
 from server.committer import Request
 from server.coordinator import Coordinator
 from server.dataflow import subscription
@@ -165,3 +170,44 @@ def hold_nothing() -> None:
             self.holders_of = holders
 
     Frontiers.since = unheld  # type: ignore[method-assign]
+
+
+@mistake("commits are not synced", "power")
+def commit_unsynced() -> None:
+    connect = Store._connect
+
+    def careless(self: Store, held: ExitStack) -> sqlite3.Connection:
+        connection = connect(self, held)
+        connection.execute("PRAGMA synchronous = OFF")
+        return connection
+
+    Store._connect = careless  # type: ignore[method-assign]
+
+
+@mistake("SQLite's log is synced with its checkpoints only", "power")
+def commit_rarely_synced() -> None:
+    connect = Store._connect
+
+    def careless(self: Store, held: ExitStack) -> sqlite3.Connection:
+        connection = connect(self, held)
+        connection.execute("PRAGMA synchronous = NORMAL")
+        return connection
+
+    Store._connect = careless  # type: ignore[method-assign]
+
+
+@mistake("payload files are not synced", "power")
+def leave_files_unsynced() -> None:
+    sync = payloads.sync
+    payloads.sync = lambda path: sync(path) if os.path.isdir(path) else None
+
+
+@mistake("a new data directory's name is not synced", "power")
+def leave_the_name_unsynced() -> None:
+    directory.sync = lambda path: None
+
+
+@mistake("the directory of payload files is not synced", "power")
+def leave_directories_unsynced() -> None:
+    sync = payloads.sync
+    payloads.sync = lambda path: None if os.path.isdir(path) else sync(path)

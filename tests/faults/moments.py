@@ -38,7 +38,7 @@ MOMENTS = {
     "commit, a batch is inserted": Moment(Log, "insert", True, 40),
     "commit, on disk and not told": Moment(Store, "_transact", True, 40),
     "commit, readable and not told": Moment(Log, "committed", True, 40),
-    "payload, not synced": Moment(payloads, "_sync", False, 6),
+    "payload, not synced": Moment(payloads, "sync", False, 6),
     "payload, not named": Moment(Payloads, "write", True, 3),
     "compaction, merged": Moment(Log, "merge", True, 10),
     "compaction, on disk and not known": Moment(Log, "replaced", False, 10),

@@ -28,7 +28,7 @@ SCHEMA = """
 CREATE TABLE IF NOT EXISTS segments (id INTEGER PRIMARY KEY, as_of INTEGER);
 CREATE TABLE IF NOT EXISTS updates (segment INTEGER, time INTEGER, diff INTEGER, row TEXT);
 CREATE TABLE IF NOT EXISTS progress (segment INTEGER, time INTEGER, received_ns INTEGER);
-CREATE TABLE IF NOT EXISTS advances (time INTEGER, acknowledged INTEGER);
+CREATE TABLE IF NOT EXISTS advances (time INTEGER, acknowledged_ns INTEGER);
 CREATE TABLE IF NOT EXISTS broken (what TEXT);
 """
 LONG = 40  # longer texts are kept as their length and checksum
@@ -133,12 +133,13 @@ class Subscriber:
         return segment
 
     def _advance(self, to: int) -> None:
-        row = self._store.execute("INSERT INTO advances VALUES (?, 0)", (to,)).lastrowid
+        row = self._store.execute("INSERT INTO advances VALUES (?, NULL)", (to,)).lastrowid
         try:
             if self._holding is None:
                 self._holding = psycopg.connect(self._dsn, autocommit=True, connect_timeout=10)
             self._holding.execute(f"ALTER HOLD {self._hold} ADVANCE TO {to}".encode())
-            self._store.execute("UPDATE advances SET acknowledged = 1 WHERE rowid = ?", (row,))
+            acknowledged = time.monotonic_ns(), row
+            self._store.execute("UPDATE advances SET acknowledged_ns = ? WHERE rowid = ?", acknowledged)
         except Exception as error:
             if self._holding is not None:
                 self._holding.close()

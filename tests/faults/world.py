@@ -31,6 +31,7 @@ from catalog.store import Store
 from tests.client.proxy import Proxy
 from tests.faults.history import Account, Segment, Violation, violations
 from tests.faults.moments import MOMENTS
+from tests.faults.recorder import await_end, recording
 from tests.faults.subscriber import kept
 from tests.faults.writers import PARITIES, SETUP, Operation, Row, Teller, Writer
 from tests.fix_server import ServerProcess
@@ -47,6 +48,17 @@ class Unstartable(Exception):
 
 class Unsettled(Exception):
     """In vain it was waited for this."""
+
+
+@dataclass
+class Advances:
+    """Where a hold was advanced to, and when that was acknowledged, in ns."""
+
+    hold: str
+    acknowledged: list[tuple[int, int]]
+
+    def acknowledged_before(self, ns: int) -> int:
+        return max((time for time, at in self.acknowledged if at < ns), default=0)
 
 
 @dataclass
@@ -107,7 +119,12 @@ class Client:
     @property
     def acknowledged(self) -> int:
         """To which time its hold was surely advanced."""
-        return int(self._ask("SELECT max(time) FROM advances WHERE acknowledged") or 0)
+        return int(self._ask("SELECT max(time) FROM advances WHERE acknowledged_ns") or 0)
+
+    @property
+    def advances(self) -> list[tuple[int, int]]:
+        with closing(sqlite3.connect(self.file)) as store:
+            return store.execute("SELECT time, acknowledged_ns FROM advances WHERE acknowledged_ns").fetchall()
 
     @property
     def tried(self) -> int:
@@ -123,6 +140,8 @@ class World:
     spark: bool = True
     holds: bool = True
     mistake: str | None = None
+    recorded: tuple[Path, Path] | None = None
+    """The directory of the server's data, which is recorded, and the file for the recording."""
     patience_s: float = 120.0
     """For what has to happen in a healthy server."""
     counts: Counter[str] = field(default_factory=Counter)
@@ -130,6 +149,7 @@ class World:
 
     def __post_init__(self) -> None:
         self._dice = random.Random(self.seed)
+        self._data = (self.recorded[0] if self.recorded else self.directory) / "data"
         self._clock = self.directory / "clock"
         self._clock.write_bytes(bytes(8))
         self._server: ServerProcess | None = None
@@ -151,8 +171,12 @@ class World:
             env["FAULTS_SPARK"] = "none"
         if self.mistake is not None:
             env["FAULTS_MISTAKE"] = self.mistake
+        flags = (*FLAGS, "--data-dir", str(self._data))
+        prefix = recording(*self.recorded) if self.recorded else []
         try:
-            self._server = ServerProcess(self.directory / "data", *FLAGS, env=env, module="tests.faults.child")
+            self._server = ServerProcess(
+                self.directory / "log", *flags, env=env, module="tests.faults.child", prefix=prefix
+            )
         except AssertionError as error:
             if die is None or "Traceback" in str(error):
                 raise Unstartable(str(error)) from error
@@ -326,15 +350,8 @@ class World:
         except (Unsettled, psycopg.Error) as error:
             self.found.append(Violation("other", f"in a quiet life: {type(error).__name__}: {error}"))
         finally:
-            for client in self._clients:
-                client.kill()
-            for writer in self._writers:
-                writer.stop()
-            if self._server is not None:
-                self._server.stop()
-            self._proxy.__exit__()
-        accounts += [Account.read(client.file, client.relation) for client in self._clients]
-        operations = [operation for writer in self._writers for operation in writer.operations]
+            operations, read, _ = self.cease()
+        accounts += read
         self.found += [Violation("other", text) for writer in self._writers for text in writer.unexplained]
         if len(contents) == len({client.relation for client in self._clients}):
             self.found += violations(operations, accounts, contents)
@@ -343,6 +360,24 @@ class World:
         self._check_directory()
         self._count(operations, accounts)
         return Report(self.seed, self.counts, self.found)
+
+    def cease(self) -> tuple[list[Operation], list[Account], list[Advances]]:
+        """Ends clients and server where they are; what was written, what was shown, and how holds moved."""
+        for writer in self._writers:
+            writer.stop()
+        for client in self._clients:
+            client.kill()
+        if self._server is not None:
+            self._server.stop()
+            if self.recorded is not None:
+                await_end(self.recorded[1], self._server.process.pid)
+            self._server = None
+        self._proxy.__exit__()
+        for writer in self._writers:
+            writer.join(self.patience_s)
+        operations = [operation for writer in self._writers for operation in writer.operations]
+        accounts = [Account.read(client.file, client.relation) for client in self._clients]
+        return operations, accounts, [Advances(client.name, client.advances) for client in self._clients]
 
     def _settle(self) -> int:
         """Everybody goes on, writers stop, and subscribers come to know all of it; a time after the last write."""
@@ -371,11 +406,11 @@ class World:
 
     def _check_directory(self) -> None:
         """Nothing is damaged, and nothing lies about that the catalog does not name."""
-        store = Store(self.directory / "data")
+        store = Store(self._data)
         try:
             if (result := store.read("PRAGMA integrity_check")) != [("ok",)]:
                 self.found.append(Violation("other", f"catalog.sqlite: {result}"))
-            payloads = Payloads(self.directory / "data" / "payloads")
+            payloads = Payloads(self._data / "payloads")
             log = Log(store, payloads)
             named = {batch.file for id in log.collections() for batch in log.batches(id)} - {None}
             if named != payloads.names():

@@ -1,0 +1,184 @@
+"""Lost power: of all states that the disk may then be in, none lacks what was acknowledged before.
+
+A server with clients runs under strace. Its writes and syncs are replayed on a model of a disk, power is lost at many
+points, and the catalog and the log are opened from what is left.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import random
+import shutil
+import time
+from bisect import bisect_right
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from catalog import holds, persistence
+from catalog.log import Log
+from catalog.objects import Hold, Table
+from catalog.payloads import Payloads
+from catalog.store import Store, StoreError
+from server.contents import collection_schema
+from tests.faults.disk import Disk
+from tests.faults.history import Violation, violations
+from tests.faults.mistakes import MISTAKES
+from tests.faults.recorder import Event, events
+from tests.faults.subscriber import kept
+from tests.faults.world import Advances, World
+from tests.faults.writers import Operation, Row
+from tests.fix_server import ServerProcess
+
+SECONDS = 8.0
+POINTS, STATES = 60, 3  # of lost power, and how many states of the disk are tried at each
+SLACK_NS = 2_000_000  # between the clocks of strace and of the clients
+END_OF_TIME = 2**62
+
+
+@dataclass
+class Recording:
+    """What the server did to its disk, and what its clients were told meanwhile. `clock_ns`: monotonic to unix time."""
+
+    events: list[Event]
+    operations: list[Operation]
+    progress: list[tuple[int, int]]
+    advances: list[Advances]
+    clock_ns: int
+
+    def told_before(self, at: float) -> tuple[list[Operation], int, dict[str, int]]:
+        """What clients knew at that time: operations, the greatest progress, and where holds stood at least."""
+        now_ns = int(at * 1e9) - self.clock_ns
+        operations = {o.name: dataclasses.replace(o) for o in self.operations if o.sent_ns < now_ns + SLACK_NS}
+        for operation in operations.values():
+            told = operation.acknowledged_ns
+            operation.acknowledged_ns = told if told is not None and told < now_ns - SLACK_NS else None
+            if operation.deletes is not None:
+                operation.deletes = operations[operation.deletes.name]
+        progress = max((time for time, ns in self.progress if ns < now_ns), default=0)
+        places = {a.hold: a.acknowledged_before(now_ns - SLACK_NS) for a in self.advances}
+        return list(operations.values()), progress, places
+
+
+def record(directory: Path, seed: int, mistake: str | None = None) -> Recording:
+    root, trace = directory / "root", directory / "trace"
+    root.mkdir()
+    world = World(directory, seed, spark=False, mistake=mistake, recorded=(root, trace))
+    world.begin()
+    clock_ns = time.time_ns() - time.monotonic_ns()
+    time.sleep(SECONDS)  # so long it is recorded
+    assert abs(time.time_ns() - time.monotonic_ns() - clock_ns) < SLACK_NS / 2, "the system's clock was set meanwhile"
+    operations, accounts, advances = world.cease()
+    assert not [what for account in accounts for what in account.broken]
+    progress = [told for account in accounts for segment in account.segments for told in segment.progress]
+    return Recording(list(events(trace, root)), operations, progress, advances, clock_ns)
+
+
+def points(recording: Recording, dice: random.Random) -> list[int]:
+    """How many events are done when power is lost: at any time, and soon after something was acknowledged."""
+    times = [event.at for event in recording.events]
+    told = [o.acknowledged_ns for o in recording.operations if o.acknowledged_ns is not None]
+    after = [bisect_right(times, (ns + SLACK_NS + recording.clock_ns) / 1e9) for ns in told]
+    return sorted(dice.choices(after, k=POINTS // 2) + dice.choices(range(len(times)), k=POINTS - POINTS // 2))
+
+
+def states(recording: Recording, directory: Path, dice: random.Random) -> Iterator[tuple[int, float, Path]]:
+    """(events done, when the next one began, a possible state of the disk), each removed after its use."""
+    disk, done = Disk(), 0
+    for point in points(recording, dice):
+        for event in recording.events[done:point]:
+            disk.do(event)
+        done = point
+        # Threads' calls overlap: what began before the point may have been told only by a later event.
+        at = min((event.at for event in recording.events[point:]), default=recording.events[-1].at)
+        for _ in range(STATES):
+            target = directory / "state"
+            disk.lose_power(target, dice)
+            yield point, at, target
+            shutil.rmtree(target)
+
+
+def contents_of(log: Log, state: persistence.CatalogState) -> dict[str, Counter[Row]]:
+    found: dict[str, Counter[Row]] = {"events": Counter(), "ledger": Counter()}
+    for item in state.items.values():
+        if isinstance(item, Table) and item.name in found:
+            rows = log.rows(item.id, END_OF_TIME, collection_schema(item)).to_pylist()
+            found[item.name] = Counter(tuple(kept(value) for value in row.values()) for row in rows)
+    return found
+
+
+def check(data: Path, operations: list[Operation], progress: int, places: dict[str, int]) -> list[Violation]:
+    """What is wrong with a state of the disk."""
+    try:
+        store = Store(data)
+    except StoreError as error:
+        return [Violation("repair", str(error))]
+    try:
+        found = []
+        if (result := store.read("PRAGMA integrity_check")) != [("ok",)]:
+            found.append(Violation("repair", f"integrity_check: {result}"))
+        ((reserved_until,),) = store.read("SELECT value FROM meta WHERE key = 'reserved_until'")
+        if reserved_until < progress:
+            found.append(Violation("order", f"progress {progress} was told, time is reserved until {reserved_until}"))
+        state = persistence.load(store)
+        found += violations(operations, [], contents_of(Log(store, Payloads(data / "payloads")), state))
+        standing = {state.items[id].name: place.at for id, place in holds.load(store).items()}
+        assert standing.keys() == {item.name for item in state.items.values() if isinstance(item, Hold)}
+        for hold, at in places.items():
+            if at and standing.get(hold, 0) < at:
+                found.append(Violation("hold", f"{hold} stands at {standing.get(hold)}, was advanced to {at}"))
+        return found
+    except Exception as error:
+        return [Violation("repair", f"{type(error).__name__}: {error}")]
+    finally:
+        store.close()
+
+
+def first_violation(recording: Recording, directory: Path, seed: int) -> tuple[int, str] | None:
+    """How many states were looked at, and what was wrong with the last of them; None if all are good."""
+    for number, (point, at, state) in enumerate(states(recording, directory, random.Random(seed)), start=1):
+        found = check(state / "data", *recording.told_before(at))
+        if found:
+            return number, f"after {point} of {len(recording.events)} events: {found[0]}"
+    return None
+
+
+@pytest.mark.timeout(400)
+def test_nothing_acknowledged_is_lost_with_the_power(tmp_path: Path) -> None:
+    seed = int(os.environ.get("FAULTS_SEED", random.randrange(2**32)))
+    recording = record(tmp_path, seed)
+    bad = first_violation(recording, tmp_path, seed)
+    syncs = sum(event.what == "sync done" for event in recording.events)
+    told = sum(operation.acknowledged_ns is not None for operation in recording.operations)
+    print(
+        f"\nseed {seed}: {len(recording.events)} events of the disk, {syncs} syncs, {told} writes acknowledged; "
+        f"power lost at {POINTS} points, {POINTS * STATES} states of the disk opened: losses 0"
+        if bad is None
+        else f"\nseed {seed}: {bad}"
+    )
+    assert bad is None, f"seed {seed}: {bad[1]}"
+
+
+@pytest.mark.timeout(400)
+def test_a_server_starts_from_what_is_left(tmp_path: Path) -> None:
+    seed = int(os.environ.get("FAULTS_SEED", random.randrange(2**32)))
+    recording = record(tmp_path, seed)
+    for number, (point, _, state) in enumerate(states(recording, tmp_path, random.Random(seed))):
+        if number % (POINTS * STATES // 5) == 0:
+            flags = ("--data-dir", str(state / "data"))
+            log = tmp_path / f"log-{number}"
+            server = ServerProcess(log, *flags, env={"FAULTS_SPARK": "none"}, module="tests.faults.child")
+            assert server.stop() == 0, f"seed {seed}, after {point} events"
+
+
+@pytest.mark.timeout(400)
+@pytest.mark.parametrize("name", [name for name in MISTAKES if "power" in MISTAKES[name].needs])
+def test_a_missing_sync_is_found(name: str, tmp_path: Path) -> None:
+    seed = random.randrange(2**32)
+    found = first_violation(record(tmp_path, seed, name), tmp_path, seed)
+    assert found is not None, f"{name} was not found, seed {seed}"
+    print(f"\n{name}: found in state {found[0]}, {found[1][:200]}, seed {seed}")
