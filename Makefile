@@ -45,7 +45,7 @@ test-large: $(VENV)/.installed
 # Kills, cuts, full disks, wrong clocks and lost power, for FAULTS_SECONDS (120), and wrong servers that must be found.
 # FAULTS_SEED repeats a run's choices. ARGS=-x stops at the first failure.
 test-faults: $(VENV)/.installed
-	$(BIN)/python -m pytest tests/faults -s -rs $(ARGS)
+	$(BIN)/python -m pytest tests/faults -m faults -s -rs $(ARGS)
 
 check: $(VENV)/.installed
 	$(BIN)/ruff check .

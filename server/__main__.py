@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import gc
 import logging
 import signal
@@ -109,6 +110,18 @@ def _die(message: str, hint: str | None) -> None:
     raise SystemExit(1)
 
 
+class _Stderr:
+    """Standard error, which may be a file on a full disk, or a closed pipe: that must not stop the server."""
+
+    def write(self, text: str) -> None:
+        with contextlib.suppress(OSError):
+            sys.stderr.write(text)
+
+    def flush(self) -> None:
+        with contextlib.suppress(OSError):
+            sys.stderr.flush()
+
+
 def _configure_logs(format: str) -> None:
     renderer: Any = (
         structlog.processors.JSONRenderer()
@@ -127,7 +140,7 @@ def _configure_logs(format: str) -> None:
             renderer,
         ],
         wrapper_class=structlog.make_filtering_bound_logger(logging.INFO),
-        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
+        logger_factory=structlog.PrintLoggerFactory(_Stderr()),  # type: ignore[arg-type]
     )
 
 

@@ -34,7 +34,12 @@ async def compact(store: Store, log_: Log, frontiers: Frontiers, counts: Counts,
                 return  # the committer meets the fence too, and ends the server
             except Exception as error:
                 log.error("compaction failed", collection=id, error=str(error), exc_info=error)
-        await store.give_back()
+        try:
+            await store.give_back()
+        except Fenced:
+            return
+        except Exception as error:  # a full disk, most likely: it may have room again at the next pass
+            log.error("free pages were not given back", error=str(error), exc_info=error)
 
 
 async def compact_collection(store: Store, log_: Log, frontiers: Frontiers, id: ObjectId) -> int:

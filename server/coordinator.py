@@ -329,6 +329,9 @@ class Coordinator:
             except Dropped:
                 self.log.discard(payload)
                 return
+            except Exception:
+                self.log.discard(payload)
+                raise
             written.append((batch, payload))
             self.log.committed(written)
             self._append(written)

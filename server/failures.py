@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+
 import structlog
 
 from catalog.log import Damaged
@@ -18,6 +20,13 @@ def evaluation_error(error: PgError) -> PgError:
     if not error.sqlstate.startswith(_EVALUATION):
         return error
     return PgError(error.sqlstate, f"Evaluation error: {error.message}", detail=error.detail, hint=error.hint)
+
+
+def _is_full(error: Exception) -> bool:
+    """A device without room, a quota, or a limit to a file's size, as SQLite, Arrow or the system tells it."""
+    return "disk is full" in str(error) or (
+        isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+    )
 
 
 def told(error: Exception) -> PgError:
@@ -37,9 +46,12 @@ def told(error: Exception) -> PgError:
             f"data directory is damaged: {error}",
             hint="Restore the data directory from a backup.",
         )
-    if "disk is full" in str(error) or (isinstance(error, OSError) and error.errno == 28):
+    if _is_full(error):
         log.error("disk full", error=str(error))
         return PgError(SqlState.DISK_FULL, "could not write: no space left on device", hint="Free some space.")
+    if getattr(error, "sqlite_errorname", "").startswith("SQLITE_IOERR"):
+        log.error("disk failed", error=str(error), name=getattr(error, "sqlite_errorname", ""))
+        return PgError(SqlState.IO_ERROR, f"could not use the data directory: {error}", hint="Check its disk.")
     log.error("internal error", error=str(error), exc_info=error)
     return PgError(
         SqlState.INTERNAL_ERROR, f"internal error: {type(error).__name__}", hint="The server's log has more."

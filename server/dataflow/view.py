@@ -89,9 +89,19 @@ class ViewDataflow:
             return rows
         old = rows if rows is not None else new.slice(0, 0)
         changes = await asyncio.to_thread(updates.difference, new, old)
-        await self._write(time, changes if changes.num_rows else None, Timestamp(time + 1))
+        while not await self._written(time, changes if changes.num_rows else None):
+            await self._frontiers.moved.wait()
         self._holder.advance(time)
         return new
+
+    async def _written(self, time: Timestamp, changes: pa.Table | None) -> bool:
+        """Whether the log took the changes. A disk that is full may have room again when time has moved on."""
+        try:
+            await self._write(time, changes, Timestamp(time + 1))
+        except Exception as error:
+            log.error("materialized view not written", view=self.view.name, id=self.view.id, error=str(error))
+            return False
+        return True
 
     async def _try(self, time: Timestamp) -> pa.Table | None:
         """The query's rows at `time`; None, and `error`, when it fails there."""

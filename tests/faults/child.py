@@ -3,6 +3,7 @@
 FAULTS_CLOCK    a file of eight bytes: the milliseconds by which the clock is wrong; they may change at any time
 FAULTS_DIE      MOMENT:N, to die when it passes that moment for the N-th time; or a number of seconds
 FAULTS_MISTAKE  the name of one of `mistakes.MISTAKES`
+FAULTS_PAGES    SQLite writes its log back when it has so many pages: sooner than it would
 FAULTS_SPARK    "none": Spark never comes to be ready, and no JVM is started
 """
 
@@ -12,13 +13,16 @@ import asyncio
 import functools
 import mmap
 import os
+import sqlite3
 import struct
 from collections.abc import Mapping
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
+from catalog.store import Store
 from server import __main__ as command
 from server import house
 from server.coordinator import Coordinator, clock_ms
@@ -62,6 +66,17 @@ class NoSpark:
         """Nothing was started."""
 
 
+def checkpoint_at(pages: int) -> None:
+    connect = Store._connect
+
+    def connected(self: Store, held: ExitStack) -> sqlite3.Connection:
+        connection = connect(self, held)
+        connection.execute(f"PRAGMA wal_autocheckpoint = {pages}")
+        return connection
+
+    Store._connect = connected  # type: ignore[method-assign]
+
+
 def main() -> None:
     due = os.environ.get("FAULTS_DIE")
     if due is not None:
@@ -73,6 +88,8 @@ def main() -> None:
     if "FAULTS_CLOCK" in os.environ:
         clock = SteppedClock(Path(os.environ["FAULTS_CLOCK"]))
         house.Coordinator = functools.partial(Coordinator, clock=clock)  # type: ignore[misc]
+    if "FAULTS_PAGES" in os.environ:
+        checkpoint_at(int(os.environ["FAULTS_PAGES"]))
     if os.environ.get("FAULTS_SPARK") == "none":
         house.SparkEngine = NoSpark  # type: ignore[misc]
     if "FAULTS_MISTAKE" in os.environ:

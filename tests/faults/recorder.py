@@ -1,6 +1,6 @@
 """What a process does to the files below a directory, as strace sees it: every write, sync, creation and removal.
 
-    command = recording(root, trace)         to be put before the process's own command
+    command = recording(trace)               to be put before the process's own command
     for event in events(trace, root): ...    once the process has ended
 
 strace comes with the system's packages; `recording` says so when it is not there. The process itself is the child, the
@@ -45,7 +45,7 @@ class Event:
     to: Path | None = None
 
 
-def recording(root: Path, trace: Path) -> list[str]:
+def recording(trace: Path) -> list[str]:
     """The command's prefix. FileNotFoundError where there is no strace."""
     strace = shutil.which("strace")
     if strace is None:

@@ -42,11 +42,11 @@ def kept(value: Any) -> Any:
 
 
 def passes(error: BaseException) -> bool:
-    """Whether a fault of this run explains the error: the connection or the server went, or the disk is full."""
+    """Whether a fault of this run explains the error: the connection or the server went, or the disk is no good."""
     state = getattr(error, "sqlstate", None)
     return isinstance(error, OSError) or (
         isinstance(error, psycopg.OperationalError | psycopg.InterfaceError)
-        and (state is None or state[:2] in ("08", "53", "57"))
+        and (state is None or state[:2] in ("08", "53", "57", "58"))
     )
 
 

@@ -10,6 +10,8 @@ import pytest
 
 from tests.faults.world import World
 
+pytestmark = pytest.mark.faults
+
 SECONDS = float(os.environ.get("FAULTS_SECONDS", "120"))
 
 

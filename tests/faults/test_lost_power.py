@@ -34,6 +34,8 @@ from tests.faults.world import Advances, World
 from tests.faults.writers import Operation, Row
 from tests.fix_server import ServerProcess
 
+pytestmark = pytest.mark.faults
+
 SECONDS = 8.0
 POINTS, STATES = 60, 3  # of lost power, and how many states of the disk are tried at each
 SLACK_NS = 2_000_000  # between the clocks of strace and of the clients
@@ -67,7 +69,7 @@ class Recording:
 def record(directory: Path, seed: int, mistake: str | None = None) -> Recording:
     root, trace = directory / "root", directory / "trace"
     root.mkdir()
-    world = World(directory, seed, spark=False, mistake=mistake, recorded=(root, trace))
+    world = World(directory, seed, spark=False, mistake=mistake, disk=root, trace=trace)
     world.begin()
     clock_ns = time.time_ns() - time.monotonic_ns()
     time.sleep(SECONDS)  # so long it is recorded

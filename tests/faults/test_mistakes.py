@@ -10,6 +10,8 @@ import pytest
 from tests.faults.mistakes import MISTAKES
 from tests.faults.world import World
 
+pytestmark = pytest.mark.faults
+
 TRIES = 4
 SECONDS = 8.0
 

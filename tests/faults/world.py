@@ -140,8 +140,10 @@ class World:
     spark: bool = True
     holds: bool = True
     mistake: str | None = None
-    recorded: tuple[Path, Path] | None = None
-    """The directory of the server's data, which is recorded, and the file for the recording."""
+    disk: Path | None = None
+    """Where the server's data and its log lie, if not in the directory."""
+    trace: Path | None = None
+    """A file for the recording of what the server does to the disk."""
     patience_s: float = 120.0
     """For what has to happen in a healthy server."""
     counts: Counter[str] = field(default_factory=Counter)
@@ -149,7 +151,7 @@ class World:
 
     def __post_init__(self) -> None:
         self._dice = random.Random(self.seed)
-        self._data = (self.recorded[0] if self.recorded else self.directory) / "data"
+        self._data = (self.disk or self.directory) / "data"
         self._clock = self.directory / "clock"
         self._clock.write_bytes(bytes(8))
         self._server: ServerProcess | None = None
@@ -164,7 +166,7 @@ class World:
 
     def _start(self, die: str | None = None, *, spark: bool) -> ServerProcess | None:
         """A life; None when the server died, as it was told to, before it listened."""
-        env = {"FAULTS_CLOCK": str(self._clock)}
+        env = {"FAULTS_CLOCK": str(self._clock), "FAULTS_PAGES": "100"}
         if die is not None:
             env["FAULTS_DIE"] = die
         if not spark:
@@ -172,10 +174,10 @@ class World:
         if self.mistake is not None:
             env["FAULTS_MISTAKE"] = self.mistake
         flags = (*FLAGS, "--data-dir", str(self._data))
-        prefix = recording(*self.recorded) if self.recorded else []
+        prefix = recording(self.trace) if self.trace else []
         try:
             self._server = ServerProcess(
-                self.directory / "log", *flags, env=env, module="tests.faults.child", prefix=prefix
+                self._data.parent / "log", *flags, env=env, module="tests.faults.child", prefix=prefix
             )
         except AssertionError as error:
             if die is None or "Traceback" in str(error):
@@ -236,6 +238,30 @@ class World:
         for number, kind in enumerate(kinds, start=1):
             self._writers.append(kind(self._proxy.dsn, number, self._dice.randrange(2**32)))
             self._writers[-1].start()
+
+    @property
+    def pid(self) -> int:
+        """Of the server; 0 when there is none."""
+        return 0 if self._server is None else self._server.process.pid
+
+    def start(self) -> None:
+        """Unstartable, with what the server said."""
+        self._start(spark=self.spark)
+
+    def kill(self) -> None:
+        self._kill()
+
+    def await_refusals(self) -> None:
+        """Every writer is refused a write."""
+        for writer in self._writers:
+            refused = writer.refusals
+            self._await(f"{writer.name} is refused", lambda w=writer, n=refused: w.refusals > n)  # type: ignore[misc]
+
+    def await_writes(self) -> None:
+        """Every writer is acknowledged a write."""
+        for writer in self._writers:
+            told = writer.acknowledgements
+            self._await(f"{writer.name} goes on", lambda w=writer, n=told: w.acknowledgements > n + 3)  # type: ignore[misc]
 
     def live(self, seconds: float) -> None:
         """Lives until the time is over."""
@@ -369,8 +395,8 @@ class World:
             client.kill()
         if self._server is not None:
             self._server.stop()
-            if self.recorded is not None:
-                await_end(self.recorded[1], self._server.process.pid)
+            if self.trace is not None:
+                await_end(self.trace, self._server.process.pid)
             self._server = None
         self._proxy.__exit__()
         for writer in self._writers:
@@ -381,9 +407,7 @@ class World:
 
     def _settle(self) -> int:
         """Everybody goes on, writers stop, and subscribers come to know all of it; a time after the last write."""
-        for writer in self._writers:
-            sent = len(writer.operations)
-            self._await(f"{writer.name} goes on", lambda w=writer, n=sent: len(w.operations) > n + 3)  # type: ignore[misc]
+        self.await_writes()
         for writer in self._writers:
             writer.stop()
         for writer in self._writers:

@@ -74,6 +74,14 @@ class Writer(threading.Thread):
     def __hash__(self) -> int:
         return id(self)
 
+    @property
+    def acknowledgements(self) -> int:
+        return sum(operation.acknowledged_ns is not None for operation in self.operations)
+
+    @property
+    def refusals(self) -> int:
+        return sum(operation.refused is not None for operation in self.operations)
+
     def stop(self) -> None:
         self._stopping.set()
 

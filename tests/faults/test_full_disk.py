@@ -1,0 +1,116 @@
+"""A disk without room: writes are refused, what was acknowledged stays, and with room again all goes on by itself.
+
+Two disks: a small file system, which takes the right to mount one; and a limit to the size of the server's files, which
+any system has, and which the server meets in the middle of a file as well. Both are also met at the start.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import resource
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from tests.faults.world import Unstartable, World
+
+pytestmark = pytest.mark.faults
+
+ROUNDS = 4
+DISK_BYTES = 48 * 1024 * 1024
+
+
+class SmallDisk:
+    """A file system of its own. `fill` leaves `room` bytes."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._ballast = path / "ballast"
+
+    def fill(self, world: World, room: int) -> None:
+        with self._ballast.open("wb") as file:
+            while (free := os.statvfs(self.path).f_bavail * os.statvfs(self.path).f_frsize) > room:
+                try:
+                    file.write(bytes(min(free - room, 65_536)))
+                    file.flush()
+                except OSError:
+                    break
+
+    def free(self, world: World) -> None:
+        self._ballast.unlink()
+
+
+class Limit:
+    """No file of the server may grow beyond what it, or another, has now."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def fill(self, world: World, room: int) -> None:
+        # A server that starts anew has the limit taken off: one that only starts later has files to write first.
+        wal = self.path / "data" / "catalog.sqlite-wal"
+        size = wal.stat().st_size if wal.exists() else 0
+        resource.prlimit(world.pid, resource.RLIMIT_FSIZE, (min(size, room), resource.RLIM_INFINITY))
+
+    def free(self, world: World) -> None:
+        if world.pid:
+            resource.prlimit(world.pid, resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+
+
+@contextmanager
+def disk_of_kind(kind: str, path: Path) -> Iterator[SmallDisk | Limit]:
+    path.mkdir()
+    if kind == "limit":
+        yield Limit(path)
+        return
+    mounting = ["mount", "-t", "tmpfs", "-o", f"size={DISK_BYTES}", "tmpfs", str(path)]
+    done = subprocess.run(mounting, capture_output=True, text=True)
+    if done.returncode:
+        pytest.skip(f"no small file system can be mounted here, only the limit is tested: {done.stderr.strip()}")
+    try:
+        yield SmallDisk(path)
+    finally:
+        subprocess.run(["umount", "--lazy", str(path)], check=True)
+
+
+def refused_start(world: World) -> bool:
+    """Whether the full disk kept the server from starting; then it has to say what to do."""
+    try:
+        world.start()
+    except Unstartable as refused:
+        said = str(refused)
+        if "HINT" not in said or "Traceback" in said:
+            raise
+        return True
+    return False
+
+
+@pytest.mark.timeout(400)
+@pytest.mark.parametrize("kind", ["file system", "limit"])
+def test_a_full_disk_refuses_writes_and_loses_nothing(kind: str, tmp_path: Path) -> None:
+    seed = int(os.environ.get("FAULTS_SEED", random.randrange(2**32)))
+    dice = random.Random(seed)
+    starts_refused = 0
+    with disk_of_kind(kind, tmp_path / "disk") as disk:
+        world = World(tmp_path, seed, spark=False, disk=disk.path, patience_s=30.0)
+        world.begin()
+        for number in range(ROUNDS):
+            time.sleep(dice.uniform(0.5, 1.5))  # for work between the faults
+            disk.fill(world, dice.choice([0, 0, 4_096, 100_000]))
+            world.await_refusals()
+            if number % 2 and kind == "file system":
+                world.kill()
+                starts_refused += refused_start(world)
+            disk.free(world)
+            if not world.pid:
+                world.start()
+            world.await_writes()
+        report = world.end()
+    print(f"\n{kind}, filled {ROUNDS} times, {starts_refused} starts refused: {report}")
+    assert not report.violations, "\n".join([str(report), *map(str, report.violations[:20])])
+    assert report.counts["refused"] >= ROUNDS
