@@ -18,9 +18,8 @@ SECONDS = float(os.environ.get("FAULTS_SECONDS", "120"))
 @pytest.mark.timeout(SECONDS + 600)
 def test_nothing_is_lost_or_doubled(tmp_path: Path) -> None:
     seed = int(os.environ.get("FAULTS_SEED", random.randrange(2**32)))
-    world = World(tmp_path, seed, spark=os.environ.get("FAULTS_SPARK") != "none")
-    world.begin()
-    world.live(SECONDS)
-    report = world.end()
+    with World(tmp_path, seed, spark=os.environ.get("FAULTS_SPARK") != "none") as world:
+        world.live(SECONDS)
+        report = world.end()
     print(f"\n{report}")
     assert not report.violations, "\n".join([str(report), *map(str, report.violations[:20])])

@@ -96,9 +96,10 @@ def test_a_full_disk_refuses_writes_and_loses_nothing(kind: str, tmp_path: Path)
     seed = int(os.environ.get("FAULTS_SEED", random.randrange(2**32)))
     dice = random.Random(seed)
     starts_refused = 0
-    with disk_of_kind(kind, tmp_path / "disk") as disk:
-        world = World(tmp_path, seed, spark=False, disk=disk.path, patience_s=30.0)
-        world.begin()
+    with (
+        disk_of_kind(kind, tmp_path / "disk") as disk,
+        World(tmp_path, seed, spark=False, disk=disk.path, patience_s=30.0) as world,
+    ):
         for number in range(ROUNDS):
             time.sleep(dice.uniform(0.5, 1.5))  # for work between the faults
             disk.fill(world, dice.choice([0, 0, 4_096, 100_000]))

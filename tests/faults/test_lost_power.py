@@ -69,12 +69,11 @@ class Recording:
 def record(directory: Path, seed: int, mistake: str | None = None) -> Recording:
     root, trace = directory / "root", directory / "trace"
     root.mkdir()
-    world = World(directory, seed, spark=False, mistake=mistake, disk=root, trace=trace)
-    world.begin()
     clock_ns = time.time_ns() - time.monotonic_ns()
-    time.sleep(SECONDS)  # so long it is recorded
+    with World(directory, seed, spark=False, mistake=mistake, disk=root, trace=trace) as world:
+        time.sleep(SECONDS)  # so long it is recorded
+        operations, accounts, advances = world.cease()
     assert abs(time.time_ns() - time.monotonic_ns() - clock_ns) < SLACK_NS / 2, "the system's clock was set meanwhile"
-    operations, accounts, advances = world.cease()
     assert not [what for account in accounts for what in account.broken]
     progress = [told for account in accounts for segment in account.segments for told in segment.progress]
     return Recording(list(events(trace, root)), operations, progress, advances, clock_ns)

@@ -25,13 +25,11 @@ def test_found(name: str, tmp_path: Path) -> None:
         directory = tmp_path / str(attempt)
         directory.mkdir()
         seeds.append(random.randrange(2**32))
-        world = World(
-            directory, seeds[-1], spark="spark" in needs, holds="holds" in needs, mistake=name, patience_s=20.0
-        )
-        world.begin()
-        world.live(SECONDS)
-        report = world.end()
+        given = {"spark": "spark" in needs, "holds": "holds" in needs}
+        with World(directory, seeds[-1], mistake=name, patience_s=20.0, **given) as world:
+            world.live(SECONDS)
+            report = world.end()
         if report.violations:
-            print(f"\n{name}: found with seed {seeds[-1]}, try {attempt + 1}: {report.violations[0]}")
+            print(f"\n{name}: found with seed {seeds[-1]}, try {attempt + 1}: {str(report.violations[0])[:200]}")
             return
     raise AssertionError(f"{name} was not found, seeds {seeds}")

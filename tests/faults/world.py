@@ -1,8 +1,8 @@
 """One run: a server that lives many times, clients that write and follow, and faults whose choice a seed decides.
 
-world = World(directory, seed, spark=True)
-world.live(seconds)         lives of the server, each ended by kill -9 here or there
-report = world.end()        a last, quiet life; everything that was seen is checked
+with World(directory, seed) as world:
+    world.live(seconds)         lives of the server, each ended by kill -9 here or there
+    report = world.end()        a last, quiet life; everything that was seen is checked
 """
 
 from __future__ import annotations
@@ -141,7 +141,7 @@ class World:
     holds: bool = True
     mistake: str | None = None
     disk: Path | None = None
-    """Where the server's data and its log lie, if not in the directory."""
+    """Where the server's data lies, if not in the directory."""
     trace: Path | None = None
     """A file for the recording of what the server does to the disk."""
     patience_s: float = 120.0
@@ -156,11 +156,23 @@ class World:
         self._clock.write_bytes(bytes(8))
         self._server: ServerProcess | None = None
         self._proxy = Proxy("postgresql://materialize@127.0.0.1:1/materialize", self._budget)
-        self._quiet = False
+        self._quiet = self._ceased = False
         self._due: str | None = None  # the moment at which this life is to end
         self._clients: list[Client] = []
         self._writers: list[Writer] = []
         self._created_at: dict[str, int] = {}
+
+    def __enter__(self) -> World:
+        try:
+            self._begin()
+        except BaseException:
+            self.cease()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if not self._ceased:
+            self.cease()
 
     # -- the server ---------------------------------------------------------------------------------------------
 
@@ -177,7 +189,7 @@ class World:
         prefix = recording(self.trace) if self.trace else []
         try:
             self._server = ServerProcess(
-                self._data.parent / "log", *flags, env=env, module="tests.faults.child", prefix=prefix
+                self.directory / "log", *flags, env=env, module="tests.faults.child", prefix=prefix
             )
         except AssertionError as error:
             if die is None or "Traceback" in str(error):
@@ -210,7 +222,7 @@ class World:
 
     # -- a run --------------------------------------------------------------------------------------------------
 
-    def begin(self) -> None:
+    def _begin(self) -> None:
         """Tables, holds, and clients that have begun to follow before the first write."""
         self._start(spark=self.spark)
         for statement in SETUP:
@@ -389,10 +401,12 @@ class World:
 
     def cease(self) -> tuple[list[Operation], list[Account], list[Advances]]:
         """Ends clients and server where they are; what was written, what was shown, and how holds moved."""
+        self._ceased = True
         for writer in self._writers:
             writer.stop()
         for client in self._clients:
-            client.kill()
+            if client.process is not None:
+                client.kill()
         if self._server is not None:
             self._server.stop()
             if self.trace is not None:
@@ -402,7 +416,7 @@ class World:
         for writer in self._writers:
             writer.join(self.patience_s)
         operations = [operation for writer in self._writers for operation in writer.operations]
-        accounts = [Account.read(client.file, client.relation) for client in self._clients]
+        accounts = [Account.read(client.file, client.relation) for client in self._clients if client.file.exists()]
         return operations, accounts, [Advances(client.name, client.advances) for client in self._clients]
 
     def _settle(self) -> int:
