@@ -1,0 +1,115 @@
+"""A disk that takes nothing for a while: what works in the background goes on when it does again."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import sqlite3
+import sys
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from catalog.log import Log
+from catalog.objects import Column, MaterializedView, ObjectId, Timestamp
+from catalog.payloads import Payloads
+from catalog.store import Store
+from protocol.pgwire.errors import SqlState
+from server.__main__ import _Stderr
+from server.compaction import compact
+from server.counts import Counts
+from server.dataflow.view import ViewDataflow
+from server.failures import told
+from server.frontiers import Frontiers
+
+TABLE, VIEW = ObjectId("u4"), ObjectId("u5")
+
+
+async def test_compaction_goes_on_when_free_pages_could_not_be_given_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = Store(tmp_path)
+    passes = asyncio.Queue[None]()
+
+    async def full(self: Store) -> bool:
+        passes.put_nowait(None)
+        raise sqlite3.OperationalError("database or disk is full")
+
+    monkeypatch.setattr(Store, "give_back", full)
+    log = Log(store, Payloads(tmp_path / "payloads"))
+    task = asyncio.create_task(compact(store, log, Frontiers(), Counts(), 0.001))
+    async with asyncio.timeout(10):
+        for _ in range(3):
+            await passes.get()
+    task.cancel()
+    store.close()
+
+
+class Constant:
+    """A computation over TABLE that gives one row, with the time."""
+
+    inputs = frozenset({TABLE})
+    fingerprint = "constant"
+
+    async def rows(self, as_of: Timestamp) -> pa.Table:
+        return pa.table({"c0": [int(as_of)]})
+
+    def change_times(self, lower: int, upper: int) -> list[Timestamp]:
+        return [Timestamp(time) for time in range(lower, upper)]
+
+
+async def test_a_materialized_view_is_written_when_there_is_room_again() -> None:
+    frontiers = Frontiers()
+    frontiers.created(TABLE, Timestamp(1), None)
+    frontiers.created(VIEW, Timestamp(1), Timestamp(1))
+    frontiers.tables_upper = Timestamp(2)
+    refusals = 2
+    written: list[tuple[int, int]] = []
+
+    async def write(time: Timestamp, changes: pa.Table | None, upper: Timestamp) -> None:
+        nonlocal refusals
+        if changes is not None and refusals:
+            refusals -= 1
+            raise sqlite3.OperationalError("database or disk is full")
+        if changes is not None:
+            written.append((time, changes.num_rows))
+        frontiers.view_uppers[VIEW] = upper
+
+    async def stored(time: Timestamp) -> pa.Table:
+        raise AssertionError("a view that was never written has nothing stored")
+
+    def failed(view: MaterializedView, error: object) -> None:
+        raise AssertionError("the query does not fail")
+
+    view = MaterializedView(VIEW, ObjectId("u2"), "v", (Column("c", "int8"),), "SELECT 1", frozenset({TABLE}))
+    dataflow = ViewDataflow(view, Constant(), frontiers, stored, write, failed)
+    task = asyncio.create_task(dataflow.run())
+    async with asyncio.timeout(10):
+        while not written:
+            frontiers.moved.fire()  # as time moves on, whatever the disk does
+            await asyncio.sleep(0.001)
+    task.cancel()
+    assert written == [(1, 1)]
+    assert refusals == 0
+
+
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT, errno.EFBIG])
+def test_no_room_is_53100(number: int) -> None:
+    assert told(OSError(number, "no room")).sqlstate == SqlState.DISK_FULL
+
+
+def test_a_failing_disk_is_58030(tmp_path: Path) -> None:
+    error = sqlite3.OperationalError("disk I/O error")
+    error.sqlite_errorname = "SQLITE_IOERR_WRITE"
+    assert told(error).sqlstate == SqlState.IO_ERROR
+
+
+def test_a_log_that_cannot_be_written_does_no_harm(monkeypatch: pytest.MonkeyPatch) -> None:
+    full = open("/dev/full", "w", buffering=1)  # noqa: SIM115
+    monkeypatch.setattr(sys, "stderr", full)
+    with pytest.raises(OSError, match="No space"):
+        print("x", file=sys.stderr, flush=True)
+    print("x", file=_Stderr(), flush=True)
+    with pytest.raises(OSError, match="No space"):
+        full.close()
