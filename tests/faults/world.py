@@ -47,7 +47,7 @@ class Unstartable(Exception):
 
 
 class Unsettled(Exception):
-    """In vain it was waited for this."""
+    """What was waited for did not come, or a client saw what no server may do."""
 
 
 @dataclass
@@ -102,7 +102,7 @@ class Client:
         self.process.kill()
         self.process.wait()
 
-    def _ask(self, query: str) -> Any:
+    def ask(self, query: str) -> Any:
         if not self.file.exists():
             return None
         with closing(sqlite3.connect(self.file)) as store:
@@ -114,12 +114,12 @@ class Client:
     @property
     def place(self) -> int:
         """The last progress that it kept."""
-        return int(self._ask("SELECT max(time) FROM progress") or 0)
+        return int(self.ask("SELECT max(time) FROM progress") or 0)
 
     @property
     def acknowledged(self) -> int:
         """To which time its hold was surely advanced."""
-        return int(self._ask("SELECT max(time) FROM advances WHERE acknowledged_ns") or 0)
+        return int(self.ask("SELECT max(time) FROM advances WHERE acknowledged_ns") or 0)
 
     @property
     def advances(self) -> list[tuple[int, int]]:
@@ -128,7 +128,7 @@ class Client:
 
     @property
     def tried(self) -> int:
-        return int(self._ask("SELECT max(time) FROM advances") or 0)
+        return int(self.ask("SELECT max(time) FROM advances") or 0)
 
 
 @dataclass
@@ -358,12 +358,16 @@ class World:
     def _await(self, what: str, condition: Callable[[], bool]) -> None:
         deadline = time.monotonic() + self.patience_s
         while not condition():
-            if time.monotonic() > deadline or any(map(self._broken, self._clients)):
-                raise Unsettled(what)
+            if broken := [text for client in self._clients if (text := self._broken(client))]:
+                raise Unsettled(broken[0])
+            if time.monotonic() > deadline:
+                raise Unsettled(f"in vain: {what}")
             time.sleep(0.05)
 
-    def _broken(self, client: Client) -> bool:
-        return client.file.exists() and bool(client._ask("SELECT count(*) FROM broken"))
+    def _broken(self, client: Client) -> str | None:
+        """What a client has seen that no server may do."""
+        found = client.ask("SELECT max(what) FROM broken")
+        return None if found is None else str(found)
 
     def end(self) -> Report:
         """A life without faults, in which everybody catches up; then the checks."""
