@@ -16,9 +16,8 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Any
 
-from catalog.holds import Place
-
 from catalog import directory, holds, payloads
+from catalog.holds import Place
 from catalog.log import Batch, Log, Payload
 from catalog.objects import ObjectId, Timestamp
 from catalog.oracle import Oracle
