@@ -8,6 +8,10 @@ Two servers on one directory would each believe what the other overwrites. The l
 door with a clear message; where the lock does not hold (some network file systems, a lock file that was removed) the
 epoch does: every opening takes the next epoch, and a transaction of an older one is refused (`Fenced`).
 
+A commit whose sync fails is not undone by that: its frames lie in SQLite's log, whole perhaps, and the next opening
+would take them for committed, after everybody was told otherwise. So they are overwritten, by another commit, before
+the failure is told; if that fails, too, nothing is told (`Undecided`).
+
 Cancel safety: a transaction whose waiter is cancelled still commits or rolls back as a whole.
 """
 
@@ -33,6 +37,7 @@ PAGE_CACHE_KIB = 16 * 1024
 WAL_BYTES_KEPT = 64 * 1024 * 1024  # a checkpoint truncates a log that a burst has made longer
 FREE_PAGES_KEPT = 1024  # of 4 KiB: what the next commits fill again need not leave the file
 FREE_PAGES_STEP = 256  # given back in one transaction: a few milliseconds of the writer's time
+_SYNC_FAILED = ("SQLITE_IOERR_FSYNC", "SQLITE_IOERR_DIR_FSYNC")
 _UNUSABLE = ("SQLITE_CANTOPEN", "SQLITE_READONLY", "SQLITE_PERM", "SQLITE_BUSY", "SQLITE_IOERR", "SQLITE_FULL")
 
 
@@ -44,8 +49,16 @@ class StoreError(Exception):
         self.hint = hint
 
 
-class Fenced(Exception):
-    """Another server has opened the directory since: this one must not write and has to end."""
+class MustEnd(Exception):
+    """This server must not write any more, and has to end."""
+
+
+class Fenced(MustEnd):
+    """Another server has opened the directory since."""
+
+
+class Undecided(MustEnd):
+    """A commit failed, and only the next opening can tell whether it is on disk."""
 
 
 class Store:
@@ -73,6 +86,7 @@ class Store:
                 ) from error
             self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="catalog-writer")
             self._reader_lock = threading.Lock()
+            self._undecided: Undecided | None = None
             self.transactions = 0
             """How many were committed."""
             self._held = held.pop_all()
@@ -96,6 +110,8 @@ class Store:
         return self._thread.submit(self._transact, act).result()
 
     def _transact(self, act: Callable[[sqlite3.Connection], T]) -> T:
+        if self._undecided is not None:
+            raise self._undecided
         connection = self._writer
         connection.execute("BEGIN IMMEDIATE")
         try:
@@ -104,11 +120,27 @@ class Store:
             result = act(connection)
             connection.execute("COMMIT")
             self.transactions += 1
-        except BaseException:
+        except BaseException as error:
             if connection.in_transaction:  # SQLite itself rolls back when the disk is full or fails
                 connection.execute("ROLLBACK")
+            if getattr(error, "sqlite_errorname", "") in _SYNC_FAILED:
+                self._undo_unsynced(error)
             raise
         return result
+
+    def _undo_unsynced(self, error: BaseException) -> None:
+        """A commit that overwrites the frames of one whose sync failed. Undecided if it fails, too.
+
+        It takes the next epoch: SQLite writes nothing for a value that stays what it was.
+        """
+        take_epoch = "UPDATE meta SET value = value + 1 WHERE key = 'epoch' AND value = ? RETURNING value"
+        try:
+            for (epoch,) in self._writer.execute(take_epoch, (self.epoch,)).fetchall():
+                self.epoch = epoch
+        except sqlite3.Error as again:
+            message = f'data directory "{self.directory}" could not be synced: {error}; then: {again}'
+            self._undecided = Undecided(message)
+            raise self._undecided from again
 
     async def give_back(self) -> bool:
         """Returns free pages to the file system, a bounded number of them; True while there are more.

@@ -21,7 +21,7 @@ from catalog.log import Batch, Log, Payload
 from catalog.log import Frontiers as DurableFrontiers
 from catalog.objects import CatalogState, Hold, Index, MaterializedView, ObjectId, Retained, Table, Timestamp
 from catalog.oracle import Oracle
-from catalog.store import Fenced, Store
+from catalog.store import MustEnd, Store
 from protocol.pgwire.errors import PgError
 from server.frontiers import Frontiers
 from server.holds import Advance, Holds, Moves, Overdue
@@ -113,7 +113,7 @@ class Committer:
         return await asyncio.shield(request.done)
 
     async def run(self) -> None:
-        """Commits until cancelled. A fence ends it: `failed` tells the server to leave."""
+        """Commits until cancelled. A fence or a broken disk ends it: `failed` tells the server to leave."""
         while True:
             try:
                 async with asyncio.timeout(self._interval_s):
@@ -134,7 +134,7 @@ class Committer:
                     if not request.done.done():
                         request.done.set_exception(error)
                         request.done.exception()  # a cancelled waiter must not make this "never retrieved"
-                if isinstance(error, Fenced):
+                if isinstance(error, MustEnd):
                     self.failed.set_result(error)
                     return
 
@@ -158,7 +158,10 @@ class Committer:
             self._adopt(self.state, group, time)
         self._frontiers.tables_upper = Timestamp(time + 1)
         for listener in self.listeners:
-            listener(time, written)
+            try:
+                listener(time, written)
+            except Exception as error:  # the commit is on disk: its requests must not be told that it failed
+                log.error("a commit was not made known", time=time, error=str(error), exc_info=error)
         self._frontiers.moved.fire()
         for request in group.accepted:
             if not request.done.cancelled():

@@ -12,7 +12,7 @@ import structlog
 
 from catalog.log import Batch, Log, Payload
 from catalog.objects import ObjectId, Timestamp
-from catalog.store import Fenced, Store
+from catalog.store import MustEnd, Store
 from server.counts import Counts
 from server.frontiers import Frontiers
 
@@ -30,13 +30,13 @@ async def compact(store: Store, log_: Log, frontiers: Frontiers, counts: Counts,
                 merged = await compact_collection(store, log_, frontiers, id)
                 counts.merges += merged > 0
                 counts.batches_merged += merged
-            except Fenced:
+            except MustEnd:
                 return  # the committer meets the fence too, and ends the server
             except Exception as error:
                 log.error("compaction failed", collection=id, error=str(error), exc_info=error)
         try:
             await store.give_back()
-        except Fenced:
+        except MustEnd:
             return
         except Exception as error:  # a full disk, most likely: it may have room again at the next pass
             log.error("free pages were not given back", error=str(error), exc_info=error)

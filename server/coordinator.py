@@ -35,7 +35,7 @@ from catalog.objects import (
 )
 from catalog.oracle import RESERVATION_MS, Oracle
 from catalog.payloads import Payloads
-from catalog.store import Store
+from catalog.store import Store, Undecided
 from protocol.pgwire.errors import PgError, SqlState
 from server.activity import Activity
 from server.committer import Committer, Request
@@ -239,6 +239,8 @@ class Coordinator:
         """As `Committer.commit`; payload files of a request that failed are removed."""
         try:
             return await self._committer.commit(request)
+        except Undecided:
+            raise  # the next opening may find the request done; if not, it sweeps its files
         except Exception:
             for _, payload in request.writes:
                 self.log.discard(payload)
@@ -329,6 +331,8 @@ class Coordinator:
             except Dropped:
                 self.log.discard(payload)
                 return
+            except Undecided:
+                raise
             except Exception:
                 self.log.discard(payload)
                 raise

@@ -15,6 +15,7 @@ import structlog
 
 from catalog import updates
 from catalog.objects import MaterializedView, ObjectId, Timestamp
+from catalog.store import MustEnd
 from protocol.pgwire.errors import PgError
 from server.dataflow.feed import Computation
 from server.failures import told
@@ -98,6 +99,8 @@ class ViewDataflow:
         """Whether the log took the changes. A disk that is full may have room again when time has moved on."""
         try:
             await self._write(time, changes, Timestamp(time + 1))
+        except MustEnd:
+            raise  # so does the server
         except Exception as error:
             log.error("materialized view not written", view=self.view.name, id=self.view.id, error=str(error))
             return False

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -23,7 +24,7 @@ from catalog.migrations import MIGRATIONS
 from catalog.objects import Timestamp
 from catalog.payloads import Payloads
 from catalog.roles import MATERIALIZE, PUBLIC, Privilege
-from catalog.store import FREE_PAGES_KEPT, Fenced, Store, StoreError
+from catalog.store import FREE_PAGES_KEPT, Fenced, Store, StoreError, Undecided
 from tests.catalog.strategies import plain
 from tests.data import make_catalog_v1 as sample
 from tests.data import make_catalog_v3 as sample_3
@@ -353,3 +354,42 @@ class TestMigrations:
         after[inserted[1]] -= 1
         assert Counter(plain(log.rows(sample.TABLE.id, 3_000, sample.ARROW_SCHEMA))) == after
         store.close()
+
+
+class FailingSync:
+    """A connection whose COMMITs fail to sync, `times` times: their frames are in the log, and remain there."""
+
+    def __init__(self, connection: sqlite3.Connection, times: int) -> None:
+        self._connection = connection
+        self.left = times
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._connection, name)
+
+    def execute(self, sql: str, *arguments: Any) -> sqlite3.Cursor:
+        if self.left and (sql == "COMMIT" or (not self._connection.in_transaction and sql.startswith("UPDATE"))):
+            self.left -= 1
+            error = sqlite3.OperationalError("disk I/O error")
+            error.sqlite_errorname = "SQLITE_IOERR_FSYNC"
+            raise error
+        return self._connection.execute(sql, *arguments)
+
+
+def test_a_commit_that_was_not_synced_is_overwritten_before_its_failure_is_told(store: Store) -> None:
+    store.transact(put("before"))
+    epoch = store.epoch
+    store._writer = FailingSync(store._writer, 1)  # type: ignore[assignment]
+    with pytest.raises(sqlite3.OperationalError, match="disk I/O error"):
+        store.transact(put("failed"))
+    assert store.read("SELECT value FROM meta WHERE key = 'epoch'") == [(epoch + 1,)], "nothing was overwritten"
+    store.transact(put("after"))
+    assert settings(store) == {"before", "after"}
+
+
+def test_nothing_is_written_after_a_commit_of_which_nobody_knows(store: Store) -> None:
+    store._writer = FailingSync(store._writer, 2)  # type: ignore[assignment]
+    with pytest.raises(Undecided, match="could not be synced"):
+        store.transact(put("failed"))
+    with pytest.raises(Undecided):
+        store.transact(put("after"))
+    assert settings(store) == set()

@@ -6,18 +6,22 @@ import asyncio
 import errno
 import sqlite3
 import sys
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
 
 from catalog.log import Log
-from catalog.objects import Column, MaterializedView, ObjectId, Timestamp
+from catalog.objects import Column, MaterializedView, ObjectId, Table, Timestamp
 from catalog.payloads import Payloads
 from catalog.store import Store
 from protocol.pgwire.errors import SqlState
 from server.__main__ import _Stderr
+from server.committer import Request
 from server.compaction import compact
+from server.coordinator import Coordinator
 from server.counts import Counts
 from server.dataflow.view import ViewDataflow
 from server.failures import told
@@ -44,6 +48,28 @@ async def test_compaction_goes_on_when_free_pages_could_not_be_given_back(
             await passes.get()
     task.cancel()
     store.close()
+
+
+async def test_a_commit_on_disk_is_acknowledged_though_it_cannot_be_made_known(tmp_path: Path) -> None:
+    def no_views(*_: object) -> Any:
+        raise AssertionError("there are no materialized views")
+
+    coordinator = Coordinator(tmp_path, interval_s=0.01, system_tables={}, plan_view=no_views)
+    await coordinator.start()
+    before = coordinator.state
+    table = Table(TABLE, ObjectId("u2"), "t", (Column("a", "int8"),))
+    await coordinator.commit(Request(catalog=(before, replace(before.with_item(table), version=before.version + 1))))
+
+    def broken(time: Timestamp, written: object) -> None:
+        raise MemoryError
+
+    coordinator._committer.listeners.append(broken)
+    rows = pa.table({"c0": pa.array(range(20_000), pa.int64())})  # many enough for a file
+    payload = coordinator.log.prepare(rows)
+    time = await coordinator.commit(Request(writes=[(TABLE, payload)]))
+    assert coordinator.latest_time() >= time
+    assert coordinator.log.rows(TABLE, time, rows.schema).num_rows == rows.num_rows
+    await coordinator.close()
 
 
 class Constant:
