@@ -11,8 +11,8 @@
 
     recorder.py     what a process did to its files, by strace
     disk.py         the files as they may be after power was lost in the middle of it
-    committing.py   the process that is recorded: catalog, log, committer and compaction
-    test_lost_power.py
+    failing_sync.py a process of whose syncs one fails
+    test_lost_power.py, test_failing_sync.py
 
 `make test-faults` runs all of it. Every run prints its seed; FAULTS_SEED=n repeats its choices.
 """

@@ -148,26 +148,31 @@ def first_violation(recording: Recording, directory: Path, seed: int) -> tuple[i
     return None
 
 
+@pytest.fixture(scope="module")
+def seed() -> int:
+    return int(os.environ.get("FAULTS_SEED", random.randrange(2**32)))
+
+
+@pytest.fixture(scope="module")
+def recording(seed: int, tmp_path_factory: pytest.TempPathFactory) -> Recording:
+    """Of a server that makes no mistake."""
+    return record(tmp_path_factory.mktemp("recording"), seed)
+
+
 @pytest.mark.timeout(400)
-def test_nothing_acknowledged_is_lost_with_the_power(tmp_path: Path) -> None:
-    seed = int(os.environ.get("FAULTS_SEED", random.randrange(2**32)))
-    recording = record(tmp_path, seed)
+def test_nothing_acknowledged_is_lost_with_the_power(recording: Recording, seed: int, tmp_path: Path) -> None:
     bad = first_violation(recording, tmp_path, seed)
+    assert bad is None, f"seed {seed}: {bad[1]}"
     syncs = sum(event.what == "sync done" for event in recording.events)
     told = sum(operation.acknowledged_ns is not None for operation in recording.operations)
     print(
         f"\nseed {seed}: {len(recording.events)} events of the disk, {syncs} syncs, {told} writes acknowledged; "
         f"power lost at {POINTS} points, {POINTS * STATES} states of the disk opened: losses 0"
-        if bad is None
-        else f"\nseed {seed}: {bad}"
     )
-    assert bad is None, f"seed {seed}: {bad[1]}"
 
 
 @pytest.mark.timeout(400)
-def test_a_server_starts_from_what_is_left(tmp_path: Path) -> None:
-    seed = int(os.environ.get("FAULTS_SEED", random.randrange(2**32)))
-    recording = record(tmp_path, seed)
+def test_a_server_starts_from_what_is_left(recording: Recording, seed: int, tmp_path: Path) -> None:
     for number, (point, _, state) in enumerate(states(recording, tmp_path, random.Random(seed))):
         if number % (POINTS * STATES // 5) == 0:
             flags = ("--data-dir", str(state / "data"))
