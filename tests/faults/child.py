@@ -55,7 +55,7 @@ class NoSpark:
     async def start(self) -> None:
         await self._never.wait()
 
-    async def run(self, sql: str, views: Mapping[str, pa.Table]) -> pa.Table:
+    async def run(self, sql: str, views: Mapping[str, pa.Table], *, patient: bool = False) -> pa.Table:
         await self._never.wait()
         raise AssertionError("unreachable")
 

@@ -7,14 +7,15 @@ They change the server's own functions, as one wrong line in them would.
 from __future__ import annotations
 
 import asyncio
-import functools
 import os
 import random
 import sqlite3
 from collections.abc import Callable, Iterable
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
+
+import pyarrow as pa
 
 from catalog import directory, holds, payloads
 from catalog.holds import Place
@@ -23,9 +24,8 @@ from catalog.objects import ObjectId, Timestamp
 from catalog.oracle import Oracle
 from catalog.store import Store
 from server.committer import Request
-from server.coordinator import Coordinator
-from server.dataflow import subscription
-from server.dataflow.subscription import Message, Progress, Subscription
+from server.coordinator import Coordinator, Joined
+from server.dataflow.feed import Feed
 from server.dataflow.view import ViewDataflow
 from server.frontiers import Frontiers
 
@@ -67,13 +67,8 @@ def acknowledge_early() -> None:
 
 @mistake("progress is one too high")
 def tell_too_much() -> None:
-    ready = Subscription.ready
-
-    def too_high(self: Subscription) -> list[Message]:
-        messages = ready(self)
-        return [Progress(m.time + 1) if isinstance(m, Progress) and m.time > self._as_of else m for m in messages]
-
-    Subscription.ready = too_high  # type: ignore[method-assign]
+    advance = Feed.advance
+    Feed.advance = lambda self, upper: advance(self, Timestamp(upper + 1))  # type: ignore[method-assign]
 
 
 @mistake("time is not reserved before it is used")
@@ -115,26 +110,27 @@ def lose_the_last() -> None:
 
 @mistake("a subscriber that resumes does not get what lies at its progress", "holds")
 def resume_too_late() -> None:
-    wanted = Subscription._wanted
+    join = Coordinator.join_collection
 
-    def later(self: Subscription, entries: list[subscription.Entry]) -> list[subscription.Entry]:
-        skipped = self._as_of + (not self._bounds.snapshot)
-        return [entry for entry in wanted(self, entries) if entry.time > skipped]
+    async def later(self: Coordinator, id: ObjectId, as_of: Timestamp) -> Joined:
+        joined = await join(self, id, as_of)
+        return replace(joined, times=[time for time in joined.times if time > as_of + 1])
 
-    Subscription._wanted = later  # type: ignore[method-assign]
+    Coordinator.join_collection = later  # type: ignore[method-assign]
 
 
 @mistake("a subscriber that resumes gets once more what lies at its AS OF", "holds")
 def resume_too_early() -> None:
     join = Coordinator.join_collection
 
-    @functools.wraps(join)
-    async def earlier(self: Coordinator, id: ObjectId, as_of: Timestamp) -> Any:
+    async def earlier(self: Coordinator, id: ObjectId, as_of: Timestamp) -> Joined:
+        repeated = self.log.tables(id, as_of, as_of + 1) if self.log.times(id, as_of, as_of + 1) else []
         joined = await join(self, id, as_of)
-        changes = await asyncio.to_thread(self.log.changes, id, as_of, as_of + 1, joined.rows.schema)
-        if changes.num_rows:
-            joined.catch_up.insert(0, subscription.Entry(Timestamp(as_of + 1), changes))
-        return joined
+
+        async def changes(time: Timestamp) -> list[pa.Table]:
+            return await joined.changes(time) + (repeated if time == joined.times[0] else [])
+
+        return replace(joined, changes=changes)
 
     Coordinator.join_collection = earlier  # type: ignore[method-assign]
 

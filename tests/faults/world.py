@@ -107,7 +107,7 @@ class Client:
             return None
         with closing(sqlite3.connect(self.file)) as store:
             try:
-                return store.execute(query).fetchone()[0]
+                return (store.execute(query).fetchone() or [None])[0]
             except sqlite3.OperationalError:  # its tables are not made yet
                 return None
 
@@ -122,7 +122,14 @@ class Client:
         return int(self.ask("SELECT max(time) FROM advances WHERE acknowledged_ns") or 0)
 
     @property
+    def has_begun(self) -> bool:
+        """Whether its file has its tables; they are made in one go, `broken` last."""
+        return self.ask("SELECT 1 FROM sqlite_master WHERE name = 'broken'") is not None
+
+    @property
     def advances(self) -> list[tuple[int, int]]:
+        if not self.has_begun:
+            return []
         with closing(sqlite3.connect(self.file)) as store:
             return store.execute("SELECT time, acknowledged_ns FROM advances WHERE acknowledged_ns").fetchall()
 
@@ -420,7 +427,7 @@ class World:
         for writer in self._writers:
             writer.join(self.patience_s)
         operations = [operation for writer in self._writers for operation in writer.operations]
-        accounts = [Account.read(client.file, client.relation) for client in self._clients if client.file.exists()]
+        accounts = [Account.read(client.file, client.relation) for client in self._clients if client.has_begun]
         return operations, accounts, [Advances(client.name, client.advances) for client in self._clients]
 
     def _settle(self) -> int:
