@@ -164,7 +164,7 @@ class World:
         self._server: ServerProcess | None = None
         self._proxy = Proxy("postgresql://materialize@127.0.0.1:1/materialize", self._budget)
         self._quiet = self._ceased = False
-        self._due: str | None = None  # the moment at which this life is to end
+        self._due: str | None = None  # when this life is to end: a moment, or after some seconds
         self._clients: list[Client] = []
         self._writers: list[Writer] = []
         self._created_at: dict[str, int] = {}
@@ -185,6 +185,7 @@ class World:
 
     def _start(self, die: str | None = None, *, spark: bool) -> ServerProcess | None:
         """A life; None when the server died, as it was told to, before it listened."""
+        self._due = die
         env = {"FAULTS_CLOCK": str(self._clock), "FAULTS_PAGES": "100"}
         if die is not None:
             env["FAULTS_DIE"] = die
@@ -208,13 +209,14 @@ class World:
     def _kill(self) -> None:
         assert self._server is not None
         self.counts["compactions"] += _metric(self._server, "tidewire_compactions_total")
-        if self._server.process.poll() is None and self._dice.random() < 0.1:
+        if self._due is None and self._dice.random() < 0.2:
             self.counts["stops"] += 1
             if (code := self._server.stop()) != 0:
                 self.found.append(Violation("other", f"SIGTERM ended the server with {code}"))
         else:
             self.counts["kills"] += 1
-            self.counts["kills at moments"] += self._due is not None and self._server.process.poll() is not None
+            at_moment = self._due is not None and ":" in self._due and self._server.process.poll() is not None
+            self.counts["kills at moments"] += at_moment
             self._server.kill()
             if self._server.process.returncode != -signal.SIGKILL:
                 self.found.append(Violation("other", f"the server ended by itself, see {self._server.log_path}"))
@@ -296,7 +298,7 @@ class World:
 
     def _live_again(self) -> bool:
         """Starts the server, which may be told to die sooner or later; whether it came to listen."""
-        die = name = None
+        die = None
         match self._dice.randrange(10):
             case 0 | 1 | 2 | 3 | 4:
                 name = self._dice.choice(list(MOMENTS))
@@ -307,9 +309,8 @@ class World:
         if server is None:
             self.counts["kills"] += 1
             self.counts["kills at start"] += 1
-            self.counts["kills at moments"] += name is not None
+            self.counts["kills at moments"] += die is not None and ":" in die
             return False
-        self._due = name
         self._check_holds()
         return True
 
