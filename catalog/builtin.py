@@ -110,6 +110,30 @@ MZ_HISTORY_RETENTION_STRATEGIES = _table(
     "s25", MZ_INTERNAL, "mz_history_retention_strategies", id="text", strategy="text", value="jsonb"
 )
 MZ_CLUSTERS = _table("s26", MZ_CATALOG, "mz_clusters", id="text", name="text")
+MZ_DATAFLOWS = _table(
+    "s71",
+    MZ_INTERNAL,
+    "mz_dataflows",
+    id="text",
+    object_id="text?",
+    rule="text",
+    write_frontier="mz_timestamp",
+    hydrated="bool",
+    ticks="int8",
+    last_tick_ms="float8",
+    ticks_ms="float8",
+    error="text?",
+)
+MZ_ARRANGEMENTS = _table(
+    "s72",
+    MZ_INTERNAL,
+    "mz_arrangements",
+    dataflow_id="text",
+    sorted_by="text",
+    rows="int8",
+    bytes="int8",
+    memory_bytes="int8",
+)
 TABLES = (
     *PG_TABLES.values(),
     MZ_DATABASES,
@@ -130,4 +154,6 @@ TABLES = (
     MZ_COMMENTS,
     MZ_HISTORY_RETENTION_STRATEGIES,
     MZ_CLUSTERS,
+    MZ_DATAFLOWS,
+    MZ_ARRANGEMENTS,
 )

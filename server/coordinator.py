@@ -42,12 +42,18 @@ from server.committer import Committer, Request
 from server.compaction import compact
 from server.contents import Contents, collection_schema
 from server.counts import Counts
-from server.dataflow.feed import CollectionFeed, Computation, Feed, QueryFeed, Reader
+from server.dataflow.arrangement import Storage
+from server.dataflow.computation import Computation
+from server.dataflow.feed import CollectionFeed, Feed, QueryFeed, Reader
+from server.dataflow.incremental import computation_of
+from server.dataflow.shared import SharedArrangements
 from server.dataflow.view import ViewDataflow
 from server.following import Following
 from server.frontiers import Frontiers
 from server.holds import DOWNTIME_GRACE_MS, Holds, Overdue
 from server.locks import TableLocks
+from server.spark import Engine
+from server.sql.plan import QueryPlan
 
 log = structlog.get_logger()
 
@@ -91,6 +97,16 @@ class Joined:
     release: Callable[[], None]
 
 
+class _Followed:
+    """What dataflows read: collections from the log, and system tables as they were while somebody followed them."""
+
+    def __init__(self, coordinator: Coordinator) -> None:
+        self.is_logged = coordinator.is_logged
+        self.rows = coordinator.rows_followed
+        self.changes = coordinator.changes
+        self.change_times = coordinator.change_times
+
+
 class Coordinator:
     """One a server. `start` before use, `close` at the end."""
 
@@ -108,6 +124,7 @@ class Coordinator:
         self._waiting = directory / "waiting"  # what a server before this one left there is of no use
         shutil.rmtree(self._waiting, ignore_errors=True)
         self._waiting.mkdir()
+        self._arrangements = SharedArrangements(Storage(self._waiting))
         self.log = Log(self.store, Payloads(directory / "payloads"), self._waiting)
         self.frontiers = Frontiers()
         self.holds = Holds(self.frontiers)
@@ -211,6 +228,7 @@ class Coordinator:
         for task in list(self._tasks):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+        self._arrangements.storage.close()
         await asyncio.to_thread(self.store.close)
 
     @property
@@ -357,6 +375,10 @@ class Coordinator:
         """The greatest closed time: what a strict serializable read reads at."""
         return Timestamp(self.frontiers.tables_upper - 1)
 
+    def computation(self, plan: QueryPlan, engine: Engine) -> Computation:
+        """A maintained query over the log and the system tables, as what keeps it up."""
+        return computation_of(plan, engine, _Followed(self), self._arrangements)
+
     async def rows(self, id: ObjectId, as_of: Timestamp) -> pa.Table:
         """A collection's or system table's rows at `as_of`. The caller has a holder, or reads the latest time.
 
@@ -402,12 +424,35 @@ class Coordinator:
                 raise PgError(SqlState.UNDEFINED_TABLE, f'relation "{item.name}" was dropped')
             await self.frontiers.moved.wait()
 
+    def is_logged(self, id: ObjectId) -> bool:
+        """Whether it is a collection of the log."""
+        return isinstance(self.state.items.get(id), Table | MaterializedView)
+
+    async def changes(self, id: ObjectId, lower: int, upper: int) -> pa.Table:
+        """What happened to a collection of the log in [lower, upper), consolidated. The caller holds lower - 1."""
+        item = self.state.items.get(id)
+        if not isinstance(item, Table | MaterializedView):
+            raise PgError(SqlState.UNDEFINED_TABLE, f'relation "{id}" was dropped')
+        await self._final(item, Timestamp(upper - 1))
+        return await asyncio.to_thread(self.log.changes, id, lower, upper, collection_schema(item))
+
     # -- watching ------------------------------------------------------------------------------------------------
 
     @property
     def dataflows(self) -> dict[str, int]:
         """How many there are of each kind."""
         return {"materialized view": len(self._views), "query": len(self._query_feeds)}
+
+    @property
+    def running(self) -> dict[str, ViewDataflow | QueryFeed]:
+        """The dataflows: those of materialized views by the views' ids, those of queries by ids of their own."""
+        queries = {feed.id: feed for feed in self._query_feeds}
+        return {**{str(id): view for id, view in self._views.items()}, **queries}
+
+    @property
+    def computations(self) -> list[Computation]:
+        """What keeps the dataflows up."""
+        return [dataflow.computation for dataflow in self.running.values()]
 
     @property
     def waiting_bytes(self) -> int:

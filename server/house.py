@@ -9,7 +9,7 @@ import structlog
 from catalog.objects import MaterializedView
 from server.config import Config
 from server.coordinator import Coordinator
-from server.dataflow.computation import QueryComputation
+from server.dataflow.computation import Computation
 from server.execution.planning import plan_stored
 from server.http import HttpPort, Response
 from server.listener import Listener
@@ -49,9 +49,9 @@ class House:
         self.ended: asyncio.Future[BaseException] = self.coordinator.failed
         self._starting: asyncio.Task[None] | None = None
 
-    def _plan_view(self, coordinator: Coordinator, view: MaterializedView) -> QueryComputation:
+    def _plan_view(self, coordinator: Coordinator, view: MaterializedView) -> Computation:
         plan = plan_stored(view.query, coordinator.state)
-        return QueryComputation(plan, self.engine, coordinator.rows, coordinator.change_times)
+        return coordinator.computation(plan, self.engine)
 
     async def start(self) -> None:
         """The coordinator now, Spark in the background: what needs no computation is answered meanwhile."""

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
 from pathlib import Path
@@ -16,6 +16,7 @@ from catalog.objects import Index, ObjectId
 from server.activity import Activity
 from server.coordinator import Coordinator
 from server.counts import Counts, Durations
+from server.dataflow.computation import Computation, Recomputation
 from server.execution.subscribe import OUTPUTS
 from server.listener import Listener
 from server.spark import Engine
@@ -51,6 +52,7 @@ def snapshot(listener: Listener, engine: Engine) -> list[Metric]:
             ("kind",),
             {(kind,): count for kind, count in coordinator.dataflows.items()},
         ),
+        *_of_dataflows(coordinator.computations),
         _one(
             "tidewire_subscription_waiting_bytes",
             "gauge",
@@ -64,6 +66,20 @@ def snapshot(listener: Listener, engine: Engine) -> list[Metric]:
             listener.waiting_bytes,
         ),
     ]
+
+
+def _of_dataflows(computations: Sequence[Computation]) -> Iterator[Metric]:
+    recomputed = sum(isinstance(computation, Recomputation) for computation in computations)
+    yield _one(
+        "tidewire_dataflows_recomputed",
+        "gauge",
+        "Those whose query is computed anew when an input changes, because a part of it has no incremental rule.",
+        recomputed,
+    )
+    arrangements = {a for computation in computations for _, a in computation.arrangements}  # some share one
+    rows, size = sum(a.rows for a in arrangements), sum(a.bytes for a in arrangements)
+    yield _one("tidewire_arrangement_rows", "gauge", "Entries that dataflows keep to find rows by a key.", rows)
+    yield _one("tidewire_arrangement_bytes", "gauge", "Their bytes, in memory and on disk.", size)
 
 
 def _of_sessions(activity: Activity, counts: Counts) -> Iterator[Metric]:

@@ -22,6 +22,8 @@ from catalog.objects import (
 from catalog.roles import MATERIALIZE, acl_items
 from protocol.pgwire.types import parse_type
 from server.coordinator import Coordinator, SystemSource
+from server.dataflow.computation import Recomputation
+from server.dataflow.view import ViewDataflow
 from server.execution.show import definition
 from server.execution.times import interval_of_ms
 from server.frontiers import RETENTION_MS
@@ -158,6 +160,37 @@ def _retention(coordinator: Coordinator) -> pa.Table:
     )
 
 
+def _dataflows(coordinator: Coordinator) -> pa.Table:
+    return _table(
+        builtin.MZ_DATAFLOWS,
+        (
+            (
+                id,
+                flow.view.id if isinstance(flow, ViewDataflow) else None,
+                "recomputed" if isinstance(flow.computation, Recomputation) else "incremental",
+                int(flow.upper),
+                flow.hydrated,
+                flow.ticks.count,
+                flow.ticks.last_s * 1e3,
+                flow.ticks.total_s * 1e3,
+                flow.error.message if isinstance(flow, ViewDataflow) and flow.error is not None else None,
+            )
+            for id, flow in coordinator.running.items()
+        ),
+    )
+
+
+def _arrangements(coordinator: Coordinator) -> pa.Table:
+    return _table(
+        builtin.MZ_ARRANGEMENTS,
+        (
+            (id, name, arrangement.rows, arrangement.bytes, arrangement.memory_bytes)
+            for id, flow in coordinator.running.items()
+            for name, arrangement in flow.computation.arrangements
+        ),
+    )
+
+
 def _subscriptions(coordinator: Coordinator) -> pa.Table:
     entries = coordinator.activity.subscriptions.values()
     return _table(
@@ -173,6 +206,10 @@ def _sessions(coordinator: Coordinator) -> pa.Table:
 
 def _catalog(rows: Callable[[Coordinator], pa.Table]) -> SystemSource:
     return SystemSource(rows, lambda coordinator: coordinator.state.version)
+
+
+def _interval(coordinator: Coordinator) -> int:
+    return int(coordinator.frontiers.tables_upper / (coordinator.interval_s * 1_000))
 
 
 SYSTEM_TABLES: dict[ObjectId, SystemSource] = {
@@ -194,9 +231,9 @@ SYSTEM_TABLES: dict[ObjectId, SystemSource] = {
     builtin.MZ_HISTORY_RETENTION_STRATEGIES.id: _catalog(_retention),
     builtin.MZ_CLUSTERS.id: _catalog(_clusters),
     # They move with every commit; that often nobody wants to know.
-    builtin.MZ_FRONTIERS.id: SystemSource(
-        _frontiers, lambda coordinator: int(coordinator.frontiers.tables_upper / (coordinator.interval_s * 1_000))
-    ),
+    builtin.MZ_FRONTIERS.id: SystemSource(_frontiers, _interval),
+    builtin.MZ_DATAFLOWS.id: SystemSource(_dataflows, _interval),
+    builtin.MZ_ARRANGEMENTS.id: SystemSource(_arrangements, _interval),
     builtin.MZ_SUBSCRIPTIONS.id: SystemSource(
         _subscriptions, lambda coordinator: coordinator.activity.subscriptions_revision
     ),

@@ -1,19 +1,129 @@
-"""A planned query as the dataflows see it: its rows at a time, computed by the engine from the log."""
+"""A planned query as the dataflows see it: its rows at a time, and from then on its changes.
+
+A `Computation` stands at a time. `hydrate` puts it there, `advance` moves it on; what is between is its own business:
+`Recomputation` computes the query anew and subtracts, `incremental` follows the changes through operators.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from time import monotonic
+from typing import Protocol
 
 import pyarrow as pa
 
 from catalog import updates
 from catalog.objects import ObjectId, Timestamp
+from server.dataflow.arrangement import Arrangement
 from server.spark import Engine
 from server.sql.constant import Bindings
 from server.sql.plan import QueryPlan
 
+Present = Callable[[], Awaitable[pa.Table]]
 ReadRows = Callable[[ObjectId, Timestamp], Awaitable[pa.Table]]
-ChangeTimes = Callable[[ObjectId, int, int], list[Timestamp]]
+
+
+class Inputs(Protocol):
+    """What a dataflow reads. A caller holds the history that it asks for."""
+
+    def is_logged(self, id: ObjectId) -> bool:
+        """Whether it is a collection whose changes the log has."""
+        ...
+
+    async def rows(self, id: ObjectId, as_of: Timestamp) -> pa.Table:
+        """The rows at a time."""
+        ...
+
+    async def changes(self, id: ObjectId, lower: int, upper: int) -> pa.Table:
+        """What happened to a logged collection in [lower, upper), consolidated."""
+        ...
+
+    def change_times(self, id: ObjectId, lower: int, upper: int) -> list[Timestamp]:
+        """The times in [lower, upper) at which something happened."""
+        ...
+
+
+class Computation(Protocol):
+    """What a dataflow needs of a query. One task at a time uses it."""
+
+    @property
+    def inputs(self) -> frozenset[ObjectId]: ...
+
+    @property
+    def fingerprint(self) -> str:
+        """Equal for queries that mean the same over the same objects."""
+        ...
+
+    @property
+    def arrangements(self) -> Sequence[tuple[str, Arrangement]]:
+        """What it keeps to find rows by, and the columns that each goes by."""
+        ...
+
+    async def hydrate(self, as_of: Timestamp, known: pa.Table | None = None) -> pa.Table:
+        """The rows at `as_of`, where the computation then stands; from wherever it stood before.
+
+        `known`: those rows, where somebody has them: then only what `advance` needs is made. An error leaves nothing.
+        """
+        ...
+
+    def times(self, lower: int, upper: int) -> list[Timestamp]:
+        """The next times in [lower, upper) at which the rows may change, as many as one `advance` should take.
+
+        Ascending; empty only if there are none. What `advance` finds can add times behind those that it was given.
+        """
+        ...
+
+    async def advance(self, times: Sequence[Timestamp], present: Present | None = None) -> list[pa.Table]:
+        """The consolidated changes at each of `times`, which ascend from where it stands; it stands at the last then.
+
+        What the inputs did between two of the times counts for the later one. After an error, or when cancelled, it
+        stands where it stood. `present` gives the rows where it stands, for whom it is cheaper to compute all anew.
+        """
+        ...
+
+    def close(self) -> None:
+        """It is not used any more. May be called twice."""
+        ...
+
+
+@dataclass(slots=True)
+class Ticks:
+    """How many ticks a dataflow has made, and how long they took."""
+
+    count: int = 0
+    last_s: float = 0.0
+    total_s: float = 0.0
+
+    def add(self, seconds: float) -> None:
+        self.count += 1
+        self.last_s = seconds
+        self.total_s += seconds
+
+
+async def advanced(
+    computation: Computation, times: Sequence[Timestamp], present: Present, ticks: Ticks
+) -> AsyncIterator[tuple[Timestamp, pa.Table | Exception]]:
+    """Each of the times with its changes, or with the error that there is at that time: then they are left out, and
+    the next time has the changes since the last that went well."""
+    together = len(times)
+    at = 0
+    while at < len(times):
+        part = times[at : at + together]
+        begun = monotonic()
+        try:
+            found = await computation.advance(part, present)
+        except Exception as error:
+            if len(part) > 1:
+                together = 1
+                continue
+            yield part[0], error
+        else:
+            ticks.add(monotonic() - begun)
+            for time, changes in zip(part, found, strict=True):
+                yield time, changes
+        at += len(part)
 
 
 async def compute(
@@ -35,20 +145,41 @@ def shaped(table: pa.Table, schema: pa.Schema) -> pa.Table:
     return table.rename_columns(schema.names).cast(schema) if schema.names else table.select([])
 
 
-class QueryComputation:
-    """A maintained query: its parameters are bound, nothing depends on the session or the clock."""
+class Recomputation:
+    """A maintained query, computed anew at each time at which an input changed, the last rows subtracted.
 
-    def __init__(self, plan: QueryPlan, engine: Engine, read: ReadRows, change_times: ChangeTimes) -> None:
+    Its parameters are bound, nothing depends on the session or the clock.
+    """
+
+    arrangements: Sequence[tuple[str, Arrangement]] = ()
+
+    def __init__(self, plan: QueryPlan, engine: Engine, inputs: Inputs) -> None:
         self._plan = plan
         self._engine = engine
-        self._read = read
-        self._change_times = change_times
+        self._reads = inputs
+        self._rows: pa.Table = None  # where it stands
         self.inputs = plan.inputs
         self.fingerprint = plan.fingerprint
 
-    async def rows(self, as_of: Timestamp) -> pa.Table:
-        """Waits for an engine that is away: a dataflow has nobody to tell who could try again."""
-        return await compute(self._plan, Bindings(), self._engine, self._read, as_of, patient=True)
+    async def hydrate(self, as_of: Timestamp, known: pa.Table | None = None) -> pa.Table:
+        self._rows = await self._computed(as_of) if known is None else known
+        return self._rows
 
-    def change_times(self, lower: int, upper: int) -> list[Timestamp]:
-        return sorted({time for id in self.inputs for time in self._change_times(id, lower, upper)})
+    def times(self, lower: int, upper: int) -> list[Timestamp]:
+        return sorted({time for id in self.inputs for time in self._reads.change_times(id, lower, upper)})[:1]
+
+    async def advance(self, times: Sequence[Timestamp], present: Present | None = None) -> list[pa.Table]:
+        rows, changes = self._rows, []
+        for time in times:
+            new = await self._computed(time)
+            changes.append(await asyncio.to_thread(updates.difference, new, rows))
+            rows = new
+        self._rows = rows
+        return changes
+
+    def close(self) -> None:
+        self._rows = None
+
+    async def _computed(self, as_of: Timestamp) -> pa.Table:
+        """Waits for an engine that is away: a dataflow has nobody to tell who could try again."""
+        return await compute(self._plan, Bindings(), self._engine, self._reads.rows, as_of, patient=True)

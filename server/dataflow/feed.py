@@ -11,11 +11,12 @@ Invariant: when `upper` is u, every change at a time in (start, u) is, or was, a
 from __future__ import annotations
 
 import asyncio
+import itertools
 from collections import Counter, deque
 from collections.abc import AsyncIterator, Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import structlog
@@ -23,6 +24,8 @@ import structlog
 from catalog import spill, updates
 from catalog.objects import ObjectId, Timestamp
 from protocol.pgwire.errors import PgError
+from server.dataflow.accumulated import Accumulated
+from server.dataflow.computation import Computation, Ticks, advanced
 from server.dataflow.encoded import Encoded
 from server.dataflow.pieces import RESIDENT_BYTES, consolidated
 from server.failures import told
@@ -320,26 +323,11 @@ class CollectionFeed(Feed):
             self._working = None
 
 
-class Computation(Protocol):
-    """What a query's feed needs of the outside: its rows at a time, by Spark."""
-
-    @property
-    def inputs(self) -> frozenset[ObjectId]: ...
-
-    @property
-    def fingerprint(self) -> str:
-        """Equal for queries that mean the same over the same objects."""
-        ...
-
-    async def rows(self, as_of: Timestamp) -> pa.Table: ...
-
-    def change_times(self, lower: int, upper: int) -> list[Timestamp]:
-        """The times in [lower, upper) at which an input changed."""
-        ...
+_numbers = itertools.count(1)
 
 
 class QueryFeed(Feed):
-    """A dataflow: the query computed at each time at which an input changed, and the last result subtracted.
+    """A dataflow: a query's rows at one time, then its changes at each time at which they change.
 
     `run` is its task. It holds its inputs' history from the time that it has reached.
     """
@@ -349,43 +337,59 @@ class QueryFeed(Feed):
     ) -> None:
         """NotReadable if an input cannot be read at `as_of`."""
         super().__init__(as_of, directory)
-        self._computation = computation
+        self.id = f"q{next(_numbers)}"
+        self.computation = computation
         self._frontiers = frontiers
         self._holder = frontiers.hold(computation.inputs, as_of)
-        self.hydrated = False
-        self.rows: pa.Table = None  # at upper - 1, once hydrated
+        self._accumulated: Accumulated | None = None
+        self.ticks = Ticks()
 
     @property
     def inputs(self) -> frozenset[ObjectId]:
-        return self._computation.inputs
+        return self.computation.inputs
+
+    @property
+    def hydrated(self) -> bool:
+        return self._accumulated is not None
+
+    @property
+    def rows(self) -> pa.Table:
+        """At upper - 1, once hydrated."""
+        assert self._accumulated is not None
+        return self._accumulated.rows
+
+    async def _present(self) -> pa.Table:
+        return self.rows
 
     async def run(self) -> None:
         """Until cancelled or failed. Cancel safety: the inputs' history is let go."""
         try:
             await self._hydrate()
             while True:
-                await self._frontiers.reached(self._computation.inputs, self.upper)
-                await self._catch_up(self._frontiers.least_upper(self._computation.inputs))
+                await self._frontiers.reached(self.inputs, self.upper)
+                await self._catch_up(self._frontiers.least_upper(self.inputs))
         except Exception as error:
             self.fail(told(error))
         finally:
             self._holder.release()
+            self.computation.close()
 
     async def _hydrate(self) -> None:
         as_of = self.upper
-        await self._frontiers.reached(self._computation.inputs, as_of)
-        self.rows = await self._computation.rows(as_of)
-        self.hydrated = True
+        await self._frontiers.reached(self.inputs, as_of)
+        self._accumulated = Accumulated(await self.computation.hydrate(as_of))
         self.advance(Timestamp(as_of + 1))
 
     async def _catch_up(self, upper: Timestamp) -> None:
-        for time in self._computation.change_times(self.upper, upper):
-            rows = await self._computation.rows(time)
-            changes = await asyncio.to_thread(updates.difference, rows, self.rows)
-            if changes.num_rows:
-                self.append(time, changes)
-            self.rows = rows
-            self._holder.advance(time)
-            self.advance(Timestamp(time + 1))
+        assert self._accumulated is not None
+        while times := self.computation.times(self.upper, upper):
+            async for time, changes in advanced(self.computation, times, self._present, self.ticks):
+                if isinstance(changes, Exception):
+                    raise changes
+                if changes.num_rows:
+                    self.append(time, changes)
+                self._accumulated.add(changes)
+                self._holder.advance(time)
+                self.advance(Timestamp(time + 1))
         self._holder.advance(upper - 1)
         self.advance(upper)

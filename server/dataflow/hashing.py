@@ -5,7 +5,8 @@ equal is what GROUP BY and `=` say (NULL with NULL, NaN with NaN, 0.0 with -0.0)
 only, and whoever looks rows up by it is to compare the values again. A code is never greater than that of a value that
 sorts behind; values may share one.
 
-The types of what is compared are the same: a numeric's hash depends on its scale.
+The types of what is compared are the same, but for the widths of integers and of floats, which do not count. A
+numeric's hash depends on its scale.
 """
 
 from __future__ import annotations

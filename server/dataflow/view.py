@@ -1,8 +1,8 @@
 """The dataflow of a materialized view: its changes go to the log, each at the time of the commit that caused it.
 
-What is subtracted is what the log holds, so a restart continues where the log ends and never repeats an update. A
-time at which the query fails (a division by zero, say) moves nothing: the view stays where it is, `error` tells its
-readers why (its subscribers' streams end), and the next change of an input tries again.
+A restart continues where the log ends and never repeats an update: what the computation stands on is made again at
+the last time that the log has. A time at which the query fails (a division by zero, say) moves nothing: the view stays
+where it is, `error` tells its readers why (its subscribers' streams end), and the next change of an input tries again.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from catalog import updates
 from catalog.objects import MaterializedView, ObjectId, Timestamp
 from catalog.store import MustEnd
 from protocol.pgwire.errors import PgError
-from server.dataflow.feed import Computation
+from server.dataflow.computation import Computation, Ticks, advanced
 from server.failures import told
 from server.frontiers import Frontiers
 
@@ -42,21 +42,25 @@ class ViewDataflow:
         """`stored` reads the view's own rows from the log at a time; `failed` is told as long as it cannot go on."""
         self.view = view
         self.error: PgError | None = None
-        self._computation = computation
+        self.computation = computation
         self._frontiers = frontiers
         self._stored = stored
         self._write = write
-        self._failed = failed
+        self._tell_failed = failed
         # A view that was never computed has no history yet: since = upper, the time of its creation.
         self._fresh = frontiers.floors[view.id] == frontiers.upper(view.id)
-        self.seen = frontiers.upper(view.id)  # every time before it has been tried: `error` is true of those
-        start = frontiers.upper(view.id) - (0 if self._fresh else 1)
-        self._holder = frontiers.hold(computation.inputs, max(start, frontiers.greatest_since(computation.inputs)))
+        self._start = Timestamp(frontiers.upper(view.id) - (0 if self._fresh else 1))
+        start = max(self._start, frontiers.greatest_since(computation.inputs))
+        self._holder = frontiers.hold(computation.inputs, start)
         self.task: asyncio.Task[None] | None = None
+        self.ticks = Ticks()
+        self.hydrated = False
+        self.seen = frontiers.upper(view.id)
+        """The first time that was not looked at: `error` is what there is before it."""
 
     @property
     def inputs(self) -> frozenset[ObjectId]:
-        return self._computation.inputs
+        return self.computation.inputs
 
     @property
     def upper(self) -> Timestamp:
@@ -64,57 +68,89 @@ class ViewDataflow:
 
     async def run(self) -> None:
         """Until cancelled. Cancel safety: a write is whole or absent; the inputs' history is let go."""
-        inputs = self._computation.inputs
-        rows = None if self._fresh else await self._stored(Timestamp(self.seen - 1))
-        times = [self.seen] if self._fresh else []
+        inputs = self.computation.inputs
         try:
+            await self._hydrate()
+            self.hydrated = True
             while True:
                 await self._frontiers.reached(inputs, self.seen)
                 upper = self._frontiers.least_upper(inputs)
-                for time in sorted({*times, *self._computation.change_times(self.seen, upper)}):
-                    rows = await self._tick(Timestamp(max(time, self._frontiers.greatest_since(inputs))), rows)
-                times, self.seen = [], upper
-                self._holder.advance(upper - 1)
+                while times := self.computation.times(self.seen, upper):
+                    async for time, changes in advanced(self.computation, times, self._present, self.ticks):
+                        if isinstance(changes, Exception):
+                            self._failed(changes, time)
+                        else:
+                            await self._record(time, changes, Timestamp(time + 1))
+                            self._worked(time)
+                self.seen = upper
                 if self.error is None:
                     await self._write(upper, None, upper)
+                    self._holder.advance(upper - 1)
                 else:
-                    self._failed(self.view, self.error)
-                    self._frontiers.moved.fire()
+                    self._stays(self.error)
         finally:
             self._holder.release()
+            self.computation.close()
 
-    async def _tick(self, time: Timestamp, rows: pa.Table | None) -> pa.Table | None:
-        """Brings the view to `time`; returns what the log holds then, which are `rows` if the query fails."""
-        new = await self._try(time)
-        if new is None:
-            return rows
-        old = rows if rows is not None else new.slice(0, 0)
-        changes = await asyncio.to_thread(updates.difference, new, old)
-        while not await self._written(time, changes if changes.num_rows else None):
+    async def _present(self) -> pa.Table:
+        return await self._stored(Timestamp(self.upper - 1))
+
+    async def _hydrate(self) -> None:
+        """Puts the computation where the log ends, or at the first time after it at which the query does not fail."""
+        inputs = self.computation.inputs
+        stored = None if self._fresh else await self._stored(self._start)
+        time = self._holder.time
+        while True:
+            await self._frontiers.reached(inputs, time)
+            try:
+                rows = await self.computation.hydrate(time, stored if time == self._start else None)
+                break
+            except Exception as error:
+                self._failed(error, time)
+            time = await self._next_change()
+            self._holder.advance(time)
+        # Nothing, unless the log is empty or ends before: what it has is what later changes are subtracted from.
+        changes = await asyncio.to_thread(updates.difference, rows, rows.slice(0, 0) if stored is None else stored)
+        at = max(time, self.upper)
+        await self._record(at, changes, Timestamp(max(time + 1, self.upper)))
+        self._worked(time)
+
+    async def _record(self, time: Timestamp, changes: pa.Table, upper: Timestamp) -> None:
+        """Writes changes to the log. A disk that is full may have room again when time has moved on."""
+        while True:
+            try:
+                return await self._write(time, changes if changes.num_rows else None, upper)
+            except MustEnd:
+                raise  # so does the server
+            except Exception as error:
+                log.error("materialized view not written", view=self.view.name, id=self.view.id, error=str(error))
             await self._frontiers.moved.wait()
-        self._holder.advance(time)
-        return new
 
-    async def _written(self, time: Timestamp, changes: pa.Table | None) -> bool:
-        """Whether the log took the changes. A disk that is full may have room again when time has moved on."""
-        try:
-            await self._write(time, changes, Timestamp(time + 1))
-        except MustEnd:
-            raise  # so does the server
-        except Exception as error:
-            log.error("materialized view not written", view=self.view.name, id=self.view.id, error=str(error))
-            return False
-        return True
+    async def _next_change(self) -> Timestamp:
+        """The first time that was not looked at at which an input changes."""
+        inputs = self.computation.inputs
+        while True:
+            await self._frontiers.reached(inputs, self.seen)
+            upper = self._frontiers.least_upper(inputs)
+            if times := self.computation.times(self.seen, upper):
+                return times[0]
+            self.seen = upper
+            if self.error is not None:
+                self._stays(self.error)
 
-    async def _try(self, time: Timestamp) -> pa.Table | None:
-        """The query's rows at `time`; None, and `error`, when it fails there."""
-        try:
-            rows = await self._computation.rows(time)
-        except Exception as error:
-            if self.error is None:
-                log.warning("materialized view failed", view=self.view.name, id=self.view.id, error=str(error))
-            self.error = told(error)
-            self._failed(self.view, self.error)
-            return None
+    def _worked(self, time: Timestamp) -> None:
         self.error = None
-        return rows
+        self.seen = Timestamp(time + 1)
+        self._holder.advance(time)
+
+    def _failed(self, error: Exception, time: Timestamp) -> None:
+        if self.error is None:
+            log.warning("materialized view failed", view=self.view.name, id=self.view.id, error=str(error))
+        self.error = told(error)
+        self.seen = Timestamp(max(self.seen, time + 1))
+        self._stays(self.error)
+
+    def _stays(self, error: PgError) -> None:
+        """Tells those who wait that nothing will come before an input changes."""
+        self._tell_failed(self.view, error)
+        self._frontiers.moved.fire()

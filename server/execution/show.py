@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import pyarrow as pa
 from sqlglot import exp
@@ -27,6 +27,7 @@ from catalog.roles import PUBLIC
 from protocol.pgwire.errors import PgError, SqlState
 from protocol.pgwire.types import BOOL, INTERVAL, TEXT, PgType, parse_type
 from server.context import Context
+from server.dataflow.delta import NoRule, delta_plan, explained_delta
 from server.execution.names import current_schema, find_relation, find_schema
 from server.execution.times import interval_of_ms
 from server.privileges import name_of
@@ -34,6 +35,7 @@ from server.results import Result, TableRows
 from server.sql.explain import explained
 from server.sql.lexer import quote_identifier
 from server.sql.plan import Field, QueryPlan
+from server.sql.rewrite import rewritten_or_not
 from server.sql.scope import ID_SCHEMA
 from server.sql.statements import ObjectKind, ShowColumns, ShowCreate, ShowKind, ShowObjects, ShowVariable
 
@@ -288,12 +290,28 @@ def explain(context: Context, plan: QueryPlan | None, statement: str) -> Result:
     else:
         lines.append("Runs: on Spark")
         lines.extend("  " + line for line in plan.spark_sql(context.bindings()).splitlines())
+        lines.extend(_upkeep(context, plan, name_of))
     return Result("EXPLAIN", TableRows(EXPLAIN_FIELDS, _table(EXPLAIN_FIELDS, [(line,) for line in lines])))
 
 
 def explained_timestamp(text: str) -> Result:
     """What EXPLAIN TIMESTAMP gives: one row."""
     return Result("EXPLAIN", TableRows(TIMESTAMP_FIELDS, _table(TIMESTAMP_FIELDS, [(text,)])))
+
+
+def _upkeep(context: Context, plan: QueryPlan, name_of: Callable[[ObjectId], str]) -> Iterator[str]:
+    """How a materialized view or a subscription would follow the query."""
+    if plan.parameters or not plan.inputs:
+        return
+    try:
+        root = delta_plan(
+            rewritten_or_not(plan.relation), frozenset(filter(context.coordinator.is_logged, plan.inputs))
+        )
+    except NoRule as reason:
+        yield f"Kept up to date: computed anew when an input changes, because there is no rule for {reason}"
+        return
+    yield "Kept up to date:"
+    yield from ("  " + line for line in explained_delta(root, name_of))
 
 
 def _type_name(type: PgType) -> str:

@@ -15,7 +15,6 @@ from protocol.pgwire.types import PgType
 from server import privileges
 from server.context import Context, not_readable
 from server.coordinator import Joined
-from server.dataflow.computation import QueryComputation
 from server.dataflow.envelope import DiffEnvelope, Envelope, KeyedEnvelope
 from server.dataflow.feed import Entry
 from server.dataflow.order import Order
@@ -162,7 +161,7 @@ async def subscribe(
         await context.enter(Mode.SUBSCRIBE, "SUBSCRIBE")
         as_of = max(context.coordinator.latest_time(), frontiers.greatest_since(inputs))
     activity, output = context.coordinator.activity, _OUTPUT_NAMES[type(statement.output)]
-    if not inputs:
+    if not inputs and not query.uses_session:  # else it has a temporal filter, and time passes
         _check_bounds(context, TIMESTAMP_MAX, up_to)  # whatever AS OF says: its rows are of that time
         with _evaluation():
             rows = await rows_without_inputs(context, query, ())
@@ -251,7 +250,7 @@ async def _join(context: Context, plan: QueryPlan, as_of: Timestamp, *, exact: b
             scan = plan.direct_scan
             if scan is not None and _is_collection(context.state.items[scan.source], scan):
                 return await coordinator.join_collection(scan.source, as_of)
-            computation = QueryComputation(plan, context.engine, coordinator.rows_followed, coordinator.change_times)
+            computation = coordinator.computation(plan, context.engine)
             return await coordinator.join_query(computation, as_of, exact=exact)
     except NotReadable as error:  # of a system table, which has no history before somebody follows it
         raise not_readable(context, error, as_of) from None

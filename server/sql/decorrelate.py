@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from protocol.pgwire.errors import PgError, SqlState
 from protocol.pgwire.types import BOOL, INT8
@@ -82,10 +82,13 @@ _NEGATIVE = {
 (_ROW_NUMBER,) = FUNCTIONS["row_number"]
 
 
-def decorrelated(relation: Relation) -> Relation:
-    """The same rows, without what Spark would refuse. 0A000 for the little that cannot be rewritten."""
+def decorrelated(relation: Relation, *, native: bool = True) -> Relation:
+    """The same rows, without what Spark would refuse. 0A000 for the little that cannot be rewritten.
+
+    Without `native` no subquery stays, also none that Spark would compute as it stands.
+    """
     if any(isinstance(n, Subquery) or (isinstance(n, Join) and n.lateral) for n in walk(relation)):
-        return _Decorrelator(relation).relation(relation)
+        return _Decorrelator(relation, native=native).relation(relation)
     return relation
 
 
@@ -199,6 +202,8 @@ def _greater(a: Expression, b: Expression) -> Expression:
 
 
 def joined_columns(kind: JoinKind, left: Relation, right: Relation) -> tuple[Column, ...]:
+    if kind in (JoinKind.SEMI, JoinKind.ANTI):
+        return left.columns
     left_null, right_null = kind in (JoinKind.RIGHT, JoinKind.FULL), kind in (JoinKind.LEFT, JoinKind.FULL)
     return (
         *(replace(c, nullable=c.nullable or left_null) for c in left.columns),
@@ -234,13 +239,40 @@ def _only(relation: Relation, columns: Sequence[Column]) -> Relation:
     return Project(relation, tuple(columns), tuple(ColumnRef(c) for c in columns))
 
 
-class _Decorrelator:
+class NewColumns:
+    """Makes columns whose ids nothing in a plan has."""
+
     def __init__(self, root: Relation) -> None:
         ids = [c.id for node in walk(root) if isinstance(node, Relation) for c in node.columns]
         ids += [c.id for node in walk(root) if isinstance(node, Subquery) for c in node.holders]
         ids += [node.element.id for node in walk(root) if isinstance(node, Quantified)]
         self._last = max(ids, default=0)
         self._most = self._last + COLUMNS_MAX
+
+    def column(self, name: str, like: Expression) -> Column:
+        """A column that can take the value of an expression."""
+        self._last += 1
+        if self._last > self._most:  # each level may name the one before, and then holds it twice
+            raise PgError(
+                SqlState.STATEMENT_TOO_COMPLEX,
+                "stack depth limit exceeded",
+                hint="Write the statement with fewer subqueries that name columns of one another.",
+            )
+        digits = ex.precision(like) if like.type.name == "numeric" else 0
+        return Column(self._last, name, like.type, like.nullable, digits)
+
+
+class _Namer(Protocol):
+    """Whoever makes new columns."""
+
+    @property
+    def column(self) -> Callable[[str, Expression], Column]: ...
+
+
+class _Decorrelator:
+    def __init__(self, root: Relation, *, native: bool) -> None:
+        self._native = native
+        self.column = NewColumns(root).column
 
     def relation(self, node: Relation) -> Relation:
         """The node and all below it, rewritten."""
@@ -253,17 +285,6 @@ class _Decorrelator:
 
         return transform(changed, inside)
 
-    def column(self, name: str, like: Expression) -> Column:
-        self._last += 1
-        if self._last > self._most:  # each level may name the one before, and then holds it twice
-            raise PgError(
-                SqlState.STATEMENT_TOO_COMPLEX,
-                "stack depth limit exceeded",
-                hint="Write the statement with fewer subqueries that name columns of one another.",
-            )
-        digits = ex.precision(like) if like.type.name == "numeric" else 0
-        return Column(self._last, name, like.type, like.nullable, digits)
-
     # -- where subqueries stand -------------------------------------------------------------------------------------
 
     def _without_queries(self, node: Relation) -> Relation:
@@ -271,8 +292,10 @@ class _Decorrelator:
         match node:
             case Values(rows=rows) if _has_query(rows):
                 return self._without_queries(self._projected_rows(node))
+            case Limit(input=Project() as project) if self._queries(project.expressions, project):
+                return self._without_queries(replace(project, input=replace(node, input=project.input)))
             case Limit() if _has_query((node.limit, node.offset)):
-                return self._without_queries(self._numbered_limit(node))
+                return self._without_queries(numbered_limit(node, self))
             case Join(kind=JoinKind.INNER | JoinKind.CROSS, condition=condition) if self._queries(condition, node):
                 assert condition is not None
                 bare = _join(JoinKind.CROSS, node.left, node.right, None, node.lateral)
@@ -321,15 +344,14 @@ class _Decorrelator:
             result = SetOperation(SetKind.UNION, True, result, arm, columns)
         return result
 
-    @staticmethod
-    def _queries(part: Any, place: Relation) -> list[Subquery]:
+    def _queries(self, part: Any, place: Relation) -> list[Subquery]:
         """The subqueries in expressions, those inside them aside, that are to be rewritten."""
         found: list[Subquery] = []
 
         def look(node: Any) -> Any | None:
             if not isinstance(node, Subquery):
                 return None
-            if _is_native(node, place):
+            if self._native and _is_native(node, place):
                 return None if any(map(_has_query, node.operands)) else node
             if node not in found:
                 found.append(node)
@@ -482,31 +504,32 @@ class _Decorrelator:
         condition = _all([None if is_true else node.condition, same(list(zip(outer, carried, strict=True)))])
         return _only(_join(node.kind, node.left, pushed, condition), node.columns)
 
-    def _numbered_limit(self, node: Limit, partition: tuple[Column, ...] = ()) -> Relation:
-        """LIMIT as a condition on the rows' numbers, by `partition`."""
-        input = node.input
-        if isinstance(input, Project):  # what stands above the order commutes with the limit
-            return replace(input, input=self._numbered_limit(replace(node, input=input.input), partition))
-        order = input.keys if isinstance(input, Sort) else ()
-        number = Aggregate(_ROW_NUMBER, (), INT8, False)
-        call = WindowCall(number, tuple(ColumnRef(c) for c in partition), order, "")
-        column = self.column("", number)
-        rows = Window(input.input if isinstance(input, Sort) else input, (call,), (*input.columns, column))
-        plus = next(o for o in OPERATORS["+"] if o.arguments == (INT8, INT8))
-        offset = _bound(node.offset, "OFFSET")
-        limit = _bound(node.limit, "LIMIT")
-        tests: list[Expression] = []
-        if offset is not None:
-            start = Call(syntax.COALESCE, (offset, Literal(0, INT8)), INT8, False)
-            tests.append(_greater(ColumnRef(column), start))
-        if limit is not None:
-            end = limit if offset is None else Call(plus, (limit, start), INT8, True)
-            beyond = _greater(ColumnRef(column), end)
-            inside = Call(syntax.NOT, (beyond,), BOOL, True)
-            unbound = Call(syntax.IS_NULL, (limit,), BOOL, False)
-            tests.append(Call(syntax.OR, (unbound, inside), BOOL, True) if limit.nullable else inside)
-        kept: Relation = Filter(rows, _all(tests)) if tests else rows
-        return _only(Sort(kept, order) if order and not partition else kept, input.columns)
+
+def numbered_limit(node: Limit, new: _Namer, partition: tuple[Column, ...] = ()) -> Relation:
+    """LIMIT as a condition on the rows' numbers, by `partition`."""
+    input = node.input
+    if isinstance(input, Project):  # what stands above the order commutes with the limit
+        return replace(input, input=numbered_limit(replace(node, input=input.input), new, partition))
+    order = input.keys if isinstance(input, Sort) else ()
+    number = Aggregate(_ROW_NUMBER, (), INT8, False)
+    call = WindowCall(number, tuple(ColumnRef(c) for c in partition), order, "")
+    column = new.column("", number)
+    rows = Window(input.input if isinstance(input, Sort) else input, (call,), (*input.columns, column))
+    plus = next(o for o in OPERATORS["+"] if o.arguments == (INT8, INT8))
+    offset = _bound(node.offset, "OFFSET")
+    limit = _bound(node.limit, "LIMIT")
+    tests: list[Expression] = []
+    if offset is not None:
+        start = Call(syntax.COALESCE, (offset, Literal(0, INT8)), INT8, False)
+        tests.append(_greater(ColumnRef(column), start))
+    if limit is not None:
+        end = limit if offset is None else Call(plus, (limit, start), INT8, True)
+        beyond = _greater(ColumnRef(column), end)
+        inside = Call(syntax.NOT, (beyond,), BOOL, True)
+        unbound = Call(syntax.IS_NULL, (limit,), BOOL, False)
+        tests.append(Call(syntax.OR, (unbound, inside), BOOL, True) if limit.nullable else inside)
+    kept: Relation = Filter(rows, _all(tests)) if tests else rows
+    return _only(Sort(kept, order) if order and not partition else kept, input.columns)
 
 
 def _bound(value: Expression | None, clause: str) -> Expression | None:
@@ -627,7 +650,7 @@ class _Push:
             right = self._swapped(node.right, carried)
             condition = None if node.condition is None else self._swapped(node.condition, carried)
             return _join(node.kind, left, right, condition, True), carried
-        needs_left = self._depends(node.left) or node.kind in (JoinKind.LEFT, JoinKind.FULL)
+        needs_left = self._depends(node.left) or node.kind not in (JoinKind.INNER, JoinKind.CROSS, JoinKind.RIGHT)
         needs_right = self._depends(node.right) or node.kind in (JoinKind.RIGHT, JoinKind.FULL)
         if not needs_left and not needs_right:
             needs_left = True
@@ -685,7 +708,7 @@ class _Push:
         if self._depends((node.limit, node.offset)):
             raise _refused("LIMIT that depends on the query around it")
         ordered: Relation = Sort(below, self._swapped(order, carried)) if order else below
-        return self._owner._numbered_limit(Limit(ordered, node.limit, node.offset), carried), carried
+        return numbered_limit(Limit(ordered, node.limit, node.offset), self._owner, carried), carried
 
     def _set_operation(self, node: SetOperation) -> tuple[Relation, tuple[Column, ...]]:
         sides = []

@@ -56,9 +56,10 @@ from server.sql.relations import (
     Values,
     Window,
 )
-from server.sql.render import Renderer, unbound
+from server.sql.render import Renderer, spark_text
 from server.sql.scope import Entry, Scope, find_relation
 from server.sql.statements import Delete, Expr, Ident, Insert, Name, Query, RowAssignment, Update
+from server.sql.temporal import check_temporal
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,6 +201,8 @@ def _finished(binder: Binder, relation: Relation, source: Query | None) -> Query
             message = f"could not determine data type of parameter ${number}"
             raise PgError(SqlState.INDETERMINATE_DATATYPE, message)
         parameters.append(type)
+    if binder.maintained:
+        check_temporal(relation)
     relation = decorrelated(relation)
     plan = QueryPlan(
         columns=tuple(Field(c.name, c.type, c.nullable) for c in relation.columns),
@@ -226,7 +229,7 @@ def _with_relation(plan: QueryPlan, relation: Relation) -> QueryPlan:
         direct_scan=direct_scan(relation),
         constant=constant,
         # written now, also when it may not be run: what Spark cannot do is refused at planning
-        template="" if constant is not None else Renderer(relation, unbound).text(),
+        template="" if constant is not None else spark_text(relation),
         is_bound=not any(isinstance(node, (Parameter, SessionValue)) for node in walk(relation)),
     )
 

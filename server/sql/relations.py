@@ -104,11 +104,15 @@ class JoinKind(StrEnum):
     RIGHT = "RIGHT"
     FULL = "FULL"
     CROSS = "CROSS"
+    SEMI = "LEFT SEMI"
+    ANTI = "LEFT ANTI"
 
 
 @dataclass(frozen=True, slots=True)
 class Join:
     """`columns` are the left's, then the right's, nullable where the kind makes them so (the ids stay).
+
+    SEMI and ANTI, which only rewriting makes, put out the left's alone: its rows that have a partner, or have none.
 
     `lateral`: the right side names columns of the left, so it stands for other rows with each row of the left.
     """

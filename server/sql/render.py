@@ -52,6 +52,7 @@ from server.sql.relations import (
     DistinctOn,
     Filter,
     Join,
+    JoinKind,
     Limit,
     Project,
     Recursive,
@@ -92,6 +93,11 @@ def unbound(expression: Parameter | SessionValue) -> str:
     return f"{expression.name}({literal_text(argument) if isinstance(argument, Literal) else argument or ''})"
 
 
+def spark_text(relation: Relation) -> str:
+    """The statement for a relation in which nothing is left to bind."""
+    return Renderer(relation, unbound).text()
+
+
 Bind = Callable[[Parameter | SessionValue], Literal | str]
 
 
@@ -121,9 +127,10 @@ class _Block:
     limit: str | None = None
     offset: str | None = None
     is_join: bool = False
+    hint: str = ""
 
     def text(self) -> str:
-        parts = ["SELECT "]
+        parts = [f"SELECT /*+ {self.hint} */ " if self.hint else "SELECT "]
         if self.distinct:
             parts.append("DISTINCT ")
         parts.append("*" if self.select is None else ", ".join(self.select))
@@ -143,16 +150,22 @@ class _Block:
 
     @property
     def as_source(self) -> str:
-        bare = self.stage is _Stage.FROM and self.select is None
+        bare = self.stage is _Stage.FROM and self.select is None and not self.hint
         return self.source if bare and self.source else f"({self.text()})"
 
 
 class Renderer:
-    """Writes one plan. `bind` gives the literal of a parameter or session value, or a text to write instead."""
+    """Writes one plan. `bind` gives the literal of a parameter or session value, or a text to write instead.
 
-    def __init__(self, root: Relation, bind: Bind, *, single_partition: bool = True) -> None:
+    `single_partition`: each input in one partition, so nothing is shuffled. `hash_joins`: for such inputs, if they are
+    small: Spark would broadcast one side of a join, which is a job of its own.
+    """
+
+    def __init__(self, root: Relation, bind: Bind, *, single_partition: bool = True, hash_joins: bool = False) -> None:
         self._bind = bind
         self._single_partition = single_partition
+        self._hash_joins = hash_joins
+        self._aliases = 0
         self._names: dict[int, str] = {}
         self._used = _used_columns(root)
         self._root = root
@@ -308,7 +321,13 @@ class Renderer:
         left, right = self._block(join.left), self._block(join.right)
         source = f"({right.as_source})" if right.is_join and right.stage is _Stage.FROM else right.as_source
         condition = "" if join.condition is None else f" ON {self.expression(join.condition)}"
-        return _Block(f"{left.as_source} {join.kind} JOIN {source}{condition}", is_join=True)
+        if not self._hash_joins:
+            return _Block(f"{left.as_source} {join.kind} JOIN {source}{condition}", is_join=True)
+        self._aliases += 1
+        sides = (f"{left.as_source} AS l{self._aliases}", f"{source} AS r{self._aliases}")
+        built = f"l{self._aliases}" if join.kind is JoinKind.RIGHT else f"r{self._aliases}"
+        hint = f"SHUFFLE_HASH({built})"
+        return _Block(f"{sides[0]} {join.kind} JOIN {sides[1]}{condition}", is_join=True, hint=hint)
 
     def _aggregate_node(self, node: AggregateNode) -> _Block:
         block = self._open(node.input, _Stage.WHERE)

@@ -6,7 +6,7 @@ import argparse
 import platform
 from types import ModuleType
 
-from tests.bench import copy_out, fan_out, holds, latency, planning, round_trips, select, tick
+from tests.bench import copy_out, fan_out, holds, incremental, latency, planning, round_trips, select, tick
 from tests.bench.servers import Line, servers
 
 BENCHMARKS: dict[str, ModuleType] = {
@@ -14,6 +14,7 @@ BENCHMARKS: dict[str, ModuleType] = {
     "latency": latency,
     "round_trips": round_trips,
     "tick": tick,
+    "incremental": incremental,
     "fan_out": fan_out,
     "planning": planning,
     "select": select,

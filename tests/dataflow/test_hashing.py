@@ -111,3 +111,10 @@ def test_a_numeric_code_may_be_shared_but_not_turned_round() -> None:
     close = [Decimal("1.0000000000000000000000000001"), Decimal("1.0000000000000000000000000002")]
     codes = order_codes(pa.array(close, pa.decimal128(38, 28))).tolist()
     assert codes[0] <= codes[1]
+
+
+def test_the_width_of_a_number_does_not_count() -> None:
+    for wide, narrow in ((pa.int64(), pa.int16()), (pa.int64(), pa.int32()), (pa.float64(), pa.float32())):
+        tables = [pa.table({"a": pa.array([0, 1, -5, None], type)}) for type in (wide, narrow)]
+        first, second = (key_hashes(table, ("a",)) for table in tables)
+        assert (first == second).all(), narrow

@@ -353,6 +353,9 @@ class TestMetrics:
             assert change.of("tidewire_dataflows", kind="query") == 1
             connection.execute("CREATE MATERIALIZED VIEW m AS SELECT k FROM t")
             assert change.of("tidewire_dataflows", kind="materialized view") == 1
+            until(lambda: change.of("tidewire_arrangement_rows") == 1)  # the sum of all
+            assert change.of("tidewire_arrangement_bytes") > 0
+            assert change.of("tidewire_dataflows_recomputed") == 0
         until(lambda: change.of("tidewire_sessions") == 0)
         assert change.of("tidewire_dataflows", kind="query") == 0
         assert change.of("tidewire_sessions_opened_total") == 1

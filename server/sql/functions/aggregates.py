@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from decimal import ROUND_HALF_UP, Context, Decimal
 from itertools import groupby
 from typing import Any
@@ -17,7 +18,7 @@ from protocol.pgwire.json_values import loaded_jsonb, printed_jsonb
 from protocol.pgwire.types import NUMERIC_PRECISION_MAX, PgType
 from server.sql import decimals
 from server.sql.decimals import Shape
-from server.sql.expressions import Expression, Literal
+from server.sql.expressions import Aggregate, Expression, Literal
 from server.sql.functions import intervals
 from server.sql.functions.arrays import ordering
 from server.sql.functions.json import json_key, json_of
@@ -25,6 +26,7 @@ from server.sql.functions.table import (
     FUNCTIONS,
     INTEGERS,
     Form,
+    Function,
     Kind,
     Nulls,
     exact_texts,
@@ -79,9 +81,16 @@ _aggregate("avg", "numeric", "numeric", _average, shape=lambda args: _average_op
 _INFINITE = "CAST('Infinity' AS DOUBLE)"
 
 
-def _float_sum(type: str) -> str:
+_TOTAL = "sum({d}{0}){f}"
+# By size, whatever order the rows come in.
+_ORDERED_TOTAL = (
+    "aggregate(array_sort(collect_list({d}CAST({0} AS DOUBLE)){f}), CAST(NULL AS DOUBLE), (a, e) -> coalesce(a + e, e))"
+)
+
+
+def _float_sum(type: str, total: str = _TOTAL) -> str:
     """Raises where finite values gave an infinite sum."""
-    total = f"CAST(sum({{d}}{{0}}){{f}} AS {type})"
+    total = f"CAST({total} AS {type})"
     fault = f"raise_error('{SqlState.NUMERIC_VALUE_OUT_OF_RANGE}:value out of range: overflow')"
     overflow = f"abs({total}) = {_INFINITE} AND NOT bool_or(abs({{0}}) = {_INFINITE}){{f}}"
     return f"IF({overflow}, {fault}, {total})"
@@ -131,6 +140,45 @@ for _a in INTEGERS:
     for _name in ("bit_and", "bit_or", "bit_xor"):
         _aggregate(_name, _a, _a, f"{_name}({{d}}{{0}}){{f}}")
 _aggregate("any_value", "anyelement", "anyelement", "any_value({0}, true){f}")
+
+
+def _ordered(name: str, argument: str, spark: str) -> tuple[Function, Function]:
+    plain = next(f for f in FUNCTIONS[name] if f.arguments[0].name == argument)
+    return plain, replace(plain, spark=spark)
+
+
+ORDER_FREE: dict[Function, Function] = dict(
+    (
+        *(_ordered("sum", a, _float_sum(t, _ORDERED_TOTAL)) for a, t in (("float4", "FLOAT"), ("float8", "DOUBLE"))),
+        *(_ordered("avg", a, f"({_ORDERED_TOTAL} / nullif(count({{d}}{{0}}){{f}}, 0L))") for a in ("float4", "float8")),
+        _ordered("any_value", "anyelement", "min({0}){f}"),
+    )
+)
+"""For aggregates whose result may depend on the order of the rows: forms that do not."""
+
+
+# -- what adds up -----------------------------------------------------------------------------------------------------
+
+
+def adds_up(call: Aggregate) -> bool:
+    """Whether the result follows from two exact numbers that are kept up by adding: a sum, and of how many it is."""
+    exact = call.function.name == "count" or (
+        call.function.name in ("sum", "avg") and call.arguments[0].type.name in (*INTEGERS, "numeric")
+    )
+    return exact and not call.distinct
+
+
+def from_totals(call: Aggregate, total: str, count: str) -> str:
+    """The result of a call that `adds_up`: `total` is the arguments' sum, a DECIMAL(38, their scale), of `count`."""
+    if call.function.name == "count":
+        return count
+    total = f"CASE WHEN {count} <> 0L THEN {total} END"
+    if call.function.name == "avg":
+        operation = _average_operation(call.arguments)
+        return f"(CAST({total} AS {operation.left}) / CAST(nullif({count}, 0L) AS {operation.right}))"
+    return (
+        f"CAST({total} AS {Shape(call.precision, call.type.scale or 0) if call.type.name == 'numeric' else 'BIGINT'})"
+    )
 
 
 # -- json -------------------------------------------------------------------------------------------------------------

@@ -1,0 +1,737 @@
+"""From a rewritten relation to the plan that keeps it up: nodes with a rule each, and what Spark computes for them.
+
+A node turns the changes of its inputs into its own. Its statement reads d0, d1, ...: rows of its inputs with columns
+behind their own that tell the version in which they stand (`v`), and, where rows count, how often (`diff`). It gives
+rows in the same form. Text is written once, here: it does not change from tick to tick.
+
+Rules:
+    linear        row by row: what is below a stateful operator, or above one that cannot take it into its statement
+    join          inner joins: changes of one side with the rows of the other that have their keys
+    totals        count, exact sum and average: sums by key are kept, changes are added
+    by key        everything else that has a key: the keys that changed, computed before and after
+    whole         as by key, where there is none: all rows
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import pyarrow as pa
+
+from catalog import updates
+from catalog.objects import ObjectId
+from protocol.pgwire.errors import PgError
+from protocol.pgwire.types import BOOL, INT8, NUMERIC, NUMERIC_PRECISION_MAX
+from server.sql.decorrelate import NewColumns
+from server.sql.direct import DirectScan, direct_scan
+from server.sql.expressions import Aggregate as AggregateCall
+from server.sql.expressions import Call, Case, Column, ColumnRef, Expression, Literal, precision
+from server.sql.functions import syntax
+from server.sql.functions.aggregates import adds_up, from_totals
+from server.sql.functions.table import OPERATORS, Function, Kind
+from server.sql.lift import carried, lifted
+from server.sql.relations import (
+    Aggregate,
+    Distinct,
+    DistinctOn,
+    Filter,
+    Join,
+    JoinKind,
+    Limit,
+    Project,
+    Recursive,
+    RecursiveRows,
+    Relation,
+    Scan,
+    Series,
+    SetKind,
+    SetOperation,
+    Sort,
+    Unnest,
+    Values,
+    Window,
+)
+from server.sql.render import Renderer, unbound
+from server.sql.rewrite.keys import keyed_join, partition_keys, splits_by_side, with_some_column
+from server.sql.rewrite.nodes import (
+    all_of,
+    filtered,
+    ids,
+    inputs_of,
+    joined,
+    named,
+    never_fails,
+    only,
+    parts,
+    with_inputs,
+)
+from server.sql.temporal import bound_of, check_temporal, is_known, is_temporal, times_of
+
+VERSION = "v"
+
+
+class NoRule(Exception):
+    """The query cannot be followed; the message says which part of it has no rule."""
+
+
+SMALL_ROWS = 200_000
+
+
+@dataclass(frozen=True, slots=True)
+class Statement:
+    """Spark SQL in two forms: for few rows without a shuffle or a broadcast, for many with what Spark sees fit."""
+
+    small: str
+    large: str
+
+    def text(self, views: Mapping[str, pa.Table]) -> str:
+        return self.small if sum(view.num_rows for view in views.values()) <= SMALL_ROWS else self.large
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Node:
+    """`schema`: the rows that it gives, c0, c1, ..., as Arrow has them. `relation`: what it computes, for EXPLAIN."""
+
+    schema: pa.Schema
+    relation: Relation
+
+    @property
+    def inputs(self) -> tuple[Node, ...]:
+        return ()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Source(Node):
+    """The changes of a collection: its columns at `places`."""
+
+    id: ObjectId
+    places: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Constant(Node):
+    """Rows that are there from the beginning; the statement reads nothing."""
+
+    sql: Statement
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Linear(Node):
+    """`scan`: rows are taken as they are, without Spark; else the statement computes them."""
+
+    input: Node
+    scan: DirectScan | None
+    sql: Statement
+
+    @property
+    def inputs(self) -> tuple[Node, ...]:
+        return (self.input,)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Temporal(Node):
+    """Rows that are seen for some time: the statement, linear, gives them with the first time at which they are seen
+    and the first at which they no longer are in front of v and diff."""
+
+    input: Node
+    sql: Statement
+
+    @property
+    def inputs(self) -> tuple[Node, ...]:
+        return (self.input,)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Concat(Node):
+    arms: tuple[Node, ...]
+
+    @property
+    def inputs(self) -> tuple[Node, ...]:
+        return self.arms
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class InnerJoin(Node):
+    """`keys`: the places of the key columns in each side; none: every row is a partner of every row.
+
+    d0 and d1 are the sides with v and diff: at v = 0 rows as they were, from 1 on changes. Out come those pairs.
+    """
+
+    left: Node
+    right: Node
+    keys: tuple[tuple[int, ...], tuple[int, ...]]
+    sql: Statement
+
+    @property
+    def inputs(self) -> tuple[Node, ...]:
+        return (self.left, self.right)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Totals(Node):
+    """The totals by key are `state`: the key's columns, how many rows there are, then sums and counts.
+
+    d0 has changes, each line one row that comes or goes (diff 1 or -1), in each version from theirs on; and the state
+    before in every version (diff 0), its key at the input's `key`, the rest in columns behind v and diff. Out come the
+    rows with the state of their key behind them, v last. Without a key there always is one row.
+    """
+
+    input: Node
+    key: tuple[int, ...]
+    state: pa.Schema
+    sql: Statement
+
+    @property
+    def inputs(self) -> tuple[Node, ...]:
+        return (self.input,)
+
+
+@dataclass(frozen=True, slots=True)
+class First:
+    """Only the first `count` rows matter, by the column at `place`, and those that share the last one's value."""
+
+    place: int
+    descending: bool
+    nulls_first: bool
+    count: int
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Recompute(Node):
+    """d0, d1: in each version the rows of the inputs that have the keys that changed, with v; out come rows with v.
+
+    `keys`: the places of the key's columns in each input, none: all rows. `first`: instead of a key. `once`: of an
+    input it only matters whether a row is there. `marked`: a row more in each version, with a last column that tells
+    it from the others, because the result has a row also where the input has none.
+    """
+
+    arms: tuple[Node, ...]
+    keys: tuple[tuple[int, ...], ...]
+    once: tuple[bool, ...]
+    marked: bool
+    what: str
+    sql: Statement
+    first: First | None = None
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether each change means work on all rows."""
+        return not all(self.keys) and self.first is None
+
+    @property
+    def inputs(self) -> tuple[Node, ...]:
+        return self.arms
+
+
+def delta_plan(relation: Relation, followed: frozenset[ObjectId]) -> Node:
+    """The plan for a relation that `rewrite` has been over. NoRule also where it reads what is not in `followed`."""
+    try:
+        check_temporal(relation)
+    except PgError:
+        raise NoRule("mz_now() that names columns of several queries") from None
+    return _Planner(relation, followed).planned(relation)
+
+
+def nodes_of(root: Node) -> list[Node]:
+    """Each node once, inputs before those that read them."""
+    found: dict[int, Node] = {}
+
+    def visit(node: Node) -> None:
+        if id(node) not in found:
+            for below in node.inputs:
+                visit(below)
+            found[id(node)] = node
+
+    visit(root)
+    return list(found.values())
+
+
+def arrow_type(column: Column) -> pa.DataType:
+    """What Spark gives for a column inside a plan: a numeric has the digits of its expression."""
+    if column.type.name == "numeric" and column.precision:
+        return pa.decimal128(column.precision, column.type.scale or 0)
+    return column.type.arrow
+
+
+_MINUS_OR_PLUS = "CASE WHEN {0} > 0 THEN CAST({1} AS DECIMAL(38,%d)) ELSE -CAST({1} AS DECIMAL(38,%d)) END"
+_TIMES = next(f for f in OPERATORS["*"] if f.arguments == (INT8, INT8))
+_ABOVE = next(f for f in OPERATORS[">"] if f.arguments == (INT8, INT8))
+_UNEQUAL = next(f for f in OPERATORS["<>"] if f.arguments == (INT8, INT8))
+_EQUALS = next(f for f in OPERATORS["="] if f.arguments == (INT8, INT8))
+_ZERO = Literal(0, INT8)
+_ORDERED = frozenset(  # types whose order is that of `hashing.order_codes`
+    ("bool", "int2", "int4", "int8", "float4", "float8", "numeric", "text", "varchar", "bytea", "uuid", "date", "time",
+     "timestamp", "timestamptz")
+)  # fmt: skip
+_SUM = Function("sum", (), INT8, "sum({0}){f}", Kind.AGGREGATE)
+
+
+class _Planner:
+    def __init__(self, root: Relation, followed: frozenset[ObjectId]) -> None:
+        self._followed = followed
+        self._new = NewColumns(root)
+        self._known: dict[str, Node] = {}
+
+    def planned(self, relation: Relation) -> Node:
+        """The node for a relation; the same one for relations that are the same but for the ids of their columns."""
+        name = _fingerprint(relation)
+        if name not in self._known:
+            self._known[name] = self._node(relation)
+        return self._known[name]
+
+    def _node(self, relation: Relation) -> Node:
+        if _is_constant(relation):
+            return Constant(_schema(relation.columns), relation, _text(relation))
+        base = relation
+        while isinstance(base, (Filter, Project, Unnest, Sort)) and not is_temporal(base):
+            base = base.input
+        match base:
+            case Filter():
+                return self._temporal(base) if relation is base else self._linear_over(base, relation)
+            case Scan():
+                return self._over_source(base, relation)
+            case Join(kind=JoinKind.INNER | JoinKind.CROSS):
+                return self._inner_join(base, relation)
+            case Join():
+                return self._other_join(base, relation)
+            case Aggregate(calls=calls) if all(map(adds_up, calls)):
+                keeps = _only_projects(relation, base) and all(map(never_fails, _chain(relation, base)))
+                return self._totals(base, relation) if keeps else self._linear_over(base, relation)
+            case Aggregate():
+                return self._aggregate(base, relation)
+            case Window(input=input):
+                keys = [key for key in partition_keys(base) if isinstance(key, ColumnRef)]
+                return self._recomputed(base, relation, [input], [_places(keys, input)], "window")
+            case Distinct(input=input):
+                return self._recomputed(base, relation, [input], [_all(input)], "distinct", once=True)
+            case DistinctOn(input=input, keys=keys_):
+                return self._recomputed(base, relation, [input], [_places(keys_, input)], "distinct on")
+            case SetOperation(kind=SetKind.UNION, all=True):
+                return self._union_all(base) if relation is base else self._linear_over(base, relation)
+            case SetOperation(kind=SetKind.UNION):
+                every = replace(base, all=True)
+                distinct = carried(relation, base, Distinct(every), ())
+                return self.planned(distinct)
+            case SetOperation(kind=kind, all=counted, left=left, right=right) if base.columns:
+                what = f"{kind.lower()}{' all' if counted else ''}"
+                keys_of = [_all(left), _all(right)]
+                return self._recomputed(base, relation, [left, right], keys_of, what, once=not counted)
+            case Limit(input=input):
+                limited = self._recomputed(base, relation, [_unsorted(input)], [()], "limit")
+                first = _first(base)
+                return replace(limited, first=first) if first is not None else limited
+            case Recursive() | RecursiveRows():
+                raise NoRule("WITH RECURSIVE")
+        raise NoRule(type(base).__name__)
+
+    # -- linear -----------------------------------------------------------------------------------------------------
+
+    def _over_source(self, base: Scan, relation: Relation) -> Node:
+        if base.id not in self._followed:
+            raise NoRule("a relation that has no history")
+        scan = direct_scan(relation)
+        if scan is not None and not scan.keys:
+            return Source(_schema(relation.columns), relation, base.id, scan.columns)
+        used = {n for e in _expressions(relation, base) for n in e}
+        places = tuple(i for i, c in enumerate(base.columns) if c.id in used)
+        kept = tuple(base.columns[i] for i in places)
+        source = Source(_schema(kept), only(base, kept), base.id, places)
+        return self._linear(source, kept, base, relation)
+
+    def _linear(self, below: Node, columns: Sequence[Column], base: Relation, relation: Relation) -> Node:
+        """Filter, Project and Unnest of `relation`, down to `base`, over a node that gives these columns."""
+        if relation is base:
+            return below
+        scan, more = self._scan(0, columns, "diff")
+        plain = carried(relation, base, scan, ())
+        direct = direct_scan(Project(plain, relation.columns, tuple(map(ColumnRef, relation.columns))))
+        statement = carried(relation, base, scan, more)
+        return Linear(
+            _schema(relation.columns),
+            relation,
+            below,
+            direct,
+            _text(only(statement, (*relation.columns, *more)), linear=True),
+        )
+
+    def _linear_over(self, base: Relation, relation: Relation) -> Node:
+        """What `base` gives, by a node of its own, which others may share."""
+        return self._linear(self.planned(base), base.columns, base, relation)
+
+    def _temporal(self, base: Filter) -> Node:
+        input = base.input
+        conditions = parts(base.predicate)
+        bounds = [bound for condition in conditions if (bound := bound_of(condition)) is not None]
+        others = [condition for condition in conditions if bound_of(condition) is None]
+        scan, more = self._scan(0, input.columns, "diff")
+        times = times_of(bounds)
+        lower, upper = (self._bigint() for _ in times)
+        rows = filtered(scan, [*others, *is_known(bounds)])
+        refs = tuple(map(ColumnRef, input.columns))
+        timed = Project(rows, (*input.columns, lower, upper, *more), (*refs, *times, *map(ColumnRef, more)))
+        return Temporal(_schema(base.columns), base, self.planned(input), _text(timed, linear=True))
+
+    def _union_all(self, base: SetOperation) -> Node:
+        arms: list[Node] = []
+        for side in (base.left, base.right):
+            node = self.planned(side)
+            arms += node.arms if isinstance(node, Concat) and node.schema == _schema(base.columns) else [node]
+        return Concat(_schema(base.columns), base, tuple(arms))
+
+    # -- joins ------------------------------------------------------------------------------------------------------
+
+    def _inner_join(self, base: Join, relation: Relation) -> Node:
+        keyed = keyed_join(base, self._new)
+        join = keyed.join
+        if not all(never_fails(c) or splits_by_side(c, join) for c in parts(join.condition)):
+            return self._other_join(base, relation)
+        if not all(map(never_fails, _chain(relation, base))):  # never of a pair of rows that were not there together
+            return self._linear_over(base, relation)
+        columns = relation.columns
+        left, (left_v, left_diff) = self._scan(0, join.left.columns, "diff")
+        right, (right_v, right_diff) = self._scan(1, join.right.columns, "diff")
+        v, diff = self._bigint(), self._bigint()
+        later = Call(syntax.GREATEST, (ColumnRef(left_v), ColumnRef(right_v)), INT8, False)
+        product = Call(_TIMES, (ColumnRef(left_diff), ColumnRef(right_diff)), INT8, False)
+        changed = Call(syntax.OR, (_above_zero(left_v), _above_zero(right_v)), BOOL, False)
+        pairs = joined(JoinKind.INNER, left, right, all_of([*parts(join.condition), changed]))
+        refs = tuple(map(ColumnRef, join.columns))
+        changes = Project(pairs, (*join.columns, v, diff), (*refs, later, product))
+        statement = carried(relation, base, changes, (v, diff))
+        return InnerJoin(
+            _schema(columns),
+            relation,
+            self.planned(join.left),
+            self.planned(join.right),
+            (_at(keyed.left, join.left), _at(keyed.right, join.right)),
+            _text(only(statement, (*columns, v, diff))),
+        )
+
+    def _other_join(self, base: Join, relation: Relation) -> Node:
+        keyed = keyed_join(base, self._new)
+        join = keyed.join
+        keys = [_at(keyed.left, join.left), _at(keyed.right, join.right)]
+        exists = join.kind in (JoinKind.SEMI, JoinKind.ANTI)
+        whole = carried(relation, base, join, ())
+        return self._recomputed(
+            join, whole, [join.left, join.right], keys, f"{join.kind.lower()} join", (False, exists)
+        )
+
+    # -- aggregates -------------------------------------------------------------------------------------------------
+
+    def _aggregate(self, base: Aggregate, relation: Relation) -> Node:
+        if base.keys:
+            return self._recomputed(base, relation, [base.input], [_places(base.keys, base.input)], "aggregate")
+        mark = Column(self._bigint().id, "", BOOL, False)
+        marked = []
+        for call in base.calls:
+            known = [ColumnRef(mark), *([] if call.filter is None else [call.filter])]
+            marked.append(replace(call, filter=all_of(known)))
+        changed = replace(base, calls=tuple(marked))
+        whole = carried(relation, base, changed, ())
+        node = self._recomputed(changed, whole, [base.input], [()], "aggregate", mark=mark)
+        first = _extreme(base)
+        return node if first is None else replace(node, first=first)
+
+    def _totals(self, base: Aggregate, relation: Relation) -> Node:
+        changes, (v, diff) = self._scan(0, base.input.columns, "diff")
+        added = _Added(diff, self._new)
+        results = [added.result(call) for call in base.calls]
+        width = len(base.keys)
+        keys, kept = (tuple(self._new.column("", key) for key in base.keys) for _ in range(2))
+        held = tuple(self._new.column("", ColumnRef(c)) for c in added.columns)
+        scan = replace(changes, columns=(*changes.columns, *held))
+        is_state = Call(_EQUALS, (ColumnRef(diff), _ZERO), BOOL, False)
+        sums = tuple(
+            AggregateCall(_SUM, (Case(((is_state, ColumnRef(h)),), change, h.type),), h.type, False, h.precision)
+            for h, change in zip(held, added.changes, strict=True)
+        )
+        version = self._bigint()
+        totals: Relation = Aggregate(scan, (*base.keys, ColumnRef(v)), sums, (*keys, version, *added.columns))
+        if width:
+            totals = Filter(totals, Call(_UNEQUAL, (ColumnRef(added.columns[0]), _ZERO), BOOL, False))
+        refs = tuple(map(ColumnRef, keys))
+        state = (*kept, *added.columns)
+        rows = Project(
+            totals,
+            (*base.columns, *state, version),
+            (*refs, *results, *refs, *map(ColumnRef, added.columns), ColumnRef(version)),
+        )
+        result = carried(relation, base, rows, (*state, version))
+        return Totals(
+            _schema(relation.columns),
+            relation,
+            self.planned(base.input),
+            _places(base.keys, base.input),
+            _schema(state),
+            _text(only(result, (*relation.columns, *state, version))),
+        )
+
+    # -- recomputed by key ------------------------------------------------------------------------------------------
+
+    def _recomputed(
+        self,
+        base: Relation,
+        relation: Relation,
+        inputs: Sequence[Relation],
+        keys: Sequence[tuple[int, ...]],
+        what: str,
+        once: bool | tuple[bool, ...] = False,
+        mark: Column | None = None,
+    ) -> Recompute:
+        if not isinstance(base, SetOperation):
+            inputs = [with_some_column(input, self._new) for input in inputs]
+        scans: list[Relation] = []
+        versions: dict[ObjectId, Column] = {}
+        for number, input in enumerate(inputs):
+            scan, (version,) = self._scan(number, input.columns)
+            if mark is not None:
+                scan = replace(scan, columns=(*scan.columns, mark))
+            scans.append(scan)
+            versions[scan.id] = version
+        over = _over(base, scans)
+        statement, version = lifted(carried(relation, base, over, ()), versions, self._new)
+        return Recompute(
+            _schema(relation.columns),
+            relation,
+            tuple(map(self.planned, inputs)),
+            tuple(keys),
+            once if isinstance(once, tuple) else (once,) * len(inputs),
+            mark is not None,
+            what,
+            _text(only(statement, (*relation.columns, version))),
+        )
+
+    # -- columns ----------------------------------------------------------------------------------------------------
+
+    def _bigint(self) -> Column:
+        return self._new.column("", _ZERO)
+
+    def _scan(self, number: int, columns: Sequence[Column], *more: str) -> tuple[Scan, tuple[Column, ...]]:
+        """A statement's input: these columns, then the version, then as many bigints as there are names in `more`."""
+        extra = (self._bigint(), *(self._bigint() for _ in more))
+        return Scan(ObjectId(f"d{number}"), (*columns, *extra)), extra
+
+
+class _Added:
+    """The sums and counts that some aggregates follow from, the number of rows first, and what a row adds to each."""
+
+    def __init__(self, diff: Column, new: NewColumns) -> None:
+        """`diff`: 1 of a row that comes, -1 of one that goes."""
+        self._diff = ColumnRef(diff)
+        self._new = new
+        self._numbers: list[tuple[tuple[object, ...], Column]] = []
+        self.columns: list[Column] = [new.column("", self._diff)]
+        self.changes: list[Expression] = [self._diff]
+
+    def result(self, call: AggregateCall) -> Expression:
+        """An aggregate over the sums' columns."""
+        counted: list[Expression] = [] if call.filter is None else [call.filter]
+        if call.arguments and call.arguments[0].nullable:
+            counted.append(Call(syntax.IS_NOT_NULL, (call.arguments[0],), BOOL, False))
+        test = all_of(counted)
+        count = self.columns[0] if test is None else self._number(("count", test), _when(test, self._diff, "0L"))
+        total = count
+        if call.function.name != "count":
+            scale = call.arguments[0].type.scale or 0
+            type = replace(NUMERIC, scale=scale)
+            form = Function("signed", (), type, _MINUS_OR_PLUS % (scale, scale))
+            change: Expression = Call(form, (self._diff, call.arguments[0]), type, False, NUMERIC_PRECISION_MAX)
+            if test is not None:
+                change = _when(test, change, f"CAST(0 AS DECIMAL(38,{scale}))")
+            total = self._number(("sum", call.arguments, test), change)
+        form = Function("result", (), call.type, lambda args, texts: from_totals(call, texts[0], texts[1]))
+        return Call(form, (ColumnRef(total), ColumnRef(count)), call.type, call.nullable, call.precision)
+
+    def _number(self, what: tuple[object, ...], change: Expression) -> Column:
+        known = next((column for other, column in self._numbers if other == what), None)
+        if known is not None:
+            return known
+        column = self._new.column("", change)
+        self._numbers.append((what, column))
+        self.columns.append(column)
+        self.changes.append(change)
+        return column
+
+
+def _when(test: Expression, value: Expression, zero: str) -> Expression:
+    form = Function("when", (), value.type, f"CASE WHEN {{0}} THEN {{1}} ELSE {zero} END")
+    return Call(form, (test, value), value.type, False, precision(value) if value.type.name == "numeric" else 0)
+
+
+def _above_zero(version: Column) -> Expression:
+    return Call(_ABOVE, (ColumnRef(version), _ZERO), BOOL, False)
+
+
+def _over(base: Relation, scans: Sequence[Relation]) -> Relation:
+    """An operator over its statement's inputs; a LIMIT keeps its ORDER BY."""
+    if isinstance(base, Limit) and isinstance(base.input, Sort):
+        return replace(base, input=replace(base.input, input=scans[0]))
+    return with_inputs(base, scans)
+
+
+def _first(node: Limit) -> First | None:
+    """What a limit takes, where its rows can be found by the first column of its order."""
+    if not isinstance(node.input, Sort) or not node.input.keys or not isinstance(node.limit, Literal):
+        return None
+    key, offset = node.input.keys[0], node.offset or _ZERO
+    known = isinstance(key.expression, ColumnRef) and key.expression.type.name in _ORDERED
+    if not known or not isinstance(offset, Literal) or node.limit.value is None:
+        return None
+    (place,) = _places([key.expression], node.input.input)
+    return First(place, key.descending, key.nulls_first, int(node.limit.value) + int(offset.value or 0))
+
+
+def _extreme(node: Aggregate) -> First | None:
+    """The row that a group of all rows is about, if it is about the least or the greatest value of one column."""
+    call = node.calls[0]
+    if any(
+        c.function is not call.function or c.arguments != call.arguments or c.filter is not None for c in node.calls
+    ):
+        return None
+    if call.function.name not in ("min", "max") or not isinstance(call.arguments[0], ColumnRef):
+        return None
+    if call.arguments[0].type.name not in _ORDERED:
+        return None
+    (place,) = _places(call.arguments, node.input)
+    return First(place, call.function.name == "max", False, 1)
+
+
+def _unsorted(relation: Relation) -> Relation:
+    return relation.input if isinstance(relation, Sort) else relation
+
+
+def _only_projects(relation: Relation, base: Relation) -> bool:
+    """Whether there is a row for each of the base's."""
+    while isinstance(relation, Project) and relation is not base:
+        relation = relation.input
+    return relation is base
+
+
+def _chain(relation: Relation, base: Relation) -> list[Expression]:
+    """What the nodes between a relation and one below it compute."""
+    found: list[Expression] = []
+    while relation is not base:
+        match relation:
+            case Filter(predicate=predicate):
+                found.append(predicate)
+            case Project(expressions=expressions):
+                found += expressions
+            case Unnest():
+                return [_FAILS]
+        (relation,) = inputs_of(relation)
+    return found
+
+
+_FAILS = Call(Function("unnest", (), BOOL, None), (), BOOL, False)
+
+
+def _expressions(relation: Relation, base: Scan) -> list[set[int]]:
+    """The columns of a scan that the nodes above it name or put out."""
+    found = []
+    while relation is not base:
+        match relation:
+            case Filter(predicate=predicate):
+                found.append(named(predicate))
+            case Project(expressions=expressions):
+                found.append(named(expressions))
+            case Unnest(arrays=arrays):
+                found.append(named(arrays))
+        above = ids(relation.columns)
+        (relation,) = inputs_of(relation)
+        found.append(above & ids(base.columns))
+    return found
+
+
+def _places(keys: Sequence[Expression], input: Relation) -> tuple[int, ...]:
+    return _at([key.column for key in keys if isinstance(key, ColumnRef)], input)
+
+
+def _at(columns: Sequence[Column], input: Relation) -> tuple[int, ...]:
+    place = {c.id: i for i, c in enumerate(input.columns)}
+    return tuple(place[c.id] for c in columns)
+
+
+def _all(relation: Relation) -> tuple[int, ...]:
+    return tuple(range(len(relation.columns)))
+
+
+def _schema(columns: Sequence[Column]) -> pa.Schema:
+    return updates.rows_schema([arrow_type(c) for c in columns])
+
+
+def _text(relation: Relation, *, linear: bool = False) -> Statement:
+    """What is linear has no hint: so Spark folds few rows when it plans, and runs no job."""
+    large = Renderer(relation, unbound, single_partition=False).text()
+    return Statement(large if linear else Renderer(relation, unbound, hash_joins=True).text(), large)
+
+
+def explained_delta(root: Node, name_of: Callable[[ObjectId], str]) -> list[str]:
+    """The plan's lines, for EXPLAIN: a line a node with its rule and key, its inputs indented below."""
+    lines: list[str] = []
+    numbers: dict[int, int] = {}
+
+    def line(node: Node, depth: int) -> None:
+        if id(node) in numbers and node.inputs:
+            lines.append("  " * depth + f"as {numbers[id(node)]}")
+            return
+        numbers[id(node)] = len(numbers) + 1
+        lines.append("  " * depth + f"{numbers[id(node)]} {_described(node, name_of)}")
+        for below in node.inputs:
+            line(below, depth + 1)
+
+    line(root, 0)
+    return lines
+
+
+def _described(node: Node, name_of: Callable[[ObjectId], str]) -> str:
+    match node:
+        case Source():
+            return f"Changes of {name_of(node.id)}: {called(node, range(len(node.schema)))}"
+        case Constant():
+            return "Constant rows"
+        case Linear(scan=None):
+            return f"Linear: {called(node, range(len(node.schema)))}"
+        case Linear():
+            return f"Rows as they are: {called(node, range(len(node.schema)))}"
+        case Temporal():
+            return "Temporal filter, rows that wait by time"
+        case Concat():
+            return "Union all"
+        case InnerJoin(keys=keys):
+            return f"Join, {_keys(node, keys)}"
+        case Totals(key=key):
+            return f"Totals, {_keys(node, (key,))}: {called(node, range(len(key), len(node.schema)))}"
+        case Recompute(first=First(place=place, count=count)):
+            return f"Recompute top {count}, in the order of {called(node.inputs[0], (place,))}"
+        case Recompute(keys=keys, what=what):
+            return f"Recompute {what}, {_keys(node, keys)}"
+    raise AssertionError(node)
+
+
+def _keys(node: Node, keys: Sequence[tuple[int, ...]]) -> str:
+    if not any(keys):
+        return "of one group" if isinstance(node, Totals) else "of all rows"
+    return "by " + " = ".join(f"({called(i, key)})" for i, key in zip(node.inputs, keys, strict=True))
+
+
+def called(node: Node, places: Iterable[int]) -> str:
+    """The names of columns; those that the planner made have none."""
+    return ", ".join(node.relation.columns[place].name or "?" for place in places)
+
+
+def _fingerprint(relation: Relation) -> str:
+    """A relation's text, with columns called by the order in which they appear."""
+    names: dict[str, str] = {}
+    refs = Project(relation, relation.columns, tuple(map(ColumnRef, relation.columns)))
+    return re.sub(r"\bx\d+\b", lambda m: names.setdefault(m[0], f"x{len(names)}"), _text(refs).large)
+
+
+def _is_constant(relation: Relation) -> bool:
+    """Whether it reads nothing; an aggregate over no relation is computed like any other."""
+    if isinstance(relation, (Values, Series)):
+        return True
+    below = inputs_of(relation)
+    return bool(below) and not is_temporal(relation) and all(map(_is_constant, below))

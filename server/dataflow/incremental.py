@@ -1,0 +1,160 @@
+"""A maintained query as operators: the work of a time follows what changed, not what there is."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from types import MappingProxyType
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from catalog import updates
+from catalog.objects import Timestamp
+from catalog.updates import DIFF
+from protocol.pgwire.errors import PgError, SqlState
+from server.dataflow.arrangement import Arrangement
+from server.dataflow.computation import Computation, Inputs, Present, Recomputation
+from server.dataflow.delta import VERSION, Node, NoRule, Recompute, Temporal, delta_plan, nodes_of
+from server.dataflow.operators import Operator, Place, SourceOperator, Tick, in_thread, operators_of
+from server.dataflow.shared import SharedArrangements, to_the_end
+from server.spark import Engine
+from server.sql.plan import QueryPlan
+from server.sql.render import spark_text
+from server.sql.rewrite import rewritten_or_not
+from server.sql.temporal import names_now
+
+ANEW_ROWS = 50_000  # changes from which on it may be cheaper to compute all rows anew,
+ANEW_SHARE = 2  # if there are at most so many times as many rows
+TIMES_MAX = 16  # that a lagging dataflow takes in one tick: each more is a version more of the touched rows
+
+
+def computation_of(plan: QueryPlan, engine: Engine, inputs: Inputs, shared: SharedArrangements) -> Computation:
+    """The query as operators; recomputed if a part of it has no rule."""
+    relation = rewritten_or_not(plan.relation)
+    try:
+        root = delta_plan(relation, frozenset(filter(inputs.is_logged, plan.inputs)))
+    except NoRule as reason:
+        if names_now(relation):
+            raise PgError(
+                SqlState.FEATURE_NOT_SUPPORTED,
+                "a temporal filter in a query that cannot be followed is not supported",
+                detail=f"There is no rule for {reason}.",
+            ) from None
+        return Recomputation(replace(plan, relation=relation, template=spark_text(relation)), engine, inputs)
+    return IncrementalComputation(root, plan, inputs, engine, shared)
+
+
+class IncrementalComputation:
+    """A delta plan with its state. Equal subplans are one operator."""
+
+    def __init__(self, root: Node, plan: QueryPlan, inputs: Inputs, engine: Engine, shared: SharedArrangements) -> None:
+        """`root`: what follows the plan."""
+        self.inputs = plan.inputs
+        self.fingerprint = plan.fingerprint
+        self._root = root
+        self._reads = inputs
+        self._engine = engine
+        self._shared = shared
+        self._operators: list[Operator] = []
+        self._time: Timestamp | None = None
+        one_time = any(
+            isinstance(node, Temporal) or (isinstance(node, Recompute) and node.is_whole) for node in nodes_of(root)
+        )
+        self._times_max = 1 if one_time else TIMES_MAX
+
+    @property
+    def arrangements(self) -> Sequence[tuple[str, Arrangement]]:
+        return [arrangement for operator in self._operators for arrangement in operator.arrangements]
+
+    async def hydrate(self, as_of: Timestamp, known: pa.Table | None = None) -> pa.Table:
+        operators = operators_of(self._root, Place(self._engine, self._reads, self._shared, as_of))
+        try:
+            changes = await self._ticked(operators, Tick(None, (as_of,)))
+        except BaseException:
+            _close(operators)
+            raise
+        self.close()
+        self._operators, self._time = operators, as_of
+        return await in_thread(updates.expand, changes.drop_columns([VERSION])) if known is None else known
+
+    def times(self, lower: int, upper: int) -> list[Timestamp]:
+        found = {time for id in self.inputs for time in self._reads.change_times(id, lower, upper)}
+        waiting = (operator.next_time for operator in self._operators)
+        found.update(time for time in waiting if time is not None and lower <= time < upper)
+        return sorted(found)[: self._times_max]
+
+    async def advance(self, times: Sequence[Timestamp], present: Present | None = None) -> list[pa.Table]:
+        tick = Tick(self._time, tuple(times))
+        sources = await self._sources(tick)
+        if present is not None and len(times) == 1 and self._is_cheaper_anew(sources):
+            old, (time,) = await present(), times
+            return [await in_thread(updates.difference, await self.hydrate(time), old)]
+        changes = await self._ticked(self._operators, tick, sources)
+        self._time = times[-1]
+        if len(times) == 1:
+            return [_outgoing(changes)]
+        return [_outgoing(changes.filter(pc.equal(changes[VERSION], version))) for version in tick.new]
+
+    async def _sources(self, tick: Tick) -> dict[int, pa.Table]:
+        """What the inputs did, by node."""
+        operators = [operator for operator in self._operators if isinstance(operator, SourceOperator)]
+        found = await asyncio.gather(*(operator.step(tick, ()) for operator in operators))
+        return {id(operator.node): changes for operator, changes in zip(operators, found, strict=True)}
+
+    def _is_cheaper_anew(self, sources: Mapping[int, pa.Table]) -> bool:
+        """A tick computes the rows of touched keys twice, before and after; all rows are computed once."""
+        changed = sum(changes.num_rows for changes in sources.values())
+        there = sum(operator.rows for operator in self._operators if isinstance(operator, SourceOperator))
+        return bool(changed >= ANEW_ROWS and changed * ANEW_SHARE >= there)
+
+    def close(self) -> None:
+        _close(self._operators)
+        self._operators = []
+
+    async def _ticked(
+        self, operators: list[Operator], tick: Tick, known: Mapping[int, pa.Table] = MappingProxyType({})
+    ) -> pa.Table:
+        """The root's changes. The operators have taken the tick, or after an exception nothing of it.
+
+        `known`: the changes that are known already, by node.
+        """
+        tasks: dict[int, asyncio.Task[pa.Table]] = {}
+
+        async def step(operator: Operator) -> pa.Table:
+            if id(operator.node) in known:
+                return known[id(operator.node)]
+            return await operator.step(tick, [await tasks[id(below)] for below in operator.node.inputs])
+
+        try:
+            async with asyncio.TaskGroup() as group:
+                for operator in operators:
+                    tasks[id(operator.node)] = group.create_task(step(operator))
+        except BaseException:
+            for operator in operators:
+                operator.forget()
+            for task in tasks.values():
+                if task.done() and not task.cancelled() and (error := task.exception()) is not None:
+                    raise error from None
+            raise
+        found = tasks[id(self._root)].result()
+        await to_the_end(_committed, operators, tick, found)
+        return found
+
+
+def _outgoing(changes: pa.Table) -> pa.Table:
+    """Changes of one version, what goes first: most who read them in their order have a row by key."""
+    coming = changes[DIFF].to_numpy() > 0
+    return changes.drop_columns([VERSION]).take(pa.array(np.argsort(coming, kind="stable")))
+
+
+def _close(operators: list[Operator]) -> None:
+    for operator in operators:
+        operator.close()
+
+
+def _committed(operators: list[Operator], tick: Tick, changes: pa.Table) -> None:
+    for operator in operators:
+        operator.commit(tick)

@@ -1,0 +1,194 @@
+"""What joins, groups, partitions, distinct rows and limits go by, as columns of what they read.
+
+A join's keys serve to find rows by hash; its condition stays whole and decides. So a key is equal where the operands of
+`=` are, and may be elsewhere: numerics of different scales go by their float8, char(n) without its spaces. The pass
+leaves joins as they are; whoever needs the columns asks `keyed_join`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import NamedTuple
+
+from protocol.pgwire.types import BOOL, FLOAT8, TEXT, PgType
+from server.sql.decorrelate import NewColumns
+from server.sql.expressions import Call, Cast, Column, ColumnRef, Expression, Literal, WindowCall
+from server.sql.functions.table import INTEGERS, OPERATORS, Function
+from server.sql.relations import Aggregate, DistinctOn, Join, Limit, Project, Relation, Sort, Window
+from server.sql.rewrite.nodes import bottom_up, ids, joined, named, only, parts
+
+_TRIMMED = Function("rtrim", (), TEXT, "rtrim({0})")
+_PLAIN = frozenset(("text", "varchar", "bool", "date", "time", "timestamp", "timestamptz", "uuid", "bytea"))
+
+
+_ROW = Literal(True, BOOL)
+
+
+def with_some_column(relation: Relation, new: NewColumns) -> Relation:
+    """The relation, or one as long that has a column."""
+    added = _Added(relation, new)
+    added.some_column()
+    return added.relation
+
+
+class JoinKey(NamedTuple):
+    left: Expression
+    right: Expression
+
+
+def keyed(relation: Relation) -> Relation:
+    new = NewColumns(relation)
+
+    def change(node: Relation) -> Relation:
+        match node:
+            case Aggregate():
+                return _aggregate(node, new)
+            case Window():
+                return _window(node, new)
+            case DistinctOn():
+                return _distinct_on(node, new)
+            case Limit(input=Sort() as sort):
+                return _limit(node, sort, new)
+        return node
+
+    return bottom_up(relation, change)
+
+
+class KeyedJoin(NamedTuple):
+    """A join whose rows are partners only where `left` and `right`, columns of its sides, are equal."""
+
+    join: Join
+    left: tuple[Column, ...]
+    right: tuple[Column, ...]
+
+
+def keyed_join(join: Join, new: NewColumns) -> KeyedJoin:
+    """The join over sides that have columns for its equalities; without any the keys are empty."""
+    left, right = _Added(join.left, new), _Added(join.right, new)
+    keys = [hashed for _, key in _equalities(join) if (hashed := _hashed(key)) is not None]
+    for side in (left, right):
+        side.some_column()
+    lefts = tuple(left.column(key.left).column for key in keys)
+    rights = tuple(right.column(key.right).column for key in keys)
+    return KeyedJoin(joined(join.kind, left.relation, right.relation, join.condition), lefts, rights)
+
+
+def splits_by_side(condition: Expression, join: Join) -> bool:
+    """Whether it compares what is computed of a row of the one side alone with what is of a row of the other."""
+    return any(condition == known for known, _ in _equalities(join))
+
+
+def partition_keys(window: Window) -> list[Expression]:
+    """What the rows that any call sees together agree in."""
+    first = window.calls[0].partition
+    return [key for key in first if all(key in call.partition for call in window.calls)]
+
+
+def _equalities(join: Join) -> list[tuple[Expression, JoinKey]]:
+    """The join's conditions that compare its sides, and what they compare."""
+    left, right = ids(join.left.columns), ids(join.right.columns)
+    found: list[tuple[Expression, JoinKey]] = []
+    for condition in parts(join.condition):
+        if not isinstance(condition, Call) or not (condition.function in OPERATORS["="] or _is_same(condition)):
+            continue
+        a, b = condition.arguments
+        if not (named(a) and named(b)):
+            continue
+        if named(a) <= right and named(b) <= left:
+            a, b = b, a
+        if named(a) <= left and named(b) <= right:
+            found.append((condition, JoinKey(a, b)))
+    return found
+
+
+def _is_same(call: Call) -> bool:
+    return call.function.name == "<=>"
+
+
+def _hashed(key: JoinKey) -> JoinKey | None:
+    """Forms of a key's sides that have equal bytes where the sides are equal; None if there are no such."""
+    a, b = key.left.type, key.right.type
+    if {a.name, b.name} <= set(INTEGERS) or {a.name, b.name} <= {"float4", "float8"}:
+        return key  # however wide
+    if a.name == b.name == "bpchar":
+        return JoinKey(_trimmed(key.left), _trimmed(key.right))
+    if "numeric" in (a.name, b.name):
+        return (
+            key if a.name == b.name and a.scale == b.scale else JoinKey(_as(key.left, FLOAT8), _as(key.right, FLOAT8))
+        )
+    strings = ("text", "varchar")
+    return key if (a.name == b.name and a.name in _PLAIN) or (a.name in strings and b.name in strings) else None
+
+
+def _as(expression: Expression, type: PgType) -> Expression:
+    return expression if expression.type.name == type.name else Cast(expression, type)
+
+
+def _trimmed(expression: Expression) -> Expression:
+    return Call(_TRIMMED, (expression,), TEXT, expression.nullable)
+
+
+class _Added:
+    """A relation with computed columns behind its own."""
+
+    def __init__(self, relation: Relation, new: NewColumns) -> None:
+        self._relation = relation
+        self._new = new
+        self._added: dict[Column, Expression] = {}
+
+    def column(self, expression: Expression) -> ColumnRef:
+        if isinstance(expression, ColumnRef):
+            return expression
+        for column, known in self._added.items():
+            if known == expression:
+                return ColumnRef(column)
+        column = self._new.column("key", expression)
+        self._added[column] = expression
+        return ColumnRef(column)
+
+    def some_column(self) -> None:
+        """A table of Arrow's needs a column to have rows."""
+        if not self._relation.columns and not self._added:
+            self._added[self._new.column("row", _ROW)] = _ROW
+
+    @property
+    def relation(self) -> Relation:
+        if not self._added:
+            return self._relation
+        own = self._relation.columns
+        return Project(self._relation, (*own, *self._added), (*map(ColumnRef, own), *self._added.values()))
+
+
+def _aggregate(node: Aggregate, new: NewColumns) -> Relation:
+    below = _Added(node.input, new)
+    keys = tuple(below.column(key) for key in node.keys)
+    return replace(node, input=below.relation, keys=keys)
+
+
+def _window(node: Window, new: NewColumns) -> Relation:
+    below = _Added(node.input, new)
+    keys = partition_keys(node)
+    columns = {id(key): below.column(key) for key in keys}
+
+    def partition(call: WindowCall) -> WindowCall:
+        swapped = (next((columns[id(k)] for k in keys if k == key), key) for key in call.partition)
+        return replace(call, partition=tuple(swapped))
+
+    calls = tuple(map(partition, node.calls))
+    if below.relation is node.input:
+        return node
+    added = node.columns[len(node.input.columns) :]
+    relation = Window(below.relation, calls, (*below.relation.columns, *added))
+    return only(relation, node.columns)
+
+
+def _distinct_on(node: DistinctOn, new: NewColumns) -> Relation:
+    below = _Added(node.input, new)
+    keys = tuple(below.column(key) for key in node.keys)
+    return only(replace(node, input=below.relation, keys=keys), node.columns)
+
+
+def _limit(node: Limit, sort: Sort, new: NewColumns) -> Relation:
+    below = _Added(sort.input, new)
+    keys = tuple(replace(key, expression=below.column(key.expression)) for key in sort.keys)
+    return only(replace(node, input=Sort(below.relation, keys)), node.columns)

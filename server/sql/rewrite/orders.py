@@ -1,0 +1,71 @@
+"""One total order wherever a result depends on the order of rows: each tick must take away what another one gave.
+
+The rows that LIMIT, DISTINCT ON and row_number take first among equals are those with the least columns, all of them in
+turn; sums and averages of floats add up the values by size.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from protocol.pgwire.types import BYTEA
+from server.sql.expressions import Aggregate as AggregateCall
+from server.sql.expressions import Call, Column, ColumnRef, Expression, SortKey, WindowCall
+from server.sql.functions.aggregates import ORDER_FREE
+from server.sql.functions.table import Function
+from server.sql.relations import Aggregate, DistinctOn, Limit, Project, Relation, Sort, Window
+from server.sql.rewrite.nodes import bottom_up
+
+# The result goes by where a row stands, peers or no peers.
+_BY_PLACE = frozenset(("row_number", "ntile", "lag", "lead", "first_value"))
+_BYTES = Function("bytes_of", (), BYTEA, "{0}")
+_FLOAT_BYTES = Function("bytes_of", (), BYTEA, "CAST({0} AS STRING)")
+_SEVERAL_FORMS = ("interval", "float4", "float8", "bpchar")  # equal values of which may have different bytes
+
+
+def ordered(relation: Relation) -> Relation:
+    return bottom_up(relation, _changed)
+
+
+def _changed(node: Relation) -> Relation:
+    match node:
+        case Limit(input=Sort(input=input, keys=keys) as sort):
+            return replace(node, input=replace(sort, keys=_total(keys, input.columns)))
+        case Limit(input=Project(input=Sort(input=input, keys=keys) as sort) as project):
+            return replace(node, input=replace(project, input=replace(sort, keys=_total(keys, input.columns))))
+        case Limit(input=input):
+            return replace(node, input=Sort(input, _total((), input.columns)))
+        case DistinctOn(input=input, keys=keys, order=order):
+            first = order or tuple(SortKey(key, False, False) for key in keys)
+            return replace(node, order=_total(first, input.columns))
+        case Window(input=input, calls=calls):
+            return replace(node, calls=tuple(_window(call, input.columns) for call in calls))
+        case Aggregate(calls=calls):
+            return replace(node, calls=tuple(map(_aggregate, calls)))
+    return node
+
+
+def _total(keys: Sequence[SortKey], columns: Sequence[Column]) -> tuple[SortKey, ...]:
+    """The keys, and behind them whatever tells rows apart that agree in them."""
+    total = list(keys)
+    for column in columns:
+        ref: Expression = ColumnRef(column)
+        if all(key.expression != ref for key in keys):
+            total.append(SortKey(ref, False, False))
+        if column.type.name in _SEVERAL_FORMS:
+            form = _FLOAT_BYTES if column.type.name in ("float4", "float8") else _BYTES
+            total.append(SortKey(Call(form, (ref,), BYTEA, column.nullable), False, False))
+    return tuple(total)
+
+
+def _window(call: WindowCall, columns: Sequence[Column]) -> WindowCall:
+    call = replace(call, call=_aggregate(call.call))
+    if call.call.function.name in _BY_PLACE or call.frame.upper().startswith("ROWS"):
+        return replace(call, order=_total(call.order, columns))
+    return call
+
+
+def _aggregate(call: AggregateCall) -> AggregateCall:
+    function = ORDER_FREE.get(call.function)
+    return call if function is None else replace(call, function=function)

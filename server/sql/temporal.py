@@ -1,0 +1,108 @@
+"""Temporal filters: conditions of WHERE that compare mz_now() with something of the row, so that rows come and go.
+
+`mz_now() op e`, with op one of < <= = >= > and e without mz_now(). In a query that is kept up to date, mz_now() may
+stand nowhere else. A row is seen from `lower` on and before `upper`, timestamps that follow from it alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from protocol.pgwire.errors import PgError, SqlState
+from protocol.pgwire.types import BOOL, INT8
+from server.sql.expressions import Call, Cast, Expression, Literal, SessionValue, walk
+from server.sql.functions import syntax
+from server.sql.functions.table import OPERATORS, Function
+from server.sql.relations import Filter, Relation
+from server.sql.rewrite.nodes import parts
+
+LAST = (1 << 63) - 1  # of the times that are reckoned with; a row that is seen until then is always seen
+_MIRRORED = {"<": ">", "<=": ">=", "=": "=", ">=": "<=", ">": "<"}
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """mz_now() `operator` `expression`."""
+
+    operator: str
+    expression: Expression
+
+
+def is_now(expression: Expression) -> bool:
+    if isinstance(expression, Cast):
+        return is_now(expression.operand)
+    return isinstance(expression, SessionValue) and expression.name == "mz_now"
+
+
+def names_now(node: object) -> bool:
+    return any(isinstance(inner, SessionValue) and inner.name == "mz_now" for inner in walk(node))
+
+
+def bound_of(condition: Expression) -> Bound | None:
+    """What a condition says of the time, if it says it as a temporal filter does."""
+    if not isinstance(condition, Call) or len(condition.arguments) != 2:
+        return None
+    left, right = condition.arguments
+    for name, mirrored in _MIRRORED.items():
+        if condition.function in OPERATORS[name]:
+            if is_now(left) and not names_now(right):
+                return Bound(name, right)
+            if is_now(right) and not names_now(left):
+                return Bound(mirrored, left)
+    return None
+
+
+def is_temporal(node: Relation) -> bool:
+    return isinstance(node, Filter) and any(bound_of(part) is not None for part in parts(node.predicate))
+
+
+def check_temporal(relation: Relation) -> None:
+    """0A000 if mz_now() stands anywhere but in temporal filters."""
+    everywhere = sum(isinstance(n, SessionValue) and n.name == "mz_now" for n in walk(relation))
+    filters = sum(
+        bound_of(part) is not None
+        for node in walk(relation)
+        if isinstance(node, Filter)
+        for part in parts(node.predicate)
+    )
+    if everywhere != filters:
+        raise PgError(
+            SqlState.FEATURE_NOT_SUPPORTED,
+            "cannot materialize call to mz_now()",
+            detail="In a query that is kept up to date mz_now() stands alone on one side of a comparison in WHERE.",
+            hint="Rewrite the condition as mz_now() < expression, or with <=, =, >= or >, joined to others by AND.",
+        )
+
+
+_CEILING = Function("ceiling", (), INT8, f"CAST(least(greatest(ceil({{0}}), 0), {LAST}) AS BIGINT)")
+_BEHIND = Function("behind", (), INT8, f"CAST(least(greatest(floor({{0}}) + 1, 0), {LAST}) AS BIGINT)")
+
+
+def times_of(bounds: Sequence[Bound]) -> tuple[Expression, Expression]:
+    """The first time at which a row is seen, and the first at which it no longer is. None of the bounds is NULL."""
+    lower: list[Expression] = [Literal(0, INT8)]
+    upper: list[Expression] = [Literal(LAST, INT8)]
+    for bound in bounds:
+        if bound.operator in (">=", "="):
+            lower.append(_call(_CEILING, bound.expression))
+        if bound.operator == ">":
+            lower.append(_call(_BEHIND, bound.expression))
+        if bound.operator in ("<=", "="):
+            upper.append(_call(_BEHIND, bound.expression))
+        if bound.operator == "<":
+            upper.append(_call(_CEILING, bound.expression))
+    return _most(syntax.GREATEST, lower), _most(syntax.LEAST, upper)
+
+
+def is_known(bounds: Sequence[Bound]) -> list[Expression]:
+    """That the bounds are not NULL: of a time that is not known nothing is true."""
+    return [Call(syntax.IS_NOT_NULL, (b.expression,), BOOL, False) for b in bounds if b.expression.nullable]
+
+
+def _call(function: Function, expression: Expression) -> Expression:
+    return Call(function, (expression,), INT8, expression.nullable)
+
+
+def _most(function: Function, values: Sequence[Expression]) -> Expression:
+    return values[0] if len(values) == 1 else Call(function, tuple(values), INT8, False)

@@ -1,0 +1,359 @@
+"""A query that is followed equals the query run from scratch, at every time of random histories."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from catalog import updates
+from catalog.objects import Timestamp
+from protocol.pgwire.errors import PgError
+from server.dataflow import delta, incremental, operators
+from server.dataflow.arrangement import Storage
+from server.spark.engine import SparkEngine
+from tests.dataflow import histories
+from tests.dataflow.histories import (
+    History,
+    changes_table,
+    followed,
+    from_scratch,
+    ids,
+    planned,
+    random_history,
+)
+
+pytestmark = pytest.mark.spark
+
+SEED = int(os.environ.get("TIDEWIRE_SEED", "1"))
+TIMES = 6
+Planted = Callable[[delta.Node, pytest.MonkeyPatch], None]
+
+QUERIES = [
+    # linear
+    "SELECT k + 1, upper(s) FROM t WHERE v > 0 OR s IS NULL",
+    "SELECT s, k FROM t WHERE k = 2",
+    "SELECT k, v FROM t UNION ALL SELECT k, w::int4 FROM u UNION ALL SELECT 9, 9",
+    "SELECT k, x FROM t, unnest(ARRAY[k, v]) x WHERE s <> ''",
+    # inner joins
+    "SELECT t.s, u.w FROM t JOIN u ON t.k = u.k",
+    "SELECT t.s, u.w, w.x FROM t, u, w WHERE t.k = u.k AND w.k = u.k AND w.x < t.v + 5",
+    "SELECT a.s, b.s FROM t a JOIN t b ON a.k = b.v",
+    "SELECT t.k, u.k, t.v / (t.k + u.k) FROM t, u WHERE t.k < u.k",
+    "SELECT t.v, w.x FROM t JOIN w ON t.k = w.k AND t.v + 1 = w.x",
+    "SELECT a.w, b.k FROM u a JOIN t b ON a.w = b.v",
+    # outer, semi and anti joins
+    "SELECT t.k, t.s, u.w * 2 FROM t LEFT JOIN u ON t.k = u.k AND u.f > 0",
+    "SELECT t.k, t.s, u.w FROM t RIGHT JOIN u ON t.k = u.k WHERE u.f IS NOT NULL",
+    "SELECT t.k, t.s, u.w, u.k FROM t FULL JOIN u ON t.k = u.k",
+    "SELECT t.s, w.d FROM t LEFT JOIN w ON t.v < w.x",
+    "SELECT * FROM t WHERE EXISTS (SELECT 1 FROM u WHERE u.k = t.k AND u.w > 0)",
+    "SELECT * FROM t WHERE NOT EXISTS (SELECT 1 FROM u WHERE u.k = t.k)",
+    "SELECT * FROM t WHERE k IN (SELECT k FROM w)",
+    "SELECT * FROM t WHERE k NOT IN (SELECT x FROM w WHERE x IS NOT NULL)",
+    "SELECT s, k IN (SELECT x FROM w) FROM t",
+    "SELECT * FROM t WHERE v NOT IN (SELECT x FROM w WHERE k > 2)",
+    "SELECT t.s, u.w FROM t, w, u WHERE (t.k = w.k AND u.f > 0 AND u.k = w.k) OR (u.k = w.k AND t.k = w.k AND w.x > 1)",
+    # aggregates
+    "SELECT k, count(*), count(v), sum(v), avg(v) FROM t GROUP BY k",
+    "SELECT count(*), sum(w), avg(w), sum(w) FILTER (WHERE f > 0) FROM u",
+    "SELECT s, sum(k::int8) AS n FROM t GROUP BY s HAVING count(*) > 1",
+    "SELECT k % 2, avg(v + 1), count(DISTINCT s) FROM t GROUP BY k % 2",
+    "SELECT k, min(v), max(s), bool_and(v > 0), string_agg(s, ','), array_agg(v) FROM t GROUP BY k",
+    "SELECT min(f), max(w), sum(f), avg(f) FROM u",
+    "SELECT max(v) FROM t WHERE s <> 'a'",
+    "SELECT min(d) FROM w",
+    "SELECT k, s, count(*), grouping(k, s) FROM t GROUP BY ROLLUP (k, s)",
+    # distinct, set operations
+    "SELECT DISTINCT k, s FROM t",
+    "SELECT DISTINCT ON (k) k, v, s FROM t ORDER BY k, v DESC, s",
+    "SELECT k FROM t UNION SELECT k FROM u",
+    "SELECT k FROM t INTERSECT SELECT k FROM u",
+    "SELECT k FROM t INTERSECT ALL SELECT x FROM w",
+    "SELECT k FROM t EXCEPT SELECT k FROM u",
+    "SELECT k FROM t EXCEPT ALL SELECT x FROM w",
+    # windows and limits
+    "SELECT k, v, row_number() OVER (PARTITION BY k ORDER BY v, s), sum(v) OVER (PARTITION BY k) FROM t",
+    "SELECT v, rank() OVER (ORDER BY v) FROM t",
+    "SELECT k, v, s FROM t ORDER BY v DESC NULLS LAST, k, s LIMIT 4",
+    "SELECT k, v, s FROM t ORDER BY v, k, s LIMIT 3 OFFSET 2",
+    # subqueries
+    "SELECT k, (SELECT max(x) FROM w WHERE w.k = t.k) FROM t",
+    "SELECT k FROM t WHERE v > (SELECT avg(x) FROM w)",
+    "SELECT s, (SELECT count(*) + 1 FROM u WHERE u.k = t.k AND w > 0), (SELECT x FROM w WHERE w.k = t.k LIMIT 0) "
+    "FROM t WHERE v >= (SELECT coalesce(min(x), 0) FROM w WHERE w.k = t.k AND t.v = w.x)",
+    "SELECT t.k, l.w FROM t, LATERAL (SELECT w FROM u WHERE u.k = t.k ORDER BY w DESC NULLS LAST LIMIT 1) l",
+    # without columns
+    "SELECT count(*) FROM t, u",
+    "SELECT 1 FROM (SELECT count(*) FROM t WHERE v > 0) a, u",
+    "SELECT row_number() OVER () FROM t",
+    "SELECT count(*) FROM (SELECT 1 FROM t LIMIT 7) a",
+    # nested
+    "SELECT n, count(*) FROM (SELECT t.k, count(*) AS n FROM t JOIN u ON t.k = u.k GROUP BY t.k) a GROUP BY n",
+    "WITH a AS (SELECT k, sum(v) AS n FROM t GROUP BY k) SELECT a.k, b.n FROM a LEFT JOIN a b ON a.n = b.k",
+    "SELECT DISTINCT a.s FROM (SELECT s, k FROM t WHERE k IN (SELECT k FROM u)) a LEFT JOIN w ON w.k = a.k",
+    "SELECT s, max(n) FROM (SELECT s, k, count(*) AS n FROM (SELECT DISTINCT * FROM t) d GROUP BY s, k) a GROUP BY s",
+]
+
+
+@pytest.fixture
+def storage() -> Iterator[Storage]:
+    storage = Storage()
+    yield storage
+    storage.close()
+
+
+async def first_fault(
+    sql: str, history: History, engine: SparkEngine, storage: Storage, step: int, times: int = TIMES
+) -> str | None:
+    """The first time at which the query as followed, `step` times a tick, has other rows than the one from scratch."""
+    plan = planned(sql)
+    computation = followed(plan, history, engine, storage)
+    rows = await computation.hydrate(Timestamp(1))
+    changes = [updates.with_diff(rows, 1)]
+    for first in range(1, times + 1, step):
+        taken = [Timestamp(time) for time in range(max(first, 2), min(first + step, times + 1))]
+        parts = await computation.advance(taken) if taken else []
+        if first == 1:
+            fault = await _fault(sql, changes, history, engine, 1)
+            if fault is not None:
+                return fault
+        for time, part in zip(taken, parts, strict=True):
+            if updates.consolidate(part).num_rows != part.num_rows:
+                return f"{sql} at {time}: not consolidated"
+            changes.append(part)
+            fault = await _fault(sql, changes, history, engine, time)
+            if fault is not None:
+                return fault
+    return None
+
+
+async def _fault(sql: str, changes: list[pa.Table], history: History, engine: SparkEngine, time: int) -> str | None:
+    expected = updates.consolidate(updates.with_diff(await from_scratch(planned(sql), history, engine, time), 1))
+    wrong = updates.consolidate(pa.concat_tables([*changes, updates.negate(expected)]))
+    if wrong.num_rows == 0:
+        return None
+    return f"{sql} at {time}: what was followed has, what was not followed lacks {wrong.to_pylist()[:5]}"
+
+
+@pytest.mark.parametrize("sql", QUERIES)
+def test_what_is_followed_adds_up(
+    sql: str, engine: SparkEngine, storage: Storage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for seed, step, small_rows in ((SEED, 1, delta.SMALL_ROWS), (SEED + 1, 3, 0)):
+        monkeypatch.setattr(delta, "SMALL_ROWS", small_rows)
+        fault = asyncio.run(first_fault(sql, random_history(seed, TIMES), engine, storage, step))
+        assert fault is None, f"seed {seed}: {fault}"
+
+
+TEMPORAL = [
+    "SELECT k, v FROM t WHERE mz_now() >= v AND mz_now() < k + 3",
+    "SELECT s, count(*), max(v) FROM t WHERE v < mz_now() GROUP BY s",
+    "SELECT t.k, w.x FROM t JOIN w ON t.k = w.k WHERE mz_now() BETWEEN t.v AND w.x + 2 AND t.s <> 'a'",
+    "SELECT k FROM t WHERE mz_now() = v UNION ALL SELECT k FROM w WHERE mz_now() <= x AND k > 1",
+    "SELECT * FROM (VALUES (2, 'a'), (5, 'b'), (NULL, 'c')) r(n, s) WHERE n <= mz_now()",
+    "SELECT k FROM u WHERE k IN (SELECT k FROM t WHERE mz_now() > v::float8 - 0.5)",
+]
+
+
+@pytest.mark.parametrize("sql", TEMPORAL)
+def test_rows_come_and_go_with_time(sql: str, engine: SparkEngine, storage: Storage) -> None:
+    async def follow(history: History) -> str | None:
+        computation = followed(planned(sql), history, engine, storage)
+        changes = [updates.with_diff(await computation.hydrate(Timestamp(1)), 1)]
+        for time in range(1, TIMES + 6):
+            if time > 1 and (times := computation.times(time, time + 1)):
+                changes += await computation.advance(times)
+            fault = await _fault(sql, changes, history, engine, time)
+            if fault is not None:
+                return fault
+        return None
+
+    for seed in (SEED, SEED + 1):
+        fault = asyncio.run(follow(random_history(seed, TIMES)))
+        assert fault is None, f"seed {seed}: {fault}"
+
+
+def history_of(**tables: list[list[tuple[tuple[Any, ...], int]]]) -> History:
+    """What happens to tables at times 1, 2, ..."""
+    return History(
+        {
+            ids()[name]: [(Timestamp(time), changes_table(name, lines)) for time, lines in enumerate(steps, 1)]
+            for name, steps in tables.items()
+        }
+    )
+
+
+def test_rows_that_were_never_there_together_raise_nothing(engine: SparkEngine, storage: Storage) -> None:
+    """At time 2 a row of t comes and the row of u goes with which it would divide by zero."""
+    t, u = (5, 1, "a"), (5, None, 1.0)
+    history = history_of(t=[[], [(t, 1)], [(t, -1)]], u=[[(u, 1)], [(u, -1), ((6, None, 1.0), 1)], [(u, 1)]])
+    for sql in ("SELECT 1 / (t.k - u.k) FROM t, u", "SELECT t.s FROM t JOIN u ON 1 / (t.k - u.k) < 5"):
+        fault = asyncio.run(first_fault(sql, history, engine, storage, 1, times=3))
+        assert fault is None
+
+
+def test_a_tick_that_fails_leaves_everything_as_it_was(engine: SparkEngine, storage: Storage) -> None:
+    """The next one takes both times as one; a sum that was added twice, or a row that was kept, would show."""
+
+    async def follow() -> None:
+        rows = [[((1, v, "a"), 1)] for v in (3, 0, 4)]
+        history = history_of(t=[*rows, [((1, 0, "a"), -1)]], u=[[((1, None, 0.0), 1)]])
+        sql = "SELECT t.k, sum(v), min(12 / v), count(*) FROM t JOIN u ON t.k = u.k GROUP BY t.k"
+        computation = followed(planned(sql), history, engine, storage)
+        changes = [updates.with_diff(await computation.hydrate(Timestamp(1)), 1)]
+        for time in (2, 3):
+            with pytest.raises(PgError, match="division by zero"):
+                await computation.advance([Timestamp(time)])
+        changes += await computation.advance([Timestamp(4)])
+        assert await _fault(sql, changes, history, engine, 4) is None
+
+    asyncio.run(follow())
+
+
+@pytest.mark.parametrize("sql", ["SELECT k, count(*) FROM t GROUP BY k", "SELECT k, max(v) FROM t GROUP BY k"])
+def test_a_negative_count_is_an_error_of_its_time(sql: str, engine: SparkEngine, storage: Storage) -> None:
+    async def follow() -> None:
+        row = (1, 2, "a")
+        history = history_of(t=[[(row, 1)], [(row, -2)], [(row, 3)]])
+        computation = followed(planned(sql), history, engine, storage)
+        await computation.hydrate(Timestamp(1))
+        with pytest.raises(PgError, match="the count of a row is negative"):
+            await computation.advance([Timestamp(2)])
+        (changes,) = await computation.advance([Timestamp(3)])
+        assert changes.num_rows == (2 if "count" in sql else 0)
+
+    asyncio.run(follow())
+
+
+def test_many_changes_are_computed_anew(engine: SparkEngine, storage: Storage, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def follow(seed: int) -> int:
+        history = random_history(seed, TIMES)
+        sql = "SELECT t.s, count(*), sum(u.w) FROM t LEFT JOIN u ON t.k = u.k GROUP BY t.s"
+        computation = followed(planned(sql), history, engine, storage)
+        changes = [updates.with_diff(await computation.hydrate(Timestamp(1)), 1)]
+
+        async def present() -> pa.Table:
+            return updates.expand(updates.consolidate(pa.concat_tables(changes)))
+
+        anew = 0
+        for time in range(2, TIMES + 1):
+            before = computation.arrangements
+            changes += await computation.advance([Timestamp(time)], present)
+            anew += before != computation.arrangements
+            assert await _fault(sql, changes, history, engine, time) is None
+        return anew
+
+    monkeypatch.setattr(incremental, "ANEW_ROWS", 6)
+    monkeypatch.setattr(incremental, "ANEW_SHARE", 4)
+    anew = [asyncio.run(follow(seed)) for seed in range(SEED, SEED + 3)]
+    assert any(0 < count < TIMES - 1 for count in anew), anew
+
+
+# -- an error in any rule is found ----------------------------------------------------------------------------------
+
+
+def _text(of: type[delta.Node], old: str, new: str) -> Planted:
+    def plant(node: delta.Node, patch: pytest.MonkeyPatch) -> None:
+        if isinstance(node, of):
+            sql = node.sql.small  # type: ignore[attr-defined]
+            assert old in sql, sql
+            object.__setattr__(node, "sql", delta.Statement(sql.replace(old, new), ""))
+
+    return plant
+
+
+def _field(of: type[delta.Node], name: str, change: Callable[[Any], Any]) -> Planted:
+    def plant(node: delta.Node, patch: pytest.MonkeyPatch) -> None:
+        if isinstance(node, of):
+            object.__setattr__(node, name, change(getattr(node, name)))
+
+    return plant
+
+
+def _code(of: Any, name: str, change: Callable[[Any], Any]) -> Planted:
+    def plant(node: delta.Node, patch: pytest.MonkeyPatch) -> None:
+        if not getattr(getattr(of, name), "planted", False):
+            changed = change(getattr(of, name))
+            changed.planted = True
+            patch.setattr(of, name, changed)
+
+    return plant
+
+
+def _last_only(versioned: Callable[..., pa.Table]) -> Callable[..., pa.Table]:
+    return lambda changes, version: versioned(changes.slice(0, 0), version)
+
+
+def _nothing_taken(take: Callable[..., Any]) -> Callable[..., Any]:
+    async def changed(*_: Any) -> list[Any]:
+        return []
+
+    return changed
+
+
+def _first_input(codes: Callable[..., Any]) -> Callable[..., Any]:
+    return lambda changes, keys: codes(changes[:1], keys[:1])
+
+
+def _unsorted_gone(before: Callable[..., pa.Table]) -> Callable[..., pa.Table]:
+    def changed(self: Any, arrangement: Any, codes: Any, changes: Any, tick: Any) -> pa.Table:
+        return before(self, arrangement, codes, changes.slice(0, 1).filter(pa.array([False])), tick)
+
+    return changed
+
+
+JOINED = "SELECT t.s, u.w FROM t JOIN u ON t.k = u.k"
+PLANTED: list[tuple[str, Planted, str]] = [
+    ("a join looks at changes alone", _code(operators, "_versioned", _last_only), JOINED),
+    ("a join keeps nothing", _code(operators.ArrangedInput, "take", _nothing_taken), JOINED),
+    ("a join's pair comes with the earlier change", _text(delta.InnerJoin, "greatest(", "least("), JOINED),
+    ("a join counts one side", _text(delta.InnerJoin, " * ", " + 0 * "), JOINED),
+    ("totals forget what goes", _text(delta.Totals, "-CAST(", "CAST("), "SELECT k, sum(v) FROM t GROUP BY k"),
+    ("totals count NULLs", _text(delta.Totals, "IS NOT NULL", "IS NULL"), "SELECT k, count(v) FROM t GROUP BY k"),
+    ("groups stay", _text(delta.Totals, "<> 0L)", "<> -1L)"), "SELECT k, count(*) FROM t GROUP BY k"),
+    ("one side's keys", _code(operators, "_codes", _first_input), "SELECT t.k, u.w FROM t LEFT JOIN u ON t.k = u.k"),
+    ("the version is not compared", _field(delta.Recompute, "once", lambda once: (True,) * len(once)),
+     "SELECT k FROM t INTERSECT ALL SELECT x FROM w"),
+    ("a group of all has no row", _field(delta.Recompute, "marked", lambda _: False),
+     "SELECT max(v) FROM t WHERE v > 9"),
+    ("the first of before", _code(operators.RecomputeOperator, "_before", _unsorted_gone),
+     "SELECT k, v, s FROM t ORDER BY v, k, s LIMIT 3"),
+    ("nothing is taken back", _code(updates, "with_diff", lambda old: lambda rows, diff: old(rows, abs(diff))),
+     "SELECT DISTINCT k FROM t"),
+    ("an arm is left out", _field(delta.Concat, "arms", lambda arms: arms[:1]),
+     "SELECT k FROM t UNION ALL SELECT k FROM u"),
+    ("a filter is left out", _text(delta.Linear, "WHERE", "WHERE true OR"), "SELECT k + 1 FROM t WHERE v > 0"),
+    ("partitions are mixed", _text(delta.Recompute, "PARTITION BY", "PARTITION BY true OR"),
+     "SELECT k, v, row_number() OVER (PARTITION BY k ORDER BY v, s) FROM t"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("planted", "sql"), [p[1:] for p in PLANTED], ids=[p[0] for p in PLANTED])
+def test_an_error_in_a_rule_is_found(
+    planted: Planted, sql: str, engine: SparkEngine, storage: Storage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plan_of = delta.delta_plan
+
+    def wrong(*arguments: Any) -> delta.Node:
+        root = plan_of(*arguments)
+        for node in delta.nodes_of(root):
+            planted(node, monkeypatch)
+        return root
+
+    monkeypatch.setattr(histories, "delta_plan", wrong)
+
+    async def faults() -> bool:
+        for seed in range(SEED, SEED + 4):
+            try:
+                if await first_fault(sql, random_history(seed, TIMES), engine, storage, 3) is not None:
+                    return True
+            except (PgError, updates.NegativeCount, pa.ArrowException):
+                return True
+        return False
+
+    assert asyncio.run(faults())

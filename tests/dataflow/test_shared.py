@@ -1,0 +1,76 @@
+"""Operators that look rows up in a collection by the same columns share one arrangement, each at its own time."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from catalog import updates
+from catalog.objects import Timestamp
+from server.dataflow.arrangement import ByKey, Storage
+from server.dataflow.hashing import key_hashes
+from server.dataflow.shared import Lease, SharedArrangements
+from tests.dataflow.histories import History, ids, random_history, schema_of
+
+TIMES = 12
+
+
+@pytest.fixture
+def storage() -> Iterator[Storage]:
+    storage = Storage()
+    yield storage
+    storage.close()
+
+
+def lease_at(shared: SharedArrangements, time: int, key: str = "c0") -> Lease:
+    schema = updates.rows_schema(schema_of(ids()["t"]).types[:2])
+    return shared.lease((ids()["t"], (0, 1), ByKey((key,))), schema, Timestamp(time))
+
+
+async def seen(lease: Lease, history: History) -> bool:
+    """Whether the lease sees at its time what there is then."""
+    codes = np.unique(key_hashes(lease.arrangement.whole(lease.time), ("c0",)))
+    found = lease.arrangement.probe(codes, lease.time)
+    rows = await history.rows(ids()["t"], lease.time)
+    expected = updates.with_diff(rows.select([0, 1]), -1)
+    return updates.consolidate(pa.concat_tables([found, expected])).num_rows == 0
+
+
+def test_each_sees_its_own_time(storage: Storage) -> None:
+    async def run(seed: int) -> None:
+        history = random_history(seed, TIMES)
+        shared = SharedArrangements(storage)
+        first, second = lease_at(shared, 1), lease_at(shared, 3)
+        assert first.arrangement is second.arrangement
+        await second.reach(history, Timestamp(5))
+        await first.reach(history, Timestamp(2))
+        assert await seen(first, history)
+        assert await seen(second, history)
+        second.advance(Timestamp(5))
+        assert await seen(second, history)
+        assert first.arrangement.since == 1
+        first.release()
+        second.advance(Timestamp(6))
+        assert second.arrangement.since == 6
+        third = lease_at(shared, 2)  # before what is kept: one of its own
+        assert third.arrangement is not second.arrangement
+        await third.reach(history, Timestamp(TIMES))
+        for time in range(2, TIMES + 1):
+            third.advance(Timestamp(time))
+            assert await seen(third, history), f"seed {seed}, time {time}"
+        for lease in (second, third, third):
+            lease.release()
+        assert len(shared) == 0
+
+    for seed in range(5):
+        asyncio.run(run(seed))
+
+
+def test_another_key_is_another_arrangement(storage: Storage) -> None:
+    shared = SharedArrangements(storage)
+    assert lease_at(shared, 1).arrangement is not lease_at(shared, 1, "c1").arrangement
+    assert len(shared) == 2

@@ -1,0 +1,69 @@
+"""What waits comes at its time, as a plain list of it tells; what was taken back before is not kept."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import numpy as np
+import pyarrow as pa
+from hypothesis import given
+from hypothesis import strategies as st
+
+from catalog import updates
+from server.dataflow.accumulated import Accumulated
+from server.dataflow.waiting import Waiting
+
+SCHEMA = pa.schema([pa.field("c0", pa.int32()), updates.DIFF_FIELD])
+change = st.tuples(st.integers(0, 3), st.integers(-2, 2), st.integers(0, 20))
+
+
+def table(rows: list[tuple[int, int, int]]) -> pa.Table:
+    return pa.table({"c0": [r for r, _, _ in rows], "diff": [d for _, d, _ in rows]}, schema=SCHEMA)
+
+
+def counted(changes: pa.Table) -> Counter[int]:
+    total: Counter[int] = Counter()
+    for row in changes.to_pylist():
+        total[row["c0"]] += row["diff"]
+    return Counter({row: count for row, count in total.items() if count})
+
+
+@given(st.lists(st.lists(change, max_size=6), max_size=8))
+def test_each_change_comes_at_its_time(steps: list[list[tuple[int, int, int]]]) -> None:
+    waiting, plain = Waiting(SCHEMA), []
+    for now, step in enumerate(steps):
+        later = [(row, diff, now + 1 + wait) for row, diff, wait in step]
+        waiting.insert(table(later), np.array([time for *_, time in later], np.int64))
+        plain += later
+        due = waiting.due(now)
+        expected = [c for c in plain if c[2] <= now]
+        assert counted(due) == counted(table(expected))
+        waiting.drop(now)
+        plain = [c for c in plain if c[2] > now]
+        net = Counter[tuple[int, int]]()
+        for row, diff, time in plain:
+            net[row, time] += diff
+        first = min((time for (_, time), diff in net.items() if diff), default=None)
+        assert first is None or (waiting.next_time is not None and waiting.next_time <= first)
+        assert waiting.rows <= len(plain)
+
+
+def test_a_row_that_is_taken_back_in_time_is_not_kept() -> None:
+    waiting = Waiting(SCHEMA)
+    for diff in (1, -1) * 100:
+        waiting.insert(table([(1, diff, 5)]), np.array([5]))
+    assert waiting.rows <= 1
+
+
+@given(st.lists(st.lists(st.integers(0, 5), max_size=4), max_size=30))
+def test_what_changes_add_up_to(steps: list[list[int]]) -> None:
+    start = pa.table({"c0": [1, 2, 2]}, schema=pa.schema([("c0", pa.int32())]))
+    accumulated, plain = Accumulated(start), Counter([1, 2, 2])
+    for number, step in enumerate(steps):
+        diff = -1 if number % 2 and all(plain[row] for row in step) and len(set(step)) == len(step) else 1
+        accumulated.add(updates.consolidate(table([(row, diff, 0) for row in step])))
+        for row in step:
+            plain[row] += diff
+        if number % 5 == 0:
+            assert Counter(accumulated.rows["c0"].to_pylist()) == +plain
+    assert Counter(accumulated.rows["c0"].to_pylist()) == +plain

@@ -1,0 +1,205 @@
+"""Materialized views and subscriptions as a client sees them: errors, restarts, times, temporal filters."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+from psycopg import errors
+
+from server.spark.engine import SparkEngine
+from tests.fix_server import ServerThread
+
+pytestmark = pytest.mark.spark
+
+Connection = psycopg.Connection[Any]
+
+
+@contextmanager
+def connected(dsn: str) -> Iterator[Connection]:
+    with psycopg.connect(dsn, autocommit=True) as connection:
+        yield connection
+
+
+def rows(connection: Connection, sql: str) -> list[tuple[Any, ...]]:
+    return sorted(connection.execute(sql).fetchall(), key=repr)
+
+
+def follow(connection: Connection, what: str, snapshot: bool = False) -> None:
+    """Subscribes, and returns once the subscription has begun."""
+    options = f"PROGRESS, SNAPSHOT {str(snapshot).lower()}"
+    connection.execute(f"DECLARE s CURSOR FOR SUBSCRIBE {what} WITH ({options})")
+    connection.execute("FETCH 1 s WITH (TIMEOUT '60s')")
+
+
+def changes(connection: Connection, count: int) -> list[tuple[Any, ...]]:
+    """The next changes: time, diff, the row."""
+    found: list[tuple[Any, ...]] = []
+    while len(found) < count:
+        fetched = connection.execute("FETCH 1 s WITH (TIMEOUT '60s')").fetchall()
+        assert fetched, f"only {found} in time"
+        found += [(int(time), diff, *row) for time, progressed, diff, *row in fetched if not progressed]
+    return found
+
+
+QUERY = "SELECT c.name, count(*) AS n, sum(o.v) AS s, max(o.v) AS m FROM o JOIN c ON o.c = c.id GROUP BY c.name"
+
+
+def test_a_view_goes_on_after_a_restart(engine: SparkEngine, tmp_path: Path) -> None:
+    server = ServerThread(tmp_path, engine)
+    try:
+        with connected(server.dsn()) as connection:
+            connection.execute("CREATE TABLE o (c int, v int)")
+            connection.execute("CREATE TABLE c (id int, name text)")
+            connection.execute("INSERT INTO c VALUES (1, 'a'), (2, 'b')")
+            connection.execute("INSERT INTO o VALUES (1, 5), (1, 7), (2, 1), (NULL, 9)")
+            connection.execute(f"CREATE MATERIALIZED VIEW m AS {QUERY}")
+            connection.execute("CREATE MATERIALIZED VIEW top AS SELECT name, s FROM m ORDER BY s DESC, name LIMIT 1")
+            assert rows(connection, "SELECT * FROM m") == [("a", 2, 12, 7), ("b", 1, 1, 1)]
+            connection.execute("UPDATE o SET v = 6 WHERE v = 5")
+            assert rows(connection, "SELECT * FROM top") == [("a", 13)]
+    finally:
+        server.stop()
+    server = ServerThread(tmp_path, engine)
+    try:
+        with connected(server.dsn()) as connection, psycopg.connect(server.dsn()) as other:
+            assert rows(connection, "SELECT * FROM m") == [("a", 2, 13, 7), ("b", 1, 1, 1)]
+            follow(other, "m")
+            connection.execute("DELETE FROM o WHERE v = 7")
+            connection.execute("INSERT INTO o VALUES (2, 40)")
+            found = changes(other, 4)
+            assert sorted(row[1:] for row in found[:2]) == [(-1, "a", 2, 13, 7), (1, "a", 1, 6, 6)]
+            assert sorted(row[1:] for row in found[2:]) == [(-1, "b", 1, 1, 1), (1, "b", 2, 41, 40)]
+            assert found[0][0] == found[1][0] < found[2][0] == found[3][0]
+            assert rows(connection, "SELECT * FROM m") == rows(connection, QUERY)
+            assert rows(connection, "SELECT * FROM top") == [("b", 41)]
+    finally:
+        server.stop()
+
+
+def test_an_error_is_that_views_alone_and_goes_with_its_row(dsn: str) -> None:
+    with connected(dsn) as connection:
+        connection.execute("CREATE TABLE t (k int, v int)")
+        connection.execute("INSERT INTO t VALUES (1, 2)")
+        connection.execute("CREATE MATERIALIZED VIEW fails AS SELECT k, 10 / v AS q FROM t")
+        connection.execute("CREATE MATERIALIZED VIEW behind AS SELECT max(q) AS m FROM fails")
+        connection.execute("CREATE MATERIALIZED VIEW works AS SELECT k, sum(v) AS s FROM t GROUP BY k")
+        assert rows(connection, "SELECT * FROM fails") == [(1, 5)]
+        connection.execute("INSERT INTO t VALUES (1, 0)")
+        connection.execute("INSERT INTO t VALUES (2, 5)")
+        with pytest.raises(errors.DivisionByZero):
+            connection.execute("SELECT * FROM fails")
+        with pytest.raises(errors.DivisionByZero):
+            connection.execute("SELECT * FROM behind")
+        assert rows(connection, "SELECT * FROM works") == [(1, 2), (2, 5)]
+        connection.execute("DELETE FROM t WHERE v = 0")
+        assert rows(connection, "SELECT * FROM fails") == [(1, 5), (2, 2)]
+        assert rows(connection, "SELECT * FROM behind") == [(5,)]
+        with psycopg.connect(dsn) as other:
+            follow(other, "(SELECT k, 10 / v FROM t)")
+            connection.execute("INSERT INTO t VALUES (3, 1)")
+            connection.execute("INSERT INTO t VALUES (3, 0)")
+            (row,) = changes(other, 1)
+            assert row[1:] == (1, 3, 10)
+            with pytest.raises(errors.DivisionByZero):
+                changes(other, 1)
+
+
+def test_a_view_that_fails_at_first_appears_with_the_repair(dsn: str) -> None:
+    with connected(dsn) as connection:
+        connection.execute("CREATE TABLE t (v int)")
+        connection.execute("INSERT INTO t VALUES (0), (5)")
+        connection.execute("CREATE MATERIALIZED VIEW m AS SELECT 10 / v AS q FROM t")
+        with pytest.raises(errors.DivisionByZero):
+            connection.execute("SELECT * FROM m")
+        connection.execute("DELETE FROM t WHERE v = 0")
+        assert rows(connection, "SELECT * FROM m") == [(2,)]
+
+
+def test_an_update_has_the_time_of_its_commit(dsn: str) -> None:
+    with connected(dsn) as connection, psycopg.connect(dsn) as other, psycopg.connect(dsn) as third:
+        connection.execute("CREATE TABLE t (k int)")
+        connection.execute("CREATE MATERIALIZED VIEW m AS SELECT k, count(*) AS n FROM t GROUP BY k")
+        for session, relation in ((other, "t"), (third, "m")):
+            follow(session, relation)
+        for number in range(3):
+            connection.execute("INSERT INTO t VALUES (%s)", (number,))
+        ours, theirs = changes(third, 3), changes(other, 3)
+        assert [row[0] for row in ours] == [row[0] for row in theirs]
+        assert [row[1:] for row in ours] == [(1, number, 1) for number in range(3)]
+
+
+def test_a_row_goes_when_its_time_has_come(dsn: str) -> None:
+    with connected(dsn) as connection, psycopg.connect(dsn) as other:
+        connection.execute("CREATE TABLE t (k int, ends numeric(20))")
+        connection.execute("CREATE MATERIALIZED VIEW m AS SELECT k FROM t WHERE mz_now() < ends")
+        (now,) = connection.execute("SELECT mz_now()").fetchone() or (0,)
+        end = int(now) + 1500
+        connection.execute("INSERT INTO t VALUES (1, %s), (2, 1000), (3, 4102444800000), (4, NULL)", (end,))
+        assert rows(connection, "SELECT * FROM m") == [(1,), (3,)]
+        follow(other, "m", snapshot=True)
+        found = changes(other, 3)
+        assert sorted(row[1:] for row in found[:2]) == [(1, 1), (1, 3)]
+        assert found[2] == (end, -1, 1)
+        assert rows(connection, "SELECT * FROM m") == [(3,)]
+        other.rollback()
+        values = f"(VALUES (0, 1), ({end + 1000}, 2)) v(a, n)"
+        follow(other, f"(SELECT n FROM {values} WHERE mz_now() >= a)", snapshot=True)
+        found = changes(other, 2)
+        assert found[0][1:] == (1, 1)
+        assert found[1] == (end + 1000, 1, 2)
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "SELECT mz_now() FROM t",
+        "SELECT k FROM t WHERE mz_now() > 5 OR k > 1",
+        "SELECT k FROM t WHERE mz_now() + 1 > k",
+        "SELECT k FROM t GROUP BY k HAVING mz_now() > max(k) + mz_now()",
+        "SELECT count(*) FILTER (WHERE mz_now() > k) FROM t",
+        "SELECT 1 FROM t a JOIN t b ON mz_now() > a.k",
+    ],
+)
+def test_where_mz_now_may_not_stand(dsn: str, sql: str) -> None:
+    with connected(dsn) as connection:
+        connection.execute("CREATE TABLE t (k int)")
+        with pytest.raises(errors.FeatureNotSupported, match=r"cannot materialize call to mz_now\(\)"):
+            connection.execute(f"CREATE MATERIALIZED VIEW m AS {sql}")
+
+
+def test_a_dataflow_over_system_tables_is_computed_anew(dsn: str) -> None:
+    with connected(dsn) as connection, psycopg.connect(dsn) as other:
+        connection.execute("CREATE TABLE t (k int)")
+        lines = [row[0] for row in connection.execute(
+            "EXPLAIN SELECT o.name FROM mz_catalog.mz_objects o JOIN t ON true").fetchall()]  # fmt: skip
+        assert "computed anew when an input changes" in lines[-1]
+        follow(other, "(SELECT name FROM mz_catalog.mz_tables WHERE name LIKE 'tt%')")
+        connection.execute("CREATE TABLE tt2 (k int)")
+        (row,) = changes(other, 1)
+        assert row[1:] == (1, "tt2")
+
+
+def test_dataflows_and_what_they_keep_can_be_seen(dsn: str) -> None:
+    with connected(dsn) as connection, psycopg.connect(dsn) as other:
+        connection.execute("CREATE TABLE o (c int, v int)")
+        connection.execute("CREATE TABLE c (id int, name text)")
+        connection.execute("INSERT INTO c VALUES (1, 'a'), (2, 'b')")
+        connection.execute(f"CREATE MATERIALIZED VIEW m AS {QUERY}")
+        connection.execute("INSERT INTO o VALUES (1, 5), (1, 7), (2, 1)")
+        assert len(rows(connection, "SELECT * FROM m")) == 2
+        of_view = "FROM mz_internal.mz_{} d JOIN mz_catalog.mz_materialized_views v ON v.id = d.{} AND v.name = 'm'"
+        ((rule, hydrated, ticks, error),) = rows(
+            connection, "SELECT rule, hydrated, ticks, error " + of_view.format("dataflows", "object_id")
+        )
+        assert (rule, hydrated, error) == ("incremental", True, None)
+        assert ticks >= 1
+        kept = rows(connection, "SELECT sorted_by, rows " + of_view.format("arrangements", "dataflow_id"))
+        assert kept == [("c", 3), ("id", 2), ("name", 3)]
+        follow(other, "(SELECT name FROM mz_catalog.mz_tables)")
+        of_queries = "SELECT rule FROM mz_internal.mz_dataflows WHERE object_id IS NULL AND hydrated"
+        assert ("recomputed",) in rows(connection, of_queries)
