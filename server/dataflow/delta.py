@@ -22,12 +22,11 @@ import pyarrow as pa
 
 from catalog import updates
 from catalog.objects import ObjectId
-from protocol.pgwire.errors import PgError
 from protocol.pgwire.types import BOOL, INT8, NUMERIC, NUMERIC_PRECISION_MAX
 from server.sql.decorrelate import NewColumns
 from server.sql.direct import DirectScan, direct_scan
 from server.sql.expressions import Aggregate as AggregateCall
-from server.sql.expressions import Call, Case, Column, ColumnRef, Expression, Literal, precision
+from server.sql.expressions import Call, Column, ColumnRef, Expression, Literal, precision
 from server.sql.functions import syntax
 from server.sql.functions.aggregates import adds_up, from_totals
 from server.sql.functions.table import OPERATORS, Function, Kind
@@ -67,7 +66,7 @@ from server.sql.rewrite.nodes import (
     parts,
     with_inputs,
 )
-from server.sql.temporal import bound_of, check_temporal, is_known, is_temporal, times_of
+from server.sql.temporal import bound_of, is_known, is_maintainable, is_temporal, times_of
 
 VERSION = "v"
 
@@ -227,10 +226,8 @@ class Recompute(Node):
 
 def delta_plan(relation: Relation, followed: frozenset[ObjectId]) -> Node:
     """The plan for a relation that `rewrite` has been over. NoRule also where it reads what is not in `followed`."""
-    try:
-        check_temporal(relation)
-    except PgError:
-        raise NoRule("mz_now() that names columns of several queries") from None
+    if not is_maintainable(relation):
+        raise NoRule("mz_now() beside columns of several queries")
     return _Planner(relation, followed).planned(relation)
 
 
@@ -259,7 +256,6 @@ _MINUS_OR_PLUS = "CASE WHEN {0} > 0 THEN CAST({1} AS DECIMAL(38,%d)) ELSE -CAST(
 _TIMES = next(f for f in OPERATORS["*"] if f.arguments == (INT8, INT8))
 _ABOVE = next(f for f in OPERATORS[">"] if f.arguments == (INT8, INT8))
 _UNEQUAL = next(f for f in OPERATORS["<>"] if f.arguments == (INT8, INT8))
-_EQUALS = next(f for f in OPERATORS["="] if f.arguments == (INT8, INT8))
 _ZERO = Literal(0, INT8)
 _ORDERED = frozenset(  # types whose order is that of `hashing.order_codes`
     ("bool", "int2", "int4", "int8", "float4", "float8", "numeric", "text", "varchar", "bytea", "uuid", "date", "time",
@@ -443,9 +439,8 @@ class _Planner:
         keys, kept = (tuple(self._new.column("", key) for key in base.keys) for _ in range(2))
         held = tuple(self._new.column("", ColumnRef(c)) for c in added.columns)
         scan = replace(changes, columns=(*changes.columns, *held))
-        is_state = Call(_EQUALS, (ColumnRef(diff), _ZERO), BOOL, False)
         sums = tuple(
-            AggregateCall(_SUM, (Case(((is_state, ColumnRef(h)),), change, h.type),), h.type, False, h.precision)
+            AggregateCall(_SUM, (_either(h, change),), h.type, False, h.precision)
             for h, change in zip(held, added.changes, strict=True)
         )
         version = self._bigint()
@@ -535,15 +530,22 @@ class _Added:
         count = self.columns[0] if test is None else self._number(("count", test), _when(test, self._diff, "0L"))
         total = count
         if call.function.name != "count":
-            scale = call.arguments[0].type.scale or 0
-            type = replace(NUMERIC, scale=scale)
-            form = Function("signed", (), type, _MINUS_OR_PLUS % (scale, scale))
-            change: Expression = Call(form, (self._diff, call.arguments[0]), type, False, NUMERIC_PRECISION_MAX)
+            change, zero = self._signed(call.arguments[0])
             if test is not None:
-                change = _when(test, change, f"CAST(0 AS DECIMAL(38,{scale}))")
+                change = _when(test, change, zero)
             total = self._number(("sum", call.arguments, test), change)
         form = Function("result", (), call.type, lambda args, texts: from_totals(call, texts[0], texts[1]))
         return Call(form, (ColumnRef(total), ColumnRef(count)), call.type, call.nullable, call.precision)
+
+    def _signed(self, value: Expression) -> tuple[Expression, str]:
+        """What a row's value adds to an exact sum, and such a sum of nothing."""
+        if value.type.name in ("int2", "int4"):  # more rows than there can be would not make it too large
+            form = Function("signed", (), INT8, "(CAST({1} AS BIGINT) * {0})")
+            return Call(form, (self._diff, value), INT8, False), "0L"
+        scale = value.type.scale or 0
+        type = replace(NUMERIC, scale=scale)
+        form = Function("signed", (), type, _MINUS_OR_PLUS % (scale, scale))
+        return Call(form, (self._diff, value), type, False, NUMERIC_PRECISION_MAX), f"CAST(0 AS DECIMAL(38,{scale}))"
 
     def _number(self, what: tuple[object, ...], change: Expression) -> Column:
         known = next((column for other, column in self._numbers if other == what), None)
@@ -556,8 +558,13 @@ class _Added:
         return column
 
 
+def _either(held: Column, change: Expression) -> Expression:
+    """The number of a line that is state, what a line adds that is a change."""
+    return Call(syntax.COALESCE, (ColumnRef(held), change), held.type, False, held.precision)
+
+
 def _when(test: Expression, value: Expression, zero: str) -> Expression:
-    form = Function("when", (), value.type, f"CASE WHEN {{0}} THEN {{1}} ELSE {zero} END")
+    form = Function("when", (), value.type, f"IF({{0}}, {{1}}, {zero})")
     return Call(form, (test, value), value.type, False, precision(value) if value.type.name == "numeric" else 0)
 
 

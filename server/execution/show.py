@@ -38,6 +38,7 @@ from server.sql.plan import Field, QueryPlan
 from server.sql.rewrite import rewritten_or_not
 from server.sql.scope import ID_SCHEMA
 from server.sql.statements import ObjectKind, ShowColumns, ShowCreate, ShowKind, ShowObjects, ShowVariable
+from server.sql.temporal import is_maintainable
 
 _ITEM_KINDS: dict[ShowKind, tuple[type, ...]] = {
     ShowKind.TABLES: (Table, SystemTable),
@@ -300,13 +301,12 @@ def explained_timestamp(text: str) -> Result:
 
 
 def _upkeep(context: Context, plan: QueryPlan, name_of: Callable[[ObjectId], str]) -> Iterator[str]:
-    """How a materialized view or a subscription would follow the query."""
-    if plan.parameters or not plan.inputs:
+    """How a materialized view or a subscription would follow the query; nothing if it could not."""
+    if plan.parameters or not plan.inputs or not is_maintainable(plan.relation):
         return
+    followed = frozenset(filter(context.coordinator.is_logged, plan.inputs))
     try:
-        root = delta_plan(
-            rewritten_or_not(plan.relation), frozenset(filter(context.coordinator.is_logged, plan.inputs))
-        )
+        root = delta_plan(rewritten_or_not(plan.relation), followed)
     except NoRule as reason:
         yield f"Kept up to date: computed anew when an input changes, because there is no rule for {reason}"
         return

@@ -57,16 +57,21 @@ def is_temporal(node: Relation) -> bool:
     return isinstance(node, Filter) and any(bound_of(part) is not None for part in parts(node.predicate))
 
 
-def check_temporal(relation: Relation) -> None:
-    """0A000 if mz_now() stands anywhere but in temporal filters."""
-    everywhere = sum(isinstance(n, SessionValue) and n.name == "mz_now" for n in walk(relation))
+def is_maintainable(relation: Relation) -> bool:
+    """Whether nothing in it depends on the session, and on the clock only temporal filters."""
+    session = [node.name for node in walk(relation) if isinstance(node, SessionValue)]
     filters = sum(
         bound_of(part) is not None
         for node in walk(relation)
         if isinstance(node, Filter)
         for part in parts(node.predicate)
     )
-    if everywhere != filters:
+    return session == ["mz_now"] * filters
+
+
+def check_temporal(relation: Relation) -> None:
+    """0A000 if mz_now() stands anywhere but in temporal filters."""
+    if not is_maintainable(relation):
         raise PgError(
             SqlState.FEATURE_NOT_SUPPORTED,
             "cannot materialize call to mz_now()",

@@ -58,7 +58,7 @@ class Growing:
 
     async def changes(self, id: ObjectId, lower: int, upper: int) -> pa.Table:
         gone = self._part(id, (lower - 2) * CHANGED, CHANGED)
-        come = self._part(id, self.size + (lower - 2) * CHANGED, CHANGED)
+        come = self._part(id, self.size + 7 + (lower - 2) * CHANGED, CHANGED)
         return pa.concat_tables([updates.negate(gone), come])
 
     def _part(self, id: ObjectId, first: int, count: int) -> pa.Table:

@@ -313,7 +313,7 @@ PLANTED: list[tuple[str, Planted, str]] = [
     ("a join keeps nothing", _code(operators.ArrangedInput, "take", _nothing_taken), JOINED),
     ("a join's pair comes with the earlier change", _text(delta.InnerJoin, "greatest(", "least("), JOINED),
     ("a join counts one side", _text(delta.InnerJoin, " * ", " + 0 * "), JOINED),
-    ("totals forget what goes", _text(delta.Totals, "-CAST(", "CAST("), "SELECT k, sum(v) FROM t GROUP BY k"),
+    ("totals forget what goes", _text(delta.Totals, " * x", " + 0 * x"), "SELECT k, sum(v) FROM t GROUP BY k"),
     ("totals count NULLs", _text(delta.Totals, "IS NOT NULL", "IS NULL"), "SELECT k, count(v) FROM t GROUP BY k"),
     ("groups stay", _text(delta.Totals, "<> 0L)", "<> -1L)"), "SELECT k, count(*) FROM t GROUP BY k"),
     ("one side's keys", _code(operators, "_codes", _first_input), "SELECT t.k, u.w FROM t LEFT JOIN u ON t.k = u.k"),

@@ -169,7 +169,7 @@ def adds_up(call: Aggregate) -> bool:
 
 
 def from_totals(call: Aggregate, total: str, count: str) -> str:
-    """The result of a call that `adds_up`: `total` is the arguments' sum, a DECIMAL(38, their scale), of `count`."""
+    """The result of a call that `adds_up`: `total` is the arguments' sum, a BIGINT or DECIMAL, of `count` of them."""
     if call.function.name == "count":
         return count
     total = f"CASE WHEN {count} <> 0L THEN {total} END"
