@@ -15,20 +15,34 @@ Rules:
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import replace
 
 import pyarrow as pa
 
 from catalog import updates
 from catalog.objects import ObjectId
-from protocol.pgwire.types import BOOL, INT8, NUMERIC, NUMERIC_PRECISION_MAX
+from protocol.pgwire.types import BOOL, INT8
+from server.dataflow.added import Added, either
+from server.dataflow.nodes import (
+    Concat,
+    Constant,
+    First,
+    InnerJoin,
+    Linear,
+    Node,
+    Recompute,
+    Source,
+    Statement,
+    Temporal,
+    Totals,
+)
 from server.sql.decorrelate import NewColumns
-from server.sql.direct import DirectScan, direct_scan
+from server.sql.direct import direct_scan
 from server.sql.expressions import Aggregate as AggregateCall
-from server.sql.expressions import Call, Column, ColumnRef, Expression, Literal, precision
+from server.sql.expressions import Call, Column, ColumnRef, Expression, Literal
 from server.sql.functions import syntax
-from server.sql.functions.aggregates import adds_up, from_totals
+from server.sql.functions.aggregates import adds_up
 from server.sql.functions.table import OPERATORS, Function, Kind
 from server.sql.lift import carried, lifted
 from server.sql.relations import (
@@ -68,160 +82,9 @@ from server.sql.rewrite.nodes import (
 )
 from server.sql.temporal import bound_of, is_known, is_maintainable, is_temporal, times_of
 
-VERSION = "v"
-
 
 class NoRule(Exception):
     """The query cannot be followed; the message says which part of it has no rule."""
-
-
-SMALL_ROWS = 200_000
-
-
-@dataclass(frozen=True, slots=True)
-class Statement:
-    """Spark SQL in two forms: for few rows without a shuffle or a broadcast, for many with what Spark sees fit."""
-
-    small: str
-    large: str
-
-    def text(self, views: Mapping[str, pa.Table]) -> str:
-        return self.small if sum(view.num_rows for view in views.values()) <= SMALL_ROWS else self.large
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Node:
-    """`schema`: the rows that it gives, c0, c1, ..., as Arrow has them. `relation`: what it computes, for EXPLAIN."""
-
-    schema: pa.Schema
-    relation: Relation
-
-    @property
-    def inputs(self) -> tuple[Node, ...]:
-        return ()
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Source(Node):
-    """The changes of a collection: its columns at `places`."""
-
-    id: ObjectId
-    places: tuple[int, ...]
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Constant(Node):
-    """Rows that are there from the beginning; the statement reads nothing."""
-
-    sql: Statement
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Linear(Node):
-    """`scan`: rows are taken as they are, without Spark; else the statement computes them."""
-
-    input: Node
-    scan: DirectScan | None
-    sql: Statement
-
-    @property
-    def inputs(self) -> tuple[Node, ...]:
-        return (self.input,)
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Temporal(Node):
-    """Rows that are seen for some time: the statement, linear, gives them with the first time at which they are seen
-    and the first at which they no longer are in front of v and diff."""
-
-    input: Node
-    sql: Statement
-
-    @property
-    def inputs(self) -> tuple[Node, ...]:
-        return (self.input,)
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Concat(Node):
-    arms: tuple[Node, ...]
-
-    @property
-    def inputs(self) -> tuple[Node, ...]:
-        return self.arms
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class InnerJoin(Node):
-    """`keys`: the places of the key columns in each side; none: every row is a partner of every row.
-
-    d0 and d1 are the sides with v and diff: at v = 0 rows as they were, from 1 on changes. Out come those pairs.
-    """
-
-    left: Node
-    right: Node
-    keys: tuple[tuple[int, ...], tuple[int, ...]]
-    sql: Statement
-
-    @property
-    def inputs(self) -> tuple[Node, ...]:
-        return (self.left, self.right)
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Totals(Node):
-    """The totals by key are `state`: the key's columns, how many rows there are, then sums and counts.
-
-    d0 has changes, each line one row that comes or goes (diff 1 or -1), in each version from theirs on; and the state
-    before in every version (diff 0), its key at the input's `key`, the rest in columns behind v and diff. Out come the
-    rows with the state of their key behind them, v last. Without a key there always is one row.
-    """
-
-    input: Node
-    key: tuple[int, ...]
-    state: pa.Schema
-    sql: Statement
-
-    @property
-    def inputs(self) -> tuple[Node, ...]:
-        return (self.input,)
-
-
-@dataclass(frozen=True, slots=True)
-class First:
-    """Only the first `count` rows matter, by the column at `place`, and those that share the last one's value."""
-
-    place: int
-    descending: bool
-    nulls_first: bool
-    count: int
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Recompute(Node):
-    """d0, d1: in each version the rows of the inputs that have the keys that changed, with v; out come rows with v.
-
-    `keys`: the places of the key's columns in each input, none: all rows. `first`: instead of a key. `once`: of an
-    input it only matters whether a row is there. `marked`: a row more in each version, with a last column that tells
-    it from the others, because the result has a row also where the input has none.
-    """
-
-    arms: tuple[Node, ...]
-    keys: tuple[tuple[int, ...], ...]
-    once: tuple[bool, ...]
-    marked: bool
-    what: str
-    sql: Statement
-    first: First | None = None
-
-    @property
-    def is_whole(self) -> bool:
-        """Whether each change means work on all rows."""
-        return not all(self.keys) and self.first is None
-
-    @property
-    def inputs(self) -> tuple[Node, ...]:
-        return self.arms
 
 
 def delta_plan(relation: Relation, followed: frozenset[ObjectId]) -> Node:
@@ -231,20 +94,6 @@ def delta_plan(relation: Relation, followed: frozenset[ObjectId]) -> Node:
     return _Planner(relation, followed).planned(relation)
 
 
-def nodes_of(root: Node) -> list[Node]:
-    """Each node once, inputs before those that read them."""
-    found: dict[int, Node] = {}
-
-    def visit(node: Node) -> None:
-        if id(node) not in found:
-            for below in node.inputs:
-                visit(below)
-            found[id(node)] = node
-
-    visit(root)
-    return list(found.values())
-
-
 def arrow_type(column: Column) -> pa.DataType:
     """What Spark gives for a column inside a plan: a numeric has the digits of its expression."""
     if column.type.name == "numeric" and column.precision:
@@ -252,7 +101,6 @@ def arrow_type(column: Column) -> pa.DataType:
     return column.type.arrow
 
 
-_MINUS_OR_PLUS = "CASE WHEN {0} > 0 THEN CAST({1} AS DECIMAL(38,%d)) ELSE -CAST({1} AS DECIMAL(38,%d)) END"
 _TIMES = next(f for f in OPERATORS["*"] if f.arguments == (INT8, INT8))
 _ABOVE = next(f for f in OPERATORS[">"] if f.arguments == (INT8, INT8))
 _UNEQUAL = next(f for f in OPERATORS["<>"] if f.arguments == (INT8, INT8))
@@ -433,14 +281,14 @@ class _Planner:
 
     def _totals(self, base: Aggregate, relation: Relation) -> Node:
         changes, (v, diff) = self._scan(0, base.input.columns, "diff")
-        added = _Added(diff, self._new)
+        added = Added(diff, self._new)
         results = [added.result(call) for call in base.calls]
         width = len(base.keys)
         keys, kept = (tuple(self._new.column("", key) for key in base.keys) for _ in range(2))
         held = tuple(self._new.column("", ColumnRef(c)) for c in added.columns)
         scan = replace(changes, columns=(*changes.columns, *held))
         sums = tuple(
-            AggregateCall(_SUM, (_either(h, change),), h.type, False, h.precision)
+            AggregateCall(_SUM, (either(h, change),), h.type, False, h.precision)
             for h, change in zip(held, added.changes, strict=True)
         )
         version = self._bigint()
@@ -508,64 +356,6 @@ class _Planner:
         """A statement's input: these columns, then the version, then as many bigints as there are names in `more`."""
         extra = (self._bigint(), *(self._bigint() for _ in more))
         return Scan(ObjectId(f"d{number}"), (*columns, *extra)), extra
-
-
-class _Added:
-    """The sums and counts that some aggregates follow from, the number of rows first, and what a row adds to each."""
-
-    def __init__(self, diff: Column, new: NewColumns) -> None:
-        """`diff`: 1 of a row that comes, -1 of one that goes."""
-        self._diff = ColumnRef(diff)
-        self._new = new
-        self._numbers: list[tuple[tuple[object, ...], Column]] = []
-        self.columns: list[Column] = [new.column("", self._diff)]
-        self.changes: list[Expression] = [self._diff]
-
-    def result(self, call: AggregateCall) -> Expression:
-        """An aggregate over the sums' columns."""
-        counted: list[Expression] = [] if call.filter is None else [call.filter]
-        if call.arguments and call.arguments[0].nullable:
-            counted.append(Call(syntax.IS_NOT_NULL, (call.arguments[0],), BOOL, False))
-        test = all_of(counted)
-        count = self.columns[0] if test is None else self._number(("count", test), _when(test, self._diff, "0L"))
-        total = count
-        if call.function.name != "count":
-            change, zero = self._signed(call.arguments[0])
-            if test is not None:
-                change = _when(test, change, zero)
-            total = self._number(("sum", call.arguments, test), change)
-        form = Function("result", (), call.type, lambda args, texts: from_totals(call, texts[0], texts[1]))
-        return Call(form, (ColumnRef(total), ColumnRef(count)), call.type, call.nullable, call.precision)
-
-    def _signed(self, value: Expression) -> tuple[Expression, str]:
-        """What a row's value adds to an exact sum, and such a sum of nothing."""
-        if value.type.name in ("int2", "int4"):  # more rows than there can be would not make it too large
-            form = Function("signed", (), INT8, "(CAST({1} AS BIGINT) * {0})")
-            return Call(form, (self._diff, value), INT8, False), "0L"
-        scale = value.type.scale or 0
-        type = replace(NUMERIC, scale=scale)
-        form = Function("signed", (), type, _MINUS_OR_PLUS % (scale, scale))
-        return Call(form, (self._diff, value), type, False, NUMERIC_PRECISION_MAX), f"CAST(0 AS DECIMAL(38,{scale}))"
-
-    def _number(self, what: tuple[object, ...], change: Expression) -> Column:
-        known = next((column for other, column in self._numbers if other == what), None)
-        if known is not None:
-            return known
-        column = self._new.column("", change)
-        self._numbers.append((what, column))
-        self.columns.append(column)
-        self.changes.append(change)
-        return column
-
-
-def _either(held: Column, change: Expression) -> Expression:
-    """The number of a line that is state, what a line adds that is a change."""
-    return Call(syntax.COALESCE, (ColumnRef(held), change), held.type, False, held.precision)
-
-
-def _when(test: Expression, value: Expression, zero: str) -> Expression:
-    form = Function("when", (), value.type, f"IF({{0}}, {{1}}, {zero})")
-    return Call(form, (test, value), value.type, False, precision(value) if value.type.name == "numeric" else 0)
 
 
 def _above_zero(version: Column) -> Expression:
@@ -673,60 +463,6 @@ def _text(relation: Relation, *, linear: bool = False) -> Statement:
     """What is linear has no hint: so Spark folds few rows when it plans, and runs no job."""
     large = Renderer(relation, unbound, single_partition=False).text()
     return Statement(large if linear else Renderer(relation, unbound, hash_joins=True).text(), large)
-
-
-def explained_delta(root: Node, name_of: Callable[[ObjectId], str]) -> list[str]:
-    """The plan's lines, for EXPLAIN: a line a node with its rule and key, its inputs indented below."""
-    lines: list[str] = []
-    numbers: dict[int, int] = {}
-
-    def line(node: Node, depth: int) -> None:
-        if id(node) in numbers and node.inputs:
-            lines.append("  " * depth + f"as {numbers[id(node)]}")
-            return
-        numbers[id(node)] = len(numbers) + 1
-        lines.append("  " * depth + f"{numbers[id(node)]} {_described(node, name_of)}")
-        for below in node.inputs:
-            line(below, depth + 1)
-
-    line(root, 0)
-    return lines
-
-
-def _described(node: Node, name_of: Callable[[ObjectId], str]) -> str:
-    match node:
-        case Source():
-            return f"Changes of {name_of(node.id)}: {called(node, range(len(node.schema)))}"
-        case Constant():
-            return "Constant rows"
-        case Linear(scan=None):
-            return f"Linear: {called(node, range(len(node.schema)))}"
-        case Linear():
-            return f"Rows as they are: {called(node, range(len(node.schema)))}"
-        case Temporal():
-            return "Temporal filter, rows that wait by time"
-        case Concat():
-            return "Union all"
-        case InnerJoin(keys=keys):
-            return f"Join, {_keys(node, keys)}"
-        case Totals(key=key):
-            return f"Totals, {_keys(node, (key,))}: {called(node, range(len(key), len(node.schema)))}"
-        case Recompute(first=First(place=place, count=count)):
-            return f"Recompute top {count}, in the order of {called(node.inputs[0], (place,))}"
-        case Recompute(keys=keys, what=what):
-            return f"Recompute {what}, {_keys(node, keys)}"
-    raise AssertionError(node)
-
-
-def _keys(node: Node, keys: Sequence[tuple[int, ...]]) -> str:
-    if not any(keys):
-        return "of one group" if isinstance(node, Totals) else "of all rows"
-    return "by " + " = ".join(f"({called(i, key)})" for i, key in zip(node.inputs, keys, strict=True))
-
-
-def called(node: Node, places: Iterable[int]) -> str:
-    """The names of columns; those that the planner made have none."""
-    return ", ".join(node.relation.columns[place].name or "?" for place in places)
 
 
 def _fingerprint(relation: Relation) -> str:

@@ -17,8 +17,11 @@ from catalog.updates import DIFF
 from protocol.pgwire.errors import PgError, SqlState
 from server.dataflow.arrangement import Arrangement
 from server.dataflow.computation import Computation, Inputs, Present, Recomputation
-from server.dataflow.delta import VERSION, Node, NoRule, Recompute, Temporal, delta_plan, nodes_of
-from server.dataflow.operators import Operator, Place, SourceOperator, Tick, in_thread, operators_of
+from server.dataflow.delta import NoRule, delta_plan
+from server.dataflow.nodes import VERSION, Node, Recompute, Temporal, nodes_of
+from server.dataflow.operator import Operator, Place, Tick, in_thread
+from server.dataflow.operators import operators_of
+from server.dataflow.row_operators import SourceOperator
 from server.dataflow.shared import SharedArrangements, to_the_end
 from server.spark import Engine
 from server.sql.plan import QueryPlan

@@ -27,7 +27,8 @@ from catalog.roles import PUBLIC
 from protocol.pgwire.errors import PgError, SqlState
 from protocol.pgwire.types import BOOL, INTERVAL, TEXT, PgType, parse_type
 from server.context import Context
-from server.dataflow.delta import NoRule, delta_plan, explained_delta
+from server.dataflow.delta import NoRule, delta_plan
+from server.dataflow.explained import explained_delta
 from server.execution.names import current_schema, find_relation, find_schema
 from server.execution.times import interval_of_ms
 from server.privileges import name_of

@@ -13,7 +13,7 @@ import pytest
 from catalog import updates
 from catalog.objects import Timestamp
 from protocol.pgwire.errors import PgError
-from server.dataflow import delta, incremental, operators
+from server.dataflow import incremental, join_operator, nodes, operator, recompute_operator
 from server.dataflow.arrangement import Storage
 from server.spark.engine import SparkEngine
 from tests.dataflow import histories
@@ -31,7 +31,7 @@ pytestmark = pytest.mark.spark
 
 SEED = int(os.environ.get("TIDEWIRE_SEED", "1"))
 TIMES = 6
-Planted = Callable[[delta.Node, pytest.MonkeyPatch], None]
+Planted = Callable[[nodes.Node, pytest.MonkeyPatch], None]
 
 QUERIES = [
     # linear
@@ -144,8 +144,8 @@ async def _fault(sql: str, changes: list[pa.Table], history: History, engine: Sp
 def test_what_is_followed_adds_up(
     sql: str, engine: SparkEngine, storage: Storage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for seed, step, small_rows in ((SEED, 1, delta.SMALL_ROWS), (SEED + 1, 3, 0)):
-        monkeypatch.setattr(delta, "SMALL_ROWS", small_rows)
+    for seed, step, small_rows in ((SEED, 1, nodes.SMALL_ROWS), (SEED + 1, 3, 0)):
+        monkeypatch.setattr(nodes, "SMALL_ROWS", small_rows)
         fault = asyncio.run(first_fault(sql, random_history(seed, TIMES), engine, storage, step))
         assert fault is None, f"seed {seed}: {fault}"
 
@@ -257,18 +257,18 @@ def test_many_changes_are_computed_anew(engine: SparkEngine, storage: Storage, m
 # -- an error in any rule is found ----------------------------------------------------------------------------------
 
 
-def _text(of: type[delta.Node], old: str, new: str) -> Planted:
-    def plant(node: delta.Node, patch: pytest.MonkeyPatch) -> None:
+def _text(of: type[nodes.Node], old: str, new: str) -> Planted:
+    def plant(node: nodes.Node, patch: pytest.MonkeyPatch) -> None:
         if isinstance(node, of):
             sql = node.sql.small  # type: ignore[attr-defined]
             assert old in sql, sql
-            object.__setattr__(node, "sql", delta.Statement(sql.replace(old, new), ""))
+            object.__setattr__(node, "sql", nodes.Statement(sql.replace(old, new), ""))
 
     return plant
 
 
-def _field(of: type[delta.Node], name: str, change: Callable[[Any], Any]) -> Planted:
-    def plant(node: delta.Node, patch: pytest.MonkeyPatch) -> None:
+def _field(of: type[nodes.Node], name: str, change: Callable[[Any], Any]) -> Planted:
+    def plant(node: nodes.Node, patch: pytest.MonkeyPatch) -> None:
         if isinstance(node, of):
             object.__setattr__(node, name, change(getattr(node, name)))
 
@@ -276,7 +276,7 @@ def _field(of: type[delta.Node], name: str, change: Callable[[Any], Any]) -> Pla
 
 
 def _code(of: Any, name: str, change: Callable[[Any], Any]) -> Planted:
-    def plant(node: delta.Node, patch: pytest.MonkeyPatch) -> None:
+    def plant(node: nodes.Node, patch: pytest.MonkeyPatch) -> None:
         if not getattr(getattr(of, name), "planted", False):
             changed = change(getattr(of, name))
             changed.planted = True
@@ -309,26 +309,27 @@ def _unsorted_gone(before: Callable[..., pa.Table]) -> Callable[..., pa.Table]:
 
 JOINED = "SELECT t.s, u.w FROM t JOIN u ON t.k = u.k"
 PLANTED: list[tuple[str, Planted, str]] = [
-    ("a join looks at changes alone", _code(operators, "_versioned", _last_only), JOINED),
-    ("a join keeps nothing", _code(operators.ArrangedInput, "take", _nothing_taken), JOINED),
-    ("a join's pair comes with the earlier change", _text(delta.InnerJoin, "greatest(", "least("), JOINED),
-    ("a join counts one side", _text(delta.InnerJoin, " * ", " + 0 * "), JOINED),
-    ("totals forget what goes", _text(delta.Totals, " * x", " + 0 * x"), "SELECT k, sum(v) FROM t GROUP BY k"),
-    ("totals count NULLs", _text(delta.Totals, "IS NOT NULL", "IS NULL"), "SELECT k, count(v) FROM t GROUP BY k"),
-    ("groups stay", _text(delta.Totals, "<> 0L)", "<> -1L)"), "SELECT k, count(*) FROM t GROUP BY k"),
-    ("one side's keys", _code(operators, "_codes", _first_input), "SELECT t.k, u.w FROM t LEFT JOIN u ON t.k = u.k"),
-    ("the version is not compared", _field(delta.Recompute, "once", lambda once: (True,) * len(once)),
+    ("a join looks at changes alone", _code(join_operator, "versioned", _last_only), JOINED),
+    ("a join keeps nothing", _code(operator.ArrangedInput, "take", _nothing_taken), JOINED),
+    ("a join's pair comes with the earlier change", _text(nodes.InnerJoin, "greatest(", "least("), JOINED),
+    ("a join counts one side", _text(nodes.InnerJoin, " * ", " + 0 * "), JOINED),
+    ("totals forget what goes", _text(nodes.Totals, " * x", " + 0 * x"), "SELECT k, sum(v) FROM t GROUP BY k"),
+    ("totals count NULLs", _text(nodes.Totals, "IS NOT NULL", "IS NULL"), "SELECT k, count(v) FROM t GROUP BY k"),
+    ("groups stay", _text(nodes.Totals, "<> 0L)", "<> -1L)"), "SELECT k, count(*) FROM t GROUP BY k"),
+    ("one side's keys", _code(recompute_operator, "codes_of", _first_input),
+     "SELECT t.k, u.w FROM t LEFT JOIN u ON t.k = u.k"),
+    ("the version is not compared", _field(nodes.Recompute, "once", lambda once: (True,) * len(once)),
      "SELECT k FROM t INTERSECT ALL SELECT x FROM w"),
-    ("a group of all has no row", _field(delta.Recompute, "marked", lambda _: False),
+    ("a group of all has no row", _field(nodes.Recompute, "marked", lambda _: False),
      "SELECT max(v) FROM t WHERE v > 9"),
-    ("the first of before", _code(operators.RecomputeOperator, "_before", _unsorted_gone),
+    ("the first of before", _code(recompute_operator.RecomputeOperator, "_before", _unsorted_gone),
      "SELECT k, v, s FROM t ORDER BY v, k, s LIMIT 3"),
     ("nothing is taken back", _code(updates, "with_diff", lambda old: lambda rows, diff: old(rows, abs(diff))),
      "SELECT DISTINCT k FROM t"),
-    ("an arm is left out", _field(delta.Concat, "arms", lambda arms: arms[:1]),
+    ("an arm is left out", _field(nodes.Concat, "arms", lambda arms: arms[:1]),
      "SELECT k FROM t UNION ALL SELECT k FROM u"),
-    ("a filter is left out", _text(delta.Linear, "WHERE", "WHERE true OR"), "SELECT k + 1 FROM t WHERE v > 0"),
-    ("partitions are mixed", _text(delta.Recompute, "PARTITION BY", "PARTITION BY true OR"),
+    ("a filter is left out", _text(nodes.Linear, "WHERE", "WHERE true OR"), "SELECT k + 1 FROM t WHERE v > 0"),
+    ("partitions are mixed", _text(nodes.Recompute, "PARTITION BY", "PARTITION BY true OR"),
      "SELECT k, v, row_number() OVER (PARTITION BY k ORDER BY v, s) FROM t"),
 ]  # fmt: skip
 
@@ -337,11 +338,11 @@ PLANTED: list[tuple[str, Planted, str]] = [
 def test_an_error_in_a_rule_is_found(
     planted: Planted, sql: str, engine: SparkEngine, storage: Storage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    plan_of = delta.delta_plan
+    plan_of = histories.delta_plan
 
-    def wrong(*arguments: Any) -> delta.Node:
+    def wrong(*arguments: Any) -> nodes.Node:
         root = plan_of(*arguments)
-        for node in delta.nodes_of(root):
+        for node in nodes.nodes_of(root):
             planted(node, monkeypatch)
         return root
 

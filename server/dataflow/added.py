@@ -1,0 +1,73 @@
+"""What changes add to: the sums and counts by key that some aggregates follow from."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from protocol.pgwire.types import BOOL, INT8, NUMERIC, NUMERIC_PRECISION_MAX
+from server.sql.decorrelate import NewColumns
+from server.sql.expressions import Aggregate, Call, Column, ColumnRef, Expression, precision
+from server.sql.functions import syntax
+from server.sql.functions.aggregates import from_totals
+from server.sql.functions.table import Function
+from server.sql.rewrite.nodes import all_of
+
+_MINUS_OR_PLUS = "CASE WHEN {0} > 0 THEN CAST({1} AS DECIMAL(38,%d)) ELSE -CAST({1} AS DECIMAL(38,%d)) END"
+
+
+class Added:
+    """The sums and counts that some aggregates follow from, the number of rows first, and what a row adds to each."""
+
+    def __init__(self, diff: Column, new: NewColumns) -> None:
+        """`diff`: 1 of a row that comes, -1 of one that goes."""
+        self._diff = ColumnRef(diff)
+        self._new = new
+        self._numbers: list[tuple[tuple[object, ...], Column]] = []
+        self.columns: list[Column] = [new.column("", self._diff)]
+        self.changes: list[Expression] = [self._diff]
+
+    def result(self, call: Aggregate) -> Expression:
+        """An aggregate over the sums' columns."""
+        counted: list[Expression] = [] if call.filter is None else [call.filter]
+        if call.arguments and call.arguments[0].nullable:
+            counted.append(Call(syntax.IS_NOT_NULL, (call.arguments[0],), BOOL, False))
+        test = all_of(counted)
+        count = self.columns[0] if test is None else self._number(("count", test), _when(test, self._diff, "0L"))
+        total = count
+        if call.function.name != "count":
+            change, zero = self._signed(call.arguments[0])
+            if test is not None:
+                change = _when(test, change, zero)
+            total = self._number(("sum", call.arguments, test), change)
+        form = Function("result", (), call.type, lambda args, texts: from_totals(call, texts[0], texts[1]))
+        return Call(form, (ColumnRef(total), ColumnRef(count)), call.type, call.nullable, call.precision)
+
+    def _signed(self, value: Expression) -> tuple[Expression, str]:
+        """What a row's value adds to an exact sum, and such a sum of nothing."""
+        if value.type.name in ("int2", "int4"):  # more rows than there can be would not make it too large
+            form = Function("signed", (), INT8, "(CAST({1} AS BIGINT) * {0})")
+            return Call(form, (self._diff, value), INT8, False), "0L"
+        scale = value.type.scale or 0
+        type = replace(NUMERIC, scale=scale)
+        form = Function("signed", (), type, _MINUS_OR_PLUS % (scale, scale))
+        return Call(form, (self._diff, value), type, False, NUMERIC_PRECISION_MAX), f"CAST(0 AS DECIMAL(38,{scale}))"
+
+    def _number(self, what: tuple[object, ...], change: Expression) -> Column:
+        known = next((column for other, column in self._numbers if other == what), None)
+        if known is not None:
+            return known
+        column = self._new.column("", change)
+        self._numbers.append((what, column))
+        self.columns.append(column)
+        self.changes.append(change)
+        return column
+
+
+def either(held: Column, change: Expression) -> Expression:
+    """The number of a line that is state, what a line adds that is a change."""
+    return Call(syntax.COALESCE, (ColumnRef(held), change), held.type, False, held.precision)
+
+
+def _when(test: Expression, value: Expression, zero: str) -> Expression:
+    form = Function("when", (), value.type, f"IF({{0}}, {{1}}, {zero})")
+    return Call(form, (test, value), value.type, False, precision(value) if value.type.name == "numeric" else 0)

@@ -1,0 +1,241 @@
+"""The nodes of a delta plan at work: each step turns the changes of a tick into changes, and is kept or forgotten.
+
+A tick takes the state from a time to later ones, t1 to tm. Version 0 is what there was, version i what there is at ti.
+Changes are tables of a node's columns, the version from which on they hold (`v`), and `diff`. A stateful operator gives
+Spark the rows of the touched keys in each version, and what comes out in one version but not in the one before is its
+change. Its state changes only when the whole tick has worked (`commit`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, TypeVar
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from catalog import updates
+from catalog.objects import Timestamp
+from catalog.updates import DIFF, DIFF_FIELD
+from protocol.pgwire.errors import PgError, SqlState
+from server.dataflow.arrangement import Arrangement, ByKey, ByOrder
+from server.dataflow.computation import Inputs
+from server.dataflow.explained import called
+from server.dataflow.hashing import Hashes, key_hashes
+from server.dataflow.nodes import (
+    VERSION,
+    InnerJoin,
+    Node,
+    Recompute,
+    Source,
+    Statement,
+)
+from server.dataflow.shared import Lease, SharedArrangements, is_large
+from server.spark import Engine
+
+Result = TypeVar("Result")
+VERSION_FIELD = pa.field(VERSION, pa.int64(), nullable=False)
+
+
+@dataclass(frozen=True, eq=False)
+class Tick:
+    """`since`: where the state stands; None if there is none, and all that there is at `times`, one time, is new."""
+
+    since: Timestamp | None
+    times: tuple[Timestamp, ...]
+
+    @property
+    def versions(self) -> range:
+        """Those that are computed: without a state there is nothing before."""
+        return range(1 if self.since is None else 0, len(self.times) + 1)
+
+    @property
+    def new(self) -> range:
+        return range(1, len(self.times) + 1)
+
+
+@dataclass(frozen=True, eq=False)
+class Place:
+    """Where operators work: what they read and share, and the time at which their state begins."""
+
+    engine: Engine
+    inputs: Inputs
+    shared: SharedArrangements
+    as_of: Timestamp
+
+
+class Operator(ABC):
+    """One node. `inputs` of `step` are the changes of the node's inputs, in their order."""
+
+    def __init__(self, node: Node, engine: Engine) -> None:
+        self.node = node
+        self._engine = engine
+        self._own: list[Arrangement] = []
+        self._leases: list[Lease] = []
+        self._pending: list[tuple[Arrangement, Timestamp, pa.Table]] = []
+
+    @property
+    def arrangements(self) -> list[tuple[str, Arrangement]]:
+        """What it keeps, or shares with others, each with the columns that it goes by."""
+        return []
+
+    @cached_property
+    def schema(self) -> pa.Schema:
+        """Of the operator's changes."""
+        return pa.schema([*self.node.schema, VERSION_FIELD, DIFF_FIELD])
+
+    @cached_property
+    def none(self) -> pa.Table:
+        return self.schema.empty_table()
+
+    @property
+    def next_time(self) -> Timestamp | None:
+        """The next time at which there is a change, also if no input has one."""
+        return None
+
+    @abstractmethod
+    async def step(self, tick: Tick, inputs: Sequence[pa.Table]) -> pa.Table:
+        """The changes of a tick, consolidated unless there is no state. Nothing is kept of it before `commit`."""
+
+    def forget(self) -> None:
+        """The tick did not work."""
+        self._pending.clear()
+
+    def commit(self, tick: Tick) -> None:
+        """The tick worked: what it changed is the state."""
+        for arrangement, time, changes in self._pending:
+            arrangement.insert(changes, time)
+        self._pending.clear()
+        for arrangement in self._own:
+            arrangement.advance(tick.times[-1])
+        for lease in self._leases:
+            lease.advance(tick.times[-1])
+
+    def close(self) -> None:
+        """It is not used any more."""
+        for lease in self._leases:
+            lease.release()
+
+    async def _run(self, statement: Statement, views: Mapping[str, pa.Table]) -> pa.Table:
+        """What a statement gives over tables, whose columns it knows by their places."""
+        named = {name: view.rename_columns([f"c{i}" for i in range(view.num_columns)]) for name, view in views.items()}
+        return await self._engine.run(statement.text(named), named, patient=True)
+
+    def _result(self, table: pa.Table, extra: Sequence[pa.Field]) -> pa.Table:
+        """What a statement gave: the node's columns and these."""
+        schema = pa.schema([*self.node.schema, *extra])
+        named = table.rename_columns(schema.names)
+        return named if named.schema.equals(schema) else named.cast(schema)
+
+
+class ArrangedInput:
+    """An input of an operator by a key, as it was before a tick; that of a collection is shared."""
+
+    def __init__(self, place: Place, node: Node, sorting: ByKey | ByOrder) -> None:
+        self._inputs = place.inputs
+        self.lease: Lease | None = None
+        if isinstance(node, Source):
+            key = (node.id, node.places, sorting)
+            self.lease = place.shared.lease(key, node.schema, place.as_of)
+            self.arrangement = self.lease.arrangement
+        else:
+            self.arrangement = Arrangement(sorting, node.schema, place.shared.storage)
+
+    async def take(self, changes: pa.Table, tick: Tick) -> list[tuple[Arrangement, Timestamp, pa.Table]]:
+        """What is to be inserted once the tick has worked. A shared one takes it from the log at once."""
+        if self.lease is not None:
+            await self.lease.reach(self._inputs, tick.times[-1])
+            return []
+        pending = []
+        for version, time in enumerate(tick.times, 1):
+            part = changes if len(tick.times) == 1 else changes.filter(pc.equal(changes[VERSION], version))
+            if part.num_rows:
+                pending.append((self.arrangement, time, part.drop_columns([VERSION])))
+        return pending
+
+
+class ArrangingOperator(Operator):
+    """One whose inputs are arranged."""
+
+    def __init__(self, node: InnerJoin | Recompute, place: Place, sortings: Sequence[ByKey | ByOrder]) -> None:
+        super().__init__(node, place.engine)
+        self._arranged = [ArrangedInput(place, i, sorting) for i, sorting in zip(node.inputs, sortings, strict=True)]
+        self._leases = [arranged.lease for arranged in self._arranged if arranged.lease is not None]
+        self._own = [arranged.arrangement for arranged in self._arranged if arranged.lease is None]
+
+    @property
+    def arrangements(self) -> list[tuple[str, Arrangement]]:
+        found = []
+        for node, arranged in zip(self.node.inputs, self._arranged, strict=True):
+            sorting = arranged.arrangement.sorted_by
+            names = sorting.columns if isinstance(sorting, ByKey) else (sorting.column,)
+            found.append((called(node, [int(name[1:]) for name in names]), arranged.arrangement))
+        return found
+
+    async def _take(self, tick: Tick, inputs: Sequence[pa.Table]) -> None:
+        for arranged, changes in zip(self._arranged, inputs, strict=True):
+            self._pending += await arranged.take(changes, tick)
+
+
+def negative_count() -> PgError:
+    return PgError(
+        SqlState.DATA_EXCEPTION,
+        "the count of a row is negative",
+        detail="More copies of a row were taken away than ever stood there.",
+    )
+
+
+async def in_thread(work: Callable[..., Result], *args: Any) -> Result:
+    """`work` here, or in a thread if one of its arguments is a large table."""
+    return await asyncio.to_thread(work, *args) if is_large(args) else work(*args)
+
+
+def consolidated(changes: pa.Table, tick: Tick) -> pa.Table:
+    """At first rows only come: a line for each is as good."""
+    return changes if tick.since is None else updates.consolidate(changes)
+
+
+def codes_of(changes: Sequence[pa.Table], keys: Sequence[tuple[int, ...]]) -> Hashes:
+    """The hashes of the keys that changes touch, ascending and distinct."""
+    return np.unique(np.concatenate([key_hashes(c, names_of(k)) for c, k in zip(changes, keys, strict=True)]))
+
+
+def slice_of(arrangement: Arrangement, codes: Hashes, tick: Tick) -> pa.Table:
+    if tick.since is None:
+        return updates.with_diff(arrangement.schema.empty_table(), 1)
+    return arrangement.probe(codes, tick.since)
+
+
+def names_of(places: tuple[int, ...]) -> tuple[str, ...]:
+    return tuple(f"c{place}" for place in places)
+
+
+def nothing(rows: pa.Table) -> pa.Table:
+    return rows.select([])
+
+
+def versioned(changes: pa.Table, version: int) -> pa.Table:
+    versions = pa.array(np.full(changes.num_rows, version))
+    return changes.add_column(changes.num_columns - 1, VERSION_FIELD, versions)
+
+
+def check_counts(changes: pa.Table) -> None:
+    if changes.num_rows and pc.min(changes[DIFF]).as_py() < 0:
+        raise negative_count()
+
+
+def differences(found: pa.Table, tick: Tick, schema: pa.Schema) -> pa.Table:
+    """From the rows of each version the changes from each to the next."""
+    versions = found[VERSION]
+    come = found if tick.since is None else found.filter(pc.greater(versions, 0))
+    parts = [updates.with_diff(come, 1)]
+    if tick.since is not None:
+        gone = found.filter(pc.less(versions, len(tick.times)))
+        gone = gone.set_column(gone.num_columns - 1, VERSION_FIELD, pc.add(gone[VERSION], 1))
+        parts.append(updates.with_diff(gone, -1))
+    return consolidated(pa.concat_tables(parts).cast(schema), tick)

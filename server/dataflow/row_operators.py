@@ -1,0 +1,148 @@
+"""Operators that look at one row at a time, and keep nothing but rows whose time has not come."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from catalog import updates
+from catalog.objects import Timestamp
+from catalog.updates import DIFF, DIFF_FIELD
+from server.dataflow.computation import Inputs
+from server.dataflow.nodes import (
+    Constant,
+    Linear,
+    Source,
+    Temporal,
+)
+from server.dataflow.operator import (
+    VERSION_FIELD,
+    Operator,
+    Tick,
+    consolidated,
+    in_thread,
+    nothing,
+    versioned,
+)
+from server.dataflow.waiting import Waiting
+from server.spark import Engine
+from server.sql.constant import Bindings
+from server.sql.temporal import LAST
+
+_BOUND_FIELDS = (pa.field("lower", pa.int64()), pa.field("upper", pa.int64()))
+
+
+class SourceOperator(Operator):
+    def __init__(self, node: Source, engine: Engine, inputs: Inputs) -> None:
+        super().__init__(node, engine)
+        self._source = node
+        self._inputs = inputs
+        self.rows = 0  # that there were at first
+
+    async def step(self, tick: Tick, inputs: Sequence[pa.Table]) -> pa.Table:
+        id = self._source.id
+        if tick.since is None:
+            rows = await self._inputs.rows(id, tick.times[0])
+            self.rows = rows.num_rows
+            return self._picked(updates.with_diff(rows, 1), 1)
+        parts, lower = [self.none], tick.since + 1
+        for version, time in enumerate(tick.times, 1):
+            if times := self._inputs.change_times(id, lower, time + 1):
+                # From the first on: of the times before it, at which nothing happened, the log may have no history.
+                parts.append(self._picked(await self._inputs.changes(id, times[0], time + 1), version))
+            lower = time + 1
+        return await in_thread(updates.consolidate, pa.concat_tables(parts))
+
+    def _picked(self, changes: pa.Table, version: int) -> pa.Table:
+        columns = [changes.column(place) for place in self._source.places]
+        versions = pa.array(np.full(changes.num_rows, version))
+        return pa.table([*columns, versions, changes[DIFF]], schema=self.schema)
+
+
+class ConstantOperator(Operator):
+    def __init__(self, node: Constant, engine: Engine) -> None:
+        super().__init__(node, engine)
+        self._constant = node
+
+    async def step(self, tick: Tick, inputs: Sequence[pa.Table]) -> pa.Table:
+        if tick.since is not None:
+            return self.none
+        rows = await self._run(self._constant.sql, {})
+        rows = self._result(rows if self.node.schema.names else nothing(rows), [])
+        ones = pa.array(np.ones(rows.num_rows, np.int64))
+        return pa.table([*rows.columns, ones, ones], schema=self.schema)
+
+
+class LinearOperator(Operator):
+    def __init__(self, node: Linear, engine: Engine) -> None:
+        super().__init__(node, engine)
+        self._linear = node
+        self._scan = node.scan
+        if node.scan is not None:
+            width = len(node.input.schema)
+            self._scan = replace(node.scan, columns=(*node.scan.columns, width, width + 1))
+
+    async def step(self, tick: Tick, inputs: Sequence[pa.Table]) -> pa.Table:
+        (changes,) = inputs
+        if changes.num_rows == 0:
+            return self.none
+        if self._scan is not None:
+            found = self._scan.rows(changes, Bindings())
+        else:
+            found = await self._run(self._linear.sql, {"d0": changes})
+        return await in_thread(consolidated, self._result(found, (VERSION_FIELD, DIFF_FIELD)), tick)
+
+
+class TemporalOperator(Operator):
+    """A change comes when its row is first seen, and its opposite when the row no longer is. One time a tick."""
+
+    def __init__(self, node: Temporal, engine: Engine) -> None:
+        super().__init__(node, engine)
+        self._temporal = node
+        self._waiting = Waiting(pa.schema([*node.schema, DIFF_FIELD]))
+        self._come: pa.Table | None = None
+
+    @property
+    def next_time(self) -> Timestamp | None:
+        time = self._waiting.next_time
+        return None if time is None else Timestamp(time)
+
+    async def step(self, tick: Tick, inputs: Sequence[pa.Table]) -> pa.Table:
+        (changes,) = inputs
+        (now,) = tick.times
+        parts = [] if tick.since is None else [self._waiting.due(now)]
+        if changes.num_rows:
+            found = await self._run(self._temporal.sql, {"d0": changes})
+            come = self._result(found, (*_BOUND_FIELDS, VERSION_FIELD, DIFF_FIELD))
+            lower, upper = (come[field.name].to_numpy() for field in _BOUND_FIELDS)
+            seen = pa.array(np.maximum(lower, now) < upper)
+            self._come = come.filter(seen)
+            parts.append(self._come.filter(pc.less_equal(self._come["lower"], now)).select(self._waiting.schema.names))
+        found = pa.concat_tables([self._waiting.schema.empty_table(), *parts])
+        return await in_thread(consolidated, versioned(found, 1), tick)
+
+    def forget(self) -> None:
+        super().forget()
+        self._come = None
+
+    def commit(self, tick: Tick) -> None:
+        super().commit(tick)
+        (now,) = tick.times
+        self._waiting.drop(now)
+        if self._come is not None:
+            come, self._come = self._come, None
+            rows = come.select(self._waiting.schema.names)
+            lower, upper = (come[field.name].to_numpy() for field in _BOUND_FIELDS)
+            later, ends = lower > now, upper < LAST
+            self._waiting.insert(rows.filter(pa.array(later)), lower[later])
+            self._waiting.insert(updates.negate(rows.filter(pa.array(ends))), upper[ends])
+
+
+class ConcatOperator(Operator):
+    async def step(self, tick: Tick, inputs: Sequence[pa.Table]) -> pa.Table:
+        named = (changes.rename_columns(self.schema.names).cast(self.schema) for changes in inputs)
+        return await in_thread(consolidated, pa.concat_tables(named), tick)
