@@ -162,8 +162,8 @@ class _Planner:
                 what = f"{kind.lower()}{' all' if counted else ''}"
                 keys_of = [_all(left), _all(right)]
                 return self._recomputed(base, relation, [left, right], keys_of, what, once=not counted)
-            case Limit(input=input):
-                limited = self._recomputed(base, relation, [_unsorted(input)], [()], "limit")
+            case Limit(input=Sort(input=input)):
+                limited = self._recomputed(base, relation, [input], [()], "limit")
                 first = _first(base)
                 return replace(limited, first=first) if first is not None else limited
             case Recursive() | RecursiveRows():
@@ -394,10 +394,6 @@ def _extreme(node: Aggregate) -> First | None:
         return None
     (place,) = _places(call.arguments, node.input)
     return First(place, call.function.name == "max", False, 1)
-
-
-def _unsorted(relation: Relation) -> Relation:
-    return relation.input if isinstance(relation, Sort) else relation
 
 
 def _only_projects(relation: Relation, base: Relation) -> bool:

@@ -87,6 +87,7 @@ QUERIES = [
     "SELECT s, (SELECT count(*) + 1 FROM u WHERE u.k = t.k AND w > 0), (SELECT x FROM w WHERE w.k = t.k LIMIT 0) "
     "FROM t WHERE v >= (SELECT coalesce(min(x), 0) FROM w WHERE w.k = t.k AND t.v = w.x)",
     "SELECT t.k, l.w FROM t, LATERAL (SELECT w FROM u WHERE u.k = t.k ORDER BY w DESC NULLS LAST LIMIT 1) l",
+    "SELECT s FROM t WHERE k NOT IN (SELECT a.k FROM (SELECT w, k FROM u ORDER BY w, k, f LIMIT 2) a)",
     # without columns
     "SELECT count(*) FROM t, u",
     "SELECT 1 FROM (SELECT count(*) FROM t WHERE v > 0) a, u",

@@ -3,17 +3,28 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
+from server.sql.expressions import Subquery, transform
 from server.sql.relations import Limit, Project, Relation, Sort
 from server.sql.rewrite.nodes import inputs_of, with_inputs
 
 
 def sorts_of_limits(relation: Relation) -> Relation:
+    """Also in subqueries."""
+
+    def inside(node: Any) -> Any | None:
+        return replace(node, relation=sorts_of_limits(node.relation)) if isinstance(node, Subquery) else None
+
+    return _changed(transform(relation, inside))
+
+
+def _changed(relation: Relation) -> Relation:
     match relation:
         case Sort(input=input):
-            return sorts_of_limits(input)
+            return _changed(input)
         case Limit(input=Project(input=input) as project):  # what stands above the order commutes with the limit
-            return with_inputs(project, [sorts_of_limits(replace(relation, input=input))])
+            return with_inputs(project, [_changed(replace(relation, input=input))])
         case Limit(input=Sort(input=input) as sort):
-            return replace(relation, input=replace(sort, input=sorts_of_limits(input)))
-    return with_inputs(relation, [sorts_of_limits(below) for below in inputs_of(relation)])
+            return replace(relation, input=replace(sort, input=_changed(input)))
+    return with_inputs(relation, [_changed(below) for below in inputs_of(relation)])
