@@ -40,7 +40,8 @@ def explained_delta(root: Node, name_of: Callable[[ObjectId], str]) -> list[str]
 def _described(node: Node, name_of: Callable[[ObjectId], str]) -> str:
     match node:
         case Source():
-            return f"Changes of {name_of(node.id)}: {called(node, range(len(node.schema)))}"
+            columns = called(node, range(len(node.schema)))
+            return f"Changes of {name_of(node.id)}" + (f": {columns}" if columns else "")
         case Constant():
             return "Constant rows"
         case Linear(scan=None):
