@@ -63,6 +63,7 @@ class IncrementalComputation:
         self._shared = shared
         self._operators: list[Operator] = []
         self._time: Timestamp | None = None
+        self._is_whole = True  # the state is all of a time's
         one_time = any(
             isinstance(node, Temporal) or (isinstance(node, Recompute) and node.is_whole) for node in nodes_of(root)
         )
@@ -90,6 +91,9 @@ class IncrementalComputation:
         return sorted(found)[: self._times_max]
 
     async def advance(self, times: Sequence[Timestamp], present: Present | None = None) -> list[pa.Table]:
+        if not self._is_whole:  # there was no room on disk for a part of the state
+            assert self._time is not None
+            await self.hydrate(self._time)
         tick = Tick(self._time, tuple(times))
         sources = await self._sources(tick)
         if present is not None and len(times) == 1 and self._is_cheaper_anew(sources):
@@ -143,7 +147,9 @@ class IncrementalComputation:
                     raise error from None
             raise
         found = tasks[id(self._root)].result()
-        await to_the_end(_committed, operators, tick, found)
+        self._is_whole = False
+        await to_the_end(_committed, operators, tick, *(table for o in operators for table in o.pending))
+        self._is_whole = True
         return found
 
 
@@ -158,6 +164,7 @@ def _close(operators: list[Operator]) -> None:
         operator.close()
 
 
-def _committed(operators: list[Operator], tick: Tick, changes: pa.Table) -> None:
+def _committed(operators: list[Operator], tick: Tick, *pending: pa.Table) -> None:
+    """`pending` is what they will insert: it tells `to_the_end` how much work this is."""
     for operator in operators:
         operator.commit(tick)

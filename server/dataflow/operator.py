@@ -102,6 +102,11 @@ class Operator(ABC):
     async def step(self, tick: Tick, inputs: Sequence[pa.Table]) -> pa.Table:
         """The changes of a tick, consolidated unless there is no state. Nothing is kept of it before `commit`."""
 
+    @property
+    def pending(self) -> list[pa.Table]:
+        """What `commit` will insert."""
+        return [changes for _, _, changes in self._pending]
+
     def forget(self) -> None:
         """The tick did not work."""
         self._pending.clear()

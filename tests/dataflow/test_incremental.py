@@ -14,7 +14,7 @@ from catalog import updates
 from catalog.objects import Timestamp
 from protocol.pgwire.errors import PgError
 from server.dataflow import incremental, join_operator, nodes, operator, recompute_operator
-from server.dataflow.arrangement import Storage
+from server.dataflow.arrangement import Arrangement, Storage
 from server.spark.engine import SparkEngine
 from tests.dataflow import histories
 from tests.dataflow.histories import (
@@ -212,6 +212,31 @@ def test_a_tick_that_fails_leaves_everything_as_it_was(engine: SparkEngine, stor
                 await computation.advance([Timestamp(time)])
         changes += await computation.advance([Timestamp(4)])
         assert await _fault(sql, changes, history, engine, 4) is None
+
+    asyncio.run(follow())
+
+
+def test_a_state_for_which_there_was_no_room_is_made_again(
+    engine: SparkEngine, storage: Storage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def follow() -> None:
+        history = history_of(t=[[((time % 3, time % 2, "a"), 1)] for time in range(1, TIMES + 1)])
+        sql = "SELECT k, count(*), sum(n) FROM (SELECT k, v, count(*) AS n FROM t GROUP BY k, v) a GROUP BY k"
+        computation = followed(planned(sql), history, engine, storage)
+        changes = [updates.with_diff(await computation.hydrate(Timestamp(1)), 1)]
+        insert = Arrangement.insert
+
+        def full(self: Arrangement, changes: pa.Table, time: int) -> None:
+            raise OSError(28, "No space left on device")
+
+        for time in range(2, TIMES + 1):
+            if time == 3:
+                monkeypatch.setattr(Arrangement, "insert", full)
+                with pytest.raises(OSError, match="No space"):
+                    await computation.advance([Timestamp(time)])
+                monkeypatch.setattr(Arrangement, "insert", insert)
+            changes += await computation.advance([Timestamp(time)])
+            assert await _fault(sql, changes, history, engine, time) is None
 
     asyncio.run(follow())
 
