@@ -469,7 +469,8 @@ def test_postgresqls_catalogs_and_tables_in_one_query(connection: psycopg.Connec
 def test_rows_of_postgresqls_catalogs_can_be_kept(connection: psycopg.Connection[Row]) -> None:
     connection.execute("CREATE TABLE kept (name text, number int)")
     connection.execute(
-        "INSERT INTO kept SELECT attname, attnum FROM pg_attribute JOIN pg_class ON attrelid = oid WHERE relname = 'kept'"
+        "INSERT INTO kept SELECT attname, attnum FROM pg_attribute JOIN pg_class c ON attrelid = c.oid "
+        "WHERE relname = 'kept'"
     )
     assert sorted(rows(connection, "SELECT * FROM kept")) == [("name", 1), ("number", 2)]
 
