@@ -73,16 +73,20 @@ async def test_a_commit_on_disk_is_acknowledged_though_it_cannot_be_made_known(t
 
 
 class Constant:
-    """A computation over TABLE that gives one row, with the time."""
+    """A computation over TABLE that gives one row."""
 
     inputs = frozenset({TABLE})
     fingerprint = "constant"
+    arrangements = ()
 
-    async def rows(self, as_of: Timestamp) -> pa.Table:
-        return pa.table({"c0": [int(as_of)]})
+    async def hydrate(self, as_of: Timestamp, known: pa.Table | None = None) -> pa.Table:
+        return pa.table({"c0": [1]})
 
-    def change_times(self, lower: int, upper: int) -> list[Timestamp]:
-        return [Timestamp(time) for time in range(lower, upper)]
+    def times(self, lower: int, upper: int) -> list[Timestamp]:
+        return []
+
+    def close(self) -> None:
+        """There is nothing to let go of."""
 
 
 async def test_a_materialized_view_is_written_when_there_is_room_again() -> None:
