@@ -62,7 +62,8 @@ class Follower:
     def at(self, time: int) -> Counter[Row]:
         """The accumulated rows once everything before `time` is final."""
         with self._moved:
-            done = lambda: bool(self.progress and self.progress[-1] >= time) or not self._thread.is_alive()
+            # The first progress stands at AS OF, before the snapshot: it completes nothing.
+            done = lambda: bool(self.progress[1:] and self.progress[-1] >= time) or not self._thread.is_alive()
             assert self._moved.wait_for(done, 30), (time, self.progress[-3:])
             assert self._error is None, self._error
             return Counter({row: count for row, count in self.rows.items() if count})
