@@ -138,6 +138,15 @@ def default_archive_directory(environ: Mapping[str, str] = os.environ) -> Path:
     return Path(environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "tidewire"
 
 
+def end_former(scratch: Path) -> None:
+    """Kills what still works in `scratch`: a JVM in the midst of its start may miss that its server was killed."""
+    place = str(scratch.resolve())
+    for process in Path("/proc").glob("[0-9]*"):  # where there is no /proc, nothing is found
+        with suppress(OSError):  # it ended just now, or is somebody else's
+            if os.readlink(process / "cwd").removesuffix(" (deleted)") == place:
+                os.kill(int(process.name), signal.SIGKILL)
+
+
 class Jvm:
     """A running JVM and the py4j gateway into it. Threads that talk to it each get a connection and a Java thread."""
 
@@ -154,6 +163,7 @@ class Jvm:
         niceness: int = 0,
     ) -> None:
         """Spawns the process; `connect` waits until it listens. `scratch` is emptied: nothing in it outlives a JVM."""
+        end_former(scratch)
         shutil.rmtree(scratch, ignore_errors=True)
         scratch.mkdir(mode=0o700, parents=True)  # the gateway's secret lies in it
         self.scratch = scratch

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import signal
 import socket
 import subprocess
 import sys
@@ -14,6 +15,7 @@ import psycopg
 import pytest
 
 from server.config import Config
+from server.spark.jvm import end_former
 from tests.fix_server import ServerProcess
 
 ROOT = Path(__file__).parent.parent.parent
@@ -156,3 +158,18 @@ def test_select_1_is_answered_while_spark_starts(tmp_path: Path) -> None:
         assert '"engine ready"' not in server.log_path.read_text(), "Spark was there already: this shows nothing"
     finally:
         assert server.stop() == 0
+
+
+def test_a_jvm_of_a_life_before_is_ended(tmp_path: Path) -> None:
+    """It works in the directory that the next one starts in, also when that was emptied under it."""
+    scratch, beside = tmp_path / "scratch", tmp_path / "beside"
+    scratch.mkdir()
+    beside.mkdir()
+    left = subprocess.Popen(["sleep", "60"], cwd=scratch)
+    neighbour = subprocess.Popen(["sleep", "60"], cwd=beside)
+    scratch.rmdir()
+    end_former(scratch)
+    assert left.wait(10) == -signal.SIGKILL
+    assert neighbour.poll() is None
+    neighbour.kill()
+    neighbour.wait()
