@@ -17,7 +17,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from catalog import updates
-from catalog.row_hash import row_hashes
+from catalog.hashing import Hashes, key_hashes
 
 MEMORY_BYTES_MAX = 32 << 20  # so much is consolidated in memory, which takes some four times as much
 Reader: TypeAlias = pa.ipc.RecordBatchFileReader
@@ -139,9 +139,9 @@ def _sum(schema: pa.Schema, tables: Iterator[pa.Table], share: int) -> pa.Table:
     return updates.consolidate(pa.concat_tables(gathered))
 
 
-def hashes_of(rows: pa.Table) -> NDArray[np.uint64]:
-    """As `row_hashes`, a few rows at a time."""
-    found = [row_hashes(batch) for piece in pieces(rows, HASHED_BYTES) for batch in piece.combine_chunks().to_batches()]
+def hashes_of(rows: pa.Table) -> Hashes:
+    """Of whole rows, a few at a time."""
+    found = [key_hashes(piece, piece.column_names) for piece in pieces(rows, HASHED_BYTES)]
     return np.concatenate(found) if found else np.zeros(0, np.uint64)
 
 

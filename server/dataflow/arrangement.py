@@ -33,7 +33,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from catalog import updates as u
-from server.dataflow.hashing import Hashes, key_hashes, order_codes
+from catalog.hashing import Hashes, key_hashes, order_codes
 
 MEMORY_BYTES_MAX = 1 << 30  # of all runs of a server in memory; those that come beyond it go to files
 MERGED_AT_ONCE = 64 * 1024  # rows of a merge that the inserting thread does itself; larger ones have their own

@@ -20,13 +20,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from catalog import updates
+from catalog.hashing import Hashes, key_hashes
 from catalog.objects import Timestamp
 from catalog.updates import DIFF, DIFF_FIELD
 from protocol.pgwire.errors import PgError, SqlState
 from server.dataflow.arrangement import Arrangement, ByKey, ByOrder
 from server.dataflow.computation import Inputs
 from server.dataflow.explained import called
-from server.dataflow.hashing import Hashes, key_hashes
 from server.dataflow.nodes import (
     VERSION,
     InnerJoin,

@@ -9,9 +9,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from catalog import updates
+from catalog.hashing import Hashes
 from catalog.updates import DIFF
 from server.dataflow.arrangement import Arrangement, ByKey, ByOrder
-from server.dataflow.hashing import Hashes
 from server.dataflow.nodes import (
     VERSION,
     Recompute,

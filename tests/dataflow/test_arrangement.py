@@ -14,9 +14,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from catalog import updates as u
+from catalog.hashing import key_hashes
 from server.dataflow import arrangement as a
 from server.dataflow.arrangement import Arrangement, ByKey, ByOrder, Storage
-from server.dataflow.hashing import key_hashes
 
 SCHEMA = pa.schema([("c0", pa.int32()), ("c1", pa.string())])
 Row = tuple[int | None, str | None]

@@ -10,9 +10,9 @@ import pyarrow as pa
 import pytest
 
 from catalog import updates
+from catalog.hashing import key_hashes
 from catalog.objects import Timestamp
 from server.dataflow.arrangement import ByKey, Storage
-from server.dataflow.hashing import key_hashes
 from server.dataflow.shared import Lease, SharedArrangements
 from tests.dataflow.histories import History, ids, random_history, schema_of
 

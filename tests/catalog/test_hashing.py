@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from server.dataflow.hashing import LONG_BYTES, key_hashes, order_codes
+from catalog.hashing import LONG_BYTES, key_hashes, order_codes
 
 TYPES: dict[str, tuple[pa.DataType, st.SearchStrategy[Any]]] = {
     "bool": (pa.bool_(), st.booleans()),
