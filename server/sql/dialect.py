@@ -103,6 +103,16 @@ class _Parser(PostgresParser):
             else:
                 return this
 
+    def _parse_cube_or_rollup(self, with_prefix: bool = False) -> exp.Cube | exp.Rollup | None:
+        """Their keys are any expressions; sqlglot takes none with a comparison."""
+        for token, kind in ((TokenType.CUBE, exp.Cube), (TokenType.ROLLUP, exp.Rollup)):
+            if self._match(token):
+                return self.expression(kind(expressions=self._parse_wrapped_csv(self._parse_assignment)))
+        return None
+
+    def _parse_grouping_set(self) -> exp.Expr | None:
+        return self._parse_grouping_sets() or self._parse_cube_or_rollup() or self._parse_assignment()
+
     def _parse_type(self, parse_interval: bool = True, fallback_to_identifier: bool = False) -> exp.Expr | None:
         """DATE 'text'::type is (DATE 'text')::type."""
         start = self._index

@@ -19,6 +19,7 @@ from tests.sql.compare import difference
 from tests.sql.oracle import answer_of
 
 Row = tuple[str | None, ...]
+END_OF_TIME = 1 << 64
 
 
 class Follower:
@@ -53,6 +54,7 @@ class Follower:
                 async with cursor.copy(f"COPY (SUBSCRIBE ({self.query}) WITH (PROGRESS)) TO STDOUT") as copy:  # type: ignore[call-overload]
                     async for row in copy.rows():
                         await self._take(row)
+            await self._complete(END_OF_TIME)  # the query reads nothing: all its rows are of that time
         except Exception as error:
             async with self._moved:
                 self.error = error
@@ -66,6 +68,11 @@ class Follower:
             self.updates += 1
             self.times.add(time)
             return
+        if time < END_OF_TIME - 1:  # else the rows of that time are to come, and then the end
+            await self._complete(time)
+
+    async def _complete(self, time: int) -> None:
+        """All times before `time` are."""
         self.rows.update(self._pending)
         self._pending.clear()
         wrong = {r: n for r, n in self.rows.items() if n < 0}

@@ -140,3 +140,6 @@ SELECT sum(rank() OVER (ORDER BY id)) FROM people;
 SELECT rank() OVER (ORDER BY rank() OVER (ORDER BY id)) FROM people;
 SELECT dept FROM people GROUP BY dept HAVING rank() OVER (ORDER BY dept) = 1;
 SELECT id FROM people ORDER BY rank() OVER (ORDER BY salary NULLS FIRST, id);
+SELECT salary > 3000, dept, count(*) FROM people GROUP BY ROLLUP (salary > 3000, dept);
+SELECT salary > 3000, boss IS NULL, count(*) FROM people GROUP BY CUBE ((salary > 3000), boss IS NULL);
+SELECT dept = 1, count(*) FROM people GROUP BY GROUPING SETS ((dept = 1), ());
