@@ -111,7 +111,7 @@ class Client(asyncio.Protocol):
 
     def send_written(self) -> None:
         """Gives the transport what was written."""
-        if self._out and self._transport is not None:
+        if self._out and self._transport is not None and not self._transport.is_closing():
             data = self._out[0] if len(self._out) == 1 else b"".join(self._out)
             self._out.clear()
             self._out_bytes = 0

@@ -122,5 +122,8 @@ def watched(dsn: str, directory: Path, lines: int) -> list[str]:
         while not place.exists() or place.read_text() == before:
             threading.Event().wait(0.01)
         example.send_signal(signal.SIGINT)
-        assert example.wait(10) == 0
+        try:
+            assert example.wait(10) == 0
+        finally:
+            example.kill()
     return printed
