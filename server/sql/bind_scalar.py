@@ -72,6 +72,7 @@ from server.sql.relations import Aggregate as AggregateNode
 from server.sql.relations import Limit, Project, Relation, Sort, Values
 from server.sql.scope import Scope, find_column
 from server.sql.statements import position_of
+from server.sql.temporal import in_milliseconds, is_now
 
 _BINARY: dict[type[exp.Expr], str] = {
     exp.Add: "+",
@@ -402,6 +403,8 @@ class ScalarBinder(Coercer, ABC):
 
     def operator(self, name: str, arguments: list[Expression], tree: exp.Expr | None) -> Expression:
         """An operator over bound operands. 42883, 42725."""
+        if len(arguments) == 2 and any(map(is_now, arguments)):
+            arguments = [in_milliseconds(argument) for argument in arguments]
         types = tuple(a.type.without_modifiers for a in arguments)
         try:
             resolved = resolve.resolve_operator(name, _plain(types))

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from protocol.pgwire.errors import PgError, SqlState
-from protocol.pgwire.types import BOOL, INT8
+from protocol.pgwire.types import BOOL, DATE, INT8, TIMESTAMP, TIMESTAMPTZ
 from server.sql.expressions import Call, Cast, Expression, Literal, SessionValue, walk
 from server.sql.functions import syntax
 from server.sql.functions.table import OPERATORS, Function
@@ -33,6 +33,22 @@ def is_now(expression: Expression) -> bool:
     if isinstance(expression, Cast):
         return is_now(expression.operand)
     return isinstance(expression, SessionValue) and expression.name == "mz_now"
+
+
+_MILLISECONDS = {
+    type.name: Function("mz_timestamp", (type,), INT8, spark, python=python)
+    for type, spark, python in (
+        (DATE, "(CAST(unix_date({0}) AS BIGINT) * 86400000)", lambda days: days * 86_400_000),
+        (TIMESTAMP, "unix_millis(CAST({0} AS TIMESTAMP_LTZ))", lambda us: us // 1_000),
+        (TIMESTAMPTZ, "unix_millis({0})", lambda us: us // 1_000),
+    )
+}
+
+
+def in_milliseconds(expression: Expression) -> Expression:
+    """What is compared with mz_now(): a point in time becomes its milliseconds since 1970 (`spec.md` 2)."""
+    function = _MILLISECONDS.get(expression.type.name)
+    return expression if function is None else Call(function, (expression,), INT8, expression.nullable)
 
 
 def names_now(node: object) -> bool:

@@ -138,7 +138,7 @@ def test_a_row_goes_when_its_time_has_come(dsn: str) -> None:
         connection.execute("CREATE TABLE t (k int, ends numeric(20))")
         connection.execute("CREATE MATERIALIZED VIEW m AS SELECT k FROM t WHERE mz_now() < ends")
         (now,) = connection.execute("SELECT mz_now()").fetchone() or (0,)
-        end = int(now) + 1500
+        end = int(now) + 5_000
         connection.execute("INSERT INTO t VALUES (1, %s), (2, 1000), (3, 4102444800000), (4, NULL)", (end,))
         assert rows(connection, "SELECT * FROM m") == [(1,), (3,)]
         follow(other, "m", snapshot=True)
@@ -152,6 +152,26 @@ def test_a_row_goes_when_its_time_has_come(dsn: str) -> None:
         found = changes(other, 2)
         assert found[0][1:] == (1, 1)
         assert found[1] == (end + 1000, 1, 2)
+
+
+@pytest.mark.parametrize("type", ["timestamptz", "timestamp"])
+def test_mz_now_is_compared_with_points_in_time(dsn: str, type: str) -> None:
+    with connected(dsn) as connection, psycopg.connect(dsn) as other:
+        connection.execute(f"CREATE TABLE t (k int, made {type})".encode())
+        soon = int((connection.execute("SELECT mz_now()").fetchone() or (0,))[0]) + 5_000
+        made = f"(timestamp '1970-01-01' + interval '{soon - 3_600_000} ms')::{type}"
+        connection.execute(
+            f"INSERT INTO t VALUES (1, {made}), (2, '2000-01-01'), (3, '2100-01-01'), (4, NULL)".encode()
+        )
+        follow(other, "(SELECT k FROM t WHERE mz_now() <= made + interval '1 hour')", snapshot=True)
+        found = changes(other, 3)
+        assert sorted(row[1:] for row in found[:2]) == [(1, 1), (1, 3)]
+        assert found[2] == (soon + 1, -1, 1)
+        compared = "SELECT k FROM t WHERE mz_now() > made AND made::date < mz_now() ORDER BY k"
+        assert [row for row in rows(connection, compared) if row != (1,)] == [(2,)]
+        assert rows(connection, "SELECT mz_now() > date '2000-01-01', mz_now() > now() + interval '1 day'") == [
+            (True, False)
+        ]
 
 
 @pytest.mark.parametrize(
