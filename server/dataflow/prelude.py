@@ -29,21 +29,23 @@ class Prelude:
         self._ready: deque[Entry] = deque()
         self._ready_bytes = 0
         self._taken = asyncio.Event()
+        self._complete = False  # everything has been made
         self._task: asyncio.Task[None] | None = None
 
     @property
     def finished(self) -> bool:
         """Everything has been taken."""
-        return not self._ready and self.failure is None and self._task is not None and self._task.done()
+        return not self._ready and self._complete
 
     def start(self) -> None:
         """Begins to make them."""
         self._task = asyncio.create_task(self._make())
+        self._task.add_done_callback(self._ended)
 
     async def begun(self) -> None:
         """Returns when some of it can be taken, all of it if it is little. Raises what it failed with."""
         assert self._task is not None
-        while not self._task.done() and self._ready_bytes < AHEAD_BYTES:
+        while not self._complete and self.failure is None and self._ready_bytes < AHEAD_BYTES:
             await self.moved.wait()
         if self.failure is not None and not self._ready:
             raise self.failure
@@ -58,11 +60,16 @@ class Prelude:
                     while self._ready_bytes >= AHEAD_BYTES:
                         self._taken.clear()
                         await self._taken.wait()
+            self._complete = True
         except Exception as error:
             self.failure = error
-        finally:
-            self._release()
-            asyncio.get_running_loop().call_soon(self.moved.fire)  # when this task is done
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        """However it ended: one that did not come to its end is not taken for one that had nothing to give."""
+        self._release()
+        if not self._complete and self.failure is None:
+            self.failure = RuntimeError("the snapshot was not made to its end")
+        self.moved.fire()
 
     def take(self) -> list[Entry]:
         """What has been made. Raises what the making failed with, once the entries before it have been taken."""

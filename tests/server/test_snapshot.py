@@ -157,6 +157,22 @@ def changes(first: int, rows: int = 1_000) -> pa.Table:
     return updates.with_diff(pa.table({"c0": np.arange(first, first + rows)}), 1)
 
 
+async def test_a_snapshot_that_was_not_made_is_not_taken_for_an_empty_one() -> None:
+    released: list[str] = []
+
+    async def entries() -> AsyncGenerator[Entry]:
+        yield Entry(Timestamp(5), changes(0), shared=False)
+
+    prelude = Prelude(entries(), lambda: released.append("released"))
+    prelude.start()
+    assert prelude._task is not None
+    prelude._task.cancel()  # before its first step, by whoever
+    with pytest.raises(RuntimeError, match="not made"):
+        await prelude.begun()
+    assert not prelude.finished
+    assert released
+
+
 def test_a_snapshot_is_made_as_it_is_taken_and_the_changes_follow(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
