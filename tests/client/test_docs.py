@@ -106,12 +106,21 @@ def test_the_example_goes_on_where_it_stopped(dsn: str, table: str, execute: Exe
     assert watched(dsn, tmp_path, 1) == ["+1 2 20"]
 
 
+# A job that a shell runs in the background ignores Ctrl-C, and so does all that it starts.
+INTERRUPTIBLE = """
+import runpy, signal, sys
+signal.signal(signal.SIGINT, signal.default_int_handler)
+sys.argv.pop(0)
+runpy.run_path(sys.argv[0], run_name="__main__")
+"""
+
+
 def watched(dsn: str, directory: Path, lines: int) -> list[str]:
     """What the example prints until it is interrupted, after it has stored its token."""
     place = directory / "token"
     before = place.read_text() if place.exists() else ""
     example = subprocess.Popen(
-        [sys.executable, str(ROOT / "docs" / "examples" / "watch.py"), dsn, "t", str(place)],
+        [sys.executable, "-c", INTERRUPTIBLE, str(ROOT / "docs" / "examples" / "watch.py"), dsn, "t", str(place)],
         stdout=subprocess.PIPE,
         text=True,
         env={**os.environ, "PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": "1"},
