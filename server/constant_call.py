@@ -15,8 +15,7 @@ from protocol.pgwire import messages as m
 from protocol.pgwire.call import CallShape
 from protocol.pgwire.decode import decode_parameter
 from protocol.pgwire.errors import PgError
-from protocol.pgwire.single_row import encode_row
-from protocol.pgwire.text_columns import OutputStyle
+from protocol.pgwire.single_row import Writer, row_writer
 from protocol.pgwire.types import PgType
 from server.context import Context
 from server.execution.prepare import Prepared, plan_key
@@ -34,8 +33,7 @@ class ConstantCall:
     settings_revision: object
     constant: Constant
     parameters: Sequence[tuple[PgType, int]]
-    formats: Sequence[int]
-    style: OutputStyle
+    write: Writer
     timezone: str
     head: bytes
 
@@ -60,8 +58,7 @@ class ConstantCall:
             context.settings.revision,
             plan.constant,
             list(zip(prepared.parameters, given * len(prepared.parameters) if len(given) == 1 else given, strict=True)),
-            formats,
-            context.settings.output_style,
+            row_writer(plan.constant.types, formats, context.settings.output_style),
             context.settings.naming[2],
             m.BindComplete().serialize() + described,
         )
@@ -82,7 +79,7 @@ class ConstantCall:
             for (type, format), value in zip(self.parameters, values, strict=True)
         ]
         row = self.constant.evaluate_row(Bindings(tuple(given)))
-        return self.head + encode_row(self.constant.types, self.formats, row, self.style) + SELECT_1
+        return self.head + self.write(row) + SELECT_1
 
 
 SELECT_1 = m.CommandComplete("SELECT 1").serialize()

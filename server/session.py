@@ -26,7 +26,7 @@ from protocol.pgwire.decode import decode_parameter
 from protocol.pgwire.encode import RowEncoder
 from protocol.pgwire.errors import Notice, PgError, Severity, SqlState
 from protocol.pgwire.messages import FrontendMessage
-from protocol.pgwire.single_row import encode_row
+from protocol.pgwire.single_row import row_writer
 from protocol.pgwire.types import BY_OID, PgType
 from server.constant_call import SELECT_1, ConstantCall
 from server.context import Context
@@ -475,8 +475,8 @@ class Session:
             bindings = context.bindings(portal.parameters, context.coordinator.latest_time())
         values = plan.constant.evaluate_row(bindings)
         self._outlet.send_notices(context.notices)
-        row = encode_row(plan.constant.types, portal.column_formats(), values, context.settings.output_style)
-        self._connection.send_encoded(row + SELECT_1)
+        write = row_writer(plan.constant.types, portal.column_formats(), context.settings.output_style)
+        self._connection.send_encoded(write(values) + SELECT_1)
         portal.result, portal.done = Result("SELECT {}", NoRows(plan.columns)), True
         self._count(OK)
         return None

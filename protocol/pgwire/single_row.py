@@ -36,26 +36,32 @@ _PLAIN: tuple[dict[str, Callable[[Any], bytes]], dict[str, Callable[[Any], bytes
 )
 
 
+Writer = Callable[[Sequence[Any]], bytes]
 _NULL = b"\xff\xff\xff\xff"
 _LENGTH = struct.Struct("!i")
 _HEAD = struct.Struct("!cih")
 
 
-def encode_row(types: Sequence[PgType], formats: Sequence[int], values: Sequence[Any], style: OutputStyle) -> bytes:
-    """The DataRow of `values`, Python scalars as `types` lists them, in the formats given."""
-    pieces: list[bytes] = []
-    for type, format, value in zip(types, formats, values, strict=True):
-        if value is None:
-            pieces.append(_NULL)
-            continue
-        write = _PLAIN[format].get(type.name)
-        if write is None:
-            return _encode_columns(types, formats, values, style)
-        data = write(value)
-        pieces.append(_LENGTH.pack(len(data)))
-        pieces.append(data)
-    body = b"".join(pieces)
-    return _HEAD.pack(b"D", len(body) + 6, len(types)) + body
+def row_writer(types: Sequence[PgType], formats: Sequence[int], style: OutputStyle) -> Writer:
+    """What makes the DataRow of values, Python scalars as `types` lists them, in the formats given."""
+    writers = [_PLAIN[format].get(type.name) for type, format in zip(types, formats, strict=True)]
+    count = len(writers)
+
+    def written(values: Sequence[Any]) -> bytes:
+        pieces: list[bytes] = []
+        for write, value in zip(writers, values, strict=True):
+            if value is None:
+                pieces.append(_NULL)
+            elif write is None:
+                return _encode_columns(types, formats, values, style)
+            else:
+                data = write(value)
+                pieces.append(_LENGTH.pack(len(data)))
+                pieces.append(data)
+        body = b"".join(pieces)
+        return _HEAD.pack(b"D", len(body) + 6, count) + body
+
+    return written
 
 
 def _encode_columns(
