@@ -28,9 +28,12 @@ class Portal:
     _formats: list[int] | None = None
 
     def column_formats(self) -> list[int]:
-        """One format a column; PgError 08P01 if Bind gave another number of them."""
+        """One format a column; PgError 08P01 if Bind gave another number of them, 22023 if one is neither 0 nor 1."""
         if self._formats is not None:
             return self._formats
+        for format in self.formats:
+            if format not in (0, 1):
+                raise PgError(SqlState.INVALID_PARAMETER_VALUE, f"unsupported format code: {format}")
         fields = self.prepared.fields
         if self.result is not None and self.result.rows is not None:
             fields = self.result.rows.fields  # of a FETCH whose cursor was not planned yet when it was bound
