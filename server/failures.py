@@ -7,6 +7,7 @@ import errno
 import structlog
 
 from catalog.log import Damaged
+from catalog.updates import NegativeCount
 from protocol.pgwire.errors import PgError, SqlState
 
 log = structlog.get_logger()
@@ -38,6 +39,12 @@ def told(error: Exception) -> PgError:
             SqlState.STATEMENT_TOO_COMPLEX,
             "stack depth limit exceeded",
             hint="Write the statement with less nesting.",
+        )
+    if isinstance(error, NegativeCount):
+        return PgError(
+            SqlState.DATA_EXCEPTION,
+            "the count of a row is negative",
+            detail="More copies of a row were taken away than ever stood there.",
         )
     if isinstance(error, Damaged):
         log.error("damaged data", error=str(error))

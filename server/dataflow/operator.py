@@ -23,7 +23,6 @@ from catalog import updates
 from catalog.hashing import Hashes, key_hashes
 from catalog.objects import Timestamp
 from catalog.updates import DIFF, DIFF_FIELD
-from protocol.pgwire.errors import PgError, SqlState
 from server.dataflow.arrangement import Arrangement, ByKey, ByOrder
 from server.dataflow.computation import Inputs
 from server.dataflow.explained import called
@@ -187,14 +186,6 @@ class ArrangingOperator(Operator):
             self._pending += await arranged.take(changes, tick)
 
 
-def negative_count() -> PgError:
-    return PgError(
-        SqlState.DATA_EXCEPTION,
-        "the count of a row is negative",
-        detail="More copies of a row were taken away than ever stood there.",
-    )
-
-
 async def in_thread(work: Callable[..., Result], *args: Any) -> Result:
     """`work` here, or in a thread if one of its arguments is a large table."""
     return await asyncio.to_thread(work, *args) if is_large(args) else work(*args)
@@ -231,7 +222,7 @@ def versioned(changes: pa.Table, version: int) -> pa.Table:
 
 def check_counts(changes: pa.Table) -> None:
     if changes.num_rows and pc.min(changes[DIFF]).as_py() < 0:
-        raise negative_count()
+        raise updates.NegativeCount("of an operator's input")
 
 
 def differences(found: pa.Table, tick: Tick, schema: pa.Schema) -> pa.Table:

@@ -25,7 +25,6 @@ from server.dataflow.operator import (
     codes_of,
     differences,
     in_thread,
-    negative_count,
     slice_of,
 )
 
@@ -97,7 +96,7 @@ class TotalsOperator(Operator):
     def _told(self, tick: Tick, before: pa.Table, found: pa.Table) -> pa.Table:
         rows = found[f"s{self._width}"]
         if found.num_rows and pc.min(rows).as_py() < 0:
-            raise negative_count()
+            raise updates.NegativeCount("of a group")
         last = found.filter(pc.equal(found[VERSION], len(tick.times)))
         after = last.select([f"s{i}" for i in range(len(self._totals.state))]).rename_columns(self._totals.state.names)
         change = pa.concat_tables([updates.with_diff(after, 1), updates.negate(before)])

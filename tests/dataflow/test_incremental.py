@@ -15,6 +15,7 @@ from catalog.objects import Timestamp
 from protocol.pgwire.errors import PgError
 from server.dataflow import incremental, join_operator, nodes, operator, recompute_operator
 from server.dataflow.arrangement import Arrangement, Storage
+from server.failures import told
 from server.spark.engine import SparkEngine
 from tests.dataflow import histories
 from tests.dataflow.histories import (
@@ -248,8 +249,9 @@ def test_a_negative_count_is_an_error_of_its_time(sql: str, engine: SparkEngine,
         history = history_of(t=[[(row, 1)], [(row, -2)], [(row, 3)]])
         computation = followed(planned(sql), history, engine, storage)
         await computation.hydrate(Timestamp(1))
-        with pytest.raises(PgError, match="the count of a row is negative"):
+        with pytest.raises(updates.NegativeCount) as raised:
             await computation.advance([Timestamp(2)])
+        assert (told(raised.value).sqlstate, told(raised.value).message) == ("22000", "the count of a row is negative")
         (changes,) = await computation.advance([Timestamp(3)])
         assert changes.num_rows == (2 if "count" in sql else 0)
 
