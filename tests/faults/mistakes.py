@@ -13,7 +13,6 @@ import sqlite3
 from collections.abc import Callable, Iterable
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
-from typing import Any
 
 import pyarrow as pa
 
@@ -137,12 +136,13 @@ def resume_too_early() -> None:
 
 @mistake("a materialized view's changes get the time at which they were computed", "spark")
 def compute_late() -> None:
-    tick = ViewDataflow._tick
+    record = ViewDataflow._record
 
-    async def late(self: ViewDataflow, time: Timestamp, rows: Any) -> Any:
-        return await tick(self, Timestamp(max(time, self._frontiers.least_upper(self._computation.inputs) - 1)), rows)
+    async def late(self: ViewDataflow, time: Timestamp, changes: pa.Table, upper: Timestamp) -> None:
+        computed = Timestamp(max(time, self._frontiers.least_upper(self.inputs) - 1))
+        await record(self, computed, changes, Timestamp(max(upper, computed + 1)))
 
-    ViewDataflow._tick = late  # type: ignore[method-assign]
+    ViewDataflow._record = late  # type: ignore[method-assign]
 
 
 @mistake("where a hold stands is not on disk", "holds")
