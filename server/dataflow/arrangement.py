@@ -18,7 +18,6 @@ Threads: one thread inserts at a time; probes may come from any thread at any ti
 
 from __future__ import annotations
 
-import tempfile
 import threading
 import weakref
 from collections.abc import Callable
@@ -32,6 +31,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from catalog import spill
 from catalog import updates as u
 from catalog.hashing import Hashes, key_hashes, order_codes
 
@@ -88,11 +88,7 @@ class Storage:
             table = table.append_column(u.DIFF_FIELD, pa.array(run.diffs))
         if isinstance(run.times, np.ndarray):
             table = table.append_column("time", pa.array(run.times))
-        with tempfile.NamedTemporaryFile(dir=self._directory) as file:
-            with pa.ipc.new_file(file, table.schema) as writer:
-                writer.write_table(table.combine_chunks(), max_chunksize=max(table.num_rows, 1))
-            file.flush()
-            mapped = pa.ipc.open_file(pa.memory_map(file.name)).read_all()
+        mapped = spill.on_disk(table, self._directory)
 
         def column(name: str) -> Any:
             return mapped[name].chunk(0).to_numpy()
