@@ -124,7 +124,8 @@ class Coordinator:
         self._waiting = directory / "waiting"  # what a server before this one left there is of no use
         shutil.rmtree(self._waiting, ignore_errors=True)
         self._waiting.mkdir()
-        self._arrangements = SharedArrangements(Storage(self._waiting))
+        self._storage = Storage(self._waiting)
+        self._arrangements = SharedArrangements(self._storage)
         self.log = Log(self.store, Payloads(directory / "payloads"), self._waiting)
         self.frontiers = Frontiers()
         self.holds = Holds(self.frontiers)
@@ -228,7 +229,7 @@ class Coordinator:
         for task in list(self._tasks):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        self._arrangements.storage.close()
+        self._storage.close()
         await asyncio.to_thread(self.store.close)
 
     @property

@@ -19,10 +19,11 @@ from server.dataflow.arrangement import Arrangement
 from server.dataflow.computation import Computation, Inputs, Present, Recomputation
 from server.dataflow.delta import NoRule, delta_plan
 from server.dataflow.nodes import VERSION, Node, Recompute, Temporal, nodes_of
-from server.dataflow.operator import Operator, Place, Tick, in_thread
+from server.dataflow.operator import Operator, Place, Tick
 from server.dataflow.operators import operators_of
 from server.dataflow.row_operators import SourceOperator
-from server.dataflow.shared import SharedArrangements, to_the_end
+from server.dataflow.shared import SharedArrangements
+from server.dataflow.threads import in_thread, to_the_end
 from server.spark import Engine
 from server.sql.plan import QueryPlan
 from server.sql.render import spark_text
@@ -148,7 +149,7 @@ class IncrementalComputation:
             raise
         found = tasks[id(self._root)].result()
         self._is_whole = False
-        await to_the_end(_committed, operators, tick, *(table for o in operators for table in o.pending))
+        await to_the_end(_committed(operators, tick))
         self._is_whole = True
         return found
 
@@ -164,7 +165,6 @@ def _close(operators: list[Operator]) -> None:
         operator.close()
 
 
-def _committed(operators: list[Operator], tick: Tick, *pending: pa.Table) -> None:
-    """`pending` is what they will insert: it tells `to_the_end` how much work this is."""
+async def _committed(operators: list[Operator], tick: Tick) -> None:
     for operator in operators:
-        operator.commit(tick)
+        await operator.commit(tick)

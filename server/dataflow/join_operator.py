@@ -8,7 +8,6 @@ import numpy as np
 import pyarrow as pa
 
 from catalog.updates import DIFF_FIELD
-from server.dataflow.arrangement import ByKey
 from server.dataflow.nodes import (
     InnerJoin,
 )
@@ -19,11 +18,12 @@ from server.dataflow.operator import (
     Tick,
     codes_of,
     consolidated,
-    in_thread,
     names_of,
     slice_of,
     versioned,
 )
+from server.dataflow.run import ByKey
+from server.dataflow.threads import in_thread
 
 PAIRS_MAX = 1_000_000  # of rows as they were that a join may look at in vain
 
@@ -41,7 +41,7 @@ class JoinOperator(ArrangingOperator):
             return self.none
         codes = [await in_thread(codes_of, [c], [k]) for c, k in zip(inputs, self._join.keys, strict=True)]
         before = [
-            versioned(await in_thread(slice_of, arranged.arrangement, other, tick), 0)
+            versioned(await slice_of(arranged.arrangement, other, tick), 0)
             for arranged, other in zip(self._arranged, reversed(codes), strict=True)
         ]
         pairs = before[0].num_rows * before[1].num_rows

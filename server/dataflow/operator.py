@@ -8,12 +8,10 @@ change. Its state changes only when the whole tick has worked (`commit`).
 
 from __future__ import annotations
 
-import asyncio
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -23,7 +21,7 @@ from catalog import updates
 from catalog.hashing import Hashes, key_hashes
 from catalog.objects import Timestamp
 from catalog.updates import DIFF, DIFF_FIELD
-from server.dataflow.arrangement import Arrangement, ByKey, ByOrder
+from server.dataflow.arrangement import Arrangement
 from server.dataflow.computation import Inputs
 from server.dataflow.explained import called
 from server.dataflow.nodes import (
@@ -34,10 +32,10 @@ from server.dataflow.nodes import (
     Source,
     Statement,
 )
-from server.dataflow.shared import Lease, SharedArrangements, is_large
+from server.dataflow.run import ByKey, Sorting
+from server.dataflow.shared import Lease, SharedArrangements
 from server.spark import Engine
 
-Result = TypeVar("Result")
 VERSION_FIELD = pa.field(VERSION, pa.int64(), nullable=False)
 
 
@@ -101,19 +99,14 @@ class Operator(ABC):
     async def step(self, tick: Tick, inputs: Sequence[pa.Table]) -> pa.Table:
         """The changes of a tick, consolidated unless there is no state. Nothing is kept of it before `commit`."""
 
-    @property
-    def pending(self) -> list[pa.Table]:
-        """What `commit` will insert."""
-        return [changes for _, _, changes in self._pending]
-
     def forget(self) -> None:
         """The tick did not work."""
         self._pending.clear()
 
-    def commit(self, tick: Tick) -> None:
-        """The tick worked: what it changed is the state."""
+    async def commit(self, tick: Tick) -> None:
+        """The tick worked: what it changed is the state. Let it come to its end."""
         for arrangement, time, changes in self._pending:
-            arrangement.insert(changes, time)
+            await arrangement.insert(changes, time)
         self._pending.clear()
         for arrangement in self._own:
             arrangement.advance(tick.times[-1])
@@ -124,6 +117,8 @@ class Operator(ABC):
         """It is not used any more."""
         for lease in self._leases:
             lease.release()
+        for arrangement in self._own:
+            arrangement.close()
 
     async def _run(self, statement: Statement, views: Mapping[str, pa.Table]) -> pa.Table:
         """What a statement gives over tables, whose columns it knows by their places."""
@@ -140,7 +135,7 @@ class Operator(ABC):
 class ArrangedInput:
     """An input of an operator by a key, as it was before a tick; that of a collection is shared."""
 
-    def __init__(self, place: Place, node: Node, sorting: ByKey | ByOrder) -> None:
+    def __init__(self, place: Place, node: Node, sorting: Sorting) -> None:
         self._inputs = place.inputs
         self.lease: Lease | None = None
         if isinstance(node, Source):
@@ -148,7 +143,7 @@ class ArrangedInput:
             self.lease = place.shared.lease(key, node.schema, place.as_of)
             self.arrangement = self.lease.arrangement
         else:
-            self.arrangement = Arrangement(sorting, node.schema, place.shared.storage)
+            self.arrangement = place.shared.arranger.arrangement(sorting, node.schema)
 
     async def take(self, changes: pa.Table, tick: Tick) -> list[tuple[Arrangement, Timestamp, pa.Table]]:
         """What is to be inserted once the tick has worked. A shared one takes it from the log at once."""
@@ -166,7 +161,7 @@ class ArrangedInput:
 class ArrangingOperator(Operator):
     """One whose inputs are arranged."""
 
-    def __init__(self, node: InnerJoin | Recompute, place: Place, sortings: Sequence[ByKey | ByOrder]) -> None:
+    def __init__(self, node: InnerJoin | Recompute, place: Place, sortings: Sequence[Sorting]) -> None:
         super().__init__(node, place.engine)
         self._arranged = [ArrangedInput(place, i, sorting) for i, sorting in zip(node.inputs, sortings, strict=True)]
         self._leases = [arranged.lease for arranged in self._arranged if arranged.lease is not None]
@@ -186,11 +181,6 @@ class ArrangingOperator(Operator):
             self._pending += await arranged.take(changes, tick)
 
 
-async def in_thread(work: Callable[..., Result], *args: Any) -> Result:
-    """`work` here, or in a thread if one of its arguments is a large table."""
-    return await asyncio.to_thread(work, *args) if is_large(args) else work(*args)
-
-
 def consolidated(changes: pa.Table, tick: Tick) -> pa.Table:
     """At first rows only come: a line for each is as good."""
     return changes if tick.since is None else updates.consolidate(changes)
@@ -201,10 +191,10 @@ def codes_of(changes: Sequence[pa.Table], keys: Sequence[tuple[int, ...]]) -> Ha
     return np.unique(np.concatenate([key_hashes(c, names_of(k)) for c, k in zip(changes, keys, strict=True)]))
 
 
-def slice_of(arrangement: Arrangement, codes: Hashes, tick: Tick) -> pa.Table:
+async def slice_of(arrangement: Arrangement, codes: Hashes, tick: Tick) -> pa.Table:
     if tick.since is None:
         return updates.with_diff(arrangement.schema.empty_table(), 1)
-    return arrangement.probe(codes, tick.since)
+    return await arrangement.probe(codes, tick.since)
 
 
 def names_of(places: tuple[int, ...]) -> tuple[str, ...]:

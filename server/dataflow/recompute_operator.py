@@ -11,7 +11,6 @@ import pyarrow.compute as pc
 from catalog import updates
 from catalog.hashing import Hashes
 from catalog.updates import DIFF
-from server.dataflow.arrangement import Arrangement, ByKey, ByOrder
 from server.dataflow.nodes import (
     VERSION,
     Recompute,
@@ -24,10 +23,11 @@ from server.dataflow.operator import (
     check_counts,
     codes_of,
     differences,
-    in_thread,
     names_of,
     slice_of,
 )
+from server.dataflow.run import ByKey, ByOrder, Sorting
+from server.dataflow.threads import in_thread
 
 
 class RecomputeOperator(ArrangingOperator):
@@ -45,16 +45,16 @@ class RecomputeOperator(ArrangingOperator):
         codes = await in_thread(codes_of, inputs, node.keys)
         views = {}
         for number, changes in enumerate(inputs):
-            views[f"d{number}"] = await in_thread(self._lines, tick, number, codes, changes)
+            before = await self._before(number, codes, changes, tick)
+            views[f"d{number}"] = await in_thread(self._lines, tick, number, before, changes)
         if not node.marked and not any(view.num_rows for view in views.values()):
             return self.none
         found = self._result(await self._run(node.sql, views), [VERSION_FIELD])
         return await in_thread(differences, found, tick, self.schema)
 
-    def _lines(self, tick: Tick, number: int, codes: Hashes, changes: pa.Table) -> pa.Table:
+    def _lines(self, tick: Tick, number: int, before: pa.Table, changes: pa.Table) -> pa.Table:
         """The rows of an input in each version."""
-        arrangement, once = self._arranged[number].arrangement, self._recompute.once[number]
-        before = self._before(arrangement, codes, changes, tick)
+        once = self._recompute.once[number]
         parts = []
         for version in tick.versions:
             now = before
@@ -68,13 +68,13 @@ class RecomputeOperator(ArrangingOperator):
             parts.append(self._at_version(now, once, version))
         return pa.concat_tables(parts)
 
-    def _before(self, arrangement: Arrangement, codes: Hashes, changes: pa.Table, tick: Tick) -> pa.Table:
-        first = self._recompute.first
+    async def _before(self, number: int, codes: Hashes, changes: pa.Table, tick: Tick) -> pa.Table:
+        arrangement, first = self._arranged[number].arrangement, self._recompute.first
         if first is None or tick.since is None:
-            return slice_of(arrangement, codes, tick)
+            return await slice_of(arrangement, codes, tick)
         # As many more as go: then the first of any later version are among these, and what comes.
         gone = -int(np.minimum(changes[DIFF].to_numpy(), 0).sum())
-        return arrangement.first(first.count + gone, tick.since)
+        return await arrangement.first(first.count + gone, tick.since)
 
     def _at_version(self, now: pa.Table, once: bool, version: int) -> pa.Table:
         check_counts(now)
@@ -89,6 +89,6 @@ class RecomputeOperator(ArrangingOperator):
         return pa.concat_tables([lines, mark]).append_column("mark", marks)
 
 
-def _sorting(node: Recompute, key: tuple[int, ...]) -> ByKey | ByOrder:
+def _sorting(node: Recompute, key: tuple[int, ...]) -> Sorting:
     first = node.first
     return ByKey(names_of(key)) if first is None else ByOrder(f"c{first.place}", first.descending, first.nulls_first)

@@ -24,10 +24,10 @@ from server.dataflow.operator import (
     Operator,
     Tick,
     consolidated,
-    in_thread,
     nothing,
     versioned,
 )
+from server.dataflow.threads import in_thread
 from server.dataflow.waiting import Waiting
 from server.spark import Engine
 from server.sql.constant import Bindings
@@ -129,8 +129,8 @@ class TemporalOperator(Operator):
         super().forget()
         self._come = None
 
-    def commit(self, tick: Tick) -> None:
-        super().commit(tick)
+    async def commit(self, tick: Tick) -> None:
+        await super().commit(tick)
         (now,) = tick.times
         self._waiting.drop(now)
         if self._come is not None:

@@ -8,18 +8,17 @@ and an arrangement without leases is gone.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
 
 import pyarrow as pa
 
 from catalog import updates
 from catalog.objects import ObjectId, Timestamp
-from server.dataflow.arrangement import Arrangement, ByKey, ByOrder, Storage
+from server.dataflow.arrangement import Arrangement, Arranger
 from server.dataflow.computation import Inputs
+from server.dataflow.run import Sorting
+from server.dataflow.threads import to_the_end
 
-Sorting = ByKey | ByOrder
 Key = tuple[ObjectId, tuple[int, ...], Sorting]
 
 
@@ -63,7 +62,7 @@ class Lease:
         _, places, _ = self.key
         columns = [*(changes.column(place) for place in places), changes[updates.DIFF]]
         names = [*self.arrangement.schema.names, updates.DIFF]
-        await to_the_end(self.arrangement.insert, pa.table(columns, names=names), int(time))
+        await to_the_end(self.arrangement.insert(pa.table(columns, names=names), int(time)))
 
     def advance(self, time: Timestamp) -> None:
         """The operator will not look at earlier times any more."""
@@ -76,18 +75,17 @@ class Lease:
 
 
 class SharedArrangements:
-    """Those of one server. `storage`: where the rows are."""
+    """Those of one server. `arranger` makes them, and those that are not shared."""
 
-    def __init__(self, storage: Storage) -> None:
-        self.storage = storage
+    def __init__(self, arranger: Arranger) -> None:
+        self.arranger = arranger
         self._known: dict[Key, _Shared] = {}
 
     def lease(self, key: Key, schema: pa.Schema, as_of: Timestamp) -> Lease:
         """A lease at `as_of`, of an arrangement that can be asked for that time."""
         shared = self._known.get(key)
         if shared is None or shared.arrangement.since > as_of:
-            arrangement = Arrangement(key[2], schema, self.storage, since=as_of)
-            shared = self._known[key] = _Shared(arrangement)
+            shared = self._known[key] = _Shared(self.arranger.arrangement(key[2], schema, as_of))
         lease = Lease(self, key, shared, as_of)
         shared.leases.add(lease)
         return lease
@@ -95,27 +93,10 @@ class SharedArrangements:
     def released(self, lease: Lease) -> None:
         shared = lease.shared
         shared.leases.discard(lease)
-        if not shared.leases and self._known.get(lease.key) is shared:
-            del self._known[lease.key]
+        if not shared.leases:
+            shared.arrangement.close()
+            if self._known.get(lease.key) is shared:
+                del self._known[lease.key]
 
     def __len__(self) -> int:
         return len(self._known)
-
-
-async def to_the_end(work: Callable[..., None], *args: Any) -> None:
-    """`work` here, or in a thread if one of its arguments is a large table; also when cancelled to its end."""
-    if not is_large(args):
-        return work(*args)
-    task = asyncio.ensure_future(asyncio.to_thread(work, *args))
-    try:
-        await asyncio.shield(task)
-    except asyncio.CancelledError:
-        await task
-        raise
-
-
-THREAD_ROWS = 8_192  # work on more rows than these is done in a thread
-
-
-def is_large(args: tuple[Any, ...]) -> bool:
-    return any(isinstance(arg, pa.Table) and arg.num_rows > THREAD_ROWS for arg in args)

@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 
 from catalog import updates
 from catalog.updates import DIFF, DIFF_FIELD
-from server.dataflow.arrangement import Arrangement, ByKey
+from server.dataflow.arrangement import Arrangement
 from server.dataflow.explained import called
 from server.dataflow.nodes import (
     VERSION,
@@ -24,9 +24,10 @@ from server.dataflow.operator import (
     check_counts,
     codes_of,
     differences,
-    in_thread,
     slice_of,
 )
+from server.dataflow.run import ByKey
+from server.dataflow.threads import in_thread
 
 
 class TotalsOperator(Operator):
@@ -37,7 +38,7 @@ class TotalsOperator(Operator):
         self._totals = node
         self._width = len(node.key)
         key = ByKey(tuple(f"c{i}" for i in range(self._width)))
-        self._own = [Arrangement(key, node.state, place.shared.storage)]
+        self._own = [place.shared.arranger.arrangement(key, node.state)]
         self._key_names = called(node.input, node.key)
         numbers = list(node.state)[self._width :]
         named = [pa.field(f"n{i}", field.type) for i, field in enumerate(numbers)]
@@ -48,7 +49,9 @@ class TotalsOperator(Operator):
         empty_at_first = tick.since is None and not self._width
         if changes.num_rows == 0 and not empty_at_first:
             return self.none
-        before, lines = await in_thread(self._read, tick, changes)
+        codes = await in_thread(codes_of, [changes], [self._totals.key])
+        before = await slice_of(self._own[0], codes, tick)
+        lines = await in_thread(self._read, tick, before, changes)
         found = await self._run(self._totals.sql, {"d0": lines})
         state = [pa.field(f"s{i}", field.type) for i, field in enumerate(self._totals.state)]
         found = self._result(found, [*state, VERSION_FIELD])
@@ -58,10 +61,8 @@ class TotalsOperator(Operator):
     def arrangements(self) -> list[tuple[str, Arrangement]]:
         return [(self._key_names, self._own[0])]
 
-    def _read(self, tick: Tick, changes: pa.Table) -> tuple[pa.Table, pa.Table]:
-        """The state of the touched keys, and what the statement reads."""
-        codes = codes_of([changes], [self._totals.key])
-        before = slice_of(self._own[0], codes, tick)
+    def _read(self, tick: Tick, before: pa.Table, changes: pa.Table) -> pa.Table:
+        """What the statement reads; `before`: the state of the touched keys."""
         check_counts(before)
         state = updates.rows_of(before)
         if not self._width and tick.since is None:
@@ -77,7 +78,7 @@ class TotalsOperator(Operator):
             here = single.filter(pc.less_equal(single[VERSION], version)) if len(tick.times) > 1 else single
             if version and here.num_rows:
                 parts.append(self._change_lines(here, version))
-        return before, pa.concat_tables(parts)
+        return pa.concat_tables(parts)
 
     def _state_lines(self, state: pa.Table, version: int) -> pa.Table:
         count = state.num_rows

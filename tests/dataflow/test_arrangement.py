@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,7 +17,8 @@ from hypothesis import strategies as st
 from catalog import updates as u
 from catalog.hashing import key_hashes
 from server.dataflow import arrangement as a
-from server.dataflow.arrangement import Arrangement, ByKey, ByOrder, Storage
+from server.dataflow.arrangement import Storage
+from server.dataflow.run import ByKey, ByOrder
 
 SCHEMA = pa.schema([("c0", pa.int32()), ("c1", pa.string())])
 Row = tuple[int | None, str | None]
@@ -51,7 +53,7 @@ def truth(batches: list[list[tuple[Row, int]]], as_of: int) -> Counter[Row]:
     return Counter({row: count for row, count in summed.items() if count})
 
 
-def codes_of(arrangement: Arrangement, keys: list[int | None]) -> np.ndarray:
+def codes_of(keys: list[int | None]) -> np.ndarray:
     table = pa.table([pa.array(keys, pa.int32())], ["c0"])
     return np.unique(key_hashes(table, ("c0",)))
 
@@ -62,19 +64,22 @@ def codes_of(arrangement: Arrangement, keys: list[int | None]) -> np.ndarray:
 def test_it_answers_as_a_list_of_updates_does(
     storage: Storage, at_once: int, batches: list[list[tuple[Row, int]]], since: st.DataObject
 ) -> None:
-    arrangement = Arrangement(ByKey(("c0",)), SCHEMA, storage)
-    with mock.patch.object(a, "MERGED_AT_ONCE", at_once):
+    async def run() -> None:
+        arrangement = storage.arrangement(ByKey(("c0",)), SCHEMA)
         for time, updates in enumerate(batches):
-            arrangement.insert(changes(updates), time)
+            await arrangement.insert(changes(updates), time)
             arrangement.advance(since.draw(st.integers(arrangement.since, time)))
             for as_of in range(arrangement.since, time + 1):
                 expected = truth(batches, as_of)
-                assert counts(arrangement.whole(as_of)) == expected
+                assert counts(await arrangement.whole(as_of)) == expected
                 for keys in ([0], [None, 3], []):
-                    found = arrangement.probe(codes_of(arrangement, keys), as_of)
+                    found = await arrangement.probe(codes_of(keys), as_of)
                     assert found.schema.names == [*SCHEMA.names, u.DIFF]
                     assert counts(found) == Counter({r: n for r, n in expected.items() if r[0] in keys})
-    arrangement.settle()
+        await arrangement.settle()
+
+    with mock.patch.object(a, "MERGED_AT_ONCE", at_once):
+        asyncio.run(run())
 
 
 @settings(deadline=None, max_examples=60)
@@ -83,43 +88,49 @@ def test_the_first_rows_are_there_with_their_ties(
     storage: Storage, batches: list[list[tuple[Row, int]]], count: int, descending: bool, nulls_first: bool
 ) -> None:
     batches = [[(row, abs(diff)) for row, diff in updates] for updates in batches]
-    arrangement = Arrangement(ByOrder("c0", descending, nulls_first), SCHEMA, storage)
-    for time, updates in enumerate(batches):
-        arrangement.insert(changes(updates), time)
-    for as_of in range(len(batches)):
-        expected = truth(batches, as_of)
-        found = counts(arrangement.first(count, as_of))
-        assert all(expected[row] == n for row, n in found.items())
-        assert sum(found.values()) >= min(count, sum(expected.values()))
 
-        def place(row: Row) -> tuple[bool, int]:
-            if row[0] is None:
-                return (not nulls_first, 0)
-            return (nulls_first, -row[0] if descending else row[0])
+    def place(row: Row) -> tuple[bool, int]:
+        if row[0] is None:
+            return (not nulls_first, 0)
+        return (nulls_first, -row[0] if descending else row[0])
 
-        if found:
-            last = max(map(place, found))
-            assert set(found) == {row for row in expected if place(row) <= last}
+    async def run() -> None:
+        arrangement = storage.arrangement(ByOrder("c0", descending, nulls_first), SCHEMA)
+        for time, updates in enumerate(batches):
+            await arrangement.insert(changes(updates), time)
+        for as_of in range(len(batches)):
+            expected = truth(batches, as_of)
+            found = counts(await arrangement.first(count, as_of))
+            assert all(expected[row] == n for row, n in found.items())
+            assert sum(found.values()) >= min(count, sum(expected.values()))
+            if found:
+                last = max(map(place, found))
+                assert set(found) == {row for row in expected if place(row) <= last}
+
+    asyncio.run(run())
 
 
 def test_what_was_taken_away_is_let_go(storage: Storage) -> None:
-    arrangement = Arrangement(ByKey(("c0",)), SCHEMA, storage)
-    arrangement.insert(changes([((i, "x"), 1) for i in range(1000)]), 0)
-    arrangement.insert(changes([((i, "x"), -1) for i in range(1000)]), 1)
-    arrangement.advance(1)
-    arrangement.insert(changes([((i, "y"), 1) for i in range(1000)]), 2)
-    assert arrangement.rows == 3000 or arrangement.rows == 1000
-    arrangement.advance(2)
-    arrangement.insert(changes([((i, "z"), 1) for i in range(1000)]), 3)
-    assert arrangement.rows == 2000
-    assert counts(arrangement.whole(3)) == Counter({(i, s): 1 for i in range(1000) for s in "yz"})
+    async def run() -> None:
+        arrangement = storage.arrangement(ByKey(("c0",)), SCHEMA)
+        await arrangement.insert(changes([((i, "x"), 1) for i in range(1000)]), 0)
+        await arrangement.insert(changes([((i, "x"), -1) for i in range(1000)]), 1)
+        arrangement.advance(1)
+        await arrangement.insert(changes([((i, "y"), 1) for i in range(1000)]), 2)
+        assert arrangement.rows == 3000 or arrangement.rows == 1000
+        arrangement.advance(2)
+        await arrangement.insert(changes([((i, "z"), 1) for i in range(1000)]), 3)
+        assert arrangement.rows == 2000
+        assert counts(await arrangement.whole(3)) == Counter({(i, s): 1 for i in range(1000) for s in "yz"})
+
+    asyncio.run(run())
 
 
 def test_memory_is_counted_and_given_back(tmp_path: Path) -> None:
     storage = Storage(tmp_path)
-    arrangement = Arrangement(ByKey(("c0",)), SCHEMA, storage)
+    arrangement = storage.arrangement(ByKey(("c0",)), SCHEMA)
     for time in range(20):
-        arrangement.insert(changes([((time, "x"), 1)] * 50), time)
+        asyncio.run(arrangement.insert(changes([((time, "x"), 1)] * 50), time))
     assert storage.memory_bytes == arrangement.memory_bytes == arrangement.bytes > 0
     del arrangement
     assert storage.memory_bytes == 0
@@ -128,8 +139,8 @@ def test_memory_is_counted_and_given_back(tmp_path: Path) -> None:
 
 def test_files_have_no_names(tmp_path: Path) -> None:
     storage = Storage(tmp_path, 0)
-    arrangement = Arrangement(ByKey(("c0",)), SCHEMA, storage)
-    arrangement.insert(changes([((1, "x"), 1)]), 0)
+    arrangement = storage.arrangement(ByKey(("c0",)), SCHEMA)
+    asyncio.run(arrangement.insert(changes([((1, "x"), 1)]), 0))
     assert arrangement.memory_bytes == 0 < arrangement.bytes
     assert list(tmp_path.iterdir()) == []
     storage.close()
@@ -137,11 +148,15 @@ def test_files_have_no_names(tmp_path: Path) -> None:
 
 def test_a_failed_merge_is_told(tmp_path: Path) -> None:
     storage = Storage(tmp_path)
-    arrangement = Arrangement(ByKey(("c0",)), SCHEMA, storage)
-    with mock.patch.object(a, "MERGED_AT_ONCE", 0), mock.patch.object(a, "_merged", side_effect=OSError("no room")):
-        arrangement.insert(changes([((1, "x"), 1)]), 0)
-        arrangement.insert(changes([((2, "x"), 1)]), 1)
+
+    async def run() -> None:
+        arrangement = storage.arrangement(ByKey(("c0",)), SCHEMA)
+        await arrangement.insert(changes([((1, "x"), 1)]), 0)
+        await arrangement.insert(changes([((2, "x"), 1)]), 1)
         with pytest.raises(OSError, match="no room"):
-            arrangement.settle()
-    assert counts(arrangement.whole(1)) == Counter({(1, "x"): 1, (2, "x"): 1})
+            await arrangement.settle()
+        assert counts(await arrangement.whole(1)) == Counter({(1, "x"): 1, (2, "x"): 1})
+
+    with mock.patch.object(a, "MERGED_AT_ONCE", 0), mock.patch.object(a, "merged", side_effect=OSError("no room")):
+        asyncio.run(run())
     storage.close()

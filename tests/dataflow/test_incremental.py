@@ -14,7 +14,7 @@ from catalog import updates
 from catalog.objects import Timestamp
 from protocol.pgwire.errors import PgError
 from server.dataflow import incremental, join_operator, nodes, operator, recompute_operator
-from server.dataflow.arrangement import Arrangement, Storage
+from server.dataflow.arrangement import ServerArrangement, Storage
 from server.failures import told
 from server.spark.engine import SparkEngine
 from tests.dataflow import histories
@@ -225,17 +225,17 @@ def test_a_state_for_which_there_was_no_room_is_made_again(
         sql = "SELECT k, count(*), sum(n) FROM (SELECT k, v, count(*) AS n FROM t GROUP BY k, v) a GROUP BY k"
         computation = followed(planned(sql), history, engine, storage)
         changes = [updates.with_diff(await computation.hydrate(Timestamp(1)), 1)]
-        insert = Arrangement.insert
+        insert = ServerArrangement.insert
 
-        def full(self: Arrangement, changes: pa.Table, time: int) -> None:
+        async def full(self: ServerArrangement, changes: pa.Table, time: int) -> None:
             raise OSError(28, "No space left on device")
 
         for time in range(2, TIMES + 1):
             if time == 3:
-                monkeypatch.setattr(Arrangement, "insert", full)
+                monkeypatch.setattr(ServerArrangement, "insert", full)
                 with pytest.raises(OSError, match="No space"):
                     await computation.advance([Timestamp(time)])
-                monkeypatch.setattr(Arrangement, "insert", insert)
+                monkeypatch.setattr(ServerArrangement, "insert", insert)
             changes += await computation.advance([Timestamp(time)])
             assert await _fault(sql, changes, history, engine, time) is None
 
@@ -328,9 +328,9 @@ def _first_input(codes: Callable[..., Any]) -> Callable[..., Any]:
     return lambda changes, keys: codes(changes[:1], keys[:1])
 
 
-def _unsorted_gone(before: Callable[..., pa.Table]) -> Callable[..., pa.Table]:
-    def changed(self: Any, arrangement: Any, codes: Any, changes: Any, tick: Any) -> pa.Table:
-        return before(self, arrangement, codes, changes.slice(0, 1).filter(pa.array([False])), tick)
+def _unsorted_gone(before: Callable[..., Any]) -> Callable[..., Any]:
+    async def changed(self: Any, number: int, codes: Any, changes: Any, tick: Any) -> pa.Table:
+        return await before(self, number, codes, changes.slice(0, 1).filter(pa.array([False])), tick)
 
     return changed
 

@@ -12,7 +12,8 @@ import pytest
 from catalog import updates
 from catalog.hashing import key_hashes
 from catalog.objects import Timestamp
-from server.dataflow.arrangement import ByKey, Storage
+from server.dataflow.arrangement import Storage
+from server.dataflow.run import ByKey
 from server.dataflow.shared import Lease, SharedArrangements
 from tests.dataflow.histories import History, ids, random_history, schema_of
 
@@ -33,8 +34,8 @@ def lease_at(shared: SharedArrangements, time: int, key: str = "c0") -> Lease:
 
 async def seen(lease: Lease, history: History) -> bool:
     """Whether the lease sees at its time what there is then."""
-    codes = np.unique(key_hashes(lease.arrangement.whole(lease.time), ("c0",)))
-    found = lease.arrangement.probe(codes, lease.time)
+    codes = np.unique(key_hashes(await lease.arrangement.whole(lease.time), ("c0",)))
+    found = await lease.arrangement.probe(codes, lease.time)
     rows = await history.rows(ids()["t"], lease.time)
     expected = updates.with_diff(rows.select([0, 1]), -1)
     return updates.consolidate(pa.concat_tables([found, expected])).num_rows == 0

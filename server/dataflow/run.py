@@ -1,0 +1,209 @@
+"""A run: updates sorted by one uint64 a row, so that the rows of a few keys are found by a binary search.
+
+The uint64 is a hash of the key, or for `ByOrder` a code that keeps ORDER BY's order. Runs are never changed; two become
+one by `merged`, which puts the times behind `since` together and lets updates that cancel each other go. An
+arrangement consists of runs, in the server's memory or in files; whoever searches one, the server or a Python worker
+of Spark's, searches it here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, TypeAlias
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from catalog import updates as u
+from catalog.hashing import Hashes, key_hashes, order_codes
+
+_CODE, _TIME = "code", "time"
+
+
+@dataclass(frozen=True, slots=True)
+class ByKey:
+    """Sorted by the hash of these columns; none: all rows belong together."""
+
+    columns: tuple[str, ...]
+
+    def codes(self, rows: pa.Table) -> Hashes:
+        return key_hashes(rows, self.columns)
+
+
+@dataclass(frozen=True, slots=True)
+class ByOrder:
+    """Sorted as ORDER BY would sort by this column, values with one code side by side."""
+
+    column: str
+    descending: bool = False
+    nulls_first: bool = False
+
+    def codes(self, rows: pa.Table) -> Hashes:
+        return order_codes(rows[self.column], descending=self.descending, nulls_first=self.nulls_first)
+
+
+Sorting: TypeAlias = ByKey | ByOrder
+
+
+@dataclass(frozen=True, eq=False)
+class Run:
+    """Updates in the order of `codes`. `diffs` None: all are 1. `times`: one for all, or one a row."""
+
+    rows: pa.Table
+    codes: Hashes
+    diffs: NDArray[np.int64] | None
+    times: int | NDArray[np.int64]
+    on_disk: bool = field(default=False, compare=False)
+
+    @classmethod
+    def of(cls, table: pa.Table) -> Run:
+        """A run that lies in the buffers of what `table` gave, which need not be in memory."""
+
+        def column(name: str) -> Any:
+            return table[name].combine_chunks().to_numpy()
+
+        own = [name for name in table.column_names if name not in (_CODE, u.DIFF, _TIME)]
+        time = (table.schema.metadata or {}).get(_TIME.encode())
+        return cls(
+            table.select(own).replace_schema_metadata(),
+            column(_CODE),
+            column(u.DIFF) if u.DIFF in table.column_names else None,
+            column(_TIME) if time is None else int(time),
+            on_disk=True,
+        )
+
+    def table(self) -> pa.Table:
+        """All of it as one table."""
+        table = self.rows.append_column(_CODE, pa.array(self.codes))
+        if self.diffs is not None:
+            table = table.append_column(u.DIFF_FIELD, pa.array(self.diffs))
+        if isinstance(self.times, np.ndarray):
+            return table.append_column(_TIME, pa.array(self.times))
+        return table.replace_schema_metadata({_TIME: str(self.times)})
+
+    @property
+    def bytes(self) -> int:
+        others = (self.codes, self.diffs, self.times)
+        return int(self.rows.nbytes) + sum(a.nbytes for a in others if isinstance(a, np.ndarray))
+
+    @cached_property
+    def takes_away(self) -> bool:
+        return self.diffs is not None and bool((self.diffs < 0).any())
+
+    @cached_property
+    def _sums(self) -> NDArray[np.int64]:
+        """How many rows stand before each place, if all times count."""
+        diffs = self.diffs if self.diffs is not None else np.ones(len(self.codes), np.int64)
+        return np.concatenate([np.zeros(1, np.int64), np.cumsum(diffs)])
+
+    def spans(self, codes: Hashes) -> NDArray[np.intp]:
+        """The places of the entries with one of these codes, which are ascending and distinct."""
+        first = np.searchsorted(self.codes, codes, "left")
+        counts = np.searchsorted(self.codes, codes, "right") - first
+        found = counts > 0
+        first, counts = first[found], counts[found]
+        before = np.cumsum(counts) - counts
+        return np.repeat(first - before, counts) + np.arange(counts.sum())
+
+    def as_of(self, places: NDArray[np.intp], time: int) -> NDArray[np.intp]:
+        """Those of the places whose time is not after `time`."""
+        if isinstance(self.times, np.ndarray):
+            return places[self.times[places] <= time]
+        return places if self.times <= time else places[:0]
+
+    def changes(self, places: NDArray[np.intp]) -> pa.Table:
+        """The rows at these places with their diffs."""
+        rows = self.rows.take(pa.array(places))
+        if self.diffs is None:
+            return u.with_diff(rows, 1)
+        return rows.append_column(u.DIFF_FIELD, pa.array(self.diffs[places]))
+
+    def count(self, code: np.uint64, time: int) -> int:
+        """The sum of the diffs up to and with this code, of times up to `time`."""
+        end = int(np.searchsorted(self.codes, code, "right"))
+        if isinstance(self.times, np.ndarray):
+            now = self.times[:end] <= time
+            return int(self.diffs[:end][now].sum()) if self.diffs is not None else int(now.sum())
+        return int(self._sums[end]) if self.times <= time else 0
+
+
+def probed(runs: Sequence[Run], schema: pa.Schema, codes: Hashes, as_of: int) -> pa.Table:
+    """The rows with one of these codes (ascending, distinct) at `as_of`: consolidated changes."""
+    return _gathered(runs, schema, as_of, lambda run: run.spans(codes))
+
+
+def whole(runs: Sequence[Run], schema: pa.Schema, as_of: int) -> pa.Table:
+    """All rows at `as_of`, consolidated."""
+    return _gathered(runs, schema, as_of, lambda run: np.arange(len(run.codes)))
+
+
+def first(runs: Sequence[Run], schema: pa.Schema, count: int, as_of: int) -> pa.Table:
+    """The rows that stand first in the order, `count` copies at least, with all that share the last one's code.
+
+    Fewer only if there are fewer. Consolidated.
+    """
+    low, high = 0, (1 << 64) - 1
+    while low < high:  # the least code up to which there are `count` rows
+        middle = (low + high) // 2
+        if sum(run.count(np.uint64(middle), as_of) for run in runs) >= count:
+            high = middle
+        else:
+            low = middle + 1
+    end = np.uint64(low)
+    return _gathered(runs, schema, as_of, lambda run: np.arange(np.searchsorted(run.codes, end, "right")))
+
+
+def _gathered(
+    runs: Sequence[Run], schema: pa.Schema, as_of: int, places: Callable[[Run], NDArray[np.intp]]
+) -> pa.Table:
+    parts = [run.changes(run.as_of(places(run), as_of)) for run in runs]
+    found = pa.concat_tables([u.with_diff(schema.empty_table(), 1), *parts])
+    return u.consolidate(found) if any(run.takes_away for run in runs) else found
+
+
+def sorted_run(sorted_by: Sorting, changes: pa.Table, time: int) -> Run:
+    """Consolidated changes of one time as a run."""
+    rows = u.rows_of(changes)
+    return _run(rows, sorted_by.codes(rows), changes[u.DIFF].to_numpy(), np.full(len(rows), time))
+
+
+def _run(rows: pa.Table, codes: Hashes, diffs: NDArray[np.int64], times: NDArray[np.int64]) -> Run:
+    order = np.argsort(codes, kind="stable")
+    return Run(
+        rows.take(pa.array(order)).combine_chunks(),
+        codes[order],
+        None if (diffs == 1).all() else diffs[order],
+        int(times[0]) if (times == times[0]).all() else times[order],
+    )
+
+
+def merged(sorted_by: Sorting, older: Run, newer: Run, since: int) -> Run | None:
+    """Both in one; times before `since` become `since`, and what cancels there goes. None: nothing is left."""
+    rows = pa.concat_tables([older.rows, newer.rows])
+    codes = np.concatenate([older.codes, newer.codes])
+    diffs = np.concatenate([_diffs(older), _diffs(newer)])
+    times = np.maximum(np.concatenate([_times(older), _times(newer)]), since)
+    if older.takes_away or newer.takes_away:
+        touched = np.isin(codes, codes[diffs < 0])  # only what shares a code with something taken away can cancel
+        consolidated = u.consolidate(
+            rows.filter(pa.array(touched))
+            .append_column("time", pa.array(times[touched]))
+            .append_column(u.DIFF_FIELD, pa.array(diffs[touched]))
+        )
+        left = consolidated.select(rows.column_names)
+        rows = pa.concat_tables([rows.filter(pa.array(~touched)), left])
+        codes = np.concatenate([codes[~touched], sorted_by.codes(left)])
+        diffs = np.concatenate([diffs[~touched], consolidated[u.DIFF].to_numpy()])
+        times = np.concatenate([times[~touched], consolidated["time"].to_numpy()])
+    return _run(rows, codes, diffs, times) if len(codes) else None
+
+
+def _diffs(run: Run) -> NDArray[np.int64]:
+    return run.diffs if run.diffs is not None else np.ones(len(run.codes), np.int64)
+
+
+def _times(run: Run) -> NDArray[np.int64]:
+    return run.times if isinstance(run.times, np.ndarray) else np.full(len(run.codes), run.times)

@@ -1,0 +1,30 @@
+"""Work on many rows beside the event loop, work on few where it is asked for."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from typing import Any, TypeVar
+
+import numpy as np
+import pyarrow as pa
+
+THREAD_ROWS = 8_192  # work on more rows than these is done in a thread
+
+Result = TypeVar("Result")
+
+
+async def in_thread(work: Callable[..., Result], *args: Any) -> Result:
+    """`work` here, or in a thread if one of its arguments is a large table or array."""
+    large = any(isinstance(arg, pa.Table | np.ndarray) and len(arg) > THREAD_ROWS for arg in args)
+    return await asyncio.to_thread(work, *args) if large else work(*args)
+
+
+async def to_the_end(work: Coroutine[Any, Any, None]) -> None:
+    """`work`, which ends in any case: who is cancelled meanwhile learns of it then."""
+    task = asyncio.ensure_future(work)
+    try:
+        await asyncio.shield(task)
+    except asyncio.CancelledError:
+        await task
+        raise
