@@ -22,6 +22,7 @@ from server.sql.casts import (
 from server.sql.expressions import Array, Cast, Expression, Literal, Parameter
 from server.sql.functions.resolve import category, is_preferred
 
+INT4_MAX, INT8_MAX = (1 << 31) - 1, (1 << 63) - 1
 IMPLICIT, ASSIGNMENT, EXPLICIT = Coercion.IMPLICIT, Coercion.ASSIGNMENT, Coercion.EXPLICIT
 
 

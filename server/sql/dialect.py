@@ -146,7 +146,7 @@ class _Parser(PostgresParser):
 
 
 class TidewirePostgres(Postgres):
-    """Hand it to sqlglot as `read=`. Trees it makes are the ones that `bind.py` understands."""
+    """Hand it to sqlglot as `read=`. Trees it makes are the ones that `bind` understands."""
 
     INDEX_OFFSET = 0
     Parser = _Parser

@@ -1,6 +1,6 @@
 """Typed scalar expressions: a closed set of frozen nodes, `Expression` at the end names them all.
 
-`bind.py` makes them, `render.py` writes them as Spark SQL, `constant.py` evaluates those that need no Spark.
+`bind` makes them, `render.py` writes them as Spark SQL, `constant.py` evaluates those that need no Spark.
 Every node knows its PostgreSQL `type` and whether it can be NULL. A numeric also knows `precision`: the digits of
 the Spark DECIMAL(precision, type.scale) that its rendered form has (PostgreSQL's numeric has no such bound, and a
 bare numeric's PgType says nothing of it; arithmetic needs it, see `decimals.py`).
@@ -317,6 +317,24 @@ def walk(node: Any) -> Iterator[Any]:
         current = stack.pop()
         yield current
         stack.extend(children(current))
+
+
+def contains(expression: Any, kind: type) -> bool:
+    """Whether a node of that class stands in an expression, queries inside it aside."""
+    stack = [expression]
+    while stack:
+        node = stack.pop()
+        if isinstance(node, kind):
+            return True
+        if isinstance(node, Subquery):
+            stack.extend(node.operands)
+        elif isinstance(node, WindowCall):
+            stack.extend(node.call.arguments)
+            stack.extend(node.partition)
+            stack.extend(key.expression for key in node.order)
+        else:
+            stack.extend(children(node))
+    return False
 
 
 def transform(node: Node, change: Callable[[Any], Any | None]) -> Node:

@@ -1,6 +1,6 @@
 """Statements to plans: what a SELECT, INSERT, UPDATE or DELETE means, known without running anything.
 
-    text -> parse.py -> sqlglot's tree -> bind.py (names, types) -> relations.py -> render.py -> Spark SQL
+    text -> parse.py -> sqlglot's tree -> bind (names, types) -> relations.py -> render.py -> Spark SQL
                                                                                \\-> constant.py, no Spark needed
 
 A plan's columns have PostgreSQL's names and types. Its Spark SQL reads a view for each input, named by its ObjectId,
@@ -22,7 +22,17 @@ from catalog.objects import ObjectId, Table
 from catalog.objects import Relation as CatalogRelation
 from protocol.pgwire.errors import PgError, SqlState
 from protocol.pgwire.types import INT8, PgType, parse_type
-from server.sql.bind import Binder, Item, PlanContext, Replacement
+from server.sql.bind import (
+    Binder,
+    Item,
+    PlanContext,
+    Replacement,
+    assigned,
+    other_tables,
+    relation_of,
+    returning_items,
+    values,
+)
 from server.sql.coerce import ASSIGNMENT
 from server.sql.constant import Bindings, Constant, compiled, session_value
 from server.sql.decorrelate import decorrelated
@@ -194,7 +204,7 @@ def bound(plan: QueryPlan, parameters: Sequence[object]) -> QueryPlan:
 
 
 def _finished(binder: Binder, relation: Relation, source: Query | None) -> QueryPlan:
-    relation = binder.assigned(relation, lambda number, expression: _of_full_precision(expression))
+    relation = assigned(binder, relation, lambda number, expression: _of_full_precision(expression))
     parameters = []
     for number, type in enumerate(binder.parameters, 1):
         if type is None:
@@ -348,8 +358,8 @@ class _Writer:
             return self._values(query.tree, statement, table, targets)
         relation = self.binder.query(query.tree, Scope(), keep_unknown=True)
         self._check_width(len(relation.columns), statement, targets, query.tree)
-        return self.binder.assigned(
-            relation, lambda number, e: self._assign(e, table.columns[targets[number]], query.tree)
+        return assigned(
+            self.binder, relation, lambda number, e: self._assign(e, table.columns[targets[number]], query.tree)
         )
 
     def _values(self, tree: exp.Values, statement: Insert, table: Table, targets: Sequence[int]) -> Relation:
@@ -362,7 +372,7 @@ class _Writer:
                 raise PgError(SqlState.SYNTAX_ERROR, message, position=self.binder.at(row))
             self._check_width(len(cells), statement, targets, cells[-1])
             rows.append([self._cell(c, t, table, scope) for c, t in zip(cells, targets, strict=False)])
-        return self.binder.values(rows, True, tree)
+        return values(self.binder, rows, True, tree)
 
     def _cell(self, tree: exp.Expr, target: int, table: Table, scope: Scope) -> Expression:
         if isinstance(tree, exp.Var) and tree.name.upper() == "DEFAULT":
@@ -430,7 +440,7 @@ class _Writer:
         call = WindowCall(Aggregate(number, (), INT8, False), (), (), "")
         place = self.binder.new_column("", call)
         numbered = Window(scan, (call,), (*scan.columns, place))
-        others = self.binder.other_tables(statement.others.tree, scope)
+        others = other_tables(self.binder, statement.others.tree, scope)
         if any(entry.table == scope.entries[0].table for entry in others.entries):
             message = f'table name "{scope.entries[0].table}" specified more than once'
             raise PgError(SqlState.DUPLICATE_ALIAS, message)
@@ -463,7 +473,7 @@ class _Writer:
                 yield assignment.column, self.binder.expression(tree, scope), tree
 
     def _scanned(self, table: Table, alias: Ident | None) -> tuple[Relation, Scope]:
-        scan = self.binder.relation(table)
+        scan = relation_of(self.binder, table)
         name = alias.name if alias is not None else table.name
         entries = [Entry(column.name, ColumnRef(column), name) for column in scan.columns]
         return scan, Scope(entries, real_names={table.name: name})
@@ -493,7 +503,7 @@ class _Writer:
                 for column, shown in zip(table.columns, visible, strict=True)
             ]
             scope = Scope([*entries, *others], real_names={table.name: name})
-            items = self.binder.select_items([item.tree for item in statement.returning], scope)
+            items = returning_items(self.binder, [item.tree for item in statement.returning], scope)
             width = max(old.stop, new.stop)
             kept = [Item(column.name, ColumnRef(column), exp.Null()) for column in row.columns[:width]]
             columns = tuple(self.binder.new_column(i.name, i.expression) for i in kept + items)

@@ -79,6 +79,16 @@ class Scope:
         return any(entry.table == table for entry in self.entries) or table in self.real_names.values()
 
 
+def in_clause(scope: Scope, clause: str | None) -> Scope:
+    """The same names, in a clause where aggregates are refused in its name."""
+    return Scope(scope.entries, scope.parent, scope.common_tables, clause, scope.real_names, scope.windows)
+
+
+def alone(scope: Scope) -> Scope:
+    """What a query in FROM or beside UNION sees: the queries around it and WITH, none of the tables beside it."""
+    return Scope(parent=scope.parent, common_tables=scope.common_tables)
+
+
 def find_relation(
     state: CatalogState, parts: tuple[str, ...], database: str, search_path: Sequence[str], position: int | None
 ) -> Relation:

@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from server.sql.bind_scalar import SESSION_FUNCTIONS
+from server.sql.bind.session import SESSION_FUNCTIONS
 from server.sql.functions.table import FUNCTIONS, OPERATORS, SET_ARRAYS, Function, Kind
 from tests.sql import manual
 from tests.sql.differences import KINDS, differences

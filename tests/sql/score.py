@@ -21,7 +21,7 @@ import psycopg
 
 from protocol.pgwire.errors import PgError
 from protocol.pgwire.types import BY_OID, INT4, SCALAR_TYPES, TEXT, PgType, array_of
-from server.sql.bind_scalar import SESSION_FUNCTIONS
+from server.sql.bind.session import SESSION_FUNCTIONS
 from server.sql.expressions import SessionValue, walk
 from server.sql.functions.resolve import resolve_function, resolve_operator, resolve_set_array
 from server.sql.functions.sets import SETS

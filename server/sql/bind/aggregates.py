@@ -1,0 +1,132 @@
+"""Calls of aggregates: DISTINCT, ORDER BY, FILTER, WITHIN GROUP, and GROUPING()."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from sqlglot import exp
+
+from protocol.pgwire.errors import PgError, SqlState
+from protocol.pgwire.types import INT4, INTERVAL
+from server.sql.bind.binder import Binder
+from server.sql.bind.calls import call_of, check_available, operator, placed, polymorphic
+from server.sql.bind.keys import groupable, sort_key
+from server.sql.expressions import Aggregate, Call, Expression, Literal, SortKey
+from server.sql.functions import resolve, syntax
+from server.sql.functions.aggregates import ORDERED_SETS
+from server.sql.functions.resolve import Resolved
+from server.sql.functions.table import ANY, FUNCTIONS, Function, Kind
+from server.sql.lexer import words
+from server.sql.scope import Scope
+
+_ORDER_MATTERS = frozenset(ORDERED_SETS) | words(
+    """string_agg array_agg json_agg jsonb_agg json_agg_strict jsonb_agg_strict json_object_agg jsonb_object_agg
+    json_object_agg_strict jsonb_object_agg_strict"""
+)
+
+
+def aggregate_call(
+    binder: Binder,
+    resolved: Resolved,
+    arguments: list[Expression],
+    distinct: bool,
+    order_trees: Sequence[exp.Ordered],
+    where: exp.Expr | None,
+    scope: Scope,
+    inner: Scope,
+    tree: exp.Expr,
+) -> Expression:
+    """The aggregate with all that stands inside and behind its brackets. 42803 where none may stand. `scope` is what it
+    stands in, `inner` what its arguments see."""
+    function = resolved.function
+    if scope.clause is not None and function.kind is Kind.AGGREGATE:
+        message = (
+            "aggregate function calls cannot be nested"
+            if scope.clause == "aggregate function calls"
+            else f"aggregate functions are not allowed in {scope.clause}"
+        )
+        raise PgError(SqlState.GROUPING_ERROR, message, position=binder.at(tree))
+    _check_available_at(binder, function, tree)
+    coerced = tuple(
+        binder.default_unknown(a) if t == ANY else binder.coerce(a, t)
+        for a, t in zip(arguments, resolved.arguments, strict=True)
+    )
+    if function.prepare is not None:
+        coerced = _prepared(binder, function, coerced, tree)
+    order: tuple[SortKey, ...]
+    if function.name in ORDERED_SETS:
+        order = (sort_key(binder, order_trees[0], coerced[-1]),)
+        if len(coerced) > 1 and not isinstance(coerced[0], Literal):
+            raise binder.unsupported(f"a fraction of {function.name} that is not a constant", tree)
+    else:
+        order = tuple(
+            sort_key(binder, o, binder.default_unknown(binder.expression(o.this, inner))) for o in order_trees
+        )
+    if distinct and any(key.expression not in coerced for key in order):
+        message = "in an aggregate with DISTINCT, ORDER BY expressions must appear in argument list"
+        raise PgError(SqlState.INVALID_COLUMN_REFERENCE, message, position=binder.at(tree))
+    if order and function.name not in _ORDER_MATTERS:
+        order = ()
+    for argument in coerced:
+        if distinct:
+            operator(binder, "=", [argument, argument], tree)
+        if distinct and argument.type == INTERVAL:
+            groupable(binder, argument, tree)
+    condition = binder.condition(where, inner, "FILTER") if where is not None else None
+    coerced, result = polymorphic(binder, resolved, coerced)
+    call = call_of(function, coerced, result)
+    return Aggregate(
+        function, coerced, call.type, call.nullable, call.precision, distinct, order, condition, binder.at(tree)
+    )
+
+
+def _prepared(
+    binder: Binder, function: Function, arguments: tuple[Expression, ...], tree: exp.Expr
+) -> tuple[Expression, ...]:
+    assert function.prepare is not None
+    try:
+        return function.prepare(arguments)
+    except PgError as error:
+        raise placed(error, binder.at(tree)) from None
+
+
+def _check_available_at(binder: Binder, function: Function, tree: exp.Expr) -> None:
+    try:
+        check_available(binder, function)
+    except PgError as error:
+        raise placed(error, binder.at(tree)) from None
+
+
+def ordered_set_terms(
+    binder: Binder, name: str, within: Sequence[exp.Ordered] | None, ordered_inside: bool, tree: exp.Expr
+) -> list[exp.Ordered]:
+    """The terms of WITHIN GROUP (ORDER BY ...), which are arguments too. 42809."""
+    if within is None:
+        message = f"WITHIN GROUP is required for ordered-set aggregate {name}"
+        raise PgError(SqlState.WRONG_OBJECT_TYPE, message, position=binder.at(tree))
+    if name in ("rank", "dense_rank", "percent_rank", "cume_dist"):
+        raise binder.unsupported(f"the hypothetical-set aggregate {name}", tree)
+    if name not in ORDERED_SETS:
+        raise resolve.no_such("function", f"{name}(...)", 2, binder.at(tree))
+    if ordered_inside:
+        message = "cannot use DISTINCT or ORDER BY with WITHIN GROUP"
+        raise PgError(SqlState.SYNTAX_ERROR, message, position=binder.at(tree))
+    return list(within)
+
+
+def grouping_call(binder: Binder, tree: exp.Anonymous, scope: Scope) -> Expression:
+    """GROUPING(key, ...): which of the keys the row's grouping set has not, as bits. 42803, 54023."""
+    if scope.clause is not None:
+        message = f"grouping operations are not allowed in {scope.clause}"
+        raise PgError(SqlState.GROUPING_ERROR, message, position=binder.at(tree))
+    arguments = tuple(binder.default_unknown(binder.expression(a, scope)) for a in tree.expressions)
+    if len(arguments) > 31:
+        message = "GROUPING must have fewer than 32 arguments"
+        raise PgError(SqlState.TOO_MANY_ARGUMENTS, message, position=binder.at(tree))
+    return Call(syntax.GROUPING, arguments, INT4, False)
+
+
+def is_aggregate(name: str) -> bool:
+    """Whether an aggregate of the function table has the name."""
+    rows = FUNCTIONS.get(name)
+    return rows is not None and rows[0].kind is Kind.AGGREGATE

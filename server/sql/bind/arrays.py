@@ -1,0 +1,135 @@
+"""ARRAY[...], ARRAY(query), and subscripts."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from sqlglot import exp
+
+from protocol.pgwire.errors import PgError, SqlState
+from protocol.pgwire.types import INT4, JSONB, TEXT, array_of, bare_numeric
+from server.sql.bind.binder import Binder, form
+from server.sql.bind.calls import call_of, operator, plain_types
+from server.sql.coerce import ASSIGNMENT, EXPLICIT, INT4_MAX
+from server.sql.expressions import (
+    Aggregate,
+    Array,
+    Call,
+    ColumnRef,
+    Expression,
+    Literal,
+    SortKey,
+    Subquery,
+    SubqueryKind,
+)
+from server.sql.functions import resolve, syntax
+from server.sql.relations import Aggregate as AggregateNode
+from server.sql.relations import Limit, Project, Relation, Sort, Values
+from server.sql.scope import Scope
+
+
+@form(exp.Array)
+def array_expression(binder: Binder, tree: exp.Array, scope: Scope) -> Expression:
+    """ARRAY[a, b] of the elements' common type. 42P18 if it is empty."""
+    if len(tree.expressions) == 1 and isinstance(tree.expressions[0], (exp.Query, exp.Values)):
+        return array_query(binder, tree.expressions[0], scope, tree)
+    elements = [binder.expression(e, scope) for e in tree.expressions]
+    if not elements:
+        raise PgError(
+            SqlState.INDETERMINATE_DATATYPE,
+            "cannot determine type of empty array",
+            hint="Explicitly cast to the desired type, for example ARRAY[]::integer[].",
+            position=binder.at(tree),
+        )
+    if any(e.type.element is not None for e in elements):
+        raise binder.unsupported("an array of more than one dimension", tree)
+    return constant_array(binder.array(elements, binder.at(tree)))
+
+
+def array_query(binder: Binder, query: exp.Expr, scope: Scope, tree: exp.Expr) -> Expression:
+    """ARRAY(query): array_agg in the query's order, and an empty array of no rows."""
+    relation = binder.subquery(query, scope)
+    if len(relation.columns) != 1:
+        message = "subquery must return only one column"
+        raise PgError(SqlState.SYNTAX_ERROR, message, position=binder.at(tree))
+    (column,) = relation.columns
+    if column.type.element is not None:
+        raise binder.unsupported("an array of more than one dimension", tree)
+    is_numeric = column.type.name == "numeric"
+    element = bare_numeric(column.type.scale or 0) if is_numeric else column.type.without_modifiers
+    relation, keys = _with_order(binder, relation)
+    resolved = resolve.resolve_function("array_agg", plain_types((element,)))
+    assert resolved is not None
+    value = binder.rescale(ColumnRef(column), element)
+    call = Aggregate(resolved.function, (value,), array_of(element), True, order=keys)
+    result = binder.new_column(column.name, call)
+    rows = AggregateNode(relation, (), (call,), (result,))
+    array = Subquery(SubqueryKind.SCALAR, rows, result.type, True)
+    return Call(syntax.COALESCE, (array, Literal([], result.type)), result.type, False)
+
+
+def _with_order(binder: Binder, relation: Relation) -> tuple[Relation, tuple[SortKey, ...]]:
+    """The relation with what its ORDER BY sorts by in columns of their own, and the order by those."""
+    match relation:
+        case Sort(keys=keys):
+            return relation, keys
+        case Limit(input=input):
+            below, keys = _with_order(binder, input)
+            return replace(relation, input=below), keys
+        case Project(input=input, columns=columns, expressions=expressions):
+            below, keys = _with_order(binder, input)
+            added = tuple(binder.new_column("", key.expression) for key in keys)
+            order = tuple(replace(k, expression=ColumnRef(c)) for k, c in zip(keys, added, strict=True))
+            hidden = tuple(key.expression for key in keys)
+            return Project(below, (*columns, *added), (*expressions, *hidden)), order
+        case Values(columns=columns, rows=rows) if len(rows) > 1:
+            place = binder.new_column("", Literal(1, INT4))
+            numbered = tuple((*row, Literal(number, INT4)) for number, row in enumerate(rows))
+            return Values((*columns, place), numbered), (SortKey(ColumnRef(place), False, False),)
+    return relation, ()
+
+
+@form(exp.Bracket)
+def subscripted(binder: Binder, tree: exp.Bracket, scope: Scope) -> Expression:
+    """array[n], array[m:n] and jsonb['key']. 42804; 0A000 for a second dimension."""
+    array = binder.expression(tree.this, scope)
+    if array.type == JSONB and not isinstance(tree.expressions[0], exp.Slice):
+        return _json_subscript(binder, array, tree, scope)
+    if array.type.element is None:
+        message = f"cannot subscript type {array.type.base_display} because it does not support subscripting"
+        raise PgError(SqlState.DATATYPE_MISMATCH, message, position=binder.at(tree))
+    if len(tree.expressions) != 1 or (isinstance(tree.this, exp.Bracket) and not isinstance(tree.this, exp.Paren)):
+        raise binder.unsupported("an array of more than one dimension", tree)
+    subscript = tree.expressions[0]
+    if isinstance(subscript, exp.Slice):
+        bounds = (
+            Literal(default, INT4) if bound is None else _array_index(binder, bound, scope)
+            for bound, default in ((subscript.this, 1), (subscript.expression, INT4_MAX))
+        )
+        return call_of(syntax.SLICE, (array, *bounds), array.type)
+    index = _array_index(binder, subscript, scope)
+    return Call(syntax.SUBSCRIPT, (array, index), array.type.element, True, array.type.element.precision or 0)
+
+
+def _array_index(binder: Binder, tree: exp.Expr, scope: Scope) -> Expression:
+    index = binder.expression(tree, scope)
+    try:
+        return binder.coerce(index, INT4, ASSIGNMENT)
+    except PgError as error:
+        if error.sqlstate is not SqlState.CANNOT_COERCE:
+            raise
+        message = "array subscript must have type integer"
+        raise PgError(SqlState.DATATYPE_MISMATCH, message, position=binder.at(tree)) from None
+
+
+def _json_subscript(binder: Binder, json: Expression, tree: exp.Bracket, scope: Scope) -> Expression:
+    """jsonb['key'] is jsonb #> '{key}'."""
+    step = binder.coerce(binder.expression(tree.expressions[0], scope), TEXT, EXPLICIT)
+    return operator(binder, "#>", [json, constant_array(binder.array([step], binder.at(tree)))], tree)
+
+
+def constant_array(array: Array) -> Expression:
+    """ARRAY of literals is a literal."""
+    if all(isinstance(e, Literal) for e in array.elements):
+        return Literal([e.value for e in array.elements if isinstance(e, Literal)], array.type)
+    return array

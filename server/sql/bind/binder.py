@@ -1,0 +1,159 @@
+"""What the binding of one statement has met so far, and the two doors through which its parts reach each other.
+
+`Binder.expression` and `Binder.query` look up, by the class of sqlglot's node, which function binds it: each module of
+this package registers its own with `form` and `query_form`. Functions that several modules want are imported as usual;
+only the doors go round in circles.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from sqlglot import exp
+
+from catalog.objects import CatalogState, ObjectId
+from protocol.pgwire.errors import PgError, SqlState
+from protocol.pgwire.types import BOOL, UNKNOWN, PgType
+from server.sql.coerce import Coercer
+from server.sql.expressions import Column, Expression, precision
+from server.sql.relations import Relation
+from server.sql.scope import Scope
+from server.sql.statements import position_of
+
+
+@dataclass(frozen=True, slots=True)
+class PlanContext:
+    """What a statement is planned against. `search_path` is without the system schemas, which come first."""
+
+    state: CatalogState
+    database: str
+    search_path: tuple[str, ...]
+    user: str
+    timezone: str = "UTC"
+
+
+@dataclass(frozen=True, slots=True)
+class Replacement:
+    """A name in the query's text, from `start` to `end` (exclusive) in the whole text, and what stores it by id."""
+
+    start: int
+    end: int
+    text: str
+
+
+class Binder(Coercer):
+    """Binds one statement. Afterwards `inputs`, `uses`, `replacements` and `parameters` tell what it met.
+
+    `inside_view`: how many views' texts it is in; what stands there has no position in the client's text. `maintained`
+    refuses what a query that is kept up to date cannot have.
+    """
+
+    def __init__(
+        self,
+        context: PlanContext,
+        parameters: Sequence[PgType | None] | None = (),
+        *,
+        text: str = "",
+        offset: int = 0,
+        maintained: bool = False,
+    ) -> None:
+        """`text` is the statement's, which begins at `offset` of what the client sent; for error positions.
+
+        `parameters` None: there can be none (42P02).
+        """
+        super().__init__(parameters, context.timezone, maintained=maintained)
+        self.context = context
+        self.source, self.offset = text, offset
+        self.inputs: set[ObjectId] = set()
+        self.uses: set[ObjectId] = set()
+        self.replacements: list[Replacement] = []
+        self.inside_view = 0
+        self._last_id = 0
+
+    # -- doors ------------------------------------------------------------------------------------------------------
+
+    def expression(self, tree: exp.Expr, scope: Scope) -> Expression:
+        """The typed form of a scalar expression; its type may be unknown (literals, NULL, parameters).
+
+        0A000 for what no module knows.
+        """
+        bind = _FORMS.get(type(tree))
+        if bind is None:
+            raise self.unsupported(_described(tree), tree)
+        return bind(self, tree, scope)
+
+    def query(self, tree: exp.Expr, scope: Scope, *, keep_unknown: bool = False) -> Relation:
+        """A query expression. `scope`: the one around it. `keep_unknown`: untyped output columns stay so (INSERT)."""
+        bind = _QUERY_FORMS.get(type(tree))
+        if bind is None:
+            raise self.unsupported("this query", tree)
+        return bind(self, tree, scope, keep_unknown)
+
+    def subquery(self, tree: exp.Expr, scope: Scope) -> Relation:
+        """A query inside an expression: it sees the names of `scope`."""
+        return self.query(tree, Scope(parent=scope, common_tables=scope.common_tables))
+
+    def condition(self, tree: exp.Expr, scope: Scope, clause: str) -> Expression:
+        """A boolean expression. 42804 `argument of WHERE must be type boolean, not type integer`."""
+        bound = self.expression(tree, scope)
+        if bound.type == UNKNOWN:
+            return self.coerce(bound, BOOL)
+        if bound.type != BOOL:
+            raise PgError(
+                SqlState.DATATYPE_MISMATCH,
+                f"argument of {clause} must be type boolean, not type {bound.type.base_display}",
+                position=self.at(tree),
+            )
+        return bound
+
+    # -- columns and positions --------------------------------------------------------------------------------------
+
+    def new_id(self) -> int:
+        """For a column, of which each in the plan has its own."""
+        self._last_id += 1
+        return self._last_id
+
+    def new_column(self, name: str, expression: Expression) -> Column:
+        digits = precision(expression) if expression.type.name == "numeric" else 0
+        return Column(self.new_id(), name, expression.type, expression.nullable, digits)
+
+    def at(self, tree: exp.Expr | None) -> int | None:
+        """The position to report for a node; none inside a view's text, which the client did not write."""
+        return None if self.inside_view or tree is None else position_of(tree)
+
+    def unsupported(self, what: str, tree: exp.Expr | None = None) -> PgError:
+        return PgError(SqlState.FEATURE_NOT_SUPPORTED, f"{what} is not supported", position=self.at(tree))
+
+
+Form = TypeVar("Form", bound=Callable[..., Expression])
+QueryForm = TypeVar("QueryForm", bound=Callable[..., Relation])
+_FORMS: dict[type[exp.Expr], Callable[[Binder, Any, Scope], Expression]] = {}
+_QUERY_FORMS: dict[type[exp.Expr], Callable[[Binder, Any, Scope, bool], Relation]] = {}
+
+
+def form(*trees: type[exp.Expr]) -> Callable[[Form], Form]:
+    """Registers a function that binds expressions of these classes: (binder, tree, scope)."""
+    return _registered(_FORMS, trees)
+
+
+def query_form(*trees: type[exp.Expr]) -> Callable[[QueryForm], QueryForm]:
+    """Registers a function that binds queries of these classes: (binder, tree, scope, keep_unknown)."""
+    return _registered(_QUERY_FORMS, trees)
+
+
+def _registered(forms: dict[type[exp.Expr], Any], trees: Sequence[type[exp.Expr]]) -> Callable[[Any], Any]:
+    def register(bind: Any) -> Any:
+        for tree in trees:
+            assert tree not in forms, tree
+            forms[tree] = bind
+        return bind
+
+    return register
+
+
+def _described(tree: exp.Expr) -> str:
+    """A word for what is refused: sqlglot's class, spaced."""
+    name = type(tree).__name__
+    return "".join(f" {c}" if c.isupper() and i else c for i, c in enumerate(name)).upper()

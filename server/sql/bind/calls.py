@@ -1,0 +1,202 @@
+"""Operators and functions over bound arguments: which row of the function table is meant, and the call of it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from sqlglot import exp
+
+from protocol.pgwire.errors import PgError, SqlState
+from protocol.pgwire.types import BOOL, NUMERIC, TEXT, PgType, array_of, bare_numeric, parse_type
+from server.sql.bind.binder import Binder
+from server.sql.coerce import EXPLICIT, IMPLICIT
+from server.sql.expressions import Call, Case, Expression, Literal, precision
+from server.sql.functions import resolve, syntax
+from server.sql.functions.resolve import Resolved
+from server.sql.functions.table import ANY, POLYMORPHIC, Function, Nulls
+from server.sql.scope import Scope
+from server.sql.temporal import in_milliseconds, is_now
+
+
+def operator(binder: Binder, name: str, arguments: list[Expression], tree: exp.Expr | None) -> Expression:
+    """An operator over bound operands. 42883, 42725."""
+    if len(arguments) == 2 and any(map(is_now, arguments)):
+        arguments = [in_milliseconds(argument) for argument in arguments]
+    types = tuple(a.type.without_modifiers for a in arguments)
+    try:
+        resolved = resolve.resolve_operator(name, plain_types(types))
+    except PgError as error:
+        raise placed(error, operator_position(binder, tree)) from None
+    if resolved is None:
+        shown = resolve.operator_text(name, types)
+        raise resolve.no_such("operator", shown, len(types), operator_position(binder, tree))
+    return applied(binder, resolved, arguments, tree)
+
+
+def operator_position(binder: Binder, tree: exp.Expr | None) -> int | None:
+    """Where the operator itself stands. sqlglot keeps no position for it, so look behind the left operand's last
+    token, or before the only operand's first, for the next character that can begin one."""
+    if tree is None or binder.inside_view:
+        return None
+    if tree.args.get("expression") is None:
+        start = binder.at(tree)
+        return (
+            None if start is None else len(binder.source[: start - 1 - binder.offset].rstrip(" (\n\t")) + binder.offset
+        )
+    ends = [node.meta["end"] + 1 for node in tree.this.find_all(exp.Expr) if "end" in node.meta]
+    if not ends:
+        return binder.at(tree)
+    rest = binder.source[max(ends) - binder.offset :]
+    return int(max(ends) + len(rest) - len(rest.lstrip(" )]\n\t")) + 1)
+
+
+def call(binder: Binder, name: str, arguments: Sequence[exp.Expr], scope: Scope, tree: exp.Expr) -> Expression:
+    """A function over arguments as they are written."""
+    return apply(binder, name, [binder.expression(a, scope) for a in arguments], tree)
+
+
+def apply(binder: Binder, name: str, arguments: list[Expression], tree: exp.Expr) -> Expression:
+    """A function over bound arguments. 42883, 42725, 0A000; aggregates come back bare."""
+    types = tuple(a.type.without_modifiers for a in arguments)
+    resolved = resolved_function(binder, name, types, tree)
+    if resolved is None:
+        return call_or_cast(binder, name, arguments, tree)
+    return applied(binder, resolved, arguments, tree)
+
+
+def resolved_function(binder: Binder, name: str, types: tuple[PgType, ...], tree: exp.Expr) -> Resolved | None:
+    """The row of the function table; None if it has none for these types. 42725 if it has several."""
+    try:
+        return resolve.resolve_function(name, plain_types(types))
+    except PgError as error:
+        raise placed(error, binder.at(tree)) from None
+
+
+def set_array(binder: Binder, name: str, array: str, arguments: list[Expression], tree: exp.Expr) -> Expression:
+    """The values of a column of a set-returning function's result; `array` names the row that computes them."""
+    types = tuple(a.type.without_modifiers for a in arguments)
+    try:
+        resolved = resolve.resolve_set_array(array, plain_types(types))
+    except PgError as error:
+        raise placed(error, binder.at(tree)) from None
+    if resolved is None:
+        shown = f"{name}({', '.join(a.type.base_display for a in arguments)})"
+        raise resolve.no_such("function", shown, len(arguments), binder.at(tree))
+    if resolved.result.name != "_numeric":
+        return applied(binder, resolved, arguments, tree)
+    numbers = [binder.coerce(a, NUMERIC) for a in arguments]
+    scale = max(number.type.scale or 0 for number in numbers)
+    exact = tuple(binder.rescale(number, bare_numeric(scale)) for number in numbers)
+    return Call(resolved.function, exact, array_of(bare_numeric(scale)), True)
+
+
+def call_or_cast(binder: Binder, name: str, arguments: list[Expression], tree: exp.Expr) -> Expression:
+    """date(x), text(x), int4(x): a type's name called with one argument is a cast."""
+    if len(arguments) == 1:
+        try:
+            return binder.coerce(arguments[0], parse_type(name), EXPLICIT, binder.at(tree))
+        except ValueError:
+            pass  # no such type: no such function
+    shown = f"{name}({', '.join(a.type.base_display for a in arguments)})"
+    raise resolve.no_such("function", shown, len(arguments), binder.at(tree))
+
+
+def applied(binder: Binder, resolved: Resolved, arguments: Sequence[Expression], tree: exp.Expr | None) -> Call:
+    """The call with its arguments made what the row wants."""
+    function = resolved.function
+    context = EXPLICIT if function.name == "||" else IMPLICIT  # || writes anything as text
+    coerced = tuple(
+        binder.default_unknown(argument) if target == ANY else binder.coerce(argument, target, context)
+        for argument, target in zip(arguments, resolved.arguments, strict=True)
+    )
+    try:
+        check_available(binder, function)
+        if function.prepare is not None:
+            coerced = function.prepare(coerced)
+        if function.variadic and not function.typed:
+            coerced = tuple(_output_of(binder, argument) for argument in coerced)
+        coerced, result = polymorphic(binder, resolved, coerced)
+        made = call_of(function, coerced, result)
+        return replace(made, timezone=binder.timezone) if function.zoned else made
+    except PgError as error:
+        raise placed(error, binder.at(tree)) from None
+
+
+def polymorphic(
+    binder: Binder, resolved: Resolved, arguments: tuple[Expression, ...]
+) -> tuple[tuple[Expression, ...], PgType]:
+    """Numerics that share a pseudo-type get one scale, which is the result's too."""
+    result = resolved.result
+    shared = [
+        argument
+        for argument, declared in zip(arguments, resolved.function.arguments, strict=False)
+        if declared in POLYMORPHIC and (argument.type.element or argument.type).name == "numeric"
+    ]
+    if not shared:
+        return arguments, result
+    valued = [e for e in shared if not (isinstance(e, Literal) and e.value is None)]
+    scale = max(((e.type.element or e.type).scale or 0 for e in valued or shared), default=0)
+    scalar = bare_numeric(scale)
+    if len(shared) > 1:
+        arguments = tuple(
+            binder.rescale(e, scalar if e.type.element is None else array_of(scalar))
+            if any(e is other for other in shared)
+            else e
+            for e in arguments
+        )
+    if (result.element or result).name == "numeric" and resolved.function.result in POLYMORPHIC:
+        result = scalar if result.element is None else array_of(scalar)
+    return arguments, result
+
+
+def _output_of(binder: Binder, argument: Expression) -> Expression:
+    """A value as concat() writes it: a boolean is t or f, char(n) keeps its blanks."""
+    if argument.type.name == "bpchar":
+        return argument
+    if argument.type != BOOL:
+        return binder.coerce(argument, TEXT, EXPLICIT)
+    letters = Literal("t", TEXT), Literal("f", TEXT)
+    is_false = Call(syntax.NOT, (argument,), BOOL, argument.nullable)
+    return Case(((argument, letters[0]), (is_false, letters[1])), Literal(None, TEXT), TEXT)
+
+
+def check_available(binder: Binder, function: Function) -> None:
+    """0A000 for a function that is known, but not computed here or not in this time zone."""
+    if function.spark is None and function.python is None:
+        raise PgError(SqlState.FEATURE_NOT_SUPPORTED, f"{function} is not supported")
+    if function.zoned:
+        if function.python is None and not binder.is_utc:
+            message = f"{function} in a session whose TimeZone is not UTC is not supported"
+            raise PgError(SqlState.FEATURE_NOT_SUPPORTED, message)
+        binder.check_zone(str(function))
+
+
+def placed(error: PgError, position: int | None) -> PgError:
+    """The error with a position, unless it has one."""
+    if error.position is None:
+        error.position = position
+    return error
+
+
+def call_of(function: Function, arguments: tuple[Expression, ...], result: PgType) -> Call:
+    """The node with its type, scale and nullability."""
+    nullable = {
+        Nulls.STRICT: any(a.nullable for a in arguments),
+        Nulls.OPTIONAL: True,
+        Nulls.MAYBE: True,
+        Nulls.NEVER: False,
+    }[function.nulls]
+    if function.shape is not None:
+        shape = function.shape(arguments)
+        return Call(function, arguments, replace(result, precision=None, scale=shape.scale), nullable, shape.precision)
+    if result.name == "numeric" and function.result in POLYMORPHIC:
+        elements = [a.type.element.precision or 0 if a.type.element is not None else precision(a) for a in arguments
+                    if (a.type.element or a.type).name == "numeric"]  # fmt: skip
+        return Call(function, arguments, result, nullable, elements[0] if len(elements) == 1 else 0)
+    return Call(function, arguments, result, nullable)
+
+
+def plain_types(types: tuple[PgType, ...]) -> tuple[PgType, ...]:
+    """numeric without its scale, so that types are equal when their names are."""
+    return tuple(NUMERIC if t.name == "numeric" else array_of(NUMERIC) if t.name == "_numeric" else t for t in types)

@@ -1,0 +1,133 @@
+"""Types as they are written, and casts to them."""
+
+from __future__ import annotations
+
+from sqlglot import exp
+
+from protocol.pgwire.errors import PgError, SqlState
+from protocol.pgwire.types import INT4, PgType, parse_type
+from server.sql.bind.arrays import constant_array
+from server.sql.bind.binder import Binder, form
+from server.sql.bind.calls import apply
+from server.sql.bind.shapes import unparenthesised
+from server.sql.coerce import EXPLICIT
+from server.sql.expressions import Array, Expression, Literal
+from server.sql.lexer import words
+from server.sql.scope import Scope
+
+_TYPE_NAMES: dict[exp.DType, str] = {
+    exp.DType.BOOLEAN: "bool",
+    exp.DType.SMALLINT: "int2",
+    exp.DType.INT: "int4",
+    exp.DType.BIGINT: "int8",
+    exp.DType.FLOAT: "float4",
+    exp.DType.DOUBLE: "float8",
+    exp.DType.DECIMAL: "numeric",
+    exp.DType.TEXT: "text",
+    exp.DType.NAME: "text",
+    exp.DType.VARCHAR: "varchar",
+    exp.DType.CHAR: "char",
+    exp.DType.BPCHAR: "bpchar",
+    exp.DType.VARBINARY: "bytea",
+    exp.DType.DATE: "date",
+    exp.DType.TIME: "time",
+    exp.DType.TIMESTAMP: "timestamp",
+    exp.DType.TIMESTAMPTZ: "timestamptz",
+    exp.DType.INTERVAL: "interval",
+    exp.DType.UUID: "uuid",
+    exp.DType.JSON: "json",
+    exp.DType.JSONB: "jsonb",
+}
+_OTHER_TYPES = words(
+    """bit varbit box cidr inet macaddr macaddr8 circle line lseg path point polygon money name oid xml tsvector tsquery
+    timetz xid xid8 cid tid regclass regcollation regconfig regdictionary regnamespace regoper regoperator regproc
+    regprocedure regrole regtype pg_lsn jsonpath int4range int8range numrange daterange tsrange tstzrange record
+    refcursor aclitem pg_snapshot txid_snapshot int2vector oidvector"""
+)
+"""PostgreSQL's types that Tidewire lacks."""
+
+
+def type_of(binder: Binder, tree: exp.Expr) -> PgType:
+    """A type as it was written. 42704 if there is none."""
+    try:
+        return parse_type(type_spelling(tree))
+    except ValueError as error:
+        if (name := type_spelling(tree).removesuffix("[]")) in _OTHER_TYPES or name == '"char"':
+            raise binder.unsupported(f"type {name}", tree) from None
+        missing = "does not exist" in str(error)
+        unsupported = "not supported" in str(error)
+        state = (
+            SqlState.UNDEFINED_OBJECT
+            if missing
+            else SqlState.FEATURE_NOT_SUPPORTED
+            if unsupported
+            else SqlState.INVALID_PARAMETER_VALUE
+        )
+        raise PgError(state, str(error), position=binder.at(tree)) from None
+
+
+def type_spelling(tree: exp.Expr) -> str:
+    """A DataType in the words of `parse_type`."""
+    if not isinstance(tree, exp.DataType):
+        return tree.name.lower()
+    if tree.this == exp.DType.ARRAY:
+        return f"{type_spelling(tree.expressions[0])}[]" if tree.expressions else "array"
+    if isinstance(tree.this, exp.Interval):
+        return "interval"
+    if tree.this == exp.DType.USERDEFINED:
+        kind = tree.args.get("kind")
+        if isinstance(kind, exp.Identifier) and kind.quoted and kind.name == "char":
+            return '"char"'  # a type of its own, a byte
+        return kind.name if isinstance(kind, exp.Expr) else str(kind)
+    name = _TYPE_NAMES.get(tree.this, tree.this.value.lower())
+    sizes = [str(size.name) for size in tree.expressions]
+    if name == "float8" and sizes:
+        name = "float"
+    return f"{name}({','.join(sizes)})" if sizes else name
+
+
+def fraction_digits(tree: exp.Expr) -> int | None:
+    """n of timestamp(n), time(n) or interval(n)."""
+    kinds = (exp.DType.TIME, exp.DType.TIMESTAMP, exp.DType.TIMESTAMPTZ, exp.DType.INTERVAL)
+    if isinstance(tree, exp.DataType) and tree.this in kinds and tree.expressions:
+        return int(tree.expressions[0].name)
+    return None
+
+
+@form(exp.Cast)
+def cast(binder: Binder, tree: exp.Cast, scope: Scope) -> Expression:
+    """CAST(x AS type), x::type, type 'text'. 42846, and what the conversion of a constant says."""
+    inner = unparenthesised(tree.this)
+    fields = tree.args["to"].this
+    if isinstance(fields, exp.Interval):  # 'text'::interval year to month
+        if not isinstance(inner, exp.Literal):
+            raise binder.unsupported("a cast to an interval with fields", tree)
+        unit = exp.Var(this=fields.args["unit"].sql().upper())
+        return binder.expression(exp.Interval(this=inner, unit=unit), scope)
+    if (digits := fraction_digits(tree.args["to"])) is not None:
+        whole = exp.DataType(this=tree.args["to"].this)
+        return rounded(binder, binder.expression(exp.Cast(this=tree.this, to=whole), scope), digits, tree)
+    target = type_of(binder, tree.args["to"])
+    if isinstance(inner, exp.Array) and target.element is not None:
+        elements = [
+            binder.coerce(binder.expression(e, scope), target.element, EXPLICIT, binder.at(e))
+            for e in inner.expressions
+        ]
+        return constant_array(Array(tuple(binder.rescale(e, target.element) for e in elements), target))
+    return binder.coerce(binder.expression(inner, scope), target, EXPLICIT, _cast_position(binder, tree))
+
+
+def rounded(binder: Binder, expression: Expression, digits: int, tree: exp.Expr) -> Expression:
+    """timestamp(3) and the like."""
+    return apply(binder, expression.type.name, [expression, Literal(digits, INT4)], tree)
+
+
+def _cast_position(binder: Binder, tree: exp.Cast) -> int | None:
+    """PostgreSQL points at `::`; at CAST we point at what is cast."""
+    ends = [node.meta["end"] + 1 for node in tree.this.find_all(exp.Expr) if "end" in node.meta]
+    if ends and not binder.inside_view:
+        rest = binder.source[max(ends) - binder.offset :]
+        space = len(rest) - len(rest.lstrip(" )]\n\t"))
+        if rest.startswith("::", space):
+            return int(max(ends) + space + 1)
+    return binder.at(tree)

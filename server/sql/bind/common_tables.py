@@ -1,0 +1,157 @@
+"""WITH: common table expressions, recursive ones too."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from sqlglot import exp
+
+from protocol.pgwire.errors import PgError, SqlState
+from protocol.pgwire.types import PgType
+from server.sql import expressions as ex
+from server.sql.bind.aggregates import is_aggregate
+from server.sql.bind.binder import Binder
+from server.sql.bind.from_item import check_width
+from server.sql.bind.outputs import output_expressions, with_outputs
+from server.sql.bind.shapes import function_name, is_named
+from server.sql.expressions import ColumnRef
+from server.sql.relations import Project, Recursive, RecursiveRows, Relation
+from server.sql.scope import CommonTable, Scope
+
+
+def with_common_tables(binder: Binder, tree: exp.Expr, scope: Scope) -> Scope:
+    """The scope with what the query's WITH names, each item seeing those before it. 42712, 42P19."""
+    clause = tree.args.get("with_")
+    if clause is None:
+        return scope
+    visible = dict(scope.common_tables)
+    seen: set[str] = set()
+    named = {table.name for table in clause.parent.find_all(exp.Table) if not table.args.get("db")}
+    for item in clause.expressions:
+        name = item.alias
+        if name in seen:
+            message = f'WITH query name "{name}" specified more than once'
+            raise PgError(SqlState.DUPLICATE_ALIAS, message, position=binder.at(item.args["alias"]))
+        seen.add(name)
+        columns = tuple(c.name for c in item.args["alias"].args.get("columns") or ())
+        recursive = bool(clause.args.get("recursive")) and is_named(item.this, name)
+        if recursive and binder.maintained:
+            raise binder.unsupported("WITH RECURSIVE in a query whose result is kept up to date", item)
+        table = CommonTable(item.this, columns, dict(visible), recursive)
+        if name not in named:
+            common_table(binder, table, name, scope, item)  # nobody reads it, yet it must be right
+        visible[name] = table
+    return Scope(parent=scope.parent, common_tables=visible, entries=scope.entries)
+
+
+def common_table(binder: Binder, table: CommonTable, name: str, scope: Scope, tree: exp.Expr) -> Relation:
+    """The rows of a WITH query, bound anew. `tree`: where it is named."""
+    if table.rows is not None:
+        columns = tuple(binder.new_column(c.name, ColumnRef(c)) for c in table.rows.columns)
+        return replace(table.rows, columns=columns)
+    if table.recursive:
+        return _recursive(binder, table, name, scope, tree)
+    relation = binder.query(table.query, Scope(parent=scope.parent, common_tables=table.visible))
+    if not table.columns:
+        return relation
+    check_width(binder, relation, "WITH query", name, table.columns, tree)
+    names = [*table.columns, *(c.name for c in relation.columns[len(table.columns) :])]
+    refs = [ColumnRef(column) for column in relation.columns]
+    columns = tuple(binder.new_column(n, ref) for n, ref in zip(names, refs, strict=True))
+    return Project(relation, columns, tuple(refs))
+
+
+def _recursive(binder: Binder, table: CommonTable, name: str, scope: Scope, tree: exp.Expr) -> Relation:
+    """WITH RECURSIVE name AS (anchor UNION [ALL] step)."""
+    union = table.query
+    while isinstance(union, exp.Subquery):
+        union = union.this
+    fault = _recursion_fault(union, name)
+    if fault is not None:
+        raise PgError(SqlState.INVALID_RECURSION, fault.format(name=name), position=binder.at(tree))
+    if any(union.args.get(k) for k in ("order", "limit", "offset", "with_")):
+        raise binder.unsupported("ORDER BY, LIMIT or WITH of a recursive query", tree)
+    if union.args.get("distinct"):
+        raise PgError(
+            SqlState.FEATURE_NOT_SUPPORTED,
+            "WITH RECURSIVE with UNION is not supported",
+            hint="Use UNION ALL, and a condition that ends the recursion.",
+            position=binder.at(tree),
+        )
+    around = Scope(parent=scope.parent, common_tables=table.visible)
+    anchor = binder.query(union.this, around)
+    check_width(binder, anchor, "WITH query", name, table.columns, tree)
+    names = [*table.columns, *(c.name for c in anchor.columns[len(table.columns) :])]
+    rows = RecursiveRows(binder.new_id(), tuple(
+        binder.new_column(n, ColumnRef(replace(c, nullable=True))) for n, c in zip(names, anchor.columns, strict=True)
+    ))  # fmt: skip
+    visible = {**table.visible, name: CommonTable(table.query, (), {}, rows=rows)}
+    step = binder.query(union.expression, Scope(parent=scope.parent, common_tables=visible), keep_unknown=True)
+    if len(step.columns) != len(anchor.columns):
+        message = "each UNION query must have the same number of columns"
+        raise PgError(SqlState.SYNTAX_ERROR, message, position=binder.at(union.expression))
+    outputs = []
+    for number, (have, output) in enumerate(zip(anchor.columns, output_expressions(step), strict=True), 1):
+        common, (_, coerced) = binder.to_common([ColumnRef(have), output], "UNION", binder.at(union.expression))
+        if common.without_modifiers != have.type.without_modifiers and common.name != "numeric":
+            raise _other_type(name, number, have.type, common)
+        if common.name == "numeric" and (have.type.name != "numeric" or common.scale != have.type.scale):
+            if have.type.name != "numeric":
+                raise _other_type(name, number, have.type, common)
+            raise binder.unsupported("a recursive query whose numbers get more decimals in each round", tree)
+        outputs.append(ex.Cast(coerced, have.type) if common.name == "numeric" else coerced)
+    step = with_outputs(binder, step, outputs)
+    columns = tuple(
+        binder.new_column(n, ColumnRef(replace(c, nullable=True))) for n, c in zip(names, anchor.columns, strict=True)
+    )
+    return Recursive(rows.name, anchor, step, columns)
+
+
+def _other_type(name: str, number: int, have: PgType, common: PgType) -> PgError:
+    return PgError(
+        SqlState.DATATYPE_MISMATCH,
+        f'recursive query "{name}" column {number} has type {have.display} in non-recursive term but type '
+        f"{common.display} overall",
+        hint="Cast the output of the non-recursive term to the correct type.",
+    )
+
+
+def _recursion_fault(query: exp.Expr, name: str) -> str | None:
+    """Why PostgreSQL would not take a WITH RECURSIVE query, None if it does (parse_cte.c)."""
+    shape = 'recursive query "{name}" does not have the form non-recursive-term UNION [ALL] recursive-term'
+    if not isinstance(query, exp.Union):
+        return shape
+    if is_named(query.this, name):
+        return 'recursive reference to query "{name}" must not appear within its non-recursive term'
+    found = [t for t in query.expression.find_all(exp.Table) if t.name == name and not t.args.get("db")]
+    if len(found) > 1:
+        return 'recursive reference to query "{name}" must not appear more than once'
+    step = query.expression
+    while isinstance(step, exp.Subquery) and not step.alias:
+        step = step.this
+    if isinstance(step, exp.Except):
+        return 'recursive reference to query "{name}" must not appear within EXCEPT'
+    if isinstance(step, exp.Intersect):
+        return 'recursive reference to query "{name}" must not appear within INTERSECT'
+    for table in found:
+        node: exp.Expr = table
+        while node is not step and node.parent is not None:
+            parent = node.parent
+            if isinstance(parent, exp.Join) and parent.args.get("side") in ("LEFT", "FULL") and node is parent.this:
+                return 'recursive reference to query "{name}" must not appear within an outer join'
+            if isinstance(parent, exp.Select) and isinstance(node, exp.From) and any(
+                join.args.get("side") in ("RIGHT", "FULL") for join in parent.args.get("joins") or ()
+            ):  # fmt: skip
+                return 'recursive reference to query "{name}" must not appear within an outer join'
+            if isinstance(node, exp.Subquery) and not isinstance(parent, (exp.From, exp.Join, exp.SetOperation)):
+                return 'recursive reference to query "{name}" must not appear within a subquery'
+            if isinstance(parent, (exp.Exists, exp.In)):
+                return 'recursive reference to query "{name}" must not appear within a subquery'
+            node = parent
+    if isinstance(step, exp.Select) and any(
+        is_aggregate(function_name(call)) and not isinstance(call.parent, exp.Window)
+        for item in step.expressions
+        for call in item.find_all(exp.Anonymous)
+    ):
+        return "aggregate functions are not allowed in a recursive query's recursive term"
+    return None

@@ -1,0 +1,177 @@
+"""Frames of windows, in Spark's words."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from decimal import Decimal
+
+from sqlglot import exp
+
+from protocol.pgwire.errors import PgError, SqlState
+from protocol.pgwire.types import (
+    FLOAT8,
+    INT8,
+    INTERVAL,
+    NUMERIC,
+    NUMERIC_PRECISION_MAX,
+    TIMESTAMP,
+    TIMESTAMPTZ,
+    numeric,
+)
+from server.sql.bind.binder import Binder
+from server.sql.coerce import ASSIGNMENT, INT4_MAX
+from server.sql.expressions import Aggregate, Cast, Expression, Literal, SortKey
+from server.sql.functions.table import Kind
+from server.sql.scope import Scope
+
+
+def frame_of(
+    binder: Binder, spec: exp.Expr | None, call: Aggregate, order: tuple[SortKey, ...], tree: exp.Expr
+) -> tuple[str, tuple[SortKey, ...]]:
+    """The frame's text, and the order that it wants. 42P20; 0A000 for what Spark has not."""
+    if spec is None:
+        return "", order
+    kind = spec.args["kind"].upper()
+    bounds = [
+        _frame_bound(binder, spec, side, kind, order, tree) if spec.args.get(side) is not None else "CURRENT ROW"
+        for side in ("start", "end")
+    ]
+    _check_frame(binder, bounds[0], bounds[1], tree)
+    if kind == "GROUPS" and not order:
+        message = "GROUPS mode requires an ORDER BY clause"
+        raise PgError(SqlState.WINDOWING_ERROR, message, position=binder.at(tree))
+    if kind == "RANGE" and any(bound[0].isdigit() or bound.startswith(("CAST", "INTERVAL")) for bound in bounds):
+        order = (replace(order[0], expression=_ranged(order[0].expression)),)
+    if call.function.kind is Kind.WINDOW and not call.function.name.endswith("_value"):
+        return "", order  # a frame means nothing to them
+    exclude = spec.args.get("exclude")
+    if exclude is not None and exclude.name.upper() != "NO OTHERS":
+        raise binder.unsupported(f"a window frame with EXCLUDE {exclude.name.upper()}", tree)
+    if kind == "GROUPS":
+        raise binder.unsupported("a window frame in GROUPS mode", tree)
+    if kind == "RANGE" and not order:
+        return "", order  # all rows are peers
+    if _is_backwards(*bounds):
+        raise binder.unsupported("a window frame that ends before it starts", tree)
+    if any("MONTH" in bound for bound in bounds) and any("DAY" in bound for bound in bounds):
+        raise binder.unsupported("RANGE with an offset of months and one of days", tree)
+    return f"{kind} BETWEEN {bounds[0]} AND {bounds[1]}", order
+
+
+def _check_frame(binder: Binder, start: str, end: str, tree: exp.Expr) -> None:
+    fault = None
+    if start == "UNBOUNDED FOLLOWING":
+        fault = "frame start cannot be UNBOUNDED FOLLOWING"
+    elif end == "UNBOUNDED PRECEDING":
+        fault = "frame end cannot be UNBOUNDED PRECEDING"
+    elif start == "CURRENT ROW" and end.endswith("PRECEDING"):
+        fault = "frame starting from current row cannot have preceding rows"
+    elif start.endswith("FOLLOWING") and not end.endswith("FOLLOWING"):
+        fault = "frame starting from following row cannot have preceding rows"
+    if fault is not None:
+        raise PgError(SqlState.WINDOWING_ERROR, fault, position=binder.at(tree))
+
+
+def _frame_bound(
+    binder: Binder, spec: exp.Expr, side: str, kind: str, order: tuple[SortKey, ...], tree: exp.Expr
+) -> str:
+    """UNBOUNDED PRECEDING, CURRENT ROW, 3 FOLLOWING, ... in Spark's words."""
+    bound = spec.args[side]
+    direction = (spec.args.get(f"{side}_side") or "").upper()
+    if isinstance(bound, str):
+        return f"{bound.upper()} {direction}".strip()
+    offset = binder.expression(bound, Scope())
+    if kind == "RANGE":
+        if len(order) != 1:
+            message = "RANGE with offset PRECEDING/FOLLOWING requires exactly one ORDER BY column"
+            raise PgError(SqlState.WINDOWING_ERROR, message, position=binder.at(tree))
+        offset = _range_offset(binder, offset, order[0].expression, tree)
+    else:
+        try:
+            offset = binder.coerce(offset, INT8, ASSIGNMENT)
+        except PgError as error:
+            if error.sqlstate is not SqlState.CANNOT_COERCE:
+                raise
+            message = f"argument of {kind} must be type bigint, not type {offset.type.base_display}"
+            raise PgError(SqlState.DATATYPE_MISMATCH, message, position=binder.at(bound)) from None
+    if not isinstance(offset, Literal):
+        raise binder.unsupported("a window frame whose offset is not a constant", tree)
+    what = "starting" if side == "start" else "ending"
+    if offset.value is None:
+        message = f"frame {what} offset must not be null"
+        raise PgError(SqlState.NULL_VALUE_NOT_ALLOWED, message, position=binder.at(bound))
+    parts = offset.value if offset.type == INTERVAL else (offset.value,)
+    if any(part < 0 for part in parts):
+        message = "invalid preceding or following size in window function"
+        message = message if kind == "RANGE" else f"frame {what} offset must not be negative"
+        raise PgError(SqlState.INVALID_PRECEDING_OR_FOLLOWING_SIZE, message, position=binder.at(bound))
+    if kind != "RANGE":
+        return f"{offset.value} {direction}" if offset.value <= INT4_MAX else f"UNBOUNDED {direction}"
+    return f"{_range_text(binder, offset, order[0].expression, tree)} {direction}"
+
+
+def _range_offset(binder: Binder, offset: Expression, key: Expression, tree: exp.Expr) -> Expression:
+    """The offset in the type that goes with the order's."""
+    name = key.type.name
+    if name in ("int2", "int4", "int8", "numeric", "float4", "float8"):
+        wanted = FLOAT8 if name.startswith("float") else NUMERIC if name == "numeric" else INT8
+    elif name in ("date", "timestamp", "timestamptz"):
+        wanted = INTERVAL
+    else:
+        raise binder.unsupported(f"RANGE with offset PRECEDING/FOLLOWING for column type {key.type.display}", tree)
+    try:
+        return binder.coerce(offset, wanted)
+    except PgError as error:
+        if error.sqlstate is not SqlState.CANNOT_COERCE:
+            raise
+        raise binder.unsupported(
+            f"RANGE with offset PRECEDING/FOLLOWING for column type {key.type.base_display} "
+            f"and offset type {offset.type.base_display}",
+            tree,
+        ) from None
+
+
+def _range_text(binder: Binder, offset: Literal, key: Expression, tree: exp.Expr) -> str:
+    if offset.type == INTERVAL:
+        months, days, nanoseconds = offset.value
+        if key.type == TIMESTAMPTZ and not binder.is_utc:
+            raise binder.unsupported("RANGE over timestamp with time zone outside UTC", tree)
+        if months and (days or nanoseconds):
+            raise binder.unsupported("RANGE with an offset of months and days", tree)
+        if months:
+            return f"INTERVAL '{months}' MONTH"
+        seconds, us = divmod(nanoseconds // 1000, 1_000_000)
+        minutes, seconds = divmod(seconds, 60)
+        hours, minutes = divmod(minutes, 60)
+        clock = f"{days + hours // 24} {hours % 24:02}:{minutes:02}:{seconds:02}.{us:06}"
+        return f"INTERVAL '{clock}' DAY TO SECOND"
+    if offset.type == FLOAT8:
+        if offset.value - offset.value != 0:
+            raise binder.unsupported("RANGE with an infinite offset", tree)
+        return f"CAST('{offset.value!r}' AS DOUBLE)"
+    target = _ranged(key).type
+    if target == INT8:
+        return f"CAST({min(offset.value, 1 << 61)} AS BIGINT)"
+    scale = target.scale or 0
+    value = Decimal(offset.value)
+    exponent = value.as_tuple().exponent
+    if isinstance(exponent, int) and -exponent > scale:
+        raise binder.unsupported("RANGE with an offset of more decimals than the column", tree)
+    return f"CAST('{value:f}' AS DECIMAL({target.precision},{scale}))"
+
+
+def _is_backwards(start: str, end: str) -> bool:
+    """Whether a frame of ROWS is empty, as from 2 PRECEDING to 3 PRECEDING."""
+    first, last = (int(bound.split()[0]) if bound[0].isdigit() else None for bound in (start, end))
+    if first is None or last is None or start.split()[1] != end.split()[1]:
+        return False
+    return first < last if start.endswith("PRECEDING") else first > last
+
+
+def _ranged(key: Expression) -> Expression:
+    """What a RANGE with an offset is ordered by: a type in which adding the offset does not overflow."""
+    targets = {"int2": INT8, "int4": INT8, "int8": numeric(21), "float4": FLOAT8, "date": TIMESTAMP}
+    if key.type.name == "numeric":
+        return Cast(key, numeric(NUMERIC_PRECISION_MAX, key.type.scale or 0))
+    target = targets.get(key.type.name)
+    return key if target is None else Cast(key, target)

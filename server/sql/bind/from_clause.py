@@ -1,0 +1,140 @@
+"""FROM: tables, queries, functions and joins of them."""
+
+from __future__ import annotations
+
+from sqlglot import exp
+
+from protocol.pgwire.errors import PgError, SqlState
+from server.sql.bind.binder import Binder
+from server.sql.bind.from_item import FromItem, aliased, column_aliases
+from server.sql.bind.joins import crossed, joined
+from server.sql.bind.shapes import real_names, tables_of
+from server.sql.bind.table_functions import functions_in_from
+from server.sql.bind.tables import named_relation
+from server.sql.bind.values import written_values
+from server.sql.relations import Values
+from server.sql.scope import Entry, Scope, alone
+
+
+def from_clause(binder: Binder, tree: exp.Expr, outer: Scope) -> FromItem:
+    """All of FROM; one row without columns where there is none."""
+    from_ = tree.args.get("from_")
+    if from_ is None:
+        return FromItem(Values((), ((),)), [])
+    # a comma binds less tightly than JOIN: each starts a group of joins of its own
+    hidden = frozenset(real_names(tree).values())
+    outer = Scope([], outer.parent, outer.common_tables, hidden=hidden)
+    result: FromItem | None = None
+    group = _from_item(binder, from_.this, outer, [])
+    for join in tree.args.get("joins") or ():
+        before = result.entries if result is not None else []
+        if _is_comma(join):
+            result = group if result is None else crossed(result, group)
+            group = _from_item(binder, join.this, outer, result.entries)
+        else:
+            group = _with_join(binder, group, join, outer, before)
+    result = group if result is None else crossed(result, group)
+    _check_aliases(tree)
+    return result
+
+
+def other_tables(binder: Binder, tree: exp.Expr, scope: Scope) -> FromItem:
+    """FROM of an UPDATE, USING of a DELETE; what is LATERAL there sees the table that is written."""
+    return from_clause(binder, tree, Scope(parent=scope.parent, common_tables=scope.common_tables))
+
+
+def _from_item(binder: Binder, tree: exp.Expr, outer: Scope, before: list[Entry]) -> FromItem:
+    """One item of FROM with its alias. What is LATERAL, as functions always are, sees `before`."""
+    if tree.args.get("sample"):
+        raise binder.unsupported("TABLESAMPLE", tree)
+    seeing = Scope(before, outer.parent, outer.common_tables, hidden=outer.hidden)
+    match tree:
+        case exp.Lateral():
+            if isinstance(tree.this, (exp.Subquery, exp.Values)):
+                relation = binder.query(tree.this, Scope(parent=seeing, common_tables=outer.common_tables))
+                return FromItem(relation, aliased(binder, relation, tree, ""), True)
+            function = tree.this
+            if not isinstance(function, (exp.Anonymous, exp.Unnest)):
+                raise binder.unsupported("this LATERAL item", tree)
+            return functions_in_from(binder, [function], tree, seeing)
+        case exp.Table() if tree.args.get("rows_from"):
+            calls = [t if isinstance(t, exp.Unnest) else t.this for t in tree.args["rows_from"]]
+            return functions_in_from(binder, calls, tree, seeing)
+        case exp.Table() if isinstance(tree.this, exp.Anonymous):
+            return functions_in_from(binder, [tree.this], tree, seeing)
+        case exp.Unnest():
+            return functions_in_from(binder, [tree], tree, seeing)
+        case exp.Table() if tree.args.get("joins"):
+            return _table_with_joins(binder, tree, outer, before)
+        case exp.Table():
+            relation, default = named_relation(binder, tree, outer), tree.name
+        case exp.Subquery() if _is_join(tree):
+            return _parenthesised(binder, tree, outer, before)
+        case exp.Subquery():
+            around = Scope(parent=outer.parent, hidden=outer.hidden)
+            relation, default = binder.query(tree, Scope(parent=around, common_tables=outer.common_tables)), ""
+        case exp.Values():
+            relation, default = written_values(binder, tree, alone(outer), False), ""
+        case _:
+            raise binder.unsupported("this item of FROM", tree)
+    return FromItem(relation, aliased(binder, relation, tree, default))
+
+
+def _table_with_joins(binder: Binder, tree: exp.Table, outer: Scope, before: list[Entry]) -> FromItem:
+    """A table that sqlglot hung joins on: `(a JOIN b ON ...)`."""
+    bare = tree.copy()
+    joins = bare.args.pop("joins")
+    result = _from_item(binder, bare, outer, before)
+    for join in joins:
+        if _is_comma(join):
+            result = crossed(result, _from_item(binder, join.this, outer, before + result.entries))
+        else:
+            result = _with_join(binder, result, join, outer, before)
+    return result
+
+
+def _parenthesised(binder: Binder, tree: exp.Subquery, outer: Scope, before: list[Entry]) -> FromItem:
+    result = _from_item(binder, tree.this, outer, before)
+    for join in tree.args.get("joins") or ():
+        result = _with_join(binder, result, join, outer, before)
+    if not tree.alias:
+        return result
+    visible = [entry for entry in result.entries if entry.visible]
+    names = column_aliases(tree)
+    if len(names) > len(visible):
+        raise PgError(
+            SqlState.INVALID_COLUMN_REFERENCE,
+            f'join expression "{tree.alias}" has {len(visible)} columns available but {len(names)} columns specified',
+            position=binder.at(tree),
+        )
+    shown = names + [entry.name for entry in visible[len(names) :]]
+    entries = [Entry(name, entry.expression, tree.alias) for name, entry in zip(shown, visible, strict=True)]
+    return FromItem(result.relation, entries, result.lateral)
+
+
+def _check_aliases(tree: exp.Expr) -> None:
+    seen = set()
+    for table in tables_of(tree):
+        name = table.alias or (table.name if isinstance(table, exp.Table) else "")
+        if name and name in seen:
+            message = f'table name "{name}" specified more than once'
+            raise PgError(SqlState.DUPLICATE_ALIAS, message)
+        seen.add(name)
+
+
+def _with_join(binder: Binder, left: FromItem, join: exp.Join, outer: Scope, before: list[Entry]) -> FromItem:
+    right = _from_item(binder, join.this, outer, before + left.entries)
+    return joined(binder, left, right, join, outer)
+
+
+def _is_join(tree: exp.Expr) -> bool:
+    """Whether brackets in FROM hold a table or joins, not a query."""
+    while isinstance(tree, exp.Subquery):
+        if tree.args.get("joins"):
+            return True
+        tree = tree.this
+    return isinstance(tree, exp.Table)
+
+
+def _is_comma(join: exp.Join) -> bool:
+    return not any(join.args.get(k) for k in ("kind", "side", "method", "on", "using"))

@@ -1,0 +1,55 @@
+"""One item of FROM, bound: its rows and the names of its columns."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from sqlglot import exp
+
+from protocol.pgwire.errors import PgError, SqlState
+from server.sql.bind.binder import Binder
+from server.sql.expressions import ColumnRef
+from server.sql.relations import Relation
+from server.sql.scope import Entry
+
+
+@dataclass(slots=True)
+class FromItem:
+    """`lateral`: it may name columns of what stands to its left."""
+
+    relation: Relation
+    entries: list[Entry]
+    lateral: bool = False
+
+
+def aliased(binder: Binder, relation: Relation, tree: exp.Expr, default: str) -> list[Entry]:
+    """The columns under the names that the alias gives them."""
+    alias = tree.alias or default
+    names = column_aliases(tree)
+    check_width(binder, relation, "table", alias, names, tree)
+    shown = names + [column.name for column in relation.columns[len(names) :]]
+    return [Entry(name, ColumnRef(column), alias or None) for name, column in zip(shown, relation.columns, strict=True)]
+
+
+def check_width(
+    binder: Binder, relation: Relation, what: str, table: str, names: Sequence[str], tree: exp.Expr
+) -> None:
+    """42P10 if the alias names more columns than there are."""
+    if len(names) > len(relation.columns):
+        raise PgError(
+            SqlState.INVALID_COLUMN_REFERENCE,
+            f'{what} "{table}" has {len(relation.columns)} columns available but {len(names)} columns specified',
+            position=binder.at(tree),
+        )
+
+
+def alias_columns(tree: exp.Expr) -> list[exp.Expr]:
+    """The columns in brackets behind an alias, as they are written."""
+    alias = tree.args.get("alias")
+    return list(alias.args.get("columns") or ()) if alias is not None else []
+
+
+def column_aliases(tree: exp.Expr) -> list[str]:
+    """The names of those columns."""
+    return [column.name for column in alias_columns(tree)]

@@ -1,0 +1,157 @@
+"""Calls by name: functions that are a form of their own, then scalar, aggregate and window functions."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from sqlglot import exp
+
+from protocol.pgwire.errors import PgError, SqlState
+from protocol.pgwire.types import BOOL, TEXT, UNKNOWN
+from server.sql.bind.aggregates import aggregate_call, grouping_call, is_aggregate, ordered_set_terms
+from server.sql.bind.arrays import array_query
+from server.sql.bind.binder import Binder, form
+from server.sql.bind.calls import applied, call_or_cast, resolved_function
+from server.sql.bind.casts import rounded
+from server.sql.bind.conditionals import SAME_TYPE_FORMS, nullif, same_type
+from server.sql.bind.grammar import normal_form
+from server.sql.bind.session import SESSION_FUNCTIONS, check_maintained, current_setting, inquiry, session_value, signal
+from server.sql.bind.shapes import function_name
+from server.sql.bind.table_functions import set_returning
+from server.sql.constant import INQUIRIES, SIGNALS
+from server.sql.expressions import Expression, Literal
+from server.sql.functions import intervals, resolve
+from server.sql.functions.aggregates import ORDERED_SETS
+from server.sql.functions.sets import SETS
+from server.sql.functions.table import Kind
+from server.sql.scope import Scope, in_clause
+
+_VOLATILE = (
+    *("random", "random_normal", "setseed", "clock_timestamp", "gen_random_uuid", "timeofday", "nextval", "setval"),
+    *("pg_sleep", "pg_sleep_for", "pg_sleep_until"),
+)
+
+
+@form(exp.Anonymous, exp.Filter, exp.WithinGroup)
+def function(binder: Binder, tree: exp.Expr, scope: Scope, over: bool = False) -> Expression:
+    """A call by name with its FILTER and WITHIN GROUP. `over`: OVER follows, so a window function may stand here.
+
+    42883, 42725, 42809 if what follows the name does not go with the kind of function.
+    """
+    where = None
+    call = tree
+    if isinstance(call, exp.Filter):
+        where = call.expression.this
+        call = call.this
+    within = None
+    if isinstance(call, exp.WithinGroup):
+        within = call.expression.expressions
+        call = call.this
+    if isinstance(call, exp.Dot) and call.this.name == "pg_catalog":
+        call = call.expression
+    if not isinstance(call, exp.Anonymous):
+        raise binder.unsupported("FILTER here", tree)
+    name = function_name(call)
+    if name in _VOLATILE:
+        check_maintained(binder, name, call)
+        raise binder.unsupported(f"function {name}()", call)
+    arguments, distinct, order_trees, star = _argument_list(call)
+    if within is not None or name in ORDERED_SETS:
+        order_trees = ordered_set_terms(binder, name, within, distinct or bool(order_trees), call)
+        arguments.extend(order.this for order in order_trees)
+    if star and distinct:
+        raise PgError(SqlState.SYNTAX_ERROR, 'syntax error at or near "*"', position=binder.at(call))
+    own = _own_form(binder, name, arguments, star, scope, call)
+    if own is not None:
+        return own
+    if name == "make_interval":
+        arguments = intervals.positional(arguments)
+    if name == "normalize" and len(arguments) == 2 and isinstance(arguments[1], exp.Column):
+        arguments = [arguments[0], normal_form(binder, arguments[1])]
+    nests = is_aggregate(name) and scope.clause is None and not over
+    inner = in_clause(scope, clause="aggregate function calls") if nests else scope
+    bound = [binder.expression(a, inner) for a in arguments]
+    if name == "age" and len(bound) == 1:
+        if bound[0].type == UNKNOWN:
+            message = "function age(unknown) is not unique"
+            raise PgError(SqlState.AMBIGUOUS_FUNCTION, message, position=binder.at(call))
+        bound.insert(0, session_value(binder, "current_date", call))
+    types = tuple(a.type.without_modifiers for a in bound)
+    if star and name != "count":
+        shown = f"{name}()"
+        raise resolve.no_such("function", shown, 2, binder.at(call))
+    resolved = resolved_function(binder, name, types, call)
+    if resolved is None:
+        return call_or_cast(binder, name, bound, call)
+    if resolved.function.kind is Kind.SCALAR:
+        if where is not None or distinct or order_trees:
+            what = "FILTER" if where is not None else "DISTINCT" if distinct else "ORDER BY"
+            message = f"{what} specified, but {name} is not an aggregate function"
+            raise PgError(SqlState.WRONG_OBJECT_TYPE, message, position=binder.at(call))
+        return applied(binder, resolved, bound, call)
+    if resolved.function.kind is Kind.WINDOW and not over:
+        message = f"window function {name} requires an OVER clause"
+        raise PgError(SqlState.WRONG_OBJECT_TYPE, message, position=binder.at(call))
+    return aggregate_call(binder, resolved, bound, distinct, order_trees, where, scope, inner, call)
+
+
+def _own_form(
+    binder: Binder, name: str, arguments: list[exp.Expr], star: bool, scope: Scope, call: exp.Anonymous
+) -> Expression | None:
+    """The functions whose arguments are not those of a row of the function table; None for all others."""
+    if name in SETS or name == "unnest":
+        return set_returning(binder, call, scope)
+    if name == "grouping":
+        return grouping_call(binder, call, scope)
+    if name == "array" and len(arguments) == 1 and isinstance(arguments[0], (exp.Query, exp.Values)):
+        return array_query(binder, arguments[0], scope, call)
+    if name == "row":
+        raise binder.unsupported("a row as a value", call)
+    if name in SESSION_FUNCTIONS and not arguments and not star:
+        return session_value(binder, name, call)
+    if name in ("current_timestamp", "localtimestamp", "localtime") and len(arguments) == 1:
+        return rounded(binder, session_value(binder, name, call), int(arguments[0].name or 0), call)
+    if name in SAME_TYPE_FORMS and not arguments:
+        raise PgError(SqlState.SYNTAX_ERROR, 'syntax error at or near ")"', position=binder.at(call))
+    if name in SAME_TYPE_FORMS:
+        inner = replace(scope, sets=None)
+        return same_type(binder, name, [binder.expression(a, inner) for a in arguments], call)
+    if name == "nullif":
+        return nullif(binder, [binder.expression(a, scope) for a in arguments], call)
+    if name == "pg_typeof" and len(arguments) == 1:
+        return Literal(binder.expression(arguments[0], scope).type.base_display, TEXT)
+    if name == "pg_is_in_recovery" and not arguments:
+        return Literal(False, BOOL)
+    if name == "current_setting" and len(arguments) in (1, 2):
+        return current_setting(binder, arguments, scope, call)
+    if name in SIGNALS and len(arguments) == 1 and not star:
+        return signal(binder, name, arguments[0], scope, call)
+    if name in INQUIRIES and len(arguments) in (2, 3) and not star:
+        return inquiry(binder, name, arguments, scope, call)
+    return None
+
+
+@form(exp.Dot)
+def qualified_function(binder: Binder, tree: exp.Dot, scope: Scope) -> Expression:
+    """pg_catalog.name(...). 3F000 for another schema."""
+    if isinstance(tree.expression, exp.Anonymous) and tree.this.name == "pg_catalog":
+        return function(binder, tree.expression, scope)
+    if isinstance(tree.expression, exp.Anonymous) and isinstance(tree.this, exp.Identifier):
+        message = f'schema "{tree.this.name}" does not exist'
+        raise PgError(SqlState.INVALID_SCHEMA_NAME, message, position=binder.at(tree))
+    raise binder.unsupported("field selection", tree)
+
+
+def _argument_list(call: exp.Anonymous) -> tuple[list[exp.Expr], bool, list[exp.Ordered], bool]:
+    """The arguments, whether DISTINCT, the terms of ORDER BY, whether it is (*)."""
+    arguments = list(call.expressions)
+    distinct, order, star = False, [], False
+    if arguments and isinstance(arguments[-1], exp.Order):
+        last = arguments.pop()
+        order = list(last.expressions)
+        arguments.append(last.this)
+    if len(arguments) == 1 and isinstance(arguments[0], exp.Distinct):
+        arguments, distinct = list(arguments[0].expressions), True
+    if len(arguments) == 1 and isinstance(arguments[0], exp.Star):
+        arguments, star = [], True
+    return arguments, distinct, order, star

@@ -1,0 +1,176 @@
+"""Expressions over grouped rows."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from protocol.pgwire.errors import PgError, SqlState
+from protocol.pgwire.types import INT4
+from server.sql.bind.binder import Binder
+from server.sql.bind.grouping_sets import Groups
+from server.sql.expressions import (
+    Aggregate,
+    Call,
+    Column,
+    ColumnRef,
+    Expression,
+    Literal,
+    Subquery,
+    WindowCall,
+    children,
+    transform,
+    walk,
+)
+from server.sql.functions import syntax
+from server.sql.relations import Aggregate as AggregateNode
+from server.sql.relations import Project, Relation, SetKind, SetOperation
+
+
+class Grouping:
+    """Rewrites expressions over the input of an Aggregate into expressions over its output, then makes the node.
+
+    Several grouping sets are the union of as many aggregates: so the empty set has its row without any input.
+    """
+
+    def __init__(self, binder: Binder, relation: Relation, groups: Groups) -> None:
+        self.binder = binder
+        self.relation = relation
+        self.keys = groups.keys
+        self.sets = groups.sets
+        self.key_columns = [binder.new_column(getattr(key, "written", ""), key) for key in self.keys]
+        if any(len(numbers) < len(self.keys) for numbers in self.sets):
+            self.key_columns = [replace(column, nullable=True) for column in self.key_columns]
+        self.inputs = frozenset(column.id for column in relation.columns)
+        self.calls: list[Aggregate] = []
+        self.call_columns: list[Column] = []
+        self.markers: list[tuple[int, ...]] = []  # the arguments of each GROUPING()
+        self.marker_columns: list[Column] = []
+
+    def node(self) -> Relation:
+        columns = (*self.key_columns, *self.call_columns)
+        if len(self.sets) == 1 and len(self.sets[0]) == len(self.keys) and not self.markers:
+            return AggregateNode(self.relation, tuple(self.keys), tuple(self.calls), columns)
+        result: Relation | None = None
+        for numbers in self.sets:
+            arm = self._arm(numbers)
+            if result is None:
+                result = arm
+            else:
+                both = tuple(self.binder.new_column(c.name, ColumnRef(c)) for c in (*columns, *self.marker_columns))
+                result = SetOperation(SetKind.UNION, True, result, arm, both)
+        assert result is not None
+        refs = tuple(ColumnRef(c) for c in result.columns)
+        return Project(result, (*columns, *self.marker_columns), refs)
+
+    def _arm(self, numbers: tuple[int, ...]) -> Project:
+        """The groups of one grouping set; the keys that it has not are NULL."""
+        inner = {number: self.binder.new_column("", self.keys[number]) for number in numbers}
+        calls = [self.binder.new_column("", call) for call in self.calls]
+        keys = tuple(self.keys[number] for number in numbers)
+        node = AggregateNode(self.relation, keys, tuple(self.calls), (*inner.values(), *calls))
+        expressions: list[Expression] = [
+            ColumnRef(inner[number]) if number in inner else Literal(None, key.type)
+            for number, key in enumerate(self.keys)
+        ]
+        expressions += [ColumnRef(column) for column in calls]
+        for marker in self.markers:
+            bits = "".join("0" if number in inner else "1" for number in marker)
+            expressions.append(Literal(int(bits, 2), INT4))
+        return Project(node, tuple(self.binder.new_column("", e) for e in expressions), tuple(expressions))
+
+    def _marker(self, call: Call) -> ColumnRef:
+        if any(argument not in self.keys for argument in call.arguments):
+            message = "arguments to GROUPING must be grouping expressions of the associated query level"
+            position = next((getattr(a, "position", None) for a in call.arguments if a not in self.keys), None)
+            raise PgError(SqlState.GROUPING_ERROR, message, position=position)
+        marker = tuple(self.keys.index(argument) for argument in call.arguments)
+        if marker not in self.markers:
+            self.markers.append(marker)
+            self.marker_columns.append(self.binder.new_column("grouping", call))
+        return ColumnRef(self.marker_columns[self.markers.index(marker)])
+
+    def rewrite(self, expression: Expression) -> Expression:
+        return transform(expression, self._change)
+
+    def _change(self, node: Any) -> Any | None:
+        for key, column in zip(self.keys, self.key_columns, strict=True):
+            if node == key:
+                return ColumnRef(column, getattr(node, "written", ""), getattr(node, "position", None))
+        match node:
+            case Call(function=syntax.GROUPING):
+                return self._marker(node)
+            case Aggregate():
+                return self._call(node)
+            case WindowCall(call=call):
+                arguments = tuple(self.rewrite(a) for a in call.arguments)
+                return replace(
+                    node,
+                    call=replace(call, arguments=arguments),
+                    partition=tuple(self.rewrite(p) for p in node.partition),
+                    order=tuple(replace(k, expression=self.rewrite(k.expression)) for k in node.order),
+                )
+            case Subquery():
+                return replace(
+                    node,
+                    operands=tuple(self.rewrite(o) for o in node.operands),
+                    relation=transform(node.relation, self._change_inside),
+                )
+        self._check_grouped(node)
+        return None
+
+    def _change_inside(self, node: Any) -> Any | None:
+        """In a subquery: its own aggregates are its own, but our columns must be grouped there too, and an aggregate
+        of nothing but our columns is ours."""
+        if isinstance(node, Aggregate) and (named := _named_columns(node)) and named <= self.inputs:
+            return self._call(node)
+        for key, column in zip(self.keys, self.key_columns, strict=True):
+            if node == key:
+                return ColumnRef(column)
+        self._check_grouped(node, "subquery uses ungrouped column {} from outer query")
+        return None
+
+    def _check_grouped(
+        self,
+        node: Any,
+        message: str = "column {} must appear in the GROUP BY clause or be used in an aggregate function",
+    ) -> None:
+        if isinstance(node, ColumnRef) and node.column.id in self.inputs:
+            shown = f'"{node.written}"'
+            raise PgError(SqlState.GROUPING_ERROR, message.format(shown), position=node.position)
+
+    def _call(self, call: Aggregate) -> ColumnRef:
+        for known, column in zip(self.calls, self.call_columns, strict=True):
+            if known == call:
+                return ColumnRef(column)
+        column = self.binder.new_column(call.function.name, call)
+        self.calls.append(call)
+        self.call_columns.append(column)
+        return ColumnRef(column)
+
+
+def is_aggregated(expression: Expression, inputs: frozenset[int]) -> bool:
+    """Whether an aggregate of this query stands in it: one of its columns or of none, or in a subquery one of nothing
+    but its columns."""
+    if any(isinstance(n, Call) and n.function is syntax.GROUPING for n in walk(expression)):
+        return True
+    stack: list[tuple[Any, bool]] = [(expression, False)]
+    while stack:
+        node, below = stack.pop()
+        if isinstance(node, Aggregate):
+            named = _named_columns(node)
+            if named <= inputs if below and named else not below and (not named or bool(named & inputs)):
+                return True
+        if isinstance(node, WindowCall):
+            inside = (*node.call.arguments, *node.partition, *(key.expression for key in node.order))
+            stack.extend((child, below) for child in inside)
+        elif isinstance(node, Subquery):
+            stack.extend((operand, below) for operand in node.operands)
+            stack.append((node.relation, True))
+        else:
+            stack.extend((child, below) for child in children(node))
+    return False
+
+
+def _named_columns(node: Any) -> set[int]:
+    return {inner.column.id for inner in walk(node) if isinstance(inner, ColumnRef)}

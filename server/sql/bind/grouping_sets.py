@@ -1,0 +1,91 @@
+"""GROUP BY: the keys, and the grouping sets that ROLLUP, CUBE and GROUPING SETS make of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from sqlglot import exp
+
+from protocol.pgwire.errors import PgError, SqlState
+from server.sql.bind.binder import Binder
+from server.sql.bind.keys import groupable
+from server.sql.bind.select_list import Item
+from server.sql.bind.shapes import is_bare_name, row_of, unparenthesised
+from server.sql.bind.terms import output_named, positional
+from server.sql.expressions import Aggregate, ColumnRef, Expression, contains, walk
+from server.sql.scope import Scope, in_clause
+
+GROUPING_SETS_MAX = 4096  # as in PostgreSQL
+CUBE_MAX = 12  # as in PostgreSQL
+
+
+@dataclass(frozen=True, slots=True)
+class Groups:
+    """GROUP BY: all keys, and for each grouping set the numbers of its keys."""
+
+    keys: list[Expression]
+    sets: list[tuple[int, ...]]
+
+
+def group_by(binder: Binder, tree: exp.Expr | None, items: Sequence[Item], scope: Scope) -> Groups | None:
+    """None: no GROUP BY. A name means an input column first, then an output column; a number an item."""
+    if tree is None:
+        return None
+    if any(tree.args.get(k) for k in ("grouping_sets", "cube", "rollup", "totals")):
+        raise binder.unsupported("this GROUP BY", tree)
+    keys: list[Expression] = []
+    sets: list[tuple[int, ...]] = [()]
+    for term in tree.expressions:
+        found = _grouping_sets(binder, term, items, scope, keys)
+        if len(sets) * len(found) > GROUPING_SETS_MAX:
+            message = f"too many grouping sets present (maximum {GROUPING_SETS_MAX})"
+            raise PgError(SqlState.STATEMENT_TOO_COMPLEX, message, position=binder.at(tree))
+        sets = [(*a, *(n for n in b if n not in a)) for a in sets for b in found]
+    if tree.args.get("all") is False:  # GROUP BY DISTINCT
+        sets = [s for i, s in enumerate(sets) if set(s) not in [set(other) for other in sets[:i]]]
+    return Groups(keys, sets)
+
+
+def _grouping_sets(
+    binder: Binder, tree: exp.Expr, items: Sequence[Item], scope: Scope, keys: list[Expression]
+) -> list[tuple[int, ...]]:
+    """The grouping sets that one term stands for, by the numbers of their keys in `keys`."""
+    if isinstance(tree, exp.GroupingSets):
+        return [found for e in tree.expressions for found in _grouping_sets(binder, e, items, scope, keys)]
+    if isinstance(tree, (exp.Rollup, exp.Cube)):
+        parts = [_grouping_sets(binder, e, items, scope, keys)[0] for e in tree.expressions]
+        if isinstance(tree, exp.Rollup):
+            chosen = [parts[:size] for size in range(len(parts), -1, -1)]
+        elif len(parts) > CUBE_MAX:
+            message = f"CUBE is limited to {CUBE_MAX} elements"
+            raise PgError(SqlState.TOO_MANY_COLUMNS, message, position=binder.at(tree))
+        else:
+            chosen = [
+                [part for i, part in enumerate(parts) if mask >> (len(parts) - 1 - i) & 1]
+                for mask in range((1 << len(parts)) - 1, -1, -1)
+            ]
+        return [tuple(dict.fromkeys(number for part in some for number in part)) for some in chosen]
+    bare = unparenthesised(tree)
+    terms = row_of(bare)
+    numbers = [_group_key(binder, term, items, scope, keys) for term in (terms if terms is not None else [bare])]
+    return [tuple(dict.fromkeys(numbers))]
+
+
+def _group_key(binder: Binder, tree: exp.Expr, items: Sequence[Item], scope: Scope, keys: list[Expression]) -> int:
+    """The number of one key, which is put among `keys` if it is new."""
+    bare = unparenthesised(tree)
+    expression = positional(binder, bare, items, "GROUP BY")
+    if expression is None and is_bare_name(bare) and not any(e.name == bare.name and e.visible for e in scope.entries):
+        expression = output_named(binder, bare, items, "GROUP BY")
+    if expression is None:
+        expression = binder.default_unknown(binder.expression(bare, in_clause(scope, "GROUP BY")))
+    if contains(expression, Aggregate):
+        message = "aggregate functions are not allowed in GROUP BY"
+        raise PgError(SqlState.GROUPING_ERROR, message, position=binder.at(tree))
+    if any(isinstance(n, ColumnRef) and n.column.id == c.id for c, _ in scope.sets or () for n in walk(expression)):
+        raise binder.unsupported("a set-returning function in GROUP BY", tree)
+    groupable(binder, expression, tree)
+    if expression not in keys:
+        keys.append(expression)
+    return keys.index(expression)

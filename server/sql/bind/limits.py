@@ -1,0 +1,88 @@
+"""LIMIT, OFFSET and FETCH."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from sqlglot import exp
+
+from protocol.pgwire.errors import PgError, SqlState
+from protocol.pgwire.types import INT8, UNKNOWN
+from server.sql.bind.binder import Binder
+from server.sql.bind.calls import operator
+from server.sql.bind.connectives import conjunction
+from server.sql.coerce import ASSIGNMENT
+from server.sql.expressions import Aggregate, ColumnRef, Expression, Literal, WindowCall, contains
+from server.sql.functions import resolve
+from server.sql.relations import Filter, Limit, Project, Relation, Sort, Window
+from server.sql.scope import Scope
+
+
+def limited(binder: Binder, relation: Relation, tree: exp.Expr, scope: Scope) -> Relation:
+    """The relation with LIMIT, OFFSET or FETCH of the query. 42804, 42P10, 2201W, 2201X."""
+    limit_tree, offset_tree = tree.args.get("limit"), tree.args.get("offset")
+    limit = offset = None
+    if isinstance(limit_tree, exp.Fetch):
+        options = limit_tree.args.get("limit_options")
+        if options is not None and options.args.get("percent"):
+            raise binder.unsupported("FETCH ... PERCENT", tree)
+        count = limit_tree.args.get("count")
+        limit = _bound(binder, count, scope, "LIMIT") if count is not None else Literal(1, INT8)
+        if options is not None and options.args.get("with_ties"):
+            offset = _bound(binder, offset_tree.expression, scope, "OFFSET") if offset_tree is not None else None
+            return _with_ties(binder, relation, limit, offset, tree)
+    elif limit_tree is not None:
+        value = limit_tree.expression
+        if not (isinstance(value, exp.Var) and value.name.upper() == "ALL"):
+            limit = _bound(binder, value, scope, "LIMIT")
+    if offset_tree is not None:
+        offset = _bound(binder, offset_tree.expression, scope, "OFFSET")
+    return relation if limit is None and offset is None else Limit(relation, limit, offset)
+
+
+def _with_ties(
+    binder: Binder, relation: Relation, limit: Expression, offset: Expression | None, tree: exp.Expr
+) -> Relation:
+    """The first rows in the order, and those that are equal to the last of them in it."""
+    if isinstance(relation, Project):
+        return replace(relation, input=_with_ties(binder, relation.input, limit, offset, tree))
+    if not isinstance(relation, Sort):
+        message = "WITH TIES cannot be specified without ORDER BY clause"
+        raise PgError(SqlState.SYNTAX_ERROR, message)
+    bounds = [bound for bound in (limit, offset) if bound is not None]
+    if any(not isinstance(bound, Literal) or bound.value is None for bound in bounds):
+        raise binder.unsupported("FETCH ... WITH TIES of anything but constants", tree)
+    start, count = (int(b.value) if isinstance(b, Literal) else 0 for b in (offset, limit))
+    calls = []
+    for name in ("rank", "row_number"):
+        resolved = resolve.resolve_function(name, ())
+        assert resolved is not None
+        calls.append(WindowCall(Aggregate(resolved.function, (), INT8, False), (), relation.keys, ""))
+    columns = [binder.new_column("", call.call) for call in calls]
+    window = Window(relation.input, tuple(calls), (*relation.input.columns, *columns))
+    tests = [
+        operator(binder, "<=", [ColumnRef(columns[0]), Literal(start + count, INT8)], tree),
+        operator(binder, ">", [ColumnRef(columns[1]), Literal(start, INT8)], tree),
+    ]
+    kept = Filter(window, conjunction(tests))
+    only = Project(kept, relation.columns, tuple(ColumnRef(c) for c in relation.columns))
+    return Sort(only, relation.keys)
+
+
+def _bound(binder: Binder, tree: exp.Expr, scope: Scope, clause: str) -> Expression:
+    bound = binder.expression(tree, Scope(parent=scope, clause=clause))
+    if bound.type != UNKNOWN and bound.type.name not in ("int2", "int4", "int8", "numeric", "float4", "float8"):
+        message = f"argument of {clause} must be type bigint, not type {bound.type.base_display}"
+        raise PgError(SqlState.DATATYPE_MISMATCH, message, position=binder.at(tree))
+    if contains(bound, ColumnRef):
+        message = f"argument of {clause} must not contain variables"
+        raise PgError(SqlState.INVALID_COLUMN_REFERENCE, message, position=binder.at(tree))
+    number = binder.coerce(bound, INT8, ASSIGNMENT, binder.at(tree))
+    if isinstance(number, Literal) and number.value is not None and number.value < 0:
+        state = (
+            SqlState.INVALID_ROW_COUNT_IN_LIMIT_CLAUSE
+            if clause == "LIMIT"
+            else SqlState.INVALID_ROW_COUNT_IN_RESULT_OFFSET_CLAUSE
+        )
+        raise PgError(state, f"{clause} must not be negative")
+    return number

@@ -1,0 +1,98 @@
+"""Constants as they are written, and parameters: `1.5`, `'text'`, `INTERVAL '1' DAY`, `$1`.
+
+A string in quotes has no type yet: its neighbours give it one (`coerce`).
+"""
+
+from __future__ import annotations
+
+from decimal import Decimal
+
+from sqlglot import exp
+
+from protocol.pgwire.errors import PgError, SqlState
+from protocol.pgwire.types import BOOL, FLOAT8, INTERVAL, JSON, NUMERIC_PRECISION_MAX, UNKNOWN
+from server.sql.bind.binder import Binder, form
+from server.sql.bind.calls import placed
+from server.sql.bind.casts import rounded
+from server.sql.casts import natural_numeric
+from server.sql.coerce import EXPLICIT, integer_literal
+from server.sql.expressions import Expression, Literal
+from server.sql.functions import intervals
+from server.sql.scope import Scope
+
+
+@form(exp.Literal)
+def literal(binder: Binder, tree: exp.Literal, scope: Scope) -> Expression:
+    """A number, or a string of which nobody knows the type yet."""
+    if tree.is_string:
+        return Literal(tree.this, UNKNOWN, binder.at(tree))
+    return number_literal(tree.this, binder.at(tree))
+
+
+def number_literal(text: str, position: int | None) -> Literal:
+    """integer, bigint or numeric by its digits; double precision beyond numeric's."""
+    text = text.replace("_", "")
+    if text.lstrip("-").isdigit():
+        return integer_literal(text, position)
+    value = Decimal(text)
+    exponent = value.as_tuple().exponent
+    assert isinstance(exponent, int)
+    if value.adjusted() >= NUMERIC_PRECISION_MAX or exponent < -NUMERIC_PRECISION_MAX:
+        return Literal(float(value), FLOAT8, position)  # more digits than a numeric has here
+    if exponent > 0:
+        value = Decimal(f"{value:f}")
+    return Literal(value, natural_numeric(value), position)
+
+
+@form(exp.Parameter)
+def parameter(binder: Binder, tree: exp.Parameter, scope: Scope) -> Expression:
+    """$n. 42P02."""
+    number = int(tree.name) if tree.name.isdigit() else 0
+    if not binder.takes_parameters or number < 1 or number > 65535:
+        message = f"there is no parameter ${tree.name}"
+        raise PgError(SqlState.UNDEFINED_PARAMETER, message, position=binder.at(tree))
+    return binder.parameter(number - 1, binder.at(tree))
+
+
+@form(exp.Interval)
+def interval(binder: Binder, tree: exp.Interval, scope: Scope) -> Expression:
+    """INTERVAL '1' DAY, INTERVAL '1 day', INTERVAL '1.5' SECOND(0)"""
+    text, unit = tree.this.name, tree.args.get("unit")
+    if unit is not None:
+        try:
+            value = Literal(intervals.with_fields(text, unit.name), INTERVAL, binder.at(tree))
+        except PgError as error:
+            raise placed(error, binder.at(tree.this)) from None
+        digits = tree.args.get("digits")
+        return value if digits is None else rounded(binder, value, int(digits.name), tree)
+    return binder.coerce(Literal(text, UNKNOWN, binder.at(tree)), INTERVAL, EXPLICIT)
+
+
+@form(exp.Concat)
+def adjacent_strings(binder: Binder, tree: exp.Concat, scope: Scope) -> Expression:
+    """'a' 'b': strings that the source breaks over lines are one."""
+    return Literal("".join(part.name for part in tree.expressions), UNKNOWN, binder.at(tree))
+
+
+@form(exp.Boolean)
+def truth(binder: Binder, tree: exp.Boolean, scope: Scope) -> Expression:
+    """TRUE, FALSE"""
+    return Literal(bool(tree.this), BOOL)
+
+
+@form(exp.Null)
+def null(binder: Binder, tree: exp.Null, scope: Scope) -> Expression:
+    """NULL, of no type yet."""
+    return Literal(None, UNKNOWN)
+
+
+@form(exp.RawString, exp.ByteString, exp.National)
+def marked_string(binder: Binder, tree: exp.Expr, scope: Scope) -> Expression:
+    """$$text$$, E'text' and the like, already decoded."""
+    return Literal(tree.this, UNKNOWN, binder.at(tree))
+
+
+@form(exp.ParseJSON)
+def json(binder: Binder, tree: exp.ParseJSON, scope: Scope) -> Expression:
+    """JSON 'text'"""
+    return binder.coerce(binder.expression(tree.this, scope), JSON, EXPLICIT)

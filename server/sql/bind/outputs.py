@@ -1,0 +1,42 @@
+"""The output columns of a relation, while their types can still be given."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from protocol.pgwire.types import UNKNOWN
+from server.sql.bind.binder import Binder
+from server.sql.expressions import ColumnRef, Expression
+from server.sql.relations import Project, Relation
+
+
+def output_expressions(relation: Relation) -> list[Expression]:
+    """What the columns of a relation are, as far as they can still be coerced: the expressions of a projection or of
+    a row of VALUES, else references."""
+    if isinstance(relation, Project):
+        return list(relation.expressions)
+    return [ColumnRef(column) for column in relation.columns]
+
+
+def with_outputs(binder: Binder, relation: Relation, outputs: Sequence[Expression]) -> Relation:
+    """A relation whose output expressions (`output_expressions`) have become others."""
+    if output_expressions(relation) == list(outputs) and all(c.type != UNKNOWN for c in relation.columns):
+        return relation
+    if isinstance(relation, Project):
+        columns = tuple(binder.new_column(c.name, e) for c, e in zip(relation.columns, outputs, strict=True))
+        return Project(relation.input, columns, tuple(outputs))
+    return projected(binder, relation, outputs)
+
+
+def assigned(binder: Binder, relation: Relation, outputs: Callable[[int, Expression], Expression]) -> Relation:
+    """The relation with every output column passed through `outputs` (its number, its expression)."""
+    changed = [outputs(i, e) for i, e in enumerate(output_expressions(relation))]
+    return with_outputs(binder, relation, changed)
+
+
+def projected(binder: Binder, relation: Relation, expressions: Sequence[Expression]) -> Relation:
+    """`relation` with `expressions` over its columns in their place; itself if they are its columns."""
+    if [e.column for e in expressions if isinstance(e, ColumnRef)] == list(relation.columns):
+        return relation
+    columns = tuple(binder.new_column(c.name, e) for c, e in zip(relation.columns, expressions, strict=True))
+    return Project(relation, columns, tuple(expressions))

@@ -1,0 +1,69 @@
+"""Comparisons of rows, field by field."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from sqlglot import exp
+
+from protocol.pgwire.errors import PgError, SqlState
+from protocol.pgwire.types import BOOL
+from server.sql.bind.binder import Binder
+from server.sql.bind.calls import operator, operator_position
+from server.sql.bind.connectives import conjunction, disjunction
+from server.sql.bind.shapes import row_of
+from server.sql.expressions import Case, Expression
+from server.sql.scope import Scope
+
+
+def rows_compared(
+    binder: Binder, name: str, left: exp.Expr, right: exp.Expr, scope: Scope, tree: exp.Expr
+) -> Expression:
+    """A comparison of rows as they are written. 42601 for different lengths."""
+    fields = row_of(left), row_of(right)
+    pairs = paired_fields(binder, fields[0] or [left], fields[1] if fields[1] is not None else [right], tree)
+    if not pairs:
+        message = "cannot compare rows of zero length"
+        raise PgError(SqlState.FEATURE_NOT_SUPPORTED, message, position=operator_position(binder, tree))
+    bound = [(binder.expression(x, scope), binder.expression(y, scope)) for x, y in pairs]
+    return compared_rows(binder, name, bound, tree)
+
+
+def compared_rows(
+    binder: Binder, name: str, pairs: Sequence[tuple[Expression, Expression]], tree: exp.Expr
+) -> Expression:
+    """A comparison of rows: by all fields, or by the first that are not equal; unknown if those are."""
+    tests = [operator(binder, name, [a, b], tree) for a, b in pairs]
+    for test in tests:
+        if test.type != BOOL:
+            raise PgError(
+                SqlState.DATATYPE_MISMATCH,
+                f"row comparison operator must yield type boolean, not type {test.type.base_display}",
+                position=operator_position(binder, tree),
+            )
+    if len(tests) == 1 or name == "=":
+        return conjunction(tests)
+    if name == "<>":
+        return disjunction(tests)
+    if name not in ("<", "<=", ">", ">="):
+        raise PgError(
+            SqlState.FEATURE_NOT_SUPPORTED,
+            f"could not determine interpretation of row comparison operator {name}",
+            hint="Row comparison operators must be associated with btree operator families.",
+            position=operator_position(binder, tree),
+        )
+    result = tests[-1]
+    for a, b in reversed(pairs[:-1]):
+        less = operator(binder, name[0], [a, b], tree)
+        result = Case(((operator(binder, "=", [a, b], tree), result),), less, BOOL)
+    return result
+
+
+def paired_fields(
+    binder: Binder, left: Sequence[exp.Expr], right: Sequence[exp.Expr], tree: exp.Expr
+) -> list[tuple[exp.Expr, exp.Expr]]:
+    """The fields of both side by side. 42601 if one has more."""
+    if len(left) != len(right):
+        message = "unequal number of entries in row expressions"
+        raise PgError(SqlState.SYNTAX_ERROR, message, position=operator_position(binder, tree))
+    return list(zip(left, right, strict=True))

@@ -1,0 +1,106 @@
+"""SELECT: its clauses in PostgreSQL's order."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from sqlglot import exp
+
+from protocol.pgwire.errors import PgError, SqlState
+from protocol.pgwire.types import INT8
+from server.sql.bind.binder import Binder, query_form
+from server.sql.bind.common_tables import with_common_tables
+from server.sql.bind.distinct import check_distinct_on, distinct_on, distinct_rows
+from server.sql.bind.from_clause import from_clause
+from server.sql.bind.grouping import Grouping, is_aggregated
+from server.sql.bind.grouping_sets import Groups, group_by
+from server.sql.bind.limits import limited
+from server.sql.bind.order import order_terms
+from server.sql.bind.select_list import projection, select_list
+from server.sql.bind.shapes import real_names
+from server.sql.bind.windows import named_windows, windowed
+from server.sql.expressions import Column, ColumnRef, Expression, Literal, SortKey, WindowCall, contains
+from server.sql.relations import DistinctOn, Filter, Relation, Sort, Unnest
+from server.sql.scope import Scope, in_clause
+
+
+@query_form(exp.Select)
+def select(binder: Binder, tree: exp.Select, outer: Scope, keep_unknown: bool) -> Relation:
+    """The clauses in the order in which PostgreSQL binds them: so the first error is the same."""
+    outer = with_common_tables(binder, tree, outer)
+    for clause in ("into", "locks", "sample", "qualify", "connect", "match", "laterals", "pivots", "hint"):
+        if tree.args.get(clause):
+            raise binder.unsupported(f"{clause.upper()} in SELECT", tree)
+    source = from_clause(binder, tree, outer)
+    scope = Scope(source.entries, outer.parent, outer.common_tables, real_names=real_names(tree))
+    scope.windows = named_windows(binder, tree)
+    sets: list[tuple[Column, Expression]] = []
+    scope.sets = sets
+    relation = source.relation
+    where = tree.args.get("where")
+    if where is not None:
+        relation = Filter(relation, binder.condition(where.this, in_clause(scope, "WHERE"), "WHERE"))
+    items = select_list(binder, tree.expressions, scope)
+    if not keep_unknown:
+        for item in items:
+            item.expression = binder.default_unknown(item.expression)
+    groups = group_by(binder, tree.args.get("group"), items, scope)
+    having_tree = tree.args.get("having")
+    inner = replace(scope, sets=None)
+    having = binder.condition(having_tree.this, inner, "HAVING") if having_tree is not None else None
+    if having is not None and contains(having, WindowCall):
+        message = "window functions are not allowed in HAVING"
+        raise PgError(SqlState.WINDOWING_ERROR, message, position=binder.at(having_tree))
+    order = order_terms(binder, tree.args.get("order"), items, scope)
+    distinct = tree.args.get("distinct")
+    on = distinct_on(binder, distinct, items, scope)
+
+    bound: list[Expression] = [item.expression for item in items]
+    bound += [key.expression for key in order]
+    bound += on or []
+    bound += [array for _, array in sets]
+    inputs = frozenset(column.id for column in relation.columns)
+    if groups is not None or having is not None or any(is_aggregated(e, inputs) for e in bound):
+        grouping = Grouping(binder, relation, groups or Groups([], [()]))
+        for item in items:
+            item.expression = grouping.rewrite(item.expression)
+        order = [replace(key, expression=grouping.rewrite(key.expression)) for key in order]
+        on = None if on is None else [grouping.rewrite(e) for e in on]
+        having = None if having is None else grouping.rewrite(having)
+        sets = [(column, grouping.rewrite(array)) for column, array in sets]
+        relation = grouping.node()
+        if having is not None:
+            relation = Filter(relation, having)
+    relation, items, order = windowed(binder, relation, items, order)
+    if sets:
+        relation, order = _expanded(binder, relation, sets, order, ordered=bool(order) and distinct is None)
+
+    if on is not None:
+        check_distinct_on(binder, on, order, tree)
+        relation = DistinctOn(relation, tuple(on), tuple(order))
+    if distinct is None or on is not None:
+        if order:
+            relation = Sort(relation, tuple(order))
+        relation = projection(binder, relation, items)
+    else:
+        relation = distinct_rows(binder, relation, items, order, tree)
+    return limited(binder, relation, tree, scope)
+
+
+def _expanded(
+    binder: Binder,
+    relation: Relation,
+    sets: Sequence[tuple[Column, Expression]],
+    order: list[SortKey],
+    *,
+    ordered: bool,
+) -> tuple[Relation, list[SortKey]]:
+    """The rows that the select list's set-returning functions make, in their order."""
+    place = binder.new_column("ordinality", Literal(1, INT8))
+    arrays = tuple(array for _, array in sets)
+    if any(contains(array, WindowCall) for array in arrays):
+        raise binder.unsupported("a window function inside a set-returning function")
+    columns = (*relation.columns, *(column for column, _ in sets), *((place,) if ordered else ()))
+    node = Unnest(relation, arrays, columns, ordered)
+    return node, [*order, SortKey(ColumnRef(place), False, False)] if ordered else order

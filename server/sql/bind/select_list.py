@@ -1,0 +1,71 @@
+"""The select list and RETURNING."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from sqlglot import exp
+
+from protocol.pgwire.errors import PgError, SqlState
+from server.sql.bind.binder import Binder
+from server.sql.bind.names import forget_schema
+from server.sql.bind.output_names import output_name
+from server.sql.expressions import Expression
+from server.sql.relations import Project, Relation
+from server.sql.scope import Scope, in_clause, located, no_table
+
+
+@dataclass(slots=True)
+class Item:
+    """One item of a select list."""
+
+    name: str
+    expression: Expression
+    tree: exp.Expr
+
+
+def select_list(binder: Binder, trees: Sequence[exp.Expr], scope: Scope) -> list[Item]:
+    """The items, `*` as the columns that it stands for."""
+    items: list[Item] = []
+    for tree in trees:
+        if isinstance(tree, exp.Star) or (isinstance(tree, exp.Column) and isinstance(tree.this, exp.Star)):
+            items += _star(binder, tree, scope)
+        elif isinstance(tree, exp.Alias):
+            items.append(Item(tree.alias, binder.expression(tree.this, scope), tree))
+        else:
+            items.append(Item(output_name(tree), binder.expression(tree, scope), tree))
+    return items
+
+
+def returning_items(binder: Binder, trees: Sequence[exp.Expr], scope: Scope) -> list[Item]:
+    """A RETURNING list: as a select list, without aggregates."""
+    items = select_list(binder, trees, in_clause(scope, "RETURNING"))
+    for item in items:
+        item.expression = binder.default_unknown(item.expression)
+    return items
+
+
+def _star(binder: Binder, tree: exp.Expr, scope: Scope) -> list[Item]:
+    table = tree.table if isinstance(tree, exp.Column) else ""
+    position = binder.at(tree)
+    if table:
+        forget_schema(binder, tree)
+        for level in scope.chain:
+            if level.has_table(table):
+                found = level.table_entries(table)
+                break
+        else:
+            raise no_table(scope, table, position)
+    else:
+        if not scope.entries and not scope.real_names:
+            message = "SELECT * with no tables specified is not valid"
+            raise PgError(SqlState.SYNTAX_ERROR, message, position=position)
+        found = [entry for entry in scope.entries if entry.visible and not entry.is_row]
+    return [Item(entry.name, located(entry, position), tree) for entry in found]
+
+
+def projection(binder: Binder, relation: Relation, items: Sequence[Item]) -> Project:
+    """The items over the relation."""
+    columns = tuple(binder.new_column(item.name, item.expression) for item in items)
+    return Project(relation, columns, tuple(item.expression for item in items))

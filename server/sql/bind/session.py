@@ -1,0 +1,88 @@
+"""What depends on the session: current_user, now(), current_setting() and what asks or signals the server.
+
+None may stand in a query that is kept up to date for everyone, mz_now() aside. 0A000.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from sqlglot import exp
+
+from protocol.pgwire.errors import PgError, SqlState
+from protocol.pgwire.types import BOOL, DATE, INT4, MZ_TIMESTAMP, TEXT, TIME, TIMESTAMP, TIMESTAMPTZ, PgType, array_of
+from server.sql.bind.binder import Binder, form
+from server.sql.coerce import ASSIGNMENT
+from server.sql.expressions import Array, ColumnRef, Expression, SessionValue, Subquery, walk
+from server.sql.scope import Scope
+
+SESSION_FUNCTIONS: dict[str, PgType] = {
+    **dict.fromkeys(("now", "transaction_timestamp", "statement_timestamp", "current_timestamp"), TIMESTAMPTZ),
+    "localtimestamp": TIMESTAMP,
+    "localtime": TIME,
+    "current_date": DATE,
+    **dict.fromkeys(("current_database", "current_catalog", "current_schema", "version"), TEXT),
+    **dict.fromkeys(("current_user", "session_user", "user", "current_role"), TEXT),
+    "pg_backend_pid": INT4,
+    "mz_now": MZ_TIMESTAMP,
+}
+"""Functions of the session without arguments; `constant.session_value` knows what each is."""
+_SESSION_NAMES: dict[type[exp.Expr], str] = {
+    exp.CurrentDate: "current_date",
+    exp.CurrentTimestamp: "current_timestamp",
+    exp.Localtimestamp: "localtimestamp",
+    exp.Localtime: "localtime",
+    exp.CurrentUser: "current_user",
+    exp.SessionUser: "session_user",
+    exp.CurrentCatalog: "current_catalog",
+    exp.CurrentSchema: "current_schema",
+    exp.CurrentRole: "current_role",
+}
+
+
+@form(*_SESSION_NAMES)
+def session_word(binder: Binder, tree: exp.Expr, scope: Scope) -> Expression:
+    """current_date and the other words that are called without brackets."""
+    return session_value(binder, session_name(tree), tree)
+
+
+def session_value(binder: Binder, name: str, tree: exp.Expr) -> Expression:
+    """A function of the session without arguments, `SESSION_FUNCTIONS`."""
+    if name != "mz_now":  # where that may stand, `temporal` knows
+        check_maintained(binder, name, tree)
+    if (type := SESSION_FUNCTIONS[name]) in (DATE, TIME, TIMESTAMP):
+        return binder.coerce(SessionValue("now", TIMESTAMPTZ), type, ASSIGNMENT)  # of the session's time zone
+    return SessionValue(name, SESSION_FUNCTIONS[name])
+
+
+def check_maintained(binder: Binder, name: str, tree: exp.Expr) -> None:
+    """0A000 for the function in a query that is kept up to date for everyone."""
+    if binder.maintained:
+        message = f"cannot materialize call to {name}()"
+        raise PgError(SqlState.FEATURE_NOT_SUPPORTED, message, position=binder.at(tree))
+
+
+def current_setting(binder: Binder, arguments: Sequence[exp.Expr], scope: Scope, tree: exp.Expr) -> Expression:
+    """current_setting(name)"""
+    check_maintained(binder, "current_setting", tree)
+    return SessionValue("current_setting", TEXT, binder.coerce(binder.expression(arguments[0], scope), TEXT))
+
+
+def signal(binder: Binder, name: str, process_id: exp.Expr, scope: Scope, tree: exp.Expr) -> Expression:
+    """pg_cancel_backend(pid), pg_terminate_backend(pid)"""
+    check_maintained(binder, name, tree)
+    return SessionValue(name, BOOL, binder.coerce(binder.expression(process_id, scope), INT4))
+
+
+def inquiry(binder: Binder, name: str, arguments: Sequence[exp.Expr], scope: Scope, tree: exp.Expr) -> Expression:
+    """has_table_privilege(...) and the like: who may do what, asked once a statement. 0A000 for columns."""
+    check_maintained(binder, name, tree)
+    texts = tuple(binder.coerce(binder.expression(argument, scope), TEXT) for argument in arguments)
+    if any(isinstance(node, ColumnRef | Subquery) for text in texts for node in walk(text)):
+        raise binder.unsupported(f"{name}() of columns", tree)
+    return SessionValue(name, BOOL, Array(texts, array_of(TEXT)))
+
+
+def session_name(tree: exp.Expr) -> str:
+    """The function that such a word calls."""
+    return _SESSION_NAMES[type(tree)]

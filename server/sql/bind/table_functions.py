@@ -1,0 +1,138 @@
+"""Functions in FROM, and set-returning functions in a select list."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from sqlglot import exp
+
+from protocol.pgwire.errors import PgError, SqlState
+from protocol.pgwire.types import INT4, INT8, UNKNOWN, array_of
+from server.sql import expressions as ex
+from server.sql.bind.binder import Binder
+from server.sql.bind.calls import set_array
+from server.sql.bind.from_item import FromItem, alias_columns, check_width, column_aliases
+from server.sql.bind.shapes import function_name, unparenthesised
+from server.sql.coerce import INT8_MAX
+from server.sql.expressions import Column, ColumnRef, Expression, Literal, walk
+from server.sql.functions import resolve
+from server.sql.functions.sets import SETS
+from server.sql.relations import Relation, Series, Unnest, Values
+from server.sql.scope import Entry, Scope
+
+
+def functions_in_from(binder: Binder, calls: Sequence[exp.Expr], tree: exp.Expr, scope: Scope) -> FromItem:
+    """Functions in FROM, side by side: ROWS FROM, or one alone."""
+    inner = Scope(scope.entries, scope.parent, scope.common_tables, "functions in FROM", hidden=scope.hidden)
+    offset = calls[0].args.get("offset") if len(calls) == 1 else None
+    ordinality = bool(tree.args.get("ordinality") or offset)
+    name = _called(calls[0])
+    alias = tree.alias or name
+    constant = _series(binder, calls[0], inner) if len(calls) == 1 and not ordinality else None
+    if constant is not None:
+        relation: Relation = constant
+    else:
+        found = [
+            column
+            for call in calls
+            for column in _set_columns(binder, call, inner, alias if len(calls) == 1 else _called(call))
+        ]
+        columns = [_element(binder, name, array) for name, array in found]
+        if ordinality:
+            columns.append(binder.new_column("ordinality", Literal(1, INT8)))
+        arrays = tuple(array for _, array in found)
+        relation = Unnest(Values((), ((),)), arrays, tuple(columns), ordinality)
+    names = column_aliases(tree) + ([offset.name] if isinstance(offset, exp.Identifier) else [])
+    if any(isinstance(c, exp.ColumnDef) for c in alias_columns(tree)):
+        raise binder.unsupported("a column definition list", tree)
+    if len(names) > len(relation.columns):
+        check_width(binder, relation, "table", alias, names, tree)
+    if not names and len(calls) == 1 and len(relation.columns) == 1 + ordinality and tree.alias:
+        first = relation.columns[0]
+        names = [tree.alias] if first.name in (name, alias) else []
+    shown = names + [column.name for column in relation.columns[len(names) :]]
+    entries = [Entry(n, ColumnRef(c), alias) for n, c in zip(shown, relation.columns, strict=True)]
+    if len(entries) == 1 and entries[0].name != alias:  # the row of a function that gives no rows is its value
+        entries.append(replace(entries[0], name=alias, is_row=True))
+    return FromItem(relation, entries, True)
+
+
+def _element(binder: Binder, name: str, array: Expression) -> Column:
+    """The column of an array's elements."""
+    element = array.type.element
+    assert element is not None
+    column = binder.new_column(name, Literal(None, element))
+    return replace(column, precision=(element.precision or 38) if element.name == "numeric" else 0)
+
+
+def _set_columns(binder: Binder, tree: exp.Expr, scope: Scope, alias: str) -> list[tuple[str, Expression]]:
+    """The columns of a function's result: name and values, as an array."""
+    name = "unnest" if isinstance(tree, exp.Unnest) else function_name(tree)  # type: ignore[arg-type]
+    if name == "unnest":
+        arrays = [binder.expression(a, scope) for a in tree.expressions]
+        for array in arrays:
+            if array.type.element is None:
+                shown = f"unnest({', '.join(a.type.base_display for a in arrays)})"
+                if array.type == UNKNOWN:
+                    message = f"function {shown} is not unique"
+                    hint = "Could not choose a best candidate function. You might need to add explicit type casts."
+                    raise PgError(SqlState.AMBIGUOUS_FUNCTION, message, hint=hint, position=binder.at(tree))
+                raise resolve.no_such("function", shown, len(arrays), binder.at(tree))
+        if not arrays:
+            raise resolve.no_such("function", "unnest()", 0, binder.at(tree))
+        return [(alias if len(arrays) == 1 else "unnest", array) for array in arrays]
+    known = SETS.get(name)
+    if known is None:
+        value = binder.default_unknown(binder.expression(tree, scope))
+        if value.type.element is not None:
+            raise binder.unsupported(f"{name} in FROM", tree)
+        return [(alias, ex.Array((value,), array_of(value.type)))]
+    bound = [binder.expression(a, scope) for a in tree.expressions]
+    if any(isinstance(a, exp.Star) for a in tree.expressions):
+        raise resolve.no_such("function", f"{name}()", 0, binder.at(tree))
+    columns = zip(known.columns, known.arrays, strict=True)
+    return [(column or alias, set_array(binder, name, array, bound, tree)) for column, array in columns]
+
+
+def set_returning(binder: Binder, tree: exp.Anonymous, scope: Scope) -> Expression:
+    """A set-returning function in a select list: the column of its rows. 0A000 anywhere else."""
+    if scope.sets is None:
+        where = scope.clause or "this place"
+        message = f"set-returning functions are not allowed in {where}"
+        raise PgError(SqlState.FEATURE_NOT_SUPPORTED, message, position=binder.at(tree))
+    name = function_name(tree)
+    found = _set_columns(binder, tree, scope, name)
+    if len(found) > 1:
+        raise binder.unsupported("a row as a value", tree)
+    ((_, array),) = found
+    nested = {column.id for column, _ in scope.sets}
+    if any(isinstance(n, ColumnRef) and n.column.id in nested for n in walk(array)):
+        raise binder.unsupported("a set-returning function inside another", tree)
+    column = _element(binder, name, array)
+    scope.sets.append((column, array))
+    return ColumnRef(column)
+
+
+def _series(binder: Binder, tree: exp.Expr, scope: Scope) -> Series | None:
+    """generate_series of integers that depend on no row: Spark counts them without an array."""
+    if isinstance(tree, exp.Unnest) or function_name(tree) != "generate_series":  # type: ignore[arg-type]
+        return None
+    if not all(isinstance(unparenthesised(a), (exp.Literal, exp.Neg, exp.Parameter)) for a in tree.expressions):
+        return None
+    arguments = [binder.expression(a, scope) for a in tree.expressions]
+    if len(arguments) not in (2, 3) or any(a.type.name not in ("int2", "int4", "int8") for a in arguments):
+        return None
+    type = INT8 if any(a.type == INT8 for a in arguments) else INT4
+    bounds = [binder.coerce(a, type) for a in arguments]
+    step = bounds[2] if len(bounds) == 3 else Literal(1, type)
+    if isinstance(step, Literal) and step.value == 0:
+        raise PgError(SqlState.INVALID_PARAMETER_VALUE, "step size cannot equal zero")
+    if not isinstance(step, Literal) or any(isinstance(b, Literal) and abs(b.value) >= INT8_MAX for b in bounds):
+        return None  # Spark's range() wants a bound beyond the last
+    return Series((Column(binder.new_id(), "generate_series", type, False),), bounds[0], bounds[1], step)
+
+
+def _called(tree: exp.Expr) -> str:
+    """The name of a function in FROM."""
+    return function_name(tree) if isinstance(tree, exp.Anonymous) else "unnest"

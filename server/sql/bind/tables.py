@@ -1,0 +1,78 @@
+"""Relations of the catalog by their names; a view's query in its place."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import lru_cache
+
+from sqlglot import exp
+
+from catalog.objects import Relation as CatalogRelation
+from catalog.objects import View
+from protocol.pgwire.errors import PgError, SqlState
+from protocol.pgwire.types import PgType, parse_type
+from server.sql.bind.binder import Binder
+from server.sql.bind.common_tables import common_table
+from server.sql.bind.names import quoted, replace_name
+from server.sql.expressions import Column, ColumnRef, Expression
+from server.sql.parse import parse_query
+from server.sql.relations import Project, Relation, Scan
+from server.sql.scope import Scope, find_relation
+from server.sql.statements import Query
+
+
+def named_relation(binder: Binder, tree: exp.Table, outer: Scope) -> Relation:
+    """A relation of the catalog or of WITH by the name in the text, which is stored by its id. 42P01, 42809."""
+    if isinstance(tree.this, exp.Dot):
+        message = f"improper qualified name (too many dotted names): {tree.sql()}"
+        raise PgError(SqlState.SYNTAX_ERROR, message, position=binder.at(tree))
+    parts = tuple(tree.args[k].name for k in ("catalog", "db", "this") if tree.args.get(k) is not None)
+    if len(parts) == 1 and parts[0] in outer.common_tables:
+        return common_table(binder, outer.common_tables[parts[0]], parts[0], outer, tree)
+    item = find_relation(
+        binder.context.state, parts, binder.context.database, binder.context.search_path, binder.at(tree)
+    )
+    if not binder.inside_view:
+        binder.uses.add(item.id)
+        identifiers = [tree.args[k] for k in ("catalog", "db", "this") if tree.args.get(k) is not None]
+        alias = "" if tree.alias else f" AS {quoted(item.name)}"
+        replace_name(binder, identifiers, f'"$id".{quoted(item.id)}{alias}')
+    return relation_of(binder, item)
+
+
+def relation_of(binder: Binder, item: CatalogRelation) -> Relation:
+    """The rows of a catalog relation; a view's query in its place."""
+    if isinstance(item, View):
+        return _view(binder, item)
+    binder.inputs.add(item.id)
+    columns = []
+    for column in item.columns:
+        type = parse_type(column.type)
+        columns.append(Column(binder.new_id(), column.name, type, column.nullable, _digits(type)))
+    return Scan(item.id, tuple(columns))
+
+
+def _view(binder: Binder, view: View) -> Relation:
+    binder.inside_view += 1
+    try:
+        relation = binder.query(stored_query(view.query), Scope())
+    finally:
+        binder.inside_view -= 1
+    exprs: list[Expression] = []
+    for column, declared in zip(relation.columns, view.columns, strict=True):
+        exprs.append(binder.rescale(ColumnRef(column), parse_type(declared.type)))
+    columns = tuple(
+        replace(binder.new_column(declared.name, e)) for declared, e in zip(view.columns, exprs, strict=True)
+    )
+    return Project(relation, columns, tuple(exprs))
+
+
+def _digits(type: PgType) -> int:
+    return (type.precision or 38) if type.name == "numeric" else 0
+
+
+@lru_cache(maxsize=1024)
+def stored_query(text: str) -> exp.Expr:
+    """The tree of a view's stored text. It is read, never changed."""
+    query: Query = parse_query(text)
+    return query.tree

@@ -1,0 +1,60 @@
+"""VALUES."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from sqlglot import exp
+
+from protocol.pgwire.errors import PgError, SqlState
+from server.sql import expressions as ex
+from server.sql.bind.binder import Binder, query_form
+from server.sql.bind.common_tables import with_common_tables
+from server.sql.bind.order import ordered_output
+from server.sql.expressions import Column, Expression
+from server.sql.relations import Relation, Values
+from server.sql.scope import Scope, in_clause
+
+
+def written_values(binder: Binder, tree: exp.Values, scope: Scope, keep_unknown: bool) -> Relation:
+    """VALUES without what follows it. `keep_unknown`: untyped cells of a single row stay so (INSERT)."""
+    inner = in_clause(scope, "VALUES")
+    for cell in (c for row in tree.expressions for c in row.expressions if isinstance(c, exp.Var)):
+        message = "DEFAULT is not allowed in this context"
+        raise PgError(SqlState.SYNTAX_ERROR, message, position=binder.at(cell))
+    rows = [[binder.expression(cell, inner) for cell in row.expressions] for row in tree.expressions]
+    for row, row_tree in zip(rows, tree.expressions, strict=True):
+        if len(row) != len(rows[0]):
+            message = "VALUES lists must all be the same length"
+            raise PgError(SqlState.SYNTAX_ERROR, message, position=binder.at(row_tree))
+    return values(binder, rows, keep_unknown, tree)
+
+
+def values(binder: Binder, rows: Sequence[Sequence[Expression]], keep_unknown: bool, tree: exp.Expr) -> Values:
+    """Rows of bound cells as a relation, each column of one type."""
+    cells: list[list[Expression]] = []
+    for column in zip(*rows, strict=True):
+        if keep_unknown and len(rows) == 1:
+            cells.append(list(column))
+        else:
+            cells.append(binder.to_common(column, "VALUES", binder.at(tree))[1])
+    columns = []
+    for number, column_cells in enumerate(cells, 1):
+        first = column_cells[0]
+        columns.append(
+            Column(
+                binder.new_id(),
+                f"column{number}",
+                first.type,
+                any(c.nullable for c in column_cells),
+                max(ex.precision(c) for c in column_cells) if first.type.name == "numeric" else 0,
+            )
+        )
+    return Values(tuple(columns), tuple(zip(*cells, strict=True)))
+
+
+@query_form(exp.Values)
+def values_query(binder: Binder, tree: exp.Values, scope: Scope, keep_unknown: bool) -> Relation:
+    """VALUES (...), (...) ORDER BY ... LIMIT ..."""
+    scope = with_common_tables(binder, tree, scope)
+    return ordered_output(binder, written_values(binder, tree, scope, keep_unknown), tree, scope)

@@ -1,0 +1,136 @@
+"""Window functions: OVER, the WINDOW clause, and the node that computes them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from sqlglot import exp
+
+from protocol.pgwire.errors import PgError, SqlState
+from server.sql.bind.binder import Binder, form
+from server.sql.bind.frames import frame_of
+from server.sql.bind.functions import function
+from server.sql.bind.keys import groupable, sort_key
+from server.sql.bind.select_list import Item
+from server.sql.bind.shapes import function_name
+from server.sql.expressions import (
+    Aggregate,
+    Column,
+    ColumnRef,
+    Expression,
+    SortKey,
+    Subquery,
+    WindowCall,
+    children,
+    contains,
+    transform,
+)
+from server.sql.functions.aggregates import ORDERED_SETS
+from server.sql.functions.table import Kind
+from server.sql.relations import Relation, Window
+from server.sql.scope import Scope, in_clause
+
+
+@form(exp.Window)
+def window_call(binder: Binder, tree: exp.Window, scope: Scope) -> Expression:
+    """call OVER (...) or OVER name. 42P20, 0A000."""
+    if scope.clause is not None:
+        if scope.clause == "aggregate function calls":
+            message = "aggregate function calls cannot contain window function calls"
+            raise PgError(SqlState.GROUPING_ERROR, message, position=binder.at(tree))
+        message = f"window functions are not allowed in {scope.clause}"
+        raise PgError(SqlState.WINDOWING_ERROR, message, position=binder.at(tree))
+    call = function(binder, tree.this, scope, over=True)
+    if not isinstance(call, Aggregate):
+        name = function_name(tree.this) if isinstance(tree.this, exp.Anonymous) else "this"
+        message = f"OVER specified, but {name} is not a window function nor an aggregate function"
+        raise PgError(SqlState.WRONG_OBJECT_TYPE, message, position=binder.at(tree))
+    if call.function.name in ORDERED_SETS:
+        message = f"OVER is not supported for ordered-set aggregate {call.function.name}"
+        raise PgError(SqlState.FEATURE_NOT_SUPPORTED, message, position=binder.at(tree))
+    if call.distinct:
+        message = "DISTINCT is not implemented for window functions"
+        raise PgError(SqlState.FEATURE_NOT_SUPPORTED, message, position=binder.at(tree))
+    if call.order:
+        message = "aggregate ORDER BY is not implemented for window functions"
+        raise PgError(SqlState.FEATURE_NOT_SUPPORTED, message, position=binder.at(tree))
+    if call.filter is not None and call.function.kind is Kind.WINDOW:
+        message = "FILTER is not implemented for non-aggregate window functions"
+        raise PgError(SqlState.FEATURE_NOT_SUPPORTED, message, position=binder.at(tree))
+    partition_trees, order_tree, spec = _definition(binder, tree, scope, list(scope.windows))
+    inner = in_clause(scope, None)
+    partition = tuple(binder.default_unknown(binder.expression(p, inner)) for p in partition_trees)
+    for expression in partition:
+        groupable(binder, expression, tree)
+    order = tuple(
+        sort_key(binder, o, binder.default_unknown(binder.expression(o.this, inner)))
+        for o in (order_tree.expressions if order_tree is not None else ())
+    )
+    frame, order = frame_of(binder, spec, call, order, tree)
+    return WindowCall(call, partition, order, frame, binder.at(tree))
+
+
+def _definition(
+    binder: Binder, tree: exp.Expr, scope: Scope, known: Sequence[str]
+) -> tuple[Sequence[exp.Expr], exp.Expr | None, exp.Expr | None]:
+    """PARTITION BY, ORDER BY and frame of a window, with what it takes over from one of those `known` by name."""
+    partition, order, spec = (tree.args.get(k) for k in ("partition_by", "order", "spec"))
+    base = tree.args.get("alias")
+    if base is None:
+        return partition or (), order, spec
+    if base.name not in known:
+        message = f'window "{base.name}" does not exist'
+        raise PgError(SqlState.UNDEFINED_OBJECT, message, position=binder.at(base))
+    before = known[: known.index(base.name)]
+    base_partition, base_order, base_spec = _definition(binder, scope.windows[base.name], scope, before)
+    fault = None
+    if partition:
+        fault = f'cannot override PARTITION BY clause of window "{base.name}"'
+    elif order is not None and base_order is not None:
+        fault = f'cannot override ORDER BY clause of window "{base.name}"'
+    elif base_spec is not None and (order is not None or spec is not None or not isinstance(tree.this, exp.Func)):
+        fault = f'cannot copy window "{base.name}" because it has a frame clause'
+    if fault is not None:
+        raise PgError(SqlState.WINDOWING_ERROR, fault, position=binder.at(base))
+    return base_partition, base_order if order is None else order, base_spec if spec is None else spec
+
+
+def named_windows(binder: Binder, tree: exp.Select) -> dict[str, exp.Expr]:
+    """WINDOW name AS (...), ...: by name. 42P20 for a name given twice."""
+    windows: dict[str, exp.Expr] = {}
+    for window in tree.args.get("windows") or ():
+        if window.this.name in windows:
+            message = f'window "{window.this.name}" is already defined'
+            raise PgError(SqlState.WINDOWING_ERROR, message, position=binder.at(window.this))
+        windows[window.this.name] = window
+    return windows
+
+
+def windowed(
+    binder: Binder, relation: Relation, items: list[Item], order: list[SortKey]
+) -> tuple[Relation, list[Item], list[SortKey]]:
+    """The relation with a node for all window functions of the items and the order, and these over its columns."""
+    calls: list[WindowCall] = []
+    columns: list[Column] = []
+
+    def change(node: Any) -> Any | None:
+        if isinstance(node, Subquery):
+            return node
+        if not isinstance(node, WindowCall):
+            return None
+        if any(contains(child, WindowCall) for child in children(node)):
+            message = "window function calls cannot be nested"
+            raise PgError(SqlState.WINDOWING_ERROR, message, position=node.position)
+        if node not in calls:
+            calls.append(node)
+            columns.append(binder.new_column(node.call.function.name, node))
+        return ColumnRef(columns[calls.index(node)])
+
+    for item in items:
+        item.expression = transform(item.expression, change)
+    order = [replace(key, expression=transform(key.expression, change)) for key in order]
+    if calls:
+        relation = Window(relation, tuple(calls), (*relation.columns, *columns))
+    return relation, items, order
