@@ -4,7 +4,9 @@
         `names`     what relations, registered names and session functions mean to the session
         `rewrite`   our tree of the query, to the SQL of the catalog engine; PostgreSQL's meaning wins
         `outputs`   names and types of the output columns, as far as DuckDB does not know them
-        `rows`      the catalog's state, to the rows of pg_class, pg_attribute, ...; `oids`, `static`
+        `visible`   what of the catalog's state a database shows, and under which names
+        `rows`      that as tables: of `databases`, `roles`, `relations`, `indexes` and `keys`, `functions`, and
+                    `definitions`; `oids`, and `static` for what PostgreSQL has from the start
         `present`   the rows that a session sees, and sessions, settings and sizes as they are now
         `database`  DuckDB in this process, over those rows: relations come in when a query names them;
                     `functions.sql` and `views.sql` are what PostgreSQL defines in SQL or C

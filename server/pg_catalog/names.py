@@ -46,14 +46,14 @@ def _registered(context: Context, kind: str, text: str) -> int:
     parts = [token.value for token in tokenize(text) if token.kind in (Kind.WORD, Kind.IDENT)]
     match kind:
         case "regclass":
-            found = rows.named(parts)
+            found = rows.visible.named(parts)
             if found is None:
                 raise PgError(SqlState.UNDEFINED_TABLE, f'relation "{".".join(parts)}" does not exist')
             return found
         case "regtype":
             return _type_oid(text)
         case "regnamespace":
-            schema = next((s for s in rows.schemas if s.name == parts[-1]), None)
+            schema = next((s for s in rows.visible.schemas if s.name == parts[-1]), None)
             if schema is None:
                 raise PgError(SqlState.INVALID_SCHEMA_NAME, f'schema "{parts[-1]}" does not exist')
             return oids.oid_of(schema.id)
@@ -116,7 +116,7 @@ def _session_value(
         case "current_schemas":
             rows = rows_seen(context)
             implicit = isinstance(arguments[0], exp.Boolean) and arguments[0].this
-            named = [s.name for s in rows.path if implicit or s.name in context.search_path]
+            named = [s.name for s in rows.visible.path if implicit or s.name in context.search_path]
             return exp.Array(expressions=[exp.Literal.string(n) for n in named])
         case "now" | "current_timestamp" | "transaction_timestamp" | "statement_timestamp":
             moment = datetime.fromtimestamp(bindings.now_us / 1_000_000, UTC).isoformat()

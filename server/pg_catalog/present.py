@@ -12,8 +12,10 @@ from protocol.pgwire.types import parse_type
 from server.context import Context
 from server.pg_catalog import oids
 from server.pg_catalog.database import named_in
-from server.pg_catalog.rows import HELPERS, CatalogRows, Viewpoint, helper_schema, settings_rows
+from server.pg_catalog.rows import HELPERS, CatalogRows, helper_schema
 from server.pg_catalog.static import BY_NAME, schema_of
+from server.pg_catalog.visible import Viewpoint
+from server.settings import VARIABLES
 
 _MZ_SCHEMAS = {builtin.MZ_CATALOG.id, builtin.MZ_INTERNAL.id}
 _SIZES = pa.schema([("oid", pa.uint32()), ("database", pa.uint32()), ("bytes", pa.int64())])
@@ -53,14 +55,34 @@ def present(context: Context, query: str) -> dict[tuple[str, str], pa.Table]:
             table = context.coordinator.system_rows(_MZ_TABLES[name].id)
             given[schema, name] = table.rename_columns([column.name for column in _MZ_TABLES[name].columns])
         elif (schema, name) == ("pg", "pg_settings"):
-            given[schema, name] = settings_rows(context.settings)
+            given[schema, name] = _settings(context)
         elif (schema, name) == ("pg", "pg_stat_activity"):
             given[schema, name] = _activity(context)
         elif (schema, name) == ("fn", "current_setting"):
-            given["pg", "pg_settings"] = settings_rows(context.settings)
+            given["pg", "pg_settings"] = _settings(context)
         elif schema == "fn" and name.endswith("_size"):
             given["pg", "tw_sizes"] = _sizes(context)
     return given
+
+
+def _settings(context: Context) -> pa.Table:
+    """pg_settings of a session."""
+    settings = context.settings
+    rows = [
+        {
+            "name": name,
+            "setting": settings[name],
+            "category": "Tidewire",
+            "context": "internal" if VARIABLES[name.lower()].fixed else "user",
+            "vartype": "string",
+            "source": "default" if settings[name] == VARIABLES[name.lower()].default else "session",
+            "boot_val": VARIABLES[name.lower()].default,
+            "reset_val": VARIABLES[name.lower()].default,
+            "pending_restart": False,
+        }
+        for name in settings
+    ]
+    return pa.Table.from_pylist(rows, schema_of(BY_NAME["pg_catalog", "pg_settings"]))
 
 
 def _activity(context: Context) -> pa.Table:

@@ -6,15 +6,16 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
+from catalog.objects import Column
 from catalog.pg_catalog import RELATIONS, PgRelation
-from protocol.pgwire.types import scalar
+from protocol.pgwire.types import parse_type, scalar
 
 Row = dict[str, Any]
 
@@ -98,6 +99,12 @@ def types_by_oid() -> Mapping[int, Row]:
     return {row["oid"]: row for row in static_rows("pg_type")}
 
 
+def column_type(column: Column) -> tuple[int, int]:
+    """OID and modifier of the type of a column of the catalog."""
+    type = parse_type(column.type)
+    return type.oid, type.typmod
+
+
 def system_type(type: str) -> tuple[int, int]:
     """OID and modifier of the type of a system relation's column."""
     name = type.strip('"').replace('"[]', "[]").replace('"', "")
@@ -134,3 +141,11 @@ def type_text(oid: int) -> str:
 
 def is_array(row: Row) -> bool:
     return bool(row["typcategory"] == "A" and row["typlen"] == -1 and row["typname"].startswith("_"))
+
+
+def type_texts() -> Iterator[Row]:
+    """What format_type makes a type's name from; of an array `base` is the element's type."""
+    for row in static_rows("pg_type"):
+        array = is_array(row)
+        base = row["typelem"] if array else row["oid"]
+        yield {"oid": row["oid"], "base": base, "text": type_text(base), "dimensions": "[]" if array else ""}

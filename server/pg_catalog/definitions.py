@@ -1,0 +1,73 @@
+"""What functions look into about relations: names, and texts of views, indexes and constraints."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from catalog.objects import Index, MaterializedView, Table, View
+from server.execution.show import definition_text
+from server.pg_catalog import oids
+from server.pg_catalog.keys import Key, key_column, keys_of
+from server.pg_catalog.static import Row
+from server.pg_catalog.visible import Visible
+from server.sql.lexer import quote_identifier
+
+
+def relation_texts(visible: Visible) -> Iterator[Row]:
+    """The text of a regclass, and whether its name needs no schema."""
+    return ({"oid": oid, "text": text, "visible": oid in visible.shown} for oid, text in visible.relation_names.items())
+
+
+def definitions(visible: Visible) -> Iterator[Row]:
+    """What pg_get_viewdef and pg_get_indexdef tell; `place` 0 for all of it."""
+    for item in visible.items:
+        oid = oids.oid_of(item.id)
+        match item:
+            case View() | MaterializedView():
+                yield {"oid": oid, "place": 0, "text": _view_text(visible, item)}
+            case Index():
+                columns = visible.state.items[item.on].columns
+                keys = [
+                    quote_identifier(columns[place - 1].name) if place else _in_parentheses(key)
+                    for key, place in ((key, key_column(key, columns)) for key in item.keys)
+                ]
+                yield from _index_definition(visible, oid, item, "INDEX", oids.oid_of(item.on), keys)
+            case Table():
+                for key in keys_of(item):
+                    keys = [quote_identifier(item.columns[place - 1].name) for place in key.columns]
+                    yield from _index_definition(visible, key.oid, key, "UNIQUE INDEX", oid, keys)
+            case _:
+                pass
+
+
+def _view_text(visible: Visible, view: View | MaterializedView) -> str:
+    """A view's query as pg_get_viewdef tells it, on one line."""
+    names = {}
+    for id in view.uses:
+        item = visible.state.items[id]
+        full = visible.state.full_name(item)
+        names[id] = full[-1:] if oids.oid_of(id) in visible.shown else full[-2:]
+    return f" {definition_text(view.query, tuple(sorted(names.items())))};"
+
+
+def _index_definition(
+    visible: Visible, oid: int, index: Index | Key, what: str, relation: int, keys: list[str]
+) -> Iterator[Row]:
+    schema, name = next((schema.name, name) for found, name, schema in visible.relations if found == relation)
+    on = f"{quote_identifier(schema)}.{quote_identifier(name)}"
+    text = f"CREATE {what} {quote_identifier(index.name)} ON {on} USING btree ({', '.join(keys)})"
+    yield {"oid": oid, "place": 0, "text": text}
+    for place, key in enumerate(keys, 1):
+        yield {"oid": oid, "place": place, "text": key}
+
+
+def constraint_definitions(visible: Visible) -> Iterator[Row]:
+    """What pg_get_constraintdef tells."""
+    for item in visible.items:
+        for key in keys_of(item) if isinstance(item, Table) else ():
+            names = ", ".join(quote_identifier(item.columns[place - 1].name) for place in key.columns)
+            yield {"oid": key.oid, "text": f"{'PRIMARY KEY' if key.primary else 'UNIQUE'} ({names})"}
+
+
+def _in_parentheses(key: str) -> str:
+    return key if key.startswith("(") and key.endswith(")") else f"({key})"

@@ -1,0 +1,161 @@
+"""Rows of pg_class, pg_attribute and pg_attrdef."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from catalog import builtin
+from catalog.objects import Index, Item, MaterializedView, ObjectId, SystemTable, Table, View
+from server.execution.planning import plan_stored
+from server.pg_catalog import oids
+from server.pg_catalog.keys import key_column, keys_of
+from server.pg_catalog.static import BY_ID, Row, column_type, system_type, types_by_oid
+from server.pg_catalog.visible import Visible
+from server.sql.lexer import quote_identifier
+from server.sql.scope import ID_SCHEMA
+
+_KINDS: dict[type[Any], str] = {Table: "r", SystemTable: "r", View: "v", MaterializedView: "m", Index: "i"}
+
+
+@dataclass(frozen=True, slots=True)
+class Attribute:
+    """A column as pg_attribute has it; `type` and `modifier` as PostgreSQL numbers them."""
+
+    name: str
+    type: int
+    modifier: int
+    nullable: bool
+    default: str | None = None
+
+
+def attributes_of(visible: Visible, item: Item) -> list[Attribute]:
+    """The columns of a relation or an index; an index of an expression has one that is called `expr`."""
+    if isinstance(item, SystemTable) and item.id in builtin.PG_TABLES:
+        relation = BY_ID[item.id]
+        return [Attribute(c.name, *system_type(c.type), c.nullable) for c in relation.columns]
+    if isinstance(item, Index):
+        columns = visible.state.items[item.on].columns
+        places = [key_column(key, columns) for key in item.keys]
+        return [
+            Attribute(columns[place - 1].name, *column_type(columns[place - 1]), True)
+            if place
+            else Attribute("expr", *_expression_type(visible, item, key), True)
+            for key, place in zip(item.keys, places, strict=True)
+        ]
+    return [
+        Attribute(c.name, *column_type(c), c.nullable or isinstance(item, View | MaterializedView), c.default)
+        for c in item.columns
+    ]
+
+
+def _expression_type(visible: Visible, index: Index, key: str) -> tuple[int, int]:
+    relation = f"{quote_identifier(ID_SCHEMA)}.{quote_identifier(index.on)}"
+    (field,) = plan_stored(f"SELECT {key} FROM {relation}", visible.state).columns
+    return field.type.oid, field.type.typmod
+
+
+def classes(visible: Visible) -> Iterator[Row]:
+    """pg_class: the relations, and the indexes of keys."""
+    for item in visible.listed:
+        yield _class(
+            oids.oid_of(item.id),
+            item.name,
+            item.schema_id,
+            visible.owner(item.id),
+            _KINDS[type(item)] if item.id not in builtin.PG_TABLES else BY_ID[item.id].kind,
+            len(attributes_of(visible, item)),
+            indexed=item.id in visible.indexed or bool(isinstance(item, Table) and item.keys),
+        )
+        if isinstance(item, Table):
+            for key in keys_of(item):
+                yield _class(key.oid, key.name, item.schema_id, visible.owner(item.id), "i", len(key.columns))
+
+
+def _class(oid: int, name: str, schema: ObjectId, owner: int, kind: str, width: int, *, indexed: bool = False) -> Row:
+    return {
+        "oid": oid,
+        "relname": name,
+        "relnamespace": oids.oid_of(schema),
+        "reltype": 0,
+        "reloftype": 0,
+        "relowner": owner,
+        "relam": {"i": oids.BTREE, "r": oids.HEAP, "m": oids.HEAP}.get(kind, 0),
+        "relfilenode": 0 if kind == "v" else oid,
+        "reltablespace": 0,
+        "relpages": 0,
+        "reltuples": -1.0,
+        "relallvisible": 0,
+        "reltoastrelid": 0,
+        "relhasindex": indexed,
+        "relisshared": False,
+        "relpersistence": "p",
+        "relkind": kind,
+        "relnatts": width,
+        "relchecks": 0,
+        "relhasrules": kind in ("v", "m"),
+        "relhastriggers": False,
+        "relhassubclass": False,
+        "relrowsecurity": False,
+        "relforcerowsecurity": False,
+        "relispopulated": True,
+        "relreplident": "n" if oid < oids.USER_OBJECTS or kind in "vi" else "d",
+        "relispartition": False,
+        "relrewrite": 0,
+        "relfrozenxid": 0,
+        "relminmxid": 0,
+    }
+
+
+def attributes(visible: Visible) -> Iterator[Row]:
+    """pg_attribute: their columns."""
+    for item in visible.listed:
+        found = attributes_of(visible, item)
+        for place, attribute in enumerate(found, 1):
+            yield _attribute(oids.oid_of(item.id), place, attribute)
+        if isinstance(item, Table):
+            for key in keys_of(item):
+                for place, column in enumerate(key.columns, 1):
+                    yield _attribute(key.oid, place, found[column - 1], indexed=True)
+
+
+def _attribute(relation: int, place: int, attribute: Attribute, *, indexed: bool = False) -> Row:
+    type = types_by_oid()[attribute.type]
+    return {
+        "attrelid": relation,
+        "attname": attribute.name,
+        "atttypid": attribute.type,
+        "attlen": type["typlen"],
+        "attnum": place,
+        "attcacheoff": -1,
+        "atttypmod": attribute.modifier,
+        "attndims": 1 if type["typcategory"] == "A" and not indexed else 0,
+        "attbyval": type["typbyval"],
+        "attalign": type["typalign"],
+        "attstorage": type["typstorage"],
+        "attcompression": "",
+        "attnotnull": not attribute.nullable and not indexed,
+        "atthasdef": attribute.default is not None and not indexed,
+        "atthasmissing": False,
+        "attidentity": "",
+        "attgenerated": "",
+        "attisdropped": False,
+        "attislocal": True,
+        "attinhcount": 0,
+        "attstattarget": -1,
+        "attcollation": type["typcollation"],
+    }
+
+
+def defaults(visible: Visible) -> Iterator[Row]:
+    """pg_attrdef"""
+    for item in visible.items:
+        for place, column in enumerate(item.columns, 1):
+            if isinstance(item, Table) and column.default is not None:
+                yield {
+                    "oid": oids.default_oid(item.id, place),
+                    "adrelid": oids.oid_of(item.id),
+                    "adnum": place,
+                    "adbin": column.default,
+                }

@@ -1,0 +1,118 @@
+"""What of the catalog is seen from one of its databases, and under which names."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from catalog import builtin
+from catalog.objects import CatalogState, Index, Item, ObjectId, Schema, SystemTable, Table
+from server.pg_catalog import oids
+from server.pg_catalog.keys import keys_of
+from server.sql.lexer import quote_identifier
+
+BARE = CatalogState(
+    databases={},
+    schemas={schema.id: schema for schema in builtin.SCHEMAS},
+    items={table.id: table for table in builtin.TABLES},
+    next_id=1,
+)
+"""A catalog in which nobody has made anything."""
+
+
+@dataclass(frozen=True, slots=True)
+class Viewpoint:
+    """From where the catalogs are looked at. `search_path` is what the session's role may use of it."""
+
+    database: str
+    search_path: tuple[str, ...]
+
+
+class Visible:
+    """One state of the catalog from a viewpoint. What is found out is kept."""
+
+    def __init__(self, state: CatalogState, viewpoint: Viewpoint) -> None:
+        self.state, self.viewpoint = state, viewpoint
+
+    @cached_property
+    def schemas(self) -> list[Schema]:
+        database = self.state.database_named(self.viewpoint.database)
+        shown = (None, database.id if database is not None else None)
+        return [schema for schema in self.state.schemas.values() if schema.database_id in shown]
+
+    @cached_property
+    def items(self) -> list[Item]:
+        shown = {schema.id for schema in self.schemas}
+        return [item for item in self.state.items.values() if item.schema_id in shown]
+
+    @cached_property
+    def listed(self) -> list[Item]:
+        """The items whose rows are made here: users', and once for all the built-in ones."""
+        return [item for item in self.items if isinstance(item, SystemTable) == (self.state is BARE)]
+
+    @cached_property
+    def indexed(self) -> frozenset[ObjectId]:
+        return frozenset(item.on for item in self.items if isinstance(item, Index))
+
+    @cached_property
+    def path(self) -> list[Schema]:
+        """The schemas in which an unqualified name is sought, first one first."""
+        by_name = {schema.name: schema for schema in self.schemas}
+        named = self.viewpoint.search_path
+        names = (*(s for s in ("pg_catalog", "mz_catalog") if s not in named), *named)
+        return [by_name[name] for name in dict.fromkeys(names) if name in by_name]
+
+    @cached_property
+    def relations(self) -> list[tuple[int, str, Schema]]:
+        """OID, name and schema of everything that pg_class has."""
+        schemas = {schema.id: schema for schema in self.schemas}
+        found = [(oids.oid_of(item.id), item.name, schemas[item.schema_id]) for item in self.items]
+        for item in self.items:
+            if isinstance(item, Table):
+                found += [(key.oid, key.name, schemas[item.schema_id]) for key in keys_of(item)]
+        return found
+
+    @cached_property
+    def _visible(self) -> dict[str, tuple[int, Schema]]:
+        """What an unqualified name of a relation means."""
+        found: dict[str, tuple[int, Schema]] = {}
+        by_schema: dict[ObjectId, list[tuple[int, str]]] = {}
+        for oid, name, schema in self.relations:
+            by_schema.setdefault(schema.id, []).append((oid, name))
+        for schema in self.path:
+            for oid, name in by_schema.get(schema.id, ()):
+                found.setdefault(name, (oid, schema))
+        return found
+
+    @cached_property
+    def shown(self) -> frozenset[int]:
+        """What is told to be visible: not our own system tables, so that `\\dt` lists users' tables alone."""
+        named = self.viewpoint.search_path
+        hidden = {builtin.MZ_CATALOG.id} if builtin.MZ_CATALOG.name not in named else set()
+        return frozenset(oid for oid, schema in self._visible.values() if schema.id not in hidden)
+
+    def named(self, parts: Sequence[str]) -> int | None:
+        """The OID of a relation by its name, of one to three parts."""
+        if len(parts) == 1:
+            found = self._visible.get(parts[0])
+            return found[0] if found is not None else None
+        return self._by_name.get((parts[-2], parts[-1]))
+
+    @cached_property
+    def relation_names(self) -> dict[int, str]:
+        """The text of a regclass: with its schema only where it needs one."""
+        return {
+            oid: quote_identifier(name)
+            if oid in self.shown
+            else f"{quote_identifier(schema.name)}.{quote_identifier(name)}"
+            for oid, name, schema in self.relations
+        }
+
+    @cached_property
+    def _by_name(self) -> dict[tuple[str, str], int]:
+        return {(schema.name, name): oid for oid, name, schema in self.relations}
+
+    def owner(self, id: ObjectId) -> int:
+        """The OID of whose it is."""
+        return oids.oid_of(self.state.owner(id))
