@@ -309,6 +309,26 @@ class CatalogState:
 
     # -- roles and privileges -----------------------------------------------------------------------------------
 
+    def collections(
+        self, ids: Iterable[ObjectId], *, through: tuple[type[View | MaterializedView], ...]
+    ) -> frozenset[ObjectId]:
+        """The tables and materialized views that `ids` are made from; of the classes `through`, what their queries
+        read instead."""
+        found: set[ObjectId] = set()
+        seen: set[ObjectId] = set()
+        queue = list(ids)
+        while queue:
+            id = queue.pop()
+            if id in seen:
+                continue
+            seen.add(id)
+            item = self.items.get(id)
+            if isinstance(item, View | MaterializedView) and isinstance(item, through):
+                queue.extend(item.uses)
+            elif isinstance(item, Table | MaterializedView):
+                found.add(id)
+        return frozenset(found)
+
     def role_named(self, name: str) -> Role | None:
         return self._role_names.get(name)
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
-from catalog.objects import CatalogState, MaterializedView, ObjectId, Table, Timestamp, View
+from catalog.objects import CatalogState, ObjectId, Timestamp
 from catalog.roles import MATERIALIZE
 from protocol.pgwire.errors import Notice, PgError, Severity, SqlState
 from server import privileges
@@ -247,18 +247,3 @@ def with_clock(time: int) -> str:
         return str(time)
     clock = datetime.fromtimestamp(time / 1_000, UTC)
     return f"{time} ({clock:%Y-%m-%d %H:%M:%S}.{time % 1_000:03})"
-
-
-def base_tables(state: CatalogState, ids: frozenset[ObjectId]) -> frozenset[ObjectId]:
-    """The tables that `ids` are made from, through views and materialized views."""
-    found: set[ObjectId] = set()
-    queue = list(ids)
-    while queue:
-        match state.items.get(queue.pop()):
-            case Table(id=id):
-                found.add(id)
-            case View(uses=uses) | MaterializedView(uses=uses):
-                queue.extend(uses)
-            case _:
-                pass
-    return frozenset(found)

@@ -14,7 +14,6 @@ from catalog.objects import (
     NameTaken,
     ObjectId,
     SystemTable,
-    Table,
     Timestamp,
     View,
 )
@@ -142,7 +141,7 @@ def _with_creation(context: Context, created: frozenset[ObjectId], items: list[I
         case Index(on=on):
             inputs = frozenset((on,))
         case MaterializedView(uses=uses):
-            inputs = _collections(context.state, uses)
+            inputs = context.state.collections(uses, through=(View,))
         case item:
             if at is not None:
                 raise PgError(
@@ -171,21 +170,6 @@ def _with_creation(context: Context, created: frozenset[ObjectId], items: list[I
             f'hold time {time} is before the read frontier of "{items[0].name}"',
             detail=f"The earliest time at which what it is made from can be read is {error.since}.",
         ) from None
-
-
-def _collections(state: CatalogState, uses: frozenset[ObjectId]) -> frozenset[ObjectId]:
-    """What a query reads from the log, through views."""
-    found: set[ObjectId] = set()
-    queue = list(uses)
-    while queue:
-        match state.items.get(queue.pop()):
-            case View(uses=inner):
-                queue.extend(inner)
-            case Table(id=id) | MaterializedView(id=id):
-                found.add(id)
-            case _:
-                pass
-    return frozenset(found)
 
 
 async def advance_hold(context: Context, statement: AdvanceHold) -> Result:

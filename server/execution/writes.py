@@ -13,13 +13,13 @@ import pyarrow as pa
 
 from catalog import updates
 from catalog.log import Payload
-from catalog.objects import ObjectId, Table, Timestamp
+from catalog.objects import MaterializedView, ObjectId, Table, Timestamp, View
 from catalog.roles import Privilege
 from protocol.pgwire.copy_in import CopyDecoder
 from protocol.pgwire.errors import PgError, SqlState
 from server import privileges
 from server.contents import collection_schema
-from server.context import Context, base_tables, not_readable
+from server.context import Context, not_readable
 from server.execution.planning import default_values
 from server.execution.query import rows_at, rows_without_inputs
 from server.frontiers import NotReadable
@@ -69,7 +69,7 @@ async def _read_then_write(
     await context.enter(Mode.WRITE, verb)
     transaction = context.transaction
     coordinator = context.coordinator
-    read = base_tables(context.state, plan.query.inputs)
+    read = context.state.collections(plan.query.inputs, through=(View, MaterializedView))
     transaction.locked = await coordinator.locks.acquire({table.id, *read}, exclusive=True)
     time = coordinator.latest_time()
     try:
