@@ -13,12 +13,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from hashlib import blake2b
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
+
+from columnar.buffers import fixed_values, offsets_of, string_parts
 
 Hashes = NDArray[np.uint64]
 
@@ -70,7 +71,7 @@ def _value_hashes(column: pa.Array) -> Hashes:
         hashes: Hashes = _column_hashes(column.dictionary)[places]
         return hashes
     if pa.types.is_string(type) or pa.types.is_binary(type):
-        return _string_hashes(*_strings(column))
+        return _string_hashes(*string_parts(column))
     if pa.types.is_large_string(type) or pa.types.is_large_binary(type):
         offsets = np.frombuffer(column.buffers()[1], np.int64, len(column) + 1, column.offset * 8)
         values = column.buffers()[2]
@@ -85,7 +86,7 @@ def _value_hashes(column: pa.Array) -> Hashes:
     if pa.types.is_boolean(type):
         return _mixed(np.asarray(column.cast(pa.uint8()).fill_null(0)).astype(np.uint64))
     if pa.types.is_floating(type):
-        values = _fixed(column, "f8" if pa.types.is_float64(type) else "f4").astype(np.float64) + 0.0
+        values = fixed_values(column, "f8" if pa.types.is_float64(type) else "f4").astype(np.float64) + 0.0
         values[np.isnan(values)] = np.nan
         return _mixed(values.view(np.uint64))
     return _mixed(_words(column))
@@ -95,8 +96,8 @@ def _words(column: pa.Array) -> Hashes:
     """The bytes of fixed-width values, folded to 64 bits."""
     width = column.type.bit_width // 8
     if width <= 8:
-        return _fixed(column, f"i{width}").astype(np.int64).view(np.uint64)
-    parts = _fixed(column, f"V{width}").view(np.uint64).reshape(len(column), width // 8)
+        return fixed_values(column, f"i{width}").astype(np.int64).view(np.uint64)
+    parts = fixed_values(column, f"V{width}").view(np.uint64).reshape(len(column), width // 8)
     words = parts[:, 0].copy()
     for part in range(1, width // 8):
         words = _mixed(words) ^ parts[:, part]
@@ -135,7 +136,7 @@ def _masks(lengths: NDArray[np.int64]) -> Hashes:
 
 
 def _list_hashes(column: pa.ListArray) -> Hashes:
-    offsets = _offsets(column).astype(np.int64)
+    offsets = offsets_of(column).astype(np.int64)
     elements = _column_hashes(column.values.slice(offsets[0], offsets[-1] - offsets[0]))
     starts, lengths = offsets[:-1] - offsets[0], np.diff(offsets)
     hashes = _mixed(lengths.astype(np.uint64) ^ _SEED)
@@ -145,21 +146,6 @@ def _list_hashes(column: pa.ListArray) -> Hashes:
         hashes[active] = _mixed(hashes[active] ^ _rotated(elements[starts[active] + place]))
         place += 1
     return hashes
-
-
-def _fixed(column: pa.Array, dtype: str) -> NDArray[Any]:
-    """The values of a fixed-width array of at least one row, no copy; what stands under a null is arbitrary."""
-    return np.frombuffer(column.buffers()[1], dtype, len(column), column.offset * np.dtype(dtype).itemsize)
-
-
-def _offsets(column: pa.Array) -> NDArray[np.int32]:
-    return np.frombuffer(column.buffers()[1], np.int32, len(column) + 1, column.offset * 4)
-
-
-def _strings(column: pa.Array) -> tuple[NDArray[np.int32], NDArray[np.uint8]]:
-    """The offsets of a string or binary array, and the bytes they point into."""
-    values = column.buffers()[2]
-    return _offsets(column), np.frombuffer(values, np.uint8) if values is not None else np.empty(0, np.uint8)
 
 
 # -- order --------------------------------------------------------------------------------------------------------
@@ -189,16 +175,16 @@ def _ascending(column: pa.Array) -> Hashes:
         column = pc.cast(column, pa.float64(), safe=False)
         type = column.type
     if pa.types.is_floating(type):
-        values = _fixed(column, "f8" if pa.types.is_float64(type) else "f4").astype(np.float64) + 0.0
+        values = fixed_values(column, "f8" if pa.types.is_float64(type) else "f4").astype(np.float64) + 0.0
         bits = values.view(np.uint64)
         codes = np.where(bits >= _SIGN, ~bits, bits | _SIGN)
         return np.where(np.isnan(values), _CODE_MAX, codes)
     if pa.types.is_boolean(type):
         return np.asarray(column.cast(pa.uint8()).fill_null(0)).astype(np.uint64)
     if pa.types.is_string(type) or pa.types.is_binary(type):
-        return _prefixes(*_strings(column))
+        return _prefixes(*string_parts(column))
     if pa.types.is_integer(type) or (pa.types.is_temporal(type) and type.bit_width <= 64):
-        values = _fixed(column, f"i{type.bit_width // 8}").astype(np.int64)
+        values = fixed_values(column, f"i{type.bit_width // 8}").astype(np.int64)
         return values.view(np.uint64) ^ _SIGN
     return np.zeros(len(column), np.uint64)
 

@@ -10,11 +10,12 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parent.parent
-HOUSE = {"server", "protocol", "catalog", "testdrive", "tidewire"}
+HOUSE = {"server", "protocol", "catalog", "columnar", "testdrive", "tidewire"}
 # Which rooms of the house, and which libraries beside the standard one, each room may import.
 ALLOWED: dict[str, tuple[set[str], set[str]]] = {
-    "protocol": ({"protocol"}, {"numpy", "pyarrow"}),
-    "catalog": ({"catalog"}, {"numpy", "pyarrow"}),
+    "columnar": ({"columnar"}, {"numpy", "pyarrow"}),
+    "protocol": ({"protocol", "columnar"}, {"numpy", "pyarrow"}),
+    "catalog": ({"catalog", "columnar"}, {"numpy", "pyarrow"}),
     "testdrive": ({"testdrive"}, {"psycopg"}),
     "tidewire": ({"tidewire"}, {"asyncpg", "psycopg"}),
     "server": (
@@ -85,7 +86,7 @@ def test_only_the_catalogs_know_duckdb() -> None:
 
 def test_thought_does_no_io() -> None:
     """Planning and the protocol neither open sockets or files nor read clocks."""
-    for file in (*files("protocol"), *files("server/sql")):
+    for file in (*files("columnar"), *files("protocol"), *files("server/sql")):
         found = {"asyncio", "socket", "threading", "time", "os", "pathlib", "subprocess"} & set(imports(file))
         assert not found, f"{file.relative_to(ROOT)} imports {found}"
 
@@ -127,7 +128,7 @@ def test_dockerfile_copies_and_runs_what_exists() -> None:
             command = ast.literal_eval(value)[0]
             assert command in scripts
             assert scripts[command].split(".")[0] in copied
-    assert {"server", "protocol", "catalog", "pyproject.toml"} <= copied
+    assert {"server", "protocol", "catalog", "columnar", "pyproject.toml"} <= copied
 
 
 def test_constraints_pin_versions_and_name_no_registry() -> None:

@@ -25,7 +25,7 @@ import pyarrow.compute as pc
 import pyarrow.csv
 from numpy.typing import NDArray
 
-from protocol.pgwire.arrow_buffers import starts_of
+from columnar.buffers import starts_of
 from protocol.pgwire.binary_columns import fixed_column
 from protocol.pgwire.copy_options import CopyFormat, CopyOptions, Header
 from protocol.pgwire.decode import BadValue, parse_binary_column, parse_text_column
