@@ -10,6 +10,8 @@ import java.io.IOException;
 import java.io.PrintWriter;
 import java.io.StringWriter;
 import java.net.Socket;
+import java.nio.ByteBuffer;
+import java.nio.ByteOrder;
 import java.util.Iterator;
 import java.util.Map;
 import org.apache.spark.SparkContext$;
@@ -19,7 +21,9 @@ import org.apache.spark.sql.api.python.PythonSQLUtils;
 import org.apache.spark.sql.catalyst.InternalRow;
 import org.apache.spark.sql.classic.Dataset;
 import org.apache.spark.sql.classic.SparkSession;
+import org.apache.spark.sql.execution.CollectLimitExec;
 import org.apache.spark.sql.execution.SparkPlan;
+import org.apache.spark.sql.execution.TakeOrderedAndProjectExec;
 import org.apache.spark.sql.execution.arrow.ArrowConverters$;
 import scala.collection.immutable.ArraySeq$;
 
@@ -43,6 +47,9 @@ public class Door implements Runnable {
     private static final int FAILED = -2;
     private static final int CAUSES_MAX = 16;
     private static final int TRACE_MAX = 20000;
+    private static final int TASK_BATCH_ROWS_MAX = 1 << 13; // Spark bounds a task's batch by its rows alone
+    private static final int KNOWN_BITS_MAX = 56; // of the bytes that a plan over rows that Spark counts may come to
+    private static final byte[] STREAM_END = {-1, -1, -1, -1, 0, 0, 0, 0};
 
     private SparkSession session;
     private String slot;
@@ -121,16 +128,12 @@ public class Door implements Runnable {
                 batches[i] = null; // Spark keeps rows of its own
                 PythonSQLUtils.toDataFrame(given, schemas[i], session).createOrReplaceTempView(names[i]);
             }
-            SparkPlan plan = ((Dataset) session.sql(sql)).queryExecution().executedPlan();
-            InternalRow[] rows = plan.executeCollect(); // no job when the plan has folded to rows
-            if (rows.length == 0) {
-                write(out, ArrowConverters$.MODULE$.createEmptyArrowBatch(plan.schema(), "UTC", true, false));
-            }
-            scala.collection.Iterator streams = ArrowConverters$.MODULE$.toBatchWithSchemaIterator(
-                    ArraySeq$.MODULE$.unsafeWrapArray(rows).iterator(), plan.schema(), batchRowsMax, batchBytesMax,
-                    "UTC", true, false);
-            while (streams.hasNext()) {
-                write(out, (byte[]) streams.next());
+            Dataset query = (Dataset) session.sql(sql);
+            SparkPlan plan = query.queryExecution().executedPlan();
+            if (isLarge(query, plan)) {
+                answerInBatches(query, plan, out);
+            } else {
+                answer(plan, out);
             }
             out.writeInt(END);
         } catch (IOException lost) {
@@ -141,6 +144,43 @@ public class Door implements Runnable {
             out.writeInt(FAILED);
             write(out, describe(thrown));
         }
+    }
+
+    /** Rows are collected, and written as Arrow here. */
+    private void answer(SparkPlan plan, DataOutputStream out) throws IOException {
+        InternalRow[] rows = plan.executeCollect(); // no job when the plan has folded to rows
+        if (rows.length == 0) {
+            write(out, ArrowConverters$.MODULE$.createEmptyArrowBatch(plan.schema(), "UTC", true, false));
+        }
+        scala.collection.Iterator streams = ArrowConverters$.MODULE$.toBatchWithSchemaIterator(
+                ArraySeq$.MODULE$.unsafeWrapArray(rows).iterator(), plan.schema(), batchRowsMax, batchBytesMax,
+                "UTC", true, false);
+        while (streams.hasNext()) {
+            write(out, (byte[]) streams.next());
+        }
+    }
+
+    /** The tasks make the Arrow batches: of millions of rows the driver's heap could hold only as bytes. */
+    private void answerInBatches(Dataset query, SparkPlan plan, DataOutputStream out) throws IOException {
+        byte[][] batches = (byte[][]) query.toArrowBatchRdd(TASK_BATCH_ROWS_MAX, "UTC", true, false).collect();
+        byte[] none = ArrowConverters$.MODULE$.createEmptyArrowBatch(plan.schema(), "UTC", true, false);
+        if (batches.length == 0) {
+            write(out, none);
+        }
+        int schema = 8 + ByteBuffer.wrap(none).order(ByteOrder.LITTLE_ENDIAN).getInt(4); // a stream's first message
+        for (int i = 0; i < batches.length; i++) {
+            out.writeInt(schema + batches[i].length + STREAM_END.length);
+            out.write(none, 0, schema);
+            out.write(batches[i]);
+            out.write(STREAM_END);
+            batches[i] = null;
+        }
+    }
+
+    /** Whether it reads tables that are RDDs, whose size is not known to Spark: it takes them for as large as can be. */
+    private static boolean isLarge(Dataset query, SparkPlan plan) {
+        boolean isBounded = plan instanceof CollectLimitExec || plan instanceof TakeOrderedAndProjectExec;
+        return !isBounded && query.queryExecution().optimizedPlan().stats().sizeInBytes().bitLength() > KNOWN_BITS_MAX;
     }
 
     /**

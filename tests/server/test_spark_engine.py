@@ -139,6 +139,12 @@ async def test_large_tables(engine: SparkEngine) -> None:
     count = 1_000_000
     table = pa.table({"c0": pa.array(range(count), pa.int64())})
     assert await one(engine, "SELECT count(DISTINCT c0 % 1000) + max(c0) FROM t", {"t": table}) == 1000 + count - 1
+    for found in (700_000, 0):  # Arrow is made by the tasks here, in order
+        got = await engine.run(f"SELECT c0, c0 % 3 = 0 AS third FROM t WHERE c0 < {found} ORDER BY c0", {"t": table})
+        assert got["c0"].to_pylist() == list(range(found))
+        assert got["third"].to_pylist() == [n % 3 == 0 for n in range(found)]
+    got = await engine.run("SELECT c0 FROM t ORDER BY c0 DESC LIMIT 2", {"t": table})
+    assert got["c0"].to_pylist() == [count - 1, count - 2]
     got = await engine.run("SELECT id, id % 2 = 0 AS even FROM range(0, 300000, 1, 3)", {})
     assert (got.num_rows, got["id"].chunk(0).null_count) == (300_000, 0)
     assert got["id"].to_pylist() == list(range(300_000))
