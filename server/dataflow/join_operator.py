@@ -39,7 +39,7 @@ class JoinOperator(ArrangingOperator):
         await self._take(tick, inputs)
         if not any(changes.num_rows for changes in inputs):
             return self.none
-        codes = [await in_thread(codes_of, [c], [k]) for c, k in zip(inputs, self._join.keys, strict=True)]
+        codes = [await in_thread(codes_of, tick, [k], c) for c, k in zip(inputs, self._join.keys, strict=True)]
         before = [
             versioned(await slice_of(arranged.arrangement, other, tick), 0)
             for arranged, other in zip(self._arranged, reversed(codes), strict=True)

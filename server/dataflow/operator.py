@@ -186,8 +186,10 @@ def consolidated(changes: pa.Table, tick: Tick) -> pa.Table:
     return changes if tick.since is None else updates.consolidate(changes)
 
 
-def codes_of(changes: Sequence[pa.Table], keys: Sequence[tuple[int, ...]]) -> Hashes:
-    """The hashes of the keys that changes touch, ascending and distinct."""
+def codes_of(tick: Tick, keys: Sequence[tuple[int, ...]], *changes: pa.Table) -> Hashes:
+    """The hashes of the keys that changes touch, ascending and distinct; none where there is no state to look into."""
+    if tick.since is None:
+        return np.empty(0, np.uint64)
     return np.unique(np.concatenate([key_hashes(c, names_of(k)) for c, k in zip(changes, keys, strict=True)]))
 
 

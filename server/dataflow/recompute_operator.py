@@ -42,7 +42,7 @@ class RecomputeOperator(ArrangingOperator):
         await self._take(tick, inputs)
         if not any(changes.num_rows for changes in inputs) and not (node.marked and tick.since is None):
             return self.none
-        codes = await in_thread(codes_of, inputs, node.keys)
+        codes = await in_thread(codes_of, tick, node.keys, *inputs)
         views = {}
         for number, changes in enumerate(inputs):
             before = await self._before(number, codes, changes, tick)

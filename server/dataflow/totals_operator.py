@@ -49,7 +49,7 @@ class TotalsOperator(Operator):
         empty_at_first = tick.since is None and not self._width
         if changes.num_rows == 0 and not empty_at_first:
             return self.none
-        codes = await in_thread(codes_of, [changes], [self._totals.key])
+        codes = await in_thread(codes_of, tick, [self._totals.key], changes)
         before = await slice_of(self._own[0], codes, tick)
         lines = await in_thread(self._read, tick, before, changes)
         found = await self._run(self._totals.sql, {"d0": lines})
@@ -68,10 +68,7 @@ class TotalsOperator(Operator):
         if not self._width and tick.since is None:
             zeros = [pa.array([0], field.type) for field in self._totals.state]
             state = pa.table(zeros, schema=self._totals.state)
-        diffs = changes[DIFF].to_numpy()
-        single = changes.take(pa.array(np.repeat(np.arange(len(diffs)), np.abs(diffs))))
-        signs = pa.array(np.sign(np.repeat(diffs, np.abs(diffs))))
-        single = single.set_column(single.num_columns - 1, DIFF_FIELD, signs)
+        single = _singly(changes)
         parts = [self._lines.empty_table()]
         for version in tick.versions:
             parts.append(self._state_lines(state, version))
@@ -100,6 +97,18 @@ class TotalsOperator(Operator):
             raise updates.NegativeCount("of a group")
         last = found.filter(pc.equal(found[VERSION], len(tick.times)))
         after = last.select([f"s{i}" for i in range(len(self._totals.state))]).rename_columns(self._totals.state.names)
-        change = pa.concat_tables([updates.with_diff(after, 1), updates.negate(before)])
-        self._pending.append((self._own[0], tick.times[-1], updates.consolidate(change)))
+        change = updates.with_diff(after, 1)
+        if before.num_rows:
+            change = updates.consolidate(pa.concat_tables([change, updates.negate(before)]))
+        self._pending.append((self._own[0], tick.times[-1], change))
         return differences(found.select([*self.node.schema.names, VERSION]), tick, self.schema)
+
+
+def _singly(changes: pa.Table) -> pa.Table:
+    """Lines with a diff of 1 or -1, each as often as it counts."""
+    diffs = changes[DIFF].to_numpy()
+    counts = np.abs(diffs)
+    if (counts == 1).all():
+        return changes
+    single = changes.take(pa.array(np.repeat(np.arange(len(diffs)), counts)))
+    return single.set_column(single.num_columns - 1, DIFF_FIELD, pa.array(np.sign(np.repeat(diffs, counts))))

@@ -325,7 +325,7 @@ def _nothing_taken(take: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _first_input(codes: Callable[..., Any]) -> Callable[..., Any]:
-    return lambda changes, keys: codes(changes[:1], keys[:1])
+    return lambda tick, keys, *changes: codes(tick, keys[:1], changes[0])
 
 
 def _unsorted_gone(before: Callable[..., Any]) -> Callable[..., Any]:
