@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from catalog import updates as u
 from catalog.hashing import Hashes, key_hashes, order_codes
 
-_CODE, _TIME = "code", "time"
+_CODE, _TIME, _START = "code", "time", "start"
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,12 +50,16 @@ Sorting: TypeAlias = ByKey | ByOrder
 
 @dataclass(frozen=True, eq=False)
 class Run:
-    """Updates in the order of `codes`. `diffs` None: all are 1. `times`: one for all, or one a row."""
+    """Updates in the order of `codes`. `diffs` None: all are 1. `times`: one for all, or one a row, from `start` on.
+
+    Diffs and times of rows are integers as narrow as they can be: most of them are a byte.
+    """
 
     rows: pa.Table
     codes: Hashes
-    diffs: NDArray[np.int64] | None
-    times: int | NDArray[np.int64]
+    diffs: NDArray[np.signedinteger] | None
+    times: int | NDArray[np.signedinteger]
+    start: int = 0
     on_disk: bool = field(default=False, compare=False)
 
     @classmethod
@@ -66,12 +70,14 @@ class Run:
             return table[name].combine_chunks().to_numpy()
 
         own = [name for name in table.column_names if name not in (_CODE, u.DIFF, _TIME)]
-        time = (table.schema.metadata or {}).get(_TIME.encode())
+        metadata = table.schema.metadata
+        time = metadata.get(_TIME.encode())
         return cls(
             table.select(own).replace_schema_metadata(),
             column(_CODE),
             column(u.DIFF) if u.DIFF in table.column_names else None,
             column(_TIME) if time is None else int(time),
+            int(metadata[_START.encode()]),
             on_disk=True,
         )
 
@@ -79,10 +85,11 @@ class Run:
         """All of it as one table."""
         table = self.rows.append_column(_CODE, pa.array(self.codes))
         if self.diffs is not None:
-            table = table.append_column(u.DIFF_FIELD, pa.array(self.diffs))
+            table = table.append_column(u.DIFF, pa.array(self.diffs))
+        start = {_START: str(self.start)}
         if isinstance(self.times, np.ndarray):
-            return table.append_column(_TIME, pa.array(self.times))
-        return table.replace_schema_metadata({_TIME: str(self.times)})
+            return table.append_column(_TIME, pa.array(self.times)).replace_schema_metadata(start)
+        return table.replace_schema_metadata(start | {_TIME: str(self.times)})
 
     @property
     def bytes(self) -> int:
@@ -92,12 +99,6 @@ class Run:
     @cached_property
     def takes_away(self) -> bool:
         return self.diffs is not None and bool((self.diffs < 0).any())
-
-    @cached_property
-    def _sums(self) -> NDArray[np.int64]:
-        """How many rows stand before each place, if all times count."""
-        diffs = self.diffs if self.diffs is not None else np.ones(len(self.codes), np.int64)
-        return np.concatenate([np.zeros(1, np.int64), np.cumsum(diffs)])
 
     def spans(self, codes: Hashes) -> NDArray[np.intp]:
         """The places of the entries with one of these codes, which are ascending and distinct."""
@@ -111,7 +112,7 @@ class Run:
     def as_of(self, places: NDArray[np.intp], time: int) -> NDArray[np.intp]:
         """Those of the places whose time is not after `time`."""
         if isinstance(self.times, np.ndarray):
-            return places[self.times[places] <= time]
+            return places[self.times[places] <= time - self.start]
         return places if self.times <= time else places[:0]
 
     def changes(self, places: NDArray[np.intp]) -> pa.Table:
@@ -119,15 +120,17 @@ class Run:
         rows = self.rows.take(pa.array(places))
         if self.diffs is None:
             return u.with_diff(rows, 1)
-        return rows.append_column(u.DIFF_FIELD, pa.array(self.diffs[places]))
+        return rows.append_column(u.DIFF_FIELD, pa.array(self.diffs[places].astype(np.int64)))
 
     def count(self, code: np.uint64, time: int) -> int:
         """The sum of the diffs up to and with this code, of times up to `time`."""
         end = int(np.searchsorted(self.codes, code, "right"))
         if isinstance(self.times, np.ndarray):
-            now = self.times[:end] <= time
+            now = self.times[:end] <= time - self.start
             return int(self.diffs[:end][now].sum()) if self.diffs is not None else int(now.sum())
-        return int(self._sums[end]) if self.times <= time else 0
+        if self.times > time:
+            return 0
+        return int(self.diffs[:end].sum()) if self.diffs is not None else end
 
 
 def probed(runs: Sequence[Run], schema: pa.Schema, codes: Hashes, as_of: int) -> pa.Table:
@@ -167,17 +170,29 @@ def _gathered(
 def sorted_run(sorted_by: Sorting, changes: pa.Table, time: int) -> Run:
     """Consolidated changes of one time as a run."""
     rows = u.rows_of(changes)
-    return _run(rows, sorted_by.codes(rows), changes[u.DIFF].to_numpy(), np.full(len(rows), time))
+    codes = sorted_by.codes(rows)
+    return _run(rows, codes, changes[u.DIFF].to_numpy(), np.full(len(rows), time), np.argsort(codes))
 
 
-def _run(rows: pa.Table, codes: Hashes, diffs: NDArray[np.int64], times: NDArray[np.int64]) -> Run:
-    order = np.argsort(codes, kind="stable")
+def _run(
+    rows: pa.Table, codes: Hashes, diffs: NDArray[np.int64], times: NDArray[np.int64], order: NDArray[np.intp]
+) -> Run:
+    start = int(times.min())
     return Run(
         rows.take(pa.array(order)).combine_chunks(),
         codes[order],
-        None if (diffs == 1).all() else diffs[order],
-        int(times[0]) if (times == times[0]).all() else times[order],
+        None if (diffs == 1).all() else _narrow(diffs)[order],
+        start if (times == start).all() else _narrow(times - start)[order],
+        start,
     )
+
+
+def _narrow(values: NDArray[np.int64]) -> NDArray[np.signedinteger]:
+    low, high = values.min(), values.max()
+    for width in (np.int8, np.int16, np.int32):
+        if np.iinfo(width).min <= low and high <= np.iinfo(width).max:
+            return values.astype(width)
+    return values
 
 
 def merged(sorted_by: Sorting, older: Run, newer: Run, since: int) -> Run | None:
@@ -198,12 +213,18 @@ def merged(sorted_by: Sorting, older: Run, newer: Run, since: int) -> Run | None
         codes = np.concatenate([codes[~touched], sorted_by.codes(left)])
         diffs = np.concatenate([diffs[~touched], consolidated[u.DIFF].to_numpy()])
         times = np.concatenate([times[~touched], consolidated["time"].to_numpy()])
-    return _run(rows, codes, diffs, times) if len(codes) else None
+    if len(codes) == 0:
+        return None
+    return _run(
+        rows, codes, diffs, times, np.argsort(codes, kind="stable")
+    )  # which is quick over what is nearly sorted
 
 
 def _diffs(run: Run) -> NDArray[np.int64]:
-    return run.diffs if run.diffs is not None else np.ones(len(run.codes), np.int64)
+    return run.diffs.astype(np.int64) if run.diffs is not None else np.ones(len(run.codes), np.int64)
 
 
 def _times(run: Run) -> NDArray[np.int64]:
-    return run.times if isinstance(run.times, np.ndarray) else np.full(len(run.codes), run.times)
+    if isinstance(run.times, np.ndarray):
+        return run.times.astype(np.int64) + run.start
+    return np.full(len(run.codes), run.times)

@@ -23,7 +23,7 @@ from server.dataflow.run import ByKey, ByOrder
 SCHEMA = pa.schema([("c0", pa.int32()), ("c1", pa.string())])
 Row = tuple[int | None, str | None]
 rows = st.tuples(st.one_of(st.none(), st.integers(0, 4)), st.one_of(st.none(), st.sampled_from(["x", "y"])))
-history = st.lists(st.lists(st.tuples(rows, st.sampled_from([1, 1, 1, 2, -1])), max_size=5), max_size=12)
+history = st.lists(st.lists(st.tuples(rows, st.sampled_from([1, 1, 1, 2, -1, 70_000])), max_size=5), max_size=12)
 
 
 @pytest.fixture(scope="module", params=[1 << 30, 0], ids=["in memory", "on disk"])
@@ -60,17 +60,19 @@ def codes_of(keys: list[int | None]) -> np.ndarray:
 
 @pytest.mark.parametrize("at_once", [1 << 16, 2], ids=["merged here", "merged in a thread"])
 @settings(deadline=None, max_examples=60)
-@given(batches=history, since=st.data())
+@given(batches=history, stride=st.sampled_from([1, 300, 1 << 40]), since=st.data())
 def test_it_answers_as_a_list_of_updates_does(
-    storage: Storage, at_once: int, batches: list[list[tuple[Row, int]]], since: st.DataObject
+    storage: Storage, at_once: int, batches: list[list[tuple[Row, int]]], stride: int, since: st.DataObject
 ) -> None:
+    """`stride`: how far times are apart."""
+
     async def run() -> None:
         arrangement = storage.arrangement(ByKey(("c0",)), SCHEMA)
         for time, updates in enumerate(batches):
-            await arrangement.insert(changes(updates), time)
-            arrangement.advance(since.draw(st.integers(arrangement.since, time)))
-            for as_of in range(arrangement.since, time + 1):
-                expected = truth(batches, as_of)
+            await arrangement.insert(changes(updates), time * stride)
+            arrangement.advance(since.draw(st.integers(arrangement.since // stride, time)) * stride)
+            for as_of in range(arrangement.since, time * stride + 1, stride):
+                expected = truth(batches, as_of // stride)
                 assert counts(await arrangement.whole(as_of)) == expected
                 for keys in ([0], [None, 3], []):
                     found = await arrangement.probe(codes_of(keys), as_of)
