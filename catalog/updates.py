@@ -47,6 +47,11 @@ def as_changes(table: pa.Table) -> pa.Table:
     return table if DIFF in table.column_names else with_diff(table, 1)
 
 
+def takes_away(table: pa.Table) -> bool:
+    """Whether rows or changes take a row away."""
+    return DIFF in table.column_names and table.num_rows > 0 and bool(pc.min(table[DIFF]).as_py() < 0)
+
+
 def consolidate(table: pa.Table) -> pa.Table:
     """Adds up the diffs of equal rows of changes and drops zeros. First appearance gives the order."""
     if table.num_rows <= 1:

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 
 import structlog
 
-from catalog import holds, persistence
+from catalog import holds, persistence, updates
 from catalog.holds import Place
 from catalog.log import Batch, Log, Payload
 from catalog.log import Frontiers as DurableFrontiers
@@ -54,6 +54,11 @@ class Request:
     advances: Sequence[Advance] = ()
     overdue: Sequence[Overdue] = ()
     done: asyncio.Future[Timestamp] = field(default_factory=lambda: asyncio.get_running_loop().create_future())
+
+    @property
+    def unread(self) -> list[ObjectId]:
+        """The collections from which it takes rows away that it had not read."""
+        return [id for id, payload in self.writes if id not in self.unchanged and updates.takes_away(payload.table)]
 
     @property
     def can_wait(self) -> bool:
@@ -99,6 +104,9 @@ class Committer:
         self._queue: list[Request] = []
         self._wake = asyncio.Event()
         self._last_write: dict[ObjectId, Timestamp] = {}
+        self._unread: dict[ObjectId, Timestamp] = {}
+        found = store.read("SELECT value FROM meta WHERE key = 'unread'")
+        self._unread_before_start = Timestamp(found[0][0] if found else 0)  # of whichever collection
         self.state = state
         self.listeners: list[Listener] = []
         self.failed: asyncio.Future[BaseException] = asyncio.get_running_loop().create_future()
@@ -138,6 +146,10 @@ class Committer:
                     self.failed.set_result(error)
                     return
 
+    def has_read(self, collection: ObjectId, lower: int) -> bool:
+        """Whether everybody who took rows away from `lower` on had read them: then none has a count below zero."""
+        return lower > self._unread.get(collection, self._unread_before_start)
+
     async def close_times(self) -> None:
         """Moves the frontier once, as an empty commit: at start, so that there is a time to read at."""
         await self._commit_group([])
@@ -173,6 +185,7 @@ class Committer:
         extension = self._oracle.extension()
         # A write to a table that a later request of the group drops has nowhere to go.
         writes = [write for request in group.accepted for write in request.writes if write[0] in new.items]
+        unread = {id for request in group.accepted for id in request.unread if id in new.items}
         if not (writes or places or extension is not None or new is not old):
             return []
 
@@ -183,9 +196,12 @@ class Committer:
             if new is not old:
                 persistence.save(tx, old, new)
                 self._save_items(tx, old, group, time)
+            if unread:
+                tx.execute("INSERT OR REPLACE INTO meta VALUES ('unread', ?)", (time,))
             return [self._log.insert(tx, collection, time, payload) for collection, payload in writes]
 
         batches = await self._store.transaction(act)
+        self._unread.update(dict.fromkeys(unread, time))
         if extension is not None:
             self._oracle.extended(extension)
         return [(batch, payload) for batch, (_, payload) in zip(batches, writes, strict=True)]
@@ -273,3 +289,4 @@ class Committer:
             self._frontiers.dropped(id)
             self._log.dropped(id)
             self._last_write.pop(id, None)
+            self._unread.pop(id, None)

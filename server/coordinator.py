@@ -9,6 +9,7 @@ from the catalog, at start and after every DDL.
 from __future__ import annotations
 
 import asyncio
+import functools
 import shutil
 import sqlite3
 import time
@@ -105,6 +106,7 @@ class _Followed:
         self.rows = coordinator.rows_followed
         self.changes = coordinator.changes
         self.change_times = coordinator.change_times
+        self.check = coordinator.check_counts
 
 
 class Coordinator:
@@ -284,7 +286,8 @@ class Coordinator:
                 touched.setdefault(batch.collection, []).append(payload.table)
                 time = batch.time
         for id, tables in touched.items():
-            feeds[id].committed(time, tables)
+            check = None if self._committer.has_read(id, time) else functools.partial(self._check_counts, id)
+            feeds[id].committed(time, tables, check)
 
     def _derive(self) -> None:
         """Starts and ends dataflows as the catalog says."""
@@ -425,6 +428,22 @@ class Coordinator:
                 raise PgError(SqlState.UNDEFINED_TABLE, f'relation "{item.name}" was dropped')
             await self.frontiers.moved.wait()
 
+    async def check_counts(self, id: ObjectId, lower: int, time: Timestamp) -> None:
+        """NegativeCount if a row of a collection has a count below zero at `time`, and had none before `lower`.
+
+        The caller holds `time`. No look at the rows unless somebody took some away that he had not read.
+        """
+        item = self.state.items.get(id)
+        if isinstance(item, Table) and not self._committer.has_read(id, lower):
+            await self.contents.rows(item, time)
+
+    async def _check_counts(self, id: ObjectId, time: Timestamp) -> None:
+        holder = self.frontiers.hold({id}, time)
+        try:
+            await self.check_counts(id, time, time)
+        finally:
+            holder.release()
+
     def is_logged(self, id: ObjectId) -> bool:
         """Whether it is a collection of the log."""
         return isinstance(self.state.items.get(id), Table | MaterializedView)
@@ -468,7 +487,7 @@ class Coordinator:
         assert isinstance(item, Table | MaterializedView)
         schema = collection_schema(item)
         feed = self._collection_feeds.get(id)
-        if feed is None:
+        if feed is None or feed.failure is not None:
             feed = self._collection_feeds[id] = CollectionFeed(self.frontiers.upper(id), self._waiting)
             feed.abandoned = lambda: self._forget_feed(id, feed)
         holder = self.frontiers.hold({id}, as_of)
@@ -477,6 +496,8 @@ class Coordinator:
 
         async def changes(time: Timestamp) -> list[pa.Table]:
             found = await asyncio.to_thread(self.log.tables, id, time, time + 1)
+            if any(map(updates.takes_away, found)):
+                await self.check_counts(id, as_of + 1, time)
             holder.advance(time)
             return found
 

@@ -44,6 +44,13 @@ class Inputs(Protocol):
         """The times in [lower, upper) at which something happened."""
         ...
 
+    async def check(self, id: ObjectId, lower: int, time: Timestamp) -> None:
+        """NegativeCount if a row of a logged collection has a count below zero at `time`, and had none before `lower`.
+
+        It costs nothing where whoever wrote from `lower` on has read what he took away.
+        """
+        ...
+
 
 class Computation(Protocol):
     """What a dataflow needs of a query. One task at a time uses it."""

@@ -13,7 +13,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 from collections import Counter, deque
-from collections.abc import AsyncIterator, Callable, Hashable, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -38,6 +38,8 @@ MEMORY_BYTES_MAX = 64 * 1024 * 1024  # of a feed's waiting entries; the rest is 
 MOVED_BYTES = 8 * 1024 * 1024  # of entries that go into one file
 THREAD_ROWS = 8_192  # from this size on a commit's changes are consolidated in a thread
 log = structlog.get_logger()
+
+Check = Callable[[Timestamp], Awaitable[None]]  # raises what is wrong with a collection at a time
 
 
 @dataclass(slots=True)
@@ -279,17 +281,17 @@ class CollectionFeed(Feed):
 
     def __init__(self, upper: Timestamp, directory: Path | None = None) -> None:
         super().__init__(upper, directory)
-        self._arrived: deque[tuple[Timestamp, list[pa.Table] | None]] = deque()
+        self._arrived: deque[tuple[Timestamp, list[pa.Table] | None, Check | None]] = deque()
         self._working: asyncio.Task[None] | None = None
 
-    def committed(self, time: Timestamp, tables: list[pa.Table]) -> None:
-        """What one commit wrote, as rows or changes."""
-        if self._working is None and sum(table.num_rows for table in tables) < THREAD_ROWS:
+    def committed(self, time: Timestamp, tables: list[pa.Table], check: Check | None = None) -> None:
+        """What one commit wrote, as rows or changes. `check` is awaited before anybody is told of it."""
+        if check is None and self._working is None and sum(table.num_rows for table in tables) < THREAD_ROWS:
             changes = updates.consolidate(pa.concat_tables([updates.as_changes(table) for table in tables]))
             if changes.num_rows:
                 self.append(time, changes)
             return
-        self._arrived.append((time, tables))
+        self._arrived.append((time, tables, check))
         if self._working is None:
             self._working = asyncio.create_task(self._work())
 
@@ -298,7 +300,7 @@ class CollectionFeed(Feed):
         if self._working is None:
             self.advance(upper)
         else:
-            self._arrived.append((upper, None))
+            self._arrived.append((upper, None, None))
 
     async def _entries_of(self, time: Timestamp, tables: list[pa.Table]) -> AsyncIterator[tuple[Entry, bool]]:
         """With each, whether it lies on disk."""
@@ -309,7 +311,9 @@ class CollectionFeed(Feed):
     async def _work(self) -> None:
         try:
             while self._arrived:
-                time, tables = self._arrived[0]
+                time, tables, check = self._arrived[0]
+                if check is not None:
+                    await check(time)
                 if tables is None:
                     self.advance(time)
                 else:

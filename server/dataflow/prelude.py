@@ -11,7 +11,9 @@ from collections import deque
 from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
 
+from protocol.pgwire.errors import PgError
 from server.dataflow.feed import Entry
+from server.failures import told
 from server.frontiers import Pulse
 
 AHEAD_BYTES = 8 << 20  # made ahead of who takes it; one piece more may be under way
@@ -22,7 +24,7 @@ class Prelude:
 
     def __init__(self, entries: AsyncGenerator[Entry], release: Callable[[], None]) -> None:
         """`release` is called at the end, however it comes; it may be called twice."""
-        self.failure: Exception | None = None
+        self.failure: PgError | None = None
         self.moved = Pulse()
         self._entries = entries
         self._release = release
@@ -62,13 +64,13 @@ class Prelude:
                         await self._taken.wait()
             self._complete = True
         except Exception as error:
-            self.failure = error
+            self.failure = told(error)
 
     def _ended(self, task: asyncio.Task[None]) -> None:
         """However it ended: one that did not come to its end is not taken for one that had nothing to give."""
         self._release()
         if not self._complete and self.failure is None:
-            self.failure = RuntimeError("the snapshot was not made to its end")
+            self.failure = told(RuntimeError("the snapshot was not made to its end"))
         self.moved.fire()
 
     def take(self) -> list[Entry]:

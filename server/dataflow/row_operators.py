@@ -53,7 +53,10 @@ class SourceOperator(Operator):
         for version, time in enumerate(tick.times, 1):
             if times := self._inputs.change_times(id, lower, time + 1):
                 # From the first on: of the times before it, at which nothing happened, the log may have no history.
-                parts.append(self._picked(await self._inputs.changes(id, times[0], time + 1), version))
+                changes = await self._inputs.changes(id, times[0], time + 1)
+                if updates.takes_away(changes):
+                    await self._inputs.check(id, tick.since + 1, time)  # what is built upon it does not look again
+                parts.append(self._picked(changes, version))
             lower = time + 1
         return await in_thread(updates.consolidate, pa.concat_tables(parts))
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from catalog import spill
+from catalog import spill, updates
 from catalog.objects import TIMESTAMP_MAX, Hold, Index, Item, MaterializedView, ObjectId, Table, Timestamp
 from protocol.pgwire.errors import Notice, PgError, Severity, SqlState
 from protocol.pgwire.types import PgType
@@ -26,7 +26,7 @@ from server.execution.planning import plan_order, relation_query
 from server.execution.query import hold_at, rows_without_inputs
 from server.execution.show_query import show_query
 from server.execution.times import refuse_parameters, timestamp_of
-from server.failures import evaluation_error
+from server.failures import evaluation_error, told
 from server.frontiers import NotReadable
 from server.results import Result, SubscriptionRows
 from server.sql.direct import DirectScan
@@ -214,13 +214,18 @@ async def _begun(
 async def _prelude(joined: Joined, bounds: Bounds, envelope: Envelope) -> AsyncGenerator[Entry]:
     """The snapshot, then what changed between it and the place in the feed; in the envelope's order inside a time."""
     directory = joined.feed.directory
-    if bounds.snapshot and not bounds.past(joined.as_of):
-        async for changes in ordered(joined.tables, directory, envelope):
-            yield Entry(joined.as_of, changes, shared=False)
-    for time in joined.times:
-        if not bounds.past(time):
-            async for changes in ordered(await joined.changes(time), directory, envelope):
-                yield Entry(time, changes, shared=False)
+    try:
+        if bounds.snapshot and not bounds.past(joined.as_of):
+            async for changes in ordered(joined.tables, directory, envelope):
+                if updates.takes_away(changes):
+                    raise updates.NegativeCount("of a row of the snapshot")
+                yield Entry(joined.as_of, changes, shared=False)
+        for time in joined.times:
+            if not bounds.past(time):
+                async for changes in ordered(await joined.changes(time), directory, envelope):
+                    yield Entry(time, changes, shared=False)
+    except updates.NegativeCount as error:
+        raise evaluation_error(told(error)) from None
 
 
 def _check_bounds(context: Context, as_of: int, up_to: int | None) -> None:

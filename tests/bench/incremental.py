@@ -53,6 +53,9 @@ class Growing:
     def change_times(self, id: ObjectId, lower: int, upper: int) -> list[Timestamp]:
         return [Timestamp(time) for time in range(max(lower, 1), upper)]
 
+    async def check(self, id: ObjectId, lower: int, time: Timestamp) -> None:
+        """What goes was there."""
+
     async def rows(self, id: ObjectId, as_of: Timestamp) -> pa.Table:
         return updates.rows_of(self._part(id, 0, self.size))
 

@@ -76,6 +76,9 @@ class History:
         found = [changes for time, changes in self.changes_of.get(id, []) if lower <= time < upper]
         return updates.consolidate(pa.concat_tables([empty_changes(id), *found]))
 
+    async def check(self, id: ObjectId, lower: int, time: Timestamp) -> None:
+        await self.rows(id, time)
+
     async def rows(self, id: ObjectId, as_of: Timestamp) -> pa.Table:
         return updates.expand(await self.changes(id, 0, as_of + 1))
 

@@ -242,18 +242,49 @@ def test_a_state_for_which_there_was_no_room_is_made_again(
     asyncio.run(follow())
 
 
-@pytest.mark.parametrize("sql", ["SELECT k, count(*) FROM t GROUP BY k", "SELECT k, max(v) FROM t GROUP BY k"])
-def test_a_negative_count_is_an_error_of_its_time(sql: str, engine: SparkEngine, storage: Storage) -> None:
+OVER_A_BAD_INPUT = [
+    "SELECT k, v, s FROM t",
+    "SELECT k FROM t WHERE v > 0",
+    "SELECT k + 1 FROM t",
+    "SELECT k FROM t UNION ALL SELECT 1",
+    "SELECT x FROM t, unnest(ARRAY[k, v]) x",
+    "SELECT t.s FROM t JOIN u ON t.k = u.k",
+    "SELECT t.s, u.k FROM t LEFT JOIN u ON t.k = u.k",
+    "SELECT k FROM u WHERE k IN (SELECT k FROM t)",
+    "SELECT k, count(*) FROM t GROUP BY k",
+    "SELECT sum(v) FROM t",
+    "SELECT k, max(v) FROM t GROUP BY k",
+    "SELECT DISTINCT k FROM t",
+    "SELECT k FROM t EXCEPT ALL SELECT k FROM u",
+    "SELECT k, rank() OVER (ORDER BY v) FROM t",
+    "SELECT k, v FROM t ORDER BY v LIMIT 2",
+    "SELECT k FROM t WHERE mz_now() > v::float8 - 5",
+]
+
+
+@pytest.mark.parametrize("other", [None, (1, 2, "b")], ids=["alone", "beside one that hides it"])
+@pytest.mark.parametrize("sql", OVER_A_BAD_INPUT)
+def test_a_negative_count_is_an_error_of_its_time(
+    sql: str, other: tuple[Any, ...] | None, engine: SparkEngine, storage: Storage
+) -> None:
+    """At time 2 a row has the count -1, at time 3 the count 2."""
+
     async def follow() -> None:
         row = (1, 2, "a")
-        history = history_of(t=[[(row, 1)], [(row, -2)], [(row, 3)]])
+        beside = [] if other is None else [(other, 3)]  # its group's count stays above zero
+        history = history_of(
+            t=[[(row, 1), *beside], [(row, -2)], [(row, 3)]], u=[[((1, None, 0.0), 1), ((2, None, 0.0), 1)]]
+        )
         computation = followed(planned(sql), history, engine, storage)
-        await computation.hydrate(Timestamp(1))
-        with pytest.raises(updates.NegativeCount) as raised:
-            await computation.advance([Timestamp(2)])
-        assert (told(raised.value).sqlstate, told(raised.value).message) == ("22000", "the count of a row is negative")
-        (changes,) = await computation.advance([Timestamp(3)])
-        assert changes.num_rows == (2 if "count" in sql else 0)
+        changes = [updates.with_diff(await computation.hydrate(Timestamp(1)), 1)]
+        for times in ([2], [2, 3]):
+            if len(times) <= computation._times_max:
+                with pytest.raises(updates.NegativeCount) as raised:
+                    await computation.advance([Timestamp(time) for time in times])
+                told_as = told(raised.value)
+                assert (told_as.sqlstate, told_as.message) == ("22000", "the count of a row is negative")
+        changes += await computation.advance([Timestamp(3)])
+        assert await _fault(sql, changes, history, engine, 3) is None
 
     asyncio.run(follow())
 
