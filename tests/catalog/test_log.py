@@ -234,7 +234,7 @@ class LogMachine(RuleBasedStateMachine):
 
 
 TestLogMachine = LogMachine.TestCase
-TestLogMachine.settings = settings(max_examples=15, stateful_step_count=25, deadline=None)
+TestLogMachine.settings = settings(max_examples=15, stateful_step_count=25)
 
 
 @pytest.fixture

@@ -107,7 +107,7 @@ def next_states(draw: st.DrawFn, state: CatalogState) -> CatalogState:
         return state
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(st.data())
 def test_what_is_saved_is_loaded(data: st.DataObject) -> None:
     with tempfile.TemporaryDirectory() as directory:

@@ -17,7 +17,7 @@ from catalog import updates as u
 from tests.catalog.strategies import ARROW_TYPES, changes_tables, pairs, rows_tables
 
 each_type = pytest.mark.parametrize("type", ARROW_TYPES, ids=str)
-few = settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+few = settings(max_examples=20, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ from tests.catalog.strategies import ARROW_TYPES, Row, changes_tables, pairs, pl
 
 MIXED = (pa.int64(), pa.float64(), pa.list_(pa.string()))
 each_type = pytest.mark.parametrize("type", ARROW_TYPES, ids=str)
-few = settings(max_examples=20, deadline=None)
+few = settings(max_examples=20)
 
 
 def consolidated(changes: list[tuple[Row, int]]) -> list[tuple[Row, int]]:
@@ -36,7 +36,6 @@ def test_consolidate_adds_up_equal_rows_of_every_type(type: pa.DataType, data: s
     assert pairs(u.consolidate(result)) == pairs(result)
 
 
-@settings(deadline=None)
 @given(changes_tables(MIXED))
 def test_consolidate_looks_at_all_columns(changes: pa.Table) -> None:
     assert pairs(u.consolidate(changes)) == consolidated(pairs(changes))
@@ -69,7 +68,6 @@ def test_difference_leads_from_old_to_new(type: pa.DataType, data: st.DataObject
     assert Counter(plain(u.apply(old, changes))) == Counter(plain(new))
 
 
-@settings(deadline=None)
 @given(rows_tables(MIXED), st.data())
 def test_apply_is_addition(rows: pa.Table, data: st.DataObject) -> None:
     changes = data.draw(changes_tables(MIXED))
@@ -87,7 +85,6 @@ def test_apply_is_addition(rows: pa.Table, data: st.DataObject) -> None:
             assert plain(after)[: rows.num_rows] == plain(rows)
 
 
-@settings(deadline=None)
 @given(rows_tables(MIXED), st.integers(-3, 3))
 def test_with_diff_and_rows_of_undo_each_other(rows: pa.Table, diff: int) -> None:
     changes = u.with_diff(rows, diff)

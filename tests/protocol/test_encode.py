@@ -37,9 +37,7 @@ CSV_OPTIONS = st.sampled_from(
         CopyOptions.csv(delimiter="1", null="x"),
     ]
 )
-CALM = settings(
-    max_examples=80, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
-)
+CALM = settings(max_examples=80, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 
 Batch = tuple[list[PgType], list[list[Any]], pa.RecordBatch]
 
@@ -102,9 +100,7 @@ def samples(type: PgType, count: int) -> list[Any]:
     """Many values at once: hypothesis would send them one by one."""
     found: list[Any] = [None]
 
-    @settings(
-        max_examples=count, database=None, derandomize=True, deadline=None, suppress_health_check=list(HealthCheck)
-    )
+    @settings(max_examples=count, database=None, derandomize=True, suppress_health_check=list(HealthCheck))
     @given(columns.values(type))
     def collect(value: Any) -> None:
         found.append(value)

@@ -63,7 +63,7 @@ def outcome(text: str) -> SqlState | None:
     return state
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(st.data())
 def test_a_statement_cut_anywhere(data: st.DataObject) -> None:
     text = data.draw(st.sampled_from(statements()))
@@ -84,7 +84,7 @@ _WORDS = st.sampled_from(
 )
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(st.data())
 def test_a_statement_with_words_changed(data: st.DataObject) -> None:
     pieces = re.findall(r"\w+|\s+|[^\w\s]", data.draw(st.sampled_from(statements())))
@@ -94,13 +94,13 @@ def test_a_statement_with_words_changed(data: st.DataObject) -> None:
     outcome("".join(pieces))
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(st.lists(_WORDS, max_size=25))
 def test_words_in_any_order(pieces: list[str]) -> None:
     outcome(" ".join(pieces))
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(st.text(max_size=60), st.sampled_from(["{}", "select {}", "select '{}'", 'select "{}"', "select 1 as {}"]))
 def test_any_characters(text: str, template: str) -> None:
     outcome(template.replace("{}", text))

@@ -434,7 +434,6 @@ def _bounded(examples: int) -> settings:
     """Spark is too slow to shrink with: the statements are reported as they are."""
     return settings(
         max_examples=examples * FACTOR,
-        deadline=None,
         database=None,
         phases=[Phase.generate],
         suppress_health_check=list(HealthCheck),

@@ -316,7 +316,7 @@ def parsed_or_refused(text: str) -> list[Statement]:
     return []
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=400)
 @given(st.sampled_from(sorted(GOOD)), st.data())
 def test_damaged_statements_are_read_or_refused(text: str, data: st.DataObject) -> None:
     """Cut anywhere, doubled, with pieces put in and taken out: statements or a PgError, nothing else."""
@@ -331,7 +331,7 @@ def test_damaged_statements_are_read_or_refused(text: str, data: st.DataObject) 
             assert text[node.offset : node.offset + len(node.text)] == node.text
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(st.lists(st.sampled_from(PIECES), max_size=25))
 def test_word_salad_is_refused(pieces: list[str]) -> None:
     parsed_or_refused("select " + " ".join(pieces))

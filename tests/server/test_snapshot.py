@@ -28,7 +28,7 @@ from server.dataflow.subscription import Bounds, Progress, Subscription
 from server.sql.plan import Field
 
 RELATION = (Field("k", INT4, True), Field("v", TEXT, True), Field("w", FLOAT8, False))
-few = settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+few = settings(max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 rows = st.tuples(
     st.one_of(st.none(), st.integers(0, 9)),

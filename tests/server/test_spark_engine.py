@@ -113,7 +113,7 @@ async def test_other_layouts_are_understood(engine: SparkEngine) -> None:
         await engine.run("SELECT * FROM t", {"t": pa.table({"c0": pa.array([1], pa.duration("s"))})})
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     rows=st.lists(
         st.tuples(

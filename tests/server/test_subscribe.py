@@ -115,7 +115,7 @@ def statement(step: tuple[str, Any]) -> str:
     return head + str(value)
 
 
-@settings(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=8, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(query=st.sampled_from(QUERIES), history=st.lists(write, max_size=8), seed=st.integers(0, 2**16))
 def test_the_stream_adds_up_to_the_query(
     dsn: str, tables: psycopg.Connection[Row], query: str, history: list[tuple[str, Any]], seed: int
