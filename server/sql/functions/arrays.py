@@ -10,7 +10,7 @@ from protocol.pgwire.types import PgType
 from server.sql.casts import text_form
 from server.sql.expressions import Expression
 from server.sql.functions.json import order_key as json_order
-from server.sql.functions.table import FUNCTIONS, GRAMMAR, OPERATORS, Form, Nulls, exact_texts, row
+from server.sql.functions.table import COMPARISONS, FUNCTIONS, GRAMMAR, OPERATORS, Form, Nulls, exact_texts, row
 
 ELEMENTS_MAX = (1 << 27) - 1
 _NATIVE = frozenset(("bool", "int2", "int4", "int8", "float4", "float8", "numeric", "text", "varchar", "date", "time",
@@ -67,15 +67,7 @@ def _order(symbol: str) -> Form:
     return form
 
 
-_COMPARISONS: dict[str, Callable[[Any, Any], bool]] = {
-    "=": lambda a, b: a == b,
-    "<>": lambda a, b: a != b,
-    "<": lambda a, b: a < b,
-    "<=": lambda a, b: a <= b,
-    ">": lambda a, b: a > b,
-    ">=": lambda a, b: a >= b,
-}
-for _symbol, _test in _COMPARISONS.items():
+for _symbol, _test in COMPARISONS.items():
     row(OPERATORS, _symbol, "anyarray anyarray", "bool", _order(_symbol), typed=True, python=_compared(_test))
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Callable, Sequence
 from itertools import product
 from typing import Any
@@ -11,6 +10,7 @@ from protocol.pgwire.types import NUMERIC_PRECISION_MAX, PgType
 from server.sql.decimals import Shape
 from server.sql.expressions import Expression
 from server.sql.functions.table import (
+    COMPARISONS,
     FUNCTIONS,
     INTEGERS,
     OPERATORS,
@@ -20,8 +20,6 @@ from server.sql.functions.table import (
     row,
     shape_of,
 )
-
-_COMPARISONS = ("=", "<>", "<", "<=", ">", ">=")
 
 
 def _compare_numeric(symbol: str) -> Form:
@@ -36,11 +34,6 @@ def _compare_numeric(symbol: str) -> Form:
         return f"({texts[0]} {symbol} {texts[1]})"
 
     return form
-
-
-_PYTHON: dict[str, Callable[[Any, Any], bool]] = {
-    "=": operator.eq, "<>": operator.ne, "<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge,
-}  # fmt: skip
 
 
 def _by(key: Callable[[Any], Any], compare: Callable[[Any, Any], bool]) -> Callable[[Any, Any], bool]:
@@ -64,9 +57,8 @@ def _not_nulls(*values: Any, types: Sequence[PgType]) -> int:
     return sum(value is not None for value in values)
 
 
-for _symbol in _COMPARISONS:
+for _symbol, _python in COMPARISONS.items():
     _form = f"({{0}} {_symbol} {{1}})"
-    _python = _PYTHON[_symbol]
     for _a, _b in product(INTEGERS, repeat=2):
         row(OPERATORS, _symbol, f"{_a} {_b}", "bool", _form, python=_python)
     for _a, _b in product(("float4", "float8"), repeat=2):

@@ -21,7 +21,7 @@ from protocol.pgwire.timezones import SECOND_US, local_offset, offset_at, zone
 from server.sql.casts import DAY_US, date_to_timestamp, in_range, instant, local_time
 from server.sql.expressions import Expression, Literal
 from server.sql.functions.intervals import from_parts, interval, negated, out_of_range, parts
-from server.sql.functions.table import FUNCTIONS, OPERATORS, Form, Nulls, fail, once, row
+from server.sql.functions.table import COMPARISONS, FUNCTIONS, OPERATORS, Form, Nulls, fail, once, row
 
 OVERFLOW = SqlState.DATETIME_FIELD_OVERFLOW
 _TIMESTAMP_MIN = DATE_MIN * DAY_US
@@ -34,18 +34,10 @@ _INSTANTS: dict[str, Callable[[int, tzinfo], int]] = {
     "timestamp": lambda value, where: value - local_offset(where, value) * SECOND_US,
     "timestamptz": lambda value, where: value,
 }
-_COMPARISONS: dict[str, Callable[[Any, Any], bool]] = {
-    "=": operator.eq,
-    "<>": operator.ne,
-    "<": operator.lt,
-    "<=": operator.le,
-    ">": operator.gt,
-    ">=": operator.ge,
-}
 
 
 def _comparison(symbol: str, left: str, right: str) -> Callable[..., bool]:
-    compare = _COMPARISONS[symbol]
+    compare = COMPARISONS[symbol]
     if left == right:
         return compare
     if "timestamptz" not in (left, right):
@@ -59,7 +51,7 @@ def _comparison(symbol: str, left: str, right: str) -> Callable[..., bool]:
     return zoned
 
 
-for _symbol in _COMPARISONS:
+for _symbol in COMPARISONS:
     for _a, _b in (*product(_INSTANTS, repeat=2), ("time", "time")):
         row(OPERATORS, _symbol, f"{_a} {_b}", "bool", f"({{0}} {_symbol} {{1}})",
             zoned=(_a == "timestamptz") != (_b == "timestamptz"), python=_comparison(_symbol, _a, _b))  # fmt: skip

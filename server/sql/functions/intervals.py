@@ -19,7 +19,7 @@ from protocol.pgwire.errors import PgError, SqlState
 from protocol.pgwire.types import INTERVAL, NUMERIC_PRECISION_MAX, bare_numeric
 from server.sql.casts import DAY_US
 from server.sql.expressions import Call, Expression
-from server.sql.functions.table import FUNCTIONS, OPERATORS, Function, Nulls, fail, row
+from server.sql.functions.table import COMPARISONS, FUNCTIONS, OPERATORS, Function, Nulls, fail, row
 
 MONTH_DAYS = 30
 _INT32, _INT64 = 1 << 31, 1 << 63
@@ -62,25 +62,16 @@ def from_parts(months: str, days: str, us: str) -> str:
 
 # -- order ----------------------------------------------------------------------------------------------------------
 
-_COMPARISONS: dict[str, Callable[[Any, Any], bool]] = {
-    "=": operator.eq,
-    "<>": operator.ne,
-    "<": operator.lt,
-    "<=": operator.le,
-    ">": operator.gt,
-    ">=": operator.ge,
-}
-
 
 def _comparison(symbol: str) -> tuple[Callable[[Sequence[Expression], Sequence[str]], str], Callable[[Any, Any], bool]]:
-    compare = _COMPARISONS[symbol]
+    compare = COMPARISONS[symbol]
     return (
         lambda args, texts: f"({interval_length(texts[0])} {symbol} {interval_length(texts[1])})",
         lambda a, b: compare(length(a), length(b)),
     )
 
 
-for _symbol in _COMPARISONS:
+for _symbol in COMPARISONS:
     _spark, _python = _comparison(_symbol)
     row(OPERATORS, _symbol, "interval interval", "bool", _spark, python=_python)
 

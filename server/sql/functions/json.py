@@ -20,7 +20,7 @@ from protocol.pgwire.errors import PgError, SqlState
 from protocol.pgwire.json_values import loaded_jsonb, parse_json, printed_jsonb, quoted_json
 from protocol.pgwire.scalars import format_text
 from protocol.pgwire.types import DATE, TEXT, TIMESTAMP, PgType
-from server.sql.functions.table import FUNCTIONS, GRAMMAR, OPERATORS, Nulls, exact_texts, row
+from server.sql.functions.table import COMPARISONS, FUNCTIONS, GRAMMAR, OPERATORS, Nulls, exact_texts, row
 
 # -- pieces of the text -----------------------------------------------------------------------------------------------
 
@@ -521,16 +521,6 @@ def _compared(test: Callable[[Any, Any], bool]) -> Callable[[str, str], bool]:
     return lambda a, b: test(order_key(a), order_key(b))
 
 
-_COMPARISONS: dict[str, Callable[[Any, Any], bool]] = {
-    "=": lambda a, b: a == b,
-    "<>": lambda a, b: a != b,
-    "<": lambda a, b: a < b,
-    "<=": lambda a, b: a <= b,
-    ">": lambda a, b: a > b,
-    ">=": lambda a, b: a >= b,
-}
-
-
 def _json_row(name: str, arguments: str, result: str, python: Callable[..., Any], nulls: Nulls = Nulls.STRICT) -> None:
     row(FUNCTIONS, name, arguments, result, nulls=nulls, python=python)
 
@@ -569,7 +559,7 @@ _json_row("json_strip_nulls", "json", "json", _strip_json)
 _json_row("jsonb_strip_nulls", "jsonb", "jsonb", lambda json: printed_jsonb(_strip(loaded_jsonb(json))))
 _json_row("jsonb_pretty", "jsonb", "text", _pretty)
 
-for _symbol, _test in _COMPARISONS.items():
+for _symbol, _test in COMPARISONS.items():
     _operator(_symbol, "jsonb jsonb", "bool", _compared(_test))
 _operator("@>", "jsonb jsonb", "bool", _contained)
 _operator("<@", "jsonb jsonb", "bool", lambda part, whole: _contained(whole, part))

@@ -9,6 +9,7 @@ Arrow UDF (`worker`). With neither, PostgreSQL has the function and resolution m
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import Enum
@@ -27,6 +28,15 @@ ANYCOMPATIBLEARRAY = PgType("anycompatiblearray", 5078, -1)  # an array of that
 _PSEUDO = {type.name: type for type in (ANY, ANYELEMENT, ANYARRAY, ANYCOMPATIBLE, ANYCOMPATIBLEARRAY)}
 POLYMORPHIC = (ANYELEMENT, ANYARRAY, ANYCOMPATIBLE, ANYCOMPATIBLEARRAY)
 INTEGERS = ("int2", "int4", "int8")
+COMPARISONS: dict[str, Callable[[Any, Any], bool]] = {
+    "=": operator.eq,
+    "<>": operator.ne,
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
+}
+"""The symbols of comparison, and what each is in Python of values, or keys, that sort as PostgreSQL's do."""
 
 
 class Kind(Enum):
@@ -177,8 +187,3 @@ def once(text: str, form: Callable[[str], str]) -> str:
     if text.isidentifier():
         return form(text)
     return f"get(transform(array({text}), r -> {form('r')}), 0)"
-
-
-def text_literal(expression: Expression) -> Literal:
-    assert isinstance(expression, Literal)
-    return expression
