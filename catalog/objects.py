@@ -3,7 +3,7 @@
 A statement is planned against one `CatalogState`. DDL makes a new one by pure functions; the store writes the
 difference in the transaction that commits it. Ids are never reused: `u12` is a user's object, `s3` a built-in one.
 
-Errors are this room's own (`NotFound`, `NameTaken`, `InUse`); the session translates them for the client.
+Errors are this room's own (`NameTaken`, `InUse`); the session translates them for the client.
 """
 
 from __future__ import annotations
@@ -175,10 +175,6 @@ class CatalogError(Exception):
         super().__init__(f'{kind} "{name}"')
         self.kind = kind
         self.name = name
-
-
-class NotFound(CatalogError):
-    """There is no object of that name (and kind)."""
 
 
 class NameTaken(CatalogError):

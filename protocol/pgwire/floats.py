@@ -38,11 +38,6 @@ def float8_text(value: float) -> str:
     return text
 
 
-def float4_text(value: float) -> str:
-    """One float4, given as the Python float of the same value, as PostgreSQL prints it."""
-    return _float4_text(value, np.format_float_scientific(np.float32(value), unique=True))
-
-
 def _float4_text(value: float, shortest: str) -> str:
     """`shortest`: the shortest digits that read back as this float4, in any notation."""
     if not math.isfinite(value):

@@ -113,7 +113,7 @@ def _frame_bound(
 def _range_offset(binder: Binder, offset: Expression, key: Expression, tree: exp.Expr) -> Expression:
     """The offset in the type that goes with the order's."""
     name = key.type.name
-    if name in ("int2", "int4", "int8", "numeric", "float4", "float8"):
+    if key.type.is_numeric_family:
         wanted = FLOAT8 if name.startswith("float") else NUMERIC if name == "numeric" else INT8
     elif name in ("date", "timestamp", "timestamptz"):
         wanted = INTERVAL

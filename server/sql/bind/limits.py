@@ -71,7 +71,7 @@ def _with_ties(
 
 def _bound(binder: Binder, tree: exp.Expr, scope: Scope, clause: str) -> Expression:
     bound = binder.expression(tree, Scope(parent=scope, clause=clause))
-    if bound.type != UNKNOWN and bound.type.name not in ("int2", "int4", "int8", "numeric", "float4", "float8"):
+    if bound.type != UNKNOWN and not bound.type.is_numeric_family:
         message = f"argument of {clause} must be type bigint, not type {bound.type.base_display}"
         raise PgError(SqlState.DATATYPE_MISMATCH, message, position=binder.at(tree))
     if contains(bound, ColumnRef):

@@ -18,6 +18,7 @@ from server.sql.coerce import INT8_MAX
 from server.sql.expressions import Column, ColumnRef, Expression, Literal, walk
 from server.sql.functions import resolve
 from server.sql.functions.sets import SETS
+from server.sql.functions.table import INTEGERS
 from server.sql.relations import Relation, Series, Unnest, Values
 from server.sql.scope import Entry, Scope
 
@@ -121,7 +122,7 @@ def _series(binder: Binder, tree: exp.Expr, scope: Scope) -> Series | None:
     if not all(isinstance(unparenthesised(a), (exp.Literal, exp.Neg, exp.Parameter)) for a in tree.expressions):
         return None
     arguments = [binder.expression(a, scope) for a in tree.expressions]
-    if len(arguments) not in (2, 3) or any(a.type.name not in ("int2", "int4", "int8") for a in arguments):
+    if len(arguments) not in (2, 3) or any(a.type.name not in INTEGERS for a in arguments):
         return None
     type = INT8 if any(a.type == INT8 for a in arguments) else INT4
     bounds = [binder.coerce(a, type) for a in arguments]
