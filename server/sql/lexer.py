@@ -162,15 +162,12 @@ def fold(name: str) -> str:
 
 def quote_identifier(name: str) -> str:
     """The SQL spelling that reads back as `name`; quoted only where that is needed, as quote_ident() does."""
-    if _PLAIN_NAME.fullmatch(name) and name not in RESERVED_WORDS and name not in COLUMN_NAME_WORDS:
-        return name
+    return name if _PLAIN_NAME.fullmatch(name) and name not in _NEED_QUOTES else quoted(name)
+
+
+def quoted(name: str) -> str:
+    """A name as a quoted identifier."""
     return '"' + name.replace('"', '""') + '"'
-
-
-def quote_literal(value: str) -> str:
-    """The SQL spelling of a string, as quote_literal() gives it."""
-    quoted = "'" + value.replace("'", "''") + "'"
-    return " E" + quoted.replace("\\", "\\\\") if "\\" in value else quoted
 
 
 def _cut(name: str) -> str:
@@ -316,4 +313,5 @@ COLUMN_NAME_WORDS = words(
     xmltable"""
 )
 NOT_NAMES = RESERVED_WORDS | TYPE_FUNCTION_WORDS  # what cannot be a column's or table's name unquoted
+_NEED_QUOTES = NOT_NAMES | COLUMN_NAME_WORDS
 _PLAIN_NAME = re.compile(r"[a-z_][a-z0-9_]*")

@@ -25,9 +25,19 @@ from sqlglot import exp
 
 from protocol.pgwire.errors import PgError, SqlState
 from protocol.pgwire.types import PgType
-from server.sql.lexer import Kind, fold, quote_identifier, quote_literal, tokenize, words
+from server.sql.functions.strings import quote_text
+from server.sql.lexer import (
+    COLUMN_NAME_WORDS,
+    RESERVED_WORDS,
+    TYPE_FUNCTION_WORDS,
+    Kind,
+    fold,
+    quote_identifier,
+    tokenize,
+    words,
+)
 from server.sql.parse import parse, parse_expression, parse_query
-from server.sql.statements import Expr, Ident, Name, Parsed, Query, Select, Statement, position_of
+from server.sql.statements import CreateTable, Expr, Ident, Name, Parsed, Query, Select, Statement, position_of
 
 
 def rendered(node: Any) -> str:
@@ -269,15 +279,22 @@ def test_literals_mean_what_postgres_means(postgres: str, literal: str) -> None:
         assert theirs == (ours,)
 
 
-@given(st.text(st.characters(codec="utf-8", exclude_characters="\0"), min_size=1, max_size=20))
+@given(
+    st.one_of(
+        st.text(st.characters(codec="utf-8", exclude_characters="\0"), min_size=1, max_size=20),
+        st.sampled_from(sorted(RESERVED_WORDS | TYPE_FUNCTION_WORDS | COLUMN_NAME_WORDS)),
+    )
+)
 def test_quoting_reads_back(value: str) -> None:
-    token, _ = tokenize(quote_literal(value).strip())
+    token, _ = tokenize(quote_text(value))
     assert (token.kind, token.value) == (Kind.STRING, value)
     identifier, _ = tokenize(quote_identifier(value))
     assert identifier.kind in (Kind.IDENT, Kind.WORD)
     assert identifier.value == value.encode()[:63].decode(errors="ignore")
     assert fold(fold(value)) == fold(value)
-    (select,) = parse(f"select 1 as {quote_identifier(value)}")
+    name = quote_identifier(value)
+    create, select = parse(f"create table {name} ({name} int); select {name}, {name} as {name} from {name}")
+    assert isinstance(create, CreateTable)
     assert isinstance(select, Select)
 
 

@@ -9,6 +9,7 @@ from sqlglot import exp
 from protocol.pgwire.errors import PgError, SqlState
 from server.sql.bind.binder import Binder, Replacement, form
 from server.sql.expressions import Expression
+from server.sql.lexer import quoted
 from server.sql.scope import Scope, find_column
 
 
@@ -41,9 +42,3 @@ def replace_name(binder: Binder, identifiers: Sequence[exp.Expr], text: str) -> 
     spans = [(i.meta["start"], i.meta["end"]) for i in identifiers if "start" in i.meta]
     if spans:
         binder.replacements.append(Replacement(min(s for s, _ in spans), max(e for _, e in spans) + 1, text))
-
-
-def quoted(name: str) -> str:
-    """A name as a quoted identifier of PostgreSQL."""
-    escaped = name.replace('"', '""')
-    return f'"{escaped}"'

@@ -13,8 +13,9 @@ from protocol.pgwire.errors import PgError, SqlState
 from protocol.pgwire.types import PgType, parse_type
 from server.sql.bind.binder import Binder
 from server.sql.bind.common_tables import common_table
-from server.sql.bind.names import quoted, replace_name
+from server.sql.bind.names import replace_name
 from server.sql.expressions import Column, ColumnRef, Expression
+from server.sql.lexer import quoted
 from server.sql.parse import parse_query
 from server.sql.relations import Project, Relation, Scan
 from server.sql.scope import Scope, find_relation

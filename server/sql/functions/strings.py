@@ -16,7 +16,7 @@ from protocol.pgwire.errors import PgError, SqlState
 from protocol.pgwire.types import TEXT, PgType
 from server.sql.casts import find_cast
 from server.sql.functions.table import FUNCTIONS, OPERATORS, Nulls, exact_texts, guarded, row
-from server.sql.lexer import COLUMN_NAME_WORDS, RESERVED_WORDS, TYPE_FUNCTION_WORDS
+from server.sql.lexer import quote_identifier
 
 _UPPER, _LOWER = "ABCDEFGHIJKLMNOPQRSTUVWXYZ", "abcdefghijklmnopqrstuvwxyz"
 _TO_LOWER, _TO_UPPER = str.maketrans(_UPPER, _LOWER), str.maketrans(_LOWER, _UPPER)
@@ -243,18 +243,8 @@ def _concat_ws(delimiter: str | None, *values: str | None) -> str | None:
     return None if delimiter is None else delimiter.join(v for v in values if v is not None)
 
 
-_PLAIN_NAME = re.compile(r"[a-z_][a-z0-9_]*")
-_NEED_QUOTES = RESERVED_WORDS | TYPE_FUNCTION_WORDS | COLUMN_NAME_WORDS
-
-
-def quote_name(name: str) -> str:
-    """In double quotes unless it would be read as it is without."""
-    if _PLAIN_NAME.fullmatch(name) and name not in _NEED_QUOTES:
-        return name
-    return '"' + name.replace('"', '""') + '"'
-
-
 def quote_text(text: str) -> str:
+    """The SQL spelling of a string."""
     quoted = text.replace("\\", "\\\\").replace("'", "''")
     return f"E'{quoted}'" if "\\" in text else f"'{quoted}'"
 
@@ -309,7 +299,7 @@ def _formatted(template: str | None, *values: str | None) -> str | None:
         if value is None:
             text = "NULL" if kind == "L" else ""
         else:
-            text = quote_name(value) if kind == "I" else quote_text(value) if kind == "L" else value
+            text = quote_identifier(value) if kind == "I" else quote_text(value) if kind == "L" else value
         return text.ljust(abs(size)) if left or size < 0 else text.rjust(size)
 
     return _SPECIFIER.sub(written, template)
@@ -360,7 +350,7 @@ row(FUNCTIONS, "concat", "any", "text", "concat_ws('', {*})", nulls=Nulls.NEVER,
 row(FUNCTIONS, "concat_ws", "text any", "text", "concat_ws({*})", variadic=True, nulls=Nulls.MAYBE, python=_concat_ws)
 row(FUNCTIONS, "format", "text", "text", nulls=Nulls.MAYBE, python=_formatted)
 row(FUNCTIONS, "format", "text any", "text", nulls=Nulls.MAYBE, variadic=True, python=_formatted)
-row(FUNCTIONS, "quote_ident", "text", "text", python=quote_name)
+row(FUNCTIONS, "quote_ident", "text", "text", python=quote_identifier)
 row(FUNCTIONS, "quote_literal", "text", "text", python=quote_text)
 row(FUNCTIONS, "quote_literal", "any", "text", python=_quote_any, typed=True, prepare=exact_texts)
 row(FUNCTIONS, "quote_nullable", "text", "text", nulls=Nulls.NEVER,
