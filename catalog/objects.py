@@ -306,10 +306,10 @@ class CatalogState:
     # -- roles and privileges -----------------------------------------------------------------------------------
 
     def collections(
-        self, ids: Iterable[ObjectId], *, through: tuple[type[View | MaterializedView], ...]
+        self, ids: Iterable[ObjectId], *, through: tuple[type[View | MaterializedView], ...] = (View,)
     ) -> frozenset[ObjectId]:
-        """The tables and materialized views that `ids` are made from; of the classes `through`, what their queries
-        read instead."""
+        """The tables and materialized views that relations are read from; in place of those of the classes `through`,
+        what their queries read."""
         found: set[ObjectId] = set()
         seen: set[ObjectId] = set()
         queue = list(ids)

@@ -141,7 +141,7 @@ def _with_creation(context: Context, created: frozenset[ObjectId], items: list[I
         case Index(on=on):
             inputs = frozenset((on,))
         case MaterializedView(uses=uses):
-            inputs = context.state.collections(uses, through=(View,))
+            inputs = context.state.collections(uses)
         case item:
             if at is not None:
                 raise PgError(

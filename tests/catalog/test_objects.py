@@ -121,9 +121,9 @@ class TestDependents:
 
     def test_collections_that_relations_are_made_from(self) -> None:
         both = frozenset((ObjectId("u14"), ObjectId("u15"), builtin.MZ_OBJECTS.id))
-        assert self.STATE.collections(both, through=(View,)) == {"u10", "u13"}
+        assert self.STATE.collections(both) == {"u10", "u13"}
         assert self.STATE.collections(both, through=(View, MaterializedView)) == {"u10"}
-        assert self.STATE.collections([ObjectId("u13")], through=(View,)) == {"u13"}
+        assert self.STATE.collections([ObjectId("u13")]) == {"u13"}
 
     def test_drop_is_refused_while_something_uses_it(self) -> None:
         with pytest.raises(InUse) as caught:
