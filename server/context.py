@@ -219,7 +219,7 @@ def _let_go(holder: Holder, _: asyncio.Future[Timestamp]) -> None:
 
 
 def not_readable(context: Context, error: NotReadable, as_of: int) -> PgError:
-    """The error of an AS OF before what can be read, in Materialize's words (`spec.md` 1.5)."""
+    """The error of an AS OF before what can be read, in Materialize's words."""
     item = context.state.items.get(error.collection)
     name = ".".join(context.state.full_name(item)) if item is not None else error.collection
     hint = f"Read at {error.since} or later."

@@ -17,7 +17,7 @@ _EVALUATION = ("21", "22")  # classes of errors that a row's values make: cardin
 
 
 def evaluation_error(error: PgError) -> PgError:
-    """How a subscription tells that its query cannot be computed (`spec.md` 1.7); other errors stay as they are."""
+    """How a subscription tells that its query cannot be computed; other errors stay as they are."""
     if not error.sqlstate.startswith(_EVALUATION):
         return error
     return PgError(error.sqlstate, f"Evaluation error: {error.message}", detail=error.detail, hint=error.hint)

@@ -152,7 +152,7 @@ VARIABLES: dict[str, Variable] = {
         Variable("subscription_waiting_bytes_max", str(64 * 1024 * 1024), _integer(0, 2**40)),
         Variable("TimeZone", "UTC", _timezone, reported=True),
         Variable("transaction_isolation", "strict serializable", _isolation),
-        # The seed's switches (000, "Lifecycle").
+        # Switches for the whole server: an output that is off is refused to new subscriptions.
         *(
             Variable(f"enable_{feature}_in_subscribe", "on", _boolean, system=True)
             for feature in ("envelope_debezium", "envelope_upsert", "within_timestamp_order_by")

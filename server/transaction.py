@@ -1,6 +1,6 @@
 """A transaction: what it may still do, and what it has done so far.
 
-The rules are Materialize's (`spec.md` 1.8 and 2): a transaction reads at one timestamp, or collects writes that get
+The rules are Materialize's: a transaction reads at one timestamp, or collects writes that get
 one timestamp when it commits, or subscribes, or changes the catalog; it does not mix these. What reads at an explicit
 AS OF, and what reads nothing, is exempt. A statement that reads and writes (UPDATE, DELETE, INSERT ... SELECT) may
 stand first: it locks what it read until the end.

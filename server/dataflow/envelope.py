@@ -1,8 +1,8 @@
-"""How a subscription's messages look as rows: Arrow tables with the columns that SUBSCRIBE describes (`spec.md` 1.2).
+"""How a subscription's messages look as rows: Arrow tables with the columns that SUBSCRIBE describes.
 
 Every output is a pure function of one timestamp's consolidated changes. A progress row has NULL for all but its first
-two columns. The rules of the envelopes are the four cases of the seed (000, "Reference explanation"); what there was
-at earlier timestamps is not looked at.
+two columns. The envelopes' cases are told in docs/subscribe.md; what there was at earlier timestamps is not looked
+at.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """One subscription: a snapshot, then every change as it commits, timestamp by timestamp, with progress messages.
 
-The rules are `spec.md` 1.3-1.6 (seed 000): rows leave in order of time; a progress message at t promises that all
+The rules are those of docs/subscribe.md: rows leave in order of time; a progress message at t promises that all
 times before t are final; the first one stands at the AS OF, before the snapshot. SNAPSHOT true keeps times >= AS OF,
 false keeps times > AS OF, both keep times < UP TO.
 

@@ -1,4 +1,4 @@
-"""EXPLAIN TIMESTAMP FOR query: the time at which it would read, and what bounds that (`spec.md` 2).
+"""EXPLAIN TIMESTAMP FOR query: the time at which it would read, and what bounds that.
 
 One text value, laid out as Materialize does it, so that what reads that reads this.
 """

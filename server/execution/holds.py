@@ -1,4 +1,4 @@
-"""CREATE HOLD and ALTER HOLD ... ADVANCE (`spec.md` 3.1)."""
+"""CREATE HOLD and ALTER HOLD ... ADVANCE: docs/holds.md has the rules."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""SUBSCRIBE: what it reads, from when to when, and how it is shown (`spec.md` 1)."""
+"""SUBSCRIBE: what it reads, from when to when, and how it is shown: docs/subscribe.md has the rules."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""AS OF, UP TO and their like: constant expressions that become timestamps or durations (`spec.md` 1.4, 1.5)."""
+"""AS OF, UP TO and their like: constant expressions that become timestamps or durations."""
 
 from __future__ import annotations
 

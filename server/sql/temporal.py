@@ -46,7 +46,7 @@ _MILLISECONDS = {
 
 
 def in_milliseconds(expression: Expression) -> Expression:
-    """What is compared with mz_now(): a point in time becomes its milliseconds since 1970 (`spec.md` 2)."""
+    """What is compared with mz_now(): a point in time becomes its milliseconds since 1970."""
     function = _MILLISECONDS.get(expression.type.name)
     return expression if function is None else Call(function, (expression,), INT8, expression.nullable)
 

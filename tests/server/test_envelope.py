@@ -46,7 +46,7 @@ def shown(envelope: Envelope, message: Any) -> list[Row]:
 
 
 def plain(batch: dict[Row, int], keys: tuple[int, ...], before: bool) -> list[Row]:
-    """The four cases of the seed, one key after another."""
+    """The four cases of the envelopes, one key after another."""
     values = [i for i in range(len(RELATION)) if i not in keys]
     groups: dict[Row, list[tuple[Row, int]]] = defaultdict(list)
     for row, diff in batch.items():

@@ -1,4 +1,4 @@
-"""HOLD through a client: the rules H1 to H22 of `spec.md` 3.1, RETAIN HISTORY, and EXPLAIN TIMESTAMP."""
+"""HOLD through a client: the rules of docs/holds.md, RETAIN HISTORY, and EXPLAIN TIMESTAMP."""
 
 from __future__ import annotations
 
@@ -690,7 +690,7 @@ def test_retain_history_is_checked(db: Connection) -> None:
 
 
 def test_a_hold_begins_where_retention_reaches(db: Connection) -> None:
-    """H4 and H5 with RETAIN HISTORY: the read frontier is what the window gives."""
+    """A hold beside RETAIN HISTORY: the read frontier is what the window gives."""
     db.execute("CREATE TABLE long (a int) WITH (RETAIN HISTORY FOR '1h')")
     born = since(db, "long")
     awaited(lambda: since(db, "t") > born, "time stands still")

@@ -1,4 +1,4 @@
-"""HOLD through kill -9: places are kept, history is readable, who resumes gets exactly what came after (H20)."""
+"""HOLD through kill -9: places are kept, history is readable, who resumes gets exactly what came after."""
 
 from __future__ import annotations
 

@@ -39,7 +39,7 @@ def test_wire_scripts(script: Path, dsn: str) -> None:
 
 @pytest.mark.parametrize("script", sorted(SCRIPTS.glob("subscribe/*")), ids=lambda path: path.name)
 def test_subscribe_scripts(script: Path, dsn: str) -> None:
-    """The rules of SUBSCRIBE (`spec.md` 1), a file for each group of them."""
+    """The rules of SUBSCRIBE, a file for each group of them."""
     run_script(script, dsn)
 
 
