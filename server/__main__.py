@@ -31,24 +31,24 @@ def _commands() -> None:
 @app.command()
 def serve(
     listen: Annotated[
-        str | None, typer.Option(help="Address for PostgreSQL clients, HOST:PORT. [default: 127.0.0.1:6875]")
+        str | None, typer.Option(help="Address for PostgreSQL clients, HOST:PORT.", show_default="127.0.0.1:6875")
     ] = None,
     http_listen: Annotated[
         str | None,
-        typer.Option(help="Address for /metrics, /healthz and /readyz; empty for none. [default: 127.0.0.1:6876]"),
+        typer.Option(help="Address for /metrics, /healthz and /readyz; empty for none.", show_default="127.0.0.1:6876"),
     ] = None,
     allow_remote: Annotated[
         bool | None,
         typer.Option("--allow-remote", help="Accept an address that other machines can reach. There is no password."),
     ] = None,
     data_dir: Annotated[
-        Path | None, typer.Option(help="Where catalog, log and spark.log lie. [default: tidewire-data]")
+        Path | None, typer.Option(help="Where catalog, log and spark.log lie.", show_default="tidewire-data")
     ] = None,
     spark_master: Annotated[
         str | None,
         typer.Option(
-            help="Where Spark computes, as Spark's --master: local[*], local-cluster[N,CORES,MB], spark://HOST:PORT. "
-            "[default: local[*]]"
+            help="Where Spark computes, as Spark's --master: local[*], local-cluster[N,CORES,MB], spark://HOST:PORT.",
+            show_default="local[*]",
         ),
     ] = None,
     spark_remote: Annotated[
@@ -61,9 +61,9 @@ def serve(
     ] = None,
     timestamp_interval: Annotated[
         str | None,
-        typer.Option(help="How often time moves on while nothing is written, 10ms to 60s. [default: 1s]"),
+        typer.Option(help="How often time moves on while nothing is written, 10ms to 60s.", show_default="1s"),
     ] = None,
-    log_format: Annotated[str | None, typer.Option(help="console or json, on stderr. [default: console]")] = None,
+    log_format: Annotated[str | None, typer.Option(help="console or json, on stderr.", show_default="console")] = None,
     config: Annotated[
         Path | None, typer.Option(help="TOML file with the same names: listen, data_dir, ...", envvar="TIDEWIRE_CONFIG")
     ] = None,

@@ -135,7 +135,7 @@ def test_flags_win_over_environment_over_file(tmp_path: Path, monkeypatch: pytes
     assert (config.listen, config.log_format, config.timestamp_interval) == ("127.0.0.1:3", "json", 0.1)
 
 
-def test_help_names_every_option() -> None:
+def test_help_names_every_option_and_its_default() -> None:
     done = subprocess.run(
         [sys.executable, "-m", "server", "serve", "--help"],
         capture_output=True,
@@ -146,6 +146,10 @@ def test_help_names_every_option() -> None:
     shown = re.sub(r"\x1b\[[0-9;]*m", "", done.stdout)
     for name in Config.model_fields:
         assert f"--{name.replace('_', '-')}" in shown
+    fields = Config.model_fields
+    defaults = [fields[name].default for name in ("listen", "http_listen", "spark_master", "log_format")]
+    for default in (*defaults, fields["data_dir"].default.name, f"{fields['timestamp_interval'].default:g}s"):
+        assert f"[default: ({default})]" in shown
 
 
 def test_select_1_is_answered_while_spark_starts(tmp_path: Path) -> None:
