@@ -91,6 +91,18 @@ def test_thought_does_no_io() -> None:
         assert not found, f"{file.relative_to(ROOT)} imports {found}"
 
 
+def test_the_way_of_a_query_names_what_is() -> None:
+    """What server/__init__.py tells: modules, classes and functions."""
+    import pkgutil
+
+    import server
+
+    assert server.__doc__
+    for name in re.findall(r"`([a-z_]+(?:\.\w+)*)`", server.__doc__):
+        parts = name.split(".") if name.startswith("protocol.") else ["server", *name.split(".")]
+        pkgutil.resolve_name(".".join(parts))
+
+
 def dockerfile() -> list[str]:
     text = (ROOT / "Dockerfile").read_text()
     lines = [line for line in text.splitlines() if line and not line.startswith("#")]
