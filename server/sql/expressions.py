@@ -1,6 +1,6 @@
 """Typed scalar expressions: a closed set of frozen nodes, `Expression` at the end names them all.
 
-`bind` makes them, `render.py` writes them as Spark SQL, `constant.py` evaluates those that need no Spark.
+`bind` makes them, `render` writes them as Spark SQL, `constant.py` evaluates those that need no Spark.
 Every node knows its PostgreSQL `type` and whether it can be NULL. A numeric also knows `precision`: the digits of
 the Spark DECIMAL(precision, type.scale) that its rendered form has (PostgreSQL's numeric has no such bound, and a
 bare numeric's PgType says nothing of it; arithmetic needs it, see `decimals.py`).

@@ -1,6 +1,6 @@
 """Statements to plans: what a SELECT, INSERT, UPDATE or DELETE means, known without running anything.
 
-    text -> parse.py -> sqlglot's tree -> bind (names, types) -> relations.py -> render.py -> Spark SQL
+    text -> parse.py -> sqlglot's tree -> bind (names, types) -> relations.py -> render -> Spark SQL
                                                                                \\-> constant.py, no Spark needed
 
 A plan's columns have PostgreSQL's names and types. Its Spark SQL reads a view for each input, named by its ObjectId,

@@ -1,6 +1,6 @@
 """Functions that have no Spark form, inside Spark: what its Python workers run over Arrow columns.
 
-    render.py writes  get(transform(array(pg_text('["FUNCTION lpad(text, integer)", ""]', a, b)), r -> ...), 0)
+    render writes     get(transform(array(pg_text('["FUNCTION lpad(text, integer)", ""]', a, b)), r -> ...), 0)
     engine registers  one UDF for each carrier: pg_text, pg_long, ..., all of them `Kernel`s
     here              the row's `python`, value by value
 

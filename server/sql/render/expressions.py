@@ -1,0 +1,277 @@
+"""Expressions to Spark SQL text, each of exactly the Spark type of its PostgreSQL type."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from typing import assert_never
+
+from protocol.pgwire.errors import PgError, SqlState
+from protocol.pgwire.types import BOOL, BYTEA, INTERVAL, JSONB
+from server.sql.casts import find_cast, is_utc
+from server.sql.coerce import INT4_MAX
+from server.sql.expressions import (
+    Aggregate,
+    Array,
+    Call,
+    Case,
+    Cast,
+    Column,
+    ColumnRef,
+    Expression,
+    InList,
+    Literal,
+    Parameter,
+    Quantified,
+    SessionValue,
+    SortKey,
+    Subquery,
+    SubqueryKind,
+    WindowCall,
+    precision,
+)
+from server.sql.functions import worker
+from server.sql.functions.intervals import interval_length
+from server.sql.functions.json import JSONB_SORT_KEY
+from server.sql.functions.syntax import NOT
+from server.sql.functions.table import exact_texts
+from server.sql.relations import Relation
+from server.sql.render.block import Block
+from server.sql.render.calls import PYTHON_CALL, fill, fit_length, python_call
+from server.sql.render.literals import literal_text
+from server.sql.render.spark_types import spark_type
+
+Bind = Callable[[Parameter | SessionValue], Literal | str]
+
+
+class ExpressionRenderer(ABC):
+    """Writes expressions; `block` writes the queries inside them. `bind` as in `Renderer`."""
+
+    def __init__(self, bind: Bind) -> None:
+        self.bind = bind
+        self._names: dict[int, str] = {}
+
+    @abstractmethod
+    def block(self, relation: Relation) -> Block:
+        """The SELECT of a relation, to which a clause may still be added."""
+
+    def name(self, column: Column) -> str:
+        """What the column is called anywhere in the statement."""
+        return self._names.get(column.id) or f"x{column.id}"
+
+    def expression(self, expression: Expression) -> str:
+        """0A000 for a constant that Spark has not."""
+        match expression:
+            case Literal():
+                return literal_text(expression)
+            case Parameter() | SessionValue():
+                bound = self.bind(expression)
+                return bound if isinstance(bound, str) else literal_text(bound)
+            case ColumnRef():
+                return self.name(expression.column)
+            case Call():
+                return self._call(expression)
+            case Cast():
+                return self._cast(expression)
+            case Case():
+                branches = " ".join(
+                    f"WHEN {self.expression(c)} THEN {self.expression(v)}" for c, v in expression.branches
+                )
+                return f"CASE {branches} ELSE {self.expression(expression.default)} END"
+            case Array():
+                items = ", ".join(map(self.expression, expression.elements))
+                return f"CAST(array({items}) AS {spark_type(expression.type)})"
+            case InList():
+                items = ", ".join(map(self.expression, expression.items))
+                return f"({self.expression(expression.operand)} IN ({items}))"
+            case Quantified():
+                return self._quantified(expression)
+            case Aggregate():
+                return self._aggregate(expression, "")
+            case WindowCall():
+                return self._window(expression)
+            case Subquery():
+                return self._subquery(expression)
+            case _:
+                assert_never(expression)
+
+    def _quantified(self, quantified: Quantified) -> str:
+        """No Python function can stand in a lambda: there it takes the whole array."""
+        call, array = quantified.call, self.expression(quantified.array)
+        if isinstance(call, Call) and call.arguments[1:] == (ColumnRef(quantified.element),):
+            text = self._call(call)
+            if text.startswith(PYTHON_CALL):
+                key = worker.quantified_key(
+                    call.function, [a.type for a in call.arguments], call.timezone, quantified.all
+                )
+                return python_call(key, [self.expression(call.arguments[0]), array], BOOL, 0)
+        word = "forall" if quantified.all else "exists"
+        return f"{word}({array}, {self.name(quantified.element)} -> {self.expression(call)})"
+
+    def _call(self, call: Call) -> str:
+        texts = [self.expression(argument) for argument in call.arguments]
+        spark = call.function.spark
+        text = spark(call.arguments, texts) if callable(spark) else fill(spark or "", texts)
+        if not text or not is_utc(call.timezone):
+            key = worker.function_key(call.function, [a.type for a in call.arguments], call.timezone)
+            return python_call(key, texts, call.type, precision(call))
+        return text
+
+    def _cast(self, cast: Cast) -> str:
+        source, target = cast.operand.type, cast.type
+        text = self.expression(cast.operand)
+        rule = find_cast(source.without_modifiers, target.without_modifiers)
+        assert rule is not None, (source, target)
+        if source.name == target.name == "numeric" or (
+            source.element is not None and target.element is not None and target.element.name == "numeric"
+        ):
+            return f"CAST({text} AS {spark_type(target, precision(cast) if target.element is None else 0)})"
+        if (target.element or target).is_string_family:
+            exact_texts((cast.operand,))
+        inner = target if target.element is None else target.element
+        digits = precision(cast) if target.name == "numeric" else 0
+        if rule.spark is not None and is_utc(cast.timezone):
+            text = rule.spark.replace("{0}", text).replace("{t}", spark_type(inner, digits))
+        else:
+            text = python_call(worker.cast_key(source, target, cast.timezone), [text], target, digits)
+        return fit_length(text, target, cast.assignment) if target.length is not None else text
+
+    def _aggregate(self, call: Aggregate, over: str) -> str:
+        texts = [self.expression(argument) for argument in call.arguments]
+        spark = call.function.spark
+        if over and call.filter is not None:  # Spark has no FILTER beside OVER
+            condition = self.expression(call.filter)
+            passing = [f"CASE WHEN {condition} THEN {text} END" for text in texts]
+            template = spark(call.arguments, passing) if callable(spark) else spark
+            if template and "{a}" not in template:
+                template = template.replace("count(1)", f"count(CASE WHEN {condition} THEN 1 END)")
+                return fill(template, passing, {"d": "", "f": over})
+        template = spark(call.arguments, texts) if callable(spark) else spark
+        if not template:
+            key = worker.function_key(call.function, [a.type for a in call.arguments], "")
+            rows = self._rows(call, over)
+            lists = [f"transform({rows}, e -> e.v{i})" for i in range(len(texts))]
+            return python_call(key, lists, call.type, precision(call))
+        tail = over
+        if call.filter is not None:
+            tail = f" FILTER (WHERE {self.expression(call.filter)}){over}"
+        if "{a}" in template:
+            element = spark_type(call.arguments[0].type)
+            values = f"transform({self._rows(call, over)}, e -> CAST(e.v0 AS {element}))"
+            template = template.replace("{a}", f"nullif({values}, CAST(array() AS ARRAY<{element}>))")
+        return fill(template, texts, {"d": "DISTINCT " if call.distinct else "", "f": tail})
+
+    def _rows(self, call: Aggregate, over: str) -> str:
+        """The arguments of every row of the group as structs (v0, v1, ...), ordered by ORDER BY, then by themselves;
+        in a window as the window is ordered.
+
+        They are structs so that collect_list keeps NULLs; string_agg does not want those.
+        """
+        values = [self.expression(argument) for argument in call.arguments]
+        conditions = [] if call.filter is None else [self.expression(call.filter)]
+        if call.function.name == "string_agg":
+            conditions.append(f"{values[0]} IS NOT NULL")
+        condition = " AND ".join(conditions)
+        row = ", ".join(f"'v{i}', {value}" for i, value in enumerate(values))
+        if over:
+            row = f"named_struct({row})"
+            return f"collect_list({f'IF({condition}, {row}, NULL)' if condition else row}){over}"
+        ordered = [key.expression for key in call.order]
+        others = (a for a in call.arguments if not isinstance(a, Literal) and a not in ordered)
+        keys = [*call.order, *(SortKey(argument, False, False) for argument in others)]
+        fields = "".join(f"'k{i}', {self._comparable(key.expression)}, " for i, key in enumerate(keys))
+        tail = f" FILTER (WHERE {condition})" if condition else ""
+        distinct = "DISTINCT " if call.distinct else ""
+        rows = f"collect_list({distinct}named_struct({fields}{row})){tail}"
+        comparisons = []
+        for i, key in enumerate(keys):
+            null, less = (-1 if key.nulls_first else 1), (1 if key.descending else -1)
+            comparisons.append(
+                f"WHEN l.k{i} <=> r.k{i} THEN {{}} WHEN l.k{i} IS NULL THEN {null} WHEN r.k{i} IS NULL THEN {-null} "
+                f"WHEN l.k{i} < r.k{i} THEN {less} ELSE {-less} END"
+            )
+        compare = "0"
+        for text in reversed(comparisons):
+            compare = "CASE " + text.format(compare)
+        return f"array_sort({rows}, (l, r) -> {compare})"
+
+    def _window(self, call: WindowCall) -> str:
+        parts = []
+        if call.partition:
+            parts.append("PARTITION BY " + ", ".join(map(self.expression, call.partition)))
+        if call.order:
+            parts.append("ORDER BY " + ", ".join(map(self.sort_key, call.order)))
+        elif call.call.function.name in ("row_number", "rank", "dense_rank", "ntile", "lag", "lead", "percent_rank",
+                                         "cume_dist"):  # fmt: skip
+            parts.append("ORDER BY NULL")  # Spark insists on an order
+        if call.frame:
+            parts.append(call.frame)
+        return self._aggregate(call.call, f" OVER ({' '.join(parts)})")
+
+    def conjunct(self, condition: Expression) -> str:
+        """A condition of WHERE: there Spark's IN and NOT IN (query) mean what they should."""
+        if isinstance(condition, Call) and condition.function is NOT and _is_in_query(condition.arguments[0]):
+            return f"(NOT {self.conjunct(condition.arguments[0])})"
+        if not isinstance(condition, Subquery) or condition.kind is not SubqueryKind.IN:
+            return self.expression(condition)
+        operands = ", ".join(map(self.expression, condition.operands))
+        text = self.block(condition.relation).text()
+        return f"(({operands}) IN ({text}))" if len(condition.operands) > 1 else f"({operands} IN ({text}))"
+
+    def _subquery(self, subquery: Subquery) -> str:
+        block = self.block(subquery.relation)
+        if subquery.kind is SubqueryKind.EXISTS:
+            return f"EXISTS ({block.text()})"
+        if subquery.kind is SubqueryKind.SCALAR:
+            return f"({block.text()})"
+        # as a value: Spark's IN (query) is false where it should be NULL
+        sides = zip(subquery.operands, subquery.relation.columns, strict=True)
+        equal = " AND ".join(f"({self.expression(operand)} = {self.name(column)})" for operand, column in sides)
+        found, unsure = (
+            f"EXISTS (SELECT 1 FROM {block.as_source} WHERE {test})" for test in (equal, f"({equal}) IS NULL")
+        )
+        return f"CASE WHEN {found} THEN true WHEN {unsure} THEN CAST(NULL AS BOOLEAN) ELSE false END"
+
+    def sort_key(self, key: SortKey) -> str:
+        """A term of ORDER BY."""
+        direction = "DESC" if key.descending else "ASC"
+        text = self._comparable(key.expression)
+        return f"{text} {direction} NULLS {'FIRST' if key.nulls_first else 'LAST'}"
+
+    def _comparable(self, expression: Expression) -> str:
+        """A form that Spark orders as PostgreSQL orders the value."""
+        text = self.expression(expression)
+        if expression.type == INTERVAL:
+            return interval_length(text)
+        if expression.type.element is not None:  # a NULL in an array is greater than any value
+            return f"transform({text}, e -> struct(e IS NULL, e))"
+        if expression.type == JSONB:
+            return python_call(worker.function_key(JSONB_SORT_KEY, [JSONB], ""), [text], BYTEA, 0)
+        return f"rtrim({text})" if expression.type.name == "bpchar" else text
+
+    def row_count(self, expression: Expression | None, clause: str) -> str | None:
+        """LIMIT and OFFSET: an INT; NULL is none."""
+        if expression is None:
+            return None
+        value = expression
+        if isinstance(expression, Parameter):
+            bound = self.bind(expression)
+            if isinstance(bound, str):
+                return bound
+            value = bound
+        if not isinstance(value, Literal):
+            return f"CAST({self.expression(expression)} AS INT)"
+        if value.value is None:
+            return None
+        if value.value < 0:
+            state = (
+                SqlState.INVALID_ROW_COUNT_IN_LIMIT_CLAUSE
+                if clause == "LIMIT"
+                else SqlState.INVALID_ROW_COUNT_IN_RESULT_OFFSET_CLAUSE
+            )
+            raise PgError(state, f"{clause} must not be negative")
+        return str(min(int(value.value), INT4_MAX))
+
+
+def _is_in_query(expression: Expression) -> bool:
+    return isinstance(expression, Subquery) and expression.kind is SubqueryKind.IN

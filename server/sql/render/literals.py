@@ -1,0 +1,66 @@
+"""Constants as literals of Spark SQL."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from decimal import Decimal
+from typing import Any
+
+from protocol.pgwire.errors import PgError, SqlState
+from server.sql import decimals
+from server.sql.casts import DAY_US
+from server.sql.expressions import Literal
+from server.sql.functions.table import quote, shape_of
+from server.sql.render.spark_types import spark_type
+
+
+def literal_text(literal: Literal) -> str:
+    """A value as a Spark literal of exactly its type."""
+    type, value = literal.type, literal.value
+    if value is None:
+        return f"CAST(NULL AS {spark_type(type)})"
+    if type.element is not None:
+        items = ", ".join(literal_text(Literal(item, type.element)) for item in value)
+        return f"CAST(array({items}) AS {spark_type(type)})"
+    return _LITERALS[type.name](value, literal)
+
+
+def _integer(value: int, literal: Literal) -> str:
+    suffix = {"int2": "S", "int4": "", "int8": "L"}[literal.type.name]
+    return f"{value}{suffix}" if value >= 0 else f"CAST('{value}' AS {spark_type(literal.type)})"
+
+
+def _decimal(value: Decimal, literal: Literal) -> str:
+    shape = shape_of(literal)
+    return f"CAST('{value:f}' AS {decimals.Shape(max(shape.precision, shape.scale), shape.scale)})"
+
+
+def _interval(value: Any, literal: Literal) -> str:
+    months, days, nanoseconds = value
+    parts = f"named_struct('months', {months}, 'days', {days}, 'us', {nanoseconds // 1000}L)"
+    return f"CAST({parts} AS {spark_type(literal.type)})"
+
+
+_LITERALS: dict[str, Callable[[Any, Literal], str]] = {
+    "bool": lambda value, literal: "true" if value else "false",
+    **dict.fromkeys(("int2", "int4", "int8"), _integer),
+    "float4": lambda value, literal: f"CAST('{value!r}' AS FLOAT)",
+    "float8": lambda value, literal: f"CAST('{value!r}' AS DOUBLE)",
+    "numeric": _decimal,
+    **dict.fromkeys(
+        ("text", "varchar", "bpchar", "json", "jsonb", "uuid", "unknown"), lambda value, literal: quote(value)
+    ),
+    "bytea": lambda value, literal: f"X'{value.hex()}'",
+    "date": lambda value, literal: f"date_from_unix_date({value})",
+    "time": lambda value, literal: f"TIME'{_clock(value)}'",
+    "timestamp": lambda value, literal: f"CAST(timestamp_micros({value}L) AS TIMESTAMP_NTZ)",
+    "timestamptz": lambda value, literal: f"timestamp_micros({value}L)",
+    "interval": _interval,
+}
+
+
+def _clock(us: int) -> str:
+    if us == DAY_US:  # the one time of PostgreSQL's that Spark has not
+        raise PgError(SqlState.FEATURE_NOT_SUPPORTED, "time 24:00:00 in a computed query is not supported")
+    seconds, fraction = divmod(us, 1_000_000)
+    return f"{seconds // 3600:02}:{seconds // 60 % 60:02}:{seconds % 60:02}.{fraction:06}"

@@ -1,0 +1,21 @@
+"""What Spark calls PostgreSQL's types."""
+
+from __future__ import annotations
+
+from protocol.pgwire.types import PgType
+
+_SPARK_TYPES: dict[str, str] = {
+    "bool": "BOOLEAN", "int2": "SMALLINT", "int4": "INT", "int8": "BIGINT", "float4": "FLOAT", "float8": "DOUBLE",
+    "text": "STRING", "varchar": "STRING", "bpchar": "STRING", "json": "STRING", "jsonb": "STRING", "uuid": "STRING",
+    "bytea": "BINARY", "date": "DATE", "time": "TIME(6)", "timestamp": "TIMESTAMP_NTZ", "timestamptz": "TIMESTAMP_LTZ",
+    "interval": "STRUCT<months: INT, days: INT, us: BIGINT>", "unknown": "STRING",
+}  # fmt: skip
+
+
+def spark_type(type: PgType, digits: int = 0) -> str:
+    """The Spark type of a PgType; `digits`: a numeric's precision, where it is less than what the type says."""
+    if type.element is not None:
+        return f"ARRAY<{spark_type(type.element)}>"
+    if type.name == "numeric":
+        return f"DECIMAL({digits or type.precision or 38},{type.scale})"
+    return _SPARK_TYPES[type.name]
