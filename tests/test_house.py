@@ -91,16 +91,19 @@ def test_thought_does_no_io() -> None:
         assert not found, f"{file.relative_to(ROOT)} imports {found}"
 
 
-def test_the_way_of_a_query_names_what_is() -> None:
-    """What server/__init__.py tells: modules, classes and functions."""
+@pytest.mark.parametrize(
+    "package", ["server", "server.sql", "server.sql.bind", "server.sql.render", "server.pg_catalog"]
+)
+def test_packages_tell_of_what_is_in_them(package: str) -> None:
+    """The road that a package's docstring tells names modules, classes, functions and files that are there."""
+    import importlib
     import pkgutil
 
-    import server
-
-    assert server.__doc__
-    for name in re.findall(r"`([a-z_]+(?:\.\w+)*)`", server.__doc__):
-        parts = name.split(".") if name.startswith("protocol.") else ["server", *name.split(".")]
-        pkgutil.resolve_name(".".join(parts))
+    road = importlib.import_module(package).__doc__
+    assert road
+    for name in re.findall(r"`([a-z_]+(?:\.\w+)*)`", road):
+        if not (ROOT.joinpath(*package.split(".")) / name).is_file():
+            pkgutil.resolve_name(name if name.startswith("protocol.") else f"{package}.{name}")
 
 
 def dockerfile() -> list[str]:

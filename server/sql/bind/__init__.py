@@ -1,6 +1,6 @@
 """sqlglot's query trees to relations and typed expressions, by PostgreSQL's rules (parse_clause.c, parse_expr.c, ...).
 
-    `binder`   one statement's Binder; its doors `query` and `expression` find the form of a tree in these modules
+    `binder`   one statement's `binder.Binder`; its doors (query, expression) find what binds a tree
 
     queries    `select`, whose clauses are bound in PostgreSQL's order:
                  `common_tables`  WITH

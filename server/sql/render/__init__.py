@@ -4,7 +4,7 @@ Each node becomes a block of SELECT; clauses of several nodes share one as long 
 and where it does not the block becomes a subquery of the next. Columns are called x<id>, unique in the whole statement,
 so no qualifier is ever needed, also from inside a correlated subquery; the outermost are c0, c1, ...
 
-A rendered expression has exactly the Spark type of its PostgreSQL type (`spark_type`), a numeric DECIMAL(precision,
+A rendered expression has exactly the Spark type of its PostgreSQL type (`spark_types`), a numeric DECIMAL(precision,
 scale) of the expression's own precision. Names TIMESTAMP_LTZ and TIMESTAMP_NTZ are used, never TIMESTAMP.
 
     `relations`    nodes to blocks (`block`); `Renderer` writes a plan
