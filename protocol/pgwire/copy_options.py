@@ -14,8 +14,11 @@ from enum import StrEnum
 from typing import Any
 
 from protocol.pgwire.errors import PgError, SqlState
+from protocol.pgwire.types import PgType
 
 OptionValue = str | int | bool | Sequence[str] | None
+Columns = Sequence[tuple[str, PgType]]
+"""The columns that are copied: names and types."""
 
 
 class CopyFormat(StrEnum):

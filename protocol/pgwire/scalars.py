@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from protocol.pgwire import datetime_input
+from protocol.pgwire import datetime_input, interval_input
 from protocol.pgwire.datetime_output import DAY_US
 from protocol.pgwire.errors import PgError, SqlState
 from protocol.pgwire.json_values import parse_json, parse_jsonb
@@ -390,7 +390,7 @@ _TEXT: dict[str, Callable[[PgType, str], Any]] = {
     "date": lambda type, text: datetime_input.parse_date(text),
     "time": lambda type, text: datetime_input.parse_time(text),
     "timestamp": lambda type, text: datetime_input.parse_timestamp(text),
-    "interval": lambda type, text: datetime_input.parse_interval(text),
+    "interval": lambda type, text: interval_input.parse_interval(text),
 }
 
 
@@ -442,7 +442,7 @@ def _receive(type: PgType, reader: _Binary) -> Any:
         return us
     if name == "interval":
         us, days, months = reader.unpack(">qii")
-        return datetime_input.interval_of(months, days, us)
+        return interval_input.interval_of(months, days, us)
     if name == "jsonb":
         version = reader.take(1)[0]
         if version != 1:

@@ -18,9 +18,10 @@ from typing import Any
 
 import numpy as np
 
-from protocol.pgwire.datetime_input import DATE_MIN, interval_of
+from protocol.pgwire.datetime_input import DATE_MIN
 from protocol.pgwire.datetime_output import interval_text, timestamp_text
 from protocol.pgwire.errors import PgError, SqlState
+from protocol.pgwire.interval_input import interval_of
 from protocol.pgwire.json_values import loaded_jsonb
 from protocol.pgwire.scalars import fitted_numeric, format_text, parse_text
 from protocol.pgwire.text_columns import OutputStyle

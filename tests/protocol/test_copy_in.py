@@ -13,7 +13,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from protocol.pgwire import copy_in
+from protocol.pgwire import copy_in, copy_text
 from protocol.pgwire.copy_in import CopyDecoder
 from protocol.pgwire.copy_options import ALL_COLUMNS, CopyOptions, Header, OptionValue
 from protocol.pgwire.encode import CopyEncoder
@@ -133,7 +133,7 @@ def test_the_fast_way_is_the_exact_way(given: Any, cuts: list[int], gather: int,
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(copy_in, "GATHER_BYTES", gather)
         fast = decoded(cut(data, cuts), options)
-        patch.setattr(copy_in._Lines, "_ordinary", lambda *_: None)
+        patch.setattr(copy_text.Lines, "_ordinary", lambda *_: None)
         assert_same(fast, decoded([data], options))
 
 

@@ -11,9 +11,9 @@ from decimal import Context, Decimal
 from functools import partial
 from typing import Any
 
-from protocol.pgwire.datetime_input import interval_unit
 from protocol.pgwire.datetime_output import civil_from_days, days_from_civil
 from protocol.pgwire.errors import PgError, SqlState
+from protocol.pgwire.interval_input import interval_unit
 from protocol.pgwire.timezones import SECOND_US, local_offset, offset_at, zone
 from protocol.pgwire.types import scalar
 from server.sql.casts import DAY_US, date_to_timestamp, in_range

@@ -14,8 +14,8 @@ from typing import Any
 
 from sqlglot import exp
 
-from protocol.pgwire.datetime_input import interval_of, parse_interval
 from protocol.pgwire.errors import PgError, SqlState
+from protocol.pgwire.interval_input import interval_of, parse_interval
 from protocol.pgwire.types import INTERVAL, NUMERIC_PRECISION_MAX, bare_numeric
 from server.sql.casts import DAY_US
 from server.sql.expressions import Call, Expression

@@ -1,0 +1,385 @@
+"""COPY FROM in text and CSV: lines to columns.
+
+What is ordinary is read at once by Arrow's CSV parser, that is if that parser cannot read it otherwise than PostgreSQL
+does (`Lines._ordinary`). Everything else, and everything in which anything is wrong, goes through the exact reader
+below, record by record: a port of src/backend/commands/copyfromparse.c (version 16), and the only one that raises.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.csv
+
+from protocol.pgwire.copy_errors import Place, bad_file, quoted
+from protocol.pgwire.copy_options import Columns, CopyFormat, CopyOptions, Header
+from protocol.pgwire.decode import BadValue, parse_text_column
+from protocol.pgwire.errors import PgError
+from protocol.pgwire.scalars import decode_utf8
+
+
+@dataclass(slots=True)
+class _Record:
+    line: int
+    text: str
+    fields: list[str | None]
+
+
+class Lines:
+    """Text and csv. `read` gives lists of column arrays and how much of the data it used up."""
+
+    def __init__(self, columns: Columns, options: CopyOptions, relation: str, timezone: str) -> None:
+        self._columns, self._options, self._timezone = columns, options, timezone
+        self._where = Place(relation)
+        names = [name for name, _ in columns]
+        self._never_null = options.positions(options.force_not_null, names, relation)
+        self._null_if_quoted = options.positions(options.force_null, names, relation)
+        self._is_csv = options.format is CopyFormat.CSV
+        self._delimiter = ord(options.delimiter)
+        self._header_due = options.header is not Header.NONE
+        self._line = 0
+        self._end_of_line = b""  # of the first line: all others must be alike
+        self._ended = False
+        quote, escape = (re.escape(c.encode()) for c in (options.quote, options.escape))
+        inside = rb"[^%b]*+" % quote if quote == escape else rb"(?:[^%b%b]|%b[\s\S])*+" % (quote, escape, escape)
+        self._csv_record = re.compile(rb"(?:[^%b\r\n]++|%b%b%b)*+" % (quote, quote, inside, quote))
+        self._text_field = re.compile(rf"(?:[^\\{re.escape(options.delimiter)}]++|\\[\s\S]?)*+")
+
+    def read(self, data: bytes, *, final: bool) -> tuple[list[list[pa.Array]], int]:
+        if self._ended:
+            return [], len(data)
+        used = 0
+        if self._header_due and not self._ended:
+            used = self._read_header(data, final)
+            if self._header_due:
+                return [], 0
+        ordinary = self._ordinary(data[used:] if used else data, final)
+        if ordinary is not None:
+            arrays, length = ordinary
+            return [arrays], used + length
+        records, used, fault = self._records(data, used, final)
+        arrays = self._converted(records)  # a bad value before the fault comes first
+        if fault is not None:
+            raise fault
+        return [arrays], used
+
+    # -- the fast way
+
+    def _ordinary(self, data: bytes, final: bool) -> tuple[list[pa.Array], int] | None:
+        """The complete records of `data` by Arrow's parser, or None when it might read them otherwise."""
+        end = len(data) if final else data.rfind(b"\n") + 1
+        newline = b"\r\n" if data.find(b"\r", 0, end) >= 0 else b"\n"
+        quoted = self._is_csv and self._options.quote.encode() in data
+        if not end or self._end_of_line not in (b"", newline) or b"\0" in data or data.startswith(b"\xef\xbb\xbf"):
+            return None
+        if b"\\." in data or data.startswith(newline) or newline * 2 in data:  # to Arrow an empty line is a row
+            return None
+        if newline == b"\r\n" and (quoted or len({data.count(mark, 0, end) for mark in (b"\r", b"\n", newline)}) > 1):
+            return None
+        if not self._is_csv and b"\\" in data and self._escapes_a_separator(data):
+            return None
+        end = self._end_of_quoted(data, end, final) if quoted else end
+        if not end:
+            return None
+        options = self._options
+        names = [f"c{index}" for index in range(len(self._columns))]
+        try:
+            table = pa.csv.read_csv(
+                pa.BufferReader(pa.py_buffer(data).slice(0, end)),
+                read_options=pa.csv.ReadOptions(column_names=names, use_threads=False, block_size=end + 1),
+                parse_options=pa.csv.ParseOptions(
+                    delimiter=options.delimiter,
+                    quote_char=options.quote if quoted else False,
+                    double_quote=quoted,
+                    escape_char=False,
+                    newlines_in_values=quoted,
+                    ignore_empty_lines=False,
+                ),
+                convert_options=pa.csv.ConvertOptions(
+                    column_types=dict.fromkeys(names, pa.string()),
+                    null_values=[options.null],
+                    strings_can_be_null=True,
+                    quoted_strings_can_be_null=False,
+                ),
+            )
+            texts = [column.combine_chunks() for column in table.columns]
+            if not self._is_csv and b"\\" in data:
+                texts = [_without_escapes(text) for text in texts]
+            arrays = [self._column(index, text) for index, text in enumerate(texts)]
+        except (pa.ArrowInvalid, BadValue, PgError):
+            return None  # the exact reader says what is wrong, and where
+        self._line += data.count(b"\n", 0, end) + (end == len(data) and not data.endswith(b"\n"))
+        self._end_of_line = self._end_of_line or (newline if b"\n" in data else b"")
+        return arrays, end
+
+    def _end_of_quoted(self, data: bytes, end: int, final: bool) -> int:
+        """Where the complete records end; 0 if a quote is neither around a whole field nor doubled in one."""
+        options = self._options
+        if options.escape != options.quote and options.escape.encode() in data:
+            return 0
+        values = np.frombuffer(data, np.uint8)
+        quotes = np.flatnonzero(values == ord(options.quote))
+        if not self._end_of_line and np.searchsorted(quotes, data.find(b"\n")) % 2:
+            return 0  # PostgreSQL does not count line ends within the first record
+        if not final:
+            newlines = np.flatnonzero(values == 10)
+            outside = newlines[np.searchsorted(quotes, newlines) % 2 == 0]
+            if not len(outside):
+                return 0
+            end = int(outside[-1]) + 1
+            quotes = quotes[quotes < end]
+        if len(quotes) % 2:
+            return 0
+        opening, closing = quotes[0::2], quotes[1::2]
+        doubled = opening[1:] == closing[:-1] + 1
+        if options.escape != options.quote and doubled.any():
+            return 0
+        before = np.where(opening > 0, values[opening - 1], 10)
+        after = np.where(closing + 1 < end, values[np.minimum(closing + 1, end - 1)], 10)
+        starts = (before == self._delimiter) | (before == 10)
+        starts[1:] |= doubled
+        ends = (after == self._delimiter) | (after == 10)
+        ends[:-1] |= doubled
+        return end if starts.all() and ends.all() else 0
+
+    def _escapes_a_separator(self, data: bytes) -> bool:
+        """True when a backslash, itself not escaped, stands before a delimiter or the end of a line."""
+        values = np.frombuffer(data, np.uint8)
+        found = np.flatnonzero(values == ord("\\"))
+        if found[-1] + 1 == len(values):
+            return True
+        first = np.ones(len(found), bool)
+        first[1:] = found[1:] != found[:-1] + 1
+        rank = np.arange(len(found))
+        rank -= np.maximum.accumulate(np.where(first, rank, 0))
+        escaped = values[found[rank % 2 == 0] + 1]
+        return bool(((escaped == self._delimiter) | (escaped == 10) | (escaped == 13)).any())
+
+    def _column(self, index: int, texts: pa.Array) -> pa.Array:
+        if index in self._never_null:
+            texts = pc.fill_null(texts, self._options.null)
+        if index in self._null_if_quoted:
+            texts = pc.if_else(pc.equal(texts, self._options.null), None, texts)
+        return parse_text_column(self._columns[index][1], texts, timezone=self._timezone)
+
+    # -- the exact way
+
+    def _records(self, data: bytes, position: int, final: bool) -> tuple[list[_Record], int, PgError | None]:
+        """The complete records from `position` on, where they end, and what stopped the reading before its time."""
+        records: list[_Record] = []
+        try:
+            while not self._ended:
+                line = self._next_line(data, position, final)
+                if line is None:
+                    break
+                raw, position = line
+                if raw is not None:
+                    records.append(self._record(raw))
+        except PgError as fault:
+            return records, position, fault
+        return records, len(data) if self._ended else position, None
+
+    def _record(self, raw: bytes) -> _Record:
+        """The fields of a line that `_next_line` gave."""
+        text = self._decoded(raw)
+        try:
+            return _Record(self._line, text, self._csv_fields(text) if self._is_csv else self._text_fields(text))
+        except PgError as error:
+            raise self._where.at(error, self._line, shown=quoted(text)) from None
+
+    def _decoded(self, line: bytes) -> str:
+        try:
+            return decode_utf8(line)
+        except PgError as error:
+            raise self._where.at(error, self._line) from None
+
+    def _next_line(self, data: bytes, position: int, final: bool) -> tuple[bytes | None, int] | None:
+        """CopyReadLine(): the next line without its end, and where the one after it starts; counts it.
+
+        None when the data has no further complete line; (None, ...) for the end marker.
+        """
+        if position >= len(data):
+            return None
+        match = (self._csv_record if self._is_csv else _TEXT_RECORD).match(data, position)
+        assert match is not None
+        end, line = match.end(), match[0]
+        mark = data[end : end + 1]
+        unclosed = self._is_csv and mark == self._options.quote.encode()  # its closing quote is not in this data
+        if not final and (unclosed or len(data) - end < 4):  # the end of a line, or of the data, may be cut
+            return None
+        self._line += 1
+        if unclosed or (mark == b"\\" and end + 1 == len(data)):
+            line, end, mark = data[position:], len(data), b""
+        if self._is_csv:  # the lines within are counted as PostgreSQL does, which does not know the first one's end yet
+            self._line += line.count(b"\n" if self._end_of_line == b"\n" else b"\r")
+            self._ended = line == b"\\." and mark != b"" and data.startswith(self._end_of_line, end)
+        elif mark == b"\\":
+            self._decoded(line)
+            self._check_end_marker(data[end + 2 : end + 4])
+            self._ended = True
+        if self._ended:
+            return None if self._is_csv or not line else line, len(data)
+        if not mark:
+            return line, len(data)
+        return line, end + self._take_end_of_line(data[end : end + 2])
+
+    def _take_end_of_line(self, mark: bytes) -> int:
+        """The length of this line's end, the first of which says what all others must be."""
+        expected = self._end_of_line
+        if mark[:1] == b"\r":
+            found = b"\r\n" if mark == b"\r\n" and expected != b"\r" else b"\r"
+            word, letter = "carriage return", "\\r"
+        else:
+            found, word, letter = b"\n", "newline", "\\n"
+        if expected not in (b"", found):
+            how = "unquoted" if self._is_csv else "literal"
+            hint = (
+                f"Use quoted CSV field to represent {word}." if self._is_csv else f'Use "{letter}" to represent {word}.'
+            )
+            raise self._where.at(bad_file(f"{how} {word} found in data", hint), self._line)
+        self._end_of_line = found
+        return len(found)
+
+    def _check_end_marker(self, after: bytes) -> None:
+        """Behind the end marker of text stands the end of a line like the others."""
+        expected = self._end_of_line
+        if after.startswith(expected) if expected else after[:1] in (b"\r", b"\n"):
+            return
+        if after[:1] == b"\n" or (after[:1] == b"\r" and expected != b"\r\n"):
+            message = "end-of-copy marker does not match previous newline style"
+        else:
+            message = "end-of-copy marker corrupt"
+        raise self._where.at(bad_file(message), self._line)
+
+    def _text_fields(self, text: str) -> list[str | None]:
+        """CopyReadAttributesText()."""
+        if "\\" not in text:
+            return [None if field == self._options.null else field for field in text.split(self._options.delimiter)]
+        if (len(text) - len(text.rstrip("\\"))) % 2:
+            text = text[:-1]  # a backslash before nothing, which ends the data
+        fields: list[str | None] = []
+        position = 0
+        while True:
+            match = self._text_field.match(text, position)
+            assert match is not None
+            fields.append(None if match[0] == self._options.null else _unescape(match[0]))
+            if match.end() == len(text):
+                return fields
+            position = match.end() + 1
+
+    def _csv_fields(self, text: str) -> list[str | None]:
+        """CopyReadAttributesCSV(): quotes may begin and end anywhere in a field."""
+        options = self._options
+        fields: list[str | None] = []
+        parts: list[str] = []
+        start = position = 0
+        saw_quote = in_quote = False
+        specials = re.compile("|".join(re.escape(c) for c in {options.delimiter, options.quote, options.escape}))
+        while True:
+            match = specials.search(text, position)
+            parts.append(text[position : match.start() if match else len(text)])
+            if match is None:
+                if in_quote:
+                    raise bad_file("unterminated CSV quoted field")
+                fields.append(None if not saw_quote and text[start:] == options.null else "".join(parts))
+                return fields
+            mark, position = match[0], match.end()
+            following = text[position : position + 1]
+            if in_quote and mark == options.escape and following and following in options.escape + options.quote:
+                parts.append(following)
+                position += 1
+            elif mark == options.quote:
+                in_quote, saw_quote = not in_quote, True
+            elif mark == options.delimiter and not in_quote:
+                raw = text[start : match.start()]
+                fields.append(None if not saw_quote and raw == options.null else "".join(parts))
+                parts, start, saw_quote = [], position, False
+            else:
+                parts.append(mark)
+
+    def _converted(self, records: list[_Record]) -> list[pa.Array]:
+        """The records as column arrays. Of all faults the first in reading order is raised."""
+        width = len(self._columns)
+        faults: list[tuple[int, int, PgError]] = []
+        for row, record in enumerate(records):
+            given = len(record.fields)
+            if given == width:
+                continue
+            if given > width:
+                faults.append((row, -1, bad_file("extra data after last expected column")))
+            else:
+                name = self._columns[given][0]
+                faults.append((row, given, bad_file(f'missing data for column "{name}"')))
+            records = records[: row + 1]
+            break
+        arrays = []
+        for index in range(width):
+            whole = [r.fields[index] for r in records if index < len(r.fields)]
+            try:
+                arrays.append(self._column(index, pa.array(whole, pa.string())))
+            except BadValue as bad:
+                faults.append((bad.row, index, bad.error))
+        if faults:
+            row, index, error = min(faults, key=lambda fault: fault[:2])
+            record = records[row]
+            if 0 <= index < len(record.fields):
+                name, _ = self._columns[index]
+                raise self._where.at(error, record.line, name, quoted(record.fields[index]))
+            raise self._where.at(error, record.line, shown=quoted(record.text))
+        return arrays
+
+    def _read_header(self, data: bytes, final: bool) -> int:
+        """Reads the line of names; returns where the next one starts. An incomplete one stays due."""
+        line = self._next_line(data, 0, final)
+        if line is None and not final:
+            return 0
+        self._header_due = False
+        if line is None:
+            self._line, line = 1, (b"", len(data))
+        raw, position = line
+        if self._options.header is Header.MATCH:
+            self._match_header(self._record(raw or b""))
+        return position
+
+    def _match_header(self, record: _Record) -> None:
+        names, fields = [name for name, _ in self._columns], record.fields
+        error = None
+        if len(fields) != len(names):
+            error = f"wrong number of fields in header line: got {len(fields)}, expected {len(names)}"
+        for number, (given, name) in enumerate(zip(fields, names, strict=False), start=1):
+            if error is None and given != name:
+                got = f'null value ("{self._options.null}")' if given is None else f'"{given}"'
+                error = f'column name mismatch in header line field {number}: got {got}, expected "{name}"'
+        if error is not None:
+            raise self._where.at(bad_file(error), record.line, shown=quoted(record.text))
+
+
+_TEXT_RECORD = re.compile(rb"[^\\\r\n]*+(?:\\[^.][^\\\r\n]*+)*+", re.DOTALL)
+_ESCAPE = re.compile(rb"\\(?:([0-7]{1,3})|x([0-9a-fA-F]{1,2})|([\s\S])|$)")
+_LETTERS = {b"b": b"\b", b"f": b"\f", b"n": b"\n", b"r": b"\r", b"t": b"\t", b"v": b"\v"}
+
+
+def _without_escapes(array: pa.Array) -> pa.Array:
+    has_escapes = pc.fill_null(pc.match_substring(array, "\\"), False)
+    if not pc.any(has_escapes).as_py():
+        return array
+    plain = [_unescape(text) for text in array.filter(has_escapes).to_pylist()]
+    return pc.replace_with_mask(array, has_escapes, pa.array(plain, pa.string()))
+
+
+def _unescape(text: str) -> str:
+    """One field of COPY text. Raises PgError 22021 when the escapes make no UTF-8."""
+
+    def character(match: re.Match[bytes]) -> bytes:
+        octal, hexadecimal, other = match.groups()
+        if octal is not None:
+            return bytes([int(octal, 8) & 0xFF])
+        if hexadecimal is not None:
+            return bytes([int(hexadecimal, 16)])
+        return _LETTERS.get(other, other) if other is not None else b""
+
+    return decode_utf8(_ESCAPE.sub(character, text.encode()))
