@@ -1,4 +1,4 @@
-"""The pages on SUBSCRIBE and the client library, and the example, run as they stand."""
+"""README's session, the pages on SUBSCRIBE and the client library, and the example, run as they stand."""
 
 from __future__ import annotations
 
@@ -10,8 +10,10 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
+from decimal import Decimal
 from pathlib import Path
 
+import psycopg
 import pytest
 
 from tests.client.conftest import Execute
@@ -19,6 +21,7 @@ from tests.client.conftest import Execute
 pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("released")]
 
 ROOT = Path(__file__).parents[2]
+README = ROOT / "README.md"
 PAGE = ROOT / "docs" / "client.md"
 CLIENTS_PAGE = ROOT / "docs" / "clients.md"
 SUBSCRIBE_PAGE = ROOT / "docs" / "subscribe.md"
@@ -27,6 +30,22 @@ DSN = "postgresql://materialize@127.0.0.1:6875/materialize"
 
 def python_blocks(page: Path) -> list[str]:
     return re.findall(r"^```python\n(.*?)^```$", page.read_text(), re.MULTILINE | re.DOTALL)
+
+
+def test_the_first_session_runs(dsn: str, execute: Execute) -> None:
+    (session,) = re.findall(r"^```sql\n(.*?)^```$", README.read_text(), re.MULTILINE | re.DOTALL)
+    *statements, follow = filter(None, map(str.strip, session.split(";\n")))
+    with psycopg.connect(dsn, autocommit=True) as connection:
+        for statement in statements:
+            cursor = connection.execute(statement)
+        assert cursor.fetchall() == [("cellar", 1, Decimal("12.0")), ("roof", 1, Decimal("31.5"))]
+        with connection.cursor().copy(follow) as copy:
+            assert any(bytes(line).endswith(b"\tf\t1\troof\t1\t31.5\n") for line in copy)
+    (block,) = python_blocks(README)
+    with running(block, dsn) as lines:
+        assert any(line.endswith("(1, ['roof', 1, Decimal('31.5')])\n") for line in lines)
+        execute("INSERT INTO readings VALUES ('roof', 40)")
+        assert any(line.endswith("(1, ['roof', 2, Decimal('40.0')])\n") for line in lines)
 
 
 def test_the_page_runs(
