@@ -9,13 +9,13 @@ from sqlglot import exp
 from protocol.pgwire.errors import PgError, SqlState
 from protocol.pgwire.types import INT4, INTERVAL
 from server.sql.bind.binder import Binder
-from server.sql.bind.calls import call_of, check_available, operator, placed, polymorphic
+from server.sql.bind.calls import call_of, check_available, operator, placed_at, polymorphic
 from server.sql.bind.keys import groupable, sort_key
 from server.sql.expressions import Aggregate, Call, Expression, Literal, SortKey
 from server.sql.functions import resolve, syntax
 from server.sql.functions.aggregates import ORDERED_SETS
 from server.sql.functions.resolve import Resolved
-from server.sql.functions.table import ANY, FUNCTIONS, Function, Kind
+from server.sql.functions.table import ANY, FUNCTIONS, Kind
 from server.sql.lexer import words
 from server.sql.scope import Scope
 
@@ -46,13 +46,15 @@ def aggregate_call(
             else f"aggregate functions are not allowed in {scope.clause}"
         )
         raise PgError(SqlState.GROUPING_ERROR, message, position=binder.at(tree))
-    _check_available_at(binder, function, tree)
+    with placed_at(binder.at(tree)):
+        check_available(binder, function)
     coerced = tuple(
         binder.default_unknown(a) if t == ANY else binder.coerce(a, t)
         for a, t in zip(arguments, resolved.arguments, strict=True)
     )
     if function.prepare is not None:
-        coerced = _prepared(binder, function, coerced, tree)
+        with placed_at(binder.at(tree)):
+            coerced = function.prepare(coerced)
     order: tuple[SortKey, ...]
     if function.name in ORDERED_SETS:
         order = (sort_key(binder, order_trees[0], coerced[-1]),)
@@ -78,23 +80,6 @@ def aggregate_call(
     return Aggregate(
         function, coerced, call.type, call.nullable, call.precision, distinct, order, condition, binder.at(tree)
     )
-
-
-def _prepared(
-    binder: Binder, function: Function, arguments: tuple[Expression, ...], tree: exp.Expr
-) -> tuple[Expression, ...]:
-    assert function.prepare is not None
-    try:
-        return function.prepare(arguments)
-    except PgError as error:
-        raise placed(error, binder.at(tree)) from None
-
-
-def _check_available_at(binder: Binder, function: Function, tree: exp.Expr) -> None:
-    try:
-        check_available(binder, function)
-    except PgError as error:
-        raise placed(error, binder.at(tree)) from None
 
 
 def ordered_set_terms(

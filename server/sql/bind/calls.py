@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 
 from sqlglot import exp
@@ -27,7 +28,7 @@ def operator(binder: Binder, name: str, arguments: list[Expression], tree: exp.E
     try:
         resolved = resolve.resolve_operator(name, plain_types(types))
     except PgError as error:
-        raise placed(error, operator_position(binder, tree)) from None
+        raise _placed(error, operator_position(binder, tree)) from None
     if resolved is None:
         shown = resolve.operator_text(name, types)
         raise resolve.no_such("operator", shown, len(types), operator_position(binder, tree))
@@ -67,19 +68,15 @@ def apply(binder: Binder, name: str, arguments: list[Expression], tree: exp.Expr
 
 def resolved_function(binder: Binder, name: str, types: tuple[PgType, ...], tree: exp.Expr) -> Resolved | None:
     """The row of the function table; None if it has none for these types. 42725 if it has several."""
-    try:
+    with placed_at(binder.at(tree)):
         return resolve.resolve_function(name, plain_types(types))
-    except PgError as error:
-        raise placed(error, binder.at(tree)) from None
 
 
 def set_array(binder: Binder, name: str, array: str, arguments: list[Expression], tree: exp.Expr) -> Expression:
     """The values of a column of a set-returning function's result; `array` names the row that computes them."""
     types = tuple(a.type.without_modifiers for a in arguments)
-    try:
+    with placed_at(binder.at(tree)):
         resolved = resolve.resolve_set_array(array, plain_types(types))
-    except PgError as error:
-        raise placed(error, binder.at(tree)) from None
     if resolved is None:
         shown = f"{name}({', '.join(a.type.base_display for a in arguments)})"
         raise resolve.no_such("function", shown, len(arguments), binder.at(tree))
@@ -110,7 +107,7 @@ def applied(binder: Binder, resolved: Resolved, arguments: Sequence[Expression],
         binder.default_unknown(argument) if target == ANY else binder.coerce(argument, target, context)
         for argument, target in zip(arguments, resolved.arguments, strict=True)
     )
-    try:
+    with placed_at(binder.at(tree)):
         check_available(binder, function)
         if function.prepare is not None:
             coerced = function.prepare(coerced)
@@ -119,8 +116,6 @@ def applied(binder: Binder, resolved: Resolved, arguments: Sequence[Expression],
         coerced, result = polymorphic(binder, resolved, coerced)
         made = call_of(function, coerced, result)
         return replace(made, timezone=binder.timezone) if function.zoned else made
-    except PgError as error:
-        raise placed(error, binder.at(tree)) from None
 
 
 def polymorphic(
@@ -172,8 +167,16 @@ def check_available(binder: Binder, function: Function) -> None:
         binder.check_zone(str(function))
 
 
-def placed(error: PgError, position: int | None) -> PgError:
-    """The error with a position, unless it has one."""
+@contextmanager
+def placed_at(position: int | None) -> Iterator[None]:
+    """Gives a position to a PgError that has none."""
+    try:
+        yield
+    except PgError as error:
+        raise _placed(error, position) from None
+
+
+def _placed(error: PgError, position: int | None) -> PgError:
     if error.position is None:
         error.position = position
     return error

@@ -12,7 +12,7 @@ from sqlglot import exp
 from protocol.pgwire.errors import PgError, SqlState
 from protocol.pgwire.types import BOOL, FLOAT8, INTERVAL, JSON, NUMERIC_PRECISION_MAX, UNKNOWN
 from server.sql.bind.binder import Binder, form
-from server.sql.bind.calls import placed
+from server.sql.bind.calls import placed_at
 from server.sql.bind.casts import rounded
 from server.sql.casts import natural_numeric
 from server.sql.coerce import EXPLICIT, integer_literal
@@ -59,10 +59,8 @@ def interval(binder: Binder, tree: exp.Interval, scope: Scope) -> Expression:
     """INTERVAL '1' DAY, INTERVAL '1 day', INTERVAL '1.5' SECOND(0)"""
     text, unit = tree.this.name, tree.args.get("unit")
     if unit is not None:
-        try:
+        with placed_at(binder.at(tree.this)):
             value = Literal(intervals.with_fields(text, unit.name), INTERVAL, binder.at(tree))
-        except PgError as error:
-            raise placed(error, binder.at(tree.this)) from None
         digits = tree.args.get("digits")
         return value if digits is None else rounded(binder, value, int(digits.name), tree)
     return binder.coerce(Literal(text, UNKNOWN, binder.at(tree)), INTERVAL, EXPLICIT)
