@@ -4,7 +4,7 @@
 no expression inside a query names a column of another, except in the shapes that stay.
 
 How (Neumann and Kemper, "Unnesting arbitrary queries", 2015): the inner query is computed for every distinct
-combination of the outer columns that it names, its domain, at once. `_Pushed` carries the domain's columns through
+combination of the outer columns that it names, its domain, at once. `_Push` carries the domain's columns through
 each node up to its top, where they are joined with the outer rows; NULL is equal to NULL there. What was a value of
 the outer row is then a column below:
 
