@@ -134,6 +134,16 @@ MZ_ARRANGEMENTS = _table(
     bytes="int8",
     memory_bytes="int8",
 )
+MZ_DATAFLOW_LAGS = _table(
+    "s79",
+    MZ_INTERNAL,
+    "mz_dataflow_lags",
+    dataflow_id="text",
+    lag_ms="int8",
+    commits="int8",
+    bytes="int8",
+    holds_writers="bool",
+)
 TABLES = (
     *PG_TABLES.values(),
     MZ_DATABASES,
@@ -156,4 +166,5 @@ TABLES = (
     MZ_CLUSTERS,
     MZ_DATAFLOWS,
     MZ_ARRANGEMENTS,
+    MZ_DATAFLOW_LAGS,
 )

@@ -262,17 +262,17 @@ class Log:
 
     def _remember(self, batch: Batch, table: pa.Table) -> None:
         self._cache[batch.id] = table
-        self._cache_bytes += table.nbytes
+        self._cache_bytes += _memory_bytes(table)
         while self._cache_bytes > CACHE_BYTES:
             _, oldest = self._cache.popitem(last=False)
-            self._cache_bytes -= oldest.nbytes
+            self._cache_bytes -= _memory_bytes(oldest)
 
     def _forget(self, gone: Iterable[Batch]) -> None:
         for batch in gone:
             self._leaving.pop(batch.id, None)
             table = self._cache.pop(batch.id, None)
             if table is not None:
-                self._cache_bytes -= table.nbytes
+                self._cache_bytes -= _memory_bytes(table)
             if batch.file is not None:
                 self._payloads.remove(batch.file)
 
@@ -344,6 +344,11 @@ class Log:
     def sizes(self) -> Mapping[ObjectId, tuple[int, int]]:
         """Rows and bytes that each collection keeps."""
         return {id: (sum(b.rows for b in bs), sum(b.bytes for b in bs)) for id, bs in list(self._batches.items())}
+
+
+def _memory_bytes(table: pa.Table) -> int:
+    """Of a table that was read from a stream of its own. Small commits are mostly what Arrow needs around the rows."""
+    return table.nbytes + 1_024 * (table.num_columns + 2)  # type: ignore[no-any-return]
 
 
 def _time(batch: Batch) -> Timestamp:

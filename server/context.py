@@ -176,7 +176,8 @@ class Context:
         coordinator = self.coordinator
         shared: tuple[ObjectId, ...] = ()
         written = {*transaction.writes, *(id for id, _ in transaction.payloads)}
-        if not transaction.locked:
+        if not transaction.locked:  # else it was admitted before it read
+            await coordinator.backpressure.admit(tuple(written))
             shared = await coordinator.locks.acquire(written, exclusive=False)
         try:
             writes = [*transaction.payloads, *await prepare_payloads(coordinator.log, transaction.writes)]

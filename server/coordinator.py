@@ -39,6 +39,7 @@ from catalog.payloads import Payloads
 from catalog.store import Store, Undecided
 from protocol.pgwire.errors import PgError, SqlState
 from server.activity import Activity
+from server.backpressure import Backpressure
 from server.committer import Committer, Request
 from server.compaction import compact
 from server.contents import Contents, collection_schema
@@ -53,8 +54,11 @@ from server.following import Following
 from server.frontiers import Frontiers
 from server.holds import DOWNTIME_GRACE_MS, Holds, Overdue
 from server.locks import TableLocks
+from server.settings import milliseconds, of_the_system
 from server.spark import Engine
 from server.sql.plan import QueryPlan
+
+LOOK_S = 0.05  # between two looks at how far dataflows are behind
 
 log = structlog.get_logger()
 
@@ -135,6 +139,7 @@ class Coordinator:
         self.locks = TableLocks()
         self.activity = Activity()
         self.counts = Counts()
+        self.backpressure = Backpressure(self.counts)
         self.following = Following(
             self.frontiers,
             lambda id: system_tables[id].rows(self),
@@ -189,6 +194,7 @@ class Coordinator:
         self._spawn(self._committer.run(), "committer")
         self._spawn(compact(self.store, self.log, self.frontiers, self.counts, self.interval_s), "compaction")
         self._spawn(self._watch_lag(downtime_ms), "lag of holds")
+        self._spawn(self._watch_dataflows(), "lag of dataflows")
 
     def _add_downtime(self, tx: sqlite3.Connection) -> int:
         """The milliseconds without a server since one was last up for long: those before this start among them."""
@@ -225,6 +231,24 @@ class Coordinator:
             name = ".".join(self.state.full_name(hold))
             lost = {"before": before[move.hold].at, "at": place.at}
             log.warning("hold moved by its MAX LAG", hold=name, id=move.hold, **lost)
+
+    async def _watch_dataflows(self) -> None:
+        """Holds writers back, and lets them go; until cancelled."""
+        while True:
+            sources = {id: view.inputs for id, view in self._views.items()}
+            delay_s = milliseconds(self._setting("dataflow_lag_delay_max")) / 1_000
+            self.backpressure.look(self.running, sources, self._lag_max, delay_s)
+            await asyncio.sleep(LOOK_S)
+
+    @property
+    def _lag_max(self) -> int:
+        return int(self._setting("dataflow_lag_bytes_max"))
+
+    def _setting(self, name: str) -> str:
+        return of_the_system(name, self.state.settings)
+
+    def _keeps_too_much(self, view: ViewDataflow) -> bool:
+        return 0 < self._lag_max < self.backpressure.lag(view).weight
 
     async def close(self) -> None:
         """Stops the dataflows and the committer, and closes the store: what was acknowledged is on disk."""
@@ -279,6 +303,7 @@ class Coordinator:
             feed.closed(self.frontiers.upper(id))
 
     def _append(self, written: Sequence[tuple[Batch, Payload]]) -> None:
+        self.backpressure.written(written)
         feeds = self._collection_feeds
         touched: dict[ObjectId, list[pa.Table]] = {}
         for batch, payload in written:
@@ -316,7 +341,11 @@ class Coordinator:
         async def write(time: Timestamp, changes: pa.Table | None, upper: Timestamp) -> None:
             await self._write_view(view.id, time, changes, upper)
 
-        dataflow = ViewDataflow(view, self._plan_view(self, view), self.frontiers, stored, write, self._view_failed)
+        computation = self._plan_view(self, view)
+        dataflow = ViewDataflow(
+            view, computation, self.frontiers, stored, write, self._view_failed, self._keeps_too_much
+        )
+        self.backpressure.begins(dataflow)
         dataflow.task = self._spawn(dataflow.run(), f"view {view.id}")
         self._views[view.id] = dataflow
 
@@ -511,6 +540,10 @@ class Coordinator:
             holder.release()
             raise
         times = self.log.times(id, as_of + 1, upper)
+        if times:
+            holder.advance(times[0] - 1)
+        else:
+            holder.release()  # what is to be sent lies here, though the client may take hours over it
         return Joined(feed, reader, as_of, [schema.empty_table(), *tables], times, changes, holder.release)
 
     def _forget_feed(self, id: ObjectId, feed: Feed) -> None:
@@ -552,6 +585,7 @@ class Coordinator:
         except BaseException:
             let_go()
             raise
+        self.backpressure.begins(feed)
         task = self._spawn(feed.run(), "dataflow")
         task.add_done_callback(lambda _: let_go())
         self._query_feeds.add(feed)

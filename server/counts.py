@@ -34,3 +34,5 @@ class Counts:
     merges: int = 0
     batches_merged: int = 0
     holds_moved: int = 0
+    writes_throttled: int = 0
+    throttled_s: float = 0.0

@@ -17,6 +17,7 @@ from server.activity import Activity
 from server.coordinator import Coordinator
 from server.counts import Counts, Durations
 from server.dataflow.computation import Computation, Recomputation
+from server.dataflow.view import ViewDataflow
 from server.execution.subscribe import OUTPUTS
 from server.listener import Listener
 from server.spark import Engine
@@ -53,6 +54,7 @@ def snapshot(listener: Listener, engine: Engine) -> list[Metric]:
             {(kind,): count for kind, count in coordinator.dataflows.items()},
         ),
         *_of_dataflows(coordinator.computations),
+        *_of_lags(coordinator),
         _one(
             "tidewire_subscription_waiting_bytes",
             "gauge",
@@ -80,6 +82,37 @@ def _of_dataflows(computations: Sequence[Computation]) -> Iterator[Metric]:
     rows, size = sum(a.rows for a in arrangements), sum(a.bytes for a in arrangements)
     yield _one("tidewire_arrangement_rows", "gauge", "Entries that dataflows keep to find rows by a key.", rows)
     yield _one("tidewire_arrangement_bytes", "gauge", "Their bytes, in memory and on disk.", size)
+
+
+def _of_lags(coordinator: Coordinator) -> Iterator[Metric]:
+    flows, counts = coordinator.running.values(), coordinator.counts
+    lags = [coordinator.backpressure.lag(flow) for flow in flows]
+    yield _one(
+        "tidewire_dataflow_lag_commits",
+        "gauge",
+        "Commits that the dataflow that is furthest behind has not taken.",
+        max((lag.commits for lag in lags), default=0),
+    )
+    yield _one(
+        "tidewire_dataflow_lag_bytes",
+        "gauge",
+        "Bytes that the dataflow that is furthest behind has not taken.",
+        max((lag.bytes for lag in lags), default=0),
+    )
+    yield _one(
+        "tidewire_views_failing",
+        "gauge",
+        "Materialized views that stay where they are because their query fails.",
+        sum(isinstance(flow, ViewDataflow) and flow.error is not None for flow in flows),
+    )
+    yield _one(
+        "tidewire_dataflows_holding_writers",
+        "gauge",
+        "Dataflows that are so far behind that those who write what they read wait.",
+        len(coordinator.backpressure.too_far),
+    )
+    yield _one("tidewire_writes_throttled", "counter", "Writes that waited for dataflows.", counts.writes_throttled)
+    yield _one("tidewire_throttled_seconds", "counter", "How long they waited, together.", counts.throttled_s)
 
 
 def _of_sessions(activity: Activity, counts: Counts) -> Iterator[Metric]:

@@ -557,6 +557,9 @@ class Session:
         rows = portal.result.rows
         if rows is None:
             portal.done = True
+            alone = describe and not self._interpreter.several
+            if alone and not self.context.transaction.explicit and self.context.transaction.has_effects:
+                await self.context.commit()  # a Query of one statement is told to be complete when it is committed
             self._connection.send(m.CommandComplete(portal.result.tag))
             return
         if describe:

@@ -159,6 +159,8 @@ VARIABLES: dict[str, Variable] = {
         ),
         Variable("enable_unlimited_retain_history", "off", _boolean, system=True),
         Variable("max_hold_lag", "7d", _positive_milliseconds, system=True),
+        Variable("dataflow_lag_bytes_max", str(64 * 1024 * 1024), _integer(0, 2**40), system=True),
+        Variable("dataflow_lag_delay_max", "10s", _milliseconds, system=True),
         # Accepted because drivers and pools set them; nothing here depends on them.
         Variable("default_table_access_method", "heap", _one_of("heap")),
         Variable("jit", "off", _boolean),
@@ -194,6 +196,11 @@ def checked_value(name: str, value: str) -> str:
         ) from None
 
 
+def of_the_system(name: str, values: Mapping[str, str]) -> str:
+    """The value of a variable of the whole server; `values`: what ALTER SYSTEM has set."""
+    return values.get(name, VARIABLES[name].default)
+
+
 class Settings(Mapping[str, str]):
     """One session's values, by name in any letter case.
 
@@ -225,7 +232,7 @@ class Settings(Mapping[str, str]):
         variable = find_variable(name)
         key = variable.name.lower()
         if variable.system:
-            return self._system().get(key, variable.default)
+            return of_the_system(key, self._system())
         return self._values.get(key, self._defaults.get(key, variable.default))
 
     def set(self, name: str, value: str) -> None:

@@ -191,6 +191,24 @@ def _arrangements(coordinator: Coordinator) -> pa.Table:
     )
 
 
+def _dataflow_lags(coordinator: Coordinator) -> pa.Table:
+    frontiers, pressure = coordinator.frontiers, coordinator.backpressure
+    lags = ((id, flow, pressure.lag(flow)) for id, flow in coordinator.running.items())
+    return _table(
+        builtin.MZ_DATAFLOW_LAGS,
+        (
+            (
+                id,
+                max(0, frontiers.least_upper(flow.inputs) - flow.upper),
+                lag.commits,
+                lag.bytes,
+                id in pressure.too_far,
+            )
+            for id, flow, lag in lags
+        ),
+    )
+
+
 def _subscriptions(coordinator: Coordinator) -> pa.Table:
     entries = coordinator.activity.subscriptions.values()
     return _table(
@@ -234,6 +252,7 @@ SYSTEM_TABLES: dict[ObjectId, SystemSource] = {
     builtin.MZ_FRONTIERS.id: SystemSource(_frontiers, _interval),
     builtin.MZ_DATAFLOWS.id: SystemSource(_dataflows, _interval),
     builtin.MZ_ARRANGEMENTS.id: SystemSource(_arrangements, _interval),
+    builtin.MZ_DATAFLOW_LAGS.id: SystemSource(_dataflow_lags, _interval),
     builtin.MZ_SUBSCRIPTIONS.id: SystemSource(
         _subscriptions, lambda coordinator: coordinator.activity.subscriptions_revision
     ),

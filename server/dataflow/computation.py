@@ -21,6 +21,8 @@ from server.spark import Engine
 from server.sql.constant import Bindings
 from server.sql.plan import QueryPlan
 
+TOGETHER = 2  # times that a query that is computed anew takes at once when it lags: each keeps a slot of the engine
+
 Present = Callable[[], Awaitable[pa.Table]]
 ReadRows = Callable[[ObjectId, Timestamp], Awaitable[pa.Table]]
 
@@ -173,12 +175,11 @@ class Recomputation:
         return self._rows
 
     def times(self, lower: int, upper: int) -> list[Timestamp]:
-        return sorted({time for id in self.inputs for time in self._reads.change_times(id, lower, upper)})[:1]
+        return sorted({time for id in self.inputs for time in self._reads.change_times(id, lower, upper)})[:TOGETHER]
 
     async def advance(self, times: Sequence[Timestamp], present: Present | None = None) -> list[pa.Table]:
         rows, changes = self._rows, []
-        for time in times:
-            new = await self._computed(time)
+        for new in await self._computed_at(times):
             changes.append(await asyncio.to_thread(updates.difference, new, rows))
             rows = new
         self._rows = rows
@@ -186,6 +187,16 @@ class Recomputation:
 
     def close(self) -> None:
         self._rows = None
+
+    async def _computed_at(self, times: Sequence[Timestamp]) -> list[pa.Table]:
+        """The rows at each of the times, which do not depend on each other."""
+        tasks = [asyncio.ensure_future(self._computed(time)) for time in times]
+        try:
+            return [await task for task in tasks]
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _computed(self, as_of: Timestamp) -> pa.Table:
         """Waits for an engine that is away: a dataflow has nobody to tell who could try again."""

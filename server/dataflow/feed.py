@@ -362,6 +362,15 @@ class QueryFeed(Feed):
         assert self._accumulated is not None
         return self._accumulated.rows
 
+    @property
+    def next_time(self) -> Timestamp:
+        """What its inputs did before is taken, and no longer held."""
+        return Timestamp(self._holder.time + 1)
+
+    @property
+    def can_catch_up(self) -> bool:
+        return self.hydrated and self.failure is None
+
     async def _present(self) -> pa.Table:
         return self.rows
 

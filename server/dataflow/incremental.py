@@ -22,6 +22,7 @@ from server.dataflow.nodes import VERSION, Node, Recompute, Temporal, nodes_of
 from server.dataflow.operator import Operator, Place, Tick
 from server.dataflow.operators import operators_of
 from server.dataflow.row_operators import SourceOperator
+from server.dataflow.share import Share
 from server.dataflow.shared import SharedArrangements
 from server.dataflow.threads import in_thread, to_the_end
 from server.spark import Engine
@@ -60,7 +61,7 @@ class IncrementalComputation:
         self.fingerprint = plan.fingerprint
         self._root = root
         self._reads = inputs
-        self._engine = engine
+        self._engine = Share(engine)
         self._shared = shared
         self._operators: list[Operator] = []
         self._time: Timestamp | None = None

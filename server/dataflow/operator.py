@@ -34,7 +34,7 @@ from server.dataflow.nodes import (
 )
 from server.dataflow.run import ByKey, Sorting
 from server.dataflow.shared import Lease, SharedArrangements
-from server.spark import Engine
+from server.spark import Runner
 
 VERSION_FIELD = pa.field(VERSION, pa.int64(), nullable=False)
 
@@ -60,7 +60,7 @@ class Tick:
 class Place:
     """Where operators work: what they read and share, and the time at which their state begins."""
 
-    engine: Engine
+    engine: Runner
     inputs: Inputs
     shared: SharedArrangements
     as_of: Timestamp
@@ -69,7 +69,7 @@ class Place:
 class Operator(ABC):
     """One node. `inputs` of `step` are the changes of the node's inputs, in their order."""
 
-    def __init__(self, node: Node, engine: Engine) -> None:
+    def __init__(self, node: Node, engine: Runner) -> None:
         self.node = node
         self._engine = engine
         self._own: list[Arrangement] = []

@@ -29,7 +29,7 @@ from server.dataflow.operator import (
 )
 from server.dataflow.threads import in_thread
 from server.dataflow.waiting import Waiting
-from server.spark import Engine
+from server.spark import Runner
 from server.sql.constant import Bindings
 from server.sql.temporal import LAST
 
@@ -37,7 +37,7 @@ _BOUND_FIELDS = (pa.field("lower", pa.int64()), pa.field("upper", pa.int64()))
 
 
 class SourceOperator(Operator):
-    def __init__(self, node: Source, engine: Engine, inputs: Inputs) -> None:
+    def __init__(self, node: Source, engine: Runner, inputs: Inputs) -> None:
         super().__init__(node, engine)
         self._source = node
         self._inputs = inputs
@@ -67,7 +67,7 @@ class SourceOperator(Operator):
 
 
 class ConstantOperator(Operator):
-    def __init__(self, node: Constant, engine: Engine) -> None:
+    def __init__(self, node: Constant, engine: Runner) -> None:
         super().__init__(node, engine)
         self._constant = node
 
@@ -81,7 +81,7 @@ class ConstantOperator(Operator):
 
 
 class LinearOperator(Operator):
-    def __init__(self, node: Linear, engine: Engine) -> None:
+    def __init__(self, node: Linear, engine: Runner) -> None:
         super().__init__(node, engine)
         self._linear = node
         self._scan = node.scan
@@ -103,7 +103,7 @@ class LinearOperator(Operator):
 class TemporalOperator(Operator):
     """A change comes when its row is first seen, and its opposite when the row no longer is. One time a tick."""
 
-    def __init__(self, node: Temporal, engine: Engine) -> None:
+    def __init__(self, node: Temporal, engine: Runner) -> None:
         super().__init__(node, engine)
         self._temporal = node
         self._waiting = Waiting(pa.schema([*node.schema, DIFF_FIELD]))

@@ -38,8 +38,12 @@ class ViewDataflow:
         stored: Callable[[Timestamp], Awaitable[pa.Table]],
         write: Write,
         failed: Callable[[MaterializedView, PgError], None],
+        keeps_too_much: Callable[[ViewDataflow], bool],
     ) -> None:
-        """`stored` reads the view's own rows from the log at a time; `failed` is told as long as it cannot go on."""
+        """`stored` reads the view's own rows from the log at a time; `failed` is told as long as it cannot go on.
+
+        `keeps_too_much`: whether it is too far behind its inputs.
+        """
         self.view = view
         self.error: PgError | None = None
         self.computation = computation
@@ -47,11 +51,11 @@ class ViewDataflow:
         self._stored = stored
         self._write = write
         self._tell_failed = failed
+        self._keeps_too_much = keeps_too_much
         # A view that was never computed has no history yet: since = upper, the time of its creation.
         self._fresh = frontiers.floors[view.id] == frontiers.upper(view.id)
-        self._start = Timestamp(frontiers.upper(view.id) - (0 if self._fresh else 1))
-        start = max(self._start, frontiers.greatest_since(computation.inputs))
-        self._holder = frontiers.hold(computation.inputs, start)
+        start = Timestamp(frontiers.upper(view.id) - (0 if self._fresh else 1))
+        self._holder = frontiers.hold(computation.inputs, max(start, frontiers.greatest_since(computation.inputs)))
         self.task: asyncio.Task[None] | None = None
         self.ticks = Ticks()
         self.hydrated = False
@@ -66,12 +70,20 @@ class ViewDataflow:
     def upper(self) -> Timestamp:
         return self._frontiers.upper(self.view.id)
 
+    @property
+    def next_time(self) -> Timestamp:
+        """What its inputs did before is taken, and no longer held."""
+        return Timestamp(self._holder.time + 1)
+
+    @property
+    def can_catch_up(self) -> bool:
+        return self.hydrated and self.error is None
+
     async def run(self) -> None:
         """Until cancelled. Cancel safety: a write is whole or absent; the inputs' history is let go."""
         inputs = self.computation.inputs
         try:
-            await self._hydrate()
-            self.hydrated = True
+            await self._hydrate(self._holder.time)
             while True:
                 await self._frontiers.reached(inputs, self.seen)
                 upper = self._frontiers.least_upper(inputs)
@@ -88,32 +100,42 @@ class ViewDataflow:
                     self._holder.advance(upper - 1)
                 else:
                     self._stays(self.error)
+                    if self._keeps_too_much(self):
+                        await self._begin_anew()
         finally:
             self._holder.release()
             self.computation.close()
 
+    async def _begin_anew(self) -> None:
+        """Lets go of what it stands on, which is held for an error that lasts; once repaired, all is computed."""
+        log.warning("materialized view that fails lets go of its inputs' history", view=self.view.name, id=self.view.id)
+        self.hydrated = False
+        self.computation.close()
+        self._holder.advance(self.seen)
+        await self._hydrate(await self._next_change())
+
     async def _present(self) -> pa.Table:
         return await self._stored(Timestamp(self.upper - 1))
 
-    async def _hydrate(self) -> None:
-        """Puts the computation where the log ends, or at the first time after it at which the query does not fail."""
-        inputs = self.computation.inputs
-        stored = None if self._fresh else await self._stored(self._start)
-        time = self._holder.time
+    async def _hydrate(self, time: Timestamp) -> None:
+        """Puts the computation at `time`, or at the first change after it at which the query does not fail."""
         while True:
-            await self._frontiers.reached(inputs, time)
+            self._holder.advance(time)
+            await self._frontiers.reached(self.computation.inputs, time)
             try:
-                rows = await self.computation.hydrate(time, stored if time == self._start else None)
+                stored = None if self._fresh else await self._present()
+                rows = await self.computation.hydrate(time, stored if time == self.upper - 1 else None)
                 break
             except Exception as error:
                 self._failed(error, time)
             time = await self._next_change()
-            self._holder.advance(time)
         # Nothing, unless the log is empty or ends before: what it has is what later changes are subtracted from.
         changes = await asyncio.to_thread(updates.difference, rows, rows.slice(0, 0) if stored is None else stored)
         at = max(time, self.upper)
         await self._record(at, changes, Timestamp(max(time + 1, self.upper)))
         self._worked(time)
+        self._fresh = False
+        self.hydrated = True
 
     async def _record(self, time: Timestamp, changes: pa.Table, upper: Timestamp) -> None:
         """Writes changes to the log. A disk that is full may have room again when time has moved on."""
@@ -135,6 +157,7 @@ class ViewDataflow:
             if times := self.computation.times(self.seen, upper):
                 return times[0]
             self.seen = upper
+            self._holder.advance(upper - 1)  # nothing stands on what was before
             if self.error is not None:
                 self._stays(self.error)
 

@@ -70,6 +70,7 @@ async def _read_then_write(
     transaction = context.transaction
     coordinator = context.coordinator
     read = context.state.collections(plan.query.inputs, through=(View, MaterializedView))
+    await coordinator.backpressure.admit((table.id,))
     transaction.locked = await coordinator.locks.acquire({table.id, *read}, exclusive=True)
     time = coordinator.latest_time()
     try:
@@ -121,6 +122,7 @@ async def truncate(context: Context, tables: list[Table]) -> Result:
     await context.enter(Mode.WRITE, "TRUNCATE TABLE")
     transaction = context.transaction
     ids = frozenset(table.id for table in tables)
+    await context.coordinator.backpressure.admit(tuple(ids))
     transaction.locked = await context.coordinator.locks.acquire(ids, exclusive=True)
     time = context.coordinator.latest_time()
     for table in tables:

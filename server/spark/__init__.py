@@ -32,8 +32,20 @@ class EngineUnavailable(Exception):
         self.hint = hint
 
 
-class Engine(Protocol):
+class Runner(Protocol):
     """What computes queries. A query is pure: it reads only `views`, and may be run again when its engine dies."""
+
+    async def run(self, sql: str, views: Mapping[str, pa.Table], *, patient: bool = False) -> pa.Table:
+        """The rows of `sql` over `views` (name -> rows); waits for a starting engine. PgError as PostgreSQL words it.
+
+        57P03 when the engine cannot be had; a `patient` statement waits until it can.
+
+        Cancel safety: cancelling stops the statement's work; nothing remains.
+        """
+
+
+class Engine(Runner, Protocol):
+    """What computes, and has a life of its own."""
 
     @property
     def ready(self) -> bool:
@@ -53,14 +65,6 @@ class Engine(Protocol):
 
     async def start(self) -> None:
         """Returns when ready. EngineUnavailable when it cannot be."""
-
-    async def run(self, sql: str, views: Mapping[str, pa.Table], *, patient: bool = False) -> pa.Table:
-        """The rows of `sql` over `views` (name -> rows); waits for a starting engine. PgError as PostgreSQL words it.
-
-        57P03 when the engine cannot be had; a `patient` statement waits until it can.
-
-        Cancel safety: cancelling stops the statement's work; nothing remains.
-        """
 
     async def warm_up(self) -> None:
         """Runs synthetic statements, giving way to real ones, until the engine is at its speed."""

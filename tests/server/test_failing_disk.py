@@ -113,7 +113,7 @@ async def test_a_materialized_view_is_written_when_there_is_room_again() -> None
         raise AssertionError("the query does not fail")
 
     view = MaterializedView(VIEW, ObjectId("u2"), "v", (Column("c", "int8"),), "SELECT 1", frozenset({TABLE}))
-    dataflow = ViewDataflow(view, Constant(), frontiers, stored, write, failed)
+    dataflow = ViewDataflow(view, Constant(), frontiers, stored, write, failed, lambda _: False)
     task = asyncio.create_task(dataflow.run())
     async with asyncio.timeout(10):
         while not written:

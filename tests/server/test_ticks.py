@@ -1,0 +1,104 @@
+"""Dataflows beside each other: a slow one delays no other, and shows each commit at its own time when it catches up."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+
+from server.dataflow import share
+from server.spark.engine import SparkEngine
+from tests.fix_server import ServerThread
+from tests.server.slow_engine import SlowEngine
+from tests.server.test_dataflows import changes, connected, follow, rows
+
+pytestmark = pytest.mark.spark
+
+COMMITS = 12
+ARMS = 6
+
+
+@pytest.fixture
+def slow(engine: SparkEngine) -> Iterator[SlowEngine]:
+    slow = SlowEngine(engine, "'slow'")
+    yield slow
+    slow.open()
+
+
+@pytest.fixture
+def server(slow: SlowEngine, tmp_path: Path) -> Iterator[ServerThread]:
+    server = ServerThread(tmp_path, slow)
+    yield server
+    server.stop()
+
+
+def ticks(connection: psycopg.Connection[Any], id: str) -> int:
+    (row,) = connection.execute("SELECT ticks FROM mz_internal.mz_dataflows WHERE id = %s", (id,)).fetchall()
+    return int(row[0])
+
+
+def test_one_that_lags_catches_up_in_few_ticks(server: ServerThread, slow: SlowEngine) -> None:
+    with (
+        connected(server.dsn()) as connection,
+        psycopg.connect(server.dsn()) as behind,
+        psycopg.connect(server.dsn()) as ahead,
+    ):
+        connection.execute("CREATE TABLE t (k int, v int)")
+        connection.execute("INSERT INTO t VALUES (0, 0)")
+        follow(ahead, "t")
+        follow(behind, "(SELECT k, count(*) AS n, max(v) AS m FROM t WHERE 'slow' <> k::text GROUP BY k)")
+        (id,) = connection.execute("SELECT id FROM mz_internal.mz_dataflows").fetchone() or ("",)
+        before = ticks(connection, id)
+        with slow.shut_gate():
+            for number in range(COMMITS):
+                connection.execute("INSERT INTO t VALUES (%s, %s)", (number % 2, number))
+            times = [row[0] for row in changes(ahead, COMMITS)]
+            assert slow.waiting_at_gate.wait(30)
+        expected: dict[int, tuple[int, int]] = {0: (1, 0)}
+        for number, at in enumerate(times):
+            key = number % 2
+            gone = expected.get(key)
+            expected[key] = new = (gone[0] + 1, max(gone[1], number)) if gone else (1, number)
+            wanted = [(at, 1, key, *new), *([(at, -1, key, *gone)] if gone else [])]
+            assert sorted(changes(behind, len(wanted))) == sorted(wanted)
+        assert ticks(connection, id) - before <= COMMITS // 2
+
+
+def test_a_slow_one_delays_no_other(server: ServerThread, slow: SlowEngine) -> None:
+    """Though it has more statements to run than the engine has slots."""
+    arms = " UNION ALL ".join(
+        f"SELECT k, max(v) AS m FROM t WHERE 'slow' <> k::text AND v % 10 <> {arm} GROUP BY k" for arm in range(ARMS)
+    )
+    with connected(server.dsn()) as connection, psycopg.connect(server.dsn()) as other:
+        connection.execute("CREATE TABLE t (k int, v int)")
+        connection.execute("INSERT INTO t VALUES (0, 7)")
+        connection.execute(f"CREATE MATERIALIZED VIEW many AS {arms}".encode())
+        connection.execute("CREATE MATERIALIZED VIEW one AS SELECT k, max(v) AS m FROM t GROUP BY k")
+        assert rows(connection, "SELECT * FROM many") == [(0, 7)] * ARMS
+        follow(other, "(SELECT min(v) FROM t)")
+        with slow.shut_gate():
+            for number in range(1, COMMITS):
+                connection.execute("INSERT INTO t VALUES (0, %s)", (7 + number,))
+                assert rows(connection, "SELECT * FROM one") == [(0, 7 + number)]
+            connection.execute("INSERT INTO t VALUES (0, 1)")
+            assert sorted(row[1:] for row in changes(other, 2)) == [(-1, 7), (1, 1)]
+            assert slow.waiting_at_gate.wait(30)
+            assert slow.at_gate <= share.STATEMENTS_MAX
+        assert rows(connection, "SELECT * FROM many") == [(0, 6 + COMMITS)] * ARMS
+
+
+def test_one_that_is_computed_anew_catches_up(server: ServerThread, slow: SlowEngine) -> None:
+    with connected(server.dsn()) as connection, psycopg.connect(server.dsn()) as behind:
+        follow(behind, "(SELECT name FROM mz_catalog.mz_tables WHERE name LIKE 'late%' AND name <> 'slow')")
+        with slow.shut_gate():
+            for number in range(5):
+                connection.execute(f"CREATE TABLE late{number} (a int)".encode())
+            assert slow.waiting_at_gate.wait(30)
+        found = changes(behind, 5)
+        assert [row[1:] for row in found] == [(1, f"late{number}") for number in range(5)]
+        assert len({row[0] for row in found}) == 5
+        assert time.time() * 1e3 > found[-1][0]
