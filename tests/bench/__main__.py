@@ -1,13 +1,26 @@
-"""Runs the benchmarks named on the command line, all without a name, and prints a table."""
+"""Runs the benchmarks named on the command line, all without a name, and prints tables."""
 
 from __future__ import annotations
 
 import argparse
 import platform
+from collections.abc import Sequence
 from types import ModuleType
 
-from tests.bench import copy_out, fan_out, holds, incremental, latency, planning, round_trips, select, tick
-from tests.bench.servers import Line, servers
+from tests.bench import (
+    beside,
+    copy_out,
+    fan_out,
+    holds,
+    incremental,
+    latency,
+    planning,
+    round_trips,
+    select,
+    tick,
+    tpch,
+)
+from tests.bench.servers import Line, Table, servers
 
 BENCHMARKS: dict[str, ModuleType] = {
     "copy_out": copy_out,
@@ -15,6 +28,8 @@ BENCHMARKS: dict[str, ModuleType] = {
     "round_trips": round_trips,
     "tick": tick,
     "incremental": incremental,
+    "beside": beside,
+    "tpch": tpch,
     "fan_out": fan_out,
     "planning": planning,
     "select": select,
@@ -22,20 +37,45 @@ BENCHMARKS: dict[str, ModuleType] = {
 }
 
 
-def main() -> None:
+def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m tests.bench", description=__doc__)
     parser.add_argument("names", nargs="*", metavar="NAME", help=", ".join(BENCHMARKS))
-    names = parser.parse_args().names or list(BENCHMARKS)
+    parser.add_argument("--markdown", action="store_true", help="print the tables as documentation has them")
+    for name, module in BENCHMARKS.items():
+        if hasattr(module, "add_arguments"):
+            module.add_arguments(parser.add_argument_group(name))
+    return parser.parse_args()
+
+
+def main() -> None:
+    options = arguments()
     lines: list[Line] = []
-    for name in names:
-        with servers() as pair:
-            lines += BENCHMARKS[name].run(pair)
-    header = Line("benchmark", "Tidewire", "beside", "ratio", "target")
-    rows = [(line.name, line.ours, line.theirs, line.ratio, line.target) for line in (header, *lines)]
-    widths = [max(len(row[i]) for row in rows) for i in range(5)]
     print(f"Python {platform.python_version()}, {platform.machine()}")
-    for row in rows:
-        print("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
+    for name in options.names or list(BENCHMARKS):
+        module = BENCHMARKS[name]
+        with servers() as pair:
+            found = module.run(pair, options) if hasattr(module, "add_arguments") else module.run(pair)
+        for part in found:
+            if isinstance(part, Table):
+                show(part, options.markdown)
+            else:
+                lines.append(part)
+    if lines:
+        header = ("benchmark", "Tidewire", "beside", "ratio", "target")
+        rows = [(line.name, line.ours, line.theirs, line.ratio, line.target) for line in lines]
+        show(Table("Beside others", header, rows), options.markdown)
+
+
+def show(table: Table, markdown: bool) -> None:
+    print(f"\n{table.about}:\n", flush=True)
+    if markdown:
+        rows: list[Sequence[str]] = [table.header, ["---"] * len(table.header), *table.rows]
+        print("\n".join(f"| {' | '.join(row)} |" for row in rows), flush=True)
+        return
+    lines = [table.header, *table.rows]
+    widths = [max(len(row[i]) for row in lines) for i in range(len(table.header))]
+    for row in lines:
+        print("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip(), flush=True)
 
 
 if __name__ == "__main__":

@@ -7,19 +7,18 @@ same for both, counts lines. What an INSERT takes when nobody subscribes is show
 from __future__ import annotations
 
 import multiprocessing
-import os
 import select
 import socket
 import statistics
 import time
 from multiprocessing.connection import Connection
-from pathlib import Path
 from typing import Any
 
 import psycopg
 import uvloop
 
 from protocol.pgwire import messages as m
+from tests.bench.processes import cpu_s, resident
 from tests.bench.servers import Line, Servers
 
 CLIENTS = 1_000
@@ -124,15 +123,6 @@ def floor(clients: int) -> list[float]:
     ours.send("end")
     process.join()
     return delays
-
-
-def cpu_s(pid: int) -> float:
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
-
-
-def resident(pid: int) -> int:
-    return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
 def insert(rows: int) -> bytes:

@@ -1,128 +1,290 @@
-"""Ticks of followed queries: 100 changed rows against a small and a large base, beside an empty Spark job."""
+"""Followed queries: what a tick takes beside an empty Spark job of the same engine, what hydration takes beside the
+plain SELECT, how large the state is beside its Arrow size, and the processor time beside computing all anew.
+
+Every figure is of one run: a tick over each base and an empty job take turns, and the medians are divided. The targets
+are for `TARGET_CHANGED` changed rows. `--bases 10000,10000000` takes ten million rows: 6 GB in each of two processes.
+"""
 
 from __future__ import annotations
 
+import argparse
 import asyncio
+import os
 import statistics
 import tempfile
 import time
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
-import numpy as np
-import pyarrow as pa
-
 from catalog import updates
-from catalog.objects import ObjectId, Table, Timestamp
 from server.dataflow.arrangement import Storage
+from server.dataflow.computation import Computation, Recomputation, compute
+from server.dataflow.delta import delta_plan
 from server.dataflow.incremental import computation_of
+from server.dataflow.nodes import InnerJoin, Recompute, Totals, nodes_of
 from server.dataflow.shared import SharedArrangements
 from server.spark.engine import SparkEngine
 from server.spark.jvm import default_archive_directory
-from server.sql.parse import parse_query
-from server.sql.plan import PlanContext, plan_query
-from tests.bench.servers import Line, Servers
-from tests.dataflow.histories import state
+from server.sql.constant import Bindings
+from server.sql.plan import QueryPlan
+from server.sql.rewrite import rewritten_or_not
+from tests.bench.growing import START, Growing, planned
+from tests.bench.processes import cpu_s, own_bytes, peak
+from tests.bench.servers import Servers, Table
 
-BASES = (10_000, 1_000_000)
-CHANGED = 100
-ROUNDS, WARM = 40, 15
+TARGET_CHANGED = 100
+WARM = 8
+CPU_TICKS = 30
 EMPTY_JOB = "SELECT id FROM range(0, 1, 1, 1)"
-
 QUERIES = {
-    "filter, project": ("SELECT k + 1, upper(s) FROM t WHERE v > 3", 1),
-    "join": ("SELECT t.s, u.f FROM t JOIN u ON t.k = u.k", 4),
-    "sum, count by key": ("SELECT k, sum(v), count(*) FROM t GROUP BY k", 4),
-    "left join": ("SELECT t.s, u.f FROM t LEFT JOIN u ON t.k = u.k", 4),
-    "min, max by key": ("SELECT k, min(v), max(v) FROM t GROUP BY k", 4),
-    "distinct": ("SELECT DISTINCT k, s FROM t", 4),
-    "top 10": ("SELECT k, v, s FROM t ORDER BY v, k, s LIMIT 10", 4),
-    "join and aggregate": ("SELECT u.w, sum(t.v) FROM t JOIN u ON t.k = u.k GROUP BY u.w", 8),
+    "filter and expressions": "SELECT k + 1, upper(s) FROM t WHERE v > 3",
+    "inner join": "SELECT t.s, u.f FROM t JOIN u ON t.k = u.k",
+    "left join": "SELECT t.s, u.f FROM t LEFT JOIN u ON t.k = u.k",
+    "sum and count by key": "SELECT k, sum(v), count(*) FROM t GROUP BY k",
+    "min and max by key": "SELECT k, min(v), max(v) FROM t GROUP BY k",
+    "DISTINCT": "SELECT DISTINCT k, s FROM t",
+    "top 10": "SELECT k, v, s FROM t ORDER BY v, k, s LIMIT 10",
+    "two joins, then sum": (
+        "SELECT w.h, count(*), sum(t.v) FROM t JOIN u ON t.k = u.k JOIN w ON u.g = w.g GROUP BY w.h"
+    ),
 }
 
 
+def add_arguments(parser: argparse._ArgumentGroup) -> None:
+    parser.add_argument("--bases", default="10000,1000000", help="rows of the tables, ascending (%(default)s)")
+    parser.add_argument("--changed", default="1,100,10000", help="changed rows of a tick (%(default)s)")
+    parser.add_argument("--queries", default="", help="those whose names begin so, comma-separated (all)")
+    parser.add_argument("--rounds", type=int, default=24, help="ticks of each kind (%(default)s)")
+    parser.add_argument("--cold", action="store_true", help="do not warm the engine first")
+
+
 @dataclass
-class Growing:
-    """Tables t and u of some size; at each time after the first 100 rows of each go and 100 others come."""
+class Followed:
+    """One query over tables of one size."""
 
-    size: int
+    growing: Growing
+    computation: Computation
+    storage: Storage
+    select_s: float
+    hydrate_s: float
+    grown_bytes: int
+    """Of this process, by the state."""
+    ticks: dict[int, list[float]] = field(default_factory=dict)
+    """Seconds, by changed rows."""
+    tick_cpu_s: float = 0.0
 
-    def is_logged(self, id: ObjectId) -> bool:
-        return True
+    async def tick(self, changed: int) -> float:
+        time_ = self.growing.change(changed)
+        begun = time.perf_counter()
+        await self.computation.advance([time_])
+        return time.perf_counter() - begun
 
-    def change_times(self, id: ObjectId, lower: int, upper: int) -> list[Timestamp]:
-        return [Timestamp(time) for time in range(max(lower, 1), upper)]
-
-    async def check(self, id: ObjectId, lower: int, time: Timestamp) -> None:
-        """What goes was there."""
-
-    async def rows(self, id: ObjectId, as_of: Timestamp) -> pa.Table:
-        return updates.rows_of(self._part(id, 0, self.size))
-
-    async def changes(self, id: ObjectId, lower: int, upper: int) -> pa.Table:
-        gone = self._part(id, (lower - 2) * CHANGED, CHANGED)
-        come = self._part(id, self.size + 7 + (lower - 2) * CHANGED, CHANGED)
-        return pa.concat_tables([updates.negate(gone), come])
-
-    def _part(self, id: ObjectId, first: int, count: int) -> pa.Table:
-        """Rows by their numbers: ten share a key."""
-        numbers = np.arange(first, first + count, dtype=np.int64)
-        keys = (numbers * 7919) % max(self.size // 10, 1)
-        item = state().items[id]
-        assert isinstance(item, Table)
-        if item.name == "t":
-            texts = np.char.add("s", (numbers % 1000).astype(str))
-            columns = [pa.array(keys.astype(np.int32)), pa.array((numbers % 100_003).astype(np.int32)), pa.array(texts)]
-        else:
-            hundreds = pa.array(numbers % 100).cast(pa.decimal128(19, 0)).cast(pa.decimal128(10, 2))
-            columns = [pa.array(keys.astype(np.int32)), hundreds, pa.array((numbers % 1009) / 4)]
-        return updates.with_diff(pa.table(columns, names=[f"c{i}" for i in range(3)]), 1)
+    def close(self) -> None:
+        self.computation.close()
+        self.storage.close()
 
 
-async def measured(engine: SparkEngine) -> list[Line]:
-    lines = []
-    context = PlanContext(state=state(), database="materialize", search_path=("public",), user="materialize")
-    for name, (sql, target) in QUERIES.items():
-        plan = plan_query(parse_query(sql), context, maintained=True)
-        before: float | None = None
-        for size in BASES:
-            storage = Storage()
-            computation = computation_of(plan, engine, Growing(size), SharedArrangements(storage))
-            await computation.hydrate(Timestamp(1))
-            ticks, floors = [], []
-            for number in range(ROUNDS):
-                begun = time.perf_counter()
-                await computation.advance([Timestamp(number + 2)])
-                ticks.append(time.perf_counter() - begun)
-                begun = time.perf_counter()
-                await engine.run(EMPTY_JOB, {})
-                floors.append(time.perf_counter() - begun)
-            storage.close()
-            tick, floor = statistics.median(ticks[WARM:]), statistics.median(floors[WARM:])
-            grown = f", {tick / floor / before:.2f} x of the small base's" if before is not None else ""
-            before = before or tick / floor
-            lines.append(
-                Line(
-                    f"tick: {name}, {CHANGED} rows of {size:,} / empty job",
-                    f"{tick * 1e3:.1f} ms",
-                    f"{floor * 1e3:.1f} ms",
-                    f"{tick / floor:.2f} x{grown}",
-                    f"at most {target} x",
-                )
+@dataclass
+class Measured:
+    """One query: its bases by size, and empty jobs by changed rows."""
+
+    name: str
+    operators: int
+    bases: dict[int, Followed]
+    floors: dict[int, list[float]]
+    state: dict[int, tuple[int, int, int]]
+    """By size: entries, bytes, and bytes as one Arrow table, of all arrangements."""
+    anew_cpu_s: float | None = None
+    """Of one time, over the largest base."""
+
+
+async def seconds(work: Callable[[], Awaitable[object]]) -> float:
+    begun = time.perf_counter()
+    await work()
+    return time.perf_counter() - begun
+
+
+class Bench:
+    def __init__(self, engine: SparkEngine, options: argparse.Namespace) -> None:
+        self._engine = engine
+        self._bases = [int(size) for size in options.bases.split(",")]
+        self._changed = [int(count) for count in options.changed.split(",")]
+        self._rounds = options.rounds
+
+    async def measured(self, name: str, plan: QueryPlan) -> Measured:
+        bases = {size: await self._followed(plan, size) for size in self._bases}
+        found = Measured(name, stateful(plan), bases, {}, {})
+        try:
+            for changed in self._changed:
+                await self._take_turns(found, changed)
+            for size, followed in bases.items():
+                found.state[size] = await _state_of(followed)
+            largest = bases[self._bases[-1]]
+            largest.tick_cpu_s = await self._cpu_of(largest, CPU_TICKS)
+        finally:
+            for followed in bases.values():
+                followed.close()
+        found.anew_cpu_s = await self._anew(plan, self._bases[-1])
+        return found
+
+    async def _followed(self, plan: QueryPlan, size: int) -> Followed:
+        growing = Growing(size, plan.inputs)
+        for id in plan.inputs:
+            await growing.rows(id, START)  # it is not to count
+        select_s = await seconds(lambda: compute(plan, Bindings(), self._engine, growing.rows, START))
+        storage = Storage()
+        computation = computation_of(plan, self._engine, growing, SharedArrangements(storage))
+        before = own_bytes()
+        hydrate_s = await seconds(lambda: computation.hydrate(START))
+        return Followed(growing, computation, storage, select_s, hydrate_s, own_bytes() - before)
+
+    async def _take_turns(self, found: Measured, changed: int) -> None:
+        floors: list[float] = []
+        ticks: dict[int, list[float]] = {size: [] for size in found.bases if changed <= size}
+        for _ in range(WARM + self._rounds):
+            for size, times in ticks.items():
+                times.append(await found.bases[size].tick(changed))
+            floors.append(await seconds(lambda: self._engine.run(EMPTY_JOB, {})))
+        found.floors[changed] = floors[WARM:]
+        for size, times in ticks.items():
+            found.bases[size].ticks[changed] = times[WARM:]
+
+    async def _cpu_of(self, followed: Followed, ticks: int) -> float:
+        """Seconds of processor time a tick, of the server and of Spark together."""
+        before = self._cpu_s()
+        for _ in range(ticks):
+            await followed.tick(TARGET_CHANGED)
+        return (self._cpu_s() - before) / ticks
+
+    async def _anew(self, plan: QueryPlan, size: int) -> float:
+        """The same of a time that is computed anew, the rows before subtracted."""
+        growing = Growing(size, plan.inputs)
+        computation = Recomputation(plan, self._engine, growing)
+        await computation.hydrate(START)
+        before = self._cpu_s()
+        await computation.advance([growing.change(TARGET_CHANGED)])
+        return self._cpu_s() - before
+
+    def _cpu_s(self) -> float:
+        assert self._engine.jvm_pid is not None
+        return cpu_s(os.getpid()) + cpu_s(self._engine.jvm_pid)
+
+
+def stateful(plan: QueryPlan) -> int:
+    """How many of a query's operators keep a state."""
+    root = delta_plan(rewritten_or_not(plan.relation), plan.inputs)
+    return sum(isinstance(node, InnerJoin | Recompute | Totals) for node in nodes_of(root))
+
+
+async def _state_of(followed: Followed) -> tuple[int, int, int]:
+    entries = size = plain = 0
+    for arrangement in {id(a): a for _, a in followed.computation.arrangements}.values():
+        await arrangement.settle()
+        rows = updates.expand(await arrangement.whole(followed.growing.now))
+        entries += arrangement.rows
+        size += arrangement.bytes
+        plain += rows.combine_chunks().nbytes
+    return entries, size, plain
+
+
+# -- the tables ---------------------------------------------------------------------------------------------------
+
+
+def tables(found: Sequence[Measured], engine: SparkEngine) -> list[Table]:
+    assert engine.jvm_pid is not None
+    floors = [time for query in found for times in query.floors.values() for time in times]
+    memory = f"at most {peak(os.getpid()) / 1e9:.1f} GB in the server, {peak(engine.jvm_pid) / 1e9:.1f} GB in Spark"
+    return [
+        _ticks(found, statistics.median(floors)),
+        _hydration(found, memory),
+        _memory(found),
+        _processor(found),
+    ]
+
+
+def _ticks(found: Sequence[Measured], floor: float) -> Table:
+    sizes, counts = list(found[0].bases), list(found[0].floors)
+    header = ["query", *(f"{changed:,} of {size:,}" for changed in counts for size in sizes), "grows", "target"]
+    rows = []
+    for query in found:
+        cells = []
+        for changed in counts:
+            empty = statistics.median(query.floors[changed])
+            for size in sizes:
+                ticks = query.bases[size].ticks.get(changed)
+                cells.append("" if ticks is None else f"{statistics.median(ticks) / empty:.1f}")
+        target = 4 * query.operators or 1
+        rows.append([query.name, *cells, _growth(query), f"{target}, grows 1.5"])
+    about = (
+        f"A tick as multiples of an empty Spark job, which took {floor * 1e3:.0f} ms; `grows`: {TARGET_CHANGED} rows "
+        "of the largest base beside as many of the smallest"
+    )
+    return Table(about, tuple(header), [tuple(row) for row in rows])
+
+
+def _growth(query: Measured) -> str:
+    ticks = [base.ticks[TARGET_CHANGED] for base in query.bases.values() if TARGET_CHANGED in base.ticks]
+    if len(ticks) < 2:
+        return ""
+    return f"{statistics.median(ticks[-1]) / statistics.median(ticks[0]):.2f}"
+
+
+def _hydration(found: Sequence[Measured], memory: str) -> Table:
+    rows = [
+        (query.name, f"{size:,}", f"{base.hydrate_s:.1f} s", f"{base.select_s:.1f} s",
+         f"{base.hydrate_s / base.select_s:.1f}")
+        for query in found for size, base in query.bases.items()
+    ]  # fmt: skip
+    about = f"From no state to the first rows, beside the SELECT that computes them ({memory})"
+    return Table(about, ("query", "rows", "hydration", "SELECT", "ratio"), rows)
+
+
+def _memory(found: Sequence[Measured]) -> Table:
+    rows = []
+    for query in found:
+        for size, (entries, kept, plain) in query.state.items():
+            if plain:
+                grown = query.bases[size].grown_bytes
+                rows.append(
+                    (query.name, f"{size:,}", f"{entries:,}", f"{kept / 1e6:,.1f} MB", f"{plain / 1e6:,.1f} MB",
+                     f"{kept / plain:.2f}", f"{grown / plain:.2f}" if plain > 32 << 20 else "", "2")
+                )  # fmt: skip
+    header = ("query", "rows", "entries", "state", "as Arrow", "ratio", "process grew", "target")
+    return Table("What the arrangements keep, after all the ticks", header, rows)
+
+
+def _processor(found: Sequence[Measured]) -> Table:
+    rows = []
+    for query in found:
+        size, base = list(query.bases.items())[-1]
+        anew = query.anew_cpu_s
+        if anew is not None:
+            tick = max(base.tick_cpu_s, 1e-4)
+            rows.append(
+                (query.name, f"{size:,}", f"{tick * 1e3:.0f} ms", f"{anew * 1e3:,.0f} ms", f"{anew / tick:.0f}", "50")
             )
-    return lines
+    header = ("query", "rows", "a tick", "all anew", "less", "target at 10,000,000")
+    return Table(f"Processor time of {TARGET_CHANGED} changed rows, server and Spark together", header, rows)
 
 
-async def measure() -> list[Line]:
+async def measure(options: argparse.Namespace) -> list[Table]:
+    chosen = options.queries.split(",")
     with tempfile.TemporaryDirectory() as directory:
         engine = SparkEngine(directory=Path(directory), archive=default_archive_directory())
         await engine.start()
         try:
-            await engine.warm_up()
-            return await measured(engine)
+            if not options.cold:
+                await engine.warm_up()
+            bench = Bench(engine, options)
+            found = []
+            for name, sql in QUERIES.items():
+                if any(name.startswith(beginning) for beginning in chosen):
+                    found.append(await bench.measured(name, planned(sql)))
+            return tables(found, engine)
         finally:
             await engine.close()
 
 
-def run(servers: Servers) -> list[Line]:
-    return asyncio.run(measure())
+def run(servers: Servers, options: argparse.Namespace) -> list[Table]:
+    return asyncio.run(measure(options))

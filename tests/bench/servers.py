@@ -7,8 +7,9 @@ import statistics
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 from tests.fix_postgres import PostgresServer
@@ -17,24 +18,33 @@ from tests.fix_server import ServerProcess
 Time = Callable[[], float]  # does the work once and returns its seconds
 
 
-@dataclass(frozen=True, slots=True)
 class Servers:
-    tidewire: ServerProcess
-    postgres: PostgresServer
+    """Started when they are first asked for."""
+
+    def __init__(self, stack: ExitStack) -> None:
+        """`stack`: where their ends are put."""
+        self._stack = stack
+
+    @cached_property
+    def tidewire(self) -> ServerProcess:
+        directory = Path(tempfile.mkdtemp(prefix="tidewire-bench-"))
+        self._stack.callback(shutil.rmtree, directory, ignore_errors=True)
+        tidewire = ServerProcess(directory)
+        self._stack.callback(tidewire.stop)
+        tidewire.await_event("engine warm")  # or its warm-up would take the processors from what is measured
+        return tidewire
+
+    @cached_property
+    def postgres(self) -> PostgresServer:
+        postgres = PostgresServer("shared_buffers='512MB'\njit=off\nautovacuum=off\n")
+        self._stack.callback(postgres.stop)
+        return postgres
 
 
 @contextmanager
 def servers() -> Iterator[Servers]:
-    directory = Path(tempfile.mkdtemp(prefix="tidewire-bench-"))
-    postgres = PostgresServer("shared_buffers='512MB'\njit=off\nautovacuum=off\n")
-    tidewire = ServerProcess(directory)
-    tidewire.await_event("engine warm")  # or its warm-up would take the processors from what is measured
-    try:
-        yield Servers(tidewire, postgres)
-    finally:
-        tidewire.stop()
-        postgres.stop()
-        shutil.rmtree(directory, ignore_errors=True)
+    with ExitStack() as stack:
+        yield Servers(stack)
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +56,15 @@ class Line:
     theirs: str
     ratio: str
     target: str
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """Figures that want columns of their own. `about`: what they are, in a sentence."""
+
+    about: str
+    header: tuple[str, ...]
+    rows: list[tuple[str, ...]]
 
 
 def timed(act: Callable[[], object]) -> float:

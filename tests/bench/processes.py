@@ -1,0 +1,41 @@
+"""What processes have taken of the machine: processor time and memory of their own."""
+
+from __future__ import annotations
+
+import ctypes
+import gc
+import os
+from pathlib import Path
+
+import pyarrow as pa
+
+
+def cpu_s(pid: int) -> float:
+    """Seconds of processor time, in the system too; in steps of ten milliseconds."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def resident(pid: int) -> int:
+    """Bytes in memory, mapped files included."""
+    return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+def own_bytes() -> int:
+    """Bytes of this process in memory without mapped files, after whatever is free has been given back."""
+    gc.collect()
+    pa.default_memory_pool().release_unused()
+    ctypes.CDLL(None).malloc_trim(0)
+    return _status("self", "RssAnon")
+
+
+def peak(pid: int) -> int:
+    """The most bytes that a process ever had in memory."""
+    return _status(str(pid), "VmHWM")
+
+
+def _status(process: str, name: str) -> int:
+    for line in Path(f"/proc/{process}/status").read_text().splitlines():
+        if line.startswith(f"{name}:"):
+            return int(line.split()[1]) * 1024
+    raise LookupError(name)
