@@ -133,6 +133,7 @@ MZ_ARRANGEMENTS = _table(
     rows="int8",
     bytes="int8",
     memory_bytes="int8",
+    probed_by="text",
 )
 MZ_DATAFLOW_LAGS = _table(
     "s79",

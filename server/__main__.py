@@ -44,6 +44,12 @@ def serve(
     data_dir: Annotated[
         Path | None, typer.Option(help="Where catalog, log and spark.log lie.", show_default="tidewire-data")
     ] = None,
+    arrangement_directory: Annotated[
+        Path | None,
+        typer.Option(
+            help="A directory that every executor of Spark reaches under this name, for the state of large queries."
+        ),
+    ] = None,
     spark_master: Annotated[
         str | None,
         typer.Option(
@@ -78,6 +84,7 @@ def serve(
         "http_listen": http_listen,
         "allow_remote": allow_remote,
         "data_dir": data_dir,
+        "arrangement_directory": arrangement_directory,
         "spark_master": spark_master,
         "spark_remote": spark_remote,
         "spark_conf": None if not spark_conf else dict(_pair(text) for text in spark_conf),

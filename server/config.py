@@ -56,6 +56,10 @@ def _address_or_none(value: str) -> str:
     return value and _address(value)
 
 
+def _absolute_or_none(value: Path | None) -> Path | None:
+    return value and value.absolute()
+
+
 def _connect_url(value: str | None) -> str | None:
     if value is not None:
         ConnectUrl.parse(value)
@@ -80,6 +84,7 @@ class Config(BaseSettings):
     http_listen: Annotated[str, AfterValidator(_address_or_none)] = "127.0.0.1:6876"
     allow_remote: bool = False
     data_dir: Annotated[Path, AfterValidator(Path.absolute)] = Path("tidewire-data").absolute()
+    arrangement_directory: Annotated[Path | None, AfterValidator(_absolute_or_none)] = None
     spark_master: str = "local[*]"
     spark_remote: Annotated[str | None, AfterValidator(_connect_url)] = None
     spark_conf: Annotated[dict[str, str], AfterValidator(_spark_conf)] = {}

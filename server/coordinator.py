@@ -13,6 +13,7 @@ import functools
 import shutil
 import sqlite3
 import time
+import uuid
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -36,7 +37,7 @@ from catalog.objects import (
 )
 from catalog.oracle import RESERVATION_MS, Oracle
 from catalog.payloads import Payloads
-from catalog.store import Store, Undecided
+from catalog.store import Store, StoreError, Undecided
 from protocol.pgwire.errors import PgError, SqlState
 from server.activity import Activity
 from server.backpressure import Backpressure
@@ -47,6 +48,7 @@ from server.counts import Counts
 from server.dataflow.arrangement import Storage
 from server.dataflow.computation import Computation
 from server.dataflow.feed import CollectionFeed, Feed, QueryFeed, Reader
+from server.dataflow.filed_arrangement import SERVER, Executors
 from server.dataflow.incremental import computation_of
 from server.dataflow.shared import SharedArrangements
 from server.dataflow.view import ViewDataflow
@@ -127,11 +129,13 @@ class Coordinator:
     ) -> None:
         """StoreError if the directory cannot be used. `plan_view` computes what a materialized view is."""
         self.store = Store(directory)
+        self._directory = directory
         self._waiting = directory / "waiting"  # what a server before this one left there is of no use
         shutil.rmtree(self._waiting, ignore_errors=True)
         self._waiting.mkdir()
         self._storage = Storage(self._waiting)
         self._arrangements = SharedArrangements(self._storage)
+        self._executors: Executors | None = None
         self.log = Log(self.store, Payloads(directory / "payloads"), self._waiting)
         self.frontiers = Frontiers()
         self.holds = Holds(self.frontiers)
@@ -255,6 +259,9 @@ class Coordinator:
         for task in list(self._tasks):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+        if self._executors is not None:
+            self._executors.close()
+            await asyncio.to_thread(self._executors.join)
         self._storage.close()
         await asyncio.to_thread(self.store.close)
 
@@ -411,6 +418,36 @@ class Coordinator:
     def computation(self, plan: QueryPlan, engine: Engine) -> Computation:
         """A maintained query over the log and the system tables, as what keeps it up."""
         return computation_of(plan, engine, _Followed(self), self._arrangements)
+
+    def arrange_in(self, directory: Path, engine: Engine) -> None:
+        """Before `start`: large arrangements go to `directory`, where Spark's executors probe them.
+
+        Several servers may have the same one. StoreError if it cannot be used.
+        """
+        id = self._directory / "arrangements"  # the name of what is ours there
+        try:
+            if not id.exists():
+                id.write_text(f"tidewire-{uuid.uuid4().hex}")
+            own = directory / id.read_text()
+            self._executors = Executors(own, engine, self._storage, lambda: self.arrangement_probing)
+        except OSError as error:
+            raise StoreError(
+                f'could not use the arrangement directory "{directory}": {error.strerror}',
+                "Choose another with --arrangement-directory, or leave it out.",
+            ) from error
+        self._arrangements.arranger = self._executors
+
+    @property
+    def arrangement_probing(self) -> str:
+        """Who is to probe the arrangements that are made from now on: `auto`, `server` or `executors`."""
+        if self._executors is None:
+            return SERVER
+        return self._setting("arrangement_probing")
+
+    @property
+    def reaches_executors(self) -> bool:
+        """Whether there is a directory for arrangements."""
+        return self._executors is not None
 
     async def rows(self, id: ObjectId, as_of: Timestamp) -> pa.Table:
         """A collection's or system table's rows at `as_of`. The caller has a holder, or reads the latest time.

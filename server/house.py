@@ -9,6 +9,7 @@ import structlog
 from catalog.objects import MaterializedView
 from server.config import Config
 from server.coordinator import Coordinator
+from server.dataflow import run_files
 from server.dataflow.computation import Computation
 from server.execution.planning import plan_stored
 from server.http import HttpPort, Response
@@ -41,9 +42,11 @@ class House:
             conf=config.spark_conf,
             directory=config.data_dir,
             archive=default_archive_directory(),
-            functions=worker.udfs(),
+            functions={**worker.udfs(), **run_files.FUNCTIONS},
         )
         self.engine: Engine = MeasuredEngine(engine, self.coordinator.counts)
+        if config.arrangement_directory is not None:
+            self.coordinator.arrange_in(config.arrangement_directory, self.engine)
         self.listener = Listener(self.coordinator, self.engine)
         self.http = HttpPort({"/metrics": self._metrics, "/healthz": self._healthz, "/readyz": self._readyz})
         self.ended: asyncio.Future[BaseException] = self.coordinator.failed

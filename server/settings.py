@@ -161,6 +161,7 @@ VARIABLES: dict[str, Variable] = {
         Variable("max_hold_lag", "7d", _positive_milliseconds, system=True),
         Variable("dataflow_lag_bytes_max", str(64 * 1024 * 1024), _integer(0, 2**40), system=True),
         Variable("dataflow_lag_delay_max", "10s", _milliseconds, system=True),
+        Variable("arrangement_probing", "auto", _one_of("auto", "server", "executors"), system=True),
         # Accepted because drivers and pools set them; nothing here depends on them.
         Variable("default_table_access_method", "heap", _one_of("heap")),
         Variable("jit", "off", _boolean),

@@ -184,7 +184,7 @@ def _arrangements(coordinator: Coordinator) -> pa.Table:
     return _table(
         builtin.MZ_ARRANGEMENTS,
         (
-            (id, name, arrangement.rows, arrangement.bytes, arrangement.memory_bytes)
+            (id, name, arrangement.rows, arrangement.bytes, arrangement.memory_bytes, arrangement.probed_by)
             for id, flow in coordinator.running.items()
             for name, arrangement in flow.computation.arrangements
         ),

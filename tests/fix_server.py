@@ -30,9 +30,9 @@ from server.spark.engine import SparkEngine
 class ServerThread:
     """A server in this process. `engine` stays open when the server closes."""
 
-    def __init__(self, directory: Path, engine: Any, interval_s: float = 0.1) -> None:
+    def __init__(self, directory: Path, engine: Any, interval_s: float = 0.1, **config: Any) -> None:
         self._config = Config(
-            listen="127.0.0.1:0", http_listen="127.0.0.1:0", data_dir=directory, timestamp_interval=interval_s
+            listen="127.0.0.1:0", http_listen="127.0.0.1:0", data_dir=directory, timestamp_interval=interval_s, **config
         )
         self._engine = engine
         self._ready = threading.Event()

@@ -16,6 +16,7 @@ from pathlib import Path
 
 import pytest
 
+from server.dataflow import run_files
 from server.spark.engine import SparkEngine
 from server.spark.java import find_java
 from server.spark.jvm import ClassArchive, default_archive_directory
@@ -85,7 +86,7 @@ def engine(
         remote=request.getfixturevalue("connect_server").url if engine_name == "connect" else None,
         memory_mb=MEMORY_MB,
         archive=archives if ClassArchive.at(archives, find_java()).path.exists() else None,
-        functions=worker.udfs(),
+        functions={**worker.udfs(), **run_files.FUNCTIONS},
         conf=dict([EXECUTOR_MEMORY.split("=")]) if engine_name == "local-cluster" else None,
     )
     asyncio.run(shared.start())

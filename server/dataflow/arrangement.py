@@ -92,6 +92,10 @@ class Arrangement(Protocol):
     def memory_bytes(self) -> int:
         """In the server's memory."""
 
+    @property
+    def probed_by(self) -> str:
+        """Who searches it: `server` or `executors`."""
+
 
 class Arranger(Protocol):
     """What arrangements are made by, and where they are kept."""
@@ -107,9 +111,9 @@ class Storage:
     """
 
     def __init__(self, directory: Path | None = None, memory_bytes_max: int = MEMORY_BYTES_MAX) -> None:
-        self._directory = directory
+        self.directory = directory
         self._memory_bytes_max = memory_bytes_max
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # a run may be collected, and so `_left` called, while we have it
         self.memory_bytes = 0
         self.merging = ThreadPoolExecutor(1, thread_name_prefix="merging")
 
@@ -126,7 +130,7 @@ class Storage:
         if in_memory:
             weakref.finalize(run, self._left, run.bytes)
             return run
-        return Run.of(spill.on_disk(run.table(), self._directory))
+        return Run.of(spill.on_disk(run.table(), self.directory))
 
     def _left(self, bytes: int) -> None:
         with self._lock:
@@ -138,6 +142,8 @@ class Storage:
 
 class ServerArrangement:
     """See `Arrangement`. Its threads: one inserts at a time, any may probe."""
+
+    probed_by = "server"
 
     def __init__(self, sorted_by: Sorting, schema: pa.Schema, storage: Storage, since: int = 0) -> None:
         self.sorted_by = sorted_by
@@ -154,14 +160,15 @@ class ServerArrangement:
 
     async def insert(self, changes: pa.Table, time: int) -> None:
         assert time >= self.upper, f"{time} is before {self.upper}"
-        self.upper = time + 1
         if changes.num_rows:
             await in_thread(self._insert, changes.select([*self.schema.names, u.DIFF]), time)
+        self.upper = time + 1
 
     def _insert(self, changes: pa.Table, time: int) -> None:
         run = self._storage.place(sorted_run(self.sorted_by, changes, time))
         with self._lock:
             self._runs = (*self._runs, run)
+            self.upper = time + 1  # whatever becomes of merges: who comes again after an error goes on behind it
         self._merge_small()
 
     def advance(self, since: int) -> None:
@@ -199,7 +206,7 @@ class ServerArrangement:
             self._busy = None
 
     def _replace(self, older: Run, newer: Run) -> None:
-        run = merged(self.sorted_by, older, newer, self.since)
+        run = merged(self.sorted_by, (older, newer), self.since)
         placed = () if run is None else (self._storage.place(run),)
         with self._lock:  # an insert may have come meanwhile, at the end
             at = self._runs.index(older)
@@ -210,15 +217,16 @@ class ServerArrangement:
     # -- reading ------------------------------------------------------------------------------------------------
 
     async def probe(self, codes: Hashes, as_of: int) -> pa.Table:
-        return await in_thread(probed, self._runs_for(as_of), self.schema, codes, as_of)
+        return await in_thread(probed, self.runs_at(as_of), self.schema, codes, as_of)
 
     async def whole(self, as_of: int) -> pa.Table:
-        return await asyncio.to_thread(whole, self._runs_for(as_of), self.schema, as_of)
+        return await asyncio.to_thread(whole, self.runs_at(as_of), self.schema, as_of)
 
     async def first(self, count: int, as_of: int) -> pa.Table:
-        return first(self._runs_for(as_of), self.schema, count, as_of)
+        return first(self.runs_at(as_of), self.schema, count, as_of)
 
-    def _runs_for(self, as_of: int) -> tuple[Run, ...]:
+    def runs_at(self, as_of: int) -> tuple[Run, ...]:
+        """All runs, for who asks them about `as_of`."""
         assert as_of >= self.since, f"{as_of} is before {self.since}"
         return self._runs
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 
 import numpy as np
@@ -40,10 +41,11 @@ class JoinOperator(ArrangingOperator):
         if not any(changes.num_rows for changes in inputs):
             return self.none
         codes = [await in_thread(codes_of, tick, [k], c) for c, k in zip(inputs, self._join.keys, strict=True)]
-        before = [
-            versioned(await slice_of(arranged.arrangement, other, tick), 0)
+        probes = (
+            slice_of(arranged.arrangement, other, tick)
             for arranged, other in zip(self._arranged, reversed(codes), strict=True)
-        ]
+        )
+        before = [versioned(found, 0) for found in await asyncio.gather(*probes)]
         pairs = before[0].num_rows * before[1].num_rows
         if pairs > PAIRS_MAX and len(np.intersect1d(codes[0], codes[1], assume_unique=True)):
             # a large key that changes on both sides: no pair of rows as they were is looked at

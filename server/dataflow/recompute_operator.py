@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 
 import numpy as np
@@ -43,9 +44,9 @@ class RecomputeOperator(ArrangingOperator):
         if not any(changes.num_rows for changes in inputs) and not (node.marked and tick.since is None):
             return self.none
         codes = await in_thread(codes_of, tick, node.keys, *inputs)
+        befores = await asyncio.gather(*(self._before(i, codes, changes, tick) for i, changes in enumerate(inputs)))
         views = {}
-        for number, changes in enumerate(inputs):
-            before = await self._before(number, codes, changes, tick)
+        for number, (before, changes) in enumerate(zip(befores, inputs, strict=True)):
             views[f"d{number}"] = await in_thread(self._lines, tick, number, before, changes)
         if not node.marked and not any(view.num_rows for view in views.values()):
             return self.none

@@ -100,6 +100,23 @@ class Run:
     def takes_away(self) -> bool:
         return self.diffs is not None and bool((self.diffs < 0).any())
 
+    def between(self, low: int, end: int | None) -> Run:
+        """The part with the codes in [low, end); None: all from `low` on."""
+        first = int(np.searchsorted(self.codes, np.uint64(low), "left"))
+        last = len(self.codes) if end is None else int(np.searchsorted(self.codes, np.uint64(end), "left"))
+        return self.part(first, last)
+
+    def part(self, first: int, last: int) -> Run:
+        """The entries at the places in [first, last)."""
+        return Run(
+            self.rows.slice(first, last - first),
+            self.codes[first:last],
+            None if self.diffs is None else self.diffs[first:last],
+            self.times[first:last] if isinstance(self.times, np.ndarray) else self.times,
+            self.start,
+            self.on_disk,
+        )
+
     def spans(self, codes: Hashes) -> NDArray[np.intp]:
         """The places of the entries with one of these codes, which are ascending and distinct."""
         first = np.searchsorted(self.codes, codes, "left")
@@ -162,9 +179,13 @@ def first(runs: Sequence[Run], schema: pa.Schema, count: int, as_of: int) -> pa.
 def _gathered(
     runs: Sequence[Run], schema: pa.Schema, as_of: int, places: Callable[[Run], NDArray[np.intp]]
 ) -> pa.Table:
-    parts = [run.changes(run.as_of(places(run), as_of)) for run in runs]
+    return together(schema, [run.changes(run.as_of(places(run), as_of)) for run in runs])
+
+
+def together(schema: pa.Schema, parts: Sequence[pa.Table]) -> pa.Table:
+    """What was found in different places: one may take away what another has."""
     found = pa.concat_tables([u.with_diff(schema.empty_table(), 1), *parts])
-    return u.consolidate(found) if any(run.takes_away for run in runs) else found
+    return u.consolidate(found) if (found[u.DIFF].to_numpy() < 0).any() else found
 
 
 def sorted_run(sorted_by: Sorting, changes: pa.Table, time: int) -> Run:
@@ -195,13 +216,13 @@ def _narrow(values: NDArray[np.int64]) -> NDArray[np.signedinteger]:
     return values
 
 
-def merged(sorted_by: Sorting, older: Run, newer: Run, since: int) -> Run | None:
-    """Both in one; times before `since` become `since`, and what cancels there goes. None: nothing is left."""
-    rows = pa.concat_tables([older.rows, newer.rows])
-    codes = np.concatenate([older.codes, newer.codes])
-    diffs = np.concatenate([_diffs(older), _diffs(newer)])
-    times = np.maximum(np.concatenate([_times(older), _times(newer)]), since)
-    if older.takes_away or newer.takes_away:
+def merged(sorted_by: Sorting, runs: Sequence[Run], since: int) -> Run | None:
+    """All in one; times before `since` become `since`, and what cancels there goes. None: nothing is left."""
+    rows = pa.concat_tables([run.rows for run in runs])
+    codes = np.concatenate([run.codes for run in runs])
+    diffs = np.concatenate([_diffs(run) for run in runs])
+    times = np.maximum(np.concatenate([_times(run) for run in runs]), since)
+    if any(run.takes_away for run in runs):
         touched = np.isin(codes, codes[diffs < 0])  # only what shares a code with something taken away can cancel
         consolidated = u.consolidate(
             rows.filter(pa.array(touched))

@@ -32,6 +32,7 @@ from protocol.pgwire.scalars import parse_text
 from protocol.pgwire.types import INTERVAL
 from server import privileges
 from server.context import Context
+from server.dataflow.filed_arrangement import EXECUTORS
 from server.execution import grants, roles
 from server.execution.names import find_relation, schema_of
 from server.execution.planning import plan_default, plan_index_keys, system_table_in
@@ -549,7 +550,13 @@ def _alter_system(context: Context, statement: AlterSystem) -> CatalogState:
         return state.with_settings({})
     settings = {key: value for key, value in state.settings.items() if key != name.lower()}
     if statement.values is not None:
-        settings[name.lower()] = checked_value(name, ", ".join(statement.values))
+        settings[name.lower()] = value = checked_value(name, ", ".join(statement.values))
+        if name.lower() == "arrangement_probing" and value == EXECUTORS and not context.coordinator.reaches_executors:
+            raise PgError(
+                SqlState.OBJECT_NOT_IN_PREREQUISITE_STATE,
+                "the server has no directory for arrangements that executors probe",
+                hint="Start it with --arrangement-directory.",
+            )
     else:
         find_variable(name)
     return state.with_settings(settings)

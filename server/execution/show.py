@@ -29,6 +29,7 @@ from protocol.pgwire.types import BOOL, INTERVAL, TEXT, PgType, parse_type
 from server.context import Context
 from server.dataflow.delta import NoRule, delta_plan
 from server.dataflow.explained import explained_delta
+from server.dataflow.filed_arrangement import SERVER_BYTES_MAX
 from server.execution.names import current_schema, find_relation, find_schema
 from server.execution.times import interval_of_ms
 from server.privileges import name_of
@@ -313,6 +314,12 @@ def _upkeep(context: Context, plan: QueryPlan, name_of: Callable[[ObjectId], str
         return
     yield "Kept up to date:"
     yield from ("  " + line for line in explained_delta(root, name_of))
+    match context.coordinator.arrangement_probing:
+        case "executors":
+            yield "Arrangements: in files, probed by Spark's executors"
+        case "auto":
+            limit = SERVER_BYTES_MAX >> 20
+            yield f"Arrangements: in the server; from {limit} MiB on in files, probed by Spark's executors"
 
 
 def _type_name(type: PgType) -> str:

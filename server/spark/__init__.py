@@ -66,6 +66,11 @@ class Engine(Runner, Protocol):
     async def start(self) -> None:
         """Returns when ready. EngineUnavailable when it cannot be."""
 
+    async def run(
+        self, sql: str, views: Mapping[str, pa.Table], *, patient: bool = False, background: bool = False
+    ) -> pa.Table:
+        """As `Runner.run`; a `background` statement waits until nothing else runs."""
+
     async def warm_up(self) -> None:
         """Runs synthetic statements, giving way to real ones, until the engine is at its speed."""
 

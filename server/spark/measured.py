@@ -38,10 +38,12 @@ class MeasuredEngine:
     async def start(self) -> None:
         await self._engine.start()
 
-    async def run(self, sql: str, views: Mapping[str, pa.Table], *, patient: bool = False) -> pa.Table:
+    async def run(
+        self, sql: str, views: Mapping[str, pa.Table], *, patient: bool = False, background: bool = False
+    ) -> pa.Table:
         begun, outcome = time.monotonic(), ERROR
         try:
-            rows = await self._engine.run(sql, views, patient=patient)
+            rows = await self._engine.run(sql, views, patient=patient, background=background)
             outcome = OK
         except asyncio.CancelledError:
             outcome = CANCELED

@@ -14,7 +14,7 @@ import pyarrow as pa
 from catalog import updates
 from catalog.objects import CatalogState, Column, ObjectId, Table, Timestamp
 from protocol.pgwire.types import parse_type
-from server.dataflow.arrangement import Storage
+from server.dataflow.arrangement import Arranger
 from server.dataflow.delta import delta_plan
 from server.dataflow.incremental import IncrementalComputation
 from server.dataflow.shared import SharedArrangements
@@ -135,7 +135,7 @@ def changes_table(name: str, lines: Sequence[tuple[tuple[Any, ...], int]]) -> pa
     return updates.consolidate(rows.append_column(updates.DIFF_FIELD, diffs))
 
 
-def followed(plan: QueryPlan, history: History, engine: Engine, storage: Storage) -> IncrementalComputation:
+def followed(plan: QueryPlan, history: History, engine: Engine, storage: Arranger) -> IncrementalComputation:
     """The query as operators. NoRule if it cannot be."""
     root = delta_plan(rewritten(plan.relation), plan.inputs)
     return IncrementalComputation(root, plan, history, engine, SharedArrangements(storage))

@@ -17,8 +17,11 @@ from hypothesis import strategies as st
 from catalog import updates as u
 from catalog.hashing import key_hashes
 from server.dataflow import arrangement as a
-from server.dataflow.arrangement import Storage
+from server.dataflow import filed_arrangement as filed
+from server.dataflow import run_files
+from server.dataflow.arrangement import Arranger, Storage
 from server.dataflow.run import ByKey, ByOrder
+from tests.dataflow.workers import Workers
 
 SCHEMA = pa.schema([("c0", pa.int32()), ("c1", pa.string())])
 Row = tuple[int | None, str | None]
@@ -26,11 +29,25 @@ rows = st.tuples(st.one_of(st.none(), st.integers(0, 4)), st.one_of(st.none(), s
 history = st.lists(st.lists(st.tuples(rows, st.sampled_from([1, 1, 1, 2, -1, 70_000])), max_size=5), max_size=12)
 
 
-@pytest.fixture(scope="module", params=[1 << 30, 0], ids=["in memory", "on disk"])
-def storage(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Storage]:
-    storage = Storage(tmp_path_factory.mktemp("runs"), request.param)
-    yield storage
+@pytest.fixture(scope="module", params=["in memory", "on disk", "in files", "in files later"])
+def storage(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Arranger]:
+    directory, place = tmp_path_factory.mktemp("runs"), request.param
+    storage = Storage(directory, 0 if place == "on disk" else 1 << 30)
+    if not place.startswith("in files"):
+        yield storage
+        storage.close()
+        return
+    probing = filed.EXECUTORS if place == "in files" else filed.AUTO
+    executors = filed.Executors(directory / "shared", Workers(), storage, lambda: probing)  # type: ignore[arg-type]
+    with (
+        mock.patch.multiple(filed, SERVER_BYTES_MAX=500, HEAD_BYTES_MAX=100, CODES_A_TASK=1),
+        mock.patch.multiple(run_files, PIECE_BYTES=400, ANSWER_BYTES_MAX=150),
+    ):
+        yield executors
+        executors.close()
+        executors.join()
     storage.close()
+    assert list(directory.iterdir()) == []
 
 
 def changes(updates: list[tuple[Row, int]]) -> pa.Table:
@@ -62,13 +79,15 @@ def codes_of(keys: list[int | None]) -> np.ndarray:
 @settings(deadline=None, max_examples=60)
 @given(batches=history, stride=st.sampled_from([1, 300, 1 << 40]), since=st.data())
 def test_it_answers_as_a_list_of_updates_does(
-    storage: Storage, at_once: int, batches: list[list[tuple[Row, int]]], stride: int, since: st.DataObject
+    storage: Arranger, at_once: int, batches: list[list[tuple[Row, int]]], stride: int, since: st.DataObject
 ) -> None:
     """`stride`: how far times are apart."""
 
     async def run() -> None:
         arrangement = storage.arrangement(ByKey(("c0",)), SCHEMA)
         for time, updates in enumerate(batches):
+            if time % 2:
+                await arrangement.settle()
             await arrangement.insert(changes(updates), time * stride)
             arrangement.advance(since.draw(st.integers(arrangement.since // stride, time)) * stride)
             for as_of in range(arrangement.since, time * stride + 1, stride):
@@ -87,7 +106,7 @@ def test_it_answers_as_a_list_of_updates_does(
 @settings(deadline=None, max_examples=60)
 @given(batches=history, count=st.integers(0, 6), descending=st.booleans(), nulls_first=st.booleans())
 def test_the_first_rows_are_there_with_their_ties(
-    storage: Storage, batches: list[list[tuple[Row, int]]], count: int, descending: bool, nulls_first: bool
+    storage: Arranger, batches: list[list[tuple[Row, int]]], count: int, descending: bool, nulls_first: bool
 ) -> None:
     batches = [[(row, abs(diff)) for row, diff in updates] for updates in batches]
 
@@ -112,16 +131,19 @@ def test_the_first_rows_are_there_with_their_ties(
     asyncio.run(run())
 
 
-def test_what_was_taken_away_is_let_go(storage: Storage) -> None:
+def test_what_was_taken_away_is_let_go(storage: Arranger) -> None:
     async def run() -> None:
         arrangement = storage.arrangement(ByKey(("c0",)), SCHEMA)
         await arrangement.insert(changes([((i, "x"), 1) for i in range(1000)]), 0)
         await arrangement.insert(changes([((i, "x"), -1) for i in range(1000)]), 1)
+        await arrangement.settle()
         arrangement.advance(1)
         await arrangement.insert(changes([((i, "y"), 1) for i in range(1000)]), 2)
+        await arrangement.settle()
         assert arrangement.rows == 3000 or arrangement.rows == 1000
         arrangement.advance(2)
         await arrangement.insert(changes([((i, "z"), 1) for i in range(1000)]), 3)
+        await arrangement.settle()
         assert arrangement.rows == 2000
         assert counts(await arrangement.whole(3)) == Counter({(i, s): 1 for i in range(1000) for s in "yz"})
 
@@ -161,4 +183,18 @@ def test_a_failed_merge_is_told(tmp_path: Path) -> None:
 
     with mock.patch.object(a, "MERGED_AT_ONCE", 0), mock.patch.object(a, "merged", side_effect=OSError("no room")):
         asyncio.run(run())
+    storage.close()
+
+
+def test_what_found_no_room_is_inserted_once_there_is_some(tmp_path: Path) -> None:
+    """By who shares it with others, and asks from where `upper` is."""
+    storage = Storage(tmp_path, 0)
+    arrangement = storage.arrangement(ByKey(("c0",)), SCHEMA)
+    for time, refused in ((0, "place"), (1, "_merge")):
+        name, of = ("place", Storage) if refused == "place" else ("_merge_small", a.ServerArrangement)
+        with mock.patch.object(of, name, side_effect=OSError("no room")), pytest.raises(OSError, match="no room"):
+            asyncio.run(arrangement.insert(changes([((time, "x"), 1)]), time))
+        if arrangement.upper <= time:
+            asyncio.run(arrangement.insert(changes([((time, "x"), 1)]), time))
+    assert counts(asyncio.run(arrangement.whole(1))) == Counter({(0, "x"): 1, (1, "x"): 1})
     storage.close()

@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import pyarrow as pa
 import pytest
@@ -13,8 +15,9 @@ import pytest
 from catalog import updates
 from catalog.objects import Timestamp
 from protocol.pgwire.errors import PgError
-from server.dataflow import incremental, join_operator, nodes, operator, recompute_operator
-from server.dataflow.arrangement import ServerArrangement, Storage
+from server.dataflow import filed_arrangement, incremental, join_operator, nodes, operator, recompute_operator
+from server.dataflow.arrangement import Arranger, ServerArrangement, Storage
+from server.dataflow.filed_arrangement import EXECUTORS, Executors, FiledArrangement
 from server.failures import told
 from server.spark.engine import SparkEngine
 from tests.dataflow import histories
@@ -102,15 +105,23 @@ QUERIES = [
 ]
 
 
-@pytest.fixture
-def storage() -> Iterator[Storage]:
+@pytest.fixture(params=["server", pytest.param("executors", marks=pytest.mark.slow)])
+def storage(request: pytest.FixtureRequest, engine: SparkEngine, tmp_path: Path) -> Iterator[Arranger]:
+    """Where the state is, and who probes it; in files also what comes later, without a part in the server."""
     storage = Storage()
-    yield storage
+    if request.param == "server":
+        yield storage
+    else:
+        with mock.patch.object(filed_arrangement, "HEAD_BYTES_MAX", 0):
+            executors = Executors(tmp_path / "runs", engine, storage, lambda: EXECUTORS)
+            yield executors
+            executors.close()
+            executors.join()
     storage.close()
 
 
 async def first_fault(
-    sql: str, history: History, engine: SparkEngine, storage: Storage, step: int, times: int = TIMES
+    sql: str, history: History, engine: SparkEngine, storage: Arranger, step: int, times: int = TIMES
 ) -> str | None:
     """The first time at which the query as followed, `step` times a tick, has other rows than the one from scratch."""
     plan = planned(sql)
@@ -144,7 +155,7 @@ async def _fault(sql: str, changes: list[pa.Table], history: History, engine: Sp
 
 @pytest.mark.parametrize("sql", QUERIES)
 def test_what_is_followed_adds_up(
-    sql: str, engine: SparkEngine, storage: Storage, monkeypatch: pytest.MonkeyPatch
+    sql: str, engine: SparkEngine, storage: Arranger, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for seed, step, small_rows in ((SEED, 1, nodes.SMALL_ROWS), (SEED + 1, 3, 0)):
         monkeypatch.setattr(nodes, "SMALL_ROWS", small_rows)
@@ -163,7 +174,7 @@ TEMPORAL = [
 
 
 @pytest.mark.parametrize("sql", TEMPORAL)
-def test_rows_come_and_go_with_time(sql: str, engine: SparkEngine, storage: Storage) -> None:
+def test_rows_come_and_go_with_time(sql: str, engine: SparkEngine, storage: Arranger) -> None:
     async def follow(history: History) -> str | None:
         computation = followed(planned(sql), history, engine, storage)
         changes = [updates.with_diff(await computation.hydrate(Timestamp(1)), 1)]
@@ -190,7 +201,7 @@ def history_of(**tables: list[list[tuple[tuple[Any, ...], int]]]) -> History:
     )
 
 
-def test_rows_that_were_never_there_together_raise_nothing(engine: SparkEngine, storage: Storage) -> None:
+def test_rows_that_were_never_there_together_raise_nothing(engine: SparkEngine, storage: Arranger) -> None:
     """At time 2 a row of t comes and the row of u goes with which it would divide by zero."""
     t, u = (5, 1, "a"), (5, None, 1.0)
     history = history_of(t=[[], [(t, 1)], [(t, -1)]], u=[[(u, 1)], [(u, -1), ((6, None, 1.0), 1)], [(u, 1)]])
@@ -199,7 +210,7 @@ def test_rows_that_were_never_there_together_raise_nothing(engine: SparkEngine, 
         assert fault is None
 
 
-def test_a_tick_that_fails_leaves_everything_as_it_was(engine: SparkEngine, storage: Storage) -> None:
+def test_a_tick_that_fails_leaves_everything_as_it_was(engine: SparkEngine, storage: Arranger) -> None:
     """The next one takes both times as one; a sum that was added twice, or a row that was kept, would show."""
 
     async def follow() -> None:
@@ -218,24 +229,25 @@ def test_a_tick_that_fails_leaves_everything_as_it_was(engine: SparkEngine, stor
 
 
 def test_a_state_for_which_there_was_no_room_is_made_again(
-    engine: SparkEngine, storage: Storage, monkeypatch: pytest.MonkeyPatch
+    engine: SparkEngine, storage: Arranger, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def follow() -> None:
         history = history_of(t=[[((time % 3, time % 2, "a"), 1)] for time in range(1, TIMES + 1)])
         sql = "SELECT k, count(*), sum(n) FROM (SELECT k, v, count(*) AS n FROM t GROUP BY k, v) a GROUP BY k"
         computation = followed(planned(sql), history, engine, storage)
         changes = [updates.with_diff(await computation.hydrate(Timestamp(1)), 1)]
-        insert = ServerArrangement.insert
+        of = ServerArrangement if isinstance(storage, Storage) else FiledArrangement
+        insert = of.insert
 
-        async def full(self: ServerArrangement, changes: pa.Table, time: int) -> None:
+        async def full(self: Any, changes: pa.Table, time: int) -> None:
             raise OSError(28, "No space left on device")
 
         for time in range(2, TIMES + 1):
             if time == 3:
-                monkeypatch.setattr(ServerArrangement, "insert", full)
+                monkeypatch.setattr(of, "insert", full)
                 with pytest.raises(OSError, match="No space"):
                     await computation.advance([Timestamp(time)])
-                monkeypatch.setattr(ServerArrangement, "insert", insert)
+                monkeypatch.setattr(of, "insert", insert)
             changes += await computation.advance([Timestamp(time)])
             assert await _fault(sql, changes, history, engine, time) is None
 
@@ -265,7 +277,7 @@ OVER_A_BAD_INPUT = [
 @pytest.mark.parametrize("other", [None, (1, 2, "b")], ids=["alone", "beside one that hides it"])
 @pytest.mark.parametrize("sql", OVER_A_BAD_INPUT)
 def test_a_negative_count_is_an_error_of_its_time(
-    sql: str, other: tuple[Any, ...] | None, engine: SparkEngine, storage: Storage
+    sql: str, other: tuple[Any, ...] | None, engine: SparkEngine, storage: Arranger
 ) -> None:
     """At time 2 a row has the count -1, at time 3 the count 2."""
 
@@ -289,7 +301,9 @@ def test_a_negative_count_is_an_error_of_its_time(
     asyncio.run(follow())
 
 
-def test_many_changes_are_computed_anew(engine: SparkEngine, storage: Storage, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_many_changes_are_computed_anew(
+    engine: SparkEngine, storage: Arranger, monkeypatch: pytest.MonkeyPatch
+) -> None:
     async def follow(seed: int) -> int:
         history = random_history(seed, TIMES)
         sql = "SELECT t.s, count(*), sum(u.w) FROM t LEFT JOIN u ON t.k = u.k GROUP BY t.s"
@@ -395,7 +409,7 @@ PLANTED: list[tuple[str, Planted, str]] = [
 
 @pytest.mark.parametrize(("planted", "sql"), [p[1:] for p in PLANTED], ids=[p[0] for p in PLANTED])
 def test_an_error_in_a_rule_is_found(
-    planted: Planted, sql: str, engine: SparkEngine, storage: Storage, monkeypatch: pytest.MonkeyPatch
+    planted: Planted, sql: str, engine: SparkEngine, storage: Arranger, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     plan_of = histories.delta_plan
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
+from pathlib import Path
+from unittest import mock
 
 import numpy as np
 import pyarrow as pa
@@ -12,18 +14,28 @@ import pytest
 from catalog import updates
 from catalog.hashing import key_hashes
 from catalog.objects import Timestamp
-from server.dataflow.arrangement import Storage
+from server.dataflow import filed_arrangement
+from server.dataflow.arrangement import Arranger, Storage
+from server.dataflow.filed_arrangement import EXECUTORS, Executors
 from server.dataflow.run import ByKey
 from server.dataflow.shared import Lease, SharedArrangements
 from tests.dataflow.histories import History, ids, random_history, schema_of
+from tests.dataflow.workers import Workers
 
 TIMES = 12
 
 
-@pytest.fixture
-def storage() -> Iterator[Storage]:
+@pytest.fixture(params=["server", "executors"])
+def storage(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Arranger]:
     storage = Storage()
-    yield storage
+    if request.param == "server":
+        yield storage
+    else:
+        with mock.patch.object(filed_arrangement, "HEAD_BYTES_MAX", 0):
+            executors = Executors(tmp_path / "runs", Workers(), storage, lambda: EXECUTORS)  # type: ignore[arg-type]
+            yield executors
+            executors.close()
+            executors.join()
     storage.close()
 
 
@@ -41,7 +53,7 @@ async def seen(lease: Lease, history: History) -> bool:
     return updates.consolidate(pa.concat_tables([found, expected])).num_rows == 0
 
 
-def test_each_sees_its_own_time(storage: Storage) -> None:
+def test_each_sees_its_own_time(storage: Arranger) -> None:
     async def run(seed: int) -> None:
         history = random_history(seed, TIMES)
         shared = SharedArrangements(storage)
@@ -71,7 +83,7 @@ def test_each_sees_its_own_time(storage: Storage) -> None:
         asyncio.run(run(seed))
 
 
-def test_another_key_is_another_arrangement(storage: Storage) -> None:
+def test_another_key_is_another_arrangement(storage: Arranger) -> None:
     shared = SharedArrangements(storage)
     assert lease_at(shared, 1).arrangement is not lease_at(shared, 1, "c1").arrangement
     assert len(shared) == 2

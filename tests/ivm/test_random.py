@@ -10,11 +10,15 @@ import asyncio
 import os
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
+from pathlib import Path
 from random import Random
+from unittest import mock
 
 import psycopg
 import pytest
 
+from server.dataflow import filed_arrangement
+from server.spark.engine import SparkEngine
 from tests.fix_server import ServerThread
 from tests.ivm.follower import END_OF_TIME, Follower, expected, fault
 from tests.ivm.history import definition, insert, tables, transaction
@@ -106,11 +110,10 @@ async def follow(dsn: str, oracle: psycopg.Connection, seed: int) -> tuple[list[
     )
 
 
-@pytest.mark.timeout(900 * FACTOR)
-def test_histories(server: ServerThread, dsn: str, postgres: str) -> None:
+def compare(server: ServerThread, postgres: str, histories: int) -> None:
     faults: list[str] = []
     compared = refused = 0
-    for number in range(HISTORIES * FACTOR):
+    for number in range(histories):
         seed = SEED * 1_000_000 + number
         with (
             psycopg.connect(server.dsn(), autocommit=True) as admin,
@@ -128,3 +131,21 @@ def test_histories(server: ServerThread, dsn: str, postgres: str) -> None:
     print(f"{compared} answers compared, {refused} queries refused or failing on both")
     assert not faults, f"{len(faults)} queries differ\n" + "\n\n".join(faults)
     assert compared > 3 * refused
+
+
+@pytest.mark.timeout(900 * FACTOR)
+def test_histories(server: ServerThread, postgres: str) -> None:
+    compare(server, postgres, HISTORIES * FACTOR)
+
+
+@pytest.mark.timeout(900 * FACTOR)
+def test_histories_probed_by_executors(engine: SparkEngine, postgres: str, tmp_path: Path) -> None:
+    """What comes after the start is in files, too."""
+    with mock.patch.object(filed_arrangement, "HEAD_BYTES_MAX", 0):
+        server = ServerThread(tmp_path / "data", engine, arrangement_directory=tmp_path / "shared")
+        try:
+            with psycopg.connect(server.dsn(), autocommit=True) as admin:
+                admin.execute("ALTER SYSTEM SET arrangement_probing = 'executors'")
+            compare(server, postgres, FACTOR)
+        finally:
+            server.stop()

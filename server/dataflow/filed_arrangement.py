@@ -1,0 +1,398 @@
+"""Arrangements whose runs lie in a directory that Spark's executors reach, and are searched and merged there.
+
+    insert    few changes stay in the server, in a small arrangement of the usual kind, the head; when it is full, and
+              for many changes at once, the server writes a run into files
+    probe     the head; and one statement, a task for some of the codes: Spark's Python workers map the files
+    merges    in the workers, too, in the background: a task for each range of codes
+
+All that the server's memory has of a run in files is where its pieces are. Files go when nobody searches them any more.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import itertools
+import pickle
+import shutil
+import threading
+import time
+import uuid
+import weakref
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from queue import SimpleQueue
+
+import numpy as np
+import pyarrow as pa
+import structlog
+
+from catalog import updates as u
+from catalog.hashing import Hashes
+from protocol.pgwire.errors import PgError, SqlState
+from server.dataflow.arrangement import Arrangement, ServerArrangement, Storage
+from server.dataflow.run import Sorting, first, merged, sorted_run, together
+from server.dataflow.run_files import (
+    FUNCTION,
+    First,
+    Merge,
+    Piece,
+    Pieces,
+    Probe,
+    Task,
+    Whole,
+    answered,
+    pieces_of,
+    written,
+    written_sorted,
+)
+from server.spark import Engine
+
+AUTO, SERVER, EXECUTORS = PROBING = ("auto", "server", "executors")
+SERVER_BYTES_MAX = 1 << 30  # an arrangement that grows beyond it goes to files, if the choice is ours
+HEAD_BYTES_MAX = 8 << 20  # of what stays in the server of one that is in files
+RUNS_MAX = 12  # in files; from here on merges do not wait until Spark has nothing else to do
+CODES_A_TASK = 2_048
+ARMS_MAX = 16  # tasks that run side by side
+RETRY_S = 10.0  # a file may be seen late on another machine
+RETRY_PAUSES_S = (0.05, 0.2, 0.5, 1.0)
+ANSWERS_AT_ONCE = 16  # ranges that are asked for the first rows, at most
+
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+_REFUSED = (errno.EROFS, errno.EACCES, errno.EPERM)
+
+_log = structlog.get_logger()
+
+
+class Executors:
+    """Makes arrangements in `directory`, or in the server: `probing` says `auto`, `server` or `executors`.
+
+    `close` and `join` it.
+    """
+
+    def __init__(self, directory: Path, engine: Engine, storage: Storage, probing: Callable[[], str]) -> None:
+        """`directory` is ours alone, and emptied. `storage`: where those in the server are. OSError."""
+        self.engine = engine
+        self.storage = storage
+        self._directory = directory
+        self._probing = probing
+        self._numbers = itertools.count(1)
+        self._open: weakref.WeakSet[FiledArrangement] = weakref.WeakSet()
+        shutil.rmtree(directory, ignore_errors=True)
+        directory.mkdir(parents=True, exist_ok=True)
+        self._unused: SimpleQueue[Sequence[Path] | None] = SimpleQueue()
+        self._remover = threading.Thread(target=self._remove, name="tidewire-arrangement-files", daemon=True)
+        self._remover.start()
+
+    def arrangement(self, sorted_by: Sorting, schema: pa.Schema, since: int = 0) -> Arrangement:
+        """As `Arranger.arrangement`."""
+        probing = self._probing()
+        if probing == SERVER:
+            return self.storage.arrangement(sorted_by, schema, since)
+        made = FiledArrangement(
+            sorted_by, schema, since, self, self._directory / str(next(self._numbers)), probing == EXECUTORS
+        )
+        self._open.add(made)
+        return made
+
+    async def ask(self, tasks: Sequence[Task], *, background: bool = False) -> list[pa.Table]:
+        """What the tasks answer, in any order. Those whose files cannot be read are tried again for a while.
+
+        PgError of the engine; 58030 when an executor still cannot read a file, OSError if it has no room for one.
+        """
+        until = time.monotonic() + RETRY_S
+        pauses = itertools.chain(RETRY_PAUSES_S, itertools.repeat(RETRY_PAUSES_S[-1]))
+        while True:
+            count = min(len(tasks), ARMS_MAX)
+            arms = pa.array(np.arange(len(tasks)) % count, pa.int32())
+            view = pa.table({"arm": arms, "task": pa.array([pickle.dumps(task) for task in tasks], pa.binary())})
+            found = await self.engine.run(_statement(count), {"tasks": view}, patient=True, background=background)
+            try:
+                return await asyncio.to_thread(_answers, found)
+            except OSError as error:
+                if error.errno in _FULL:
+                    raise
+                if error.errno in _REFUSED or time.monotonic() > until:
+                    raise self._unreachable(error) from error
+                _log.warning("arrangement file not read", reason=str(error))
+            await asyncio.sleep(next(pauses))
+
+    def _unreachable(self, error: OSError) -> PgError:
+        return PgError(
+            SqlState.IO_ERROR,
+            "Spark's executors cannot use the files of an arrangement",
+            detail=error.strerror,
+            hint=f"Every executor must reach {self._directory.parent} under this name; see docs/cluster.md.",
+        )
+
+    def remove(self, paths: Sequence[Path]) -> None:
+        """Files or directories, beside everything else. A finalizer calls it: it must not wait for a lock."""
+        self._unused.put(paths)
+
+    def _remove(self) -> None:
+        while (paths := self._unused.get()) is not None:
+            _remove(paths)
+
+    def close(self) -> None:
+        """Ends the merges. What is still asked for fails."""
+        for arrangement in self._open:
+            arrangement.close()
+        self._unused.put([self._directory])
+        self._unused.put(None)
+
+    def join(self) -> None:
+        """After `close`: returns when all files are removed."""
+        self._remover.join()
+
+
+def _statement(arms: int) -> str:
+    """Spark computes each arm in a task of its own."""
+    return " UNION ALL ".join(f"SELECT {FUNCTION}(task) AS answer FROM tasks WHERE arm = {arm}" for arm in range(arms))
+
+
+def _answers(found: pa.Table) -> list[pa.Table]:
+    return [answered(answer.as_py()) for answer in found.column(0)]
+
+
+def _remove(paths: Sequence[Path]) -> None:
+    for path in paths:
+        if path.is_dir():
+            shutil.rmtree(path, ignore_errors=True)
+        else:
+            path.unlink(missing_ok=True)
+
+
+@dataclass(frozen=True, eq=False)
+class FiledRun:
+    """A run in files, in the order of their codes. The files go with it."""
+
+    pieces: Pieces
+
+    @cached_property
+    def rows(self) -> int:
+        return sum(piece.rows for piece in self.pieces)
+
+    @cached_property
+    def bytes(self) -> int:
+        return sum(piece.bytes for piece in self.pieces)
+
+
+Runs = tuple[FiledRun, ...]
+
+
+class FiledArrangement:
+    """See `arrangement.Arrangement`; for one event loop. In the server as long as it is small, unless `at_once`."""
+
+    def __init__(
+        self,
+        sorted_by: Sorting,
+        schema: pa.Schema,
+        since: int,
+        executors: Executors,
+        directory: Path,
+        at_once: bool,
+    ) -> None:
+        self.sorted_by = sorted_by
+        self.schema = schema
+        self.since = since
+        self.upper = since
+        self._executors = executors
+        self._directory = directory
+        self._at_once = at_once
+        self._head = executors.storage.arrangement(sorted_by, schema, since)
+        self._runs: Runs = ()
+        self._merging: asyncio.Task[None] | None = None
+
+    # -- writing ------------------------------------------------------------------------------------------------
+
+    async def insert(self, changes: pa.Table, time: int) -> None:
+        assert time >= self.upper, f"{time} is before {self.upper}"
+        if changes.num_rows == 0:
+            self.upper = time + 1
+            return
+        if changes.nbytes > self._head_bytes_max:
+            pieces = await asyncio.to_thread(self._write, changes.select([*self.schema.names, u.DIFF]), time)
+            self._runs = (*self._runs, self._filed(pieces))
+            self.upper = time + 1
+            self._merge()
+        else:
+            await self._head.insert(changes, time)
+            self.upper = time + 1
+            if self._head.bytes > self._head_bytes_max:
+                await self._empty_head()
+                self._merge()
+
+    @property
+    def _head_bytes_max(self) -> int:
+        if self._runs:
+            return HEAD_BYTES_MAX
+        return 0 if self._at_once else SERVER_BYTES_MAX
+
+    def _write(self, changes: pa.Table, time: int) -> list[Piece]:
+        name = self._name_in_directory()
+        scratch = self._executors.storage.directory
+        try:
+            return written_sorted(self.sorted_by, changes, time, self._directory, name, scratch)
+        except BaseException:
+            self._remove_all(name)
+            raise
+
+    async def _empty_head(self) -> None:
+        """All that is in the server goes into files."""
+        filed = await asyncio.to_thread(self._write_head)
+        self._runs = (*self._runs, *map(self._filed, filed))
+        self._head = self._executors.storage.arrangement(self.sorted_by, self.schema, self.since)
+
+    def _write_head(self) -> list[list[Piece]]:
+        runs = self._head.runs_at(self.since)
+        large = [run for run in runs if run.bytes > HEAD_BYTES_MAX]
+        small = [run for run in runs if run.bytes <= HEAD_BYTES_MAX]
+        last = merged(self.sorted_by, small, self.since) if small else None
+        name = self._name_in_directory()
+        try:
+            return [written(run, self._directory, name) for run in (*large, *filter(None, [last]))]
+        except BaseException:
+            self._remove_all(name)
+            raise
+
+    def _name_in_directory(self) -> str:
+        """A new one, which a run's files begin with."""
+        self._directory.mkdir(exist_ok=True)
+        return uuid.uuid4().hex
+
+    def _remove_all(self, name: str, but: Sequence[Piece] = ()) -> None:
+        """The files of a run that did not come to be."""
+        known = {Path(piece.path) for piece in but}
+        _remove([path for path in self._directory.glob(f"{name}-*") if path not in known])
+
+    def _filed(self, pieces: Sequence[Piece]) -> FiledRun:
+        run = FiledRun(tuple(sorted(pieces, key=lambda piece: (piece.low, piece.high))))
+        paths = [Path(piece.path) for piece in pieces]
+        weakref.finalize(run, self._executors.remove, paths).atexit = False
+        return run
+
+    def advance(self, since: int) -> None:
+        self.since = max(self.since, since)
+        self._head.advance(since)
+
+    # -- merging ------------------------------------------------------------------------------------------------
+
+    async def settle(self) -> None:
+        if self._merging is not None:
+            await self._merging
+
+    def _merge(self) -> None:
+        if (self._merging is None or self._merging.done()) and self._mergeable() is not None:
+            self._merging = asyncio.create_task(self._merge_all(), name="merging")
+            self._merging.add_done_callback(_told)
+
+    def _mergeable(self) -> tuple[FiledRun, FiledRun] | None:
+        """The newest neighbours that are worth it."""
+        for newer, older in itertools.pairwise(reversed(self._runs)):
+            if newer.rows * 2 >= older.rows:
+                return older, newer
+        return None
+
+    async def _merge_all(self) -> None:
+        while (pair := self._mergeable()) is not None:
+            name = uuid.uuid4().hex
+            tasks = [
+                Merge(pieces, low, end, self.sorted_by, self.since, str(self._directory), name)
+                for low, end, pieces in _ranges(pair)
+            ]
+            found: list[Piece] = []
+            try:
+                answers = await self._executors.ask(tasks, background=len(self._runs) < RUNS_MAX)
+                found = [piece for answer in answers for piece in pieces_of(answer)]
+            finally:  # a task that was run twice has left what nobody knows
+                await asyncio.to_thread(self._remove_all, name, found)
+            at = self._runs.index(pair[0])
+            new = (self._filed(found),) if found else ()
+            self._runs = (*self._runs[:at], *new, *self._runs[at + 2 :])
+
+    def close(self) -> None:
+        if self._merging is not None:
+            self._merging.cancel()
+        self._runs = ()
+        self._executors.remove([self._directory])
+
+    # -- reading ------------------------------------------------------------------------------------------------
+
+    async def probe(self, codes: Hashes, as_of: int) -> pa.Table:
+        head, runs = self._seen_at(as_of)
+        tasks = []
+        for start in range(0, len(codes), CODES_A_TASK):
+            own = codes[start : start + CODES_A_TASK]
+            if pieces := tuple(piece for run in runs for piece in run.pieces if piece.has_any(own)):
+                tasks.append(Probe(pieces, own, as_of))
+        return await self._together(tasks, await head.probe(codes, as_of))
+
+    async def whole(self, as_of: int) -> pa.Table:
+        head, runs = self._seen_at(as_of)
+        tasks = [Whole(pieces, low, end, as_of) for low, end, pieces in _ranges(runs)]
+        return await self._together(tasks, await head.whole(as_of))
+
+    async def first(self, count: int, as_of: int) -> pa.Table:
+        head, runs = self._seen_at(as_of)
+        here = head.runs_at(as_of)
+        changes = [run.changes(run.as_of(np.arange(len(run.codes)), as_of)) for run in here]
+        gone = -sum(int(np.minimum(part[u.DIFF].to_numpy(), 0).sum()) for part in changes)
+        found = [u.with_diff(self.schema.empty_table(), 1)]
+        ranges, asked = iter(_ranges(runs)), 1
+        while tasks := [
+            First(pieces, low, end, as_of, count + gone) for low, end, pieces in itertools.islice(ranges, asked)
+        ]:
+            found += await self._executors.ask(tasks)
+            # What is here takes away `gone` of them at most: no row behind these can be among the first.
+            if sum(part[u.DIFF].to_numpy().sum() for part in found) >= count + gone:
+                break
+            asked = min(2 * asked, ANSWERS_AT_ONCE)
+        filed = sorted_run(self.sorted_by, pa.concat_tables(found), as_of) if any(map(len, found)) else None
+        return first([*filter(None, [filed]), *here], self.schema, count, as_of)
+
+    def _seen_at(self, as_of: int) -> tuple[ServerArrangement, Runs]:
+        assert as_of >= self.since, f"{as_of} is before {self.since}"
+        return self._head, self._runs
+
+    async def _together(self, tasks: Sequence[Task], here: pa.Table) -> pa.Table:
+        if not tasks:
+            return here
+        return await asyncio.to_thread(together, self.schema, [*await self._executors.ask(tasks), here])
+
+    # -- watching -----------------------------------------------------------------------------------------------
+
+    @property
+    def rows(self) -> int:
+        return self._head.rows + sum(run.rows for run in self._runs)
+
+    @property
+    def bytes(self) -> int:
+        return self._head.bytes + sum(run.bytes for run in self._runs)
+
+    @property
+    def memory_bytes(self) -> int:
+        return self._head.memory_bytes
+
+    @property
+    def probed_by(self) -> str:
+        return EXECUTORS if self._runs else SERVER
+
+
+def _ranges(runs: Sequence[FiledRun]) -> Iterator[tuple[int, int | None, Pieces]]:
+    """Ranges [low, end) of codes that together are all, each with the pieces that have some, in order."""
+    if not runs:
+        return
+    largest = max(runs, key=lambda run: run.rows)
+    lows = sorted({piece.low for piece in largest.pieces[1:]} - {0})
+    for low, end in itertools.pairwise([0, *lows, None]):
+        assert low is not None
+        if pieces := tuple(piece for run in runs for piece in run.pieces if piece.overlaps(low, end)):
+            yield low, end, pieces
+
+
+def _told(merging: asyncio.Task[None]) -> None:
+    """A merge that failed is tried again when there is another run; until then a probe looks at a run more."""
+    if not merging.cancelled() and (error := merging.exception()) is not None:
+        _log.warning("arrangement not merged", reason=str(error))

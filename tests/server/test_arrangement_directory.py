@@ -1,0 +1,136 @@
+"""A server whose arrangements are probed by Spark's executors, wherever those are and whatever becomes of them."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import psycopg
+import pytest
+from psycopg import errors
+
+from tests.fix_connect import ConnectServer
+from tests.fix_server import ServerProcess, ServerThread
+from tests.server.test_cluster import DEADLINE_S, connect, executors
+
+pytestmark = [pytest.mark.spark, pytest.mark.slow]
+
+QUERY = (
+    "SELECT c.region, count(*) AS orders, sum(o.cents) AS cents, max(o.cents) AS largest "
+    "FROM orders o JOIN customers c ON c.id = o.customer GROUP BY c.region"
+)
+FIRST = "SELECT id, cents FROM orders ORDER BY cents DESC, id LIMIT 5"
+
+
+@pytest.fixture
+def spark(engine_name: str, tmp_path: Path) -> Iterator[ConnectServer | None]:
+    """A Connect server of the test's own, to be killed."""
+    server = ConnectServer(tmp_path / "connect") if engine_name == "connect" else None
+    yield server
+    if server is not None:
+        server.stop()
+
+
+def started(tmp_path: Path, spark: ConnectServer | None, engine_flags: list[str]) -> ServerProcess:
+    flags = ["--timestamp-interval", "50ms", "--arrangement-directory", str(tmp_path / "shared")]
+    flags += engine_flags if spark is None else ["--spark-remote", spark.url]
+    return ServerProcess(tmp_path / "data", *flags)
+
+
+def check(connection: psycopg.Connection) -> None:
+    """The views have what their queries give; those have no dataflow."""
+    for view, query in (("totals", QUERY), ("firsts", FIRST)):
+        expected = connection.execute(query.encode()).fetchall()
+        assert sorted(connection.execute(f"SELECT * FROM {view}".encode()).fetchall()) == sorted(expected)
+
+
+def change(connection: psycopg.Connection, number: int) -> None:
+    connection.execute("UPDATE customers SET region = 'r' || ((id + %s) %% 7) WHERE id %% 31 = %s", (number, number))
+    connection.execute("DELETE FROM orders WHERE id %% 53 = %s", (number,))
+    connection.execute(
+        "INSERT INTO orders SELECT 10000 * %s + g, g %% 500, (g * 7919) %% 1000 FROM generate_series(1, 20) g (g)",
+        (number,),
+    )
+
+
+def lose_spark(server: ServerProcess, spark: ConnectServer | None, engine_name: str) -> None:
+    """Kills what computes; it comes again."""
+    if spark is not None:
+        spark.kill()
+        spark.start()
+        return
+    driver = int(server.await_event("engine ready")["pid"])
+    if engine_name == "embedded":
+        os.kill(driver, signal.SIGKILL)
+        return
+    deadline = time.monotonic() + DEADLINE_S
+    while not (alive := executors(driver)):
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    for pid in alive:
+        os.kill(pid, signal.SIGKILL)
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.cluster("embedded", "local-cluster", "connect")
+def test_a_join_and_an_aggregate_outlive_executors_and_servers(
+    tmp_path: Path, spark: ConnectServer | None, engine_flags: list[str], engine_name: str
+) -> None:
+    server = started(tmp_path, spark, engine_flags)
+    try:
+        with connect(server.dsn) as connection:
+            connection.execute("ALTER SYSTEM SET arrangement_probing = 'executors'")
+            connection.execute("CREATE TABLE orders (id int, customer int, cents int)")
+            connection.execute("CREATE TABLE customers (id int, region text)")
+            connection.execute("INSERT INTO customers SELECT g, 'r' || (g %% 7) FROM generate_series(0, 499) g (g)", ())
+            connection.execute(
+                "INSERT INTO orders SELECT g, g %% 500, (g * 31) %% 1000 FROM generate_series(1, 5000) g (g)", ()
+            )
+            connection.execute(f"CREATE MATERIALIZED VIEW totals AS {QUERY}".encode())
+            connection.execute(f"CREATE MATERIALIZED VIEW firsts AS {FIRST}".encode())
+            check(connection)
+            explained = connection.execute(f"EXPLAIN {QUERY}".encode()).fetchall()
+            assert explained[-1] == ("Arrangements: in files, probed by Spark's executors",)
+            kept = connection.execute("SELECT probed_by, rows > 0 FROM mz_internal.mz_arrangements").fetchall()
+            assert kept == [("executors", True)] * 4
+            for number in (1, 2):
+                change(connection, number)
+                check(connection)
+            lose_spark(server, spark, engine_name)
+            for number in (3, 4):
+                change(connection, number)
+            check(connection)
+        server.kill()
+        (left,) = (tmp_path / "shared").iterdir()
+        files = set(left.rglob("*.arrow"))
+        assert files
+        server = started(tmp_path, spark, engine_flags)
+        with connect(server.dsn) as connection:
+            check(connection)
+            change(connection, 5)
+            check(connection)
+        assert list((tmp_path / "shared").iterdir()) == [left]
+        assert files.isdisjoint(left.rglob("*.arrow"))
+    finally:
+        if server.process.poll() is None:
+            assert server.stop() == 0
+    assert list((tmp_path / "shared").iterdir()) == []
+
+
+def test_executors_are_not_asked_for_without_a_directory(server: ServerThread) -> None:
+    with connect(server.dsn()) as connection:
+        with pytest.raises(errors.ObjectNotInPrerequisiteState, match="no directory") as refused:
+            connection.execute("ALTER SYSTEM SET arrangement_probing = 'executors'")
+        assert "--arrangement-directory" in (refused.value.diag.message_hint or "")
+        with pytest.raises(errors.InvalidParameterValue):
+            connection.execute("ALTER SYSTEM SET arrangement_probing = 'clients'")
+        assert connection.execute("SHOW arrangement_probing").fetchone() == ("auto",)
+
+
+def test_a_directory_that_cannot_be_used(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(AssertionError, match="could not use the arrangement directory"):
+        ServerProcess(tmp_path / "data", "--arrangement-directory", str(tmp_path / "file"))
