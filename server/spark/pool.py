@@ -63,6 +63,7 @@ class Slot:
         self._pool = pool
         self._inbox: SimpleQueue[Statement | None] = SimpleQueue()
         self._views: OrderedDict[str, pa.Table] = OrderedDict()  # what the session has, the least recently used first
+        self._spent: set[str] = set()  # views too large to be kept: the session drops them with its next statement
         self._thread = threading.Thread(target=self._serve, name=f"tidewire-{name}", daemon=True)
         self._thread.start()
 
@@ -105,10 +106,12 @@ class Slot:
         for name in new:
             self._views.pop(name, None)
         drop = self._surplus(statement.views, new)
-        rows = self._path.run(statement.group, statement.sql, new, drop)
+        rows = self._path.run(statement.group, statement.sql, new, [*drop, *self._spent.difference(new)])
+        self._spent = {name for name, table in statement.views.items() if table.nbytes > VIEW_BYTES_MAX}
         for name, table in statement.views.items():
-            self._views[name] = table
-            self._views.move_to_end(name)
+            if name not in self._spent:
+                self._views[name] = table
+                self._views.move_to_end(name)
         return rows
 
     def _surplus(self, wanted: Mapping[str, pa.Table], new: Mapping[str, pa.Table]) -> list[str]:
