@@ -73,12 +73,12 @@ class Follower:
 
     async def _complete(self, time: int) -> None:
         """All times before `time` are."""
-        self.rows.update(self._pending)
-        self._pending.clear()
-        wrong = {r: n for r, n in self.rows.items() if n < 0}
-        assert not wrong, f"counts below zero at {time - 1}: {wrong}"
-        self.rows = +self.rows
-        async with self._moved:
+        async with self._moved:  # rows and progress move together
+            self.rows.update(self._pending)
+            self._pending.clear()
+            wrong = {r: n for r, n in self.rows.items() if n < 0}
+            assert not wrong, f"counts below zero at {time - 1}: {wrong}"
+            self.rows = +self.rows
             self.progress = time
             self._moved.notify_all()
 
