@@ -31,9 +31,14 @@ async def select(context: Context, plan: QueryPlan, as_of: AsOf | None, paramete
     return Result("SELECT {}", TableRows(plan.columns, await rows_at(context, plan, time, parameters)))
 
 
-async def rows_without_inputs(context: Context, plan: QueryPlan, parameters: tuple[object, ...]) -> pa.Table:
-    """The rows of a query that reads no relation: constants in this process, computation by the engine."""
-    bindings = context.bindings(parameters, mz_now=context.coordinator.latest_time())
+async def rows_without_inputs(
+    context: Context, plan: QueryPlan, parameters: tuple[object, ...], time: int | None = None
+) -> pa.Table:
+    """The rows of a query that reads no relation: constants in this process, computation by the engine.
+
+    `time`: its AS OF.
+    """
+    bindings = context.bindings(parameters, mz_now=context.read_time if time is None else time)
     if plan.constant is not None:
         return pa.Table.from_batches([plan.constant.evaluate(bindings)])
     schema = updates.rows_schema([field.type.arrow for field in plan.columns])
@@ -57,7 +62,7 @@ async def _rows_as_of(context: Context, plan: QueryPlan, as_of: AsOf, parameters
     if as_of.at_least:
         time = max(time, frontiers.greatest_since(plan.inputs))
     if not plan.inputs:
-        return await rows_without_inputs(context, plan, parameters)
+        return await rows_without_inputs(context, plan, parameters, time)
     # A system table has no past: it is read as it is now, which is what it is at the latest time.
     system = [id for id in plan.inputs if isinstance(context.state.items.get(id), SystemTable)]
     latest = context.coordinator.latest_time()

@@ -116,7 +116,8 @@ async def trade(dsn: str, oracle: psycopg.Connection) -> list[str]:
                 if different is not None:
                     faults.append(f"{name} after transaction {number} (TIDEWIRE_SEED={SEED}): {different}")
                     del followers[name]
-        assert all(follower.updates for follower in followers.values()), "a query without rows shows nothing"
+    silent = [name for name, follower in followers.items() if not follower.updates]
+    assert len(silent) < len(queries) // 4, f"queries without rows show nothing: {silent}"
     return [*faults, *house.done[1:]] if faults else []
 
 
