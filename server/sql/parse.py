@@ -115,6 +115,13 @@ _OTHER_HEADS: dict[str, str | None] = {
     "security": None,
     "vacuum": "The log is compacted in the background.",
 }
+# Constraints that Tidewire lacks, with what to do instead.
+_UNENFORCED = {
+    "check": "Leave it out; a view can show the rows that break the rule.",
+    "references": "Leave it out; a view can show the rows that refer to nothing.",
+    "foreign": "Leave it out; a view can show the rows that refer to nothing.",
+    "generated": "Compute the column in a view; numbers are given by clients.",
+}
 _ISOLATION_LEVELS = (
     "serializable",
     "repeatable read",
@@ -442,7 +449,7 @@ class _Grammar(RoleGrammar):
         if self.at("primary", "unique"):
             self.key(table, keys, columns=None)
         elif self.at("check", "foreign", "exclude") and (self.ahead().value in ("(", "key", "using")):
-            raise self.refused(f"a {self.token.value.upper()} constraint")
+            raise self.refused(f"a {self.token.value.upper()} constraint", _UNENFORCED.get(self.token.value))
         elif self.at("like"):
             raise self.refused("CREATE TABLE LIKE")
         else:
@@ -491,7 +498,7 @@ class _Grammar(RoleGrammar):
             elif self.at("collate"):
                 raise self.refused("COLLATE", 'Text is compared by its bytes, as under the collation "C".')
             elif self.at("check", "references", "generated", "deferrable", "initially", "storage", "compression"):
-                raise self.refused(f"a column with {self.token.value.upper()}")
+                raise self.refused(f"a column with {self.token.value.upper()}", _UNENFORCED.get(self.token.value))
             else:
                 raise self.fault()
         return ColumnDefinition(name, type_, bool(not_null), default)

@@ -169,6 +169,21 @@ def test_errors_are_those_of_postgres(postgres: str) -> None:
     assert differences == []
 
 
+@pytest.mark.parametrize(
+    ("element", "hint"),
+    [
+        ("a int REFERENCES u", "a view can show the rows that refer to nothing"),
+        ("a int, FOREIGN KEY (a) REFERENCES u", "a view can show the rows that refer to nothing"),
+        ("a int CHECK (a > 1)", "a view can show the rows that break the rule"),
+        ("a int GENERATED ALWAYS AS IDENTITY", "numbers are given by clients"),
+    ],
+)
+def test_a_refused_constraint_says_what_to_do(element: str, hint: str) -> None:
+    with pytest.raises(PgError, match="is not supported") as refused:
+        parse(f"CREATE TABLE t ({element})")
+    assert hint in (refused.value.hint or "")
+
+
 def test_a_text_is_read_whole() -> None:
     assert parse("") == parse(" ;; -- nothing\n;/* */") == []
     statements = parse("select 1; begin;\n\n select 'ü;' ;")
