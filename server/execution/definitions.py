@@ -165,6 +165,7 @@ def _create_table(context: Context, statement: CreateTable) -> CatalogState:
     schema, name = schema_of(context, statement.name)
     names = [definition.name.name for definition in statement.columns]
     _check_distinct([definition.name for definition in statement.columns])
+    _check_count(statement.columns)
     if not statement.columns:
         raise PgError(SqlState.FEATURE_NOT_SUPPORTED, "tables without columns are not supported")
     columns = []
@@ -196,6 +197,14 @@ def _create_table(context: Context, statement: CreateTable) -> CatalogState:
             )
         )
     return state
+
+
+COLUMNS_MAX = 1_600  # of a table or view, as in PostgreSQL
+
+
+def _check_count(columns: Sequence[object]) -> None:
+    if len(columns) > COLUMNS_MAX:
+        raise PgError(SqlState.TOO_MANY_COLUMNS, f"tables can have at most {COLUMNS_MAX} columns")
 
 
 def _check_distinct(columns: list[Ident]) -> None:
@@ -263,6 +272,7 @@ def plan_view(
     given = [ident.name for ident in names]
     final = [*given, *(field.name for field in plan.columns[len(given) :])]
     _check_distinct([*names, *(Ident(name, 0) for name in final[len(given) :])])
+    _check_count(final)
     if not final:
         raise PgError(SqlState.FEATURE_NOT_SUPPORTED, "views without columns are not supported")
     columns = tuple(

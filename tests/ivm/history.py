@@ -21,7 +21,9 @@ def definition(name: str, columns: Columns) -> str:
 
 
 def value(draw: Random, type: str) -> str:
-    return "NULL" if draw.random() < 0.15 else draw.choice(LITERALS[type])
+    if draw.random() < 0.15:
+        return "NULL"
+    return LITERALS[type][0] if draw.random() < 0.3 else draw.choice(LITERALS[type])  # one is frequent
 
 
 def insert(draw: Random, name: str, columns: Columns, rows: int) -> str:
