@@ -30,7 +30,7 @@ def depth() -> Iterator[None]:
 def test_views_over_views(dsn: str) -> None:
     with connected(dsn) as connection, psycopg.connect(dsn) as other:
         connection.execute("CREATE TABLE t (k int, v int)")
-        connection.execute("INSERT INTO t VALUES (1, 0), (2, NULL), (3, 500)")
+        connection.execute("INSERT INTO t VALUES (1, 0), (2, NULL), (3, 550)")
         below = "t"
         for number in range(DEEP):
             body = "k, v + 1 AS v FROM {}" if number % 2 else "* FROM {} WHERE v < 600"
