@@ -12,6 +12,7 @@ import java.io.StringWriter;
 import java.net.Socket;
 import java.nio.ByteBuffer;
 import java.nio.ByteOrder;
+import java.util.HashMap;
 import java.util.Iterator;
 import java.util.Map;
 import org.apache.spark.SparkContext$;
@@ -19,6 +20,8 @@ import org.apache.spark.SparkContext;
 import org.apache.spark.SparkThrowable;
 import org.apache.spark.sql.api.python.PythonSQLUtils;
 import org.apache.spark.sql.catalyst.InternalRow;
+import org.apache.spark.sql.catalyst.catalog.SessionCatalog;
+import org.apache.spark.sql.catalyst.catalog.TemporaryViewRelation;
 import org.apache.spark.sql.classic.Dataset;
 import org.apache.spark.sql.classic.SparkSession;
 import org.apache.spark.sql.execution.CollectLimitExec;
@@ -47,6 +50,7 @@ public class Door implements Runnable {
     private static final int FAILED = -2;
     private static final int CAUSES_MAX = 16;
     private static final int TRACE_MAX = 20000;
+    private static final int KINDS_MAX = 1000; // of views
     private static final int TASK_BATCH_ROWS_MAX = 1 << 13; // Spark bounds a task's batch by its rows alone
     private static final int KNOWN_BITS_MAX = 56; // of the bytes that a plan over rows that Spark counts may come to
     private static final byte[] STREAM_END = {-1, -1, -1, -1, 0, 0, 0, 0};
@@ -56,6 +60,7 @@ public class Door implements Runnable {
     private Socket socket;
     private long batchRowsMax;
     private long batchBytesMax;
+    private final Map viewsWithoutRows = new HashMap(); // by name and schema
 
     /** Connects to the slot that listens on `port` of the loopback interface, and serves it until it hangs up. */
     public void open(SparkSession session, String slot, int port, String token, long batchRowsMax, long batchBytesMax)
@@ -126,7 +131,7 @@ public class Door implements Runnable {
             for (int i = 0; i < views; i++) {
                 scala.collection.Iterator given = ArraySeq$.MODULE$.unsafeWrapArray(batches[i]).iterator();
                 batches[i] = null; // Spark keeps rows of its own
-                PythonSQLUtils.toDataFrame(given, schemas[i], session).createOrReplaceTempView(names[i]);
+                makeView(names[i], schemas[i], (Dataset) PythonSQLUtils.toDataFrame(given, schemas[i], session));
             }
             Dataset query = (Dataset) session.sql(sql);
             SparkPlan plan = query.queryExecution().executedPlan();
@@ -144,6 +149,27 @@ public class Door implements Runnable {
             out.writeInt(FAILED);
             write(out, describe(thrown));
         }
+    }
+
+    /**
+     * As createOrReplaceTempView, which is a command and takes a third of an empty job: only the first view of a name
+     * and a schema is made by it, those that follow are the same view over other rows.
+     */
+    private void makeView(String name, String schema, Dataset rows) {
+        SessionCatalog catalog = session.sessionState().catalog();
+        String kind = name + '\n' + schema;
+        TemporaryViewRelation view = (TemporaryViewRelation) viewsWithoutRows.get(kind);
+        if (view != null) {
+            scala.Option plan = new scala.Some(rows.queryExecution().analyzed());
+            catalog.createTempView(name, view.copy(view.tableMeta(), plan), true);
+            return;
+        }
+        rows.createOrReplaceTempView(name);
+        if (viewsWithoutRows.size() >= KINDS_MAX) {
+            viewsWithoutRows.clear();
+        }
+        view = (TemporaryViewRelation) catalog.getRawTempView(name).get();
+        viewsWithoutRows.put(kind, view.copy(view.tableMeta(), scala.Option$.MODULE$.empty()));
     }
 
     /** Rows are collected, and written as Arrow here. */
