@@ -113,6 +113,7 @@ class _Followed:
         self.changes = coordinator.changes
         self.change_times = coordinator.change_times
         self.check = coordinator.check_counts
+        self.lines = coordinator.lines
 
 
 class Coordinator:
@@ -350,7 +351,14 @@ class Coordinator:
 
         computation = self._plan_view(self, view)
         dataflow = ViewDataflow(
-            view, computation, self.frontiers, stored, write, self._view_failed, self._keeps_too_much
+            view,
+            computation,
+            self.frontiers,
+            stored,
+            write,
+            self._view_failed,
+            self._keeps_too_much,
+            self.counts,
         )
         self.backpressure.begins(dataflow)
         dataflow.task = self._spawn(dataflow.run(), f"view {view.id}")
@@ -486,6 +494,10 @@ class Coordinator:
         """The times in [lower, upper) at which a collection, or a system table that is followed, changed."""
         return self.following.times(id, lower, upper) if id in self.following else self.log.times(id, lower, upper)
 
+    def lines(self, id: ObjectId, as_of: Timestamp) -> int:
+        """How many lines of changes the log has of a collection up to a time; 0 of what is not in the log."""
+        return sum(batch.rows for batch in self.log.batches(id) if batch.time <= as_of) if self.is_logged(id) else 0
+
     async def _final(self, item: Collection, as_of: Timestamp) -> None:
         while self.frontiers.upper(item.id) <= as_of:
             if (error := self._error_of([item.id], as_of)) is not None:
@@ -618,7 +630,7 @@ class Coordinator:
     def _start_query(self, computation: Computation, as_of: Timestamp) -> QueryFeed:
         let_go = self.following.follow(computation.inputs & self._system_tables.keys())
         try:
-            feed = QueryFeed(computation, self.frontiers, as_of, self._waiting)
+            feed = QueryFeed(computation, self.frontiers, as_of, self._waiting, self.counts)
         except BaseException:
             let_go()
             raise

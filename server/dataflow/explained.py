@@ -22,14 +22,15 @@ from server.dataflow.nodes import (
 def explained_delta(root: Node, name_of: Callable[[ObjectId], str]) -> list[str]:
     """The plan's lines. `name_of` gives the name of a collection."""
     lines: list[str] = []
-    numbers: dict[int, int] = {}
+    numbers = {id(node): number for number, node in numbered(root)}
+    shown: set[int] = set()
 
     def line(node: Node, depth: int) -> None:
-        if id(node) in numbers and node.inputs:
+        if id(node) in shown and node.inputs:
             lines.append("  " * depth + f"as {numbers[id(node)]}")
             return
-        numbers[id(node)] = len(numbers) + 1
-        lines.append("  " * depth + f"{numbers[id(node)]} {_described(node, name_of)}")
+        shown.add(id(node))
+        lines.append("  " * depth + f"{numbers[id(node)]} {described(node, name_of)}")
         for below in node.inputs:
             line(below, depth + 1)
 
@@ -37,7 +38,22 @@ def explained_delta(root: Node, name_of: Callable[[ObjectId], str]) -> list[str]
     return lines
 
 
-def _described(node: Node, name_of: Callable[[ObjectId], str]) -> str:
+def numbered(root: Node) -> list[tuple[int, Node]]:
+    """The nodes, each once, with the numbers by which they are known: from 1 on, each before its inputs."""
+    found: dict[int, Node] = {}
+
+    def visit(node: Node) -> None:
+        if id(node) not in found:
+            found[id(node)] = node
+            for below in node.inputs:
+                visit(below)
+
+    visit(root)
+    return list(enumerate(found.values(), 1))
+
+
+def described(node: Node, name_of: Callable[[ObjectId], str]) -> str:
+    """The node's rule and what it goes by."""
     match node:
         case Source():
             columns = called(node, range(len(node.schema)))

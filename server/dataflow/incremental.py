@@ -18,6 +18,7 @@ from protocol.pgwire.errors import PgError, SqlState
 from server.dataflow.arrangement import Arrangement
 from server.dataflow.computation import Computation, Inputs, Present, Recomputation
 from server.dataflow.delta import NoRule, delta_plan
+from server.dataflow.hydration import Hydration
 from server.dataflow.nodes import VERSION, Node, Recompute, Temporal, nodes_of
 from server.dataflow.operator import Operator, Place, Tick
 from server.dataflow.operators import operators_of
@@ -59,11 +60,13 @@ class IncrementalComputation:
         """`root`: what follows the plan."""
         self.inputs = plan.inputs
         self.fingerprint = plan.fingerprint
-        self._root = root
+        self.root = root
+        self.hydration = Hydration()
         self._reads = inputs
         self._engine = Share(engine)
         self._shared = shared
         self._operators: list[Operator] = []
+        self._coming: list[Operator] = []  # that are being hydrated
         self._time: Timestamp | None = None
         self._is_whole = True  # the state is all of a time's
         one_time = any(
@@ -75,16 +78,28 @@ class IncrementalComputation:
     def arrangements(self) -> Sequence[tuple[str, Arrangement]]:
         return [arrangement for operator in self._operators for arrangement in operator.arrangements]
 
+    @property
+    def operators(self) -> Sequence[Operator]:
+        """Those at work; before they have a state, those that get one."""
+        return self._operators or self._coming
+
     async def hydrate(self, as_of: Timestamp, known: pa.Table | None = None) -> pa.Table:
-        operators = operators_of(self._root, Place(self._engine, self._reads, self._shared, as_of))
-        try:
-            changes = await self._ticked(operators, Tick(None, (as_of,)))
-        except BaseException:
-            _close(operators)
-            raise
-        self.close()
-        self._operators, self._time = operators, as_of
-        return await in_thread(updates.expand, changes.drop_columns([VERSION])) if known is None else known
+        operators = operators_of(self.root, Place(self._engine, self._reads, self._shared, as_of))
+        rows_there = sum(self._reads.lines(id, as_of) for id in self.inputs)
+        with self.hydration.running(as_of, len(operators), rows_there):
+            self._coming = operators
+            try:
+                changes = await self._ticked(operators, Tick(None, (as_of,)))
+            except BaseException:
+                _close(operators)
+                raise
+            finally:
+                self._coming = []
+            for before, operator in zip(self._operators, operators, strict=False):  # none, at first
+                operator.record.follow(before.record)
+            self.close()
+            self._operators, self._time = operators, as_of
+            return await in_thread(updates.expand, changes.drop_columns([VERSION])) if known is None else known
 
     def times(self, lower: int, upper: int) -> list[Timestamp]:
         found = {time for id in self.inputs for time in self._reads.change_times(id, lower, upper)}
@@ -110,7 +125,7 @@ class IncrementalComputation:
     async def _sources(self, tick: Tick) -> dict[int, pa.Table]:
         """What the inputs did, by node."""
         operators = [operator for operator in self._operators if isinstance(operator, SourceOperator)]
-        found = await asyncio.gather(*(operator.step(tick, ()) for operator in operators))
+        found = await asyncio.gather(*(operator.counted_step(tick, ()) for operator in operators))
         return {id(operator.node): changes for operator, changes in zip(operators, found, strict=True)}
 
     def _is_cheaper_anew(self, sources: Mapping[int, pa.Table]) -> bool:
@@ -135,7 +150,11 @@ class IncrementalComputation:
         async def step(operator: Operator) -> pa.Table:
             if id(operator.node) in known:
                 return known[id(operator.node)]
-            return await operator.step(tick, [await tasks[id(below)] for below in operator.node.inputs])
+            changes = await operator.counted_step(tick, [await tasks[id(below)] for below in operator.node.inputs])
+            if tick.since is None:
+                self.hydration.operators_done += 1
+                self.hydration.rows_read += changes.num_rows if isinstance(operator, SourceOperator) else 0
+            return changes
 
         try:
             async with asyncio.TaskGroup() as group:
@@ -148,10 +167,13 @@ class IncrementalComputation:
                 if task.done() and not task.cancelled() and (error := task.exception()) is not None:
                     raise error from None
             raise
-        found = tasks[id(self._root)].result()
+        found = tasks[id(self.root)].result()
         self._is_whole = False
         await to_the_end(_committed(operators, tick))
         self._is_whole = True
+        if tick.since is not None:
+            for operator in operators:
+                operator.record.keep()
         return found
 
 
