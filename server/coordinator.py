@@ -547,6 +547,10 @@ class Coordinator:
         queries = {feed.id: feed for feed in self._query_feeds}
         return {**{str(id): view for id, view in self._views.items()}, **queries}
 
+    def running_query(self, fingerprint: str) -> QueryFeed | None:
+        """The dataflow of a subscribed query that others may join."""
+        return self._shared_feeds.get(fingerprint)
+
     @property
     def computations(self) -> list[Computation]:
         """What keeps the dataflows up."""

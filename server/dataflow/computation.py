@@ -22,6 +22,7 @@ from server.dataflow.hydration import Hydration
 from server.spark import Engine
 from server.sql.constant import Bindings
 from server.sql.plan import QueryPlan
+from server.trace import step
 
 TOGETHER = 2  # times that a query that is computed anew takes at once when it lags: each keeps a slot of the engine
 
@@ -161,11 +162,21 @@ async def compute(
 
     `patient`: as in `Engine.run`.
     """
-    views: dict[str, pa.Table] = {id: await read(id, as_of) for id in plan.inputs}
+    views: dict[str, pa.Table] = {}
+    for id in sorted(plan.inputs):
+        with step("read", id) as reading:
+            views[id] = await read(id, as_of)
+            reading.rows = views[id].num_rows
     schema = updates.rows_schema([field.type.arrow for field in plan.columns])
     if plan.direct_scan is not None:
-        return plan.direct_scan.rows(views[plan.direct_scan.source], bindings).rename_columns(schema.names)
-    return shaped(await engine.run(plan.spark_sql(bindings), views, patient=patient), schema)
+        with step("take") as taking:
+            rows = plan.direct_scan.rows(views[plan.direct_scan.source], bindings).rename_columns(schema.names)
+            taking.rows = rows.num_rows
+        return rows
+    with step("spark") as computing:
+        rows = shaped(await engine.run(plan.spark_sql(bindings), views, patient=patient), schema)
+        computing.rows = rows.num_rows
+    return rows
 
 
 def shaped(table: pa.Table, schema: pa.Schema) -> pa.Table:

@@ -16,6 +16,7 @@ from server.pg_catalog.query import relation_rows
 from server.results import Result, TableRows
 from server.sql.plan import QueryPlan
 from server.sql.statements import AsOf
+from server.trace import step
 from server.transaction import Mode
 
 
@@ -39,21 +40,26 @@ async def rows_without_inputs(
     `time`: its AS OF.
     """
     bindings = context.bindings(parameters, mz_now=context.read_time if time is None else time)
-    if plan.constant is not None:
-        return pa.Table.from_batches([plan.constant.evaluate(bindings)])
-    schema = updates.rows_schema([field.type.arrow for field in plan.columns])
-    return shaped(await context.engine.run(plan.spark_sql(bindings), {}), schema)
+    with step("evaluate" if plan.constant is not None else "spark") as computing:
+        if plan.constant is not None:
+            rows = pa.Table.from_batches([plan.constant.evaluate(bindings)])
+        else:
+            schema = updates.rows_schema([field.type.arrow for field in plan.columns])
+            rows = shaped(await context.engine.run(plan.spark_sql(bindings), {}), schema)
+        computing.rows = rows.num_rows
+    return rows
 
 
 async def rows_at(context: Context, plan: QueryPlan, time: Timestamp, parameters: tuple[object, ...]) -> pa.Table:
     """The query's rows at a time that the caller holds."""
     bindings = context.bindings(parameters, mz_now=time)
+    return await compute(plan, bindings, context.engine, lambda id, as_of: input_rows(context, id, as_of), time)
 
-    async def rows(id: ObjectId, as_of: Timestamp) -> pa.Table:
-        table = builtin.PG_TABLES.get(id)
-        return await (relation_rows(context, table) if table is not None else context.coordinator.rows(id, as_of))
 
-    return await compute(plan, bindings, context.engine, rows, time)
+async def input_rows(context: Context, id: ObjectId, as_of: Timestamp) -> pa.Table:
+    """The rows of a collection or system table at a time that the caller holds."""
+    table = builtin.PG_TABLES.get(id)
+    return await (relation_rows(context, table) if table is not None else context.coordinator.rows(id, as_of))
 
 
 async def _rows_as_of(context: Context, plan: QueryPlan, as_of: AsOf, parameters: tuple[object, ...]) -> pa.Table:

@@ -39,7 +39,8 @@ import scala.collection.immutable.ArraySeq$;
  *   request: text job group; int n, n x text (views to drop);
  *            int n, n x (text name, text Spark schema as JSON, int n, n x block (one record batch));
  *            text SQL
- *   answer:  blocks (each an Arrow stream of its own: schema and batches), then int END;
+ *   answer:  blocks (each an Arrow stream of its own: schema and batches), then int END and 3 x long: the nanoseconds
+ *            that the tables, the plan, and its execution with the blocks took;
  *            at any point int FAILED instead, then the fault as describe() writes it
  *
  * A thread of its own carries Spark's thread-local settings: active session, scheduler pool, job group. The group is the
@@ -125,6 +126,7 @@ public class Door implements Runnable {
         SparkContext context = session.sparkContext();
         context.setJobGroup(group, null, false);
         try {
+            long begun = System.nanoTime();
             for (int i = 0; i < dropped.length; i++) {
                 session.catalog().dropTempView(dropped[i]);
             }
@@ -133,14 +135,20 @@ public class Door implements Runnable {
                 batches[i] = null; // Spark keeps rows of its own
                 makeView(names[i], schemas[i], (Dataset) PythonSQLUtils.toDataFrame(given, schemas[i], session));
             }
+            long made = System.nanoTime();
             Dataset query = (Dataset) session.sql(sql);
             SparkPlan plan = query.queryExecution().executedPlan();
+            long planned = System.nanoTime();
             if (isLarge(query, plan)) {
                 answerInBatches(query, plan, out);
             } else {
                 answer(plan, out);
             }
+            long written = System.nanoTime();
             out.writeInt(END);
+            out.writeLong(made - begun);
+            out.writeLong(planned - made);
+            out.writeLong(written - planned);
         } catch (IOException lost) {
             throw lost;
         } catch (Throwable thrown) {

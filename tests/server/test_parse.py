@@ -109,6 +109,7 @@ select 1 in (|select not|select f(1|select a[1|select a..b|select array[|select 
 select distinct on|select count(*) over|select select|select check|values|values 1|values (1,|values (1) (2)|table
 table t t2|with|with x|with x as|with x as (|with x as (select 1)|select 1 from t limit 1 limit 2|select (select 1
 select order from t|select * a from t
+explain (foo) select 1|explain (format x) select 1|explain (format 3) select 1
 """
 
 

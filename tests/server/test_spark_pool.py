@@ -26,6 +26,8 @@ ROWS = pa.table({"c0": [1]})
 class PlayedPath:
     """A session whose statements end when, and how, the test says."""
 
+    parts: Mapping[str, float] = {}
+
     def __init__(self, stage: Stage, slot: str) -> None:
         self._stage = stage
         self.slot = slot
