@@ -93,7 +93,7 @@ class Interpreter:
             case ((s.ShowVariable() | s.ShowObjects() | s.ShowColumns() | s.ShowCreate()), _):
                 return show.show(context, statement)
             case s.Explain(), _:
-                return await explain(context, statement, parameters, lambda name: self.fresh(self.statement(name)))
+                return await explain(context, prepared, parameters, lambda name: self.fresh(self.statement(name)))
             case ((s.Prepare() | s.Execute() | s.Deallocate()), _):
                 return await self._prepared_statement(statement)
             case ((s.Declare() | s.CloseCursor()), _):

@@ -28,7 +28,7 @@ from server.execution.explain_timestamp import explain_timestamp
 from server.execution.explanation import Section, explained_timestamp, explanation, ms_text
 from server.execution.names import find_relation
 from server.execution.planning import plan_stored, relation_query
-from server.execution.prepare import Plan, Prepared, plan_statement, prepare
+from server.execution.prepare import Plan, Prepared, Types, plan_statement, prepare
 from server.execution.query import input_rows, select
 from server.execution.subscribe import SubscribePlan
 from server.execution.writes import write
@@ -44,6 +44,7 @@ from server.sql.temporal import is_maintainable
 from server.trace import Step, recorded, step
 from server.transaction import Mode
 
+_MAINTAINED = (s.ExplainStage.OPTIMIZED, s.ExplainStage.PHYSICAL)
 _STEPS = {
     "read": "Read",
     "take": "Take rows as they are",
@@ -66,12 +67,14 @@ class _Subject:
 
 
 async def explain(
-    context: Context, statement: s.Explain, parameters: tuple[object, ...], named: Callable[[str], Prepared]
+    context: Context, prepared: Prepared, parameters: tuple[object, ...], named: Callable[[str], Prepared]
 ) -> Result:
     """Runs an EXPLAIN. `named` gives a prepared statement. PgError 42501 for who may not read what it is about."""
+    statement = prepared.statement
+    assert isinstance(statement, s.Explain)
     if statement.stage is s.ExplainStage.TIMESTAMP:
         return explained_timestamp(statement, await _timestamp(context, statement.statement))
-    subject = _subject(context, statement, parameters, named)
+    subject = _subject(context, statement, prepared.parameters, parameters, named)
     return explanation(statement, await _sections(context, statement, subject))
 
 
@@ -79,7 +82,11 @@ async def explain(
 
 
 def _subject(
-    context: Context, statement: s.Explain, parameters: tuple[object, ...], named: Callable[[str], Prepared]
+    context: Context,
+    statement: s.Explain,
+    types: Types,
+    parameters: tuple[object, ...],
+    named: Callable[[str], Prepared],
 ) -> _Subject:
     begun = monotonic()
     about = statement.statement
@@ -93,10 +100,13 @@ def _subject(
         parameters = execute_arguments(context, about.name.name, about.arguments, prepared.parameters)
         plan, inner = prepared.plan, prepared.statement
     else:
-        plan = _plan(context, about, statement.stage)
+        plan = _plan(context, about, statement.stage, types)
     if plan is None or isinstance(plan, CatalogPlan):
         what = "a statement that has no plan" if plan is None else "a query over system catalogs"
         raise PgError(SqlState.FEATURE_NOT_SUPPORTED, f"EXPLAIN of {what} is not supported")
+    if isinstance(plan, WritePlan) and statement.stage in _MAINTAINED:
+        message = f"EXPLAIN {statement.stage.upper()} PLAN of a write is not supported"
+        raise PgError(SqlState.FEATURE_NOT_SUPPORTED, message, hint="It shows how a query is kept up to date.")
     planned = plan if isinstance(plan, QueryPlan) else plan.query
     privileges.require_query(context.state, context.role, planned)
     query = bound(planned, parameters)
@@ -113,13 +123,13 @@ def _ms_since(begun: float) -> float:
     return (monotonic() - begun) * 1e3
 
 
-def _plan(context: Context, inner: s.Statement, stage: s.ExplainStage | None) -> Plan | None:
+def _plan(context: Context, inner: s.Statement, stage: s.ExplainStage | None, types: Types) -> Plan | None:
     planning = context.plan_context()
     match inner:
-        case s.Select(query=query) if stage in (s.ExplainStage.OPTIMIZED, s.ExplainStage.PHYSICAL):
-            return plan_query(query, planning, maintained=True)
+        case s.Select(query=query) if stage in _MAINTAINED:
+            return plan_query(query, planning, types, maintained=True)
         case s.Select() | s.Insert() | s.Update() | s.Delete():
-            return plan_statement(context, inner)
+            return plan_statement(context, inner, types)
         case s.CreateView(query=query):
             return plan_query(query, planning)
         case s.CreateMaterializedView(query=query):
@@ -127,7 +137,7 @@ def _plan(context: Context, inner: s.Statement, stage: s.ExplainStage | None) ->
         case s.CreateIndex(on=name):
             return plan_query(relation_query(find_relation(context, name)), planning)
         case _:
-            return prepare(context, inner).plan
+            return prepare(context, inner, types).plan
 
 
 def _stored(context: Context, stored: s.StoredQuery) -> tuple[Item, QueryPlan]:

@@ -250,6 +250,7 @@ def test_what_has_no_rule_or_fails_says_so(db: Connection) -> None:
     assert shown[3] == "Error: division by zero"
     for sql, error in (
         ("EXPLAIN PHYSICAL PLAN FOR SELECT random()", errors.FeatureNotSupported),
+        ("EXPLAIN PHYSICAL PLAN FOR DELETE FROM o", errors.FeatureNotSupported),
         ("EXPLAIN ANALYZE INDEX fails", errors.WrongObjectType),
         ("EXPLAIN MATERIALIZED VIEW missing", errors.UndefinedTable),
         ("EXPLAIN ANALYZE SELECT 1 / 0", errors.DivisionByZero),

@@ -204,3 +204,16 @@ def test_a_recomputed_dataflow_has_progress_and_no_operators(db: Connection) -> 
         assert (state, hydrated, operators) == ("hydrated", True, [1, 1])
         assert read > there == 2  # nobody knows beforehand how many rows system tables have
         assert one(db, "SELECT count(*) FROM mz_internal.mz_dataflow_operators") == (0,)
+
+
+def test_a_tick_that_fails_is_not_counted(db: Connection) -> None:
+    operators = "SELECT ticks, last_rows_out, rows_out FROM mz_internal.mz_dataflow_operators WHERE id = 2"
+    db.execute("CREATE MATERIALIZED VIEW fails AS SELECT c, 10 / v AS q FROM o")
+    db.execute("SELECT * FROM fails")
+    db.execute("INSERT INTO o VALUES (3, 0), (3, 1)")
+    with pytest.raises(errors.DivisionByZero):
+        db.execute("SELECT * FROM fails")
+    assert one(db, operators) == (0, None, 0)
+    db.execute("DELETE FROM o WHERE v = 0")
+    assert len(db.execute("SELECT * FROM fails").fetchall()) == 4
+    assert one(db, operators) == (1, 1, 1)
