@@ -6,5 +6,6 @@ writes.py        INSERT, UPDATE, DELETE, TRUNCATE, COPY FROM: changes for the co
 definitions.py   CREATE, DROP, ALTER: a new catalog state for the committer
 subscribe.py     SUBSCRIBE: bounds, a place in a feed, an envelope
 show.py          SHOW: from the catalog
-explain.py       EXPLAIN: plans, what running a query took, what a dataflow does; explanation.py: as text or JSON
+explain.py       EXPLAIN: plans, what running a query took; dataflow_explained.py: what its dataflow does;
+                 explanation.py: that as text or JSON; explain_timestamp.py: EXPLAIN TIMESTAMP
 """
