@@ -150,10 +150,9 @@ def test_analyze_of_a_write_writes(db: Connection) -> None:
     with db.transaction(force_rollback=True):
         lines(db, "EXPLAIN ANALYZE DELETE FROM c")
     assert len(db.execute("SELECT * FROM c").fetchall()) == 3
-    with db.transaction():
+    with pytest.raises(errors.ReadOnlySqlTransaction), db.transaction():
         db.execute("SET TRANSACTION READ ONLY")
-        with pytest.raises(errors.ReadOnlySqlTransaction), db.transaction():
-            db.execute("EXPLAIN ANALYZE INSERT INTO c VALUES (4, 'd')")
+        db.execute("EXPLAIN ANALYZE INSERT INTO c VALUES (4, 'd')")
 
 
 def test_parameters_and_prepared_statements(db: Connection) -> None:

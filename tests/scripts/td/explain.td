@@ -8,7 +8,7 @@
 
 > INSERT INTO visits VALUES (1, 3), (1, 4), (2, 0)
 
-$ set-regex match=\w+\.public\.|\b\d{13}\b|\b[uq]\d+\b|\d+\.\d{3}(?= ms) replacement=<>
+$ set-regex match=\w+\.public\.|\b\d{13}\b|\b[uq]\d+\b|\d+\.\d{3}(?=.ms) replacement=<>
 
 > EXPLAIN RAW PLAN FOR SELECT p.town, sum(v.pages) FROM people p, visits v WHERE p.id = v.who AND v.pages > 0 GROUP BY p.town
 
