@@ -17,7 +17,7 @@ Connection = psycopg.Connection[Any]
 
 QUERY = "SELECT c.name, count(*) AS n, max(o.v) AS most FROM o JOIN c ON o.c = c.id WHERE o.v > 0 GROUP BY c.name"
 
-PARTS = ("waiting", "tables", "planning", "execution", "answer")
+PARTS = ("waiting", "tables", "planning", "execution")
 
 
 @pytest.fixture
