@@ -11,6 +11,7 @@ from server.dataflow.arrangement import Arrangement
 from server.dataflow.delta import NoRule, delta_plan
 from server.dataflow.explained import Notes, explained_delta, kept, numbered
 from server.dataflow.feed import QueryFeed
+from server.dataflow.filed_arrangement import SERVER_BYTES_MAX
 from server.dataflow.incremental import IncrementalComputation
 from server.dataflow.nodes import Node, Statement
 from server.dataflow.operator import Operator
@@ -49,6 +50,17 @@ def upkeep(coordinator: Coordinator, plan: QueryPlan, flow: Flow | None, shown: 
             return Section(name, text)
     notes = _Notes(root, operators, _Arranged.of(coordinator), flow, name_of, shown)
     return Section(name, plan=explained_delta(root, name_of, notes.of))
+
+
+def probing(coordinator: Coordinator) -> list[Section]:
+    """Where arrangements are looked up, if that is not the server alone."""
+    match coordinator.arrangement_probing:
+        case "executors":
+            return [Section("Arrangements", "in files, probed by Spark's executors")]
+        case "auto":
+            limit = f"from {SERVER_BYTES_MAX >> 20} MiB on in files, probed by Spark's executors"
+            return [Section("Arrangements", f"in the server; {limit}")]
+    return []
 
 
 def progress(coordinator: Coordinator, flow: Flow, *, times: bool) -> Iterator[Section]:
@@ -181,8 +193,10 @@ class _Notes:
             if arrangement is not None:
                 others = [user for user in self._arranged.users.get(arrangement, ()) if user != self._self]
                 title += f": {arrangement.rows} rows, {arrangement.bytes} bytes"
+                title += ", probed by executors" if arrangement.probed_by == "executors" else ""
                 title += f", shared with {', '.join(others)}" if others else ""
                 figure |= {"Rows": arrangement.rows, "Bytes": arrangement.bytes, "Shared With": others}
+                figure["Probed By"] = arrangement.probed_by
             lines.append(title)
             told.append(figure)
         if told:

@@ -23,7 +23,7 @@ from server import privileges
 from server.context import Context
 from server.dataflow.encoded import encoded_chunks
 from server.execution.arguments import execute_arguments
-from server.execution.dataflow_explained import Flow, Shown, progress, upkeep
+from server.execution.dataflow_explained import Flow, Shown, probing, progress, upkeep
 from server.execution.explain_timestamp import explain_timestamp
 from server.execution.explanation import Section, explained_timestamp, explanation, ms_text
 from server.execution.names import find_relation
@@ -198,7 +198,8 @@ def _summary(context: Context, subject: _Subject, shown: Shown) -> list[Section]
     sql = plan.spark_sql(context.bindings())
     sections.append(Section("Runs", "on Spark", body=sql, body_name="Spark SQL"))
     if plan.inputs and is_maintainable(plan.relation):
-        sections.append(upkeep(context.coordinator, plan, None, shown))
+        section = upkeep(context.coordinator, plan, None, shown)
+        sections += [section, *probing(context.coordinator)] if section.plan is not None else [section]
     return sections
 
 
