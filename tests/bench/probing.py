@@ -47,6 +47,7 @@ async def measure(sizes: list[int], rounds: int) -> Table:
         stack.callback(executors.close)
         rows = [await compared(name, size, rounds, engine, (storage, executors)) for size in sizes for name in NAMES]
     return Table(
+        "probing",
         f"Ticks of {CHANGED} changed rows, state in the server and probed by executors",
         ("query", "rows", "server", "executors", "ratio", "empty jobs", "MiB in the server"),
         rows,

@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 import signal
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import psycopg
 import pytest
@@ -56,11 +57,22 @@ def change(connection: psycopg.Connection, number: int) -> None:
     )
 
 
+def patiently(act: Callable[..., None], *args: Any) -> None:
+    """Again, as a client does that is refused with 57P03: the engine is away for a while."""
+    deadline = time.monotonic() + DEADLINE_S
+    while True:
+        try:
+            return act(*args)
+        except errors.CannotConnectNow:
+            assert time.monotonic() < deadline
+            time.sleep(0.1)
+
+
 def lose_spark(server: ServerProcess, spark: ConnectServer | None, engine_name: str) -> None:
     """Kills what computes; it comes again."""
     if spark is not None:
         spark.kill()
-        spark.start()
+        spark.start()  # until the next attempt to reach it, sessions are refused
         return
     driver = int(server.await_event("engine ready")["pid"])
     if engine_name == "embedded":
@@ -101,8 +113,8 @@ def test_a_join_and_an_aggregate_outlive_executors_and_servers(
                 check(connection)
             lose_spark(server, spark, engine_name)
             for number in (3, 4):
-                change(connection, number)
-            check(connection)
+                patiently(change, connection, number)
+            patiently(check, connection)
         server.kill()
         (left,) = (tmp_path / "shared").iterdir()
         files = set(left.rglob("*.arrow"))
