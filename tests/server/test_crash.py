@@ -226,7 +226,7 @@ def test_a_chain_of_views_is_exact_at_every_time_through_crashes(tmp_path: Path)
         assert connection.execute("SELECT count(*) FROM c").fetchall() == [(2,)]
         connection.execute("CREATE HOLD h ON t, c")
         ((start,),) = connection.execute('SELECT "at"::text FROM mz_holds').fetchall()
-        table = Counter(connection.execute("SELECT k, v FROM t").fetchall())
+        table = Counter(connection.execute(f"SELECT k, v FROM t AS OF {start}".encode()).fetchall())
     for _ in range(2):
         killed = threading.Timer(1.5 + draw.random(), server.kill)
         killed.start()
