@@ -7,15 +7,18 @@ from contextlib import suppress
 from dataclasses import replace
 from decimal import Decimal
 
+import numpy as np
 import psycopg
 import pyarrow as pa
 import pytest
 
 from catalog.objects import Column, ObjectId, Table, View
 from protocol.pgwire.errors import PgError, SqlState
-from protocol.pgwire.types import INT4, TEXT, PgType
+from protocol.pgwire.types import FLOAT8, INT4, TEXT, PgType
 from server.sql.constant import Bindings
 from server.sql.direct import DirectScan
+from server.sql.expressions import Literal, Parameter
+from server.sql.keys import Key
 from server.sql.parse import parse, parse_query
 from server.sql.plan import PlanContext, QueryPlan, WritePlan, bound, plan_delete, plan_insert, plan_query, plan_update
 from server.sql.statements import Delete, Insert, Update
@@ -208,6 +211,19 @@ def test_keys_choose_rows_without_spark() -> None:
     assert found("select a from t where $1 = a and b = $2", 1, "z") == [{"c0": 1}]
     assert found("select a from t where a = $1", None) == []
     assert found("select a from t where a = 5000000000") == []
+    assert found("select b from t where a in (2, 3, null)") == [{"c1": "x"}]
+    assert found("select b from t where a = any ($1)", [1, None]) == [{"c1": "x"}, {"c1": "z"}]
+    assert found("select b from t where a = any ($1)", None) == []
+    assert found("select a from t where a = 2 or a = 7") == [{"c0": 2}]
+
+
+def test_floats_are_equal_as_postgresql_says() -> None:
+    assert T is not None
+    zeros_and_nans = np.array([0x8000000000000000, 0, 0xFFF8000000000001, 0x7FF8000000000000], np.uint64)
+    values = pa.array([*zeros_and_nans.view(np.float64), None, 1.5], from_pandas=False)
+    scan = DirectScan(T.id, (0,), (Key(0, FLOAT8, Literal(None, FLOAT8), (Parameter(0, FLOAT8),)),))
+    for wanted, count in ((0.0, 2), (-0.0, 2), (float("nan"), 2), (1.5, 1), (None, 0), (2.0, 0)):
+        assert scan.rows(pa.table({"c0": values}), Bindings((wanted,))).num_rows == count
 
 
 BINDINGS = Bindings(

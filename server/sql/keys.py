@@ -1,0 +1,154 @@
+"""Conditions of WHERE that say which values a column has: `k = $1`, `k IN (1, 2)`, `k = ANY ($1)`, `k = 1 OR k = 2`.
+
+They choose rows without Spark (`direct.py`), and by way of an index without a scan (`lookups.py`). Only types whose
+equality is that of their Arrow values, once -0.0 is 0.0 and NaN is NaN; everything else is for Spark to compare.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from decimal import Context, Decimal, DecimalException
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from protocol.pgwire.types import PgType
+from server.sql.constant import Bindings
+from server.sql.expressions import Array, Call, Cast, ColumnRef, Expression, InList, Literal, Parameter, Quantified
+from server.sql.functions import syntax
+from server.sql.functions.table import INTEGERS, OPERATORS
+
+Value = Literal | Parameter
+Numbers = Callable[[Expression], int | None]
+"""The number of the column that an expression is, None if it is none."""
+
+_SAME = frozenset(("bool", "date", "time", "timestamp", "timestamptz", "uuid", "bytea", "numeric"))
+_TEXTS = frozenset(("text", "varchar"))
+_FLOATS = frozenset(("float4", "float8"))
+_BITS = {"int2": 15, "int4": 31, "int8": 63}
+_EXACT_IN_FLOAT8 = frozenset(("int2", "int4", *_FLOATS))
+_FLOAT8_WHOLE_MAX = 1 << 53
+_ALL_DIGITS = Context(prec=1_000)
+_INTEGERS = frozenset(INTEGERS)
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """The column, by number, of this type, has one of the values; of an array one of its elements.
+
+    `operand`: what is compared with them, the column, or a cast of it that loses nothing.
+    """
+
+    column: int
+    type: PgType
+    operand: Expression
+    values: tuple[Value, ...]
+    is_cast: bool = False
+
+    def wanted(self, bindings: Bindings) -> pa.Array:
+        """The values as the column has them, in its Arrow type: those that it can have. Distinct, no NULL."""
+        given: list[Any] = []
+        for value in self.values:
+            scalar = value.value if isinstance(value, Literal) else bindings.parameters[value.index]
+            given += scalar if value.type.element is not None and scalar is not None else (scalar,)
+        found = (_as_column(one, self.type, self.operand.type) for one in given if one is not None)
+        return pa.array([one for one in found if one is not None], self.type.arrow).unique()
+
+
+def keys_of(conditions: Iterable[Expression], number_of: Numbers) -> list[Key]:
+    """The conditions that are keys."""
+    found = (_key(condition, number_of) for condition in conditions)
+    return [key for key in found if key is not None]
+
+
+def _key(condition: Expression, number_of: Numbers) -> Key | None:
+    match condition:
+        case Call(function=function, arguments=(left, right)) if function in OPERATORS["="]:
+            return _equality(left, (right,), number_of) or _equality(right, (left,), number_of)
+        case InList(operand=operand, items=items):
+            return _equality(operand, items, number_of)
+        case Quantified(call=Call(function=function, arguments=(operand, ColumnRef(column=element))), all=False) if (
+            function in OPERATORS["="] and element == condition.element
+        ):
+            array = condition.array
+            elements = array.elements if isinstance(array, Array) else (array,)
+            return _equality(operand, elements, number_of)
+        case Call(function=syntax.OR, arguments=arms):
+            return _either([_key(arm, number_of) for arm in arms])
+    return None
+
+
+def _either(keys: list[Key | None]) -> Key | None:
+    """One of the keys, if they are of the same column."""
+    first = keys[0]
+    if first is None or any(key is None or replace(key, values=first.values) != first for key in keys):
+        return None
+    return replace(first, values=tuple(value for key in keys if key is not None for value in key.values))
+
+
+def _equality(operand: Expression, values: Iterable[Expression], number_of: Numbers) -> Key | None:
+    is_cast = isinstance(operand, Cast) and number_of(operand) is None
+    column = operand.operand if isinstance(operand, Cast) and is_cast else operand
+    number = number_of(column)
+    given = tuple(value for value in values if isinstance(value, (Literal, Parameter)))
+    if number is None or len(given) < len(tuple(values)):
+        return None
+    compared = operand.type
+    for value in given:
+        type = value.type.element or value.type
+        if not (_is_comparable(compared, type) and _loses_nothing(column.type, compared)):
+            return None
+    return Key(number, column.type, operand, given, is_cast)
+
+
+def _is_comparable(column: PgType, value: PgType) -> bool:
+    a, b = column.name, value.name
+    both = {a, b}
+    return (
+        both <= _INTEGERS or both <= _FLOATS or both <= _TEXTS or (a == b and a in _SAME)
+        or (both == {"bpchar"} and column.length is not None)
+    )  # fmt: skip
+
+
+def _loses_nothing(column: PgType, compared: PgType) -> bool:
+    """Whether a cast of the column makes no two of its values equal, and can be undone by `_as_column`."""
+    a, b = column.name, compared.name
+    return (
+        column == compared
+        or {a, b} <= _INTEGERS
+        or {a, b} <= _TEXTS
+        or (a in _INTEGERS and b == "numeric" and compared.precision is None)
+        or (a in _EXACT_IN_FLOAT8 and b == "float8")
+        or (a == b == "numeric" and compared.precision is None and (compared.scale or 0) >= (column.scale or 0))
+    )
+
+
+def _as_column(value: Any, type: PgType, compared: PgType) -> Any | None:
+    """The value of the column that is equal to `value`; None if the column can have none that is."""
+    if compared.name in _FLOATS:
+        number = float(np.float32(value)) if compared.name == "float4" else float(value)
+        if type.name in _BITS:
+            whole = number.is_integer() and abs(number) <= _FLOAT8_WHOLE_MAX
+            return _as_column(int(number), type, type) if whole else None
+        if type.name == "float4" and number == number and float(np.float32(number)) != number:
+            return None
+        return number + 0.0  # 0.0 for -0.0
+    if type.name in _BITS:
+        if isinstance(value, Decimal):
+            if not value.is_finite() or value != int(value):
+                return None
+            value = int(value)
+        return value if -1 << _BITS[type.name] <= value < 1 << _BITS[type.name] else None
+    if isinstance(value, Decimal):
+        try:
+            found = value.quantize(Decimal(1).scaleb(-(type.scale or 0)), context=_ALL_DIGITS)
+        except DecimalException:
+            return None
+        digits = (type.precision or 38) - (type.scale or 0)
+        return found if found == value and found.adjusted() < digits else None
+    if type.name == "bpchar":
+        bare = value.rstrip(" ")
+        return bare.ljust(type.length or 0) if len(bare) <= (type.length or 0) else None
+    return value
