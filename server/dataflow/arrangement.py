@@ -30,7 +30,7 @@ from catalog import spill
 from catalog import updates as u
 from catalog.hashing import Hashes
 from server.dataflow.run import Run, Sorting, first, merged, probed, sorted_run, whole
-from server.dataflow.threads import in_thread
+from server.dataflow.threads import THREAD_ROWS, in_thread
 
 MEMORY_BYTES_MAX = 1 << 30  # of all runs of a server in memory; those that come beyond it go to files
 MERGED_AT_ONCE = 64 * 1024  # rows of a merge that the inserting thread does itself; larger ones have their own
@@ -217,7 +217,10 @@ class ServerArrangement:
     # -- reading ------------------------------------------------------------------------------------------------
 
     async def probe(self, codes: Hashes, as_of: int) -> pa.Table:
-        return await in_thread(probed, self.runs_at(as_of), self.schema, codes, as_of)
+        runs = self.runs_at(as_of)
+        if sum(run.entries(codes) for run in runs) > THREAD_ROWS:
+            return await asyncio.to_thread(probed, runs, self.schema, codes, as_of)
+        return await in_thread(probed, runs, self.schema, codes, as_of)
 
     async def whole(self, as_of: int) -> pa.Table:
         return await asyncio.to_thread(whole, self.runs_at(as_of), self.schema, as_of)

@@ -192,7 +192,8 @@ class ArrangingOperator(Operator):
         for node, arranged in zip(self.node.inputs, self._arranged, strict=True):
             sorting = arranged.arrangement.sorted_by
             names = sorting.columns if isinstance(sorting, ByKey) else (sorting.column,)
-            found.append((called(node, [int(name[1:]) for name in names]), arranged.arrangement))
+            kept = arranged.arrangement if arranged.lease is None else arranged.lease.shared.arrangement
+            found.append((called(node, [int(name[1:]) for name in names]), kept))
         return found
 
     async def _take(self, tick: Tick, inputs: Sequence[pa.Table]) -> None:

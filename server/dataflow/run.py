@@ -117,6 +117,11 @@ class Run:
             self.on_disk,
         )
 
+    def entries(self, codes: Hashes) -> int:
+        """How many entries have one of these codes, which are ascending and distinct."""
+        ends = np.searchsorted(self.codes, codes, "right") - np.searchsorted(self.codes, codes, "left")
+        return int(ends.sum())
+
     def spans(self, codes: Hashes) -> NDArray[np.intp]:
         """The places of the entries with one of these codes, which are ascending and distinct."""
         first = np.searchsorted(self.codes, codes, "left")

@@ -87,3 +87,43 @@ def test_another_key_is_another_arrangement(storage: Arranger) -> None:
     shared = SharedArrangements(storage)
     assert lease_at(shared, 1).arrangement is not lease_at(shared, 1, "c1").arrangement
     assert len(shared) == 2
+
+
+def test_one_with_more_columns_serves_too(storage: Storage) -> None:
+    """As an index does: what is asked of it are rows of the columns that are wanted, under their names."""
+
+    async def run(seed: int) -> None:
+        history = random_history(seed, TIMES)
+        shared = SharedArrangements(storage)
+        schema = updates.rows_schema([schema_of(ids()["t"]).types[0]])
+        whole = lease_at(shared, 1)
+        narrow = shared.lease((ids()["t"], (0,), ByKey(("c0",))), schema, Timestamp(1))
+        turned = shared.lease(
+            (ids()["t"], (1, 0), ByKey(("c1",))), updates.rows_schema(schema_of(ids()["t"]).types[1::-1]), Timestamp(1)
+        )
+        assert len(shared) == 1
+        assert shared.lease((ids()["t"], (0,), ByKey(())), schema, Timestamp(1)).arrangement is not whole.arrangement
+        await narrow.reach(history, Timestamp(TIMES))
+        for time in range(1, TIMES + 1):
+            rows = await history.rows(ids()["t"], Timestamp(time))
+            codes = np.unique(key_hashes(rows, ("c0",)))
+            for lease, places in ((narrow, [0]), (turned, [1, 0])):
+                found = await lease.arrangement.probe(codes, time)
+                expected = updates.with_diff(rows.select(places).rename_columns(lease.arrangement.schema.names), 1)
+                assert updates.difference(updates.expand(found), updates.rows_of(expected)).num_rows == 0, (seed, time)
+                assert updates.consolidate(found).num_rows == found.num_rows, "equal rows are one line"
+            narrow.advance(Timestamp(time))
+        assert whole.arrangement.since == 1
+        whole.release()
+        turned.release()
+        assert narrow.shared.arrangement.rows > 0
+
+    for seed in range(5):
+        asyncio.run(run(seed))
+
+
+def test_what_went_wrong_serves_nobody_else(storage: Storage) -> None:
+    shared = SharedArrangements(storage)
+    first, second = lease_at(shared, 1), lease_at(shared, 1)
+    first.spoil()
+    assert lease_at(shared, 1).arrangement is not second.arrangement

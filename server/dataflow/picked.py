@@ -1,0 +1,70 @@
+"""Some columns of an arrangement that has more: a join looks into the arrangement of an index this way."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pyarrow as pa
+
+from catalog import updates
+from catalog.hashing import Hashes
+from server.dataflow.arrangement import Arrangement
+from server.dataflow.run import Sorting
+from server.dataflow.threads import in_thread
+
+
+class PickedArrangement:
+    """An `Arrangement`, to be read only: whoever has the whole one writes to it. `columns`: their names there."""
+
+    def __init__(self, whole: Arrangement, columns: Sequence[str], schema: pa.Schema, sorted_by: Sorting) -> None:
+        """`schema` and `sorted_by` have the columns' names here."""
+        self.schema = schema
+        self.sorted_by = sorted_by
+        self._whole = whole
+        self._columns = [*columns, updates.DIFF]
+
+    @property
+    def since(self) -> int:
+        return self._whole.since
+
+    @property
+    def upper(self) -> int:
+        return self._whole.upper
+
+    @property
+    def rows(self) -> int:
+        return self._whole.rows
+
+    @property
+    def bytes(self) -> int:
+        return self._whole.bytes
+
+    @property
+    def memory_bytes(self) -> int:
+        return self._whole.memory_bytes
+
+    async def probe(self, codes: Hashes, as_of: int) -> pa.Table:
+        return await self._picked(await self._whole.probe(codes, as_of))
+
+    async def whole(self, as_of: int) -> pa.Table:
+        return await self._picked(await self._whole.whole(as_of))
+
+    async def first(self, count: int, as_of: int) -> pa.Table:
+        return await self._picked(await self._whole.first(count, as_of))
+
+    async def _picked(self, found: pa.Table) -> pa.Table:
+        """Rows that differ elsewhere may be equal now."""
+        named = found.select(self._columns).rename_columns([*self.schema.names, updates.DIFF])
+        return await in_thread(updates.consolidate, named)
+
+    async def insert(self, changes: pa.Table, time: int) -> None:
+        raise AssertionError("it is written to as a whole")
+
+    def advance(self, since: int) -> None:
+        self._whole.advance(since)
+
+    async def settle(self) -> None:
+        await self._whole.settle()
+
+    def close(self) -> None:
+        """The whole one is closed by who has it."""
