@@ -229,6 +229,14 @@ class CatalogState:
         return users
 
     @cached_property
+    def _indexes(self) -> dict[ObjectId, tuple[Index, ...]]:
+        found: dict[ObjectId, tuple[Index, ...]] = {}
+        for item in self.items.values():
+            if isinstance(item, Index):
+                found[item.on] = (*found.get(item.on, ()), item)
+        return found
+
+    @cached_property
     def _role_names(self) -> dict[str, Role]:
         return {role.name: role for role in self.roles.values()}
 
@@ -302,6 +310,9 @@ class CatalogState:
                 found[user] = self.items[user]
                 queue.extend(self._users.get(user, ()))
         return list(found.values())
+
+    def indexes_on(self, id: ObjectId) -> tuple[Index, ...]:
+        return self._indexes.get(id, ())
 
     # -- roles and privileges -----------------------------------------------------------------------------------
 

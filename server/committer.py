@@ -19,12 +19,13 @@ from catalog import holds, persistence, updates
 from catalog.holds import Place
 from catalog.log import Batch, Log, Payload
 from catalog.log import Frontiers as DurableFrontiers
-from catalog.objects import CatalogState, Hold, Index, MaterializedView, ObjectId, Retained, Table, Timestamp
+from catalog.objects import CatalogState, Hold, Index, MaterializedView, ObjectId, Retained, Table, Timestamp, View
 from catalog.oracle import Oracle
 from catalog.store import MustEnd, Store
 from protocol.pgwire.errors import PgError
 from server.frontiers import Frontiers
 from server.holds import Advance, Holds, Moves, Overdue
+from server.sql.index_keys import is_computed
 
 GROUP_MAX = 1_000  # requests in one transaction: bounds its length, and so the latency of the first of them
 GATHER_S = 0.002  # an ADVANCE waits so long for others to share its transaction: nobody reads what it writes
@@ -275,7 +276,9 @@ class Committer:
                     self._frontiers.created(item.id, begin, begin, item.retain_ms)
         for item in created:
             if isinstance(item, Index):
-                self._frontiers.index_created(item.id, item.on, self._frontiers.readable(item.on), item.retain_ms)
+                on_view = isinstance(new.items[item.on], View)
+                since = group.begins.get(item.id, time) if on_view else self._frontiers.readable(item.on)
+                index_created(self._frontiers, new, item, since)
         for item in created:
             if isinstance(item, Hold):
                 self._holds.created(item, Place(group.begins.get(item.id, time)))
@@ -290,3 +293,12 @@ class Committer:
             self._log.dropped(id)
             self._last_write.pop(id, None)
             self._unread.pop(id, None)
+
+
+def index_created(frontiers: Frontiers, state: CatalogState, index: Index, since: Timestamp) -> None:
+    """An index exists; what it is made from has history from `since` on."""
+    if isinstance(state.items[index.on], View):
+        frontiers.view_index_created(index.id, state.collections(index.uses, through=(View,)), since, index.retain_ms)
+    else:
+        computed = is_computed(index, state)
+        frontiers.index_created(index.id, index.on, since, index.retain_ms, computed=computed)

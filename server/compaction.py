@@ -44,7 +44,7 @@ async def compact(store: Store, log_: Log, frontiers: Frontiers, counts: Counts,
 
 async def compact_collection(store: Store, log_: Log, frontiers: Frontiers, id: ObjectId) -> int:
     """Merges one run of batches behind `since`; how many they were, 0 if there was none worth it."""
-    since = frontiers.readable(id)
+    since = frontiers.kept(id)
     run = log_.mergeable(id, since)
     if not run:
         return 0

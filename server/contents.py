@@ -15,14 +15,14 @@ import pyarrow.compute as pc
 
 from catalog import spill, updates
 from catalog.log import Compacted, Log
-from catalog.objects import Collection, ObjectId
+from catalog.objects import Collection, ObjectId, View
 from protocol.pgwire.types import parse_type
 
 KEPT_BYTES = 1024 * 1024 * 1024  # of rows kept for the next reader; mapped files count though they are page cache
 
 
-def collection_schema(collection: Collection) -> pa.Schema:
-    """The Arrow schema of the collection's rows: c0, c1, ..."""
+def collection_schema(collection: Collection | View) -> pa.Schema:
+    """The Arrow schema of the rows of a collection or view: c0, c1, ..."""
     return updates.rows_schema([parse_type(column.type).arrow for column in collection.columns])
 
 

@@ -23,6 +23,7 @@ import pyarrow as pa
 import structlog
 
 from catalog import holds, persistence, updates
+from catalog.hashing import Hashes
 from catalog.log import Batch, Dropped, Log, Payload
 from catalog.objects import (
     CatalogState,
@@ -34,6 +35,7 @@ from catalog.objects import (
     SystemTable,
     Table,
     Timestamp,
+    View,
 )
 from catalog.oracle import RESERVATION_MS, Oracle
 from catalog.payloads import Payloads
@@ -41,7 +43,7 @@ from catalog.store import Store, StoreError, Undecided
 from protocol.pgwire.errors import PgError, SqlState
 from server.activity import Activity
 from server.backpressure import Backpressure
-from server.committer import Committer, Request
+from server.committer import Committer, Request, index_created
 from server.compaction import compact
 from server.contents import Contents, collection_schema
 from server.counts import Counts
@@ -50,6 +52,7 @@ from server.dataflow.computation import Computation
 from server.dataflow.feed import CollectionFeed, Feed, QueryFeed, Reader
 from server.dataflow.filed_arrangement import SERVER, Executors
 from server.dataflow.incremental import computation_of
+from server.dataflow.index import ComputedIndex, IndexDataflow, LogIndex
 from server.dataflow.shared import SharedArrangements
 from server.dataflow.view import ViewDataflow
 from server.following import Following
@@ -58,13 +61,14 @@ from server.holds import DOWNTIME_GRACE_MS, Holds, Overdue
 from server.locks import TableLocks
 from server.settings import milliseconds, of_the_system
 from server.spark import Engine
+from server.sql.index_keys import index_keys, is_computed
 from server.sql.plan import QueryPlan
 
 LOOK_S = 0.05  # between two looks at how far dataflows are behind
 
 log = structlog.get_logger()
 
-Plans = Callable[["Coordinator", MaterializedView], Computation]
+Plans = Callable[["Coordinator", MaterializedView | Index], Computation]
 
 
 async def _no_changes(_: Timestamp) -> list[pa.Table]:
@@ -128,7 +132,8 @@ class Coordinator:
         plan_view: Plans,
         clock: Callable[[], int] = clock_ms,
     ) -> None:
-        """StoreError if the directory cannot be used. `plan_view` computes what a materialized view is."""
+        """StoreError if the directory cannot be used. `plan_view` computes what a materialized view is, or an
+        index: the relation's rows, behind them the keys that are expressions."""
         self.store = Store(directory)
         self._directory = directory
         self._waiting = directory / "waiting"  # what a server before this one left there is of no use
@@ -170,6 +175,7 @@ class Coordinator:
         self._query_feeds: set[QueryFeed] = set()
         self._shared_feeds: dict[str, QueryFeed] = {}  # those that others may join, by fingerprint
         self._views: dict[ObjectId, ViewDataflow] = {}
+        self._indexes: dict[ObjectId, tuple[IndexDataflow, asyncio.Task[None]]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._state_seen = self.state
 
@@ -186,9 +192,11 @@ class Coordinator:
             if isinstance(item, Table | MaterializedView):
                 durable = self.log.durable[id]
                 self.frontiers.created(id, durable.since, durable.upper, item.retain_ms)
-        for id, item in items.items():
+        for item in items.values():
             if isinstance(item, Index):
-                self.frontiers.index_created(id, item.on, self.log.durable[item.on].since, item.retain_ms)
+                inputs = self.state.collections(item.uses, through=(View,))
+                since = max((self.log.durable[input].since for input in inputs), default=Timestamp(0))
+                index_created(self.frontiers, self.state, item, since)
         for id, place in holds.load(self.store).items():
             hold = items[id]
             assert isinstance(hold, Hold)
@@ -329,11 +337,42 @@ class Coordinator:
         for id in old.items.keys() - new.items.keys():
             if (view := self._views.pop(id, None)) is not None and view.task is not None:
                 view.task.cancel()
+            if id in self._indexes:
+                self._indexes.pop(id)[1].cancel()
             self.contents.forget(id)
             self._end_feeds(id, ".".join(old.full_name(old.items[id])))
         for id, item in new.items.items():
             if isinstance(item, MaterializedView) and id not in self._views:
                 self._start_view(item)
+        for id, item in new.items.items():
+            if isinstance(item, Index) and id not in self._indexes:
+                self._start_index(item)
+
+    def _start_index(self, index: Index) -> None:
+        item = self.state.items[index.on]
+        assert isinstance(item, Table | MaterializedView | View)
+        keys = index_keys(item.columns, index.keys)
+        computed = [key.type.arrow for key in keys if not isinstance(key, int)]
+        width = len(item.columns)
+        places = iter(range(width, width + len(computed)))
+        key = [number if isinstance(number, int) else next(places) for number in keys]
+        schema = updates.rows_schema([*collection_schema(item).types, *computed])
+        dataflow: IndexDataflow
+        if is_computed(index, self.state):
+
+            def again() -> None:
+                self._indexes.pop(index.id)[1].cancel()
+                self._start_index(index)
+
+            computation, arranger = self._plan_view(self, index), self._arrangements.arranger
+            dataflow = ComputedIndex(
+                *(index, schema, key, width, computation, self.frontiers, arranger, self._keeps_too_much, again),
+                self.counts,
+            )
+            self.backpressure.begins(dataflow.dataflow)
+        else:
+            dataflow = LogIndex(index, schema, key, _Followed(self), self.frontiers, self._arrangements)
+        self._indexes[index.id] = (dataflow, self._spawn(dataflow.run(), f"index {index.id}"))
 
     def _end_feeds(self, id: ObjectId, name: str) -> None:
         error = PgError(SqlState.UNDEFINED_OBJECT, f"relation '{name}' was dropped")
@@ -349,6 +388,9 @@ class Coordinator:
         async def write(time: Timestamp, changes: pa.Table | None, upper: Timestamp) -> None:
             await self._write_view(view.id, time, changes, upper)
 
+        def failed(error: PgError) -> None:
+            self._view_failed(view, error)
+
         computation = self._plan_view(self, view)
         dataflow = ViewDataflow(
             view,
@@ -356,7 +398,7 @@ class Coordinator:
             self.frontiers,
             stored,
             write,
-            self._view_failed,
+            failed,
             self._keeps_too_much,
             self.counts,
         )
@@ -475,6 +517,17 @@ class Coordinator:
             case _:
                 raise PgError(SqlState.UNDEFINED_TABLE, f'relation "{id}" was dropped')
 
+    async def indexed_rows(self, index: ObjectId, codes: Hashes | None, as_of: Timestamp) -> pa.Table | None:
+        """As `IndexDataflow.rows`; waits until the index's relation is final at `as_of`. The caller has a holder."""
+        dataflow, _ = self._indexes.get(index, (None, None))
+        if dataflow is None:
+            return None
+        item = self.state.items.get(dataflow.index.on)
+        if isinstance(item, Table | MaterializedView):
+            await self._final(item, as_of)
+            await self.check_counts(item.id, 1, as_of)
+        return await dataflow.rows(codes, as_of)
+
     def system_rows(self, id: ObjectId) -> pa.Table:
         """A system table's rows now. PgError of PostgreSQL's own, which only a session sees."""
         source = self._system_tables.get(id)
@@ -543,9 +596,16 @@ class Coordinator:
 
     @property
     def running(self) -> dict[str, ViewDataflow | QueryFeed]:
-        """The dataflows: those of materialized views by the views' ids, those of queries by ids of their own."""
+        """The dataflows: those of materialized views and of indexes that are computed by their ids, those of queries
+        by ids of their own."""
         queries = {feed.id: feed for feed in self._query_feeds}
-        return {**{str(id): view for id, view in self._views.items()}, **queries}
+        computed = (index.dataflow for index in self.indexes.values() if isinstance(index, ComputedIndex))
+        return {**{str(view.view.id): view for view in (*self._views.values(), *computed)}, **queries}
+
+    @property
+    def indexes(self) -> dict[ObjectId, IndexDataflow]:
+        """What keeps each index up."""
+        return {id: dataflow for id, (dataflow, _) in self._indexes.items()}
 
     def running_query(self, fingerprint: str) -> QueryFeed | None:
         """The dataflow of a subscribed query that others may join."""

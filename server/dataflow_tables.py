@@ -7,9 +7,10 @@ from collections.abc import Iterator
 from catalog.objects import ObjectId
 from server.coordinator import Coordinator
 from server.dataflow.arrangement import Arrangement
-from server.dataflow.computation import Recomputation
+from server.dataflow.computation import Recomputation, Ticks
 from server.dataflow.explained import described, numbered
 from server.dataflow.incremental import IncrementalComputation
+from server.dataflow.index import LogIndex
 from server.dataflow.view import ViewDataflow
 
 Row = tuple[object, ...]
@@ -17,21 +18,25 @@ Row = tuple[object, ...]
 
 def dataflows(coordinator: Coordinator) -> Iterator[Row]:
     for id, flow in coordinator.running.items():
-        ticks = flow.ticks
-        times: tuple[float | None, ...] = (None, None, None)
-        if ticks.count:
-            times = ticks.last_s * 1e3, ticks.total_s * 1e3 / ticks.count, ticks.max_s * 1e3
         yield (
             id,
             flow.view.id if isinstance(flow, ViewDataflow) else None,
             "recomputed" if isinstance(flow.computation, Recomputation) else "incremental",
             int(flow.upper),
             flow.hydrated,
-            ticks.count,
-            *times,
-            ticks.total_s * 1e3,
+            *_ticked(flow.ticks),
             flow.error.message if isinstance(flow, ViewDataflow) and flow.error is not None else None,
         )
+    for id, index in coordinator.indexes.items():
+        if isinstance(index, LogIndex):
+            yield id, id, "arranged", int(index.upper), index.hydrated, *_ticked(index.ticks), None
+
+
+def _ticked(ticks: Ticks) -> tuple[object, ...]:
+    times: tuple[float | None, ...] = (None, None, None)
+    if ticks.count:
+        times = ticks.last_s * 1e3, ticks.total_s * 1e3 / ticks.count, ticks.max_s * 1e3
+    return ticks.count, *times, ticks.total_s * 1e3
 
 
 def lags(coordinator: Coordinator) -> Iterator[Row]:
@@ -51,7 +56,12 @@ def arrangements(coordinator: Coordinator) -> Iterator[Row]:
             for place, (name, arrangement) in enumerate(operator.arrangements, 1):
                 own = known.setdefault(arrangement, f"{id}.{number}.{place}")
                 sizes = arrangement.rows, arrangement.bytes, arrangement.memory_bytes
-                yield own, id, number, name, *sizes, arrangement.probed_by
+                yield own, id, number, None, name, *sizes, arrangement.probed_by
+    for id, index in coordinator.indexes.items():
+        if (kept := index.arrangement) is not None:
+            own, keys = known.setdefault(kept, id), ", ".join(index.index.keys)
+            sizes = kept.rows, kept.bytes, kept.memory_bytes
+            yield own, id, None, coordinator.state.items[id].name, keys, *sizes, kept.probed_by
 
 
 def operators(coordinator: Coordinator) -> Iterator[Row]:

@@ -5,9 +5,10 @@
 - `since` (inclusive): times from it on can be read. It follows `upper` at the distance of the retention window, but
   never passes a holder: a hold, a running SELECT, a subscription, a dataflow over its inputs.
 
-An index has a `since` of its own over the log of its relation. A relation can be read at a time if it, or an index on
-it, can; so its log begins at the least of their `since` (`readable`), and a hold on an index keeps the history there
-that queries by way of the index need.
+An index has a `since` of its own. A relation can be read at a time if it, or an index on it, can; so its log begins at
+the least of their `since` (`readable`), and a hold on an index keeps the history there that queries by way of the index
+need. An index on a view has no log to be read by: it is made again from the logs of what the view reads, and these
+begin where it does, too (`kept`). What Spark computes of an index has an `upper` of its own.
 
 Pure: no clock, no disk. `moved` is how others await a movement. One rule in one place: `since` is the least of what
 the holders and the window allow, and never less than the floor, the time at which history begins on disk.
@@ -103,26 +104,40 @@ class Frontiers:
         self._retention_ms: dict[ObjectId, int] = {}  # of those that say; the others have RETENTION_MS
         self._relations: dict[ObjectId, ObjectId] = {}  # of indexes
         self._indexes: dict[ObjectId, set[ObjectId]] = {}  # of relations
+        self._made_from: dict[ObjectId, frozenset[ObjectId]] = {}  # of indexes on views
         self.moved = Pulse()
 
     def upper(self, id: ObjectId) -> Timestamp:
-        return self.view_uppers.get(self._relations.get(id, id), self.tables_upper)
+        own = id if id in self.view_uppers else self._relations.get(id, id)
+        return self.view_uppers.get(own, self.tables_upper)
 
     def retained(self, id: ObjectId) -> Timestamp:
         """What `since` would be without holders: what the retention window alone keeps, as far as it is there."""
+        return self._retained_at(id, self.upper(id))
+
+    def _retained_at(self, id: ObjectId, upper: int) -> Timestamp:
         retention_ms = self._retention_ms.get(id, RETENTION_MS)
-        window = self.upper(id) - 1 - retention_ms if retention_ms else 0
+        window = upper - 1 - retention_ms if retention_ms else 0
         return Timestamp(max(self.floors.get(id, 0), window))
 
     def since(self, id: ObjectId) -> Timestamp:
         """The least time at which `id` can be read, by itself."""
-        retained = self.retained(id)
+        return self.since_at(id, self.upper(id))
+
+    def since_at(self, id: ObjectId, upper: int) -> Timestamp:
+        """What `since` is when `upper` is there: where what has no rows yet is to begin."""
+        retained = self._retained_at(id, upper)
         held = min((holder.time for holder in self.holders_of.get(id, ())), default=retained)
         return Timestamp(max(self.floors.get(id, 0), min(retained, held)))
 
     def readable(self, id: ObjectId) -> Timestamp:
-        """The least time at which `id` can be read, by itself or by way of an index on it; its log begins there."""
+        """The least time at which `id` can be read, by itself or by way of an index on it."""
         return min(map(self.since, self.ways(id)))
+
+    def kept(self, id: ObjectId) -> Timestamp:
+        """Where the log of `id` begins: where it is readable, and what indexes on views are made from."""
+        made = (self.since(index) for index, inputs in self._made_from.items() if id in inputs)
+        return min((self.readable(id), *made))
 
     def hold(self, ids: Iterable[ObjectId], time: int) -> Holder:
         """A new holder. NotReadable if one of the collections cannot be read at `time` any more.
@@ -184,11 +199,26 @@ class Frontiers:
         if retention_ms is not None:
             self._retention_ms[id] = retention_ms
 
-    def index_created(self, id: ObjectId, on: ObjectId, since: Timestamp, retention_ms: int | None) -> None:
-        """An index on a relation exists, whose log has history from `since` on."""
-        self.created(id, since, None, retention_ms)
+    def index_created(
+        self, id: ObjectId, on: ObjectId, since: Timestamp, retention_ms: int | None, *, computed: bool = False
+    ) -> None:
+        """An index on a collection exists, whose log has history from `since` on. `computed`: by Spark."""
+        self.created(id, since, since if computed else None, retention_ms)
         self._relations[id] = on
         self._indexes.setdefault(on, set()).add(id)
+
+    def view_index_created(
+        self, id: ObjectId, inputs: frozenset[ObjectId], since: Timestamp, retention_ms: int | None
+    ) -> None:
+        """An index on a view exists, which reads these collections; their logs have history from `since` on."""
+        self.created(id, since, since, retention_ms)
+        self._made_from[id] = inputs
+
+    def index_reached(self, id: ObjectId, upper: Timestamp) -> None:
+        """What is computed of an index is final before `upper`."""
+        if id in self.view_uppers:
+            self.view_uppers[id] = max(upper, self.view_uppers[id])
+            self.moved.fire()
 
     def retain(self, id: ObjectId, retention_ms: int | None) -> None:
         """How much history is kept without holders; 0: all, None: RETENTION_MS. A longer window fills with time."""
@@ -204,6 +234,7 @@ class Frontiers:
         else:
             relation = None  # which was dropped with it
         self._indexes.pop(id, None)
+        self._made_from.pop(id, None)
         for holder in list(self.holders_of.get(id, ())):
             holder.dropped(id, relation)
         self.floors.pop(id, None)
@@ -212,7 +243,8 @@ class Frontiers:
 
     def compacted(self, id: ObjectId, since: Timestamp) -> None:
         """History before `since` is gone from disk."""
-        for known in self.ways(id):
+        made = (index for index, inputs in self._made_from.items() if id in inputs)
+        for known in (*self.ways(id), *made):
             if known in self.floors:
                 self.floors[known] = max(self.floors[known], since)
 

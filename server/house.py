@@ -6,12 +6,12 @@ import asyncio
 
 import structlog
 
-from catalog.objects import MaterializedView
+from catalog.objects import Index, MaterializedView
 from server.config import Config
 from server.coordinator import Coordinator
 from server.dataflow import run_files
 from server.dataflow.computation import Computation
-from server.execution.planning import plan_stored
+from server.execution.planning import plan_index, plan_stored
 from server.http import HttpPort, Response
 from server.listener import Listener
 from server.metrics import rendered, snapshot
@@ -52,8 +52,9 @@ class House:
         self.ended: asyncio.Future[BaseException] = self.coordinator.failed
         self._starting: asyncio.Task[None] | None = None
 
-    def _plan_view(self, coordinator: Coordinator, view: MaterializedView) -> Computation:
-        plan = plan_stored(view.query, coordinator.state)
+    def _plan_view(self, coordinator: Coordinator, view: MaterializedView | Index) -> Computation:
+        state = coordinator.state
+        plan = plan_index(view, state) if isinstance(view, Index) else plan_stored(view.query, state)
         return coordinator.computation(plan, self.engine)
 
     async def start(self) -> None:

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import accumulate
 from pathlib import Path
@@ -16,7 +16,7 @@ from catalog.objects import Index, ObjectId
 from server.activity import Activity
 from server.coordinator import Coordinator
 from server.counts import Counts, Durations
-from server.dataflow.computation import Computation, Recomputation
+from server.dataflow.computation import Recomputation
 from server.dataflow.hydration import State
 from server.dataflow.view import ViewDataflow
 from server.execution.subscribe import OUTPUTS
@@ -54,7 +54,7 @@ def snapshot(listener: Listener, engine: Engine) -> list[Metric]:
             ("kind",),
             {(kind,): count for kind, count in coordinator.dataflows.items()},
         ),
-        *_of_dataflows(coordinator.computations, coordinator.counts),
+        *_of_dataflows(coordinator),
         *_of_lags(coordinator),
         _one(
             "tidewire_subscription_waiting_bytes",
@@ -71,7 +71,8 @@ def snapshot(listener: Listener, engine: Engine) -> list[Metric]:
     ]
 
 
-def _of_dataflows(computations: Sequence[Computation], counts: Counts) -> Iterator[Metric]:
+def _of_dataflows(coordinator: Coordinator) -> Iterator[Metric]:
+    computations, counts = coordinator.computations, coordinator.counts
     recomputed = sum(isinstance(computation, Recomputation) for computation in computations)
     yield _one(
         "tidewire_dataflows_recomputed",
@@ -100,6 +101,7 @@ def _of_dataflows(computations: Sequence[Computation], counts: Counts) -> Iterat
         sum(computation.hydration.state is State.RUNNING for computation in computations),
     )
     arrangements = {a for computation in computations for _, a in computation.arrangements}  # some share one
+    arrangements |= {index.arrangement for index in coordinator.indexes.values() if index.arrangement is not None}
     rows, size = sum(a.rows for a in arrangements), sum(a.bytes for a in arrangements)
     yield _one("tidewire_arrangement_rows", "gauge", "Entries that dataflows keep to find rows by a key.", rows)
     yield _one("tidewire_arrangement_bytes", "gauge", "Their bytes, in memory and on disk.", size)

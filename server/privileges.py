@@ -169,7 +169,7 @@ def require_query(state: CatalogState, role: ObjectId, plan: QueryPlan) -> None:
 
 def computes(state: CatalogState, plan: QueryPlan) -> bool:
     """Whether a cluster computes it for the user; queries over system tables alone are everybody's."""
-    if plan.constant is not None or plan.direct_scan is not None:
+    if plan.constant is not None or (plan.direct_scan is not None and plan.scanned <= plan.inputs):
         return False
     return not plan.inputs or not all(isinstance(state.items.get(id), SystemTable) for id in plan.inputs)
 

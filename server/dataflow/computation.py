@@ -163,7 +163,7 @@ async def compute(
     `patient`: as in `Engine.run`.
     """
     views: dict[str, pa.Table] = {}
-    for id in sorted(plan.inputs):
+    for id in sorted(plan.scanned):
         with step("read", id) as reading:
             views[id] = await read(id, as_of)
             reading.rows = views[id].num_rows

@@ -43,6 +43,10 @@ class PickedArrangement:
     def memory_bytes(self) -> int:
         return self._whole.memory_bytes
 
+    @property
+    def probed_by(self) -> str:
+        return self._whole.probed_by
+
     async def probe(self, codes: Hashes, as_of: int) -> pa.Table:
         return await self._picked(await self._whole.probe(codes, as_of))
 

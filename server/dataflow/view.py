@@ -1,5 +1,8 @@
 """The dataflow of a materialized view: its changes go to the log, each at the time of the commit that caused it.
 
+An index of rows that Spark computes has such a dataflow, too; its changes go to an arrangement, and each start of the
+server begins it anew.
+
 A restart continues where the log ends and never repeats an update: what the computation stands on is made again at
 the last time that the log has. A time at which the query fails (a division by zero, say) moves nothing: the view stays
 where it is, `error` tells its readers why (its subscribers' streams end), and the next change of an input tries again.
@@ -14,7 +17,7 @@ import pyarrow as pa
 import structlog
 
 from catalog import updates
-from catalog.objects import MaterializedView, ObjectId, Timestamp
+from catalog.objects import Index, MaterializedView, ObjectId, Timestamp
 from catalog.store import MustEnd
 from protocol.pgwire.errors import PgError
 from server.counts import Counts
@@ -34,18 +37,20 @@ class ViewDataflow:
 
     def __init__(
         self,
-        view: MaterializedView,
+        view: MaterializedView | Index,
         computation: Computation,
         frontiers: Frontiers,
         stored: Callable[[Timestamp], Awaitable[pa.Table]],
         write: Write,
-        failed: Callable[[MaterializedView, PgError], None],
+        failed: Callable[[PgError], None],
         keeps_too_much: Callable[[ViewDataflow], bool],
         counts: Counts | None = None,
+        begin: Callable[[], Timestamp] | None = None,
     ) -> None:
         """`stored` reads the view's own rows from the log at a time; `failed` is told as long as it cannot go on.
 
         `keeps_too_much`: whether it is too far behind its inputs. `counts`: the server's.
+        `begin`, of what has no rows from before a restart: the first time that is of use, once the inputs are final.
         """
         self.view = view
         self.error: PgError | None = None
@@ -56,14 +61,19 @@ class ViewDataflow:
         self._tell_failed = failed
         self._keeps_too_much = keeps_too_much
         # A view that was never computed has no history yet: since = upper, the time of its creation.
-        self._fresh = frontiers.floors[view.id] == frontiers.upper(view.id)
-        start = Timestamp(frontiers.upper(view.id) - (0 if self._fresh else 1))
-        self._holder = frontiers.hold(computation.inputs, max(start, frontiers.greatest_since(computation.inputs)))
+        self._fresh = begin is not None or frontiers.floors[view.id] == frontiers.upper(view.id)
+        self._begin = begin
+        if begin is None:
+            start = Timestamp(frontiers.upper(view.id) - (0 if self._fresh else 1))
+            self._holder = frontiers.hold(computation.inputs, max(start, frontiers.greatest_since(computation.inputs)))
+        else:  # the inputs' history is kept for it from there on, whether they can be read there or not
+            start = frontiers.since(view.id)
+            self._holder = frontiers.take_over(computation.inputs, start)
         self.task: asyncio.Task[None] | None = None
         self._counts = counts or Counts()
         self.ticks = Ticks(self._counts.ticks)
         self.hydrated = False
-        self.seen = frontiers.upper(view.id)
+        self.seen = frontiers.upper(view.id) if begin is None else start
         """The first time that was not looked at: `error` is what there is before it."""
 
     @property
@@ -126,6 +136,9 @@ class ViewDataflow:
         while True:
             self._holder.advance(time)
             await self._frontiers.reached(self.computation.inputs, time)
+            if self._fresh and self._begin is not None and (begin := self._begin()) > time:
+                time = begin
+                self._holder.advance(time)
             try:
                 stored = None if self._fresh else await self._present()
                 known = stored if time == self.upper - 1 else None
@@ -138,8 +151,8 @@ class ViewDataflow:
             time = await self._next_change()
         # Nothing, unless the log is empty or ends before: what it has is what later changes are subtracted from.
         changes = await asyncio.to_thread(updates.difference, rows, rows.slice(0, 0) if stored is None else stored)
-        at = max(time, self.upper)
-        await self._record(at, changes, Timestamp(max(time + 1, self.upper)))
+        upper = self.upper if self._begin is None else time
+        await self._record(max(time, upper), changes, Timestamp(max(time + 1, upper)))
         self._worked(time)
         self._fresh = False
         self.hydrated = True
@@ -152,7 +165,7 @@ class ViewDataflow:
             except MustEnd:
                 raise  # so does the server
             except Exception as error:
-                log.error("materialized view not written", view=self.view.name, id=self.view.id, error=str(error))
+                log.error(f"{self.view.kind} not written", view=self.view.name, id=self.view.id, error=str(error))
             await self._frontiers.moved.wait()
 
     async def _next_change(self) -> Timestamp:
@@ -175,12 +188,12 @@ class ViewDataflow:
 
     def _failed(self, error: Exception, time: Timestamp) -> None:
         if self.error is None:
-            log.warning("materialized view failed", view=self.view.name, id=self.view.id, error=str(error))
+            log.warning(f"{self.view.kind} failed", view=self.view.name, id=self.view.id, error=str(error))
         self.error = told(error)
         self.seen = Timestamp(max(self.seen, time + 1))
         self._stays(self.error)
 
     def _stays(self, error: PgError) -> None:
         """Tells those who wait that nothing will come before an input changes."""
-        self._tell_failed(self.view, error)
+        self._tell_failed(error)
         self._frontiers.moved.fire()

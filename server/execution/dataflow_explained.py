@@ -42,6 +42,8 @@ def upkeep(coordinator: Coordinator, plan: QueryPlan, flow: Flow | None, shown: 
     if isinstance(computation, IncrementalComputation):
         root, operators = computation.root, {operator.node: operator for operator in computation.operators}
     else:
+        if plan.expanded is not None:  # what is followed reads what a view is made of, not its index
+            plan = plan.expanded()
         followed = frozenset(filter(coordinator.is_logged, plan.inputs))
         try:
             root, operators = delta_plan(rewritten_or_not(plan.relation), followed), {}

@@ -35,11 +35,12 @@ from server.context import Context
 from server.dataflow.filed_arrangement import EXECUTORS
 from server.execution import grants, roles
 from server.execution.names import find_relation, schema_of
-from server.execution.planning import plan_default, plan_index_keys, system_table_in
+from server.execution.planning import plan_default, plan_index_keys, plan_stored, relation_query, system_table_in
 from server.execution.roles import meant
 from server.execution.times import milliseconds_of
 from server.results import Result
 from server.settings import checked_value, find_variable
+from server.sql.index_keys import key_column
 from server.sql.plan import plan_query
 from server.sql.statements import (
     AlterOwner,
@@ -284,17 +285,15 @@ def plan_view(
 
 def _create_index(context: Context, statement: CreateIndex) -> CatalogState:
     item = find_relation(context, statement.on)
-    if not isinstance(item, Table | MaterializedView):
-        raise PgError(
-            SqlState.WRONG_OBJECT_TYPE,
-            f'cannot create index on {item.kind} "{item.name}"',
-            hint="Create a materialized view, and index that." if isinstance(item, View) else None,
-        )
+    if not isinstance(item, Table | MaterializedView | View):
+        raise PgError(SqlState.WRONG_OBJECT_TYPE, f'cannot create index on {item.kind} "{item.name}"')
     state = context.state
     privileges.require_owner(state, context.role, item)
     privileges.require(state, context.role, item.schema_id, Privilege.CREATE)
     privileges.require(state, context.role, QUICKSTART.id, Privilege.USAGE)
     keys = plan_index_keys(statement, item, context.plan_context())
+    if isinstance(item, View):
+        _check_indexed_view(context, item)
     name = statement.name.name if statement.name is not None else _index_name(state, item, keys)
     id, state = state.new_id()
     try:
@@ -303,8 +302,21 @@ def _create_index(context: Context, statement: CreateIndex) -> CatalogState:
         return exists(context, error, statement.if_not_exists)
 
 
+def _check_indexed_view(context: Context, view: View) -> None:
+    """Its rows are kept up to date as those of a materialized view. PgError if they cannot be, or may not be read."""
+    privileges.require_select(context.state, context.role, (view.id,))
+    plan = plan_stored(relation_query(view).text, context.state)
+    if (system := system_table_in(plan, context.state)) is not None:
+        raise PgError(
+            SqlState.FEATURE_NOT_SUPPORTED,
+            f'index on view "{view.name}" over system table "{system.name}" is not supported',
+        )
+    context.coordinator.computation(plan, context.engine)
+
+
 def _index_name(state: CatalogState, item: Item, keys: tuple[str, ...]) -> str:
-    words = [key if key.isidentifier() else "expr" for key in keys]
+    columns = [key_column(key, item.columns) for key in keys]
+    words = ["expr" if column is None else item.columns[column].name for column in columns]
     stem = "_".join([item.name, *words, "idx"]) if keys else f"{item.name}_primary_idx"
     number, name = 0, stem
     while state.item_named(item.schema_id, name) is not None:

@@ -37,6 +37,7 @@ from server.pg_catalog.query import CatalogPlan
 from server.results import Result
 from server.sql import statements as s
 from server.sql.explain import explained
+from server.sql.lookups import too_wide
 from server.sql.outline import Outline
 from server.sql.plan import QueryPlan, WritePlan, bound, plan_query
 from server.sql.rewrite import rewritten_or_not
@@ -164,7 +165,8 @@ async def _sections(context: Context, statement: s.Explain, subject: _Subject) -
             case None:
                 sections = _summary(context, subject, Shown(statements=statement.verbose))
             case s.ExplainStage.RAW:
-                sections = [Section("Plan", plan=explained(query.relation, _names(context)), headless=True)]
+                plan = explained(query.relation, _names(context), query.lookups)
+                sections = [Section("Plan", plan=plan, headless=True)]
             case s.ExplainStage.OPTIMIZED:
                 relation = rewritten_or_not(query.relation)
                 sections = [Section("Plan", plan=explained(relation, _names(context)), headless=True)]
@@ -191,8 +193,12 @@ def _summary(context: Context, subject: _Subject, shown: Shown) -> list[Section]
     sections += [
         Section("Reads", ", ".join(map(name_of, sorted(plan.inputs))) or "nothing"),
         Section("Gives", ", ".join(f"{f.name} {f.type.display}" for f in plan.columns)),
-        Section("Plan", plan=explained(plan.relation, name_of)),
+        Section("Plan", plan=explained(plan.relation, name_of, plan.lookups)),
     ]
+    for index, places in too_wide(plan.relation, plan.scanned, context.state):
+        asked, keys = (", ".join(chosen) for chosen in ((index.keys[place] for place in places), index.keys))
+        text = f"{name_of(index.id)} is not used, its key ({keys}) has more than what is asked for ({asked})"
+        sections.append(Section("Note", text))
     if (elsewhere := _without_spark(plan)) is not None:
         return [*sections, Section("Runs", elsewhere)]
     sql = plan.spark_sql(context.bindings())
@@ -216,7 +222,8 @@ def _without_spark(plan: QueryPlan) -> str | None:
         return "in the server, a constant"
     if plan.direct_scan is not None:
         keys = ", those with the keys asked for" if plan.direct_scan.keys else ""
-        return f"in the server, the log's rows as they are{keys}"
+        whose = "the index's" if {*plan.lookups} | (plan.scanned - plan.inputs) else "the log's"
+        return f"in the server, {whose} rows as they are{keys}"
     return None
 
 
@@ -235,6 +242,8 @@ async def _spark_plan(context: Context, plan: QueryPlan, statement: s.Explain) -
     """Spark's words for how it would run the statement, over the rows of now: their number decides much."""
     if (elsewhere := _without_spark(plan)) is not None:
         return f"Spark is not asked: runs {elsewhere}"
+    if plan.expanded is not None:
+        plan = plan.expanded()
     views: dict[str, pa.Table] = {}
     time = context.coordinator.latest_time()
     if plan.inputs:
@@ -267,7 +276,7 @@ async def _analyzed(context: Context, statement: s.Explain, subject: _Subject) -
     actual: dict[str, object] = {"Actual Rows": rows}
     if not statement.no_timing:
         actual["Actual Total Time"] = round(ms, 3)
-    plan = explained(subject.query.relation, _names(context))
+    plan = explained(subject.query.relation, _names(context), subject.query.lookups)
     sections = [
         Section("Plan", plan=replace(plan, figures={**plan.figures, **actual})),
         Section("Steps", items=[_shown(context, it, timing=not statement.no_timing) for it in steps]),

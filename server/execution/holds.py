@@ -66,7 +66,7 @@ async def create_hold(context: Context, statement: CreateHold) -> Result:
         transaction.holder = begun.holder
         if begun.time is not None:
             transaction.begins[id] = begun.time
-            if created and isinstance(items[0], MaterializedView):
+            if created and isinstance(items[0], MaterializedView | Index):
                 transaction.begins[items[0].id] = begun.time
         return state
 
@@ -138,9 +138,7 @@ def _with_creation(context: Context, created: frozenset[ObjectId], items: list[I
     if len(items) != 1 or created != {items[0].id}:
         raise _one_creation()
     match items[0]:
-        case Index(on=on):
-            inputs = frozenset((on,))
-        case MaterializedView(uses=uses):
+        case Index(uses=uses) | MaterializedView(uses=uses):
             inputs = context.state.collections(uses)
         case item:
             if at is not None:

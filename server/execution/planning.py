@@ -6,11 +6,12 @@ from dataclasses import replace
 
 from sqlglot import exp
 
-from catalog.objects import CatalogState, Column, Item, ObjectId, SystemTable, Table
+from catalog.objects import CatalogState, Column, Index, Item, ObjectId, SystemTable, Table
 from protocol.pgwire.errors import PgError, SqlState
 from protocol.pgwire.types import PgType
 from server.dataflow.order import OrderPlan, SortKey
 from server.sql.expressions import walk
+from server.sql.index_keys import index_keys
 from server.sql.lexer import quote_identifier
 from server.sql.parse import parse_query
 from server.sql.plan import Field, PlanContext, QueryPlan, plan_insert, plan_query
@@ -65,12 +66,24 @@ def default_values(table: Table) -> Insert:
 def plan_index_keys(statement: CreateIndex, item: Item, context: PlanContext) -> tuple[str, ...]:
     """The key expressions of an index over `item`, as SQL text; all columns where none is given. PgError 42703, ..."""
     if not statement.keys:
-        return tuple(column.name for column in item.columns)
+        return tuple(quote_identifier(column.name) for column in item.columns)
     for key in statement.keys:
         _refuse_subquery(key, "index expression")
         text = f"SELECT {key.text} FROM {quote_identifier(ID_SCHEMA)}.{quote_identifier(item.id)}"
-        plan_query(Query(parse_query(text).tree, text, key.offset - len("SELECT ")), context)
-    return tuple(key.text for key in statement.keys)
+        plan_query(Query(parse_query(text).tree, text, key.offset - len("SELECT ")), context, None, maintained=True)
+    keys = tuple(key.text for key in statement.keys)
+    index_keys(item.columns, keys)
+    return keys
+
+
+def plan_index(index: Index, state: CatalogState) -> QueryPlan:
+    """The rows of an index's relation, behind them its keys that are expressions."""
+    item = state.items[index.on]
+    keys = zip(index_keys(item.columns, index.keys), index.keys, strict=True)
+    names = [quote_identifier(column.name) for column in item.columns]
+    names += [text for key, text in keys if not isinstance(key, int)]
+    query = f"SELECT {', '.join(names)} FROM {quote_identifier(ID_SCHEMA)}.{quote_identifier(item.id)}"
+    return plan_stored(query, state)
 
 
 def plan_stored(query: str, state: CatalogState) -> QueryPlan:

@@ -14,6 +14,7 @@ from server.execution.times import timestamp_of
 from server.frontiers import Holder, NotReadable
 from server.pg_catalog.query import relation_rows
 from server.results import Result, TableRows
+from server.sql.constant import Bindings
 from server.sql.plan import QueryPlan
 from server.sql.statements import AsOf
 from server.trace import step
@@ -53,13 +54,41 @@ async def rows_without_inputs(
 async def rows_at(context: Context, plan: QueryPlan, time: Timestamp, parameters: tuple[object, ...]) -> pa.Table:
     """The query's rows at a time that the caller holds."""
     bindings = context.bindings(parameters, mz_now=time)
-    return await compute(plan, bindings, context.engine, lambda id, as_of: input_rows(context, id, as_of), time)
+    views: dict[ObjectId, pa.Table] = {}
+    for view in plan.scanned - plan.inputs:
+        found = await _indexed(context, plan, view, bindings, time)
+        if found is None:
+            assert plan.expanded is not None
+            return await rows_at(context, plan.expanded(), time, parameters)
+        views[view] = found
+
+    async def rows(id: ObjectId, as_of: Timestamp) -> pa.Table:
+        if id in views:
+            return views[id]
+        if id in plan.lookups and (found := await _indexed(context, plan, id, bindings, as_of)) is not None:
+            return found
+        return await input_rows(context, id, as_of)
+
+    return await compute(plan, bindings, context.engine, rows, time)
 
 
 async def input_rows(context: Context, id: ObjectId, as_of: Timestamp) -> pa.Table:
     """The rows of a collection or system table at a time that the caller holds."""
     table = builtin.PG_TABLES.get(id)
     return await (relation_rows(context, table) if table is not None else context.coordinator.rows(id, as_of))
+
+
+async def _indexed(
+    context: Context, plan: QueryPlan, id: ObjectId, bindings: Bindings, time: Timestamp
+) -> pa.Table | None:
+    """What an index gives of a relation for a plan: the rows that are looked up, or of a view all. None if none can."""
+    lookup = plan.lookups.get(id)
+    if lookup is not None and (codes := lookup.codes(bindings)) is not None:
+        return await context.coordinator.indexed_rows(lookup.index, codes, time)
+    for index in context.state.indexes_on(id) if id not in plan.inputs else ():
+        if (found := await context.coordinator.indexed_rows(index.id, None, time)) is not None:
+            return found
+    return None
 
 
 async def _rows_as_of(context: Context, plan: QueryPlan, as_of: AsOf, parameters: tuple[object, ...]) -> pa.Table:
@@ -76,13 +105,26 @@ async def _rows_as_of(context: Context, plan: QueryPlan, as_of: AsOf, parameters
         time = max(time, latest)
     elif system and time < latest:
         raise not_readable(context, NotReadable(system[0], latest), time)
-    holder = hold_at(context, plan.inputs, time)
+    holder = _held(context, plan, time)
     try:
         if system:  # what is in the log is awaited where it is read, which a view that fails ends
             await frontiers.reached(frozenset(system), time)
         return await rows_at(context, plan, Timestamp(time), parameters)
     finally:
         holder.release()
+
+
+def _held(context: Context, plan: QueryPlan, time: int) -> Holder:
+    """As `hold_at`, for a plan: of a view whose index can be read at that time the index will do."""
+    frontiers, state = context.coordinator.frontiers, context.state
+    views = plan.scanned - plan.inputs
+    through = [
+        next((i.id for i in state.indexes_on(view) if i.id in frontiers.floors and frontiers.since(i.id) <= time), None)
+        for view in views
+    ]
+    if not views or None in through:
+        return hold_at(context, plan.inputs, time)
+    return hold_at(context, (plan.scanned & plan.inputs) | {id for id in through if id is not None}, time)
 
 
 def hold_at(context: Context, inputs: frozenset[ObjectId], time: int) -> Holder:

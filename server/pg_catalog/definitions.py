@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from catalog.objects import Index, MaterializedView, Table, View
 from server.execution.show import definition_text
 from server.pg_catalog import oids
-from server.pg_catalog.keys import Key, key_column, keys_of
+from server.pg_catalog.keys import Key, key_place, keys_of
 from server.pg_catalog.static import Row
 from server.pg_catalog.visible import Visible
 from server.sql.lexer import quote_identifier
@@ -29,7 +29,7 @@ def definitions(visible: Visible) -> Iterator[Row]:
                 columns = visible.state.items[item.on].columns
                 keys = [
                     quote_identifier(columns[place - 1].name) if place else _in_parentheses(key)
-                    for key, place in ((key, key_column(key, columns)) for key in item.keys)
+                    for key, place in ((key, key_place(key, columns)) for key in item.keys)
                 ]
                 yield from _index_definition(visible, oid, item, "INDEX", oids.oid_of(item.on), keys)
             case Table():

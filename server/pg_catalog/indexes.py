@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from catalog.objects import Column, Index, Table
 from server.pg_catalog import oids
-from server.pg_catalog.keys import Key, key_column, keys_of
+from server.pg_catalog.keys import Key, key_place, keys_of
 from server.pg_catalog.static import Row, column_type, operator_classes, types_by_oid
 from server.pg_catalog.visible import Visible
 
@@ -16,7 +16,7 @@ def indexes(visible: Visible) -> Iterator[Row]:
     for item in visible.items:
         if isinstance(item, Index):
             columns = visible.state.items[item.on].columns
-            places = [key_column(key, columns) for key in item.keys]
+            places = [key_place(key, columns) for key in item.keys]
             expressions = [key for key, place in zip(item.keys, places, strict=True) if not place]
             yield _index(oids.oid_of(item.id), oids.oid_of(item.on), places, columns, expressions)
         elif isinstance(item, Table):

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 
 from catalog.objects import Column, Table
 from server.pg_catalog import oids
-
-_PLAIN_KEY = re.compile(r'[a-z_][a-z0-9_$]*|"(?:[^"]|"")+"')
+from server.sql.index_keys import key_column
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,10 +36,7 @@ def keys_of(table: Table) -> list[Key]:
     ]
 
 
-def key_column(key: str, columns: tuple[Column, ...]) -> int:
-    """The number of the column that an index key is; 0 for an expression."""
-    text = key.strip()
-    if not _PLAIN_KEY.fullmatch(text):
-        return next((place for place, column in enumerate(columns, 1) if column.name == text), 0)
-    name = text[1:-1].replace('""', '"') if text.startswith('"') else text
-    return next((place for place, column in enumerate(columns, 1) if column.name == name), 0)
+def key_place(key: str, columns: tuple[Column, ...]) -> int:
+    """The place, from 1, of the column that an index key is; 0 for an expression."""
+    number = key_column(key, columns)
+    return 0 if number is None else number + 1

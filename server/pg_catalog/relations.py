@@ -10,7 +10,7 @@ from catalog import builtin
 from catalog.objects import Index, Item, MaterializedView, ObjectId, SystemTable, Table, View
 from server.execution.planning import plan_stored
 from server.pg_catalog import oids
-from server.pg_catalog.keys import key_column, keys_of
+from server.pg_catalog.keys import key_place, keys_of
 from server.pg_catalog.static import BY_ID, Row, column_type, system_type, types_by_oid
 from server.pg_catalog.visible import Visible
 from server.sql.lexer import quote_identifier
@@ -37,7 +37,7 @@ def attributes_of(visible: Visible, item: Item) -> list[Attribute]:
         return [Attribute(c.name, *system_type(c.type), c.nullable) for c in relation.columns]
     if isinstance(item, Index):
         columns = visible.state.items[item.on].columns
-        places = [key_column(key, columns) for key in item.keys]
+        places = [key_place(key, columns) for key in item.keys]
         return [
             Attribute(columns[place - 1].name, *column_type(columns[place - 1]), True)
             if place

@@ -6,7 +6,8 @@ below the node that uses it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from types import MappingProxyType
 
 from catalog.objects import ObjectId
 from protocol.pgwire.scalars import format_text
@@ -31,6 +32,8 @@ from server.sql.expressions import (
     WindowCall,
 )
 from server.sql.functions.table import OPERATORS
+from server.sql.keys import Key
+from server.sql.lookups import Lookup
 from server.sql.outline import Outline
 
 _BARE = frozenset(("bool", "int2", "int4", "int8", "numeric"))
@@ -38,14 +41,19 @@ _POSTFIX = frozenset(("IS NULL", "IS NOT NULL", "IS TRUE", "IS FALSE"))
 _INFIX = frozenset(("AND", "OR", "IS DISTINCT FROM"))
 
 
-def explained(relation: r.Relation, name_of: Callable[[ObjectId], str]) -> Outline:
-    """The plan, to be shown. `name_of` gives the name of a relation that is scanned."""
-    return _Explainer(name_of).outline(relation)
+def explained(
+    relation: r.Relation,
+    name_of: Callable[[ObjectId], str],
+    lookups: Mapping[ObjectId, Lookup] = MappingProxyType({}),
+) -> Outline:
+    """The plan, to be shown. `name_of` gives the name of a relation that is scanned, or of an index."""
+    return _Explainer(name_of, lookups).outline(relation)
 
 
 class _Explainer:
-    def __init__(self, name_of: Callable[[ObjectId], str]) -> None:
+    def __init__(self, name_of: Callable[[ObjectId], str], lookups: Mapping[ObjectId, Lookup]) -> None:
         self._name_of = name_of
+        self._lookups = {key: (lookup, keys) for lookup in lookups.values() for key, keys in lookup.scans.items()}
         self._subqueries: list[Subquery] = []
         self._numbered = 0
 
@@ -58,6 +66,10 @@ class _Explainer:
 
     def _head(self, node: r.Relation) -> str:
         match node:
+            case r.Scan(id=id, columns=columns) if columns and columns[0].id in self._lookups:
+                lookup, keys = self._lookups[columns[0].id]
+                asked = " AND ".join(f"{self.text(key.operand)} {self._values(key)}" for key in keys)
+                return f"Index lookup {self._name_of(lookup.index)} of {self._name_of(id)} ({asked})"
             case r.Scan(id=id):
                 return f"Scan {self._name_of(id)}"
             case r.Values(rows=rows):
@@ -90,6 +102,12 @@ class _Explainer:
                 return f"Series {self.text(start)} to {self.text(stop)} by {self.text(step)}"
             case _:
                 return type(node).__name__
+
+    def _values(self, key: Key) -> str:
+        (first, *others) = key.values
+        if first.type.element is not None:
+            return f"= ANY ({self._list(key.values)})"
+        return f"IN ({self._list(key.values)})" if others else f"= {self.text(first)}"
 
     def _outputs(self, expressions: Iterable[Expression], columns: Iterable[Column]) -> str:
         texts = []

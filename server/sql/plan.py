@@ -11,7 +11,7 @@ Spark types that become `PgType.arrow`. Errors that Spark itself raises are for 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
@@ -55,6 +55,7 @@ from server.sql.expressions import (
     walk,
 )
 from server.sql.functions.table import FUNCTIONS
+from server.sql.lookups import Lookup, lookups_of
 from server.sql.parse import parse_expression
 from server.sql.relations import (
     DistinctOn,
@@ -63,6 +64,7 @@ from server.sql.relations import (
     JoinKind,
     Project,
     Relation,
+    Scan,
     Values,
     Window,
 )
@@ -85,7 +87,10 @@ class Field:
 class QueryPlan:
     """A planned query.
 
-    `inputs` are the collections and system tables it reads, views expanded; `uses` the relations its text names.
+    `inputs` are the collections and system tables it reads, views expanded; `uses` the relations its text names;
+    `scanned` those whose rows its Spark SQL takes: `inputs`, but a view with an index, which has its rows, is itself.
+    `expanded` plans the query without such views, for when the index has none. `lookups`: of the scanned the ones that
+    an index can serve, because rows with some keys are all that is asked of them.
     `stored_text` is the text with those named by id: planned again it means the same, whatever was renamed.
     `direct_scan`: the whole plan is rows of one relation as they are, so no Spark is needed.
     `constant`: the query reads nothing and needs no Spark either. `uses_session`: its rows depend on the session or
@@ -97,7 +102,9 @@ class QueryPlan:
     columns: tuple[Field, ...]
     parameters: tuple[PgType, ...]
     inputs: frozenset[ObjectId]
+    scanned: frozenset[ObjectId]
     uses: frozenset[ObjectId]
+    lookups: Mapping[ObjectId, Lookup]
     stored_text: str
     relation: Relation
     direct_scan: DirectScan | None
@@ -105,6 +112,7 @@ class QueryPlan:
     template: str
     is_bound: bool
     uses_session: bool
+    expanded: Callable[[], QueryPlan] | None = None
 
     def spark_sql(self, bindings: Bindings | None = None, *, single_partition: bool = True) -> str:
         """The statement for Spark, with parameters and session values as literals.
@@ -160,7 +168,10 @@ def plan_query(
     plan = _guarded(lambda: _finished(binder, binder.query(query.tree, Scope()), query))
     if len(plan.columns) > TARGETS_MAX:
         raise PgError(SqlState.TOO_MANY_COLUMNS, f"target lists can have at most {TARGETS_MAX} entries")
-    return plan
+    if plan.scanned <= plan.inputs:
+        return plan
+    expanding = replace(context, views_expanded=True)
+    return replace(plan, expanded=lambda: plan_query(query, expanding, plan.parameters))
 
 
 def plan_insert(statement: Insert, context: PlanContext, parameter_types: Sequence[PgType | None] = ()) -> WritePlan:
@@ -223,7 +234,9 @@ def _finished(binder: Binder, relation: Relation, source: Query | None) -> Query
         columns=tuple(Field(c.name, c.type, c.nullable) for c in relation.columns),
         parameters=tuple(parameters),
         inputs=frozenset(binder.inputs),
+        scanned=frozenset(),
         uses=frozenset(binder.uses),
+        lookups={},
         stored_text="" if source is None else _replaced(source, binder.replacements),
         relation=relation,
         direct_scan=None,
@@ -232,20 +245,25 @@ def _finished(binder: Binder, relation: Relation, source: Query | None) -> Query
         is_bound=False,
         uses_session=any(isinstance(node, SessionValue) for node in walk(relation)),
     )
-    return _with_relation(plan, relation)
+    plan = _with_relation(plan, relation)
+    if binder.maintained:
+        return plan
+    return replace(plan, lookups=lookups_of(relation, plan.scanned, binder.context.state))
 
 
 def _with_relation(plan: QueryPlan, relation: Relation) -> QueryPlan:
     """The plan with this relation, and the ways in which it can be run."""
     constant = compiled(relation)
+    nodes = list(walk(relation))
     return replace(
         plan,
         relation=relation,
+        scanned=frozenset(node.id for node in nodes if isinstance(node, Scan)),
         direct_scan=direct_scan(relation),
         constant=constant,
         # written now, also when it may not be run: what Spark cannot do is refused at planning
         template="" if constant is not None else spark_text(relation),
-        is_bound=not any(isinstance(node, (Parameter, SessionValue)) for node in walk(relation)),
+        is_bound=not any(isinstance(node, (Parameter, SessionValue)) for node in nodes),
     )
 
 
@@ -275,7 +293,7 @@ class _Writer:
     def __init__(
         self, statement: Insert | Update | Delete, context: PlanContext, parameter_types: Sequence[PgType | None]
     ) -> None:
-        self.context = context
+        self.context = context = replace(context, views_expanded=True)
         self.binder = Binder(context, parameter_types, text=statement.text, offset=statement.offset)
 
     def insert(self, statement: Insert) -> WritePlan:

@@ -89,3 +89,44 @@ async def test_reached_waits_for_the_slowest() -> None:
     made.view_uppers[V] = Timestamp(101)
     made.moved.fire()
     await waiting
+
+
+INDEX = ObjectId("u3")
+
+
+def test_an_index_is_a_way_to_read_its_relation() -> None:
+    made = frontiers(10_000)
+    made.index_created(INDEX, T, Timestamp(0), 5_000)
+    assert (made.since(INDEX), made.upper(INDEX)) == (4_999, 10_000)
+    assert (made.readable(T), made.kept(T)) == (4_999, 4_999)
+    made.tables_upper = Timestamp(20_000)
+    assert made.upper(INDEX) == 20_000
+
+
+def test_an_index_on_a_view_keeps_what_it_is_made_from() -> None:
+    """It is not readable by that."""
+    made = frontiers(10_000)
+    made.view_index_created(INDEX, frozenset((T,)), Timestamp(2_000), None)
+    assert (made.since(INDEX), made.upper(INDEX)) == (2_000, 2_000)
+    assert (made.readable(T), made.kept(T), made.kept(V)) == (8_999, 2_000, 8_999)
+    assert made.since_at(INDEX, 10_000) == 8_999, "where it is to begin"
+    holder = made.take_over([INDEX], Timestamp(3_000))
+    assert made.since_at(INDEX, 10_000) == 3_000
+    made.index_reached(INDEX, Timestamp(10_000))
+    assert (made.since(INDEX), made.kept(T)) == (3_000, 3_000)
+    made.compacted(T, Timestamp(2_500))
+    with pytest.raises(NotReadable):
+        made.take_over([INDEX], Timestamp(2_400))
+    holder.release()
+    assert (made.since(INDEX), made.kept(T)) == (8_999, 8_999)
+    made.dropped(INDEX)
+    made.index_reached(INDEX, Timestamp(11_000))
+    assert made.upper(INDEX) == made.tables_upper
+
+
+def test_what_is_computed_of_an_index_has_an_upper_of_its_own() -> None:
+    made = frontiers(10_000)
+    made.index_created(INDEX, T, Timestamp(9_000), None, computed=True)
+    assert made.upper(INDEX) == 9_000
+    made.index_reached(INDEX, Timestamp(9_500))
+    assert (made.upper(INDEX), made.since(INDEX)) == (9_500, 9_000)

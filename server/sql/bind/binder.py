@@ -25,13 +25,17 @@ from server.sql.statements import position_of
 
 @dataclass(frozen=True, slots=True)
 class PlanContext:
-    """What a statement is planned against. `search_path` is without the system schemas, which come first."""
+    """What a statement is planned against. `search_path` is without the system schemas, which come first.
+
+    `views_expanded`: a view's query stands in its place also where an index has the view's rows.
+    """
 
     state: CatalogState
     database: str
     search_path: tuple[str, ...]
     user: str
     timezone: str = "UTC"
+    views_expanded: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -42,10 +42,16 @@ def named_relation(binder: Binder, tree: exp.Table, outer: Scope) -> Relation:
 
 
 def relation_of(binder: Binder, item: CatalogRelation) -> Relation:
-    """The rows of a catalog relation; a view's query in its place."""
+    """The rows of a catalog relation; a view's query in its place, unless an index has the view's rows."""
     if isinstance(item, View):
-        return _view(binder, item)
-    binder.inputs.add(item.id)
+        context = binder.context
+        inputs = context.state.collections(item.uses, through=(View,))
+        indexed = bool(context.state.indexes_on(item.id)) and bool(inputs)
+        if binder.maintained or context.views_expanded or not indexed:
+            return _view(binder, item)
+        binder.inputs |= inputs
+    else:
+        binder.inputs.add(item.id)
     columns = []
     for column in item.columns:
         type = parse_type(column.type)

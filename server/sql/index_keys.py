@@ -1,0 +1,50 @@
+"""The keys of an index, from the SQL text that the catalog keeps: columns of its relation, or expressions of them."""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+
+from catalog.objects import CatalogState, Column, Index, ObjectId, Table, View
+from server.sql.bind import Binder, PlanContext, relation_of
+from server.sql.expressions import ColumnRef, Expression
+from server.sql.parse import parse_expression
+from server.sql.scope import Entry, Scope
+
+_PLAIN = re.compile(r'[a-z_][a-z0-9_$]*|"(?:[^"]|"")+"')
+_NOTHING = PlanContext(CatalogState({}, {}, {}, 1), "", (), "")
+
+
+def key_column(key: str, columns: tuple[Column, ...]) -> int | None:
+    """The number of the column that a key names, from 0; None for an expression."""
+    text = key.strip()
+    name = text
+    if _PLAIN.fullmatch(text):
+        name = text[1:-1].replace('""', '"') if text.startswith('"') else text
+    return next((number for number, column in enumerate(columns) if column.name == name), None)
+
+
+@lru_cache(4096)
+def index_keys(columns: tuple[Column, ...], keys: tuple[str, ...]) -> tuple[int | Expression, ...]:
+    """Each key as a column's number, or as an expression over columns whose ids are their numbers and one.
+
+    Of an index's `keys` over a relation of these columns. PgError if one of them is no expression over the columns.
+    """
+    found = (key_column(key, columns) for key in keys)
+    return tuple(
+        number if number is not None else _bound(key, columns) for key, number in zip(keys, found, strict=True)
+    )
+
+
+def _bound(key: str, columns: tuple[Column, ...]) -> int | Expression:
+    binder = Binder(_NOTHING, None, maintained=True)
+    scan = relation_of(binder, Table(ObjectId("keys"), ObjectId(""), "", columns))
+    scope = Scope([Entry(column.name, ColumnRef(column), None) for column in scan.columns], clause="index expressions")
+    expression = binder.expression(parse_expression(key).tree, scope)
+    return expression.column.id - 1 if isinstance(expression, ColumnRef) else expression
+
+
+def is_computed(index: Index, state: CatalogState) -> bool:
+    """Whether Spark computes what the index has: rows of a view, or a key that is an expression."""
+    relation = state.items[index.on]
+    return isinstance(relation, View) or not all(isinstance(k, int) for k in index_keys(relation.columns, index.keys))

@@ -1,0 +1,108 @@
+"""The suite's queries over tables with an index on each column: planned as without, and the same rows of less."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from functools import cache
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from catalog.hashing import key_hashes
+from catalog.objects import CatalogState, Index, ObjectId, Table, Timestamp
+from protocol.pgwire.errors import PgError
+from server.dataflow.computation import compute
+from server.spark.engine import SparkEngine
+from server.sql.constant import Bindings
+from server.sql.index_keys import key_column
+from server.sql.parse import parse_query
+from server.sql.plan import PlanContext, QueryPlan, plan_query
+from tests.sql import answers, ours
+from tests.sql.statements import Statement, chapters
+
+
+@cache
+def indexed_state() -> CatalogState:
+    """The suite's tables, each with an index on each column and on the first two."""
+    state = ours.state()
+    for table in [item for item in state.items.values() if isinstance(item, Table)]:
+        names = [column.name for column in table.columns]
+        for keys in [*([name] for name in names), names[:2]]:
+            id, state = state.new_id()
+            state = state.with_item(Index(id, table.schema_id, f"index_{id}", table.id, tuple(keys)))
+    return state
+
+
+def planned(sql: str, state: CatalogState) -> QueryPlan | PgError:
+    try:
+        return plan_query(parse_query(sql), PlanContext(state, "materialize", ("public",), "tide"))
+    except PgError as error:
+        return error
+
+
+@cache
+def queries() -> list[tuple[str, QueryPlan, QueryPlan]]:
+    """Those that can be planned: without indexes, and with."""
+    found = []
+    for statement in _statements():
+        plain, indexed = planned(statement.sql, ours.state()), planned(statement.sql, indexed_state())
+        if isinstance(plain, PgError) or isinstance(indexed, PgError):
+            assert str(plain) == str(indexed), statement.sql
+        else:
+            found.append((statement.sql, plain, indexed))
+    return found
+
+
+def _statements() -> Iterator[Statement]:
+    for chapter in chapters():
+        yield from (statement for statement, _ in answers.read(chapter))
+
+
+def test_queries_are_planned_as_without() -> None:
+    for sql, plain, indexed in queries():
+        assert (plain.columns, plain.template) == (indexed.columns, indexed.template), sql
+        assert not plain.lookups
+        assert indexed.lookups.keys() <= indexed.inputs, sql
+    assert sum(bool(indexed.lookups) for _, _, indexed in queries()) > 30
+
+
+@pytest.mark.spark
+def test_what_is_looked_up_is_all_that_matters(engine: SparkEngine) -> None:
+    """A sixth of them: each takes two statements of Spark's."""
+
+    async def run() -> None:
+        looking = [
+            q for q in queries() if q[2].lookups and not q[1].uses_session and q[1].inputs <= ours.contents().keys()
+        ]
+        for sql, plain, indexed in looking[::6]:
+            whole, part = await asyncio.gather(_answer(plain, engine), _answer(indexed, engine))
+            assert whole == part or "ERROR" in whole, sql
+
+    asyncio.run(run())
+
+
+async def _answer(plan: QueryPlan, engine: SparkEngine) -> str:
+    async def rows(id: ObjectId, as_of: Timestamp) -> pa.Table:
+        return _part(plan, id, ours.contents()[id])
+
+    try:
+        found = await compute(plan, Bindings(), engine, rows, Timestamp(0))
+    except PgError as error:
+        return f"ERROR {error}"
+    return str(sorted(map(repr, zip(*(column.to_pylist() for column in found.columns), strict=True))))
+
+
+def _part(plan: QueryPlan, id: ObjectId, table: pa.Table) -> pa.Table:
+    """The rows that an index would give: those whose key has one of the hashes."""
+    lookup = plan.lookups.get(id)
+    if lookup is None:
+        return table
+    index = indexed_state().items[lookup.index]
+    assert isinstance(index, Index)
+    columns = indexed_state().items[id].columns
+    keys = [f"c{key_column(key, columns)}" for key in index.keys]
+    codes = lookup.codes(Bindings())
+    assert codes is not None
+    return table.filter(pa.array(np.isin(key_hashes(table, keys), codes)))
