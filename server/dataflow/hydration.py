@@ -14,7 +14,7 @@ import structlog
 from catalog.objects import Timestamp
 from server.counts import CANCELED, ERROR, OK, Counts
 
-PROGRESS_S = 5.0  # from one line of the log to the next
+PROGRESS_S = 5.0  # from one line of the log to the next; what is done before the first has none
 log = structlog.get_logger()
 
 
@@ -76,28 +76,29 @@ class Hydration:
 
 @asynccontextmanager
 async def watched(hydration: Hydration, as_of: Timestamp, counts: Counts, **dataflow: object) -> AsyncIterator[None]:
-    """Around a computation's `hydrate`: tells the log when it begins and ends, and between how far it is."""
+    """Around a computation's `hydrate`. One that lasts is told of in the log: that it goes on, and how it ended."""
     begun = time.monotonic()
-    outcome = ERROR
-    log.info("hydration begins", as_of=as_of, **dataflow)
-    telling = asyncio.create_task(_tell(hydration, dataflow))
+    outcome, failure = ERROR, {}
+    told = log.bind(as_of=as_of, **dataflow)
+    telling = asyncio.create_task(_tell(hydration, told))
     try:
         yield
         outcome = OK
-        log.info("hydration ended", **dataflow, **hydration.progress())
     except asyncio.CancelledError:
         outcome = CANCELED
-        log.info("hydration given up", **dataflow, **hydration.progress())
         raise
     except Exception as error:
-        log.info("hydration failed", error=str(error), **dataflow, **hydration.progress())
+        failure = {"error": str(error)}
         raise
     finally:
         telling.cancel()
-        counts.hydrations[outcome].add(time.monotonic() - begun)
+        took = time.monotonic() - begun
+        counts.hydrations[outcome].add(took)
+        if took > PROGRESS_S:
+            told.info("hydration ended", outcome=outcome, **failure, **hydration.progress())
 
 
-async def _tell(hydration: Hydration, dataflow: dict[str, object]) -> None:
+async def _tell(hydration: Hydration, told: structlog.typing.FilteringBoundLogger) -> None:
     while True:
         await asyncio.sleep(PROGRESS_S)
-        log.info("hydration goes on", **dataflow, **hydration.progress())
+        told.info("hydration goes on", **hydration.progress())

@@ -42,7 +42,7 @@ def test_the_first_session_runs(dsn: str, execute: Execute) -> None:
         with pytest.raises(psycopg.errors.QueryCanceled), connection.cursor().copy(follow) as copy:
             for line in copy:
                 if bytes(line).endswith(b"\tf\t1\troof\t1\t31.5\n"):
-                    connection.cancel()
+                    execute(f"SELECT pg_cancel_backend({connection.info.backend_pid})")
     (block,) = python_blocks(README)
     with running(block, dsn) as lines:
         assert any(line.endswith("(1, ['roof', 1, Decimal('31.5')])\n") for line in lines)
