@@ -34,6 +34,10 @@ class Inputs(Protocol):
         """Whether it is a collection whose changes the log has."""
         ...
 
+    def size(self, id: ObjectId) -> int:
+        """About how many rows a logged collection has now."""
+        ...
+
     async def rows(self, id: ObjectId, as_of: Timestamp) -> pa.Table:
         """The rows at a time."""
         ...
@@ -88,7 +92,8 @@ class Computation(Protocol):
         """The consolidated changes at each of `times`, which ascend from where it stands; it stands at the last then.
 
         What the inputs did between two of the times counts for the later one. After an error, or when cancelled, it
-        stands where it stood. `present` gives the rows where it stands, for whom it is cheaper to compute all anew.
+        stands where it stood. `present` gives the rows where it stands, for whom it is cheaper to compute all anew; who
+        finds that of several times raises, and is asked for one after the other.
         """
         ...
 
