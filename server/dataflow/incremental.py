@@ -25,22 +25,22 @@ from server.dataflow.row_operators import SourceOperator
 from server.dataflow.share import Share
 from server.dataflow.shared import SharedArrangements
 from server.dataflow.threads import in_thread, to_the_end
+from server.dataflow.work import TooMuch, Work
 from server.spark import Engine
 from server.sql.plan import QueryPlan
 from server.sql.render import spark_text
 from server.sql.rewrite import rewritten_or_not
 from server.sql.temporal import names_now
 
-ANEW_ROWS = 50_000  # changes from which on it may be cheaper to compute all rows anew,
-ANEW_SHARE = 2  # if there are at most so many times as many rows
 TIMES_MAX = 16  # that a lagging dataflow takes in one tick: each more is a version more of the touched rows
 
 
 def computation_of(plan: QueryPlan, engine: Engine, inputs: Inputs, shared: SharedArrangements) -> Computation:
     """The query as operators; recomputed if a part of it has no rule."""
-    relation = rewritten_or_not(plan.relation)
+    logged = frozenset(filter(inputs.is_logged, plan.inputs))
+    relation = rewritten_or_not(plan.relation, {id: inputs.size(id) for id in logged})
     try:
-        root = delta_plan(relation, frozenset(filter(inputs.is_logged, plan.inputs)))
+        root = delta_plan(relation, logged)
     except NoRule as reason:
         if names_now(relation):
             raise PgError(
@@ -66,6 +66,7 @@ class IncrementalComputation:
         self._operators: list[Operator] = []
         self._time: Timestamp | None = None
         self._is_whole = True  # the state is all of a time's
+        self._work = Work()
         one_time = any(
             isinstance(node, Temporal) or (isinstance(node, Recompute) and node.is_whole) for node in nodes_of(root)
         )
@@ -76,7 +77,8 @@ class IncrementalComputation:
         return [arrangement for operator in self._operators for arrangement in operator.arrangements]
 
     async def hydrate(self, as_of: Timestamp, known: pa.Table | None = None) -> pa.Table:
-        operators = operators_of(self._root, Place(self._engine, self._reads, self._shared, as_of))
+        operators = operators_of(self._root, Place(self._engine, self._reads, self._shared, as_of, self._work))
+        self._work.begin()
         try:
             changes = await self._ticked(operators, Tick(None, (as_of,)))
         except BaseException:
@@ -84,6 +86,7 @@ class IncrementalComputation:
             raise
         self.close()
         self._operators, self._time = operators, as_of
+        self._work.end(whole=True)
         return await in_thread(updates.expand, changes.drop_columns([VERSION])) if known is None else known
 
     def times(self, lower: int, upper: int) -> list[Timestamp]:
@@ -98,10 +101,15 @@ class IncrementalComputation:
             await self.hydrate(self._time)
         tick = Tick(self._time, tuple(times))
         sources = await self._sources(tick)
-        if present is not None and len(times) == 1 and self._is_cheaper_anew(sources):
+        try:
+            self._work.begin(sum(changes.num_rows for changes in sources.values()), limited=present is not None)
+            changes = await self._ticked(self._operators, tick, sources)
+        except TooMuch:
+            if present is None or len(times) > 1:
+                raise
             old, (time,) = await present(), times
             return [await in_thread(updates.difference, await self.hydrate(time), old)]
-        changes = await self._ticked(self._operators, tick, sources)
+        self._work.end()
         self._time = times[-1]
         if len(times) == 1:
             return [_outgoing(changes)]
@@ -112,12 +120,6 @@ class IncrementalComputation:
         operators = [operator for operator in self._operators if isinstance(operator, SourceOperator)]
         found = await asyncio.gather(*(operator.step(tick, ()) for operator in operators))
         return {id(operator.node): changes for operator, changes in zip(operators, found, strict=True)}
-
-    def _is_cheaper_anew(self, sources: Mapping[int, pa.Table]) -> bool:
-        """A tick computes the rows of touched keys twice, before and after; all rows are computed once."""
-        changed = sum(changes.num_rows for changes in sources.values())
-        there = sum(operator.rows for operator in self._operators if isinstance(operator, SourceOperator))
-        return bool(changed >= ANEW_ROWS and changed * ANEW_SHARE >= there)
 
     def close(self) -> None:
         _close(self._operators)
