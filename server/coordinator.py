@@ -109,7 +109,7 @@ class _Followed:
 
     def __init__(self, coordinator: Coordinator) -> None:
         self.is_logged = coordinator.is_logged
-        self.size = coordinator.size
+        self.row_count = coordinator.row_count
         self.rows = coordinator.rows_followed
         self.changes = coordinator.changes
         self.change_times = coordinator.change_times
@@ -515,7 +515,7 @@ class Coordinator:
         """Whether it is a collection of the log."""
         return isinstance(self.state.items.get(id), Table | MaterializedView)
 
-    def size(self, id: ObjectId) -> int:
+    def row_count(self, id: ObjectId) -> int:
         """How many updates the log has of a collection: about as many as it has rows."""
         return self.log.size(id)
 

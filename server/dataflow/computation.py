@@ -34,7 +34,7 @@ class Inputs(Protocol):
         """Whether it is a collection whose changes the log has."""
         ...
 
-    def size(self, id: ObjectId) -> int:
+    def row_count(self, id: ObjectId) -> int:
         """About how many rows a logged collection has now."""
         ...
 

@@ -308,7 +308,7 @@ def _upkeep(context: Context, plan: QueryPlan, name_of: Callable[[ObjectId], str
         return
     followed = frozenset(filter(context.coordinator.is_logged, plan.inputs))
     try:
-        sizes = {id: context.coordinator.size(id) for id in followed}
+        sizes = {id: context.coordinator.row_count(id) for id in followed}
         root = delta_plan(rewritten_or_not(plan.relation, sizes), followed)
     except NoRule as reason:
         yield f"Kept up to date: computed anew when an input changes, because there is no rule for {reason}"

@@ -10,6 +10,7 @@ from types import ModuleType
 from tests.bench import (
     beside,
     copy_out,
+    deltas,
     fan_out,
     holds,
     incremental,
@@ -18,6 +19,7 @@ from tests.bench import (
     probing,
     round_trips,
     select,
+    skew,
     tick,
     tpch,
 )
@@ -32,6 +34,8 @@ BENCHMARKS: dict[str, ModuleType] = {
     "probing": probing,
     "beside": beside,
     "tpch": tpch,
+    "skew": skew,
+    "deltas": deltas,
     "fan_out": fan_out,
     "planning": planning,
     "select": select,

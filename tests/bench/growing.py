@@ -73,6 +73,9 @@ class Growing:
     async def check(self, id: ObjectId, lower: int, time: Timestamp) -> None:
         """What goes was there."""
 
+    def row_count(self, id: ObjectId) -> int:
+        return self.size
+
     def change_times(self, id: ObjectId, lower: int, upper: int) -> list[Timestamp]:
         return [time for time, _, _ in self._windows[id][1:] if lower <= time < upper]
 

@@ -69,7 +69,7 @@ class History:
     def is_logged(self, id: ObjectId) -> bool:
         return True
 
-    def size(self, id: ObjectId) -> int:
+    def row_count(self, id: ObjectId) -> int:
         return sum(len(changes) for _, changes in self.changes_of.get(id, []))
 
     def change_times(self, id: ObjectId, lower: int, upper: int) -> list[Timestamp]:
