@@ -17,7 +17,7 @@ import pyarrow as pa
 from catalog import updates
 from catalog.objects import ObjectId, Timestamp
 from server.dataflow.arrangement import Arrangement
-from server.spark import Engine
+from server.spark import Engine, Runner
 from server.sql.constant import Bindings
 from server.sql.plan import QueryPlan
 
@@ -141,7 +141,7 @@ async def advanced(
 
 
 async def compute(
-    plan: QueryPlan, bindings: Bindings, engine: Engine, read: ReadRows, as_of: Timestamp, *, patient: bool = False
+    plan: QueryPlan, bindings: Bindings, engine: Runner, read: ReadRows, as_of: Timestamp, *, patient: bool = False
 ) -> pa.Table:
     """The query's rows at `as_of` as c0, c1, ...; without Spark where nothing is to be computed.
 

@@ -16,9 +16,9 @@ from catalog.objects import Timestamp
 from catalog.updates import DIFF
 from protocol.pgwire.errors import PgError, SqlState
 from server.dataflow.arrangement import Arrangement
-from server.dataflow.computation import Computation, Inputs, Present, Recomputation
+from server.dataflow.computation import Computation, Inputs, Present, Recomputation, compute
 from server.dataflow.delta import NoRule, delta_plan
-from server.dataflow.nodes import VERSION, Node, Recompute, Temporal, nodes_of
+from server.dataflow.nodes import VERSION, Concat, Constant, Linear, Node, Recompute, Source, Temporal, nodes_of
 from server.dataflow.operator import Operator, Place, Tick
 from server.dataflow.operators import operators_of
 from server.dataflow.row_operators import SourceOperator
@@ -27,6 +27,7 @@ from server.dataflow.shared import SharedArrangements
 from server.dataflow.threads import in_thread, to_the_end
 from server.dataflow.work import TooMuch, Work
 from server.spark import Engine
+from server.sql.constant import Bindings
 from server.sql.plan import QueryPlan
 from server.sql.render import spark_text
 from server.sql.rewrite import rewritten_or_not
@@ -66,7 +67,10 @@ class IncrementalComputation:
         self._operators: list[Operator] = []
         self._time: Timestamp | None = None
         self._is_whole = True  # the state is all of a time's
-        self._work = Work()
+        stateful = any(not isinstance(node, Source | Constant | Linear | Concat) for node in nodes_of(root))
+        self._work = Work() if stateful else Work(share=1)
+        self._waits = any(isinstance(node, Temporal) for node in nodes_of(root))
+        self._plan = plan
         one_time = any(
             isinstance(node, Temporal) or (isinstance(node, Recompute) and node.is_whole) for node in nodes_of(root)
         )
@@ -96,7 +100,9 @@ class IncrementalComputation:
         return sorted(found)[: self._times_max]
 
     async def advance(self, times: Sequence[Timestamp], present: Present | None = None) -> list[pa.Table]:
-        if not self._is_whole:  # there was no room on disk for a part of the state
+        if not self._is_whole:  # there was no room on disk for a part of it, or all was computed anew
+            if present is not None and len(times) == 1 and await self._is_too_much(times[0]):
+                return [await self._computed_anew(times[0], present)]
             assert self._time is not None
             await self.hydrate(self._time)
         tick = Tick(self._time, tuple(times))
@@ -107,13 +113,39 @@ class IncrementalComputation:
         except TooMuch:
             if present is None or len(times) > 1:
                 raise
-            old, (time,) = await present(), times
-            return [await in_thread(updates.difference, await self.hydrate(time), old)]
+            return [await self._computed_anew(times[0], present)]
         self._work.end()
         self._time = times[-1]
         if len(times) == 1:
             return [_outgoing(changes)]
         return [_outgoing(changes.filter(pc.equal(changes[VERSION], version))) for version in tick.new]
+
+    async def _is_too_much(self, time: Timestamp) -> bool:
+        """Whether that is known of the changes up to a time before there is a state to follow them with."""
+        assert self._time is not None
+        count = 0
+        for id in self.inputs:
+            if at := self._reads.change_times(id, self._time + 1, time + 1):
+                count += (await self._reads.changes(id, at[0], time + 1)).num_rows
+        try:
+            self._work.begin(count, limited=True)
+        except TooMuch:
+            return True
+        return False
+
+    async def _computed_anew(self, time: Timestamp, present: Present) -> pa.Table:
+        """The changes up to a time, by subtraction. The state is made again when it is needed: with the next tick, if
+        that is not another such one. What waits for its time is state that is needed at once."""
+        if self._waits:
+            rows = await self.hydrate(time)
+            return await in_thread(updates.difference, rows, await present())
+        relation = self._root.relation
+        plan = replace(self._plan, relation=relation, template=spark_text(relation))
+        rows = await compute(plan, Bindings(), self._engine, self._reads.rows, time, patient=True)
+        changes = await in_thread(updates.difference, rows, await present())
+        self.close()
+        self._time, self._is_whole = time, False
+        return changes
 
     async def _sources(self, tick: Tick) -> dict[int, pa.Table]:
         """What the inputs did, by node."""

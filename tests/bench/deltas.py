@@ -71,7 +71,7 @@ class Replaced:
 
     def _part(self, first: int, count: int) -> pa.Table:
         numbers = np.arange(first, first + count, dtype=np.int64)
-        texts = np.char.add("s", (numbers % 1000).astype(str))
+        texts = np.char.add("s", (numbers % 997).astype(str))
         keys = (numbers * 7919) % (SIZE // 10)
         columns = [pa.array(keys.astype(np.int32)), pa.array((numbers % 100_003).astype(np.int32)), pa.array(texts)]
         return updates.with_diff(pa.table(columns, names=["c0", "c1", "c2"]), 1)

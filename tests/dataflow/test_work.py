@@ -4,23 +4,23 @@ from __future__ import annotations
 
 import pytest
 
-from server.dataflow.work import FEW_ROWS, TooMuch, Work
+from server.dataflow.work import FEW_ROWS, SHARE, TooMuch, Work
 
-WHOLE = 10 * FEW_ROWS
+MOST = 10 * FEW_ROWS
 
 
 @pytest.fixture
 def work() -> Work:
     work = Work()
     work.begin()
-    work.add(WHOLE)
+    work.add(MOST * SHARE)
     work.end(whole=True)
     return work
 
 
-def test_a_tick_may_read_as_much_as_everything(work: Work) -> None:
+def test_a_tick_may_read_a_share_of_everything(work: Work) -> None:
     work.begin(10, limited=True)
-    work.add(WHOLE - 1)
+    work.add(MOST - 1)
     work.add(1)
     with pytest.raises(TooMuch):
         work.add(1)
@@ -36,7 +36,7 @@ def test_few_rows_are_never_too_much() -> None:
 
 def test_what_a_large_tick_took_tells_of_the_next(work: Work) -> None:
     work.begin(1000, limited=True)
-    work.add(WHOLE // 2)
+    work.add(MOST // 2)
     work.end()
     work.begin(2000, limited=True)
     with pytest.raises(TooMuch):
@@ -48,6 +48,6 @@ def test_what_a_large_tick_took_tells_of_the_next(work: Work) -> None:
 
 
 def test_a_tick_that_nobody_can_replace_is_not_limited(work: Work) -> None:
-    work.begin(10 * WHOLE)
-    work.add(10 * WHOLE)
+    work.begin(10 * MOST)
+    work.add(10 * MOST)
     work.end()
