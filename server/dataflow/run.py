@@ -131,6 +131,7 @@ class Run:
             self.times[first:last] if isinstance(self.times, np.ndarray) else self.times,
             self.start,
             self.on_disk,
+            self.shared,
         )
 
     def spans(self, codes: Hashes) -> NDArray[np.intp]:
@@ -227,6 +228,23 @@ def first_of(
         wanted, counts, asked = wanted[~done], counts[~done], asked[~done] * 4
     table = pa.concat_tables(found)
     return u.consolidate(table) if any(run.takes_away for run in runs) else table
+
+
+def cut(sorted_by: ByKeyAndOrder, found: pa.Table, codes: Hashes, counts: NDArray[np.int64]) -> pa.Table:
+    """Of consolidated rows those that stand first of each of these keys, as `first_of`."""
+    if found.num_rows == 0:
+        return found
+    rows = u.rows_of(found)
+    keys, orders = np.searchsorted(codes, sorted_by.codes(rows)), sorted_by.order.codes(rows)
+    sorting = np.lexsort((orders, keys))
+    summed = np.cumsum(found[u.DIFF].to_numpy()[sorting])
+    starts = np.searchsorted(keys[sorting], keys[sorting], "left")
+    before = np.concatenate([np.zeros(1, np.int64), summed])[starts]
+    enough = summed - before >= counts[keys[sorting]]
+    ends = np.full(len(codes), np.iinfo(np.uint64).max, np.uint64)
+    np.minimum.at(ends, keys[sorting][enough], orders[sorting][enough])
+    several = _shared([sorted_run(sorted_by, found, 0)], sorted_by, codes)
+    return found.filter(pa.array((orders <= ends[keys]) | np.isin(codes[keys], several)))
 
 
 def _shared(runs: Sequence[Run], sorted_by: ByKeyAndOrder, codes: Hashes) -> Hashes:
