@@ -99,6 +99,8 @@ def test_the_first_of_each_key_are_found(
         keys = data.draw(st.sets(st.one_of(st.none(), st.integers(0, 5)), max_size=4))
         codes = codes_of(list(keys))
         there = truth(batches, as_of)
+        if any(count < 0 for count in there.values()):
+            return  # whoever reads such rows fails
         wanted = np.array([count + int(code % np.uint64(2)) for code in codes], np.int64)
         found = counts(await arrangement.first_of(codes, wanted, as_of))
         assert all(row[0] in keys and there[row] == n for row, n in found.items())
