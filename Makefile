@@ -34,7 +34,7 @@ generated: export TIDEWIRE_EXAMPLES ?= 20
 generated: $(VENV)/.installed
 	$(BIN)/python -m pytest tests/server/test_generated_sql.py --timeout 0 $(ARGS)
 
-# Random queries over random histories, and TPC-H, each answer held to PostgreSQL's after every commit.
+# Random queries over random histories, TPC-H and NEXMark, each answer held to PostgreSQL's after every commit.
 test-ivm: export TIDEWIRE_EXAMPLES ?= 50
 test-ivm: $(VENV)/.installed
 	$(BIN)/python -m pytest tests/ivm -m ivm --timeout 0 $(ARGS)

@@ -37,6 +37,7 @@ from catalog.store import Store, StoreError
 
 INLINE_BYTES = 64 * 1024  # below it a file's two syncs cost more than the bytes do in SQLite
 CACHE_BYTES = 256 * 1024 * 1024  # inline payloads kept decoded; files are mapped and need no cache
+COLUMN_BYTES = 1_024  # of memory that Arrow needs beside a column's values
 MERGE_BATCHES = 8  # a merge of fewer small batches is not worth its transaction
 MERGE_ROWS = 64 * 1024  # a merge of at least so many rows is
 
@@ -352,7 +353,7 @@ class Log:
 
 def _memory_bytes(table: pa.Table) -> int:
     """Of a table that was read from a stream of its own. Small commits are mostly what Arrow needs around the rows."""
-    return table.nbytes + 1_024 * (table.num_columns + 2)  # type: ignore[no-any-return]
+    return table.nbytes + COLUMN_BYTES * (table.num_columns + 2)  # type: ignore[no-any-return]
 
 
 def _time(batch: Batch) -> Timestamp:

@@ -159,6 +159,12 @@ class Context:
                 raise not_readable(self, NotReadable(id, frontiers.readable(id)), transaction.read_time)
         return transaction.read_time
 
+    @property
+    def read_time(self) -> Timestamp:
+        """mz_now() of a query that reads no relation: where the transaction reads, the latest time before it does."""
+        time = self.transaction.read_time
+        return time if time is not None else self.coordinator.latest_time()
+
     async def commit(self) -> None:
         """Makes what the transaction did durable, and begins a new implicit one. On an error it is rolled back."""
         transaction = self.transaction

@@ -114,6 +114,7 @@ class _Followed:
         self.changes = coordinator.changes
         self.change_times = coordinator.change_times
         self.check = coordinator.check_counts
+        self.lines = coordinator.lines
 
 
 class Coordinator:
@@ -351,7 +352,14 @@ class Coordinator:
 
         computation = self._plan_view(self, view)
         dataflow = ViewDataflow(
-            view, computation, self.frontiers, stored, write, self._view_failed, self._keeps_too_much
+            view,
+            computation,
+            self.frontiers,
+            stored,
+            write,
+            self._view_failed,
+            self._keeps_too_much,
+            self.counts,
         )
         self.backpressure.begins(dataflow)
         dataflow.task = self._spawn(dataflow.run(), f"view {view.id}")
@@ -487,6 +495,10 @@ class Coordinator:
         """The times in [lower, upper) at which a collection, or a system table that is followed, changed."""
         return self.following.times(id, lower, upper) if id in self.following else self.log.times(id, lower, upper)
 
+    def lines(self, id: ObjectId, as_of: Timestamp) -> int:
+        """How many lines of changes the log has of a collection up to a time; 0 of what is not in the log."""
+        return sum(batch.rows for batch in self.log.batches(id) if batch.time <= as_of) if self.is_logged(id) else 0
+
     async def _final(self, item: Collection, as_of: Timestamp) -> None:
         while self.frontiers.upper(item.id) <= as_of:
             if (error := self._error_of([item.id], as_of)) is not None:
@@ -539,6 +551,10 @@ class Coordinator:
         """The dataflows: those of materialized views by the views' ids, those of queries by ids of their own."""
         queries = {feed.id: feed for feed in self._query_feeds}
         return {**{str(id): view for id, view in self._views.items()}, **queries}
+
+    def running_query(self, fingerprint: str) -> QueryFeed | None:
+        """The dataflow of a subscribed query that others may join."""
+        return self._shared_feeds.get(fingerprint)
 
     @property
     def computations(self) -> list[Computation]:
@@ -623,7 +639,7 @@ class Coordinator:
     def _start_query(self, computation: Computation, as_of: Timestamp) -> QueryFeed:
         let_go = self.following.follow(computation.inputs & self._system_tables.keys())
         try:
-            feed = QueryFeed(computation, self.frontiers, as_of, self._waiting)
+            feed = QueryFeed(computation, self.frontiers, as_of, self._waiting, self.counts)
         except BaseException:
             let_go()
             raise

@@ -23,12 +23,18 @@ class Durations:
         self.total_s += seconds
 
 
+def _by_outcome() -> dict[str, Durations]:
+    return {outcome: Durations() for outcome in (OK, ERROR, CANCELED)}
+
+
 @dataclass(slots=True)
 class Counts:
-    """Since the server's start. `statements`: by kind and outcome; `spark`: by outcome."""
+    """Since the server's start. `statements`: by kind and outcome; `spark`, `hydrations`: by outcome."""
 
     statements: Counter[tuple[str, str]] = field(default_factory=Counter)
-    spark: dict[str, Durations] = field(default_factory=lambda: {o: Durations() for o in (OK, ERROR, CANCELED)})
+    spark: dict[str, Durations] = field(default_factory=_by_outcome)
+    hydrations: dict[str, Durations] = field(default_factory=_by_outcome)
+    ticks: Durations = field(default_factory=Durations)
     commits: int = 0
     rows_written: int = 0
     merges: int = 0

@@ -14,9 +14,9 @@ from server import privileges
 from server.context import Context
 from server.execution import definitions, holds, show, writes
 from server.execution.arguments import execute_arguments
-from server.execution.explain_timestamp import explain_timestamp
+from server.execution.explain import explain
 from server.execution.names import find_relation
-from server.execution.prepare import Prepared, Types, plan_key, plan_statement, prepare
+from server.execution.prepare import Prepared, Types, plan_key, prepare
 from server.execution.query import select
 from server.execution.subscribe import SubscribePlan, subscribe
 from server.execution.times import fetch_timeout_s
@@ -24,7 +24,7 @@ from server.pg_catalog.query import CatalogPlan, run_catalog_query
 from server.portals import Portal, Portals
 from server.results import Result, SubscriptionRows, TableRows
 from server.sql import statements as s
-from server.sql.plan import QueryPlan, WritePlan, plan_query
+from server.sql.plan import QueryPlan, WritePlan
 
 
 class Interpreter:
@@ -93,7 +93,7 @@ class Interpreter:
             case ((s.ShowVariable() | s.ShowObjects() | s.ShowColumns() | s.ShowCreate()), _):
                 return show.show(context, statement)
             case s.Explain(), _:
-                return await self._explain(statement)
+                return await explain(context, prepared, parameters, lambda name: self.fresh(self.statement(name)))
             case ((s.Prepare() | s.Execute() | s.Deallocate()), _):
                 return await self._prepared_statement(statement)
             case ((s.Declare() | s.CloseCursor()), _):
@@ -221,57 +221,6 @@ class Interpreter:
             context.settings.reset("role")
         else:
             context.settings.assume_role(name, superuser=role.superuser)  # type: ignore[union-attr]
-
-    async def _explain(self, statement: s.Explain) -> Result:
-        if statement.timestamp:
-            return show.explained_timestamp(await self._explain_timestamp(statement.statement))
-        plan = self._explained(statement)
-        if plan is not None:
-            privileges.require_query(self.context.state, self.context.role, plan)
-        return show.explain(self.context, plan, "EXECUTE")
-
-    def _explained(self, statement: s.Explain) -> QueryPlan | None:
-        """The plan of the statement inside; None for an EXECUTE of what has no query's plan."""
-        inner = statement.statement
-        match inner:
-            case s.Select() | s.Insert() | s.Update() | s.Delete():
-                plan = plan_statement(self.context, inner)
-                query = plan.query if isinstance(plan, WritePlan) else plan
-                if isinstance(query, CatalogPlan):
-                    raise PgError(
-                        SqlState.FEATURE_NOT_SUPPORTED, "EXPLAIN of a query over system catalogs is not supported"
-                    )
-                return query
-            case s.Subscribe():
-                subscribe_plan = prepare(self.context, inner).plan
-                assert isinstance(subscribe_plan, SubscribePlan)
-                return subscribe_plan.query
-            case s.CreateView(query=query) | s.CreateMaterializedView(query=query):
-                return plan_query(query, self.context.plan_context())
-            case s.Execute(name=name):
-                named = self.statement(name.name).plan
-                return named if isinstance(named, QueryPlan) else None
-            case _:
-                assert_never(inner)
-
-    async def _explain_timestamp(self, inner: s.Statement) -> str:
-        match inner:
-            case s.Select(as_of=as_of):
-                plan = plan_statement(self.context, inner)
-                assert isinstance(plan, QueryPlan)
-                privileges.require_query(self.context.state, self.context.role, plan)
-                return await explain_timestamp(self.context, plan, as_of)
-            case s.Subscribe(as_of=as_of):
-                subscribe_plan = prepare(self.context, inner).plan
-                assert isinstance(subscribe_plan, SubscribePlan)
-                privileges.require_query(self.context.state, self.context.role, subscribe_plan.query)
-                return await explain_timestamp(self.context, subscribe_plan.query, as_of)
-            case _:
-                raise PgError(
-                    SqlState.FEATURE_NOT_SUPPORTED,
-                    "EXPLAIN TIMESTAMP is for SELECT and SUBSCRIBE",
-                    hint="Write EXPLAIN TIMESTAMP FOR SELECT ...",
-                )
 
     async def _prepared_statement(self, statement: s.Prepare | s.Execute | s.Deallocate) -> Result:
         match statement:

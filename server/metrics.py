@@ -17,6 +17,7 @@ from server.activity import Activity
 from server.coordinator import Coordinator
 from server.counts import Counts, Durations
 from server.dataflow.computation import Computation, Recomputation
+from server.dataflow.hydration import State
 from server.dataflow.view import ViewDataflow
 from server.execution.subscribe import OUTPUTS
 from server.listener import Listener
@@ -53,7 +54,7 @@ def snapshot(listener: Listener, engine: Engine) -> list[Metric]:
             ("kind",),
             {(kind,): count for kind, count in coordinator.dataflows.items()},
         ),
-        *_of_dataflows(coordinator.computations),
+        *_of_dataflows(coordinator.computations, coordinator.counts),
         *_of_lags(coordinator),
         _one(
             "tidewire_subscription_waiting_bytes",
@@ -70,13 +71,33 @@ def snapshot(listener: Listener, engine: Engine) -> list[Metric]:
     ]
 
 
-def _of_dataflows(computations: Sequence[Computation]) -> Iterator[Metric]:
+def _of_dataflows(computations: Sequence[Computation], counts: Counts) -> Iterator[Metric]:
     recomputed = sum(isinstance(computation, Recomputation) for computation in computations)
     yield _one(
         "tidewire_dataflows_recomputed",
         "gauge",
         "Those whose query is computed anew when an input changes, because a part of it has no incremental rule.",
         recomputed,
+    )
+    yield Metric(
+        "tidewire_tick_seconds",
+        "histogram",
+        "How long dataflows took to take in changes, from when they began to.",
+        (),
+        {(): counts.ticks},
+    )
+    yield Metric(
+        "tidewire_hydration_seconds",
+        "histogram",
+        "How long dataflows took to make the state that they begin with.",
+        ("outcome",),
+        {(outcome,): durations for outcome, durations in counts.hydrations.items()},
+    )
+    yield _one(
+        "tidewire_hydrations_running",
+        "gauge",
+        "Dataflows that make the state that they begin with.",
+        sum(computation.hydration.state is State.RUNNING for computation in computations),
     )
     arrangements = {a for computation in computations for _, a in computation.arrangements}  # some share one
     rows, size = sum(a.rows for a in arrangements), sum(a.bytes for a in arrangements)

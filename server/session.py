@@ -472,7 +472,7 @@ class Session:
         context.begin_statement()
         bindings = Bindings(portal.parameters)
         if plan.uses_session:
-            bindings = context.bindings(portal.parameters, context.coordinator.latest_time())
+            bindings = context.bindings(portal.parameters, context.read_time)
         values = plan.constant.evaluate_row(bindings)
         self._outlet.send_notices(context.notices)
         write = row_writer(plan.constant.types, portal.column_formats(), context.settings.output_style)

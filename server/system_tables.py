@@ -22,8 +22,7 @@ from catalog.objects import (
 from catalog.roles import MATERIALIZE, acl_items
 from protocol.pgwire.types import parse_type
 from server.coordinator import Coordinator, SystemSource
-from server.dataflow.computation import Recomputation
-from server.dataflow.view import ViewDataflow
+from server.dataflow_tables import arrangements, dataflows, hydration_statuses, lags, operators, tick_durations
 from server.execution.show import definition
 from server.execution.times import interval_of_ms
 from server.frontiers import RETENTION_MS
@@ -160,55 +159,6 @@ def _retention(coordinator: Coordinator) -> pa.Table:
     )
 
 
-def _dataflows(coordinator: Coordinator) -> pa.Table:
-    return _table(
-        builtin.MZ_DATAFLOWS,
-        (
-            (
-                id,
-                flow.view.id if isinstance(flow, ViewDataflow) else None,
-                "recomputed" if isinstance(flow.computation, Recomputation) else "incremental",
-                int(flow.upper),
-                flow.hydrated,
-                flow.ticks.count,
-                flow.ticks.last_s * 1e3,
-                flow.ticks.total_s * 1e3,
-                flow.error.message if isinstance(flow, ViewDataflow) and flow.error is not None else None,
-            )
-            for id, flow in coordinator.running.items()
-        ),
-    )
-
-
-def _arrangements(coordinator: Coordinator) -> pa.Table:
-    return _table(
-        builtin.MZ_ARRANGEMENTS,
-        (
-            (id, name, arrangement.rows, arrangement.bytes, arrangement.memory_bytes, arrangement.probed_by)
-            for id, flow in coordinator.running.items()
-            for name, arrangement in flow.computation.arrangements
-        ),
-    )
-
-
-def _dataflow_lags(coordinator: Coordinator) -> pa.Table:
-    frontiers, pressure = coordinator.frontiers, coordinator.backpressure
-    lags = ((id, flow, pressure.lag(flow)) for id, flow in coordinator.running.items())
-    return _table(
-        builtin.MZ_DATAFLOW_LAGS,
-        (
-            (
-                id,
-                max(0, frontiers.least_upper(flow.inputs) - flow.upper),
-                lag.commits,
-                lag.bytes,
-                id in pressure.too_far,
-            )
-            for id, flow, lag in lags
-        ),
-    )
-
-
 def _subscriptions(coordinator: Coordinator) -> pa.Table:
     entries = coordinator.activity.subscriptions.values()
     return _table(
@@ -228,6 +178,10 @@ def _catalog(rows: Callable[[Coordinator], pa.Table]) -> SystemSource:
 
 def _interval(coordinator: Coordinator) -> int:
     return int(coordinator.frontiers.tables_upper / (coordinator.interval_s * 1_000))
+
+
+def _moving(definition: SystemTable, rows: Callable[[Coordinator], Iterable[tuple[object, ...]]]) -> SystemSource:
+    return SystemSource(lambda coordinator: _table(definition, rows(coordinator)), _interval)
 
 
 SYSTEM_TABLES: dict[ObjectId, SystemSource] = {
@@ -250,9 +204,14 @@ SYSTEM_TABLES: dict[ObjectId, SystemSource] = {
     builtin.MZ_CLUSTERS.id: _catalog(_clusters),
     # They move with every commit; that often nobody wants to know.
     builtin.MZ_FRONTIERS.id: SystemSource(_frontiers, _interval),
-    builtin.MZ_DATAFLOWS.id: SystemSource(_dataflows, _interval),
-    builtin.MZ_ARRANGEMENTS.id: SystemSource(_arrangements, _interval),
-    builtin.MZ_DATAFLOW_LAGS.id: SystemSource(_dataflow_lags, _interval),
+    builtin.MZ_DATAFLOWS.id: _moving(builtin.MZ_DATAFLOWS, dataflows),
+    builtin.MZ_ARRANGEMENTS.id: _moving(builtin.MZ_ARRANGEMENTS, arrangements),
+    builtin.MZ_DATAFLOW_LAGS.id: _moving(builtin.MZ_DATAFLOW_LAGS, lags),
+    builtin.MZ_DATAFLOW_OPERATORS.id: _moving(builtin.MZ_DATAFLOW_OPERATORS, operators),
+    builtin.MZ_DATAFLOW_TICK_DURATIONS_HISTOGRAM.id: _moving(
+        builtin.MZ_DATAFLOW_TICK_DURATIONS_HISTOGRAM, tick_durations
+    ),
+    builtin.MZ_HYDRATION_STATUSES.id: _moving(builtin.MZ_HYDRATION_STATUSES, hydration_statuses),
     builtin.MZ_SUBSCRIPTIONS.id: SystemSource(
         _subscriptions, lambda coordinator: coordinator.activity.subscriptions_revision
     ),

@@ -4,6 +4,7 @@
   `incremental`. For that `delta` makes a plan of `nodes`, `operators` are these at work, and `arrangement`s, of sorted
   `run`s, find rows by their keys; those of collections are `shared`. A `filed_arrangement` has its runs in files that
   Spark's executors search (`run_files`).
+- `work`, `hydration`: what operators did, and how far a dataflow is with its first state; `explained` shows plans.
 - `feed`: the changes of one relation, one timestamp after another, with their history for whoever lags behind.
   A collection's feed is the log's changes as they are; a query's feed is a dataflow. Equal queries share one.
 - `view`: the dataflow of a materialized view, which writes its changes to the log like any collection.

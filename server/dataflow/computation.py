@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from time import monotonic
 from typing import Protocol
 
@@ -16,10 +16,13 @@ import pyarrow as pa
 
 from catalog import updates
 from catalog.objects import ObjectId, Timestamp
+from server.counts import Durations
 from server.dataflow.arrangement import Arrangement
+from server.dataflow.hydration import Hydration
 from server.spark import Engine, Runner
 from server.sql.constant import Bindings
 from server.sql.plan import QueryPlan
+from server.trace import step
 
 TOGETHER = 2  # times that a query that is computed anew takes at once when it lags: each keeps a slot of the engine
 
@@ -40,6 +43,10 @@ class Inputs(Protocol):
 
     async def rows(self, id: ObjectId, as_of: Timestamp) -> pa.Table:
         """The rows at a time."""
+        ...
+
+    def lines(self, id: ObjectId, as_of: Timestamp) -> int:
+        """How much there is to read for those rows: the lines of changes up to that time. 0 if that is not known."""
         ...
 
     async def changes(self, id: ObjectId, lower: int, upper: int) -> pa.Table:
@@ -74,6 +81,11 @@ class Computation(Protocol):
         """What it keeps to find rows by, and the columns that each goes by."""
         ...
 
+    @property
+    def hydration(self) -> Hydration:
+        """How far `hydrate` is, or was when it last ended."""
+        ...
+
     async def hydrate(self, as_of: Timestamp, known: pa.Table | None = None) -> pa.Table:
         """The rows at `as_of`, where the computation then stands; from wherever it stood before.
 
@@ -104,16 +116,24 @@ class Computation(Protocol):
 
 @dataclass(slots=True)
 class Ticks:
-    """How many ticks a dataflow has made, and how long they took."""
+    """How many ticks a dataflow has made, and how long they took. `together`: those of all dataflows."""
 
+    together: Durations = field(default_factory=Durations)
+    own: Durations = field(default_factory=Durations)
     count: int = 0
     last_s: float = 0.0
-    total_s: float = 0.0
+    max_s: float = 0.0
+
+    @property
+    def total_s(self) -> float:
+        return self.own.total_s
 
     def add(self, seconds: float) -> None:
         self.count += 1
         self.last_s = seconds
-        self.total_s += seconds
+        self.max_s = max(self.max_s, seconds)
+        self.own.add(seconds)
+        self.together.add(seconds)
 
 
 async def advanced(
@@ -147,11 +167,21 @@ async def compute(
 
     `patient`: as in `Engine.run`.
     """
-    views: dict[str, pa.Table] = {id: await read(id, as_of) for id in plan.inputs}
+    views: dict[str, pa.Table] = {}
+    for id in sorted(plan.inputs):
+        with step("read", id) as reading:
+            views[id] = await read(id, as_of)
+            reading.rows = views[id].num_rows
     schema = updates.rows_schema([field.type.arrow for field in plan.columns])
     if plan.direct_scan is not None:
-        return plan.direct_scan.rows(views[plan.direct_scan.source], bindings).rename_columns(schema.names)
-    return shaped(await engine.run(plan.spark_sql(bindings), views, patient=patient), schema)
+        with step("take") as taking:
+            rows = plan.direct_scan.rows(views[plan.direct_scan.source], bindings).rename_columns(schema.names)
+            taking.rows = rows.num_rows
+        return rows
+    with step("spark") as computing:
+        rows = shaped(await engine.run(plan.spark_sql(bindings), views, patient=patient), schema)
+        computing.rows = rows.num_rows
+    return rows
 
 
 def shaped(table: pa.Table, schema: pa.Schema) -> pa.Table:
@@ -174,9 +204,19 @@ class Recomputation:
         self._rows: pa.Table = None  # where it stands
         self.inputs = plan.inputs
         self.fingerprint = plan.fingerprint
+        self.hydration = Hydration()
 
     async def hydrate(self, as_of: Timestamp, known: pa.Table | None = None) -> pa.Table:
-        self._rows = await self._computed(as_of) if known is None else known
+        hydration = self.hydration
+
+        async def read(id: ObjectId, as_of: Timestamp) -> pa.Table:
+            rows = await self._reads.rows(id, as_of)
+            hydration.rows_read += rows.num_rows
+            return rows
+
+        with hydration.running(as_of, 1, sum(self._reads.lines(id, as_of) for id in self.inputs)):
+            self._rows = await self._computed(as_of, read) if known is None else known
+            hydration.operators_done = 1
         return self._rows
 
     def times(self, lower: int, upper: int) -> list[Timestamp]:
@@ -195,7 +235,7 @@ class Recomputation:
 
     async def _computed_at(self, times: Sequence[Timestamp]) -> list[pa.Table]:
         """The rows at each of the times, which do not depend on each other."""
-        tasks = [asyncio.ensure_future(self._computed(time)) for time in times]
+        tasks = [asyncio.ensure_future(self._computed(time, self._reads.rows)) for time in times]
         try:
             return [await task for task in tasks]
         finally:
@@ -203,6 +243,6 @@ class Recomputation:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
 
-    async def _computed(self, as_of: Timestamp) -> pa.Table:
+    async def _computed(self, as_of: Timestamp, read: ReadRows) -> pa.Table:
         """Waits for an engine that is away: a dataflow has nobody to tell who could try again."""
-        return await compute(self._plan, Bindings(), self._engine, self._reads.rows, as_of, patient=True)
+        return await compute(self._plan, Bindings(), self._engine, read, as_of, patient=True)

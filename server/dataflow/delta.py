@@ -224,11 +224,19 @@ class _Planner:
         return Temporal(_schema(base.columns), base, self.planned(input), _text(timed, linear=True))
 
     def _union_all(self, base: SetOperation) -> Node:
+        schema = _schema(base.columns)
         arms: list[Node] = []
-        for side in (base.left, base.right):
-            node = self.planned(side)
-            arms += node.arms if isinstance(node, Concat) and node.schema == _schema(base.columns) else [node]
-        return Concat(_schema(base.columns), base, tuple(arms))
+        queue: list[Relation] = [base]
+        while queue:  # a union of many is one concatenation: those inside it are not planned one by one
+            match queue.pop():
+                case SetOperation(kind=SetKind.UNION, all=True, columns=columns, left=left, right=right) if (
+                    _schema(columns) == schema
+                ):
+                    queue += [right, left]
+                case arm:
+                    node = self.planned(arm)
+                    arms += node.arms if isinstance(node, Concat) and node.schema == schema else [node]
+        return Concat(schema, base, tuple(arms))
 
     # -- joins ------------------------------------------------------------------------------------------------------
 
@@ -491,7 +499,8 @@ def _fingerprint(relation: Relation) -> str:
     """A relation's text, with columns called by the order in which they appear."""
     names: dict[str, str] = {}
     refs = Project(relation, relation.columns, tuple(map(ColumnRef, relation.columns)))
-    return re.sub(r"\bx\d+\b", lambda m: names.setdefault(m[0], f"x{len(names)}"), _text(refs).large)
+    text = Renderer(refs, unbound, single_partition=False).text()
+    return re.sub(r"\bx\d+\b", lambda m: names.setdefault(m[0], f"x{len(names)}"), text)
 
 
 def _is_constant(relation: Relation) -> bool:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 
 from catalog.objects import ObjectId
 from server.dataflow.nodes import (
@@ -18,27 +19,51 @@ from server.dataflow.nodes import (
     Temporal,
     Totals,
 )
+from server.sql.outline import Outline
 
 
-def explained_delta(root: Node, name_of: Callable[[ObjectId], str]) -> list[str]:
-    """The plan's lines. `name_of` gives the name of a collection."""
-    lines: list[str] = []
-    numbers: dict[int, int] = {}
+@dataclass(frozen=True, slots=True)
+class Notes:
+    """What is known of a node beside the plan: lines, and the same by name."""
 
-    def line(node: Node, depth: int) -> None:
-        if id(node) in numbers and node.inputs:
-            lines.append("  " * depth + f"as {numbers[id(node)]}")
-            return
-        numbers[id(node)] = len(numbers) + 1
-        lines.append("  " * depth + f"{numbers[id(node)]} {_described(node, name_of)}")
-        for below in node.inputs:
-            line(below, depth + 1)
-
-    line(root, 0)
-    return lines
+    lines: tuple[str, ...] = ()
+    figures: Mapping[str, object] = field(default_factory=dict)
 
 
-def _described(node: Node, name_of: Callable[[ObjectId], str]) -> str:
+def explained_delta(
+    root: Node, name_of: Callable[[ObjectId], str], notes: Callable[[Node], Notes] | None = None
+) -> Outline:
+    """The plan, to be shown. `name_of` gives the name of a collection, `notes` what stands below a node's line."""
+    numbers = {node: number for number, node in numbered(root)}
+    shown: set[Node] = set()
+
+    def outline(node: Node) -> Outline:
+        if node in shown and node.inputs:
+            return Outline(f"as {numbers[node]}")
+        own = notes(node) if notes is not None and node not in shown else Notes()
+        shown.add(node)
+        text = f"{numbers[node]} {described(node, name_of)}"
+        return Outline(text, tuple(map(outline, node.inputs)), notes=own.lines, figures=own.figures)
+
+    return outline(root)
+
+
+def numbered(root: Node) -> list[tuple[int, Node]]:
+    """The nodes, each once, with the numbers by which they are known: from 1 on, each before its inputs."""
+    found: dict[Node, None] = {}
+
+    def visit(node: Node) -> None:
+        if node not in found:
+            found[node] = None
+            for below in node.inputs:
+                visit(below)
+
+    visit(root)
+    return list(enumerate(found, 1))
+
+
+def described(node: Node, name_of: Callable[[ObjectId], str]) -> str:
+    """The node's rule and what it goes by."""
     match node:
         case Source():
             columns = called(node, range(len(node.schema)))
@@ -78,3 +103,40 @@ def _keys(node: Node, keys: Sequence[tuple[int, ...]]) -> str:
 def called(node: Node, places: Iterable[int]) -> str:
     """The names of columns; those that the planner made have none."""
     return ", ".join(node.relation.columns[place].name or "?" for place in places)
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """What an operator arranges: the rows of an input, or its own totals, by these columns, or in their order."""
+
+    rows_of: Node
+    places: tuple[int, ...]
+    order: tuple[bool, bool] | None = None
+    totals: bool = False
+
+    @property
+    def name(self) -> object:
+        """Equal for what is one arrangement, whoever keeps it; None for what is never shared."""
+        node = self.rows_of
+        if self.totals or not isinstance(node, Source):
+            return None
+        return node.id, node.places, self.places, self.order
+
+    def described(self, numbers: Mapping[Node, int]) -> str:
+        columns = called(self.rows_of, self.places)
+        of = "of its totals" if self.totals else f"of {numbers[self.rows_of]}"
+        if self.order is not None:
+            return f"arrangement {of} in the order of {columns}"
+        return f"arrangement {of} by ({columns})" if self.places else f"arrangement {of}, one group"
+
+
+def kept(node: Node) -> tuple[Kept, ...]:
+    """In the order of the operator's `arrangements`."""
+    match node:
+        case Recompute(first=First(place=place, descending=descending, nulls_first=nulls_first)):
+            return tuple(Kept(below, (place,), (descending, nulls_first)) for below in node.inputs)
+        case InnerJoin(keys=keys) | Recompute(keys=keys):
+            return tuple(Kept(below, key) for below, key in zip(node.inputs, keys, strict=True))
+        case Totals(input=below, key=key):
+            return (Kept(below, key, totals=True),)
+    return ()

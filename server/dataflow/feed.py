@@ -24,9 +24,11 @@ import structlog
 from catalog import spill, updates
 from catalog.objects import ObjectId, Timestamp
 from protocol.pgwire.errors import PgError
+from server.counts import Counts
 from server.dataflow.accumulated import Accumulated
 from server.dataflow.computation import Computation, Ticks, advanced
 from server.dataflow.encoded import Encoded
+from server.dataflow.hydration import watched
 from server.dataflow.pieces import RESIDENT_BYTES, consolidated
 from server.failures import told
 from server.frontiers import Frontiers, Pulse
@@ -337,16 +339,22 @@ class QueryFeed(Feed):
     """
 
     def __init__(
-        self, computation: Computation, frontiers: Frontiers, as_of: Timestamp, directory: Path | None = None
+        self,
+        computation: Computation,
+        frontiers: Frontiers,
+        as_of: Timestamp,
+        directory: Path | None = None,
+        counts: Counts | None = None,
     ) -> None:
-        """NotReadable if an input cannot be read at `as_of`."""
+        """NotReadable if an input cannot be read at `as_of`. `counts`: the server's."""
         super().__init__(as_of, directory)
         self.id = f"q{next(_numbers)}"
         self.computation = computation
         self._frontiers = frontiers
         self._holder = frontiers.hold(computation.inputs, as_of)
         self._accumulated: Accumulated | None = None
-        self.ticks = Ticks()
+        self._counts = counts or Counts()
+        self.ticks = Ticks(self._counts.ticks)
 
     @property
     def inputs(self) -> frozenset[ObjectId]:
@@ -390,7 +398,9 @@ class QueryFeed(Feed):
     async def _hydrate(self) -> None:
         as_of = self.upper
         await self._frontiers.reached(self.inputs, as_of)
-        self._accumulated = Accumulated(await self.computation.hydrate(as_of))
+        async with watched(self.computation.hydration, as_of, self._counts, dataflow=self.id):
+            rows = await self.computation.hydrate(as_of)
+        self._accumulated = Accumulated(rows)
         self.advance(Timestamp(as_of + 1))
 
     async def _catch_up(self, upper: Timestamp) -> None:

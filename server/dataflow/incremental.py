@@ -18,6 +18,8 @@ from protocol.pgwire.errors import PgError, SqlState
 from server.dataflow.arrangement import Arrangement
 from server.dataflow.computation import Computation, Inputs, Present, Recomputation, compute
 from server.dataflow.delta import NoRule, delta_plan
+from server.dataflow.effort import Effort, TooMuch
+from server.dataflow.hydration import Hydration
 from server.dataflow.nodes import VERSION, Concat, Constant, Linear, Node, Recompute, Source, Temporal, nodes_of
 from server.dataflow.operator import Operator, Place, Tick
 from server.dataflow.operators import operators_of
@@ -25,7 +27,6 @@ from server.dataflow.row_operators import SourceOperator
 from server.dataflow.share import Share
 from server.dataflow.shared import SharedArrangements
 from server.dataflow.threads import in_thread, to_the_end
-from server.dataflow.work import TooMuch, Work
 from server.spark import Engine
 from server.sql.constant import Bindings
 from server.sql.plan import QueryPlan
@@ -60,15 +61,17 @@ class IncrementalComputation:
         """`root`: what follows the plan."""
         self.inputs = plan.inputs
         self.fingerprint = plan.fingerprint
-        self._root = root
+        self.root = root
+        self.hydration = Hydration()
         self._reads = inputs
         self._engine = Share(engine)
         self._shared = shared
         self._operators: list[Operator] = []
+        self._coming: list[Operator] = []  # that are being hydrated
         self._time: Timestamp | None = None
         self._is_whole = True  # the state is all of a time's
         stateful = any(not isinstance(node, Source | Constant | Linear | Concat) for node in nodes_of(root))
-        self._work = Work() if stateful else Work(share=1)
+        self._effort = Effort() if stateful else Effort(share=1)
         self._waits = any(isinstance(node, Temporal) for node in nodes_of(root))
         self._plan = plan
         one_time = any(
@@ -80,18 +83,30 @@ class IncrementalComputation:
     def arrangements(self) -> Sequence[tuple[str, Arrangement]]:
         return [arrangement for operator in self._operators for arrangement in operator.arrangements]
 
+    @property
+    def operators(self) -> Sequence[Operator]:
+        """Those at work; before they have a state, those that get one."""
+        return self._operators or self._coming
+
     async def hydrate(self, as_of: Timestamp, known: pa.Table | None = None) -> pa.Table:
-        operators = operators_of(self._root, Place(self._engine, self._reads, self._shared, as_of, self._work))
-        self._work.begin()
-        try:
-            changes = await self._ticked(operators, Tick(None, (as_of,)))
-        except BaseException:
-            _close(operators)
-            raise
-        self.close()
-        self._operators, self._time = operators, as_of
-        self._work.end(whole=True)
-        return await in_thread(updates.expand, changes.drop_columns([VERSION])) if known is None else known
+        operators = operators_of(self.root, Place(self._engine, self._reads, self._shared, as_of, self._effort))
+        rows_there = sum(self._reads.lines(id, as_of) for id in self.inputs)
+        with self.hydration.running(as_of, len(operators), rows_there):
+            self._coming = operators
+            self._effort.begin()
+            try:
+                changes = await self._ticked(operators, Tick(None, (as_of,)))
+            except BaseException:
+                _close(operators)
+                raise
+            finally:
+                self._coming = []
+            for before, operator in zip(self._operators, operators, strict=False):  # none, at first
+                operator.record.follow(before.record)
+            self.close()
+            self._operators, self._time = operators, as_of
+            self._effort.end(whole=True)
+            return await in_thread(updates.expand, changes.drop_columns([VERSION])) if known is None else known
 
     def times(self, lower: int, upper: int) -> list[Timestamp]:
         found = {time for id in self.inputs for time in self._reads.change_times(id, lower, upper)}
@@ -108,13 +123,13 @@ class IncrementalComputation:
         tick = Tick(self._time, tuple(times))
         sources = await self._sources(tick)
         try:
-            self._work.begin(sum(changes.num_rows for changes in sources.values()), limited=present is not None)
+            self._effort.begin(sum(changes.num_rows for changes in sources.values()), limited=present is not None)
             changes = await self._ticked(self._operators, tick, sources)
         except TooMuch:
             if present is None or len(times) > 1:
                 raise
             return [await self._computed_anew(times[0], present)]
-        self._work.end()
+        self._effort.end()
         self._time = times[-1]
         if len(times) == 1:
             return [_outgoing(changes)]
@@ -128,7 +143,7 @@ class IncrementalComputation:
             if at := self._reads.change_times(id, self._time + 1, time + 1):
                 count += (await self._reads.changes(id, at[0], time + 1)).num_rows
         try:
-            self._work.begin(count, limited=True)
+            self._effort.begin(count, limited=True)
         except TooMuch:
             return True
         return False
@@ -139,7 +154,7 @@ class IncrementalComputation:
         if self._waits:
             rows = await self.hydrate(time)
             return await in_thread(updates.difference, rows, await present())
-        relation = self._root.relation
+        relation = self.root.relation
         plan = replace(self._plan, relation=relation, template=spark_text(relation))
         rows = await compute(plan, Bindings(), self._engine, self._reads.rows, time, patient=True)
         changes = await in_thread(updates.difference, rows, await present())
@@ -150,7 +165,7 @@ class IncrementalComputation:
     async def _sources(self, tick: Tick) -> dict[int, pa.Table]:
         """What the inputs did, by node."""
         operators = [operator for operator in self._operators if isinstance(operator, SourceOperator)]
-        found = await asyncio.gather(*(operator.step(tick, ()) for operator in operators))
+        found = await asyncio.gather(*(operator.counted_step(tick, ()) for operator in operators))
         return {id(operator.node): changes for operator, changes in zip(operators, found, strict=True)}
 
     def close(self) -> None:
@@ -169,7 +184,11 @@ class IncrementalComputation:
         async def step(operator: Operator) -> pa.Table:
             if id(operator.node) in known:
                 return known[id(operator.node)]
-            return await operator.step(tick, [await tasks[id(below)] for below in operator.node.inputs])
+            changes = await operator.counted_step(tick, [await tasks[id(below)] for below in operator.node.inputs])
+            if tick.since is None:
+                self.hydration.operators_done += 1
+                self.hydration.rows_read += changes.num_rows if isinstance(operator, SourceOperator) else 0
+            return changes
 
         try:
             async with asyncio.TaskGroup() as group:
@@ -182,10 +201,13 @@ class IncrementalComputation:
                 if task.done() and not task.cancelled() and (error := task.exception()) is not None:
                     raise error from None
             raise
-        found = tasks[id(self._root)].result()
+        found = tasks[id(self.root)].result()
         self._is_whole = False
         await to_the_end(_committed(operators, tick))
         self._is_whole = True
+        if tick.since is not None:
+            for operator in operators:
+                operator.record.keep()
         return found
 
 

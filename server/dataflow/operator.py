@@ -12,6 +12,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from time import monotonic
 
 import numpy as np
 import pyarrow as pa
@@ -23,6 +24,7 @@ from catalog.objects import Timestamp
 from catalog.updates import DIFF, DIFF_FIELD
 from server.dataflow.arrangement import Arrangement
 from server.dataflow.computation import Inputs
+from server.dataflow.effort import Effort
 from server.dataflow.explained import called
 from server.dataflow.nodes import (
     VERSION,
@@ -33,7 +35,7 @@ from server.dataflow.nodes import (
 )
 from server.dataflow.run import ByKey, ByKeyAndOrder, ByOrder, Sorting
 from server.dataflow.shared import Lease, SharedArrangements
-from server.dataflow.work import Work
+from server.dataflow.work import Record
 from server.spark import Runner
 
 VERSION_FIELD = pa.field(VERSION, pa.int64(), nullable=False)
@@ -64,7 +66,7 @@ class Place:
     inputs: Inputs
     shared: SharedArrangements
     as_of: Timestamp
-    work: Work
+    effort: Effort
 
 
 class Operator(ABC):
@@ -72,8 +74,9 @@ class Operator(ABC):
 
     def __init__(self, node: Node, place: Place) -> None:
         self.node = node
+        self.record = Record()
         self._engine = place.engine
-        self._work = place.work
+        self._effort = place.effort
         self._own: list[Arrangement] = []
         self._leases: list[Lease] = []
         self._pending: list[tuple[Arrangement, Timestamp, pa.Table]] = []
@@ -101,9 +104,21 @@ class Operator(ABC):
     async def step(self, tick: Tick, inputs: Sequence[pa.Table]) -> pa.Table:
         """The changes of a tick, consolidated unless there is no state. Nothing is kept of it before `commit`."""
 
+    async def counted_step(self, tick: Tick, inputs: Sequence[pa.Table]) -> pa.Table:
+        """`step`, recorded."""
+        begun = monotonic()
+        changes = await self.step(tick, inputs)
+        work = self.record.step
+        work.rows_in, work.rows_out = sum(table.num_rows for table in inputs), changes.num_rows
+        work.seconds = monotonic() - begun
+        if tick.since is None:
+            self.record.hydrated()
+        return changes
+
     def forget(self) -> None:
         """The tick did not work."""
         self._pending.clear()
+        self.record.forget()
 
     async def commit(self, tick: Tick) -> None:
         """The tick worked: what it changed is the state. Let it come to its end."""
@@ -124,9 +139,13 @@ class Operator(ABC):
 
     async def _run(self, statement: Statement, views: Mapping[str, pa.Table]) -> pa.Table:
         """What a statement gives over tables, whose columns it knows by their places."""
-        self._work.add(sum(view.num_rows for view in views.values()))
+        self._effort.add(sum(view.num_rows for view in views.values()))
         named = {name: view.rename_columns([f"c{i}" for i in range(view.num_columns)]) for name, view in views.items()}
-        return await self._engine.run(statement.text(named), named, patient=True)
+        begun = monotonic()
+        found = await self._engine.run(statement.text(named), named, patient=True)
+        self.record.step.statements += 1
+        self.record.step.spark_s += monotonic() - begun
+        return found
 
     def _result(self, table: pa.Table, extra: Sequence[pa.Field]) -> pa.Table:
         """What a statement gave: the node's columns and these."""

@@ -17,7 +17,9 @@ from catalog import updates
 from catalog.objects import MaterializedView, ObjectId, Timestamp
 from catalog.store import MustEnd
 from protocol.pgwire.errors import PgError
+from server.counts import Counts
 from server.dataflow.computation import Computation, Ticks, advanced
+from server.dataflow.hydration import watched
 from server.failures import told
 from server.frontiers import Frontiers
 
@@ -39,10 +41,11 @@ class ViewDataflow:
         write: Write,
         failed: Callable[[MaterializedView, PgError], None],
         keeps_too_much: Callable[[ViewDataflow], bool],
+        counts: Counts | None = None,
     ) -> None:
         """`stored` reads the view's own rows from the log at a time; `failed` is told as long as it cannot go on.
 
-        `keeps_too_much`: whether it is too far behind its inputs.
+        `keeps_too_much`: whether it is too far behind its inputs. `counts`: the server's.
         """
         self.view = view
         self.error: PgError | None = None
@@ -57,7 +60,8 @@ class ViewDataflow:
         start = Timestamp(frontiers.upper(view.id) - (0 if self._fresh else 1))
         self._holder = frontiers.hold(computation.inputs, max(start, frontiers.greatest_since(computation.inputs)))
         self.task: asyncio.Task[None] | None = None
-        self.ticks = Ticks()
+        self._counts = counts or Counts()
+        self.ticks = Ticks(self._counts.ticks)
         self.hydrated = False
         self.seen = frontiers.upper(view.id)
         """The first time that was not looked at: `error` is what there is before it."""
@@ -124,7 +128,10 @@ class ViewDataflow:
             await self._frontiers.reached(self.computation.inputs, time)
             try:
                 stored = None if self._fresh else await self._present()
-                rows = await self.computation.hydrate(time, stored if time == self.upper - 1 else None)
+                known = stored if time == self.upper - 1 else None
+                dataflow = {"dataflow": self.view.id, "view": self.view.name}
+                async with watched(self.computation.hydration, time, self._counts, **dataflow):
+                    rows = await self.computation.hydrate(time, known)
                 break
             except Exception as error:
                 self._failed(error, time)

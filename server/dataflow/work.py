@@ -1,52 +1,54 @@
-"""How much Spark is given to compute in a tick, against what it is given to compute all rows."""
+"""What an operator did: rows, time and statements. A few numbers a step, nothing a row."""
 
 from __future__ import annotations
 
-FEW_ROWS = 10_000  # a tick may read so many in any case: it takes no longer than a few empty jobs
-SHARE = 4  # a row that is followed through a state costs so many times what it costs to compute it
+from dataclasses import dataclass, field
 
 
-class TooMuch(Exception):
-    """The tick is more work than a computation of everything would be."""
-
-
+@dataclass(slots=True)
 class Work:
-    """Counts the rows that statements read, in one dataflow.
+    """Of one step, or of several. `seconds` are from a step's start to its end, `spark_s` those of its statements."""
 
-    A tick computes the rows of the keys that it touches before and after, finds them and keeps what became of them, so
-    one that touches many is more work than all rows once. That is seen when the rows are found, before Spark has
-    them. What the last large tick took a change tells it of the next one before anything is done.
+    rows_in: int = 0
+    rows_out: int = 0
+    seconds: float = 0.0
+    statements: int = 0
+    spark_s: float = 0.0
+
+    def add(self, other: Work) -> None:
+        self.rows_in += other.rows_in
+        self.rows_out += other.rows_out
+        self.seconds += other.seconds
+        self.statements += other.statements
+        self.spark_s += other.spark_s
+
+
+@dataclass(slots=True)
+class Record:
+    """An operator's work since its dataflow began: when its state was last made, and in the ticks from then on.
+
+    `step` is under way; only that of a tick that works is kept. `hydration` None: it has not got so far.
     """
 
-    def __init__(self, share: int = SHARE) -> None:
-        """`share`: how many times less than everything a tick may read."""
-        self._share = share
-        self._whole = 0  # what everything took
-        self._read = 0
-        self._limit: int | None = None
-        self._changes = 0
-        self._a_change = 1.0  # rows read, as far as that is known
+    step: Work = field(default_factory=Work)
+    hydration: Work | None = None
+    ticks: int = 0
+    last: Work = field(default_factory=Work)
+    total: Work = field(default_factory=Work)
 
-    def begin(self, changes: int = 0, *, limited: bool = False) -> None:
-        """A tick of so many changes begins. TooMuch if it is known that it will take more than everything."""
-        self._read, self._changes = 0, changes
-        self._limit = max(FEW_ROWS, self._whole // self._share) if limited else None
-        if self._limit is not None and changes * self._a_change > self._limit:
-            raise TooMuch
+    def hydrated(self) -> None:
+        """The step made the state; that counts at once, so that it is seen while others are at it."""
+        self.hydration, self.step = self.step, Work()
 
-    def add(self, rows: int) -> None:
-        """A statement is to read so many rows. TooMuch if they are too many for a tick."""
-        self._read += rows
-        if self._limit is not None and self._read > self._limit:
-            self._learn()
-            raise TooMuch
+    def keep(self) -> None:
+        """The tick worked."""
+        self.ticks += 1
+        self.last, self.step = self.step, Work()
+        self.total.add(self.last)
 
-    def end(self, *, whole: bool = False) -> None:
-        """The tick worked; `whole`: it was everything."""
-        if whole:
-            self._whole = self._read
-        elif self._read > FEW_ROWS:
-            self._learn()
+    def forget(self) -> None:
+        self.step = Work()
 
-    def _learn(self) -> None:
-        self._a_change = self._read / max(self._changes, 1)
+    def follow(self, before: Record) -> None:
+        """The operator takes the place of one whose state was made anew."""
+        self.ticks, self.last, self.total = before.ticks, before.last, before.total

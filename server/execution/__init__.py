@@ -7,7 +7,9 @@ writes.py             INSERT, UPDATE, DELETE, TRUNCATE, COPY FROM: changes for t
 definitions.py        CREATE, DROP, ALTER, COMMENT ON: a new catalog state for the committer
 holds.py, roles.py, grants.py  the same for HOLD, and for who may do what
 subscribe.py          SUBSCRIBE: bounds, a place in a feed, an envelope
-show.py               SHOW and EXPLAIN: from the catalog and the plan; `show_query` is SHOW as a query to subscribe to
+show.py               SHOW: from the catalog; `show_query` is SHOW as a query to subscribe to
+explain.py            EXPLAIN: plans, what running a query took; dataflow_explained.py: what its dataflow does;
+                      explanation.py: that as text or JSON
 explain_timestamp.py  EXPLAIN TIMESTAMP FOR
 names.py              what names mean to the session; `times`: AS OF and UP TO; `planning`: expressions and stored views
 """

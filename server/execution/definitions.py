@@ -6,7 +6,7 @@ and COMMIT the steps gather in the transaction, seen by itself alone.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -165,6 +165,7 @@ def _create_table(context: Context, statement: CreateTable) -> CatalogState:
     schema, name = schema_of(context, statement.name)
     names = [definition.name.name for definition in statement.columns]
     _check_distinct([definition.name for definition in statement.columns])
+    _check_count(statement.columns)
     if not statement.columns:
         raise PgError(SqlState.FEATURE_NOT_SUPPORTED, "tables without columns are not supported")
     columns = []
@@ -196,6 +197,14 @@ def _create_table(context: Context, statement: CreateTable) -> CatalogState:
             )
         )
     return state
+
+
+COLUMNS_MAX = 1_600  # of a table or view, as in PostgreSQL
+
+
+def _check_count(columns: Sequence[object]) -> None:
+    if len(columns) > COLUMNS_MAX:
+        raise PgError(SqlState.TOO_MANY_COLUMNS, f"tables can have at most {COLUMNS_MAX} columns")
 
 
 def _check_distinct(columns: list[Ident]) -> None:
@@ -263,6 +272,7 @@ def plan_view(
     given = [ident.name for ident in names]
     final = [*given, *(field.name for field in plan.columns[len(given) :])]
     _check_distinct([*names, *(Ident(name, 0) for name in final[len(given) :])])
+    _check_count(final)
     if not final:
         raise PgError(SqlState.FEATURE_NOT_SUPPORTED, "views without columns are not supported")
     columns = tuple(
@@ -309,13 +319,35 @@ _UNDEFINED = {ObjectKind.HOLD: SqlState.UNDEFINED_OBJECT}
 def _drop(context: Context, statement: DropObjects) -> CatalogState:
     if statement.kind is ObjectKind.DATABASE and context.transaction.explicit:
         raise PgError(SqlState.ACTIVE_SQL_TRANSACTION, "DROP DATABASE cannot run inside a transaction block")
-    state = context.state
-    for name in statement.names:
+    before = state = context.state
+    named: dict[Name, ObjectId] = {}
+    if statement.kind not in (ObjectKind.DATABASE, ObjectKind.SCHEMA):
+        items = ((name, _item_named(context, before, name)) for name in statement.names)
+        named = {name: item.id for name, item in items if item is not None}
+    users = {name: len(before.dependents(id)) for name, id in named.items()}
+    # What uses another of the names goes before it: only what has no name here can be in the way.
+    for name in sorted(statement.names, key=lambda name: users.get(name, 0)):
         try:
             state = _drop_one(context, state, statement, name)
         except InUse as error:
             raise _in_use(error) from None
+    if statement.kind is not ObjectKind.DATABASE:
+        gone = before.items.keys() - state.items.keys() - set(named.values())
+        _tell_cascade(context, [item for id, item in before.items.items() if id in gone])
     return state
+
+
+def _item_named(context: Context, state: CatalogState, name: Name) -> Item | None:
+    return state.resolve(name.parts, context.settings["database"], context.search_path)
+
+
+def _tell_cascade(context: Context, gone: Sequence[Item]) -> None:
+    """A notice of what was dropped without being named, but for indexes, which are part of their relations."""
+    lines = [f"drop cascades to {item.kind} {item.name}" for item in gone if not isinstance(item, Index)]
+    if not lines:
+        return
+    head = lines[0] if len(lines) == 1 else f"drop cascades to {len(lines)} other objects"
+    context.notice(Notice(head, detail="\n".join(lines) if len(lines) > 1 else None))
 
 
 def _in_use(error: InUse) -> PgError:
@@ -343,7 +375,7 @@ def _drop_one(context: Context, state: CatalogState, statement: DropObjects, nam
             privileges.require_drop(state, context.role, schema)
             return state.without_schema(schema.id, cascade=statement.cascade)
         case _:
-            item = state.resolve(name.parts, context.settings["database"], context.search_path)
+            item = _item_named(context, state, name)
             if item is None:
                 code = _UNDEFINED.get(statement.kind, SqlState.UNDEFINED_TABLE)
                 return _missing(context, state, statement, name, code)

@@ -16,9 +16,10 @@ from protocol.pgwire.errors import PgError, SqlState
 from protocol.pgwire.messages import NoData
 from protocol.pgwire.types import PgType
 from server.context import Context
+from server.execution.explanation import explain_fields
 from server.execution.names import find_relation
 from server.execution.planning import relation_query
-from server.execution.show import EXPLAIN_FIELDS, TIMESTAMP_FIELDS, show_fields
+from server.execution.show import show_fields
 from server.execution.subscribe import SubscribePlan, plan_subscribe
 from server.pg_catalog.query import CatalogPlan, is_catalog_query, plan_catalog_query
 from server.results import row_description
@@ -116,8 +117,10 @@ def prepare(
             if isinstance(statement, ShowVariable) and statement.name is not None:
                 context.settings[statement.name]  # an unknown name is told when it is described
             prepared.fields = show_fields(statement)
-        case Explain(timestamp=timestamp):
-            prepared.fields = TIMESTAMP_FIELDS if timestamp else EXPLAIN_FIELDS
+        case Explain(statement=inner):
+            if isinstance(inner, Select | Insert | Update | Delete | Subscribe):
+                prepared.parameters = prepare(context, inner, types).parameters
+            prepared.fields = explain_fields(statement)
         case Fetch(cursor=cursor):
             if cursor.name not in cursors:
                 raise PgError(SqlState.INVALID_CURSOR_NAME, f'cursor "{cursor.name}" does not exist')

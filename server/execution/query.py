@@ -16,6 +16,7 @@ from server.pg_catalog.query import relation_rows
 from server.results import Result, TableRows
 from server.sql.plan import QueryPlan
 from server.sql.statements import AsOf
+from server.trace import step
 from server.transaction import Mode
 
 
@@ -31,24 +32,34 @@ async def select(context: Context, plan: QueryPlan, as_of: AsOf | None, paramete
     return Result("SELECT {}", TableRows(plan.columns, await rows_at(context, plan, time, parameters)))
 
 
-async def rows_without_inputs(context: Context, plan: QueryPlan, parameters: tuple[object, ...]) -> pa.Table:
-    """The rows of a query that reads no relation: constants in this process, computation by the engine."""
-    bindings = context.bindings(parameters, mz_now=context.coordinator.latest_time())
-    if plan.constant is not None:
-        return pa.Table.from_batches([plan.constant.evaluate(bindings)])
-    schema = updates.rows_schema([field.type.arrow for field in plan.columns])
-    return shaped(await context.engine.run(plan.spark_sql(bindings), {}), schema)
+async def rows_without_inputs(
+    context: Context, plan: QueryPlan, parameters: tuple[object, ...], time: int | None = None
+) -> pa.Table:
+    """The rows of a query that reads no relation: constants in this process, computation by the engine.
+
+    `time`: its AS OF.
+    """
+    bindings = context.bindings(parameters, mz_now=context.read_time if time is None else time)
+    with step("evaluate" if plan.constant is not None else "spark") as computing:
+        if plan.constant is not None:
+            rows = pa.Table.from_batches([plan.constant.evaluate(bindings)])
+        else:
+            schema = updates.rows_schema([field.type.arrow for field in plan.columns])
+            rows = shaped(await context.engine.run(plan.spark_sql(bindings), {}), schema)
+        computing.rows = rows.num_rows
+    return rows
 
 
 async def rows_at(context: Context, plan: QueryPlan, time: Timestamp, parameters: tuple[object, ...]) -> pa.Table:
     """The query's rows at a time that the caller holds."""
     bindings = context.bindings(parameters, mz_now=time)
+    return await compute(plan, bindings, context.engine, lambda id, as_of: input_rows(context, id, as_of), time)
 
-    async def rows(id: ObjectId, as_of: Timestamp) -> pa.Table:
-        table = builtin.PG_TABLES.get(id)
-        return await (relation_rows(context, table) if table is not None else context.coordinator.rows(id, as_of))
 
-    return await compute(plan, bindings, context.engine, rows, time)
+async def input_rows(context: Context, id: ObjectId, as_of: Timestamp) -> pa.Table:
+    """The rows of a collection or system table at a time that the caller holds."""
+    table = builtin.PG_TABLES.get(id)
+    return await (relation_rows(context, table) if table is not None else context.coordinator.rows(id, as_of))
 
 
 async def _rows_as_of(context: Context, plan: QueryPlan, as_of: AsOf, parameters: tuple[object, ...]) -> pa.Table:
@@ -57,7 +68,7 @@ async def _rows_as_of(context: Context, plan: QueryPlan, as_of: AsOf, parameters
     if as_of.at_least:
         time = max(time, frontiers.greatest_since(plan.inputs))
     if not plan.inputs:
-        return await rows_without_inputs(context, plan, parameters)
+        return await rows_without_inputs(context, plan, parameters, time)
     # A system table has no past: it is read as it is now, which is what it is at the latest time.
     system = [id for id in plan.inputs if isinstance(context.state.items.get(id), SystemTable)]
     latest = context.coordinator.latest_time()

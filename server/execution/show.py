@@ -1,10 +1,10 @@
-"""SHOW and EXPLAIN: answers from the catalog, the settings and the plan; Spark is not asked."""
+"""SHOW: answers from the catalog and the settings."""
 
 from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 
 import pyarrow as pa
 from sqlglot import exp
@@ -25,22 +25,16 @@ from catalog.objects import (
 )
 from catalog.roles import PUBLIC
 from protocol.pgwire.errors import PgError, SqlState
-from protocol.pgwire.types import BOOL, INTERVAL, TEXT, PgType, parse_type
+from protocol.pgwire.types import BOOL, INTERVAL, TEXT, parse_type
 from server.context import Context
-from server.dataflow.delta import NoRule, delta_plan
-from server.dataflow.explained import explained_delta
-from server.dataflow.filed_arrangement import SERVER_BYTES_MAX
 from server.execution.names import current_schema, find_relation, find_schema
 from server.execution.times import interval_of_ms
 from server.privileges import name_of
 from server.results import Result, TableRows
-from server.sql.explain import explained
 from server.sql.lexer import quote_identifier
-from server.sql.plan import Field, QueryPlan
-from server.sql.rewrite import rewritten_or_not
+from server.sql.plan import Field
 from server.sql.scope import ID_SCHEMA
 from server.sql.statements import ObjectKind, ShowColumns, ShowCreate, ShowKind, ShowObjects, ShowVariable
-from server.sql.temporal import is_maintainable
 
 _ITEM_KINDS: dict[ShowKind, tuple[type, ...]] = {
     ShowKind.TABLES: (Table, SystemTable),
@@ -264,64 +258,3 @@ def definition_text(query: str, names: tuple[tuple[ObjectId, tuple[str, ...]], .
             if table.alias == name:
                 table.set("alias", None)
     return tree.sql(dialect="postgres")
-
-
-EXPLAIN_FIELDS = (Field("QUERY PLAN", TEXT, False),)
-TIMESTAMP_FIELDS = (Field("Timestamp", TEXT, False),)
-
-
-def explain(context: Context, plan: QueryPlan | None, statement: str) -> Result:
-    """What a planned query reads and gives, its relational plan, and what computes it; one line a row."""
-    if plan is None:
-        raise PgError(SqlState.FEATURE_NOT_SUPPORTED, f"EXPLAIN {statement} is not supported")
-    state = context.state
-
-    def name_of(id: ObjectId) -> str:
-        return ".".join(state.full_name(state.items[id]))
-
-    lines = [
-        "Reads: " + (", ".join(map(name_of, sorted(plan.inputs))) or "nothing"),
-        "Gives: " + ", ".join(f"{f.name} {_type_name(f.type)}" for f in plan.columns),
-        "Plan:",
-        *("  " + line for line in explained(plan.relation, name_of)),
-    ]
-    if plan.constant is not None:
-        lines.append("Runs: in the server, a constant")
-    elif plan.direct_scan is not None:
-        keys = ", those with the keys asked for" if plan.direct_scan.keys else ""
-        lines.append(f"Runs: in the server, the log's rows as they are{keys}")
-    else:
-        lines.append("Runs: on Spark")
-        lines.extend("  " + line for line in plan.spark_sql(context.bindings()).splitlines())
-        lines.extend(_upkeep(context, plan, name_of))
-    return Result("EXPLAIN", TableRows(EXPLAIN_FIELDS, _table(EXPLAIN_FIELDS, [(line,) for line in lines])))
-
-
-def explained_timestamp(text: str) -> Result:
-    """What EXPLAIN TIMESTAMP gives: one row."""
-    return Result("EXPLAIN", TableRows(TIMESTAMP_FIELDS, _table(TIMESTAMP_FIELDS, [(text,)])))
-
-
-def _upkeep(context: Context, plan: QueryPlan, name_of: Callable[[ObjectId], str]) -> Iterator[str]:
-    """How a materialized view or a subscription would follow the query; nothing if it could not."""
-    if plan.parameters or not plan.inputs or not is_maintainable(plan.relation):
-        return
-    followed = frozenset(filter(context.coordinator.is_logged, plan.inputs))
-    try:
-        sizes = {id: context.coordinator.row_count(id) for id in followed}
-        root = delta_plan(rewritten_or_not(plan.relation, sizes), followed)
-    except NoRule as reason:
-        yield f"Kept up to date: computed anew when an input changes, because there is no rule for {reason}"
-        return
-    yield "Kept up to date:"
-    yield from ("  " + line for line in explained_delta(root, name_of))
-    match context.coordinator.arrangement_probing:
-        case "executors":
-            yield "Arrangements: in files, probed by Spark's executors"
-        case "auto":
-            limit = SERVER_BYTES_MAX >> 20
-            yield f"Arrangements: in the server; from {limit} MiB on in files, probed by Spark's executors"
-
-
-def _type_name(type: PgType) -> str:
-    return type.display

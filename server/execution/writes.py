@@ -25,6 +25,7 @@ from server.execution.query import rows_at, rows_without_inputs
 from server.frontiers import NotReadable
 from server.results import Result, TableRows
 from server.sql.plan import WritePlan, plan_insert
+from server.trace import step
 from server.transaction import Mode
 from server.writing import check_not_null
 
@@ -92,14 +93,16 @@ def _changed(context: Context, plan: WritePlan, table: Table, verb: str, rows: p
     """Puts what the plan computed into the transaction: [old row] [new row] [returning], side by side."""
     schema = collection_schema(table)
     tables = []
-    if plan.old is not None:
-        tables.append(updates.with_diff(_part(rows, plan.old, schema), -1))
-    if plan.new is not None:
-        new = _part(rows, plan.new, schema)
-        check_not_null(table, new)
-        tables.append(new)
-    if rows.num_rows:
-        context.transaction.writes.setdefault(table.id, []).extend(tables)
+    with step("write", table.id) as writing:
+        if plan.old is not None:
+            tables.append(updates.with_diff(_part(rows, plan.old, schema), -1))
+        if plan.new is not None:
+            new = _part(rows, plan.new, schema)
+            check_not_null(table, new)
+            tables.append(new)
+        if rows.num_rows:
+            context.transaction.writes.setdefault(table.id, []).extend(tables)
+        writing.rows = rows.num_rows
     tag = "INSERT 0 {}" if verb == "INSERT" else f"{verb} {{}}"
     if plan.returning is None:
         return Result(tag.format(rows.num_rows))

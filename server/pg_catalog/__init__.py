@@ -3,6 +3,7 @@
     a SELECT over system relations alone ─► `query`: recognise, plan, run
         `names`     what relations, registered names and session functions mean to the session
         `rewrite`   our tree of the query, to the SQL of the catalog engine; PostgreSQL's meaning wins
+        `types`     PostgreSQL's types, DuckDB's, and those that clients are told of
         `outputs`   names and types of the output columns, as far as DuckDB does not know them
         `visible`   what of the catalog's state a database shows, and under which names
         `rows`      that as tables: of `databases`, `roles`, `relations`, `indexes` and `keys`, `functions`, and

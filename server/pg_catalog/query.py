@@ -21,8 +21,9 @@ from server.pg_catalog.database import SCHEMAS, Database
 from server.pg_catalog.names import names_of
 from server.pg_catalog.outputs import Output
 from server.pg_catalog.present import no_rows, present, rows_seen
-from server.pg_catalog.rewrite import CATALOG_TYPES, Rewritten, rewritten, type_name, wire_type
+from server.pg_catalog.rewrite import Rewritten, rewritten
 from server.pg_catalog.static import BY_ID
+from server.pg_catalog.types import CATALOG_TYPES, type_name, wire_type
 from server.results import Result, TableRows
 from server.sql.functions.table import FUNCTIONS
 from server.sql.lexer import words

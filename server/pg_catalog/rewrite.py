@@ -8,7 +8,7 @@ parameters become values. A function that is neither ours nor known to mean the 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -18,9 +18,10 @@ from catalog.objects import SystemTable
 from catalog.pg_catalog import PgRelation
 from protocol.pgwire.errors import PgError, SqlState
 from protocol.pgwire.scalars import parse_text
-from protocol.pgwire.types import CHAR, INT2VECTOR, NAME, OID, OIDVECTOR, TEXT, VARCHAR, PgType, array_of, parse_type
+from protocol.pgwire.types import TEXT, PgType
 from server.pg_catalog.database import SCHEMAS, is_function
 from server.pg_catalog.outputs import Outputs, outputs_of
+from server.pg_catalog.types import REGISTERED, cast_to, duckdb_type, parameter_type, type_name, value_tree
 from server.sql.lexer import words
 
 # Functions of DuckDB that mean what PostgreSQL's of that name do.
@@ -33,44 +34,6 @@ _SAME = words(
     """
 )
 _RENAMED = {"btrim": "trim", "json_build_object": "json_object", "char_length": "length", "array_cat": "list_concat"}
-_REGISTERED = ("regclass", "regtype", "regproc", "regprocedure", "regnamespace", "regrole")
-_PARAMETER_TYPES: Mapping[str, PgType] = {
-    "oid": OID,
-    "name": NAME,
-    '"char"': CHAR,
-    **dict.fromkeys(_REGISTERED, TEXT),
-}
-_DUCKDB_TYPES = {
-    "oid": "UINTEGER",
-    "xid": "UINTEGER",
-    "name": "VARCHAR",
-    '"char"': "VARCHAR",
-    "text": "VARCHAR",
-    "varchar": "VARCHAR",
-    "bpchar": "VARCHAR",
-    "bool": "BOOLEAN",
-    "int2": "SMALLINT",
-    "int4": "INTEGER",
-    "int8": "BIGINT",
-    "float4": "FLOAT",
-    "float8": "DOUBLE",
-    "numeric": "DECIMAL(38,9)",
-    "date": "DATE",
-    "time": "TIME",
-    "timestamp": "TIMESTAMP",
-    "timestamptz": "TIMESTAMPTZ",
-    "interval": "INTERVAL",
-    "uuid": "UUID",
-    "bytea": "BLOB",
-    "json": "JSON",
-    "jsonb": "JSON",
-    "int2vector": "SMALLINT[]",
-    "oidvector": "UINTEGER[]",
-    "pg_node_tree": "VARCHAR",
-    "aclitem": "VARCHAR",
-}
-
-CATALOG_TYPES = frozenset(("oid", "name", '"char"', "xid", "int2vector", "oidvector", *_REGISTERED))
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,68 +57,6 @@ class Rewritten:
     sql: str
     parameters: dict[int, PgType] = field(default_factory=dict)
     outputs: Outputs | None = None
-
-
-def type_name(tree: exp.DataType) -> str:
-    """PostgreSQL's short name of a type as a tree has it: `int4`, `oid[]`, `regclass`, `"char"`."""
-    if tree.this == exp.DType.ARRAY:
-        return f"{type_name(tree.expressions[0])}[]" if tree.expressions else "text[]"
-    if tree.this == exp.DType.USERDEFINED:
-        kind = tree.args["kind"]
-        name = kind if isinstance(kind, str) else kind.name
-        name = name.removeprefix("pg_catalog.").removeprefix("information_schema.")
-        return '"char"' if name == "char" else name
-    spelling = exp.DataType(this=tree.this).sql("postgres").lower()
-    if spelling == "char" and not tree.expressions:
-        return "bpchar"
-    try:
-        return parse_type(spelling).name
-    except ValueError:
-        return spelling
-
-
-def parameter_type(name: str) -> PgType:
-    """What a parameter that is cast to this type is sent as."""
-    if name.endswith("[]"):
-        return array_of(parameter_type(name[:-2]))
-    known = _PARAMETER_TYPES.get(name)
-    if known is not None:
-        return known
-    try:
-        return parse_type(name)
-    except ValueError:
-        return TEXT
-
-
-def duckdb_type(name: str) -> str:
-    if name.endswith("[]"):
-        return f"{duckdb_type(name[:-2])}[]"
-    known = _DUCKDB_TYPES.get(name)
-    if known is None:
-        raise PgError(SqlState.UNDEFINED_OBJECT, f'type "{name}" does not exist')
-    return known
-
-
-def value_tree(type: PgType, value: Any) -> exp.Expr:
-    """A Python scalar, as `protocol.pgwire.types` lists them, as SQL of the catalog engine."""
-    if type.element is not None:
-        to = f"{duckdb_type(type.element.name)}[]"
-        if value is None:
-            return _cast(exp.Null(), to)
-        return _cast(exp.Array(expressions=[value_tree(type.element, item) for item in value]), to)
-    if value is None:
-        return _cast(exp.Null(), duckdb_type(type.name))
-    if isinstance(value, bool):
-        return exp.Boolean(this=value)
-    if type.name in ("int2", "int4", "int8", "oid", "float4", "float8", "numeric"):
-        return _cast(exp.Literal.string(str(value)), duckdb_type(type.name))
-    if isinstance(value, str):
-        return exp.Literal.string(value)
-    raise PgError(SqlState.FEATURE_NOT_SUPPORTED, f"a parameter of type {type.display} is not supported here")
-
-
-def _cast(tree: exp.Expr, to: str) -> exp.Cast:
-    return exp.Cast(this=tree, to=exp.DataType.build(to, dialect="duckdb"))
 
 
 def rewritten(
@@ -270,7 +171,7 @@ class _Rewriter:
         if column.name == "tableoid":
             relation = self._aliases.get(column.table) or next(iter(self._aliases.values()), None)
             if relation is not None:
-                return _cast(exp.Literal.number(relation.oid), "UINTEGER")
+                return cast_to(exp.Literal.number(relation.oid), "UINTEGER")
         return column
 
     def _dot(self, dot: exp.Dot) -> exp.Expr:
@@ -284,7 +185,7 @@ class _Rewriter:
         value = self._names.session(name, call.expressions, self._constant)
         if value is not None:
             return value
-        if name.startswith("to_reg") and name.removeprefix("to_") in _REGISTERED:
+        if name.startswith("to_reg") and name.removeprefix("to_") in REGISTERED:
             return self._to_registered(name.removeprefix("to_"), call)
         return None
 
@@ -365,18 +266,18 @@ class _Rewriter:
 
     def _cast(self, cast: exp.Cast) -> exp.Expr:
         name = type_name(cast.to)
-        if name in _REGISTERED:
+        if name in REGISTERED:
             return self._registered(cast, name)
         if name == '"char"' or name == "name":
             name = "text"
         inner = cast.this
         if isinstance(inner, exp.Parameter):
             value = self._parameter(inner)
-            return value if name.endswith("[]") else _cast(value, duckdb_type(name))
+            return value if name.endswith("[]") else cast_to(value, duckdb_type(name))
         if name.endswith("[]") and isinstance(inner, exp.Literal):
             type = parameter_type(name)
             return value_tree(type, parse_text(type, inner.name))
-        return _cast(self._visit(inner), duckdb_type(name))
+        return cast_to(self._visit(inner), duckdb_type(name))
 
     def _registered(self, cast: exp.Cast, kind: str) -> exp.Expr:
         """A literal's OID, or the name of what an OID names, or the OID itself: by what stands around it."""
@@ -385,7 +286,7 @@ class _Rewriter:
             inner = inner.this
         text = self._value_of(inner)
         if text is None and isinstance(inner, exp.Parameter):
-            return _cast(exp.Null(), "VARCHAR" if _shown(cast) else "UINTEGER")  # described only, or NULL
+            return cast_to(exp.Null(), "VARCHAR" if _shown(cast) else "UINTEGER")  # described only, or NULL
         if text is not None:
             return _registered_value(kind, self._names.registered(kind, text), cast)
         if not _shown(cast):
@@ -407,7 +308,7 @@ class _Rewriter:
         return exp.Escape(this=like, expression=exp.Literal.string("\\"))
 
     def _regex(self, node: exp.Expr) -> exp.Expr:
-        arguments = [_cast(node.this, "VARCHAR"), node.expression]
+        arguments = [cast_to(node.this, "VARCHAR"), node.expression]
         if isinstance(node, exp.RegexpILike):
             arguments.append(exp.Literal.string("i"))
         return exp.Anonymous(this="regexp_matches", expressions=arguments)
@@ -462,24 +363,6 @@ _INNER: dict[type[exp.Expr], Callable[[_Rewriter, Any], exp.Expr]] = {
 }
 
 
-def wire_type(name: str) -> PgType | None:
-    """Types that clients are told of and DuckDB does not have."""
-    if name.endswith("[]"):
-        element = wire_type(name[:-2])
-        return array_of(element) if element is not None else None
-    return _WIRE_TYPES.get(name)
-
-
-_WIRE_TYPES = {
-    "varchar": VARCHAR,
-    "oid": OID,
-    "name": NAME,
-    '"char"': CHAR,
-    "int2vector": INT2VECTOR,
-    "oidvector": OIDVECTOR,
-}
-
-
 def _formatted(kind: str, argument: exp.Expr) -> exp.Expr:
     if kind == "s":
         return argument
@@ -521,7 +404,7 @@ def _shown(cast: exp.Expr) -> bool:
 
 
 def _registered_value(kind: str, found: int, place: exp.Expr) -> exp.Expr:
-    number = _cast(exp.Literal.number(found), "UINTEGER")
+    number = cast_to(exp.Literal.number(found), "UINTEGER")
     return _function(f"{kind}_text", number) if _shown(place) else number
 
 

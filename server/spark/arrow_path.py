@@ -42,6 +42,7 @@ SENT_BATCHES_MAX = 16  # each becomes a partition when the table is too large fo
 SENT_BYTES_MAX = 64 << 20  # more batches than that if one would be larger: an executor's task may have 128 MiB
 CONNECT_TIMEOUT_S = 30
 END, FAILED = -1, -2  # as in Door.java
+PARTS = ("tables", "planning", "execution")  # whose times follow END
 UTC = "UTC"
 
 _SPARK_NAMES: dict[pa.DataType, str] = {
@@ -74,6 +75,10 @@ class Disconnected(Exception):
 class SessionPath(Protocol):
     """How one thread exchanges statements and tables with one Spark session. Used by that thread only."""
 
+    @property
+    def parts(self) -> Mapping[str, float]:
+        """What the last statement's seconds were spent on, as far as this path can tell."""
+
     def run(self, group: str, sql: str, views: Mapping[str, pa.Table], drop: Sequence[str]) -> pa.Table:
         """Drops the temporary views `drop`, makes `views`, runs `sql`, returns its rows with the house's types.
 
@@ -94,6 +99,7 @@ class DoorPath:
         An answer that is too large for memory lies in `scratch`, as `catalog.spill` keeps it.
         """
         self._scratch = scratch
+        self.parts: Mapping[str, float] = {}
         token = secrets.token_hex(32)
         with socket.create_server(("127.0.0.1", 0)) as listener:
             listener.settimeout(CONNECT_TIMEOUT_S)
@@ -127,6 +133,8 @@ class DoorPath:
             yield self._exactly(length)
         if length == FAILED:
             raise read_failure(self._exactly(self._int()))
+        times = struct.unpack(f"!{len(PARTS)}q", self._exactly(8 * len(PARTS)))
+        self.parts = {part: nanoseconds / 1e9 for part, nanoseconds in zip(PARTS, times, strict=True)}
 
     def _int(self) -> int:
         return int(struct.unpack("!i", self._exactly(4))[0])

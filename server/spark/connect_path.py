@@ -67,6 +67,8 @@ class ConnectService:
 class ConnectPath:
     """One session; see `arrow_path.SessionPath`. `interrupt` and `ping` may be called from other threads."""
 
+    parts: Mapping[str, float] = {}
+
     def __init__(self, service: ConnectService) -> None:
         self._service = service
         self._id = str(uuid.uuid4())

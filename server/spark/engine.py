@@ -29,6 +29,7 @@ from server.spark.python_functions import PythonFunctions
 from server.spark.remote import RemoteSpark
 from server.spark.spark import Spark
 from server.spark.warm_up import synthetic_ticks
+from server.trace import tell
 
 START_TRIES = 3
 GOOD_LIFE_S = 10.0  # a driver that served this long did not die of its start
@@ -117,10 +118,12 @@ class SparkEngine:
         statement = Statement(sql, views, patient=patient, background=background)
         self._pool.submit(statement)
         try:
-            return await asyncio.wrap_future(statement.future)
+            rows = await asyncio.wrap_future(statement.future)
         except asyncio.CancelledError:
             self._pool.cancel(statement)
             raise
+        tell(statement.parts)
+        return rows
 
     async def warm_up(self) -> None:
         begun = time.monotonic()

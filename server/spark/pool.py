@@ -14,6 +14,7 @@ Plain threads and locks, no event loop: futures are awaited from any loop. The p
 from __future__ import annotations
 
 import threading
+import time
 from collections import OrderedDict, deque
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
@@ -36,7 +37,7 @@ _log = structlog.get_logger()
 class Statement:
     """One query under way. `future` is resolved exactly once, unless the statement is cancelled first."""
 
-    __slots__ = ("background", "cancelled", "future", "group", "patient", "runs", "sql", "views")
+    __slots__ = ("background", "begun_s", "cancelled", "future", "group", "parts", "patient", "runs", "sql", "views")
 
     def __init__(
         self, sql: str, views: Mapping[str, pa.Table], *, patient: bool = False, background: bool = False
@@ -48,6 +49,8 @@ class Statement:
         self.cancelled = False
         self.runs = 0
         self.group = ""  # of the last run
+        self.begun_s = time.monotonic()
+        self.parts: dict[str, float] = {}  # seconds, by what they were spent on in the last run
         self.future: Future[pa.Table] = Future()
         self.future.set_running_or_notify_cancel()  # nobody but the pool may change its state
 
@@ -63,6 +66,7 @@ class Slot:
         self._pool = pool
         self._inbox: SimpleQueue[Statement | None] = SimpleQueue()
         self._views: OrderedDict[str, pa.Table] = OrderedDict()  # what the session has, the least recently used first
+        self._spent: set[str] = set()  # views too large to be kept: the session drops them with its next statement
         self._thread = threading.Thread(target=self._serve, name=f"tidewire-{name}", daemon=True)
         self._thread.start()
 
@@ -105,10 +109,14 @@ class Slot:
         for name in new:
             self._views.pop(name, None)
         drop = self._surplus(statement.views, new)
-        rows = self._path.run(statement.group, statement.sql, new, drop)
+        waited_s = time.monotonic() - statement.begun_s
+        rows = self._path.run(statement.group, statement.sql, new, [*drop, *self._spent.difference(new)])
+        statement.parts = {"waiting": waited_s, **self._path.parts}
+        self._spent = {name for name, table in statement.views.items() if table.nbytes > VIEW_BYTES_MAX}
         for name, table in statement.views.items():
-            self._views[name] = table
-            self._views.move_to_end(name)
+            if name not in self._spent:
+                self._views[name] = table
+                self._views.move_to_end(name)
         return rows
 
     def _surplus(self, wanted: Mapping[str, pa.Table], new: Mapping[str, pa.Table]) -> list[str]:

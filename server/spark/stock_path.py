@@ -80,6 +80,8 @@ class StockPath:
         self._door = door
         self._slot = slot
 
+    parts: Mapping[str, float] = {}
+
     def run(self, group: str, sql: str, views: Mapping[str, pa.Table], drop: Sequence[str]) -> pa.Table:
         from pyspark.errors.exceptions.captured import CapturedException
         from pyspark.sql.types import StructType

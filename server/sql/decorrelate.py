@@ -259,7 +259,7 @@ class NewColumns:
                 hint="Write the statement with fewer subqueries that name columns of one another.",
             )
         digits = ex.precision(like) if like.type.name == "numeric" else 0
-        return Column(self._last, name, like.type, like.nullable, digits)
+        return Column(self._last, name or ex.name_of(like), like.type, like.nullable, digits)
 
 
 class _Namer(Protocol):
@@ -468,7 +468,7 @@ class _Decorrelator:
             if not outer:
                 return Values((), ((),))
             refs = tuple(ColumnRef(c) for c in outer)
-            return Distinct(Project(source, tuple(self.column("", ref) for ref in refs), refs))
+            return Distinct(Project(source, tuple(self.column(f"outer.{ex.name_of(ref)}", ref) for ref in refs), refs))
 
         return make
 
@@ -687,7 +687,7 @@ class _Push:
         keys, calls = self._swapped(node.keys, carried), self._swapped(node.calls, carried)
         if not node.keys:
             domain = self._domain()
-            mark = self._owner.column("", Literal(None, BOOL))
+            mark = self._owner.column("mark", Literal(None, BOOL))
             refs = tuple(ColumnRef(c) for c in below.columns)
             marked = Project(below, (*below.columns, mark), (*refs, Literal(True, BOOL)))
             pairs = list(zip(domain.columns, carried, strict=True))

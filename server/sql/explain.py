@@ -31,15 +31,16 @@ from server.sql.expressions import (
     WindowCall,
 )
 from server.sql.functions.table import OPERATORS
+from server.sql.outline import Outline
 
 _BARE = frozenset(("bool", "int2", "int4", "int8", "numeric"))
 _POSTFIX = frozenset(("IS NULL", "IS NOT NULL", "IS TRUE", "IS FALSE"))
 _INFIX = frozenset(("AND", "OR", "IS DISTINCT FROM"))
 
 
-def explained(relation: r.Relation, name_of: Callable[[ObjectId], str]) -> list[str]:
-    """The plan's lines. `name_of` gives the name of a relation that is scanned."""
-    return list(_Explainer(name_of).lines(relation, 0))
+def explained(relation: r.Relation, name_of: Callable[[ObjectId], str]) -> Outline:
+    """The plan, to be shown. `name_of` gives the name of a relation that is scanned."""
+    return _Explainer(name_of).outline(relation)
 
 
 class _Explainer:
@@ -48,15 +49,12 @@ class _Explainer:
         self._subqueries: list[Subquery] = []
         self._numbered = 0
 
-    def lines(self, node: r.Relation, depth: int) -> Iterator[str]:
-        yield "  " * depth + self._head(node)
+    def outline(self, node: r.Relation) -> Outline:
+        head = self._head(node)
         used, self._subqueries = self._subqueries, []
         first = self._numbered - len(used) + 1
-        for number, subquery in enumerate(used, first):
-            yield "  " * (depth + 1) + f"Subquery {number}"
-            yield from self.lines(subquery.relation, depth + 2)
-        for below in _inputs(node):
-            yield from self.lines(below, depth + 1)
+        subqueries = [Outline(f"Subquery {n}", (self.outline(q.relation),)) for n, q in enumerate(used, first)]
+        return Outline(head, (*subqueries, *map(self.outline, _inputs(node))))
 
     def _head(self, node: r.Relation) -> str:
         match node:

@@ -258,6 +258,21 @@ Expression = (
 )
 
 
+def name_of(expression: Expression) -> str:
+    """What EXPLAIN calls a column that holds it and that the query gives no name."""
+    match expression:
+        case ColumnRef(column=column):
+            return column.name
+        case Cast(operand=operand):
+            return name_of(operand)
+        case Call(function=function) | Aggregate(function=function) if function.name.isidentifier():
+            return function.name
+        case Case():
+            return "case"
+        case _:
+            return "value"
+
+
 def precision(expression: Expression) -> int:
     """The digits of the Spark decimal that carries a numeric expression; of an integer, those it can have."""
     if expression.type.name in _INTEGER_DIGITS:

@@ -17,7 +17,7 @@ from collections.abc import Callable
 from catalog.objects import QUICKSTART
 from protocol.pgwire.errors import PgError, SqlState
 from server.sql import trees
-from server.sql.lexer import RESERVED_WORDS, Kind, words
+from server.sql.lexer import RESERVED_WORDS, Kind, Token, words
 from server.sql.reader import QUERY_HEADS, Reader
 from server.sql.role_grammar import RoleGrammar
 from server.sql.statements import (
@@ -55,6 +55,8 @@ from server.sql.statements import (
     EnvelopeUpsert,
     Execute,
     Explain,
+    Explained,
+    ExplainStage,
     Expr,
     Fetch,
     Ident,
@@ -82,6 +84,7 @@ from server.sql.statements import (
     ShowStatement,
     ShowVariable,
     Statement,
+    StoredQuery,
     Subscribe,
     TransactionModes,
     Truncate,
@@ -115,6 +118,13 @@ _OTHER_HEADS: dict[str, str | None] = {
     "security": None,
     "vacuum": "The log is compacted in the background.",
 }
+# Constraints that Tidewire lacks, with what to do instead.
+_UNENFORCED = {
+    "check": "Leave it out; a view can show the rows that break the rule.",
+    "references": "Leave it out; a view can show the rows that refer to nothing.",
+    "foreign": "Leave it out; a view can show the rows that refer to nothing.",
+    "generated": "Compute the column in a view; numbers are given by clients.",
+}
 _ISOLATION_LEVELS = (
     "serializable",
     "repeatable read",
@@ -123,6 +133,11 @@ _ISOLATION_LEVELS = (
     "strict serializable",
     "strong session serializable",
 )
+_STAGES = ("raw", "decorrelated", "locally", "optimized", "physical", "spark")
+_SPARK_MODES = ("extended", "formatted", "codegen", "cost")  # of Spark's own EXPLAIN
+_EXPLAIN_SWITCHES = words("analyze verbose costs settings generic_plan buffers wal timing summary memory")
+_STAGE_SWITCHES = {ExplainStage.PHYSICAL: frozenset(("verbose",)), ExplainStage.SPARK: frozenset(_SPARK_MODES)}
+_CREATES = (CreateView, CreateMaterializedView, CreateIndex)
 _TRUE, _FALSE = ("true", "on", "1", "t", "yes"), ("false", "off", "0", "f", "no")
 
 
@@ -442,7 +457,7 @@ class _Grammar(RoleGrammar):
         if self.at("primary", "unique"):
             self.key(table, keys, columns=None)
         elif self.at("check", "foreign", "exclude") and (self.ahead().value in ("(", "key", "using")):
-            raise self.refused(f"a {self.token.value.upper()} constraint")
+            raise self.refused(f"a {self.token.value.upper()} constraint", _UNENFORCED.get(self.token.value))
         elif self.at("like"):
             raise self.refused("CREATE TABLE LIKE")
         else:
@@ -491,7 +506,7 @@ class _Grammar(RoleGrammar):
             elif self.at("collate"):
                 raise self.refused("COLLATE", 'Text is compared by its bytes, as under the collation "C".')
             elif self.at("check", "references", "generated", "deferrable", "initially", "storage", "compression"):
-                raise self.refused(f"a column with {self.token.value.upper()}")
+                raise self.refused(f"a column with {self.token.value.upper()}", _UNENFORCED.get(self.token.value))
             else:
                 raise self.fault()
         return ColumnDefinition(name, type_, bool(not_null), default)
@@ -1005,41 +1020,111 @@ class _Grammar(RoleGrammar):
     # -- around other statements ------------------------------------------------------------------------------------
 
     def explain(self) -> Explain:
+        """PostgreSQL's EXPLAIN [ANALYZE] [VERBOSE], EXPLAIN (options), and Materialize's EXPLAIN stage PLAN ... FOR."""
         start = self.index
         self.expect("explain")
-        options: Options = ()
-        timestamp = False
+        stage: ExplainStage | None = None
+        options: dict[str, str] = {}
         if self.take("timestamp"):
             self.expect("for")
-            timestamp = True
-        elif self.take("plan"):
+            stage = ExplainStage.TIMESTAMP
+        elif self.at("plan") or (self.at(*_STAGES) and self.ahead().value in ("plan", "optimized")):
+            stage = self.explain_stage()
+            if self.take("with"):
+                options = self.explain_options(stage)
+            if self.take("as"):
+                options["format"] = self.choose("text", "json")
             self.expect("for")
-        elif self.at("(") and self.ahead().value not in QUERY_HEADS:
-            options = self.in_parentheses(self.explain_option)
+        elif self.at("(") and self.ahead().value not in (*QUERY_HEADS, "("):
+            options = self.explain_options(stage)
         else:
-            self.refuse_at("EXPLAIN ANALYZE", "analyze", "analyse")
-            if self.take("verbose"):
-                options = (("verbose", None),)
+            for word in ("analyze", "verbose"):
+                if self.take(word) or (word == "analyze" and self.take("analyse")):
+                    options[word] = "true"
+        on = {name for name, value in options.items() if value == "true"}
+        statement = self.explained(start, analyze="analyze" in on)
+        return Explain(
+            *self.located(start),
+            statement,
+            stage,
+            analyze="analyze" in on,
+            verbose="verbose" in on,
+            no_timing=options.get("timing") == "false",
+            summary=options.get("summary", options.get("analyze")) == "true",
+            json=options.get("format") == "json",
+            spark_mode=next((mode for mode in _SPARK_MODES if mode in on), None),
+        )
+
+    def explain_stage(self) -> ExplainStage | None:
+        """`RAW PLAN` and so on; `PLAN` alone is the summary."""
+        if self.at("decorrelated", "locally"):
+            what = "DECORRELATED" if self.at("decorrelated") else "LOCALLY OPTIMIZED"
+            raise self.refused(f"EXPLAIN {what} PLAN", "EXPLAIN OPTIMIZED PLAN shows the plan after all passes.")
+        stage = None if self.at("plan") else ExplainStage(self.choose(*_STAGES))
+        self.expect("plan")
+        return stage
+
+    def explained(self, start: int, *, analyze: bool) -> Explained:
+        if self.at("view", "index") or self.at_all("materialized", "view"):
+            if self.at("view") and analyze:
+                raise self.refused("EXPLAIN ANALYZE VIEW", "Write EXPLAIN ANALYZE SELECT ... FROM the view.")
+            return StoredQuery(self.object_kind("EXPLAIN"), self.name())
         if not self.at(*QUERY_HEADS, "insert", "update", "delete", "subscribe", "create", "execute"):
             raise self.fault()
+        token = self.token
         statement = self.statement()
-        if not isinstance(
-            statement, Select | Insert | Update | Delete | Subscribe | CreateView | CreateMaterializedView | Execute
-        ):
-            raise PgError(
-                SqlState.FEATURE_NOT_SUPPORTED,
-                "EXPLAIN of a statement that has no plan is not supported",
-                position=statement.offset + 1,
+        if not isinstance(statement, Explained) or (analyze and isinstance(statement, _CREATES)):
+            creates = isinstance(statement, _CREATES)
+            raise self.refused(
+                "EXPLAIN ANALYZE of CREATE" if creates else "EXPLAIN of a statement that has no plan",
+                "Create it, and write EXPLAIN ANALYZE MATERIALIZED VIEW and its name." if creates else None,
+                at=token,
             )
-        return Explain(*self.located(start), statement, options, timestamp)
+        return statement
 
-    def explain_option(self) -> tuple[str, str | None]:
+    def explain_options(self, stage: ExplainStage | None) -> dict[str, str]:
+        """Options by name, those that are switches as `true` or `false`; PostgreSQL's, or a stage's."""
+        known = _EXPLAIN_SWITCHES if stage is None else _STAGE_SWITCHES.get(stage, frozenset())
+        options: dict[str, str] = {}
+        for token, name, value in self.in_parentheses(self.explain_option):
+            if name in ("format", "serialize") and stage is None:
+                options[name] = self.explain_format(token, name, value)
+            elif name not in known:
+                message = f'unrecognized EXPLAIN option "{name}"'
+                raise PgError(SqlState.SYNTAX_ERROR, message, position=token.start + 1)
+            elif value in (None, "true", "on", "1"):
+                options[name] = "true"
+            elif value in ("false", "off", "0"):
+                options[name] = "false"
+            else:
+                raise PgError(SqlState.SYNTAX_ERROR, f"{name} requires a Boolean value")
+        for name in ("wal", "timing", "serialize"):
+            if options.get(name, "false") not in ("false", "none") and options.get("analyze") != "true":
+                message = f"EXPLAIN option {name.upper()} requires ANALYZE"
+                raise PgError(SqlState.INVALID_PARAMETER_VALUE, message)
+        if options.get("generic_plan") == options.get("analyze") == "true":
+            message = "EXPLAIN options ANALYZE and GENERIC_PLAN cannot be used together"
+            raise PgError(SqlState.INVALID_PARAMETER_VALUE, message)
+        return options
+
+    def explain_format(self, token: Token, name: str, value: str | None) -> str:
+        known = {"format": ("text", "xml", "json", "yaml"), "serialize": ("none", "off", "text", "binary")}[name]
+        if value is None and name == "serialize":
+            return "text"
+        if value not in known:
+            if value is None:
+                raise PgError(SqlState.SYNTAX_ERROR, f"{name} requires a parameter")
+            message = f'unrecognized value for EXPLAIN option "{name}": "{value}"'
+            raise PgError(SqlState.INVALID_PARAMETER_VALUE, message, position=token.start + 1)
+        if value in ("xml", "yaml"):
+            raise self.refused(f"EXPLAIN (FORMAT {value.upper()})", "There are TEXT and JSON.", at=token)
+        return value
+
+    def explain_option(self) -> tuple[Token, str, str | None]:
         token = self.token
         name = self.ident(refused=RESERVED_WORDS - {"analyze", "analyse"}).name
-        value = None if self.at(",", ")") else self.setting_value()
-        if name in ("analyze", "analyse") and (value or "true").lower() not in _FALSE:
-            raise self.refused("EXPLAIN ANALYZE", at=token)
-        return name, value
+        value = None if self.at(",", ")") else self.setting_value().lower()
+        return token, "analyze" if name == "analyse" else name, value
 
     def declare(self) -> Declare:
         start = self.index

@@ -157,7 +157,10 @@ def plan_query(
     `maintained`: for a view that is kept up to date, or SUBSCRIBE: nothing volatile (0A000).
     """
     binder = Binder(context, parameter_types, text=query.text, offset=query.offset, maintained=maintained)
-    return _guarded(lambda: _finished(binder, binder.query(query.tree, Scope()), query))
+    plan = _guarded(lambda: _finished(binder, binder.query(query.tree, Scope()), query))
+    if len(plan.columns) > TARGETS_MAX:
+        raise PgError(SqlState.TOO_MANY_COLUMNS, f"target lists can have at most {TARGETS_MAX} entries")
+    return plan
 
 
 def plan_insert(statement: Insert, context: PlanContext, parameter_types: Sequence[PgType | None] = ()) -> WritePlan:
@@ -174,6 +177,8 @@ def plan_delete(statement: Delete, context: PlanContext, parameter_types: Sequen
     """Plans a DELETE; RETURNING is over the old row."""
     return _guarded(lambda: _Writer(statement, context, parameter_types).delete(statement))
 
+
+TARGETS_MAX = 1_664  # columns of a result, as in PostgreSQL
 
 Plan = TypeVar("Plan")
 

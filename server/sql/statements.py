@@ -693,13 +693,55 @@ class Subscribe(Parsed):
     up_to: Expr | None
 
 
+class ExplainStage(StrEnum):
+    """What EXPLAIN shows; without one of these a summary."""
+
+    RAW = "raw"
+    OPTIMIZED = "optimized"
+    PHYSICAL = "physical"
+    SPARK = "spark"
+    TIMESTAMP = "timestamp"
+
+
+@dataclass(frozen=True, slots=True)
+class StoredQuery:
+    """VIEW, MATERIALIZED VIEW or INDEX name, where EXPLAIN takes a query."""
+
+    kind: ObjectKind
+    name: Name
+
+
+Explained = (
+    Select
+    | Insert
+    | Update
+    | Delete
+    | Subscribe
+    | CreateView
+    | CreateMaterializedView
+    | CreateIndex
+    | Execute
+    | StoredQuery
+)
+
+
 @dataclass(frozen=True, slots=True)
 class Explain(Parsed):
-    """EXPLAIN [(options)] statement; `timestamp` is EXPLAIN TIMESTAMP FOR."""
+    """EXPLAIN [ANALYZE] [(options)] statement, EXPLAIN stage PLAN [WITH (options)] FOR statement.
 
-    statement: Select | Insert | Update | Delete | Subscribe | CreateView | CreateMaterializedView | Execute
-    options: Options
-    timestamp: bool
+    `verbose`: with what operators ask of Spark. `no_timing`: ANALYZE without the times of steps. `summary`: how long
+    planning, and with ANALYZE execution, took.
+    `spark_mode`: of Spark's own EXPLAIN, None for the simple one.
+    """
+
+    statement: Explained
+    stage: ExplainStage | None
+    analyze: bool
+    verbose: bool
+    no_timing: bool
+    summary: bool
+    json: bool
+    spark_mode: str | None
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import platform
-from collections.abc import Sequence
+from pathlib import Path
 from types import ModuleType
 
 from tests.bench import (
@@ -47,6 +47,7 @@ def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m tests.bench", description=__doc__)
     parser.add_argument("names", nargs="*", metavar="NAME", help=", ".join(BENCHMARKS))
     parser.add_argument("--markdown", action="store_true", help="print the tables as documentation has them")
+    parser.add_argument("--into", type=Path, help="a page of documentation whose tables are replaced by the new ones")
     for name, module in BENCHMARKS.items():
         if hasattr(module, "add_arguments"):
             module.add_arguments(parser.add_argument_group(name))
@@ -64,19 +65,20 @@ def main() -> None:
         for part in found:
             if isinstance(part, Table):
                 show(part, options.markdown)
+                if options.into is not None:
+                    options.into.write_text(part.into(options.into.read_text()))
             else:
                 lines.append(part)
     if lines:
         header = ("benchmark", "Tidewire", "beside", "ratio", "target")
         rows = [(line.name, line.ours, line.theirs, line.ratio, line.target) for line in lines]
-        show(Table("Beside others", header, rows), options.markdown)
+        show(Table("others", "Beside others", header, rows), options.markdown)
 
 
 def show(table: Table, markdown: bool) -> None:
     print(f"\n{table.about}:\n", flush=True)
     if markdown:
-        rows: list[Sequence[str]] = [table.header, ["---"] * len(table.header), *table.rows]
-        print("\n".join(f"| {' | '.join(row)} |" for row in rows), flush=True)
+        print(table.markdown(), flush=True)
         return
     lines = [table.header, *table.rows]
     widths = [max(len(row[i]) for row in lines) for i in range(len(table.header))]

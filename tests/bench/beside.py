@@ -135,7 +135,7 @@ async def measure(options: argparse.Namespace) -> list[Table]:
                 f"Sum and count by key over {options.beside_base:,} rows, {options.beside_base // 10:,} keys: from the "
                 "changed rows to the changed groups, medians, and multiples of an empty Spark job"
             )
-            return [Table(about, ("changed rows", "engine", "a tick", "empty jobs"), rows)]
+            return [Table("beside", about, ("changed rows", "engine", "a tick", "empty jobs"), rows)]
         finally:
             await engine.close()
 

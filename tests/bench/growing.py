@@ -76,6 +76,9 @@ class Growing:
     def row_count(self, id: ObjectId) -> int:
         return self.size
 
+    def lines(self, id: ObjectId, as_of: Timestamp) -> int:
+        return self.size
+
     def change_times(self, id: ObjectId, lower: int, upper: int) -> list[Timestamp]:
         return [time for time, _, _ in self._windows[id][1:] if lower <= time < upper]
 

@@ -60,11 +60,24 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """Figures that want columns of their own. `about`: what they are, in a sentence."""
+    """Figures that want columns of their own. `about`: what they are, in a sentence. `name`: see `into`."""
 
+    name: str
     about: str
     header: tuple[str, ...]
     rows: list[tuple[str, ...]]
+
+    def markdown(self) -> str:
+        lines = [self.header, ("---",) * len(self.header), *self.rows]
+        return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+    def into(self, page: str) -> str:
+        """A page with this table in the place of what stands between its two marks, if it has them."""
+        begin, end = f"<!-- figures: {self.name} -->\n", "<!-- end of figures -->"
+        before, found, behind = page.partition(begin)
+        if not found:
+            return page
+        return f"{before}{begin}{self.about}:\n\n{self.markdown()}\n{end}{behind.partition(end)[2]}"
 
 
 def timed(act: Callable[[], object]) -> float:

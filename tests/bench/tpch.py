@@ -110,7 +110,7 @@ def measure(options: argparse.Namespace, engine: SparkEngine, directory: Path) -
         f"TPC-H at scale factor {options.scale:g}, {len(TABLES)} tables, random refreshes: the median tick, and as "
         "multiples of an empty Spark job of the same run; operators: those that keep a state"
     )
-    return [Table(about, ("query", "how", "operators", "hydration", "tick", "empty jobs"), rows)]
+    return [Table("tpch", about, ("query", "how", "operators", "hydration", "tick", "empty jobs"), rows)]
 
 
 def run(servers: Servers, options: argparse.Namespace) -> list[Table]:

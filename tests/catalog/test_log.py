@@ -70,7 +70,7 @@ class LogMachine(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.directory = Path(tempfile.mkdtemp(prefix="tidewire-log-"))
-        self.patch = mock.patch.multiple(module, INLINE_BYTES=120, CACHE_BYTES=400, MERGE_BATCHES=3, MERGE_ROWS=6)
+        self.patch = mock.patch.multiple(module, INLINE_BYTES=120, CACHE_BYTES=4_000, MERGE_BATCHES=3, MERGE_ROWS=6)
         self.patch.start()
         self.opened = Opened(self.directory)
         self.now = 1
@@ -229,7 +229,7 @@ class LogMachine(RuleBasedStateMachine):
     @invariant()
     def the_cache_keeps_its_bound(self) -> None:
         log = self.opened.log
-        assert log._cache_bytes == sum(table.nbytes for table in log._cache.values()) <= module.CACHE_BYTES
+        assert log._cache_bytes == sum(map(module._memory_bytes, log._cache.values())) <= module.CACHE_BYTES
         assert not log._leaving
 
 

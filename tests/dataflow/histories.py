@@ -75,6 +75,9 @@ class History:
     def change_times(self, id: ObjectId, lower: int, upper: int) -> list[Timestamp]:
         return [time for time, _ in self.changes_of.get(id, []) if lower <= time < upper]
 
+    def lines(self, id: ObjectId, as_of: Timestamp) -> int:
+        return sum(changes.num_rows for time, changes in self.changes_of.get(id, []) if time <= as_of)
+
     async def changes(self, id: ObjectId, lower: int, upper: int) -> pa.Table:
         found = [changes for time, changes in self.changes_of.get(id, []) if lower <= time < upper]
         return updates.consolidate(pa.concat_tables([empty_changes(id), *found]))

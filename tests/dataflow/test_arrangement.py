@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -261,5 +262,35 @@ def test_keys_that_share_a_hash_are_all_found(storage: Storage, monkeypatch: pyt
                 await arrangement.insert(changes([(row, 1) for row in batch]), time)
             found = counts(await arrangement.first_of(np.zeros(1, np.uint64), np.ones(1, np.int64), len(batches)))
             assert {row[0] for row in found} == {1, 2}
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize("kept_back", [0, 50], ids=["let go at once", "a reader lags"])
+def test_updates_of_the_same_rows_do_not_make_it_grow(kept_back: int) -> None:
+    """Two times its Arrow size at most, at first and after a thousand times."""
+    count, touched = 100_000, 100
+    texts = pa.array(["some text"]).take(pa.array(np.zeros(count, np.int64)))
+    rows = pa.table([pa.array(np.arange(count, dtype=np.int32)), texts], schema=SCHEMA)
+    versions = [
+        pa.table([rows["c0"].slice(0, touched), pa.array([f"version {n % 10}"] * touched)], schema=SCHEMA)
+        for n in range(1001)
+    ]
+
+    async def run() -> None:
+        storage = Storage()
+        arrangement = storage.arrangement(ByKey(("c0",)), SCHEMA)
+        first = pa.concat_tables([versions[0], rows.slice(touched)])
+        await arrangement.insert(u.with_diff(first, 1), 0)
+        assert arrangement.bytes <= 2 * first.nbytes
+        for time, (old, new) in enumerate(itertools.pairwise(versions), 1):
+            changes = pa.concat_tables([u.with_diff(old, -1), u.with_diff(new, 1)])
+            await arrangement.insert(changes, time)
+            arrangement.advance(max(0, time - kept_back))
+        await arrangement.settle()
+        assert arrangement.bytes <= 2 * first.nbytes
+        assert arrangement.rows <= count + 4 * touched * (1 + 2 * kept_back)
+        assert counts(await arrangement.probe(codes_of([5]), 1000)) == Counter({(5, "version 0"): 1})
+        storage.close()
 
     asyncio.run(run())

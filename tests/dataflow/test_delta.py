@@ -26,7 +26,7 @@ def followed(sql: str) -> Node:
 
 
 def shown(sql: str) -> list[str]:
-    return explained_delta(followed(sql), lambda id: state().items[id].name)
+    return explained_delta(followed(sql), lambda id: state().items[id].name).lines()
 
 
 @cache

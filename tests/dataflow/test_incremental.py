@@ -7,6 +7,7 @@ import dataclasses
 import os
 from collections import Counter
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -17,9 +18,10 @@ import pytest
 from catalog import updates
 from catalog.objects import Timestamp
 from protocol.pgwire.errors import PgError
-from server.dataflow import filed_arrangement, join_operator, nodes, once_operator, operator, recompute_operator, work
+from server.dataflow import effort, filed_arrangement, join_operator, nodes, once_operator, operator, recompute_operator
 from server.dataflow.arrangement import Arranger, ServerArrangement, Storage
 from server.dataflow.filed_arrangement import EXECUTORS, Executors, FiledArrangement
+from server.dataflow.waiting import Waiting
 from server.failures import told
 from server.spark.engine import SparkEngine
 from tests.dataflow import histories
@@ -225,21 +227,23 @@ TEMPORAL = [
 ]
 
 
+async def first_fault_in_time(sql: str, history: History, engine: SparkEngine, storage: Arranger) -> str | None:
+    """As `first_fault`, also at times at which no table changes."""
+    computation = followed(planned(sql), history, engine, storage)
+    changes = [updates.with_diff(await computation.hydrate(Timestamp(1)), 1)]
+    for time in range(1, TIMES + 6):
+        if time > 1 and (times := computation.times(time, time + 1)):
+            changes += await computation.advance(times)
+        fault = await _fault(sql, changes, history, engine, time)
+        if fault is not None:
+            return fault
+    return None
+
+
 @pytest.mark.parametrize("sql", TEMPORAL)
 def test_rows_come_and_go_with_time(sql: str, engine: SparkEngine, storage: Arranger) -> None:
-    async def follow(history: History) -> str | None:
-        computation = followed(planned(sql), history, engine, storage)
-        changes = [updates.with_diff(await computation.hydrate(Timestamp(1)), 1)]
-        for time in range(1, TIMES + 6):
-            if time > 1 and (times := computation.times(time, time + 1)):
-                changes += await computation.advance(times)
-            fault = await _fault(sql, changes, history, engine, time)
-            if fault is not None:
-                return fault
-        return None
-
     for seed in (SEED, SEED + 1):
-        fault = asyncio.run(follow(random_history(seed, TIMES)))
+        fault = asyncio.run(first_fault_in_time(sql, random_history(seed, TIMES), engine, storage))
         assert fault is None, f"seed {seed}: {fault}"
 
 
@@ -372,7 +376,7 @@ def test_many_changes_are_computed_anew(
             assert await _fault(sql, changes, history, engine, time) is None
         return anew
 
-    monkeypatch.setattr(work, "FEW_ROWS", 12)
+    monkeypatch.setattr(effort, "FEW_ROWS", 12)
     anew = [asyncio.run(follow(seed)) for seed in range(SEED, SEED + 3)]
     assert any(0 < count < TIMES - 1 for count in anew), anew
 
@@ -507,7 +511,45 @@ PLANTED: list[tuple[str, Planted, str]] = [
     ("a filter is left out", _text(nodes.Linear, "WHERE", "WHERE true OR"), "SELECT k + 1 FROM t WHERE v > 0"),
     ("partitions are mixed", _text(nodes.Recompute, "PARTITION BY", "PARTITION BY true OR"),
      "SELECT k, v, row_number() OVER (PARTITION BY k ORDER BY v, s) FROM t"),
+    ("a row without a partner is left out", _text(nodes.Recompute, "LEFT JOIN", "INNER JOIN"),
+     "SELECT t.k, u.w FROM t LEFT JOIN u ON t.k = u.k"),
+    ("one side of a full join", _text(nodes.Recompute, "FULL JOIN", "LEFT JOIN"),
+     "SELECT t.k, u.w FROM t FULL JOIN u ON t.k = u.k"),
+    ("who has a partner", _text(nodes.Recompute, "LEFT SEMI", "LEFT ANTI"),
+     "SELECT * FROM t WHERE EXISTS (SELECT 1 FROM u WHERE u.k = t.k)"),
+    ("who has none", _code(recompute_operator, "codes_of", _first_input),
+     "SELECT * FROM t WHERE NOT EXISTS (SELECT 1 FROM u WHERE u.k = t.k)"),
+    ("a NULL that is not in", _text(nodes.InnerJoin, "IS NOT NULL) OR", "IS NOT NULL) AND"),
+     "SELECT * FROM t WHERE v NOT IN (SELECT x FROM w WHERE k > 2)"),
+    ("the greatest for the least", _text(nodes.Recompute, "min(", "max("), "SELECT k, min(v) FROM t GROUP BY k"),
+    ("equal values count", _text(nodes.Recompute, "count(DISTINCT", "count("),
+     "SELECT k, count(DISTINCT s) FROM t GROUP BY k"),
+    ("a filter of an aggregate", _text(nodes.Recompute, "FILTER (WHERE", "FILTER (WHERE true OR"),
+     "SELECT k, max(v) FILTER (WHERE s = 'a') FROM t GROUP BY k"),
+    ("a grouping set is left out", _field(nodes.Concat, "arms", lambda arms: arms[1:]),
+     "SELECT k, s, count(*) FROM t GROUP BY GROUPING SETS ((k), (s), ())"),
+    ("another row of a key", _text(nodes.Recompute, "rank = 1", "rank = 2"),
+     "SELECT DISTINCT ON (k) k, v, s FROM t ORDER BY k, v DESC, s"),
+    ("a union in place of an intersection", _text(nodes.Recompute, "INTERSECT", "UNION"),
+     "SELECT k FROM t INTERSECT SELECT k FROM u"),
+    ("what the other side takes away", _code(recompute_operator, "codes_of", _first_input),
+     "SELECT k FROM t EXCEPT SELECT k FROM u"),
+    ("copies are not counted", _text(nodes.Recompute, "EXCEPT ALL", "EXCEPT"),
+     "SELECT k FROM t EXCEPT ALL SELECT x FROM w"),
+    ("the first of what a function makes", _text(nodes.Linear, "posexplode(k0)", "posexplode(slice(k0, 1, 1))"),
+     "SELECT k, x FROM t, unnest(ARRAY[k, v]) x WHERE s <> ''"),
+    ("offsets", _field(nodes.Recompute, "first", lambda first: first and replace(first, count=1)),
+     "SELECT k, v, s FROM t ORDER BY v, k, s LIMIT 3 OFFSET 2"),
 ]  # fmt: skip
+
+TEMPORAL_PLANTED: list[tuple[str, Planted]] = [
+    ("rows do not go", _text(nodes.Temporal, "least(9223372036854775807L, ", "greatest(9223372036854775807L, ")),
+    ("rows come at once", _text(nodes.Temporal, "greatest(0L, ", "least(0L, ")),
+    ("nothing waits", _code(Waiting, "insert", lambda _: lambda self, changes, times: None)),
+]
+
+
+PLANTED += [(name, planted, TEMPORAL[0]) for name, planted in TEMPORAL_PLANTED]
 
 
 @pytest.mark.parametrize(("planted", "sql"), [p[1:] for p in PLANTED], ids=[p[0] for p in PLANTED])
@@ -526,10 +568,15 @@ def test_an_error_in_a_rule_is_found(
 
     async def faults() -> bool:
         for seed in range(SEED, SEED + 4):
+            history = random_history(seed, TIMES)
             try:
-                if await first_fault(sql, random_history(seed, TIMES), engine, storage, 3) is not None:
-                    return True
+                if sql in TEMPORAL:
+                    fault = await first_fault_in_time(sql, history, engine, storage)
+                else:
+                    fault = await first_fault(sql, history, engine, storage, 3)
             except (PgError, updates.NegativeCount, pa.ArrowException):
+                return True
+            if fault is not None:
                 return True
         return False
 

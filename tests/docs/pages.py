@@ -68,10 +68,15 @@ def _narrow(line: str) -> str:
 
 
 def normalised(page: str) -> str:
-    """Without what differs from run to run: timestamps of now, ids of objects, and the database's name."""
+    """Without what differs from run to run: times, sizes, timestamps of now, ids of objects, the names that Spark gives
+    to columns, the database's name, and how wide the plans are that have such."""
     page = re.sub(r"\b1[789]\d{11}\b", "<timestamp>", page)
     page = re.sub(r"<timestamp> \(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d{3}\)", "<timestamp> (<clock>)", page)
     page = re.sub(r"\b(materialize|test_\d+)\.public\b", "<database>.public", page)
+    page = re.sub(r"\b\d+\.\d{3} ms\b", "<ms>", page)
+    page = re.sub(r"\b\d+ bytes\b", "<bytes>", page)
+    page = re.sub(r"#\d+L?\b", "#<n>", page)
+    page = re.sub(r"^( QUERY PLAN\n)-+$", r"\1---", page, flags=re.MULTILINE)
     return re.sub(r"\bu\d+\b", "u<id>", page)
 
 

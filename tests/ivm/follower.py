@@ -35,6 +35,7 @@ class Follower:
         self._dsn = dsn
         self._pending: Counter[Row] = Counter()
         self._moved = asyncio.Condition()
+        self._has_begun = False
 
     async def __aenter__(self) -> Self:
         self._connection = await psycopg.AsyncConnection.connect(self._dsn, autocommit=True)
@@ -68,17 +69,19 @@ class Follower:
             self.updates += 1
             self.times.add(time)
             return
-        if time < END_OF_TIME - 1:  # else the rows of that time are to come, and then the end
+        # The first progress stands before the snapshot; at the end of time the rows are to come, and then the end.
+        if self._has_begun and time < END_OF_TIME - 1:
             await self._complete(time)
+        self._has_begun = True
 
     async def _complete(self, time: int) -> None:
         """All times before `time` are."""
-        self.rows.update(self._pending)
-        self._pending.clear()
-        wrong = {r: n for r, n in self.rows.items() if n < 0}
-        assert not wrong, f"counts below zero at {time - 1}: {wrong}"
-        self.rows = +self.rows
-        async with self._moved:
+        async with self._moved:  # rows and progress move together
+            self.rows.update(self._pending)
+            self._pending.clear()
+            wrong = {r: n for r, n in self.rows.items() if n < 0}
+            assert not wrong, f"counts below zero at {time - 1}: {wrong}"
+            self.rows = +self.rows
             self.progress = time
             self._moved.notify_all()
 

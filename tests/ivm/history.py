@@ -21,9 +21,9 @@ def definition(name: str, columns: Columns) -> str:
 
 
 def value(draw: Random, type: str) -> str:
-    """Every second row has the same one, whatever it is grouped and joined by."""
-    chance = draw.random()
-    return "NULL" if chance < 0.15 else LITERALS[type][0] if chance < 0.5 else draw.choice(LITERALS[type])
+    if draw.random() < 0.15:
+        return "NULL"
+    return LITERALS[type][0] if draw.random() < 0.3 else draw.choice(LITERALS[type])  # one is frequent
 
 
 def insert(draw: Random, name: str, columns: Columns, rows: int) -> str:

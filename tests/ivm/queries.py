@@ -40,13 +40,23 @@ class Relation:
         return ", ".join(name for name, _ in self.columns)
 
 
+@dataclass(frozen=True)
+class View:
+    """A relation that a query names; `materialized` where that makes a difference."""
+
+    name: str
+    select: str
+    materialized: bool
+
+
 class Maker:
-    """Makes queries over `tables`; numbers its aliases."""
+    """Makes queries over `tables`; numbers its aliases. `views` are those that the queries so far name, in order."""
 
     def __init__(self, draw: Random, tables: dict[str, Columns]) -> None:
         self.draw = draw
         self.tables = tables
         self._count = 0
+        self.views: list[View] = []
 
     def query(self, depth: int) -> str:
         """A query that nests `depth` operators, or some more."""
@@ -113,6 +123,7 @@ class Maker:
             (f"count({name})", "int"),
             (f"count(DISTINCT {name})", "int"),
             (f"string_agg({name}::text, ',' ORDER BY {name}::text)", "text"),
+            (f"array_agg({name}::text ORDER BY {name}::text)", "text"),
         ]
         if type != "bool":
             choices += [(f"min({name})", type), (f"max({name})", type)] * 2
@@ -174,13 +185,52 @@ def _join(make: Maker, depth: int) -> Relation:
     )
 
 
+def _joins(make: Maker, depth: int) -> Relation:
+    """Three relations side by side, in WHERE what joins them."""
+    one, other, third = make.relation(depth - 1), make.relation(0), make.relation(0)
+    pairs = [pair for pair in (make.pair(one, other), make.pair(other, third)) if pair is not None]
+    shown = [one.of(make.draw), other.of(make.draw), third.of(make.draw)]
+    where = " AND ".join(f"{a} = {b}" for a, b in pairs) or make.condition(one.columns, 0)
+    return make.named(
+        f"SELECT {_list(shown)} FROM {one.sql}, {other.sql}, {third.sql} WHERE {where}", [type for _, type in shown]
+    )
+
+
+def _series(make: Maker, depth: int) -> Relation:
+    """Rows that a function makes of each row."""
+    inner = make.relation(depth - 1)
+    name, type = inner.of(make.draw, "int")
+    call = f"unnest(ARRAY[{name}, NULL, {name}])"
+    if type == "int" and make.draw.random() < 0.6:
+        call, type = f"generate_series(0, abs(coalesce({name}, 0)) % 4)", "int"
+    shown = inner.of(make.draw)
+    return make.named(f"SELECT {shown[0]}, s FROM {inner.sql}, {call} s", [shown[1], type])
+
+
+def _top_by_number(make: Maker, depth: int) -> Relation:
+    """The first rows of each key, by their number."""
+    inner = make.relation(depth - 1)
+    number = f"row_number() OVER (PARTITION BY {inner.of(make.draw)[0]} ORDER BY {make.order(inner)})"
+    select = f"SELECT {inner.names} FROM (SELECT *, {number} AS n FROM {inner.sql}) a WHERE n <= 2"
+    return make.named(select, _types(inner))
+
+
+def _view(make: Maker, depth: int) -> Relation:
+    inner = make.relation(depth - 1)
+    view = View(f"v_{make.alias()}", f"SELECT * FROM {inner.sql}", make.draw.random() < 0.6)
+    make.views.append(view)
+    return make.named(f"SELECT * FROM {view.name}", _types(inner))
+
+
 def _group(make: Maker, depth: int) -> Relation:
     inner = make.relation(depth - 1)
     keys = [make.scalar(inner.columns) for _ in range(make.draw.choice((0, 1, 1, 1, 2)))]
     calls = [make.aggregate(inner.columns) for _ in range(make.draw.randrange(1, 4))]
     by = f" GROUP BY {_list(keys)}" if keys else ""
     if len(keys) == 2 and make.draw.random() < 0.4:
-        by = f" GROUP BY {make.draw.choice(('ROLLUP', 'CUBE'))} ({_list(keys)})"
+        one, other = (text for text, _ in keys)
+        sets = (f"ROLLUP ({_list(keys)})", f"CUBE ({_list(keys)})", f"GROUPING SETS (({one}), ({other}, {one}), ())")
+        by = f" GROUP BY {make.draw.choice(sets)}"
     having = f" HAVING count(*) {make.draw.choice(('> 1', '<> 2'))}" if make.draw.random() < 0.3 else ""
     select = f"SELECT {_list([*keys, *calls])} FROM {inner.sql}{by}{having}"
     return make.named(select, [type for _, type in (*keys, *calls)])
@@ -306,7 +356,7 @@ def _shared(make: Maker, depth: int) -> Relation:
 
 _OPERATORS: Sequence[Callable[[Maker, int], Relation]] = (
     _filter, _project, _join, _join, _join, _group, _group, _group, _distinct, _set_operation, _window, _limit,
-    _first_of_each, _lateral, _subquery, _subquery, _shared,
+    _first_of_each, _lateral, _subquery, _subquery, _shared, _joins, _series, _top_by_number, _view,
 )  # fmt: skip
 
 

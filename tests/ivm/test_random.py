@@ -22,7 +22,7 @@ from server.spark.engine import SparkEngine
 from tests.fix_server import ServerThread
 from tests.ivm.follower import END_OF_TIME, Follower, expected, fault
 from tests.ivm.history import definition, insert, tables, transaction
-from tests.ivm.queries import Maker
+from tests.ivm.queries import Maker, View
 from tests.sql.oracle import answer_of
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.ivm]
@@ -61,11 +61,22 @@ async def follow(dsn: str, oracle: psycopg.Connection, seed: int) -> tuple[list[
             done.append("; ".join(statements))
             return await now()
 
+        async def define(view: View) -> None:
+            oracle.execute(f"CREATE VIEW {view.name} AS {view.select}".encode())
+            kind = "MATERIALIZED VIEW" if view.materialized else "VIEW"
+            try:
+                await ours.execute(f"CREATE {kind} {view.name} AS {view.select}".encode())
+            except psycopg.errors.FeatureNotSupported:  # nor can the query be, then, that names it
+                await ours.execute(f"CREATE VIEW {view.name} AS {view.select}".encode())
+            done.append(f"CREATE {kind} {view.name} AS {view.select}")
+
         for name, columns in made.items():
             await run([definition(name, columns)])
             await run([insert(draw, name, columns, 6)])
         make = Maker(draw, made)
         queries = [make.query(DEPTH) for _ in range(QUERIES)]
+        for view in make.views:
+            await define(view)
         followers = [await stack.enter_async_context(Follower(dsn, query)) for query in queries]
         faults: dict[str, str] = {}
         refused: set[str] = set()

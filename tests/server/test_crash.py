@@ -10,6 +10,7 @@ import sys
 import threading
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import psycopg
 import pytest
@@ -191,3 +192,68 @@ def test_a_killed_jvm_is_replaced_and_subscribers_wait(tmp_path: Path) -> None:
         assert Counter(c[1:] for c in changes) == Counter([(-1, None), (1, 1), (-1, 1), (1, 3), (-1, 3), (1, 6)])
     finally:
         server.stop()
+
+
+def _updates(connection: psycopg.Connection[Any], relation: str, after: int, up_to: int) -> dict[int, Counter[Any]]:
+    """What happened to a relation in (after, up_to), by time."""
+    found: dict[int, Counter[Any]] = {}
+    sql = f"SUBSCRIBE {relation} WITH (SNAPSHOT false) AS OF {after} UP TO {up_to}"
+    for time, diff, *row in connection.cursor().stream(sql):
+        found.setdefault(int(time), Counter())[tuple(row)] += diff
+    return found
+
+
+def _best(rows: Counter[Any]) -> Counter[Any]:
+    """What the last view of the chain is, of the table's rows."""
+    present = [row for row, count in rows.items() for _ in range(count)]
+    kept = [(k, v) for k, v in present if v >= 0]
+    best = {k: max(v for other, v in kept if other == k) for k, _ in kept}
+    number = Counter(k for k, _ in kept)
+    return Counter((k, number[k], v) for k, v in kept if v == best[k])
+
+
+def test_a_chain_of_views_is_exact_at_every_time_through_crashes(tmp_path: Path) -> None:
+    """Each update of the last view, of an index's relation and under a hold, stands at the time of its commit, once."""
+    draw = random.Random(7)
+    server = ServerProcess(tmp_path)
+    with psycopg.connect(server.dsn, autocommit=True) as connection:
+        connection.execute("CREATE TABLE t (k int, v int)")
+        connection.execute("INSERT INTO t VALUES (1, 1), (2, -1), (2, 5)")
+        connection.execute("CREATE MATERIALIZED VIEW a AS SELECT k, v FROM t WHERE v >= 0")
+        connection.execute("CREATE MATERIALIZED VIEW b AS SELECT k, count(*) AS n, max(v) AS m FROM a GROUP BY k")
+        connection.execute("CREATE MATERIALIZED VIEW c AS SELECT b.k, n, v FROM b JOIN a ON a.k = b.k AND v = m")
+        connection.execute("CREATE INDEX ON c (k)")
+        assert connection.execute("SELECT count(*) FROM c").fetchall() == [(2,)]
+        connection.execute("CREATE HOLD h ON t, c")
+        ((start,),) = connection.execute('SELECT "at"::text FROM mz_holds').fetchall()
+        table = Counter(connection.execute("SELECT k, v FROM t").fetchall())
+    for _ in range(2):
+        killed = threading.Timer(1.5 + draw.random(), server.kill)
+        killed.start()
+        try:
+            with psycopg.connect(server.dsn, autocommit=True) as connection:
+                while True:
+                    k, v = draw.randrange(4), draw.randrange(-2, 9)
+                    connection.execute("INSERT INTO t VALUES (%s, %s), (%s, %s)", (k, v, k, v - 1))
+                    if draw.random() < 0.3:
+                        connection.execute("DELETE FROM t WHERE v = %s", (draw.randrange(9),))
+        except psycopg.Error:
+            killed.join()
+        server = ServerProcess(tmp_path)
+    try:
+        with psycopg.connect(server.dsn, autocommit=True) as connection:
+            connection.execute("INSERT INTO t VALUES (9, 9)")
+            ((now,),) = connection.execute("SELECT mz_now()::text").fetchall()
+            assert (9, 1, 9) in connection.execute("SELECT * FROM c").fetchall()
+            of_table = _updates(connection, "t", int(start), int(now) + 1)
+            of_view = _updates(connection, "c", int(start), int(now) + 1)
+    finally:
+        assert server.stop() == 0
+    assert of_view.keys() <= of_table.keys()
+    assert len(of_view) > 5
+    view = _best(table)
+    for time in sorted(of_table):
+        table.update(of_table[time])
+        view.update(of_view.get(time, Counter()))
+        assert min(view.values()) >= 0
+        assert +view == _best(+table), f"at {time}"

@@ -23,6 +23,7 @@ from server.committer import Request
 from server.compaction import compact
 from server.coordinator import Coordinator
 from server.counts import Counts
+from server.dataflow.hydration import Hydration
 from server.dataflow.view import ViewDataflow
 from server.failures import told
 from server.frontiers import Frontiers
@@ -78,6 +79,9 @@ class Constant:
     inputs = frozenset({TABLE})
     fingerprint = "constant"
     arrangements = ()
+
+    def __init__(self) -> None:
+        self.hydration = Hydration()
 
     async def hydrate(self, as_of: Timestamp, known: pa.Table | None = None) -> pa.Table:
         return pa.table({"c0": [1]})

@@ -109,6 +109,7 @@ select 1 in (|select not|select f(1|select a[1|select a..b|select array[|select 
 select distinct on|select count(*) over|select select|select check|values|values 1|values (1,|values (1) (2)|table
 table t t2|with|with x|with x as|with x as (|with x as (select 1)|select 1 from t limit 1 limit 2|select (select 1
 select order from t|select * a from t
+explain (foo) select 1|explain (format x) select 1|explain (format 3) select 1
 """
 
 
@@ -167,6 +168,21 @@ def test_errors_are_those_of_postgres(postgres: str) -> None:
             if found != expected:
                 differences.append((text, expected, found))
     assert differences == []
+
+
+@pytest.mark.parametrize(
+    ("element", "hint"),
+    [
+        ("a int REFERENCES u", "a view can show the rows that refer to nothing"),
+        ("a int, FOREIGN KEY (a) REFERENCES u", "a view can show the rows that refer to nothing"),
+        ("a int CHECK (a > 1)", "a view can show the rows that break the rule"),
+        ("a int GENERATED ALWAYS AS IDENTITY", "numbers are given by clients"),
+    ],
+)
+def test_a_refused_constraint_says_what_to_do(element: str, hint: str) -> None:
+    with pytest.raises(PgError, match="is not supported") as refused:
+        parse(f"CREATE TABLE t ({element})")
+    assert hint in (refused.value.hint or "")
 
 
 def test_a_text_is_read_whole() -> None:

@@ -45,7 +45,7 @@ def around(name: str, sql: str) -> tuple[Relation, Relation]:
 
 
 def shown(name: str, sql: str) -> str:
-    before, after = (explained(r, lambda id: state().items[id].name) for r in around(name, sql))
+    before, after = (explained(r, lambda id: state().items[id].name).lines() for r in around(name, sql))
     return "\n".join([f"{sql};", *before, "->", *after])
 
 

@@ -82,6 +82,25 @@ def test_transactions_are_whole(dsn: str) -> None:
         assert sorted(setup.execute("SELECT * FROM t").fetchall()) == [(3,), (4,)]
 
 
+def test_a_transaction_has_one_time(dsn: str) -> None:
+    """mz_now() is the time at which the transaction reads, whatever the query reads and others commit."""
+    with connect(dsn) as other, psycopg.connect(dsn) as connection:
+        other.execute("CREATE TABLE t (a int)")
+        ((time, rows),) = connection.execute("SELECT mz_now(), count(*) FROM t").fetchall()
+        other.execute("INSERT INTO t VALUES (1)")
+        for prepare in (False, True):
+            assert connection.execute("SELECT mz_now()", prepare=prepare).fetchone() == (time,)
+        assert connection.execute("SELECT mz_now(), count(*) FROM t").fetchall() == [(time, rows)]
+        assert connection.execute("SELECT mz_now() + s FROM generate_series(1, 2) s ORDER BY 1").fetchall() == [
+            (time + 1,),
+            (time + 2,),
+        ]
+        connection.commit()
+        ((later,),) = connection.execute("SELECT mz_now()").fetchall()
+        assert later > time
+        assert connection.execute("SELECT mz_now() AS OF 42").fetchone() == (42,)
+
+
 @pytest.mark.parametrize(
     ("statements", "code", "message"),
     [
@@ -119,6 +138,36 @@ def test_ddl_in_a_transaction_takes_effect_together(dsn: str) -> None:
             other.execute("SELECT * FROM t")
         connection.commit()
         assert other.execute("SELECT * FROM v").fetchall() == []
+
+
+def test_a_cascade_tells_what_it_took(dsn: str) -> None:
+    with connect(dsn) as connection:
+        notices: list[tuple[str | None, str | None]] = []
+        connection.add_notice_handler(lambda diag: notices.append((diag.message_primary, diag.message_detail)))
+        for statement in (
+            "CREATE TABLE t (a int)",
+            "CREATE MATERIALIZED VIEW m AS SELECT a FROM t",
+            "CREATE INDEX i ON m (a)",
+            "CREATE VIEW v AS SELECT a FROM m",
+            "CREATE VIEW w AS SELECT a FROM v",
+            "CREATE VIEW x AS SELECT a FROM t",
+        ):
+            connection.execute(statement)
+        with pytest.raises(errors.DependentObjectsStillExist):
+            connection.execute("DROP VIEW v, x")
+        connection.execute("DROP VIEW v, w")  # neither is in the other's way
+        assert not notices
+        connection.execute("DROP MATERIALIZED VIEW m CASCADE")  # an index is a part of it
+        assert not notices
+        connection.execute("CREATE VIEW y AS SELECT a FROM x")
+        connection.execute("DROP VIEW x CASCADE")
+        connection.execute("CREATE VIEW v AS SELECT a FROM t")
+        connection.execute("CREATE VIEW w AS SELECT a FROM v")
+        connection.execute("DROP TABLE t CASCADE")
+        assert notices == [
+            ("drop cascades to view y", None),
+            ("drop cascades to 2 other objects", "drop cascades to view v\ndrop cascades to view w"),
+        ]
 
 
 def test_renames_do_not_touch_views(dsn: str) -> None:

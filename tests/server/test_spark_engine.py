@@ -96,6 +96,22 @@ async def test_tables_of_every_shape(engine: SparkEngine) -> None:
         assert got.equals(table), got.schema
 
 
+async def test_a_view_is_made_again_over_other_rows(engine: SparkEngine) -> None:
+    """With the same columns, with others of the same name, with more rows than a plan holds, with the first ones."""
+    tables = [
+        pa.table({"c0": [1, 2]}),
+        pa.table({"c0": [3]}),
+        pa.table({"c0": ["text"], "c1": [None]}, pa.schema([("c0", pa.string()), ("c1", pa.int32())])),
+        pa.table({"c0": range(100_000)}),
+        pa.table({"c0": pa.array([], pa.int64())}),
+    ]
+    for table in (*tables, *tables):
+        for sql in ("SELECT * FROM again", "SELECT * FROM again WHERE c0 IN (SELECT c0 FROM again)"):
+            got = await engine.run(sql, {"again": table})
+            assert got.schema.names == table.schema.names
+            assert sorted(got["c0"].to_pylist()) == table["c0"].to_pylist()
+
+
 async def test_other_layouts_are_understood(engine: SparkEngine) -> None:
     zone = pa.timestamp("ms", "America/New_York")
     table = pa.table(

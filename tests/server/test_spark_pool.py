@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import threading
+import time
+import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from queue import SimpleQueue
@@ -22,6 +25,8 @@ ROWS = pa.table({"c0": [1]})
 
 class PlayedPath:
     """A session whose statements end when, and how, the test says."""
+
+    parts: Mapping[str, float] = {}
 
     def __init__(self, stage: Stage, slot: str) -> None:
         self._stage = stage
@@ -138,6 +143,22 @@ def test_views_are_dropped_when_they_are_too_large(stage: Stage, monkeypatch: py
     for number in range(3):
         _, _, dropped = stage.run("1", {f"v{number}": pa.table({"c0": range(100)})})
         assert dropped == ([f"v{number - 1}"] if number else [])
+
+
+def test_a_view_that_is_too_large_is_let_go_at_once(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not when another statement comes, which may be never."""
+    monkeypatch.setattr(rules, "VIEW_BYTES_MAX", 100)
+    stage.open("a")
+    table = pa.table({"c0": range(100)})
+    kept = weakref.ref(table)
+    stage.run("1", {"v": table})
+    del table
+    deadline = time.monotonic() + DEADLINE_S
+    while kept() is not None:
+        assert time.monotonic() < deadline
+        gc.collect()
+    assert stage.run("2", {})[1:] == ([], ["v"])
+    assert stage.run("3", {})[1:] == ([], [])
 
 
 def test_a_failed_statement_leaves_nothing_taken_for_sent(stage: Stage) -> None:

@@ -40,6 +40,7 @@ SELECT id FROM docs ORDER BY jb, id;
 SELECT id FROM docs ORDER BY jb DESC NULLS LAST, id;
 SELECT id FROM docs ORDER BY j;
 SELECT DISTINCT j FROM docs;
+SELECT count(DISTINCT jb) FROM docs;
 SELECT j, count(*) FROM docs GROUP BY j;
 SELECT jb IS NULL, j IS NOT NULL, jb IS DISTINCT FROM 'null' FROM docs;
 SELECT coalesce(jb, '0'), nullif(jb, 'null'), CASE WHEN jb ? 'a' THEN jb ELSE '[]' END FROM docs;

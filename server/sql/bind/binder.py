@@ -17,7 +17,7 @@ from catalog.objects import CatalogState, ObjectId
 from protocol.pgwire.errors import PgError, SqlState
 from protocol.pgwire.types import BOOL, UNKNOWN, PgType
 from server.sql.coerce import Coercer
-from server.sql.expressions import Column, Expression, precision
+from server.sql.expressions import Column, Expression, name_of, precision
 from server.sql.relations import Relation
 from server.sql.scope import Scope
 from server.sql.statements import position_of
@@ -117,7 +117,7 @@ class Binder(Coercer):
 
     def new_column(self, name: str, expression: Expression) -> Column:
         digits = precision(expression) if expression.type.name == "numeric" else 0
-        return Column(self.new_id(), name, expression.type, expression.nullable, digits)
+        return Column(self.new_id(), name or name_of(expression), expression.type, expression.nullable, digits)
 
     def at(self, tree: exp.Expr | None) -> int | None:
         """The position to report for a node; none inside a view's text, which the client did not write."""

@@ -38,5 +38,6 @@ def groupable(binder: Binder, expression: Expression, tree: exp.Expr | None) -> 
     if name == "json":
         message = "could not identify an equality operator for type json"
         raise PgError(SqlState.UNDEFINED_FUNCTION, message, position=binder.at(tree))
-    if name in ("interval", "jsonb", "bpchar"):
+    padded = name == "bpchar" and expression.type.length is not None  # equal values have equal bytes
+    if name in ("interval", "jsonb", "bpchar") and not padded:
         raise binder.unsupported(f"grouping by {expression.type.base_display}", tree)

@@ -58,8 +58,15 @@ def session_value(binder: Binder, name: str, tree: exp.Expr) -> Expression:
 def check_maintained(binder: Binder, name: str, tree: exp.Expr) -> None:
     """0A000 for the function in a query that is kept up to date for everyone."""
     if binder.maintained:
-        message = f"cannot materialize call to {name}()"
-        raise PgError(SqlState.FEATURE_NOT_SUPPORTED, message, position=binder.at(tree))
+        clocks = (DATE, TIME, TIMESTAMP, TIMESTAMPTZ)
+        raise PgError(
+            SqlState.FEATURE_NOT_SUPPORTED,
+            f"cannot materialize call to {name}()",
+            hint="Use mz_now(), alone on one side of a comparison in WHERE."
+            if SESSION_FUNCTIONS.get(name) in clocks
+            else None,
+            position=binder.at(tree),
+        )
 
 
 def current_setting(binder: Binder, arguments: Sequence[exp.Expr], scope: Scope, tree: exp.Expr) -> Expression:

@@ -1,8 +1,8 @@
 """Window functions that tell the order of rows inside a frame, where peers leave that order open.
 
 The rows of a RANGE frame begin and end with peers, rows that agree in ORDER BY; which of them comes first is anybody's
-choice. Here it is that of one total order. Over that order a frame of ROWS ends somewhere among the peers, so what
-the function gives at the last of them, or at the first for a frame that begins here, is given to all of them.
+choice. Here it is that of one total order. Over that order the frame ends somewhere among the peers, so what the
+function gives at the last of them, or at the first for a frame that begins here, is given to all of them.
 Frames that are bounded by an offset stay as they are.
 """
 
@@ -32,7 +32,7 @@ def frames_settled(node: Window, total: Total, new: NewColumns) -> Relation:
     below: list[tuple[WindowCall, Column]] = []
 
     def at_peers(call: WindowCall, frame: str, name: str) -> WindowCall:
-        """What the function gives over a frame of ROWS at the first or last of the peers."""
+        """What the function gives at the first or last of the peers; rows that are the same are still peers."""
         column = new.column("", call)
         below.append((replace(call, order=total(call), frame=frame), column))
         function = FUNCTIONS[name][0]
@@ -53,13 +53,13 @@ def frames_settled(node: Window, total: Total, new: NewColumns) -> Relation:
             case "RANGE BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW", "last_value":
                 return _over_peers(call, total)
             case "RANGE BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW", _:
-                return at_peers(call, _UP_TO_HERE, "last_value")
+                return at_peers(call, _ranged(_UP_TO_HERE), "last_value")
             case "RANGE BETWEEN CURRENT ROW AND UNBOUNDED FOLLOWING", "first_value":
                 return _over_peers(call, total)
             case "RANGE BETWEEN CURRENT ROW AND UNBOUNDED FOLLOWING", "last_value":
                 return whole
             case "RANGE BETWEEN CURRENT ROW AND UNBOUNDED FOLLOWING", _:
-                return at_peers(call, _FROM_HERE, "first_value")
+                return at_peers(call, _ranged(_FROM_HERE), "first_value")
         return call
 
     calls = tuple(map(settled, node.calls))
