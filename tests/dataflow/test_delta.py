@@ -11,10 +11,11 @@ from catalog.objects import CatalogState, Column, ObjectId, Table
 from server.dataflow.delta import NoRule, delta_plan
 from server.dataflow.explained import explained_delta
 from server.dataflow.nodes import InnerJoin, Node, Recompute, Source, Totals, nodes_of
-from server.sql.explain import explained
 from server.sql.parse import parse_query
 from server.sql.plan import PlanContext, plan_query
+from server.sql.relations import Relation, Scan
 from server.sql.rewrite import rewritten
+from server.sql.rewrite.nodes import inputs_of
 from tests.dataflow.histories import planned, state
 from tests.ivm.tpch import QUERIES, TABLES
 from tests.server.states import empty_state
@@ -77,7 +78,7 @@ def test_what_explain_tells() -> None:
         "      4 Changes of t: k, v, s",
         "    5 Changes of u: k, w",
         "    6 Different rows: k",
-        "      7 Changes of u: k, w",
+        "      5 Changes of u: k, w",
         "  7 Different rows: s, w",
         "    as 2",
     ]
@@ -107,6 +108,11 @@ def test_customers_and_suppliers_of_a_nation_are_not_paired() -> None:
     rows = {"region": 5, "nation": 25, "supplier": 10_000, "customer": 150_000, "orders": 1_500_000}
     sizes = {item.id: rows.get(item.name, 6_000_000) for item in tpch().state.items.values()}
     plan = plan_query(parse_query(QUERIES[5]), tpch(), maintained=True)
-    text = "\n".join(explained(rewritten(plan.relation, sizes), lambda id: tpch().state.items[id].name))
-    order = [line.split()[-1] for line in text.splitlines() if "Scan" in line]
+
+    def scanned(relation: Relation) -> list[str]:
+        if isinstance(relation, Scan):
+            return [tpch().state.items[relation.id].name]
+        return [name for below in inputs_of(relation) for name in scanned(below)]
+
+    order = scanned(rewritten(plan.relation, sizes))
     assert order == ["nation", "region", "supplier", "lineitem", "orders", "customer"]
