@@ -74,15 +74,15 @@ y 5
 "            last tick: rows 0 in, 1 out"
 
 > EXPLAIN (ANALYZE, TIMING off, SUMMARY off) INSERT INTO visits SELECT who, pages + 1 FROM visits WHERE who = 1
-Plan:
-Steps:
+"        Scan <>visits"
+"      Filter (who = 1)"
+"    Project who, (pages + 1) AS ?column?"
+"  Project who, ?column? AS pages"
 "  Read <>visits: 4 rows"
 "  Run on Spark: 2 rows"
 "  Write <>visits: 2 rows"
-"  Project who, ?column? AS pages"
-"    Project visits.who AS who, (pages + 1) AS ?column?"
-"      Filter (who = 1)"
-"        Scan <>visits"
+Plan:
+Steps:
 
 > SELECT * FROM visits
 1 3
