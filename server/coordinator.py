@@ -113,6 +113,7 @@ class _Followed:
 
     def __init__(self, coordinator: Coordinator) -> None:
         self.is_logged = coordinator.is_logged
+        self.row_count = coordinator.row_count
         self.rows = coordinator.rows_followed
         self.changes = coordinator.changes
         self.change_times = coordinator.change_times
@@ -578,6 +579,10 @@ class Coordinator:
     def is_logged(self, id: ObjectId) -> bool:
         """Whether it is a collection of the log."""
         return isinstance(self.state.items.get(id), Table | MaterializedView)
+
+    def row_count(self, id: ObjectId) -> int:
+        """How many updates the log has of a collection: about as many as it has rows."""
+        return self.log.size(id)
 
     async def changes(self, id: ObjectId, lower: int, upper: int) -> pa.Table:
         """What happened to a collection of the log in [lower, upper), consolidated. The caller holds lower - 1."""

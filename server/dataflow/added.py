@@ -18,21 +18,27 @@ _MINUS_OR_PLUS = "CASE WHEN {0} > 0 THEN CAST({1} AS DECIMAL(38,%d)) ELSE -CAST(
 class Added:
     """The sums and counts that some aggregates follow from, the number of rows first, and what a row adds to each."""
 
-    def __init__(self, diff: Column, new: NewColumns) -> None:
-        """`diff`: 1 of a row that comes, -1 of one that goes."""
+    def __init__(self, diff: Column, new: NewColumns, arm: Expression | None = None) -> None:
+        """`diff`: 1 of a row that comes, -1 of one that goes. `arm`: of which lines this is so, if not of all."""
         self._diff = ColumnRef(diff)
         self._new = new
         self._numbers: list[tuple[tuple[object, ...], Column]] = []
         self.columns: list[Column] = [new.column("", self._diff)]
-        self.changes: list[Expression] = [self._diff]
+        self._arm = arm
+        self.changes: list[Expression] = [self._diff if arm is None else _when(arm, self._diff, "0L")]
 
-    def result(self, call: Aggregate) -> Expression:
-        """An aggregate over the sums' columns."""
+    def result(self, call: Aggregate, arm: Expression | None = None) -> Expression:
+        """An aggregate over the sums' columns; `arm`: of which lines, if of other ones than usual."""
+        arm = self._arm if arm is None else arm
         counted: list[Expression] = [] if call.filter is None else [call.filter]
         if call.arguments and call.arguments[0].nullable:
             counted.append(Call(syntax.IS_NOT_NULL, (call.arguments[0],), BOOL, False))
-        test = all_of(counted)
-        count = self.columns[0] if test is None else self._number(("count", test), _when(test, self._diff, "0L"))
+        if not counted and arm is self._arm:
+            test, count = arm, self.columns[0]
+        else:
+            test = all_of(counted if arm is None else [arm, *counted])
+            assert test is not None
+            count = self._number(("count", test), _when(test, self._diff, "0L"))
         total = count
         if call.function.name != "count":
             change, zero = self._signed(call.arguments[0])

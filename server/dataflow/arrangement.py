@@ -24,12 +24,14 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Protocol
 
+import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from catalog import spill
 from catalog import updates as u
 from catalog.hashing import Hashes
-from server.dataflow.run import Run, Sorting, first, merged, probed, sorted_run, whole
+from server.dataflow.run import ByKeyAndOrder, Run, Sorting, first, first_of, merged, probed, sorted_run, whole
 from server.dataflow.threads import THREAD_ROWS, in_thread
 
 MEMORY_BYTES_MAX = 1 << 30  # of all runs of a server in memory; those that come beyond it go to files
@@ -72,10 +74,13 @@ class Arrangement(Protocol):
         """All rows at `as_of`, consolidated."""
 
     async def first(self, count: int, as_of: int) -> pa.Table:
-        """The rows that stand first in the order, `count` copies at least, with all that share the last one's code.
+        """Sorted `ByOrder`: the rows that stand first, `count` copies at least, and all that share the last one's code.
 
         Fewer only if there are fewer. Consolidated.
         """
+
+    async def first_of(self, codes: Hashes, counts: NDArray[np.int64], as_of: int) -> pa.Table:
+        """Sorted `ByKeyAndOrder`: the same for each of these keys (ascending, distinct), with a count of its own."""
 
     def close(self) -> None:
         """It is not used any more. May be called twice."""
@@ -227,6 +232,11 @@ class ServerArrangement:
 
     async def first(self, count: int, as_of: int) -> pa.Table:
         return first(self.runs_at(as_of), self.schema, count, as_of)
+
+    async def first_of(self, codes: Hashes, counts: NDArray[np.int64], as_of: int) -> pa.Table:
+        assert isinstance(self.sorted_by, ByKeyAndOrder)
+        runs = self.runs_at(as_of)
+        return await in_thread(first_of, runs, self.schema, self.sorted_by, codes, counts, as_of)
 
     def runs_at(self, as_of: int) -> tuple[Run, ...]:
         """All runs, for who asks them about `as_of`."""

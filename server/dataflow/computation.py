@@ -19,7 +19,7 @@ from catalog.objects import ObjectId, Timestamp
 from server.counts import Durations
 from server.dataflow.arrangement import Arrangement
 from server.dataflow.hydration import Hydration
-from server.spark import Engine
+from server.spark import Engine, Runner
 from server.sql.constant import Bindings
 from server.sql.plan import QueryPlan
 from server.trace import step
@@ -35,6 +35,10 @@ class Inputs(Protocol):
 
     def is_logged(self, id: ObjectId) -> bool:
         """Whether it is a collection whose changes the log has."""
+        ...
+
+    def row_count(self, id: ObjectId) -> int:
+        """About how many rows a logged collection has now."""
         ...
 
     async def rows(self, id: ObjectId, as_of: Timestamp) -> pa.Table:
@@ -100,7 +104,8 @@ class Computation(Protocol):
         """The consolidated changes at each of `times`, which ascend from where it stands; it stands at the last then.
 
         What the inputs did between two of the times counts for the later one. After an error, or when cancelled, it
-        stands where it stood. `present` gives the rows where it stands, for whom it is cheaper to compute all anew.
+        stands where it stood. `present` gives the rows where it stands, for whom it is cheaper to compute all anew; who
+        finds that of several times raises, and is asked for one after the other.
         """
         ...
 
@@ -156,7 +161,7 @@ async def advanced(
 
 
 async def compute(
-    plan: QueryPlan, bindings: Bindings, engine: Engine, read: ReadRows, as_of: Timestamp, *, patient: bool = False
+    plan: QueryPlan, bindings: Bindings, engine: Runner, read: ReadRows, as_of: Timestamp, *, patient: bool = False
 ) -> pa.Table:
     """The query's rows at `as_of` as c0, c1, ...; without Spark where nothing is to be computed.
 

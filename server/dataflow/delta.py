@@ -7,7 +7,9 @@ rows in the same form. Text is written once, here: it does not change from tick 
 Rules:
     linear        row by row: what is below a stateful operator, or above one that cannot take it into its statement
     join          inner joins: changes of one side with the rows of the other that have their keys
-    totals        count, exact sum and average: sums by key are kept, changes are added
+    totals        count, exact sum and average: sums by key are kept, changes are added; least and greatest values are
+                  looked up, DISTINCT ones are added as they come to be there or no longer are
+    once          which rows there are, where their number does not matter: by counting, without Spark
     by key        everything else that has a key: the keys that changed, computed before and after
     whole         as by key, where there is none: all rows
 """
@@ -24,25 +26,29 @@ from catalog import updates
 from catalog.objects import ObjectId
 from protocol.pgwire.types import BOOL, INT8
 from server.dataflow.added import Added, either
+from server.dataflow.firsts import first_by_limit, first_by_number, first_by_order
 from server.dataflow.nodes import (
+    Apart,
     Concat,
     Constant,
     First,
     InnerJoin,
     Linear,
     Node,
+    Once,
     Recompute,
+    Rows,
     Source,
     Statement,
     Temporal,
     Totals,
 )
+from server.dataflow.values import CallValues, adds_up_by_value, extreme
 from server.sql.decorrelate import NewColumns
 from server.sql.direct import direct_scan
 from server.sql.expressions import Aggregate as AggregateCall
 from server.sql.expressions import Call, Column, ColumnRef, Expression, Literal
 from server.sql.functions import syntax
-from server.sql.functions.aggregates import adds_up
 from server.sql.functions.table import OPERATORS, Function, Kind
 from server.sql.lift import carried, lifted
 from server.sql.relations import (
@@ -103,12 +109,9 @@ def arrow_type(column: Column) -> pa.DataType:
 
 _TIMES = next(f for f in OPERATORS["*"] if f.arguments == (INT8, INT8))
 _ABOVE = next(f for f in OPERATORS[">"] if f.arguments == (INT8, INT8))
+_EQUAL = next(f for f in OPERATORS["="] if f.arguments == (INT8, INT8))
 _UNEQUAL = next(f for f in OPERATORS["<>"] if f.arguments == (INT8, INT8))
 _ZERO = Literal(0, INT8)
-_ORDERED = frozenset(  # types whose order is that of `hashing.order_codes`
-    ("bool", "int2", "int4", "int8", "float4", "float8", "numeric", "text", "varchar", "bytea", "uuid", "date", "time",
-     "timestamp", "timestamptz")
-)  # fmt: skip
 _SUM = Function("sum", (), INT8, "sum({0}){f}", Kind.AGGREGATE)
 
 
@@ -117,6 +120,7 @@ class _Planner:
         self._followed = followed
         self._new = NewColumns(root)
         self._known: dict[str, Node] = {}
+        self._once_of: dict[tuple[Node, tuple[int, ...]], Once] = {}
 
     def planned(self, relation: Relation) -> Node:
         """The node for a relation; the same one for relations that are the same but for the ids of their columns."""
@@ -140,18 +144,21 @@ class _Planner:
                 return self._inner_join(base, relation)
             case Join():
                 return self._other_join(base, relation)
-            case Aggregate(calls=calls) if all(map(adds_up, calls)):
+            case Aggregate(calls=calls) if all(adds_up_by_value(c) or extreme(c) is not None for c in calls):
                 keeps = _only_projects(relation, base) and all(map(never_fails, _chain(relation, base)))
                 return self._totals(base, relation) if keeps else self._linear_over(base, relation)
             case Aggregate():
                 return self._aggregate(base, relation)
             case Window(input=input):
                 keys = [key for key in partition_keys(base) if isinstance(key, ColumnRef)]
-                return self._recomputed(base, relation, [input], [_places(keys, input)], "window")
+                node = self._recomputed(base, relation, [input], [_places(keys, input)], "window")
+                return replace(node, first=first_by_number(base, relation))
             case Distinct(input=input):
-                return self._recomputed(base, relation, [input], [_all(input)], "distinct", once=True)
-            case DistinctOn(input=input, keys=keys_):
-                return self._recomputed(base, relation, [input], [_places(keys_, input)], "distinct on")
+                return self._recomputed(base, relation, [input], [_all(input)], "distinct", once=(True,))
+            case DistinctOn(input=input, keys=keys_, order=order):
+                node = self._recomputed(base, relation, [input], [_places(keys_, input)], "distinct on")
+                key = next((key for key in order if key.expression not in keys_), None)
+                return node if key is None else replace(node, first=first_by_order(key, input, 1))
             case SetOperation(kind=SetKind.UNION, all=True):
                 return self._union_all(base) if relation is base else self._linear_over(base, relation)
             case SetOperation(kind=SetKind.UNION):
@@ -161,11 +168,10 @@ class _Planner:
             case SetOperation(kind=kind, all=counted, left=left, right=right) if base.columns:
                 what = f"{kind.lower()}{' all' if counted else ''}"
                 keys_of = [_all(left), _all(right)]
-                return self._recomputed(base, relation, [left, right], keys_of, what, once=not counted)
+                return self._recomputed(base, relation, [left, right], keys_of, what, once=(not counted,) * 2)
             case Limit(input=Sort(input=input)):
                 limited = self._recomputed(base, relation, [input], [()], "limit")
-                first = _first(base)
-                return replace(limited, first=first) if first is not None else limited
+                return replace(limited, first=first_by_limit(base))
             case Recursive() | RecursiveRows():
                 raise NoRule("WITH RECURSIVE")
         raise NoRule(type(base).__name__)
@@ -267,9 +273,18 @@ class _Planner:
         keys = [_at(keyed.left, join.left), _at(keyed.right, join.right)]
         exists = join.kind in (JoinKind.SEMI, JoinKind.ANTI)
         whole = carried(relation, base, join, ())
-        return self._recomputed(
-            join, whole, [join.left, join.right], keys, f"{join.kind.lower()} join", (False, exists)
-        )
+        what = f"{join.kind.lower()} join"
+        node = self._recomputed(join, whole, [join.left, join.right], keys, what, once=(False, exists))
+        one_side = {JoinKind.RIGHT: 1, JoinKind.FULL: None}.get(join.kind, 0)
+        apart: list[Apart] = []
+        for number, (side, arm) in enumerate(zip((join.left, join.right), node.arms, strict=True)):
+            if number == one_side:
+                apart.append(Rows.CHANGED)
+            elif exists or named(keyed.rest) & ids(side.columns):
+                apart.append(Rows.ALL)
+            else:
+                apart.append(self._once(arm, keys[number]))
+        return replace(node, apart=tuple(apart))
 
     # -- aggregates -------------------------------------------------------------------------------------------------
 
@@ -283,14 +298,32 @@ class _Planner:
             marked.append(replace(call, filter=all_of(known)))
         changed = replace(base, calls=tuple(marked))
         whole = carried(relation, base, changed, ())
-        node = self._recomputed(changed, whole, [base.input], [()], "aggregate", mark=mark)
-        first = _extreme(base)
-        return node if first is None else replace(node, first=first)
+        return self._recomputed(changed, whole, [base.input], [()], "aggregate", mark=mark)
 
     def _totals(self, base: Aggregate, relation: Relation) -> Node:
-        changes, (v, diff) = self._scan(0, base.input.columns, "diff")
-        added = Added(diff, self._new)
-        results = [added.result(call) for call in base.calls]
+        values = CallValues(base, self._new)
+        input = values.input
+        below = self.planned(input)
+        changes, (v, diff, arm) = self._scan(0, input.columns, "diff", "arm")
+        is_arm = [
+            Call(_EQUAL, (ColumnRef(arm), Literal(i, INT8)), BOOL, False)
+            for i in range(1 + len(values.distinct) + len(values.firsts))
+        ]
+        added = Added(diff, self._new, is_arm[0] if len(is_arm) > 1 else None)
+        results: list[Expression] = []
+        extremes: list[AggregateCall] = []
+        looked_up: list[Column] = []
+        for call, (number, value) in zip(base.calls, values.arm_of, strict=True):
+            if value is None:
+                results.append(added.result(call))
+                continue
+            plain = replace(call, arguments=(ColumnRef(value),), distinct=False, filter=None)
+            if number <= len(values.distinct):
+                results.append(added.result(plain, is_arm[number]))
+            else:
+                extremes.append(replace(plain, filter=is_arm[number]))
+                looked_up.append(self._new.column("", call))
+                results.append(ColumnRef(looked_up[-1]))
         width = len(base.keys)
         keys, kept = (tuple(self._new.column("", key) for key in base.keys) for _ in range(2))
         held = tuple(self._new.column("", ColumnRef(c)) for c in added.columns)
@@ -300,7 +333,8 @@ class _Planner:
             for h, change in zip(held, added.changes, strict=True)
         )
         version = self._bigint()
-        totals: Relation = Aggregate(scan, (*base.keys, ColumnRef(v)), sums, (*keys, version, *added.columns))
+        columns = (*keys, version, *added.columns, *looked_up)
+        totals: Relation = Aggregate(scan, (*base.keys, ColumnRef(v)), (*sums, *extremes), columns)
         if width:
             totals = Filter(totals, Call(_UNEQUAL, (ColumnRef(added.columns[0]), _ZERO), BOOL, False))
         refs = tuple(map(ColumnRef, keys))
@@ -311,11 +345,18 @@ class _Planner:
             (*refs, *results, *refs, *map(ColumnRef, added.columns), ColumnRef(version)),
         )
         result = carried(relation, base, rows, (*state, version))
+        by = _places(base.keys, input)
+
+        def once(value: Column) -> Once:
+            return self._once(below, (*by, *_at([value], input)))
+
         return Totals(
             _schema(relation.columns),
             relation,
-            self.planned(base.input),
-            _places(base.keys, base.input),
+            below,
+            by,
+            tuple(map(once, values.distinct)),
+            tuple((once(value), First(width, descending, False, 1)) for value, descending in values.firsts),
             _schema(state),
             _text(only(result, (*relation.columns, *state, version))),
         )
@@ -329,9 +370,10 @@ class _Planner:
         inputs: Sequence[Relation],
         keys: Sequence[tuple[int, ...]],
         what: str,
-        once: bool | tuple[bool, ...] = False,
+        once: Sequence[bool] = (False, False),
         mark: Column | None = None,
     ) -> Recompute:
+        """`once`: of an input it only matters whether a row is there."""
         if not isinstance(base, SetOperation):
             inputs = [with_some_column(input, self._new) for input in inputs]
         scans: list[Relation] = []
@@ -344,16 +386,27 @@ class _Planner:
             versions[scan.id] = version
         over = _over(base, scans)
         statement, version = lifted(carried(relation, base, over, ()), versions, self._new)
+        arms = [
+            self._once(arm, tuple(range(len(arm.schema)))) if is_once else arm
+            for arm, is_once in zip(map(self.planned, inputs), once, strict=False)
+        ]
         return Recompute(
             _schema(relation.columns),
             relation,
-            tuple(map(self.planned, inputs)),
+            tuple(arms),
             tuple(keys),
-            once if isinstance(once, tuple) else (once,) * len(inputs),
+            (Rows.ALL,) * len(arms),
             mark is not None,
             what,
             _text(only(statement, (*relation.columns, version))),
         )
+
+    def _once(self, node: Node, places: tuple[int, ...]) -> Once:
+        """The same one for the same columns of a node."""
+        columns = tuple(node.relation.columns[place] for place in places)
+        if (node, places) not in self._once_of:
+            self._once_of[node, places] = Once(_schema(columns), only(node.relation, columns), node, places)
+        return self._once_of[node, places]
 
     # -- columns ----------------------------------------------------------------------------------------------------
 
@@ -375,33 +428,6 @@ def _over(base: Relation, scans: Sequence[Relation]) -> Relation:
     if isinstance(base, Limit) and isinstance(base.input, Sort):
         return replace(base, input=replace(base.input, input=scans[0]))
     return with_inputs(base, scans)
-
-
-def _first(node: Limit) -> First | None:
-    """What a limit takes, where its rows can be found by the first column of its order."""
-    if not isinstance(node.input, Sort) or not node.input.keys or not isinstance(node.limit, Literal):
-        return None
-    key, offset = node.input.keys[0], node.offset or _ZERO
-    known = isinstance(key.expression, ColumnRef) and key.expression.type.name in _ORDERED
-    if not known or not isinstance(offset, Literal) or node.limit.value is None:
-        return None
-    (place,) = _places([key.expression], node.input.input)
-    return First(place, key.descending, key.nulls_first, int(node.limit.value) + int(offset.value or 0))
-
-
-def _extreme(node: Aggregate) -> First | None:
-    """The row that a group of all rows is about, if it is about the least or the greatest value of one column."""
-    call = node.calls[0]
-    if any(
-        c.function is not call.function or c.arguments != call.arguments or c.filter is not None for c in node.calls
-    ):
-        return None
-    if call.function.name not in ("min", "max") or not isinstance(call.arguments[0], ColumnRef):
-        return None
-    if call.arguments[0].type.name not in _ORDERED:
-        return None
-    (place,) = _places(call.arguments, node.input)
-    return First(place, call.function.name == "max", False, 1)
 
 
 def _only_projects(relation: Relation, base: Relation) -> bool:

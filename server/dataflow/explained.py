@@ -13,6 +13,7 @@ from server.dataflow.nodes import (
     InnerJoin,
     Linear,
     Node,
+    Once,
     Recompute,
     Source,
     Temporal,
@@ -77,12 +78,17 @@ def described(node: Node, name_of: Callable[[ObjectId], str]) -> str:
             return "Temporal filter, rows that wait by time"
         case Concat():
             return "Union all"
+        case Once():
+            return f"Different rows: {called(node, range(len(node.schema)))}"
         case InnerJoin(keys=keys):
             return f"Join, {_keys(node, keys)}"
         case Totals(key=key):
             return f"Totals, {_keys(node, (key,))}: {called(node, range(len(key), len(node.schema)))}"
         case Recompute(first=First(place=place, count=count)):
-            return f"Recompute top {count}, in the order of {called(node.inputs[0], (place,))}"
+            order = called(node.inputs[0], (place,))
+            if not any(node.keys):
+                return f"Recompute top {count}, in the order of {order}"
+            return f"Recompute {node.what}, {_keys(node, node.keys)}, the top {count} in the order of {order}"
         case Recompute(keys=keys, what=what):
             return f"Recompute {what}, {_keys(node, keys)}"
     raise AssertionError(node)
@@ -91,7 +97,7 @@ def described(node: Node, name_of: Callable[[ObjectId], str]) -> str:
 def _keys(node: Node, keys: Sequence[tuple[int, ...]]) -> str:
     if not any(keys):
         return "of one group" if isinstance(node, Totals) else "of all rows"
-    return "by " + " = ".join(f"({called(i, key)})" for i, key in zip(node.inputs, keys, strict=True))
+    return "by " + " = ".join(f"({called(i, key)})" for i, key in zip(node.inputs, keys, strict=False))
 
 
 def called(node: Node, places: Iterable[int]) -> str:

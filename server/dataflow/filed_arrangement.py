@@ -27,16 +27,19 @@ from queue import SimpleQueue
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import structlog
+from numpy.typing import NDArray
 
 from catalog import updates as u
 from catalog.hashing import Hashes
 from protocol.pgwire.errors import PgError, SqlState
 from server.dataflow.arrangement import Arrangement, ServerArrangement, Storage
-from server.dataflow.run import Sorting, first, merged, sorted_run, together
+from server.dataflow.run import ByKeyAndOrder, Sorting, cut, first, merged, sorted_run, together
 from server.dataflow.run_files import (
     FUNCTION,
     First,
+    FirstOf,
     Merge,
     Piece,
     Pieces,
@@ -351,6 +354,23 @@ class FiledArrangement:
             asked = min(2 * asked, ANSWERS_AT_ONCE)
         filed = sorted_run(self.sorted_by, pa.concat_tables(found), as_of) if any(map(len, found)) else None
         return first([*filter(None, [filed]), *here], self.schema, count, as_of)
+
+    async def first_of(self, codes: Hashes, counts: NDArray[np.int64], as_of: int) -> pa.Table:
+        assert isinstance(self.sorted_by, ByKeyAndOrder)
+        head, runs = self._seen_at(as_of)
+        here = await head.probe(codes, as_of)  # little
+        # What is here takes away so many of a key at most: no row behind these can be among the first.
+        going = here.filter(pc.less(here[u.DIFF], 0))
+        asked = counts.copy()
+        np.add.at(asked, np.searchsorted(codes, self.sorted_by.codes(going)), -going[u.DIFF].to_numpy())
+        tasks = []
+        for start in range(0, len(codes), CODES_A_TASK):
+            own = slice(start, start + CODES_A_TASK)
+            if pieces := tuple(piece for run in runs for piece in run.pieces if piece.has_any(codes[own])):
+                tasks.append(FirstOf(pieces, self.sorted_by, codes[own], asked[own], as_of))
+        found = await self._together(tasks, here)
+        found = found.filter(pc.greater(found[u.DIFF], 0))  # what goes from behind them was not found
+        return cut(self.sorted_by, found, codes, counts)
 
     def _seen_at(self, as_of: int) -> tuple[ServerArrangement, Runs]:
         assert as_of >= self.since, f"{as_of} is before {self.since}"

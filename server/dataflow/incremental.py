@@ -16,10 +16,11 @@ from catalog.objects import Timestamp
 from catalog.updates import DIFF
 from protocol.pgwire.errors import PgError, SqlState
 from server.dataflow.arrangement import Arrangement
-from server.dataflow.computation import Computation, Inputs, Present, Recomputation
+from server.dataflow.computation import Computation, Inputs, Present, Recomputation, compute
 from server.dataflow.delta import NoRule, delta_plan
+from server.dataflow.effort import Effort, TooMuch
 from server.dataflow.hydration import Hydration
-from server.dataflow.nodes import VERSION, Node, Recompute, Temporal, nodes_of
+from server.dataflow.nodes import VERSION, Concat, Constant, Linear, Node, Recompute, Source, Temporal, nodes_of
 from server.dataflow.operator import Operator, Place, Tick
 from server.dataflow.operators import operators_of
 from server.dataflow.row_operators import SourceOperator
@@ -27,21 +28,21 @@ from server.dataflow.share import Share
 from server.dataflow.shared import SharedArrangements
 from server.dataflow.threads import in_thread, to_the_end
 from server.spark import Engine
+from server.sql.constant import Bindings
 from server.sql.plan import QueryPlan
 from server.sql.render import spark_text
 from server.sql.rewrite import rewritten_or_not
 from server.sql.temporal import names_now
 
-ANEW_ROWS = 50_000  # changes from which on it may be cheaper to compute all rows anew,
-ANEW_SHARE = 2  # if there are at most so many times as many rows
 TIMES_MAX = 16  # that a lagging dataflow takes in one tick: each more is a version more of the touched rows
 
 
 def computation_of(plan: QueryPlan, engine: Engine, inputs: Inputs, shared: SharedArrangements) -> Computation:
     """The query as operators; recomputed if a part of it has no rule."""
-    relation = rewritten_or_not(plan.relation)
+    logged = frozenset(filter(inputs.is_logged, plan.inputs))
+    relation = rewritten_or_not(plan.relation, {id: inputs.row_count(id) for id in logged})
     try:
-        root = delta_plan(relation, frozenset(filter(inputs.is_logged, plan.inputs)))
+        root = delta_plan(relation, logged)
     except NoRule as reason:
         if names_now(relation):
             raise PgError(
@@ -69,6 +70,10 @@ class IncrementalComputation:
         self._coming: list[Operator] = []  # that are being hydrated
         self._time: Timestamp | None = None
         self._is_whole = True  # the state is all of a time's
+        stateful = any(not isinstance(node, Source | Constant | Linear | Concat) for node in nodes_of(root))
+        self._effort = Effort() if stateful else Effort(share=1)
+        self._waits = any(isinstance(node, Temporal) for node in nodes_of(root))
+        self._plan = plan
         one_time = any(
             isinstance(node, Temporal) or (isinstance(node, Recompute) and node.is_whole) for node in nodes_of(root)
         )
@@ -84,10 +89,11 @@ class IncrementalComputation:
         return self._operators or self._coming
 
     async def hydrate(self, as_of: Timestamp, known: pa.Table | None = None) -> pa.Table:
-        operators = operators_of(self.root, Place(self._engine, self._reads, self._shared, as_of))
+        operators = operators_of(self.root, Place(self._engine, self._reads, self._shared, as_of, self._effort))
         rows_there = sum(self._reads.lines(id, as_of) for id in self.inputs)
         with self.hydration.running(as_of, len(operators), rows_there):
             self._coming = operators
+            self._effort.begin()
             try:
                 changes = await self._ticked(operators, Tick(None, (as_of,)))
             except BaseException:
@@ -99,6 +105,7 @@ class IncrementalComputation:
                 operator.record.follow(before.record)
             self.close()
             self._operators, self._time = operators, as_of
+            self._effort.end(whole=True)
             return await in_thread(updates.expand, changes.drop_columns([VERSION])) if known is None else known
 
     def times(self, lower: int, upper: int) -> list[Timestamp]:
@@ -108,31 +115,58 @@ class IncrementalComputation:
         return sorted(found)[: self._times_max]
 
     async def advance(self, times: Sequence[Timestamp], present: Present | None = None) -> list[pa.Table]:
-        if not self._is_whole:  # there was no room on disk for a part of the state
+        if not self._is_whole:  # there was no room on disk for a part of it, or all was computed anew
+            if present is not None and len(times) == 1 and await self._is_too_much(times[0]):
+                return [await self._computed_anew(times[0], present)]
             assert self._time is not None
             await self.hydrate(self._time)
         tick = Tick(self._time, tuple(times))
         sources = await self._sources(tick)
-        if present is not None and len(times) == 1 and self._is_cheaper_anew(sources):
-            old, (time,) = await present(), times
-            return [await in_thread(updates.difference, await self.hydrate(time), old)]
-        changes = await self._ticked(self._operators, tick, sources)
+        try:
+            self._effort.begin(sum(changes.num_rows for changes in sources.values()), limited=present is not None)
+            changes = await self._ticked(self._operators, tick, sources)
+        except TooMuch:
+            if present is None or len(times) > 1:
+                raise
+            return [await self._computed_anew(times[0], present)]
+        self._effort.end()
         self._time = times[-1]
         if len(times) == 1:
             return [_outgoing(changes)]
         return [_outgoing(changes.filter(pc.equal(changes[VERSION], version))) for version in tick.new]
+
+    async def _is_too_much(self, time: Timestamp) -> bool:
+        """Whether that is known of the changes up to a time before there is a state to follow them with."""
+        assert self._time is not None
+        count = 0
+        for id in self.inputs:
+            if at := self._reads.change_times(id, self._time + 1, time + 1):
+                count += (await self._reads.changes(id, at[0], time + 1)).num_rows
+        try:
+            self._effort.begin(count, limited=True)
+        except TooMuch:
+            return True
+        return False
+
+    async def _computed_anew(self, time: Timestamp, present: Present) -> pa.Table:
+        """The changes up to a time, by subtraction. The state is made again when it is needed: with the next tick, if
+        that is not another such one. What waits for its time is state that is needed at once."""
+        if self._waits:
+            rows = await self.hydrate(time)
+            return await in_thread(updates.difference, rows, await present())
+        relation = self.root.relation
+        plan = replace(self._plan, relation=relation, template=spark_text(relation))
+        rows = await compute(plan, Bindings(), self._engine, self._reads.rows, time, patient=True)
+        changes = await in_thread(updates.difference, rows, await present())
+        self.close()
+        self._time, self._is_whole = time, False
+        return changes
 
     async def _sources(self, tick: Tick) -> dict[int, pa.Table]:
         """What the inputs did, by node."""
         operators = [operator for operator in self._operators if isinstance(operator, SourceOperator)]
         found = await asyncio.gather(*(operator.counted_step(tick, ()) for operator in operators))
         return {id(operator.node): changes for operator, changes in zip(operators, found, strict=True)}
-
-    def _is_cheaper_anew(self, sources: Mapping[int, pa.Table]) -> bool:
-        """A tick computes the rows of touched keys twice, before and after; all rows are computed once."""
-        changed = sum(changes.num_rows for changes in sources.values())
-        there = sum(operator.rows for operator in self._operators if isinstance(operator, SourceOperator))
-        return bool(changed >= ANEW_ROWS and changed * ANEW_SHARE >= there)
 
     def close(self) -> None:
         _close(self._operators)

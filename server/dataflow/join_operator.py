@@ -33,7 +33,7 @@ class JoinOperator(ArrangingOperator):
     """Inner: the changes of each side with the rows of the other, and with its changes."""
 
     def __init__(self, node: InnerJoin, place: Place) -> None:
-        super().__init__(node, place, [ByKey(names_of(key)) for key in node.keys])
+        super().__init__(node, node.inputs, place, [ByKey(names_of(key)) for key in node.keys])
         self._join = node
 
     async def step(self, tick: Tick, inputs: Sequence[pa.Table]) -> pa.Table:

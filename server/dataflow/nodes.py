@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from enum import Enum
 
 import pyarrow as pa
 
@@ -95,6 +96,19 @@ class Concat(Node):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class Once(Node):
+    """The different rows of the input's columns at `places`, without Spark: a change is a row that there was not, or
+    that there is no more. Rows are different here whose bytes are."""
+
+    input: Node
+    places: tuple[int, ...]
+
+    @property
+    def inputs(self) -> tuple[Node, ...]:
+        return (self.input,)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class InnerJoin(Node):
     """`keys`: the places of the key columns in each side; none: every row is a partner of every row.
 
@@ -115,19 +129,34 @@ class InnerJoin(Node):
 class Totals(Node):
     """The totals by key are `state`: the key's columns, how many rows there are, then sums and counts.
 
-    d0 has changes, each line one row that comes or goes (diff 1 or -1), in each version from theirs on; and the state
-    before in every version (diff 0), its key at the input's `key`, the rest in columns behind v and diff. Out come the
-    rows with the state of their key behind them, v last. Without a key there always is one row.
+    d0 has lines of several arms, told apart by a column behind v and diff. Arm 0 are changes, each line one row that
+    comes or goes (diff 1 or -1), in each version from theirs on; and the state before in every version (diff 0), its
+    key at the input's `key`, the rest in columns behind the arm. Then the changes of each of `distinct`, the different
+    values of a key, as those of arm 0; then those that stand first of each of `firsts`, as they are in each version.
+    Both have the key first and the value last, and stand where they came from in the input.
+
+    Out come the rows with the state of their key behind them, v last. Without a key there always is one row.
     """
 
     input: Node
     key: tuple[int, ...]
+    distinct: tuple[Once, ...]
+    firsts: tuple[tuple[Once, First], ...]
     state: pa.Schema
     sql: Statement
 
     @property
     def inputs(self) -> tuple[Node, ...]:
-        return (self.input,)
+        return (self.input, *self.distinct, *(once for once, _ in self.firsts))
+
+
+class Rows(Enum):
+    ALL = "all rows of the key"
+    CHANGED = "the changed rows: each row that comes out is about one row of this input"
+
+
+Apart = Rows | Once
+"""`Once`, the keys that are there: the changed rows, if the key is there throughout: any row of it tells that."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,14 +173,14 @@ class First:
 class Recompute(Node):
     """d0, d1: in each version the rows of the inputs that have the keys that changed, with v; out come rows with v.
 
-    `keys`: the places of the key's columns in each input, none: all rows. `first`: instead of a key. `once`: of an
-    input it only matters whether a row is there. `marked`: a row more in each version, with a last column that tells
-    it from the others, because the result has a row also where the input has none.
+    `keys`: the places of the key's columns in each input, none: all rows. `first`: of the key, or of all. `apart`: how
+    much of an input is needed for a key of which only this input changed. `marked`: a row more in each version, with
+    a last column that tells it from the others, because the result has a row also where the input has none.
     """
 
     arms: tuple[Node, ...]
     keys: tuple[tuple[int, ...], ...]
-    once: tuple[bool, ...]
+    apart: tuple[Apart, ...]
     marked: bool
     what: str
     sql: Statement
@@ -164,7 +193,8 @@ class Recompute(Node):
 
     @property
     def inputs(self) -> tuple[Node, ...]:
-        return self.arms
+        """The arms, and behind them the keys that are there of those for which that matters."""
+        return (*self.arms, *(apart for apart in self.apart if isinstance(apart, Once)))
 
 
 def nodes_of(root: Node) -> list[Node]:

@@ -24,16 +24,16 @@ from catalog.objects import Timestamp
 from catalog.updates import DIFF, DIFF_FIELD
 from server.dataflow.arrangement import Arrangement
 from server.dataflow.computation import Inputs
+from server.dataflow.effort import Effort
 from server.dataflow.explained import called
 from server.dataflow.nodes import (
     VERSION,
-    InnerJoin,
+    First,
     Node,
-    Recompute,
     Source,
     Statement,
 )
-from server.dataflow.run import ByKey, Sorting
+from server.dataflow.run import ByKey, ByKeyAndOrder, ByOrder, Sorting
 from server.dataflow.shared import Lease, SharedArrangements
 from server.dataflow.work import Record
 from server.spark import Runner
@@ -66,15 +66,17 @@ class Place:
     inputs: Inputs
     shared: SharedArrangements
     as_of: Timestamp
+    effort: Effort
 
 
 class Operator(ABC):
     """One node. `inputs` of `step` are the changes of the node's inputs, in their order."""
 
-    def __init__(self, node: Node, engine: Runner) -> None:
+    def __init__(self, node: Node, place: Place) -> None:
         self.node = node
         self.record = Record()
-        self._engine = engine
+        self._engine = place.engine
+        self._effort = place.effort
         self._own: list[Arrangement] = []
         self._leases: list[Lease] = []
         self._pending: list[tuple[Arrangement, Timestamp, pa.Table]] = []
@@ -137,6 +139,7 @@ class Operator(ABC):
 
     async def _run(self, statement: Statement, views: Mapping[str, pa.Table]) -> pa.Table:
         """What a statement gives over tables, whose columns it knows by their places."""
+        self._effort.add(sum(view.num_rows for view in views.values()))
         named = {name: view.rename_columns([f"c{i}" for i in range(view.num_columns)]) for name, view in views.items()}
         begun = monotonic()
         found = await self._engine.run(statement.text(named), named, patient=True)
@@ -164,6 +167,19 @@ class ArrangedInput:
         else:
             self.arrangement = place.shared.arranger.arrangement(sorting, node.schema)
 
+    async def first(self, first: First, key: tuple[int, ...], codes: Hashes, changes: pa.Table, tick: Tick) -> pa.Table:
+        """The first rows of these keys as they were, and as many more as go: then the first of any later version are
+        among these, and what comes."""
+        if tick.since is None:
+            return await slice_of(self.arrangement, codes, tick)
+        going = changes.filter(pc.less(changes[DIFF], 0))
+        gone = -going[DIFF].to_numpy()
+        if not key:
+            return await self.arrangement.first(first.count + int(gone.sum()), tick.since)
+        counts = np.full(len(codes), first.count, np.int64)
+        np.add.at(counts, np.searchsorted(codes, key_hashes(going, names_of(key))), gone)
+        return await self.arrangement.first_of(codes, counts, tick.since)
+
     async def take(self, changes: pa.Table, tick: Tick) -> list[tuple[Arrangement, Timestamp, pa.Table]]:
         """What is to be inserted once the tick has worked. A shared one takes it from the log at once."""
         if self.lease is not None:
@@ -180,18 +196,20 @@ class ArrangedInput:
 class ArrangingOperator(Operator):
     """One whose inputs are arranged."""
 
-    def __init__(self, node: InnerJoin | Recompute, place: Place, sortings: Sequence[Sorting]) -> None:
-        super().__init__(node, place.engine)
-        self._arranged = [ArrangedInput(place, i, sorting) for i, sorting in zip(node.inputs, sortings, strict=True)]
+    def __init__(self, node: Node, arms: Sequence[Node], place: Place, sortings: Sequence[Sorting]) -> None:
+        """`arms`: the inputs that are arranged, the first ones of the node's."""
+        super().__init__(node, place)
+        self._arms = arms
+        self._arranged = [ArrangedInput(place, arm, sorting) for arm, sorting in zip(arms, sortings, strict=True)]
         self._leases = [arranged.lease for arranged in self._arranged if arranged.lease is not None]
         self._own = [arranged.arrangement for arranged in self._arranged if arranged.lease is None]
 
     @property
     def arrangements(self) -> list[tuple[str, Arrangement]]:
         found = []
-        for node, arranged in zip(self.node.inputs, self._arranged, strict=True):
+        for node, arranged in zip(self._arms, self._arranged, strict=True):
             sorting = arranged.arrangement.sorted_by
-            names = sorting.columns if isinstance(sorting, ByKey) else (sorting.column,)
+            names = (sorting.column,) if isinstance(sorting, ByOrder) else sorting.columns
             kept = arranged.arrangement if arranged.lease is None else arranged.lease.shared.arrangement
             found.append((called(node, [int(name[1:]) for name in names]), kept))
         return found
@@ -230,6 +248,29 @@ def nothing(rows: pa.Table) -> pa.Table:
 def versioned(changes: pa.Table, version: int) -> pa.Table:
     versions = pa.array(np.full(changes.num_rows, version))
     return changes.add_column(changes.num_columns - 1, VERSION_FIELD, versions)
+
+
+def sorting_of(first: First | None, key: tuple[int, ...]) -> Sorting:
+    if first is None:
+        return ByKey(names_of(key))
+    order = ByOrder(f"c{first.place}", first.descending, first.nulls_first)
+    return ByKeyAndOrder(names_of(key), order) if key else order
+
+
+def at_version(before: pa.Table, changes: pa.Table, version: int, tick: Tick, first: First | None) -> pa.Table:
+    """The rows in a version, with their counts. What goes from behind the first was not among them."""
+    if not version:
+        return before
+    now = pa.concat_tables([before, until(changes, version, tick)])
+    if tick.since is not None:
+        now = updates.consolidate(now)
+    return now if first is None else now.filter(pc.greater(now[DIFF], 0))
+
+
+def until(changes: pa.Table, version: int, tick: Tick) -> pa.Table:
+    """What happened up to a version, each change with its diff alone."""
+    here = changes if len(tick.times) == 1 else changes.filter(pc.less_equal(changes[VERSION], version))
+    return here.drop_columns([VERSION])
 
 
 def check_counts(changes: pa.Table) -> None:

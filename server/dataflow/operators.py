@@ -9,12 +9,14 @@ from server.dataflow.nodes import (
     InnerJoin,
     Linear,
     Node,
+    Once,
     Recompute,
     Source,
     Temporal,
     Totals,
     nodes_of,
 )
+from server.dataflow.once_operator import OnceOperator
 from server.dataflow.operator import (
     Operator,
     Place,
@@ -36,15 +38,17 @@ def operators_of(root: Node, place: Place) -> list[Operator]:
     for node in nodes_of(root):
         match node:
             case Source():
-                made.append(SourceOperator(node, place.engine, place.inputs))
+                made.append(SourceOperator(node, place))
             case Constant():
-                made.append(ConstantOperator(node, place.engine))
+                made.append(ConstantOperator(node, place))
             case Linear():
-                made.append(LinearOperator(node, place.engine))
+                made.append(LinearOperator(node, place))
             case Temporal():
-                made.append(TemporalOperator(node, place.engine))
+                made.append(TemporalOperator(node, place))
             case Concat():
-                made.append(ConcatOperator(node, place.engine))
+                made.append(ConcatOperator(node, place))
+            case Once():
+                made.append(OnceOperator(node, place))
             case InnerJoin():
                 made.append(JoinOperator(node, place))
             case Totals():

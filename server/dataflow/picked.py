@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from catalog import updates
 from catalog.hashing import Hashes
@@ -55,6 +57,9 @@ class PickedArrangement:
 
     async def first(self, count: int, as_of: int) -> pa.Table:
         return await self._picked(await self._whole.first(count, as_of))
+
+    async def first_of(self, codes: Hashes, counts: NDArray[np.int64], as_of: int) -> pa.Table:
+        return await self._picked(await self._whole.first_of(codes, counts, as_of))
 
     async def _picked(self, found: pa.Table) -> pa.Table:
         """Rows that differ elsewhere may be equal now."""

@@ -3,31 +3,29 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from catalog import updates
-from catalog.hashing import Hashes
+from catalog.hashing import Hashes, key_hashes
 from catalog.updates import DIFF
-from server.dataflow.nodes import (
-    VERSION,
-    Recompute,
-)
+from server.dataflow.nodes import VERSION, Apart, Node, Once, Recompute, Rows
 from server.dataflow.operator import (
     VERSION_FIELD,
     ArrangingOperator,
     Place,
     Tick,
+    at_version,
     check_counts,
     codes_of,
     differences,
     names_of,
     slice_of,
+    sorting_of,
 )
-from server.dataflow.run import ByKey, ByOrder, Sorting
 from server.dataflow.threads import in_thread
 
 
@@ -35,51 +33,49 @@ class RecomputeOperator(ArrangingOperator):
     """The touched keys, before and after."""
 
     def __init__(self, node: Recompute, place: Place) -> None:
-        super().__init__(node, place, [_sorting(node, key) for key in node.keys])
+        super().__init__(node, node.arms, place, [sorting_of(node.first, key) for key in node.keys])
         self._recompute = node
 
     async def step(self, tick: Tick, inputs: Sequence[pa.Table]) -> pa.Table:
         node = self._recompute
-        await self._take(tick, inputs)
-        if not any(changes.num_rows for changes in inputs) and not (node.marked and tick.since is None):
+        arms, present = inputs[: len(node.arms)], dict(zip(node.inputs, inputs, strict=True))
+        await self._take(tick, arms)
+        if not any(changes.num_rows for changes in arms) and not (node.marked and tick.since is None):
             return self.none
-        codes = await in_thread(codes_of, tick, node.keys, *inputs)
-        befores = await asyncio.gather(*(self._before(i, codes, changes, tick) for i, changes in enumerate(inputs)))
+        codes = [await in_thread(codes_of, tick, [key], c) for c, key in zip(arms, node.keys, strict=True)]
+        alone = [_alone(tick, codes, number, apart, present) for number, apart in enumerate(node.apart)]
+        every = _all(codes)
+        befores = await asyncio.gather(
+            *(self._before(tick, i, np.setdiff1d(every, alone[i]), changes) for i, changes in enumerate(arms))
+        )
         views = {}
-        for number, (before, changes) in enumerate(zip(befores, inputs, strict=True)):
-            views[f"d{number}"] = await in_thread(self._lines, tick, number, before, changes)
+        for number, (before, changes) in enumerate(zip(befores, arms, strict=True)):
+            if len(alone[number]):
+                hashes = key_hashes(changes, names_of(node.keys[number]))
+                own = changes.filter(pa.array(np.isin(hashes, alone[number])))
+                before = pa.concat_tables([before, _rows_that_changed(own, node.apart[number])])
+            views[f"d{number}"] = await in_thread(self._lines, tick, before, changes)
         if not node.marked and not any(view.num_rows for view in views.values()):
             return self.none
         found = self._result(await self._run(node.sql, views), [VERSION_FIELD])
         return await in_thread(differences, found, tick, self.schema)
 
-    def _lines(self, tick: Tick, number: int, before: pa.Table, changes: pa.Table) -> pa.Table:
+    def _lines(self, tick: Tick, before: pa.Table, changes: pa.Table) -> pa.Table:
         """The rows of an input in each version."""
-        once = self._recompute.once[number]
-        parts = []
-        for version in tick.versions:
-            now = before
-            if version:
-                here = changes.filter(pc.less_equal(changes[VERSION], version)) if len(tick.times) > 1 else changes
-                now = pa.concat_tables([before, here.drop_columns([VERSION])])
-                if tick.since is not None or once:
-                    now = updates.consolidate(now)
-                if self._recompute.first is not None:  # what goes from behind the first was not among them
-                    now = now.filter(pc.greater(now[DIFF], 0))
-            parts.append(self._at_version(now, once, version))
-        return pa.concat_tables(parts)
+        first = self._recompute.first
+        return pa.concat_tables(
+            [self._at_version(at_version(before, changes, version, tick, first), version) for version in tick.versions]
+        )
 
-    async def _before(self, number: int, codes: Hashes, changes: pa.Table, tick: Tick) -> pa.Table:
-        arrangement, first = self._arranged[number].arrangement, self._recompute.first
-        if first is None or tick.since is None:
-            return await slice_of(arrangement, codes, tick)
-        # As many more as go: then the first of any later version are among these, and what comes.
-        gone = -int(np.minimum(changes[DIFF].to_numpy(), 0).sum())
-        return await arrangement.first(first.count + gone, tick.since)
+    async def _before(self, tick: Tick, number: int, codes: Hashes, changes: pa.Table) -> pa.Table:
+        arranged, first = self._arranged[number], self._recompute.first
+        if first is None:
+            return await slice_of(arranged.arrangement, codes, tick)
+        return await arranged.first(first, self._recompute.keys[number], codes, changes, tick)
 
-    def _at_version(self, now: pa.Table, once: bool, version: int) -> pa.Table:
+    def _at_version(self, now: pa.Table, version: int) -> pa.Table:
         check_counts(now)
-        rows = updates.rows_of(now) if once else updates.expand(now)
+        rows = updates.expand(now)
         count = rows.num_rows
         lines = rows.append_column(VERSION_FIELD, pa.array(np.full(count, version)))
         if not self._recompute.marked:
@@ -90,6 +86,27 @@ class RecomputeOperator(ArrangingOperator):
         return pa.concat_tables([lines, mark]).append_column("mark", marks)
 
 
-def _sorting(node: Recompute, key: tuple[int, ...]) -> Sorting:
-    first = node.first
-    return ByKey(names_of(key)) if first is None else ByOrder(f"c{first.place}", first.descending, first.nulls_first)
+def _all(codes: Sequence[Hashes]) -> Hashes:
+    return np.unique(np.concatenate(codes))
+
+
+def _alone(
+    tick: Tick, codes: Sequence[Hashes], number: int, apart: Apart, changes_of: Mapping[Node, pa.Table]
+) -> Hashes:
+    """Of the keys that each arm touches, those for which the changed rows of one arm are enough."""
+    if apart is Rows.ALL:
+        return codes[number][:0]
+    others = [of_arm for i, of_arm in enumerate(codes) if i != number]
+    if isinstance(apart, Once):
+        others.append(codes_of(tick, [tuple(range(len(apart.places)))], changes_of[apart]))
+    return np.setdiff1d(codes[number], _all(others), assume_unique=True)
+
+
+def _rows_that_changed(changes: pa.Table, apart: Apart) -> pa.Table:
+    """What stands for the rows of these keys as they were: those that go, so that they can. What is more than there was
+    is so in each version, and cancels. Where it matters that the key is there throughout, each row shows it."""
+    going = updates.negate(changes.filter(pc.less(changes[DIFF], 0)).drop_columns([VERSION]))
+    if not isinstance(apart, Once):
+        return going
+    shown = updates.with_diff(changes.drop_columns([VERSION, DIFF]), 1)
+    return pa.concat_tables([going, shown])

@@ -12,7 +12,6 @@ import pyarrow.compute as pc
 from catalog import updates
 from catalog.objects import Timestamp
 from catalog.updates import DIFF, DIFF_FIELD
-from server.dataflow.computation import Inputs
 from server.dataflow.nodes import (
     Constant,
     Linear,
@@ -22,6 +21,7 @@ from server.dataflow.nodes import (
 from server.dataflow.operator import (
     VERSION_FIELD,
     Operator,
+    Place,
     Tick,
     consolidated,
     nothing,
@@ -29,7 +29,6 @@ from server.dataflow.operator import (
 )
 from server.dataflow.threads import in_thread
 from server.dataflow.waiting import Waiting
-from server.spark import Runner
 from server.sql.constant import Bindings
 from server.sql.temporal import LAST
 
@@ -37,17 +36,15 @@ _BOUND_FIELDS = (pa.field("lower", pa.int64()), pa.field("upper", pa.int64()))
 
 
 class SourceOperator(Operator):
-    def __init__(self, node: Source, engine: Runner, inputs: Inputs) -> None:
-        super().__init__(node, engine)
+    def __init__(self, node: Source, place: Place) -> None:
+        super().__init__(node, place)
         self._source = node
-        self._inputs = inputs
-        self.rows = 0  # that there were at first
+        self._inputs = place.inputs
 
     async def step(self, tick: Tick, inputs: Sequence[pa.Table]) -> pa.Table:
         id = self._source.id
         if tick.since is None:
             rows = await self._inputs.rows(id, tick.times[0])
-            self.rows = rows.num_rows
             return self._picked(updates.with_diff(rows, 1), 1)
         parts, lower = [self.none], tick.since + 1
         for version, time in enumerate(tick.times, 1):
@@ -67,8 +64,8 @@ class SourceOperator(Operator):
 
 
 class ConstantOperator(Operator):
-    def __init__(self, node: Constant, engine: Runner) -> None:
-        super().__init__(node, engine)
+    def __init__(self, node: Constant, place: Place) -> None:
+        super().__init__(node, place)
         self._constant = node
 
     async def step(self, tick: Tick, inputs: Sequence[pa.Table]) -> pa.Table:
@@ -81,8 +78,8 @@ class ConstantOperator(Operator):
 
 
 class LinearOperator(Operator):
-    def __init__(self, node: Linear, engine: Runner) -> None:
-        super().__init__(node, engine)
+    def __init__(self, node: Linear, place: Place) -> None:
+        super().__init__(node, place)
         self._linear = node
         self._scan = node.scan
         if node.scan is not None:
@@ -103,8 +100,8 @@ class LinearOperator(Operator):
 class TemporalOperator(Operator):
     """A change comes when its row is first seen, and its opposite when the row no longer is. One time a tick."""
 
-    def __init__(self, node: Temporal, engine: Runner) -> None:
-        super().__init__(node, engine)
+    def __init__(self, node: Temporal, place: Place) -> None:
+        super().__init__(node, place)
         self._temporal = node
         self._waiting = Waiting(pa.schema([*node.schema, DIFF_FIELD]))
         self._come: pa.Table | None = None

@@ -1,7 +1,8 @@
 """A run: updates sorted by one uint64 a row, so that the rows of a few keys are found by a binary search.
 
-The uint64 is a hash of the key, or for `ByOrder` a code that keeps ORDER BY's order. Runs are never changed; two become
-one by `merged`, which puts the times behind `since` together and lets updates that cancel each other go. An
+The uint64 is a hash of the key, or for `ByOrder` a code that keeps ORDER BY's order; `ByKeyAndOrder` also sorts rows
+of one hash, by such a code, which is computed again where it is asked for. Runs are never changed; two become one by
+`merged`, which puts the times behind `since` together and lets updates that cancel each other go. An
 arrangement consists of runs, in the server's memory or in files; whoever searches one, the server or a Python worker
 of Spark's, searches it here.
 """
@@ -11,16 +12,17 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from catalog import updates as u
 from catalog.hashing import Hashes, key_hashes, order_codes
 
-_CODE, _TIME, _START = "code", "time", "start"
+_CODE, _TIME, _START, _SHARED = "code", "time", "start", "shared"
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,14 +47,26 @@ class ByOrder:
         return order_codes(rows[self.column], descending=self.descending, nulls_first=self.nulls_first)
 
 
-Sorting: TypeAlias = ByKey | ByOrder
+@dataclass(frozen=True, slots=True)
+class ByKeyAndOrder:
+    """Sorted by the hash of these columns, rows with the same one as `order` says."""
+
+    columns: tuple[str, ...]
+    order: ByOrder
+
+    def codes(self, rows: pa.Table) -> Hashes:
+        return key_hashes(rows, self.columns)
+
+
+Sorting: TypeAlias = ByKey | ByOrder | ByKeyAndOrder
 
 
 @dataclass(frozen=True, eq=False)
 class Run:
     """Updates in the order of `codes`. `diffs` None: all are 1. `times`: one for all, or one a row, from `start` on.
 
-    Diffs and times of rows are integers as narrow as they can be: most of them are a byte.
+    Diffs and times of rows are integers as narrow as they can be: most of them are a byte. `shared`: codes that several
+    keys have, known where the rows of a code have an order.
     """
 
     rows: pa.Table
@@ -61,6 +75,7 @@ class Run:
     times: int | NDArray[np.signedinteger]
     start: int = 0
     on_disk: bool = field(default=False, compare=False)
+    shared: Hashes = field(default_factory=lambda: np.empty(0, np.uint64))
 
     @classmethod
     def of(cls, table: pa.Table) -> Run:
@@ -79,6 +94,7 @@ class Run:
             column(_TIME) if time is None else int(time),
             int(metadata[_START.encode()]),
             on_disk=True,
+            shared=np.frombuffer(metadata.get(_SHARED.encode(), b""), np.uint64),
         )
 
     def table(self) -> pa.Table:
@@ -86,10 +102,10 @@ class Run:
         table = self.rows.append_column(_CODE, pa.array(self.codes))
         if self.diffs is not None:
             table = table.append_column(u.DIFF, pa.array(self.diffs))
-        start = {_START: str(self.start)}
+        metadata: dict[str, str | bytes] = {_START: str(self.start), _SHARED: self.shared.tobytes()}
         if isinstance(self.times, np.ndarray):
-            return table.append_column(_TIME, pa.array(self.times)).replace_schema_metadata(start)
-        return table.replace_schema_metadata(start | {_TIME: str(self.times)})
+            return table.append_column(_TIME, pa.array(self.times)).replace_schema_metadata(metadata)
+        return table.replace_schema_metadata(metadata | {_TIME: str(self.times)})
 
     @property
     def bytes(self) -> int:
@@ -115,6 +131,7 @@ class Run:
             self.times[first:last] if isinstance(self.times, np.ndarray) else self.times,
             self.start,
             self.on_disk,
+            self.shared,
         )
 
     def entries(self, codes: Hashes) -> int:
@@ -181,6 +198,115 @@ def first(runs: Sequence[Run], schema: pa.Schema, count: int, as_of: int) -> pa.
     return _gathered(runs, schema, as_of, lambda run: np.arange(np.searchsorted(run.codes, end, "right")))
 
 
+def first_of(
+    runs: Sequence[Run],
+    schema: pa.Schema,
+    sorted_by: ByKeyAndOrder,
+    codes: Hashes,
+    counts: NDArray[np.int64],
+    as_of: int,
+) -> pa.Table:
+    """The rows that stand first of each of these keys (ascending, distinct), `counts` copies at least, and all that
+    share the last one's code; fewer only if there are fewer; all rows of keys that share a hash. Consolidated.
+
+    Looks at so many entries of each run, and at more only as far as they cancel each other or share a code.
+    """
+    shared = np.isin(codes, _shared(runs, sorted_by, codes))
+    found = [probed(runs, schema, codes[shared], as_of)]
+    wanted, counts = codes[~shared], counts[~shared]
+    asked = counts
+    while len(wanted):
+        parts = [_beginning(run, sorted_by.order, wanted, asked, as_of) for run in runs]
+        # Of what stands behind the last entry that was looked at in any run, something may be missing.
+        ends = np.min([part.ends for part in parts], axis=0) if parts else np.zeros(len(wanted), np.uint64)
+        whole = np.all([part.whole for part in parts], axis=0) if parts else np.ones(len(wanted), bool)
+        sums = np.zeros(len(wanted), np.int64)
+        kept = []
+        for part in parts:
+            known = whole[part.keys] | (part.orders < ends[part.keys])
+            kept.append(known)
+            np.add.at(sums, part.keys[known], part.changes[u.DIFF].to_numpy()[known])
+        done = whole | (sums >= counts)
+        found += [
+            part.changes.filter(pa.array(known & done[part.keys])) for part, known in zip(parts, kept, strict=True)
+        ]
+        wanted, counts, asked = wanted[~done], counts[~done], asked[~done] * 4
+    table = pa.concat_tables(found)
+    return u.consolidate(table) if any(run.takes_away for run in runs) else table
+
+
+def cut(sorted_by: ByKeyAndOrder, found: pa.Table, codes: Hashes, counts: NDArray[np.int64]) -> pa.Table:
+    """Of consolidated rows those that stand first of each of these keys, as `first_of`."""
+    if found.num_rows == 0:
+        return found
+    rows = u.rows_of(found)
+    keys, orders = np.searchsorted(codes, sorted_by.codes(rows)), sorted_by.order.codes(rows)
+    sorting = np.lexsort((orders, keys))
+    summed = np.cumsum(found[u.DIFF].to_numpy()[sorting])
+    starts = np.searchsorted(keys[sorting], keys[sorting], "left")
+    before = np.concatenate([np.zeros(1, np.int64), summed])[starts]
+    enough = summed - before >= counts[keys[sorting]]
+    ends = np.full(len(codes), np.iinfo(np.uint64).max, np.uint64)
+    np.minimum.at(ends, keys[sorting][enough], orders[sorting][enough])
+    several = _shared([sorted_run(sorted_by, found, 0)], sorted_by, codes)
+    return found.filter(pa.array((orders <= ends[keys]) | np.isin(codes[keys], several)))
+
+
+def _shared(runs: Sequence[Run], sorted_by: ByKeyAndOrder, codes: Hashes) -> Hashes:
+    """Those of the codes that several keys have."""
+    keys = []
+    for run in runs:
+        first = np.searchsorted(run.codes, codes, "left")
+        there = np.searchsorted(run.codes, codes, "right") > first
+        rows = run.rows.select(sorted_by.columns).take(pa.array(first[there]))
+        keys.append(u.with_diff(rows.append_column(_CODE, pa.array(codes[there])), 1))
+    if not keys:
+        return codes[:0]
+    of_runs = u.consolidate(pa.concat_tables(keys))[_CODE].to_numpy()
+    different, count = np.unique(of_runs, return_counts=True)
+    return np.concatenate([different[count > 1], *(run.shared for run in runs)])
+
+
+def _shared_in(rows: pa.Table, codes: Hashes, sorted_by: ByKeyAndOrder) -> Hashes:
+    """The codes that several keys have in rows sorted by them: then two such stand side by side."""
+    differs = np.zeros(max(len(codes) - 1, 0), bool)
+    for name in sorted_by.columns:
+        column = u.comparable(rows[name].combine_chunks())
+        one, next = column.slice(0, len(differs)), column.slice(1)
+        differs |= np.asarray(pc.fill_null(pc.not_equal(one, next), False))
+        differs |= np.asarray(pc.is_null(one)) != np.asarray(pc.is_null(next))
+    return np.unique(codes[1:][differs & (codes[1:] == codes[:-1])])
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Beginning:
+    """Of each key the first entries of a run: of the entries, the number of their key and the code of their order. Of
+    the keys, the code of the last entry, and whether there are no more."""
+
+    changes: pa.Table
+    keys: NDArray[np.intp]
+    orders: Hashes
+    ends: Hashes
+    whole: NDArray[np.bool_]
+
+
+def _beginning(run: Run, order: ByOrder, codes: Hashes, asked: NDArray[np.int64], as_of: int) -> _Beginning:
+    first = np.searchsorted(run.codes, codes, "left")
+    there = np.searchsorted(run.codes, codes, "right") - first
+    taken = np.minimum(there, asked + 1)
+    keys = np.repeat(np.arange(len(codes)), taken)
+    behind = np.cumsum(taken)
+    places = np.repeat(first - behind + taken, taken) + np.arange(len(keys))
+    rows = run.rows.take(pa.array(places))
+    orders = order.codes(rows)
+    ends = np.full(len(codes), np.iinfo(np.uint64).max, np.uint64)
+    cut = taken < there
+    ends[cut] = orders[behind[cut] - 1]
+    times = run.times[places] + np.int64(run.start) if isinstance(run.times, np.ndarray) else run.times
+    seen = np.flatnonzero(np.broadcast_to(times <= as_of, len(places)))
+    return _Beginning(run.changes(places[seen]), keys[seen], orders[seen], ends, ~cut)
+
+
 def _gathered(
     runs: Sequence[Run], schema: pa.Schema, as_of: int, places: Callable[[Run], NDArray[np.intp]]
 ) -> pa.Table:
@@ -196,20 +322,31 @@ def together(schema: pa.Schema, parts: Sequence[pa.Table]) -> pa.Table:
 def sorted_run(sorted_by: Sorting, changes: pa.Table, time: int) -> Run:
     """Consolidated changes of one time as a run."""
     rows = u.rows_of(changes)
-    codes = sorted_by.codes(rows)
-    return _run(rows, codes, changes[u.DIFF].to_numpy(), np.full(len(rows), time), np.argsort(codes))
+    return _run(sorted_by, rows, sorted_by.codes(rows), changes[u.DIFF].to_numpy(), np.full(len(rows), time))
 
 
 def _run(
-    rows: pa.Table, codes: Hashes, diffs: NDArray[np.int64], times: NDArray[np.int64], order: NDArray[np.intp]
+    sorted_by: Sorting,
+    rows: pa.Table,
+    codes: Hashes,
+    diffs: NDArray[np.int64],
+    times: NDArray[np.int64],
+    kind: Literal["quicksort", "stable"] = "quicksort",
 ) -> Run:
+    """`kind`: "stable" is quicker over what is nearly sorted."""
+    if isinstance(sorted_by, ByKeyAndOrder):
+        order = np.lexsort((sorted_by.order.codes(rows), codes))
+    else:
+        order = np.argsort(codes, kind=kind)
+    rows, codes = rows.take(pa.array(order)).combine_chunks(), codes[order]
     start = int(times.min())
     return Run(
-        rows.take(pa.array(order)).combine_chunks(),
-        codes[order],
+        rows,
+        codes,
         None if (diffs == 1).all() else _narrow(diffs)[order],
         start if (times == start).all() else _narrow(times - start)[order],
         start,
+        shared=_shared_in(rows, codes, sorted_by) if isinstance(sorted_by, ByKeyAndOrder) else codes[:0],
     )
 
 
@@ -239,11 +376,7 @@ def merged(sorted_by: Sorting, runs: Sequence[Run], since: int) -> Run | None:
         codes = np.concatenate([codes[~touched], sorted_by.codes(left)])
         diffs = np.concatenate([diffs[~touched], consolidated[u.DIFF].to_numpy()])
         times = np.concatenate([times[~touched], consolidated["time"].to_numpy()])
-    if len(codes) == 0:
-        return None
-    return _run(
-        rows, codes, diffs, times, np.argsort(codes, kind="stable")
-    )  # which is quick over what is nearly sorted
+    return _run(sorted_by, rows, codes, diffs, times, "stable") if len(codes) else None
 
 
 def _diffs(run: Run) -> NDArray[np.int64]:

@@ -26,11 +26,12 @@ from typing import Protocol
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from catalog import spill
 from catalog import updates as u
 from catalog.hashing import Hashes
-from server.dataflow.run import Run, Sorting, first, merged, probed, sorted_run, whole
+from server.dataflow.run import ByKeyAndOrder, Run, Sorting, first, first_of, merged, probed, sorted_run, whole
 
 FUNCTION = "arrangement_task"
 PIECE_BYTES = 32 << 20  # of a file; a merge needs some six times as much memory in a worker
@@ -112,6 +113,21 @@ class First:
     def answer(self) -> pa.Table:
         runs = [_mapped(piece).between(self.low, self.end) for piece in self.pieces]
         return first(runs, runs[0].rows.schema, self.count, self.as_of)
+
+
+@dataclass(frozen=True, slots=True)
+class FirstOf:
+    """The first of the rows with each of these codes at `as_of`: `counts` copies, with ties."""
+
+    pieces: Pieces
+    sorted_by: ByKeyAndOrder
+    codes: Hashes
+    counts: NDArray[np.int64]
+    as_of: int
+
+    def answer(self) -> pa.Table:
+        runs = [_mapped(piece) for piece in self.pieces]
+        return first_of(runs, runs[0].rows.schema, self.sorted_by, self.codes, self.counts, self.as_of)
 
 
 @dataclass(frozen=True, slots=True)

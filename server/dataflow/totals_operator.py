@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from numpy.typing import NDArray
 
 from catalog import updates
 from catalog.updates import DIFF, DIFF_FIELD
@@ -18,40 +21,54 @@ from server.dataflow.nodes import (
 )
 from server.dataflow.operator import (
     VERSION_FIELD,
+    ArrangedInput,
     Operator,
     Place,
     Tick,
+    at_version,
     check_counts,
     codes_of,
     differences,
+    names_of,
     slice_of,
+    sorting_of,
+    until,
 )
 from server.dataflow.run import ByKey
 from server.dataflow.threads import in_thread
 
+ARM = "arm"
+ARM_FIELD = pa.field(ARM, pa.int64(), nullable=False)
+
 
 class TotalsOperator(Operator):
-    """Exact sums and counts by key, kept: what comes and goes is added."""
+    """Exact sums and counts by key, kept: what comes and goes is added. Least and greatest values are looked up."""
 
     def __init__(self, node: Totals, place: Place) -> None:
-        super().__init__(node, place.engine)
+        super().__init__(node, place)
         self._totals = node
         self._width = len(node.key)
-        key = ByKey(tuple(f"c{i}" for i in range(self._width)))
-        self._own = [place.shared.arranger.arrangement(key, node.state)]
-        self._key_names = called(node.input, node.key)
+        self._key = tuple(range(self._width))  # of the state, and of what has values by key
+        self._state = place.shared.arranger.arrangement(ByKey(names_of(self._key)), node.state)
+        self._firsts = [ArrangedInput(place, once, sorting_of(first, self._key)) for once, first in node.firsts]
+        self._own = [self._state, *(arranged.arrangement for arranged in self._firsts)]
         numbers = list(node.state)[self._width :]
         named = [pa.field(f"n{i}", field.type) for i, field in enumerate(numbers)]
-        self._lines = pa.schema([*node.input.schema, VERSION_FIELD, DIFF_FIELD, *named])
+        self._lines = pa.schema([*node.input.schema, VERSION_FIELD, DIFF_FIELD, ARM_FIELD, *named])
 
     async def step(self, tick: Tick, inputs: Sequence[pa.Table]) -> pa.Table:
-        (changes,) = inputs
+        changes, *others = inputs
         empty_at_first = tick.since is None and not self._width
         if changes.num_rows == 0 and not empty_at_first:
             return self.none
         codes = await in_thread(codes_of, tick, [self._totals.key], changes)
-        before = await slice_of(self._own[0], codes, tick)
-        lines = await in_thread(self._read, tick, before, changes)
+        before = await slice_of(self._state, codes, tick)
+        distinct, values = others[: len(self._totals.distinct)], others[len(self._totals.distinct) :]
+        firsts = []
+        for arranged, (_, first), of_arm in zip(self._firsts, self._totals.firsts, values, strict=True):
+            firsts.append(await arranged.first(first, self._key, codes, of_arm, tick))
+            self._pending += await arranged.take(of_arm, tick)
+        lines = await in_thread(self._read, tick, before, changes, distinct, firsts, values)
         found = await self._run(self._totals.sql, {"d0": lines})
         state = [pa.field(f"s{i}", field.type) for i, field in enumerate(self._totals.state)]
         found = self._result(found, [*state, VERSION_FIELD])
@@ -59,37 +76,68 @@ class TotalsOperator(Operator):
 
     @property
     def arrangements(self) -> list[tuple[str, Arrangement]]:
-        return [(self._key_names, self._own[0])]
+        of_values = [
+            (called(once, range(len(once.places))), arranged.arrangement)
+            for arranged, (once, _) in zip(self._firsts, self._totals.firsts, strict=True)
+        ]
+        return [(called(self._totals.input, self._totals.key), self._state), *of_values]
 
-    def _read(self, tick: Tick, before: pa.Table, changes: pa.Table) -> pa.Table:
-        """What the statement reads; `before`: the state of the touched keys."""
+    def _read(
+        self,
+        tick: Tick,
+        before: pa.Table,
+        changes: pa.Table,
+        distinct: Sequence[pa.Table],
+        firsts: Sequence[pa.Table],
+        values: Sequence[pa.Table],
+    ) -> pa.Table:
+        """What the statement reads. `before`: the state of the touched keys; `firsts`: their first values then."""
+        node = self._totals
         check_counts(before)
         state = updates.rows_of(before)
         if not self._width and tick.since is None:
-            zeros = [pa.array([0], field.type) for field in self._totals.state]
-            state = pa.table(zeros, schema=self._totals.state)
-        single = _singly(changes)
-        parts = [self._lines.empty_table()]
+            state = pa.table([pa.array([0], field.type) for field in node.state], schema=node.state)
+        numbers = {f"n{i}": column for i, column in enumerate(state.columns[self._width :])}
+        parts = []
         for version in tick.versions:
-            parts.append(self._state_lines(state, version))
-            here = single.filter(pc.less_equal(single[VERSION], version)) if len(tick.times) > 1 else single
-            if version and here.num_rows:
-                parts.append(self._change_lines(here, version))
+            parts.append(self._arm(0, node.key, state.columns[: self._width], np.zeros(len(state)), version, numbers))
+            if version:
+                every = tuple(range(len(node.input.schema)))
+                parts.append(self._change_lines(0, every, until(changes, version, tick), version))
+                for arm, (once, of_arm) in enumerate(zip(node.distinct, distinct, strict=True), 1):
+                    parts.append(self._change_lines(arm, once.places, until(of_arm, version, tick), version))
+            of_values = zip(node.firsts, firsts, values, strict=True)
+            for arm, ((once, first), held, come) in enumerate(of_values, 1 + len(distinct)):
+                now = at_version(held, come, version, tick, first)
+                rows = updates.rows_of(now).columns
+                parts.append(self._arm(arm, once.places, rows, np.zeros(now.num_rows), version))
         return pa.concat_tables(parts)
 
-    def _state_lines(self, state: pa.Table, version: int) -> pa.Table:
-        count = state.num_rows
-        columns = {f"c{place}": state.column(i) for i, place in enumerate(self._totals.key)}
-        columns[VERSION] = pa.array(np.full(count, version))
-        columns[DIFF] = pa.array(np.zeros(count, np.int64))
-        columns |= {f"n{i}": column for i, column in enumerate(state.columns[self._width :])}
-        return pa.table([columns.get(f.name, pa.nulls(count, f.type)) for f in self._lines], schema=self._lines)
+    def _change_lines(self, arm: int, places: Sequence[int], changes: pa.Table, version: int) -> pa.Table:
+        """A line for each row that comes or goes."""
+        diffs, rows = changes[DIFF].to_numpy(), updates.rows_of(changes)
+        counts = np.abs(diffs)
+        if not (counts == 1).all():
+            single = np.repeat(np.arange(len(diffs)), counts)
+            diffs, rows = np.sign(diffs[single]), rows.take(pa.array(single))
+        return self._arm(arm, places, rows.columns, diffs, version)
 
-    def _change_lines(self, changes: pa.Table, version: int) -> pa.Table:
-        count = changes.num_rows
-        own = [*changes.columns[:-2], pa.array(np.full(count, version)), changes[DIFF]]
-        nulls = [pa.nulls(count, field.type) for field in list(self._lines)[len(own) :]]
-        return pa.table([*own, *nulls], schema=self._lines)
+    def _arm(
+        self,
+        arm: int,
+        places: Sequence[int],
+        columns: Sequence[pa.ChunkedArray],
+        diffs: NDArray[Any],
+        version: int,
+        numbers: Mapping[str, pa.ChunkedArray] = MappingProxyType({}),
+    ) -> pa.Table:
+        count = len(diffs)
+        known: dict[str, Any] = {f"c{place}": column for place, column in zip(places, columns, strict=True)}
+        known[VERSION] = pa.array(np.full(count, version))
+        known[DIFF] = pa.array(diffs.astype(np.int64))
+        known[ARM] = pa.array(np.full(count, arm))
+        known |= numbers
+        return pa.table([known.get(f.name, pa.nulls(count, f.type)) for f in self._lines], schema=self._lines)
 
     def _told(self, tick: Tick, before: pa.Table, found: pa.Table) -> pa.Table:
         rows = found[f"s{self._width}"]
@@ -100,15 +148,5 @@ class TotalsOperator(Operator):
         change = updates.with_diff(after, 1)
         if before.num_rows:
             change = updates.consolidate(pa.concat_tables([change, updates.negate(before)]))
-        self._pending.append((self._own[0], tick.times[-1], change))
+        self._pending.append((self._state, tick.times[-1], change))
         return differences(found.select([*self.node.schema.names, VERSION]), tick, self.schema)
-
-
-def _singly(changes: pa.Table) -> pa.Table:
-    """Lines with a diff of 1 or -1, each as often as it counts."""
-    diffs = changes[DIFF].to_numpy()
-    counts = np.abs(diffs)
-    if (counts == 1).all():
-        return changes
-    single = changes.take(pa.array(np.repeat(np.arange(len(diffs)), counts)))
-    return single.set_column(single.num_columns - 1, DIFF_FIELD, pa.array(np.sign(np.repeat(diffs, counts))))

@@ -168,7 +168,9 @@ async def _sections(context: Context, statement: s.Explain, subject: _Subject) -
                 plan = explained(query.relation, _names(context), query.lookups)
                 sections = [Section("Plan", plan=plan, headless=True)]
             case s.ExplainStage.OPTIMIZED:
-                relation = rewritten_or_not(query.relation)
+                coordinator = context.coordinator
+                sizes = {id: coordinator.row_count(id) for id in filter(coordinator.is_logged, query.inputs)}
+                relation = rewritten_or_not(query.relation, sizes)
                 sections = [Section("Plan", plan=explained(relation, _names(context)), headless=True)]
             case s.ExplainStage.PHYSICAL:
                 sections = [_physical(context, subject, Shown(statements=statement.verbose, arrangements=True))]

@@ -10,6 +10,7 @@ from types import ModuleType
 from tests.bench import (
     beside,
     copy_out,
+    deltas,
     fan_out,
     holds,
     incremental,
@@ -19,6 +20,7 @@ from tests.bench import (
     probing,
     round_trips,
     select,
+    skew,
     tick,
     tpch,
 )
@@ -34,6 +36,8 @@ BENCHMARKS: dict[str, ModuleType] = {
     "beside": beside,
     "probing": probing,
     "tpch": tpch,
+    "skew": skew,
+    "deltas": deltas,
     "fan_out": fan_out,
     "planning": planning,
     "select": select,

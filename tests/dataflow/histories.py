@@ -69,6 +69,9 @@ class History:
     def is_logged(self, id: ObjectId) -> bool:
         return True
 
+    def row_count(self, id: ObjectId) -> int:
+        return sum(len(changes) for _, changes in self.changes_of.get(id, []))
+
     def change_times(self, id: ObjectId, lower: int, upper: int) -> list[Timestamp]:
         return [time for time, _ in self.changes_of.get(id, []) if lower <= time < upper]
 
@@ -96,9 +99,16 @@ def empty_changes(id: ObjectId) -> pa.Table:
     return updates.with_diff(schema_of(id).empty_table(), 1)
 
 
-def random_history(seed: int, times: int, rows: int = 12) -> History:
-    """At time 1 the tables are filled; at each later one some change, by inserts, deletes and updates of rows."""
+def random_history(seed: int, times: int, rows: int = 12, *, skewed: bool = False) -> History:
+    """At time 1 the tables are filled; at each later one some change, by inserts, deletes and updates of rows.
+
+    `skewed`: half of the rows have one key.
+    """
     dice = random.Random(seed)
+
+    def value(column: str) -> Any:
+        return 2 if skewed and column == "k" and dice.random() < 0.5 else dice.choice(_VALUES[column])
+
     history = History()
     present: dict[str, list[tuple[Any, ...]]] = {name: [] for name in TABLES}
     for time in range(1, times + 1):
@@ -112,11 +122,11 @@ def random_history(seed: int, times: int, rows: int = 12) -> History:
                 lines.append((gone, -1))
                 if dice.random() < 0.4:  # an update of one column
                     place = dice.randrange(len(columns))
-                    new = (*gone[:place], dice.choice(_VALUES[list(columns)[place]]), *gone[place + 1 :])
+                    new = (*gone[:place], value(list(columns)[place]), *gone[place + 1 :])
                     own.append(new)
                     lines.append((new, 1))
             for _ in range(rows if time == 1 else dice.randrange(4)):
-                new = tuple(dice.choice(_VALUES[column]) for column in columns)
+                new = tuple(map(value, columns))
                 own.append(new)
                 lines.append((new, 1))
                 if dice.random() < 0.2:

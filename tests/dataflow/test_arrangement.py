@@ -19,9 +19,10 @@ from catalog import updates as u
 from catalog.hashing import key_hashes
 from server.dataflow import arrangement as a
 from server.dataflow import filed_arrangement as filed
+from server.dataflow import run as r
 from server.dataflow import run_files
 from server.dataflow.arrangement import Arranger, Storage
-from server.dataflow.run import ByKey, ByOrder
+from server.dataflow.run import ByKey, ByKeyAndOrder, ByOrder
 from tests.dataflow.workers import Workers
 
 SCHEMA = pa.schema([("c0", pa.int32()), ("c1", pa.string())])
@@ -69,6 +70,55 @@ def truth(batches: list[list[tuple[Row, int]]], as_of: int) -> Counter[Row]:
         for row, diff in updates:
             summed[row] += diff
     return Counter({row: count for row, count in summed.items() if count})
+
+
+ranks = {None: 2, "x": 0, "y": 1}
+
+
+@settings(deadline=None, max_examples=150)
+@given(batches=history, count=st.integers(1, 4), descending=st.booleans(), nulls_first=st.booleans(), data=st.data())
+def test_the_first_of_each_key_are_found(
+    storage: Storage,
+    batches: list[list[tuple[Row, int]]],
+    count: int,
+    descending: bool,
+    nulls_first: bool,
+    data: st.DataObject,
+) -> None:
+    """All copies up to the code at which there are `count` of a key, and nothing that is not there."""
+
+    async def run() -> None:
+        order = ByOrder("c1", descending, nulls_first)
+        arrangement = storage.arrangement(ByKeyAndOrder(("c0",), order), SCHEMA)
+        for time, updates in enumerate(batches):
+            await arrangement.insert(changes(updates), time)
+            arrangement.advance(data.draw(st.integers(arrangement.since, time)))
+        await arrangement.settle()
+        if not batches:
+            return
+        as_of = data.draw(st.integers(arrangement.since, len(batches) - 1))
+        keys = data.draw(st.sets(st.one_of(st.none(), st.integers(0, 5)), max_size=4))
+        codes = codes_of(list(keys))
+        there = truth(batches, as_of)
+        if any(count < 0 for count in there.values()):
+            return  # whoever reads such rows fails
+        wanted = np.array([count + int(code % np.uint64(2)) for code in codes], np.int64)
+        found = counts(await arrangement.first_of(codes, wanted, as_of))
+        assert all(row[0] in keys and there[row] == n for row, n in found.items())
+
+        def rank(row: Row) -> int:
+            if row[1] is None:
+                return -9 if nulls_first else 9
+            return -ranks[row[1]] if descending else ranks[row[1]]
+
+        for key in keys:
+            least = int(wanted[np.searchsorted(codes, codes_of([key])[0])])
+            left = [row for row in there if row[0] == key and row not in found]
+            of_key = {row: n for row, n in found.items() if row[0] == key}
+            assert not left or sum(of_key.values()) >= least
+            assert all(rank(row) < rank(other) for row in of_key for other in left)
+
+    asyncio.run(run())
 
 
 def codes_of(keys: list[int | None]) -> np.ndarray:
@@ -199,6 +249,21 @@ def test_what_found_no_room_is_inserted_once_there_is_some(tmp_path: Path) -> No
             asyncio.run(arrangement.insert(changes([((time, "x"), 1)]), time))
     assert counts(asyncio.run(arrangement.whole(1))) == Counter({(0, "x"): 1, (1, "x"): 1})
     storage.close()
+
+
+def test_keys_that_share_a_hash_are_all_found(storage: Storage, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whether they stand in one run or in several."""
+    monkeypatch.setattr(r, "key_hashes", lambda rows, key: np.zeros(len(rows), np.uint64))
+
+    async def run() -> None:
+        for batches in ([[(1, "x"), (2, "y"), (1, "x")]], [[(1, "x"), (1, "y")], [(2, "z")]]):
+            arrangement = storage.arrangement(ByKeyAndOrder(("c0",), ByOrder("c1")), SCHEMA)
+            for time, batch in enumerate(batches):
+                await arrangement.insert(changes([(row, 1) for row in batch]), time)
+            found = counts(await arrangement.first_of(np.zeros(1, np.uint64), np.ones(1, np.int64), len(batches)))
+            assert {row[0] for row in found} == {1, 2}
+
+    asyncio.run(run())
 
 
 @pytest.mark.parametrize("kept_back", [0, 50], ids=["let go at once", "a reader lags"])

@@ -129,6 +129,7 @@ class Maker:
             choices += [(f"min({name})", type), (f"max({name})", type)] * 2
         if type in ("int", "numeric"):
             choices += [(f"sum({name})", type), (f"avg({name})", "numeric")] * 2
+            choices += [(f"sum(DISTINCT {name})", type), (f"avg(DISTINCT {name})", "numeric")]
         if type == "bool":
             choices += [(f"bool_and({name})", "bool"), (f"bool_or({name})", "bool")]
         call, result = self.draw.choice(choices)
@@ -246,6 +247,25 @@ def _distinct(make: Maker, depth: int) -> Relation:
     return make.named(f"SELECT DISTINCT {_list(shown)} FROM {inner.sql}", [type for _, type in shown])
 
 
+def _first_of_each(make: Maker, depth: int) -> Relation:
+    """The first rows of each group; those that rank() takes by a column that several may share."""
+    inner = make.relation(depth - 1)
+    key, column = inner.of(make.draw)[0], inner.of(make.draw)[0]
+    if make.draw.random() < 0.3:
+        on = make.draw.choice((key, f"{key}, {column}" if column != key else key))
+        select = f"SELECT DISTINCT ON ({on}) * FROM {inner.sql} ORDER BY {on}, {make.order(inner)}"
+        return make.named(select, _types(inner))
+    number = make.draw.choice(
+        (
+            f"row_number() OVER (PARTITION BY {key} ORDER BY {make.order(inner)})",
+            f"rank() OVER (PARTITION BY {key} ORDER BY {column} {make.draw.choice(('', 'DESC', 'NULLS FIRST'))})",
+        )
+    )
+    test = make.draw.choice(("<= 2", "< 3", "= 1", "BETWEEN 2 AND 3"))
+    select = f"SELECT {inner.names} FROM (SELECT *, {number} AS n FROM {inner.sql}) z WHERE n {test}"
+    return make.named(select, _types(inner))
+
+
 def _set_operation(make: Maker, depth: int) -> Relation:
     one, other = make.relation(depth - 1), make.relation(make.draw.randrange(depth))
     pair = make.pair(one, other)
@@ -336,7 +356,7 @@ def _shared(make: Maker, depth: int) -> Relation:
 
 _OPERATORS: Sequence[Callable[[Maker, int], Relation]] = (
     _filter, _project, _join, _join, _join, _group, _group, _group, _distinct, _set_operation, _window, _limit,
-    _lateral, _subquery, _subquery, _shared, _joins, _series, _top_by_number, _view,
+    _first_of_each, _lateral, _subquery, _subquery, _shared, _joins, _series, _top_by_number, _view,
 )  # fmt: skip
 
 

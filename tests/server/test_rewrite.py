@@ -1,7 +1,8 @@
 """The passes over the plans of maintained queries: each has a script that shows plans before and after it.
 
 A script in tests/scripts/plan is queries, each with the plan that the pass gets (what the passes before it left) and,
-behind an arrow, the plan that it makes. TIDEWIRE_REWRITE=1 writes them anew; read the difference before you commit it.
+behind an arrow, the plan that it makes of it for tables of the SIZES below. TIDEWIRE_REWRITE=1 writes them anew; read
+the difference before you commit it.
 Both plans are run, and give the same rows.
 """
 
@@ -19,11 +20,12 @@ from server.spark.engine import SparkEngine
 from server.sql.explain import explained
 from server.sql.relations import Relation
 from server.sql.render import spark_text
-from server.sql.rewrite import PASSES
-from tests.dataflow.histories import planned, random_history, state
+from server.sql.rewrite import passes
+from tests.dataflow.histories import ids, planned, random_history, state
 
 SCRIPTS = Path(__file__).parent.parent / "scripts" / "plan"
-NAMES = [name for name, _ in PASSES]
+SIZES = {ids()["t"]: 100_000, ids()["u"]: 1_000, ids()["w"]: 10}
+NAMES = [name for name, _ in passes(SIZES)]
 
 
 def queries(name: str) -> list[str]:
@@ -34,7 +36,7 @@ def queries(name: str) -> list[str]:
 def around(name: str, sql: str) -> tuple[Relation, Relation]:
     """The plan before and after the pass."""
     relation = planned(sql).relation
-    for known, rewrite in PASSES:
+    for known, rewrite in passes(SIZES):
         changed = rewrite(relation)
         if known == name:
             return relation, changed

@@ -9,6 +9,7 @@ a query without a rule is recomputed from: so one order of rows holds in a snaps
     unnested     every other subquery becomes a join
     one_row      an outer join to what always is one row is a cross join
     filters      conditions go down to where their columns come from; cross joins get them
+    joins        inner joins are in an order that makes few rows
     keys         what joins, groups and partitions go by are columns
     columns      no node has columns that nobody above it needs
     orders       what depends on the order of rows goes by one total order
@@ -17,12 +18,15 @@ a query without a rule is recomputed from: so one order of rows holds in a snaps
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
+from types import MappingProxyType
 
 from protocol.pgwire.errors import PgError, SqlState
 from server.sql.decorrelate import decorrelated
 from server.sql.relations import Relation
 from server.sql.rewrite.columns import pruned
 from server.sql.rewrite.filters import filters_down
+from server.sql.rewrite.joins import Sizes, joins_ordered
 from server.sql.rewrite.keys import keyed
 from server.sql.rewrite.one_row import crossed
 from server.sql.rewrite.orders import ordered
@@ -37,30 +41,33 @@ def _unnested(relation: Relation) -> Relation:
     return decorrelated(relation, native=False)
 
 
-PASSES: tuple[tuple[str, Pass], ...] = (
-    ("sorts", sorts_of_limits),
-    ("semijoins", semijoined),
-    ("scalars", scalars_joined),
-    ("unnested", _unnested),
-    ("one_row", crossed),
-    ("filters", filters_down),
-    ("keys", keyed),
-    ("columns", pruned),
-    ("orders", ordered),
-)
+def passes(sizes: Sizes) -> tuple[tuple[str, Pass], ...]:
+    """`sizes`: how many rows collections have; what is not known is taken to be a usual one."""
+    return (
+        ("sorts", sorts_of_limits),
+        ("semijoins", semijoined),
+        ("scalars", scalars_joined),
+        ("unnested", _unnested),
+        ("one_row", crossed),
+        ("filters", filters_down),
+        ("joins", partial(joins_ordered, sizes=sizes)),
+        ("keys", keyed),
+        ("columns", pruned),
+        ("orders", ordered),
+    )
 
 
-def rewritten(relation: Relation) -> Relation:
+def rewritten(relation: Relation, sizes: Sizes = MappingProxyType({})) -> Relation:
     """The relation after all passes: the same columns, the same rows."""
-    for _, rewrite in PASSES:
+    for _, rewrite in passes(sizes):
         relation = rewrite(relation)
     return relation
 
 
-def rewritten_or_not(relation: Relation) -> Relation:
+def rewritten_or_not(relation: Relation, sizes: Sizes = MappingProxyType({})) -> Relation:
     """As `rewritten`; the relation as it is, if it has a subquery that cannot be made a join."""
     try:
-        return rewritten(relation)
+        return rewritten(relation, sizes)
     except PgError as error:
         if error.sqlstate not in (SqlState.FEATURE_NOT_SUPPORTED, SqlState.STATEMENT_TOO_COMPLEX):
             raise

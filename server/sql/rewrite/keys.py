@@ -55,22 +55,27 @@ def keyed(relation: Relation) -> Relation:
 
 
 class KeyedJoin(NamedTuple):
-    """A join whose rows are partners only where `left` and `right`, columns of its sides, are equal."""
+    """A join whose rows are partners only where `left` and `right`, columns of its sides, are equal; and are so there
+    if they also meet `rest`."""
 
     join: Join
     left: tuple[Column, ...]
     right: tuple[Column, ...]
+    rest: tuple[Expression, ...]
 
 
 def keyed_join(join: Join, new: NewColumns) -> KeyedJoin:
     """The join over sides that have columns for its equalities; without any the keys are empty."""
     left, right = _Added(join.left, new), _Added(join.right, new)
-    keys = [hashed for _, key in _equalities(join) if (hashed := _hashed(key)) is not None]
+    found = [(condition, key, _hashed(key)) for condition, key in _equalities(join)]
+    keys = [hashed for _, _, hashed in found if hashed is not None]
+    decided = [condition for condition, key, hashed in found if hashed is not None and _decides(hashed, key)]
+    rest = tuple(part for part in parts(join.condition) if part not in decided)
     for side in (left, right):
         side.some_column()
     lefts = tuple(left.column(key.left).column for key in keys)
     rights = tuple(right.column(key.right).column for key in keys)
-    return KeyedJoin(joined(join.kind, left.relation, right.relation, join.condition), lefts, rights)
+    return KeyedJoin(joined(join.kind, left.relation, right.relation, join.condition), lefts, rights, rest)
 
 
 def splits_by_side(condition: Expression, join: Join) -> bool:
@@ -118,6 +123,11 @@ def _hashed(key: JoinKey) -> JoinKey | None:
         )
     strings = ("text", "varchar")
     return key if (a.name == b.name and a.name in _PLAIN) or (a.name in strings and b.name in strings) else None
+
+
+def _decides(hashed: JoinKey, key: JoinKey) -> bool:
+    """Whether the sides of a key are equal wherever what stands for them is."""
+    return hashed == key or key.left.type.name == "bpchar"
 
 
 def _as(expression: Expression, type: PgType) -> Expression:

@@ -10,25 +10,28 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from protocol.pgwire.types import BYTEA
+from server.sql.decorrelate import NewColumns
 from server.sql.expressions import Aggregate as AggregateCall
 from server.sql.expressions import Call, Column, ColumnRef, Expression, SortKey, WindowCall
 from server.sql.functions.aggregates import ORDER_FREE
 from server.sql.functions.table import Function
 from server.sql.relations import Aggregate, DistinctOn, Limit, Project, Relation, Sort, Window
+from server.sql.rewrite.frames import frames_settled
 from server.sql.rewrite.nodes import bottom_up
 
 # The result goes by where a row stands, peers or no peers.
-_BY_PLACE = frozenset(("row_number", "ntile", "lag", "lead", "first_value"))
+_BY_PLACE = frozenset(("row_number", "ntile", "lag", "lead"))
 _BYTES = Function("bytes_of", (), BYTEA, "{0}")
 _FLOAT_BYTES = Function("bytes_of", (), BYTEA, "CAST({0} AS STRING)")
 _SEVERAL_FORMS = ("interval", "float4", "float8", "bpchar")  # equal values of which may have different bytes
 
 
 def ordered(relation: Relation) -> Relation:
-    return bottom_up(relation, _changed)
+    new = NewColumns(relation)
+    return bottom_up(relation, lambda node: _changed(node, new))
 
 
-def _changed(node: Relation) -> Relation:
+def _changed(node: Relation, new: NewColumns) -> Relation:
     match node:
         case Limit(input=Sort(input=input, keys=keys) as sort):
             return replace(node, input=replace(sort, keys=_total(keys, input.columns)))
@@ -40,7 +43,8 @@ def _changed(node: Relation) -> Relation:
             first = order or tuple(SortKey(key, False, False) for key in keys)
             return replace(node, order=_total(first, input.columns))
         case Window(input=input, calls=calls):
-            return replace(node, calls=tuple(_window(call, input.columns) for call in calls))
+            placed = replace(node, calls=tuple(_window(call, input.columns) for call in calls))
+            return frames_settled(placed, lambda call: _total(call.order, input.columns), new)
         case Aggregate(calls=calls):
             return replace(node, calls=tuple(map(_aggregate, calls)))
     return node
