@@ -9,7 +9,6 @@ RUN apt-get update \
 WORKDIR /opt/tidewire
 COPY pyproject.toml README.md ./
 COPY .ci/constraints.txt .ci/constraints.txt
-COPY columnar columnar
 COPY protocol protocol
 COPY catalog catalog
 COPY server server

@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from columnar.buffers import fixed_values, offsets_of, string_parts
+from protocol.columnar.buffers import fixed_values, offsets_of, string_parts
 
 Hashes = NDArray[np.uint64]
 

@@ -10,12 +10,11 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parent.parent
-HOUSE = {"server", "protocol", "catalog", "columnar", "testdrive", "tidewire"}
+HOUSE = {"server", "protocol", "catalog", "testdrive", "tidewire"}
 # Which rooms of the house, and which libraries beside the standard one, each room may import.
 ALLOWED: dict[str, tuple[set[str], set[str]]] = {
-    "columnar": ({"columnar"}, {"numpy", "pyarrow"}),
-    "protocol": ({"protocol", "columnar"}, {"numpy", "pyarrow"}),
-    "catalog": ({"catalog", "columnar"}, {"numpy", "pyarrow"}),
+    "protocol": ({"protocol"}, {"numpy", "pyarrow"}),
+    "catalog": ({"catalog", "protocol"}, {"numpy", "pyarrow"}),
     "testdrive": ({"testdrive"}, {"psycopg"}),
     "tidewire": ({"tidewire"}, {"asyncpg", "psycopg"}),
     "server": (
@@ -71,6 +70,13 @@ def test_imports_point_one_way(room: str) -> None:
                 assert top in libraries or top in sys.stdlib_module_names, f"{file.relative_to(ROOT)} imports {module}"
 
 
+def test_the_catalog_knows_no_wire() -> None:
+    """Of the protocol it has what tells of Arrow's buffers, which knows nothing of the catalog or the wire."""
+    for file in (*files("catalog"), *files("protocol/columnar")):
+        found = {module for module in imports(file) if module.split(".")[0] == "protocol"}
+        assert found <= {"protocol.columnar.buffers"}, file.relative_to(ROOT)
+
+
 def test_only_the_engine_knows_spark() -> None:
     for file in files("server"):
         if SPARK_ROOM not in file.parents:
@@ -86,7 +92,7 @@ def test_only_the_catalogs_know_duckdb() -> None:
 
 def test_thought_does_no_io() -> None:
     """Planning and the protocol neither open sockets or files nor read clocks."""
-    for file in (*files("columnar"), *files("protocol"), *files("server/sql")):
+    for file in (*files("protocol"), *files("server/sql")):
         found = {"asyncio", "socket", "threading", "time", "os", "pathlib", "subprocess"} & set(imports(file))
         assert not found, f"{file.relative_to(ROOT)} imports {found}"
 
@@ -143,7 +149,7 @@ def test_dockerfile_copies_and_runs_what_exists() -> None:
             command = ast.literal_eval(value)[0]
             assert command in scripts
             assert scripts[command].split(".")[0] in copied
-    assert {"server", "protocol", "catalog", "columnar", "pyproject.toml"} <= copied
+    assert {"server", "protocol", "catalog", "pyproject.toml"} <= copied
 
 
 def test_constraints_pin_versions_and_name_no_registry() -> None:

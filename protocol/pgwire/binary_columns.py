@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from columnar.buffers import fixed_values, offsets_of, starts_of, string_array, string_parts
+from protocol.columnar.buffers import fixed_values, offsets_of, starts_of, string_array, string_parts
 from protocol.pgwire.datetime_input import POSTGRES_EPOCH_DAYS
 from protocol.pgwire.datetime_output import DAY_US
 from protocol.pgwire.text_columns import INTERVAL

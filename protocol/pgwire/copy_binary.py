@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from columnar.buffers import starts_of
+from protocol.columnar.buffers import starts_of
 from protocol.pgwire.binary_columns import fixed_column
 from protocol.pgwire.copy_errors import Place, bad_file
 from protocol.pgwire.copy_options import Columns

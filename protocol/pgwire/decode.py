@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from columnar.buffers import fixed_values, joined, string_array, string_parts, validity
+from protocol.columnar.buffers import fixed_values, joined, string_array, string_parts, validity
 from protocol.pgwire.binary_columns import NIBBLE, POSTGRES_EPOCH_US, UUID_DASHES, fixed_column
 from protocol.pgwire.datetime_input import DATE_END, DATE_MIN, POSTGRES_EPOCH_DAYS
 from protocol.pgwire.datetime_output import DAY_US

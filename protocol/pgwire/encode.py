@@ -22,7 +22,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from columnar.buffers import offsets_of
+from protocol.columnar.buffers import offsets_of
 from protocol.pgwire.binary_columns import FixedColumn, VaryingColumn, fixed_column, sized_fixed, varying_column
 from protocol.pgwire.copy_options import CopyFormat, CopyOptions, Header
 from protocol.pgwire.errors import PgError, SqlState

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from columnar.buffers import fixed_values, patched
+from protocol.columnar.buffers import fixed_values, patched
 
 _CAST = pc.CastOptions.unsafe(pa.string())
 _EXACT8, _EXACT4 = 2.0**53, 2.0**24  # beyond, neighbours are a whole number apart

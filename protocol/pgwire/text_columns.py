@@ -18,7 +18,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from columnar.buffers import (
+from protocol.columnar.buffers import (
     Bytes,
     fixed_values,
     joined,

@@ -1,0 +1,1 @@
+"""Arrow columns as numpy sees them: what `pgwire` and the catalog's hashes both stand on. Knows neither."""
