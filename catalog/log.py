@@ -342,10 +342,6 @@ class Log:
             list(itertools.accumulate(b.bytes for b in batches)),
         )
 
-    def size(self, collection: ObjectId) -> int:
-        """The updates that are kept of a collection."""
-        return sum(batch.rows for batch in self.batches(collection))
-
     def sizes(self) -> Mapping[ObjectId, tuple[int, int]]:
         """Rows and bytes that each collection keeps."""
         return {id: (sum(b.rows for b in bs), sum(b.bytes for b in bs)) for id, bs in list(self._batches.items())}

@@ -113,7 +113,6 @@ class _Followed:
 
     def __init__(self, coordinator: Coordinator) -> None:
         self.is_logged = coordinator.is_logged
-        self.row_count = coordinator.row_count
         self.rows = coordinator.rows_followed
         self.changes = coordinator.changes
         self.change_times = coordinator.change_times
@@ -548,9 +547,14 @@ class Coordinator:
         """The times in [lower, upper) at which a collection, or a system table that is followed, changed."""
         return self.following.times(id, lower, upper) if id in self.following else self.log.times(id, lower, upper)
 
-    def lines(self, id: ObjectId, as_of: Timestamp) -> int:
-        """How many lines of changes the log has of a collection up to a time; 0 of what is not in the log."""
-        return sum(batch.rows for batch in self.log.batches(id) if batch.time <= as_of) if self.is_logged(id) else 0
+    def lines(self, id: ObjectId, as_of: Timestamp | None = None) -> int:
+        """How many lines of changes the log has of a collection up to a time, or now: about as many as it has rows.
+
+        0 of what is not in the log.
+        """
+        if not self.is_logged(id):
+            return 0
+        return sum(batch.rows for batch in self.log.batches(id) if as_of is None or batch.time <= as_of)
 
     async def _final(self, item: Collection, as_of: Timestamp) -> None:
         while self.frontiers.upper(item.id) <= as_of:
@@ -579,10 +583,6 @@ class Coordinator:
     def is_logged(self, id: ObjectId) -> bool:
         """Whether it is a collection of the log."""
         return isinstance(self.state.items.get(id), Table | MaterializedView)
-
-    def row_count(self, id: ObjectId) -> int:
-        """How many updates the log has of a collection: about as many as it has rows."""
-        return self.log.size(id)
 
     async def changes(self, id: ObjectId, lower: int, upper: int) -> pa.Table:
         """What happened to a collection of the log in [lower, upper), consolidated. The caller holds lower - 1."""

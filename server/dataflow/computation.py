@@ -37,16 +37,12 @@ class Inputs(Protocol):
         """Whether it is a collection whose changes the log has."""
         ...
 
-    def row_count(self, id: ObjectId) -> int:
-        """About how many rows a logged collection has now."""
-        ...
-
     async def rows(self, id: ObjectId, as_of: Timestamp) -> pa.Table:
         """The rows at a time."""
         ...
 
-    def lines(self, id: ObjectId, as_of: Timestamp) -> int:
-        """How much there is to read for those rows: the lines of changes up to that time. 0 if that is not known."""
+    def lines(self, id: ObjectId, as_of: Timestamp | None = None) -> int:
+        """How much there is to read for those rows: the lines of changes up to that time, or now. 0 if not known."""
         ...
 
     async def changes(self, id: ObjectId, lower: int, upper: int) -> pa.Table:

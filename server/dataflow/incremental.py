@@ -40,7 +40,7 @@ TIMES_MAX = 16  # that a lagging dataflow takes in one tick: each more is a vers
 def computation_of(plan: QueryPlan, engine: Engine, inputs: Inputs, shared: SharedArrangements) -> Computation:
     """The query as operators; recomputed if a part of it has no rule."""
     logged = frozenset(filter(inputs.is_logged, plan.inputs))
-    relation = rewritten_or_not(plan.relation, {id: inputs.row_count(id) for id in logged})
+    relation = rewritten_or_not(plan.relation, {id: inputs.lines(id) for id in logged})
     try:
         root = delta_plan(relation, logged)
     except NoRule as reason:

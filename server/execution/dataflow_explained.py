@@ -46,7 +46,7 @@ def upkeep(coordinator: Coordinator, plan: QueryPlan, flow: Flow | None, shown: 
             plan = plan.expanded()
         followed = frozenset(filter(coordinator.is_logged, plan.inputs))
         try:
-            sizes = {id: coordinator.row_count(id) for id in followed}
+            sizes = {id: coordinator.lines(id) for id in followed}
             root, operators = delta_plan(rewritten_or_not(plan.relation, sizes), followed), {}
         except NoRule as reason:
             text = f"computed anew when an input changes, because there is no rule for {reason}"

@@ -169,7 +169,7 @@ async def _sections(context: Context, statement: s.Explain, subject: _Subject) -
                 sections = [Section("Plan", plan=plan, headless=True)]
             case s.ExplainStage.OPTIMIZED:
                 coordinator = context.coordinator
-                sizes = {id: coordinator.row_count(id) for id in filter(coordinator.is_logged, query.inputs)}
+                sizes = {id: coordinator.lines(id) for id in filter(coordinator.is_logged, query.inputs)}
                 relation = rewritten_or_not(query.relation, sizes)
                 sections = [Section("Plan", plan=explained(relation, _names(context)), headless=True)]
             case s.ExplainStage.PHYSICAL:

@@ -45,7 +45,7 @@ class Replaced:
     def is_logged(self, id: ObjectId) -> bool:
         return True
 
-    def row_count(self, id: ObjectId) -> int:
+    def lines(self, id: ObjectId, as_of: Timestamp | None = None) -> int:
         return SIZE if id == ids()["t"] else SIZE // 10
 
     def change_times(self, id: ObjectId, lower: int, upper: int) -> list[Timestamp]:

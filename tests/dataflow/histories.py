@@ -69,14 +69,11 @@ class History:
     def is_logged(self, id: ObjectId) -> bool:
         return True
 
-    def row_count(self, id: ObjectId) -> int:
-        return sum(len(changes) for _, changes in self.changes_of.get(id, []))
-
     def change_times(self, id: ObjectId, lower: int, upper: int) -> list[Timestamp]:
         return [time for time, _ in self.changes_of.get(id, []) if lower <= time < upper]
 
-    def lines(self, id: ObjectId, as_of: Timestamp) -> int:
-        return sum(changes.num_rows for time, changes in self.changes_of.get(id, []) if time <= as_of)
+    def lines(self, id: ObjectId, as_of: Timestamp | None = None) -> int:
+        return sum(changes.num_rows for time, changes in self.changes_of.get(id, []) if as_of is None or time <= as_of)
 
     async def changes(self, id: ObjectId, lower: int, upper: int) -> pa.Table:
         found = [changes for time, changes in self.changes_of.get(id, []) if lower <= time < upper]
