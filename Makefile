@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 CONSTRAINTS := .ci/constraints.txt
 
-.PHONY: demo serve test test-cluster generated test-ivm test-large check bench score clean test-faults
+.PHONY: demo serve test test-cluster generated test-ivm test-large test-faults check bench score clean
 
 $(VENV)/.installed: pyproject.toml $(CONSTRAINTS)
 	$(PYTHON) -c 'import sys; assert sys.version_info >= (3, 11), "Tidewire needs Python 3.11 or newer"'
@@ -37,11 +37,12 @@ generated: $(VENV)/.installed
 # Random queries over random histories, TPC-H and NEXMark, each answer held to PostgreSQL's after every commit.
 test-ivm: export TIDEWIRE_EXAMPLES ?= 50
 test-ivm: $(VENV)/.installed
-	$(BIN)/python -m pytest tests/ivm -m ivm --timeout 0 $(ARGS)
+	$(BIN)/python -m pytest tests/ivm tests/dataflow -m ivm --timeout 0 $(ARGS)
 
 # A slow client of a snapshot of two gigabytes, beside writers, in a server that is watched: its memory has a bound.
 test-large: $(VENV)/.installed
 	$(BIN)/python -m pytest tests/server/test_large_snapshot.py -m large -s $(ARGS)
+
 # Kills, cuts, full disks, wrong clocks and lost power, for FAULTS_SECONDS (120), and wrong servers that must be found.
 # FAULTS_SEED repeats a run's choices. ARGS=-x stops at the first failure.
 test-faults: $(VENV)/.installed

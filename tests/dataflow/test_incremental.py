@@ -123,7 +123,7 @@ QUERIES = [
 ]
 
 
-@pytest.fixture(params=["server", pytest.param("executors", marks=pytest.mark.slow)])
+@pytest.fixture(params=["server", pytest.param("executors", marks=pytest.mark.ivm)])
 def storage(request: pytest.FixtureRequest, engine: SparkEngine, tmp_path: Path) -> Iterator[Arranger]:
     """Where the state is, and who probes it; in files also what comes later, without a part in the server."""
     storage = Storage()
