@@ -107,36 +107,43 @@ def called(node: Node, places: Iterable[int]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """What an operator arranges: the rows of an input, or its own totals, by these columns, or in their order."""
+    """What an operator arranges: the rows of an input, or numbers of its own, by the columns at these places.
+
+    `first`: those of a key, or all, in this order. `own`: what numbers.
+    """
 
     rows_of: Node
     places: tuple[int, ...]
-    order: tuple[bool, bool] | None = None
-    totals: bool = False
+    first: First | None = None
+    own: str = ""
 
     @property
     def name(self) -> object:
         """Equal for what is one arrangement, whoever keeps it; None for what is never shared."""
-        node = self.rows_of
-        if self.totals or not isinstance(node, Source):
+        node, first = self.rows_of, self.first
+        if self.own or not isinstance(node, Source):
             return None
-        return node.id, node.places, self.places, self.order
+        return node.id, node.places, self.places, first and (first.place, first.descending, first.nulls_first)
 
     def described(self, numbers: Mapping[Node, int]) -> str:
-        columns = called(self.rows_of, self.places)
-        of = "of its totals" if self.totals else f"of {numbers[self.rows_of]}"
-        if self.order is not None:
-            return f"arrangement {of} in the order of {columns}"
-        return f"arrangement {of} by ({columns})" if self.places else f"arrangement {of}, one group"
+        text = f"arrangement of {self.own or numbers[self.rows_of]}"
+        if self.places:
+            text += f" by ({called(self.rows_of, self.places)})"
+        if self.first is not None:
+            text += f"{',' if self.places else ''} in the order of {called(self.rows_of, (self.first.place,))}"
+        return text if self.places or self.first is not None else f"{text}, one group"
 
 
 def kept(node: Node) -> tuple[Kept, ...]:
     """In the order of the operator's `arrangements`."""
     match node:
-        case Recompute(first=First(place=place, descending=descending, nulls_first=nulls_first)):
-            return tuple(Kept(below, (place,), (descending, nulls_first)) for below in node.inputs)
-        case InnerJoin(keys=keys) | Recompute(keys=keys):
+        case InnerJoin(keys=keys):
             return tuple(Kept(below, key) for below, key in zip(node.inputs, keys, strict=True))
-        case Totals(input=below, key=key):
-            return (Kept(below, key, totals=True),)
+        case Recompute(arms=arms, keys=keys, first=first):
+            return tuple(Kept(arm, key, first) for arm, key in zip(arms, keys, strict=True))
+        case Totals(input=below, key=key, firsts=firsts):
+            totals = Kept(below, key, own="its totals")
+            return (totals, *(Kept(once, tuple(range(len(key))), first) for once, first in firsts))
+        case Once(input=below, places=places):
+            return (Kept(below, places, own="its counts"),)
     return ()

@@ -193,7 +193,7 @@ def _summary(context: Context, subject: _Subject, shown: Shown) -> list[Section]
     plan, name_of = subject.query, _names(context)
     sections = _index(context, subject)
     sections += [
-        Section("Reads", ", ".join(map(name_of, sorted(plan.inputs))) or "nothing"),
+        Section("Reads", ", ".join(sorted(map(name_of, plan.inputs))) or "nothing"),
         Section("Gives", ", ".join(f"{f.name} {f.type.display}" for f in plan.columns)),
         Section("Plan", plan=explained(plan.relation, name_of, plan.lookups)),
     ]

@@ -427,6 +427,14 @@ def _first_input(union: Callable[..., Any]) -> Callable[..., Any]:
     return lambda codes: union(codes[:1])
 
 
+def _each_copy(_: Callable[..., Any]) -> Callable[..., Any]:
+    def present(self: Any, counted: pa.Table, version: int) -> pa.Table:
+        rows = updates.expand(counted)
+        return rows.append_column(operator.VERSION_FIELD, pa.array([version] * rows.num_rows, pa.int64()))
+
+    return present
+
+
 def _unsorted_gone(before: Callable[..., Any]) -> Callable[..., Any]:
     async def changed(self: Any, tick: Any, number: int, codes: Any, changes: Any) -> pa.Table:
         return await before(self, tick, number, codes, changes.slice(0, 0))
@@ -517,14 +525,14 @@ PLANTED: list[tuple[str, Planted, str]] = [
      "SELECT t.k, u.w FROM t FULL JOIN u ON t.k = u.k"),
     ("who has a partner", _text(nodes.Recompute, "LEFT SEMI", "LEFT ANTI"),
      "SELECT * FROM t WHERE EXISTS (SELECT 1 FROM u WHERE u.k = t.k)"),
-    ("who has none", _code(recompute_operator, "codes_of", _first_input),
+    ("who has none", _code(recompute_operator, "_all", _first_input),
      "SELECT * FROM t WHERE NOT EXISTS (SELECT 1 FROM u WHERE u.k = t.k)"),
     ("a NULL that is not in", _text(nodes.InnerJoin, "IS NOT NULL) OR", "IS NOT NULL) AND"),
      "SELECT * FROM t WHERE v NOT IN (SELECT x FROM w WHERE k > 2)"),
-    ("the greatest for the least", _text(nodes.Recompute, "min(", "max("), "SELECT k, min(v) FROM t GROUP BY k"),
-    ("equal values count", _text(nodes.Recompute, "count(DISTINCT", "count("),
+    ("the greatest for the least", _text(nodes.Totals, "min(", "max("), "SELECT k, min(v) FROM t GROUP BY k"),
+    ("equal values count", _code(once_operator.OnceOperator, "_present", _each_copy),
      "SELECT k, count(DISTINCT s) FROM t GROUP BY k"),
-    ("a filter of an aggregate", _text(nodes.Recompute, "FILTER (WHERE", "FILTER (WHERE true OR"),
+    ("a filter of an aggregate", _text(nodes.Linear, "CASE WHEN", "CASE WHEN true OR"),
      "SELECT k, max(v) FILTER (WHERE s = 'a') FROM t GROUP BY k"),
     ("a grouping set is left out", _field(nodes.Concat, "arms", lambda arms: arms[1:]),
      "SELECT k, s, count(*) FROM t GROUP BY GROUPING SETS ((k), (s), ())"),
@@ -532,7 +540,7 @@ PLANTED: list[tuple[str, Planted, str]] = [
      "SELECT DISTINCT ON (k) k, v, s FROM t ORDER BY k, v DESC, s"),
     ("a union in place of an intersection", _text(nodes.Recompute, "INTERSECT", "UNION"),
      "SELECT k FROM t INTERSECT SELECT k FROM u"),
-    ("what the other side takes away", _code(recompute_operator, "codes_of", _first_input),
+    ("what the other side takes away", _code(recompute_operator, "_all", _first_input),
      "SELECT k FROM t EXCEPT SELECT k FROM u"),
     ("copies are not counted", _text(nodes.Recompute, "EXCEPT ALL", "EXCEPT"),
      "SELECT k FROM t EXCEPT ALL SELECT x FROM w"),

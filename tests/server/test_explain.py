@@ -64,14 +64,18 @@ def test_stages_of_a_plan(db: Connection) -> None:
         "        Scan <n>c",
     ]
     physical = [
-        "1 Recompute aggregate, by (name)",
-        "    arrangement of 2 by (name)",
+        "1 Totals, by (name): n, most",
+        "    arrangement of its totals by (name)",
+        "    arrangement of 6 by (name), in the order of v",
         "  2 Join, by (c) = (id)",
         "      arrangement of 3 by (c)",
         "      arrangement of 5 by (id)",
         "    3 Linear: c, v",
         "      4 Changes of <n>o: c, v",
         "    5 Changes of <n>c: id, name",
+        "  6 Different rows: name, v",
+        "      arrangement of its counts by (name, v)",
+        "    as 2",
     ]
     assert lines(db, f"EXPLAIN PHYSICAL PLAN FOR {QUERY}") == physical
     assert lines(db, f"EXPLAIN PHYSICAL PLAN FOR SUBSCRIBE ({QUERY}) WITH (PROGRESS)") == physical
@@ -83,7 +87,7 @@ def test_stages_of_a_plan(db: Connection) -> None:
     assert [line for line in verbose if "statement: " not in line] == physical
     assert sum("statement: SELECT " in line for line in verbose) == 3
     nodes = document(db, f"EXPLAIN PHYSICAL PLAN AS JSON FOR {QUERY}")["Kept up to date"]
-    assert nodes["Node Type"] == "1 Recompute aggregate, by (name)"
+    assert nodes["Node Type"] == "1 Totals, by (name): n, most"
     assert nodes["Plans"][0]["Arrangements"][1] == {"Arrangement": "arrangement of 5 by (id)"}
 
 
@@ -175,13 +179,14 @@ def test_analyze_of_a_materialized_view_tells_what_its_operators_did(db: Connect
     assert sorted(db.execute("SELECT * FROM m").fetchall()) == [("a", 3, 9), ("b", 1, 1)]
     assert lines(db, "EXPLAIN (ANALYZE, TIMING off) MATERIALIZED VIEW m") == [
         "Dataflow: <n>, of <n>m",
-        "Hydration: hydrated as of <n>: 5 of 5 rows read, 5 of 5 operators done",
+        "Hydration: hydrated as of <n>: 5 of 5 rows read, 6 of 6 operators done",
         "Ticks: 1",
         "Kept up to date:",
-        "  1 Recompute aggregate, by (name)",
-        "      hydration: rows 3 in, 2 out, 1 Spark statement",
-        "      last tick: rows 1 in, 2 out, 1 Spark statement",
-        "      arrangement of 2 by (name): 4 rows, <n>",
+        "  1 Totals, by (name): n, most",
+        "      hydration: rows 6 in, 2 out, 1 Spark statement",
+        "      last tick: rows 2 in, 2 out, 1 Spark statement",
+        "      arrangement of its totals by (name): 4 rows, <n>",
+        "      arrangement of 6 by (name), in the order of v: 4 rows, <n>",
         "    2 Join, by (c) = (id)",
         "        hydration: rows 5 in, 3 out, 1 Spark statement",
         "        last tick: rows 1 in, 1 out, 1 Spark statement",
@@ -196,12 +201,17 @@ def test_analyze_of_a_materialized_view_tells_what_its_operators_did(db: Connect
         "      5 Changes of <n>c: id, name",
         "          hydration: rows 0 in, 2 out",
         "          last tick: rows 0 in, 0 out",
+        "    6 Different rows: name, v",
+        "        hydration: rows 3 in, 3 out",
+        "        last tick: rows 1 in, 1 out",
+        "        arrangement of its counts by (name, v): 4 rows, <n>",
+        "      as 2",
     ]
     db.execute("CREATE MATERIALIZED VIEW other AS SELECT o.v, c.name FROM o JOIN c ON o.c = c.id")
     db.execute("SELECT * FROM other")
     timed = lines(db, "EXPLAIN ANALYZE MATERIALIZED VIEW m")
     assert timed[2] == "Ticks: 1, last <n> ms, mean <n> ms, most <n> ms"
-    assert timed[5] == "      hydration: rows 3 in, 2 out, <n> ms, 1 Spark statement of <n> ms"
+    assert timed[5] == "      hydration: rows 6 in, 2 out, <n> ms, 1 Spark statement of <n> ms"
     assert "        arrangement of 5 by (id): 2 rows, <n>, shared with <n>other" in timed
     shown = document(db, "EXPLAIN (ANALYZE, FORMAT json) MATERIALIZED VIEW m")
     join = shown["Kept up to date"]["Plans"][0]

@@ -102,18 +102,18 @@ def test_a_slow_hydration_is_seen_while_it_goes_on(
 
         db.execute(VIEW)
         until(lambda: one(db, STATUS)[4] == 2)  # both inputs are read, the join waits for Spark
-        assert one(db, STATUS) == ("running", False, 5, 5, 2, 4)
+        assert one(db, STATUS) == ("running", False, 5, 5, 2, 5)
         assert one(db, "SELECT hydrated, ticks FROM mz_internal.mz_dataflows") == (False, 0)
         assert scrape(server.http_port)["tidewire_hydrations_running", ()] == 1
-        between = until(lambda: [e for e in told("hydration goes on") if (e["operators"], e["rows"]) == ("2/4", "5/5")])
+        between = until(lambda: [e for e in told("hydration goes on") if (e["operators"], e["rows"]) == ("2/5", "5/5")])
         assert not told("hydration ended")
         gate.opened.set()
         assert sorted(db.execute("SELECT * FROM m").fetchall()) == [("a", 2, 7), ("b", 1, 1)]
     (end,) = told("hydration ended")
     assert end["outcome"] == "ok"
-    assert (end["operators"], end["rows"]) == ("4/4", "5/5")
+    assert (end["operators"], end["rows"]) == ("5/5", "5/5")
     assert 0 < between[0]["seconds"] <= end["seconds"]
-    assert one(db, STATUS) == ("hydrated", True, 5, 5, 4, 4)
+    assert one(db, STATUS) == ("hydrated", True, 5, 5, 5, 5)
     hydrations, ms, since = one(db, "SELECT hydrations, last_ms, since FROM mz_internal.mz_hydration_statuses")
     assert hydrations == 1
     assert 0 < ms <= end["seconds"] * 1e3 + 1
@@ -161,17 +161,18 @@ def test_what_operators_did(server: ServerThread, db: Connection) -> None:
         "FROM mz_internal.mz_dataflow_operators o JOIN mz_internal.mz_dataflows d ON d.id = o.dataflow_id "
         "JOIN mz_catalog.mz_materialized_views v ON v.id = d.object_id AND v.name = 'm' ORDER BY o.id"
     ).fetchall()
-    assert [(row[0], row[2]) for row in found] == [(1, [2]), (2, [3, 4]), (3, []), (4, [])]
+    assert [(row[0], row[2]) for row in found] == [(1, [2, 5]), (2, [3, 4]), (3, []), (4, []), (5, [2])]
     assert [row[1].split(",")[0].split(":")[0] for row in found] == [
-        "Recompute aggregate",
+        "Totals",
         "Join",
         "Changes of materialize.public.o",
         "Changes of materialize.public.c",
+        "Different rows",
     ]
-    assert [row[3] for row in found] == [2, 3, 3, 2]
+    assert [row[3] for row in found] == [2, 3, 3, 2, 3]
     assert {row[4] for row in found} == {ticks}
-    assert [row[5:7] for row in found] == [(2, 4), (2, 2), (0, 2), (0, 0)]
-    assert [row[7] for row in found] == [1 + ticks, 1 + ticks, 0, 0]
+    assert [row[5:7] for row in found] == [(4, 4), (2, 2), (0, 2), (0, 0), (2, 2)]
+    assert [row[7] for row in found] == [1 + ticks, 1 + ticks, 0, 0, 0]
     times = "SELECT hydration_ms, last_tick_ms, ticks_ms, spark_ms FROM mz_internal.mz_dataflow_operators WHERE id = 1"
     hydrated, last, total, spark = one(db, times)
     assert 0 < last <= total
@@ -184,7 +185,14 @@ def test_what_operators_did(server: ServerThread, db: Connection) -> None:
         "JOIN mz_internal.mz_dataflow_operators o ON o.dataflow_id = a.dataflow_id AND o.id = a.operator_id "
         "ORDER BY a.sorted_by"
     ).fetchall()
-    assert kept == [("c", 5, True), ("id", 2, True), ("name", 5, False)]
+    assert [(by, is_join) for by, _, is_join in kept] == [
+        ("c", True),
+        ("id", True),
+        ("name", False),
+        ("name, v", False),
+        ("name, v", False),
+    ]
+    assert [rows for _, rows, _ in kept][:2] == [5, 2]
 
 
 def test_arrangements_that_are_shared_have_one_id(db: Connection) -> None:
