@@ -13,7 +13,7 @@ from decimal import Decimal
 from typing import Any
 
 from protocol.pgwire.errors import PgError, SqlState
-from server.sql.expressions import Expression
+from server.sql.expressions import Expression, Literal
 from server.sql.functions.datetimes import moved, moved_in, named_zone
 from server.sql.functions.json import json_elements, json_pairs, json_text, kind_of
 from server.sql.functions.table import SET_ARRAYS, Form, fail, row
@@ -102,6 +102,25 @@ def _instants(start: int, stop: int, span: Any, zone: str = "", *, timezone: str
     return _steps(start, stop, sign > 0, lambda us: moved_in(us, span, where))
 
 
+def _spaced(instant: str, point: str) -> Form:
+    """Points in time with a literal step that has no months: Spark counts microseconds. Others follow the calendar.
+
+    `instant`: SQL of a point's microseconds since 1970; `point`: of the point from `us`.
+    """
+
+    def form(arguments: Sequence[Expression], texts: Sequence[str]) -> str:
+        step = arguments[2]
+        months, days, nanoseconds = step.value if isinstance(step, Literal) and step.value is not None else (1, 0, 0)
+        micros = days * 86_400_000_000 + nanoseconds // 1_000
+        if months or not micros:
+            return ""
+        start, stop = (instant.replace("{0}", text) for text in texts[:2])
+        counted = f"IF({start} {'<=' if micros > 0 else '>='} {stop}, sequence({start}, {stop}, {micros}L), array())"
+        return f"transform({counted}, us -> {point})"
+
+    return form
+
+
 def _integers(spark: str) -> Form:
     def form(arguments: Sequence[Expression], texts: Sequence[str]) -> str:
         start, stop, step = (*texts, "1")[:3]
@@ -123,8 +142,11 @@ for _name, _spark in (("int4", "INT"), ("int8", "BIGINT")):
         row(SET_ARRAYS, "generate_series", " ".join([_name] * _count), f"{_name}[]", _integers(_spark))
 for _count in (2, 3):
     row(SET_ARRAYS, "generate_series", " ".join(["numeric"] * _count), "numeric[]", python=_numbers)
-row(SET_ARRAYS, "generate_series", "timestamp timestamp interval", "timestamp[]", python=_points)
-row(SET_ARRAYS, "generate_series", "timestamptz timestamptz interval", "timestamptz[]", zoned=True, python=_instants)
+row(SET_ARRAYS, "generate_series", "timestamp timestamp interval", "timestamp[]",
+    _spaced("unix_micros(CAST({0} AS TIMESTAMP_LTZ))", "CAST(timestamp_micros(us) AS TIMESTAMP_NTZ)"),
+    python=_points)  # fmt: skip
+row(SET_ARRAYS, "generate_series", "timestamptz timestamptz interval", "timestamptz[]",
+    _spaced("unix_micros({0})", "timestamp_micros(us)"), zoned=True, python=_instants)  # fmt: skip
 row(SET_ARRAYS, "generate_series", "timestamptz timestamptz interval text", "timestamptz[]", zoned=True,
     python=_instants)  # fmt: skip
 

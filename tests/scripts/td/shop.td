@@ -23,7 +23,7 @@ hint:a view can show the rows that break the rule
   GROUP BY o.id, o.customer, o.status, o.placed
 
 > CREATE VIEW countries AS
-  SELECT c.country, count(DISTINCT c.id) AS customers, count(t.id) AS orders, coalesce(sum(t.total), 0) AS turnover
+  SELECT c.country, count(DISTINCT c.id) AS customers, count(t.id) AS orders, coalesce(sum(t.total), 0)::numeric(12, 2) AS turnover
   FROM customers c LEFT JOIN totals t ON t.customer = c.id AND t.status <> 'cancelled' GROUP BY c.country
 
 > CREATE MATERIALIZED VIEW board AS
@@ -66,7 +66,7 @@ country customers orders turnover place
 ----
 DE 1 1 327.00 1
 US 2 2 172.90 2
-<null> 1 0 0 3
+<null> 1 0 0.00 3
 
 > SELECT * FROM available
 A 90
@@ -99,8 +99,8 @@ Dee Cy Ann
 
 > SELECT * FROM board
 US 1 2 272.90 1
-DE 1 0 0 2
-FR 1 0 0 2
+DE 1 0 0.00 2
+FR 1 0 0.00 2
 
 > SELECT * FROM available
 A 5
@@ -149,7 +149,7 @@ D -1
 > SELECT country, turnover FROM board
 DE 700.00
 US 100.00
-FR 0
+FR 0.00
 
 > SELECT country, orders FROM markets
 DE 1
