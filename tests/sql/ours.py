@@ -132,5 +132,6 @@ def _printed(plan: QueryPlan, table: pa.Table, statement: Statement) -> Answer:
     texts = []
     for field, column in zip(plan.columns, table.columns, strict=True):
         array = pa.concat_arrays(column.chunks) if column.num_chunks else pa.array([], column.type)
-        texts.append(text_column(field.type, style)(plain_column(array, field.type)).to_pylist())
+        encode = text_column(field.type, style)  # of one row at least
+        texts.append(encode(plain_column(array, field.type)).to_pylist() if len(array) else [])
     return Answer(columns(plan), tuple(zip(*texts, strict=True)) if texts else ((),) * table.num_rows)
