@@ -107,7 +107,7 @@ def test_a_join_and_an_aggregate_outlive_executors_and_servers(
             explained = connection.execute(f"EXPLAIN {QUERY}".encode()).fetchall()
             assert explained[-1] == ("Arrangements: in files, probed by Spark's executors",)
             kept = connection.execute("SELECT probed_by, rows > 0 FROM mz_internal.mz_arrangements").fetchall()
-            assert kept == [("executors", True)] * 4
+            assert set(kept) == {("executors", True)}
             for number in (1, 2):
                 change(connection, number)
                 check(connection)

@@ -46,14 +46,14 @@ def aggregate_call(
             else f"aggregate functions are not allowed in {scope.clause}"
         )
         raise PgError(SqlState.GROUPING_ERROR, message, position=binder.at(tree))
-    with placed_at(binder.at(tree)):
+    with placed_at(binder, tree):
         check_available(binder, function)
     coerced = tuple(
         binder.default_unknown(a) if t == ANY else binder.coerce(a, t)
         for a, t in zip(arguments, resolved.arguments, strict=True)
     )
     if function.prepare is not None:
-        with placed_at(binder.at(tree)):
+        with placed_at(binder, tree):
             coerced = function.prepare(coerced)
     order: tuple[SortKey, ...]
     if function.name in ORDERED_SETS:

@@ -68,14 +68,14 @@ def apply(binder: Binder, name: str, arguments: list[Expression], tree: exp.Expr
 
 def resolved_function(binder: Binder, name: str, types: tuple[PgType, ...], tree: exp.Expr) -> Resolved | None:
     """The row of the function table; None if it has none for these types. 42725 if it has several."""
-    with placed_at(binder.at(tree)):
+    with placed_at(binder, tree):
         return resolve.resolve_function(name, plain_types(types))
 
 
 def set_array(binder: Binder, name: str, array: str, arguments: list[Expression], tree: exp.Expr) -> Expression:
     """The values of a column of a set-returning function's result; `array` names the row that computes them."""
     types = tuple(a.type.without_modifiers for a in arguments)
-    with placed_at(binder.at(tree)):
+    with placed_at(binder, tree):
         resolved = resolve.resolve_set_array(array, plain_types(types))
     if resolved is None:
         shown = f"{name}({', '.join(a.type.base_display for a in arguments)})"
@@ -107,7 +107,7 @@ def applied(binder: Binder, resolved: Resolved, arguments: Sequence[Expression],
         binder.default_unknown(argument) if target == ANY else binder.coerce(argument, target, context)
         for argument, target in zip(arguments, resolved.arguments, strict=True)
     )
-    with placed_at(binder.at(tree)):
+    with placed_at(binder, tree):
         check_available(binder, function)
         if function.prepare is not None:
             coerced = function.prepare(coerced)
@@ -168,12 +168,12 @@ def check_available(binder: Binder, function: Function) -> None:
 
 
 @contextmanager
-def placed_at(position: int | None) -> Iterator[None]:
-    """Gives a position to a PgError that has none."""
+def placed_at(binder: Binder, tree: exp.Expr | None) -> Iterator[None]:
+    """Gives a PgError that has none the position of a node; to look for it takes a walk over the node."""
     try:
         yield
     except PgError as error:
-        raise _placed(error, position) from None
+        raise _placed(error, binder.at(tree)) from None
 
 
 def _placed(error: PgError, position: int | None) -> PgError:

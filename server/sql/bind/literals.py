@@ -59,7 +59,7 @@ def interval(binder: Binder, tree: exp.Interval, scope: Scope) -> Expression:
     """INTERVAL '1' DAY, INTERVAL '1 day', INTERVAL '1.5' SECOND(0)"""
     text, unit = tree.this.name, tree.args.get("unit")
     if unit is not None:
-        with placed_at(binder.at(tree.this)):
+        with placed_at(binder, tree.this):
             value = Literal(intervals.with_fields(text, unit.name), INTERVAL, binder.at(tree))
         digits = tree.args.get("digits")
         return value if digits is None else rounded(binder, value, int(digits.name), tree)
