@@ -560,6 +560,7 @@ TEMPORAL_PLANTED: list[tuple[str, Planted]] = [
 PLANTED += [(name, planted, TEMPORAL[0]) for name, planted in TEMPORAL_PLANTED]
 
 
+@pytest.mark.ivm
 @pytest.mark.parametrize(("planted", "sql"), [p[1:] for p in PLANTED], ids=[p[0] for p in PLANTED])
 def test_an_error_in_a_rule_is_found(
     planted: Planted, sql: str, engine: SparkEngine, storage: Arranger, monkeypatch: pytest.MonkeyPatch
