@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections import Counter
 from collections.abc import AsyncGenerator, Iterator
 from contextlib import aclosing
 from pathlib import Path
+from time import monotonic, sleep
 from typing import Any
 
 import numpy as np
@@ -143,10 +143,10 @@ def test_who_gives_up_in_the_middle_leaves_no_file(tmp_path: Path) -> None:
             await work
 
     asyncio.run(run())
-    deadline = time.monotonic() + 30  # a step that runs in its thread comes to its end first
+    deadline = monotonic() + 30  # a step that runs in its thread comes to its end first
     while list(tmp_path.iterdir()):
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
+        assert monotonic() < deadline
+        sleep(0.01)
 
 
 def subscription(
@@ -281,7 +281,7 @@ def test_a_closed_subscription_stops_the_making(tmp_path: Path) -> None:
             await ended.wait()
 
     asyncio.run(run())
-    deadline = time.monotonic() + 30  # a step that runs in its thread comes to its end first
+    deadline = monotonic() + 30  # a step that runs in its thread comes to its end first
     while list(tmp_path.iterdir()):
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
+        assert monotonic() < deadline
+        sleep(0.01)
