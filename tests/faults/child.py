@@ -55,7 +55,9 @@ class NoSpark:
     async def start(self) -> None:
         await self._never.wait()
 
-    async def run(self, sql: str, views: Mapping[str, pa.Table], *, patient: bool = False) -> pa.Table:
+    async def run(
+        self, sql: str, views: Mapping[str, pa.Table], *, patient: bool = False, background: bool = False
+    ) -> pa.Table:
         await self._never.wait()
         raise AssertionError("unreachable")
 
