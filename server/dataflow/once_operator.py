@@ -36,7 +36,6 @@ class OnceOperator(Operator):
     def __init__(self, node: Once, place: Place) -> None:
         super().__init__(node, place)
         self._places = node.places
-        self._names = node.schema.names
         self._everything = tuple(range(len(node.places)))
         counted = node.schema.append(pa.field(COUNT, pa.int64()))
         self._own = [place.shared.arranger.arrangement(ByKey(names_of(self._everything)), counted)]
