@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from catalog.objects import ObjectId
 from server.coordinator import Coordinator
@@ -65,11 +65,7 @@ def arrangements(coordinator: Coordinator) -> Iterator[Row]:
 
 
 def operators(coordinator: Coordinator) -> Iterator[Row]:
-    state = coordinator.state
-
-    def name_of(id: ObjectId) -> str:
-        return ".".join(state.full_name(state.items[id])) if id in state.items else id
-
+    name_of = names(coordinator)
     for id, computation in _followed(coordinator):
         numbers = _numbers(computation)
         for operator in computation.operators:
@@ -116,6 +112,12 @@ def hydration_statuses(coordinator: Coordinator) -> Iterator[Row]:
             hydration.count,
             None if hydration.seconds is None else hydration.seconds * 1e3,
         )
+
+
+def names(coordinator: Coordinator) -> Callable[[ObjectId], str]:
+    """The full name of what there is; of what was dropped meanwhile its id."""
+    state = coordinator.state
+    return lambda id: ".".join(state.full_name(state.items[id])) if id in state.items else id
 
 
 def _followed(coordinator: Coordinator) -> Iterator[tuple[str, IncrementalComputation]]:

@@ -17,6 +17,7 @@ from server.dataflow.nodes import Node, Statement
 from server.dataflow.operator import Operator
 from server.dataflow.view import ViewDataflow
 from server.dataflow.work import Work
+from server.dataflow_tables import names
 from server.execution.explanation import Section, ms_text
 from server.sql.plan import QueryPlan
 from server.sql.rewrite import rewritten_or_not
@@ -37,7 +38,7 @@ class Shown:
 def upkeep(coordinator: Coordinator, plan: QueryPlan, flow: Flow | None, shown: Shown) -> Section:
     """The operators that follow a query, with what is known of them if its dataflow runs."""
     name = "Kept up to date"
-    name_of = _names(coordinator)
+    name_of = names(coordinator)
     computation = flow.computation if flow is not None else None
     if isinstance(computation, IncrementalComputation):
         root, operators = computation.root, {operator.node: operator for operator in computation.operators}
@@ -86,14 +87,9 @@ def progress(coordinator: Coordinator, flow: Flow, *, times: bool) -> Iterator[S
         yield Section("Error", flow.error.message)
 
 
-def _names(coordinator: Coordinator) -> Callable[[ObjectId], str]:
-    state = coordinator.state
-    return lambda id: ".".join(state.full_name(state.items[id])) if id in state.items else id
-
-
 def _title(coordinator: Coordinator, flow: Flow) -> str:
     if isinstance(flow, ViewDataflow):
-        return f"{flow.view.id}, of {_names(coordinator)(flow.view.id)}"
+        return f"{flow.view.id}, of {names(coordinator)(flow.view.id)}"
     return f"{flow.id}, of a subscribed query"
 
 
@@ -107,7 +103,7 @@ class _Arranged:
     @staticmethod
     def of(coordinator: Coordinator) -> _Arranged:
         found = _Arranged()
-        name_of = _names(coordinator)
+        name_of = names(coordinator)
         for id, flow in coordinator.running.items():
             if not isinstance(flow.computation, IncrementalComputation):
                 continue
