@@ -59,6 +59,7 @@ HEAD_BYTES_MAX = 8 << 20  # of what stays in the server of one that is in files
 RUNS_MAX = 12  # in files; from here on merges do not wait until Spark has nothing else to do
 CODES_A_TASK = 2_048
 ARMS_MAX = 16  # tasks that run side by side
+WORKERS_MAX = 4  # that may fail at a task, as spark.task.maxFailures has it
 RETRY_S = 10.0  # a file may be seen late on another machine
 RETRY_PAUSES_S = (0.05, 0.2, 0.5, 1.0)
 ANSWERS_AT_ONCE = 16  # ranges that are asked for the first rows, at most
@@ -101,19 +102,26 @@ class Executors:
         return made
 
     async def ask(self, tasks: Sequence[Task], *, background: bool = False) -> list[pa.Table]:
-        """What the tasks answer, in any order. Those whose files cannot be read are tried again for a while.
+        """What the tasks answer, in any order. Those whose files cannot be read are tried again for a while, and a few
+        times those that a worker fails at: a cluster's Spark gives them to another one, a local one to nobody.
 
         PgError of the engine; 58030 when an executor still cannot read a file, OSError if it has no room for one.
         """
         until = time.monotonic() + RETRY_S
+        left = WORKERS_MAX
         pauses = itertools.chain(RETRY_PAUSES_S, itertools.repeat(RETRY_PAUSES_S[-1]))
         while True:
             count = min(len(tasks), ARMS_MAX)
             arms = pa.array(np.arange(len(tasks)) % count, pa.int32())
             view = pa.table({"arm": arms, "task": pa.array([pickle.dumps(task) for task in tasks], pa.binary())})
-            found = await self.engine.run(_statement(count), {"tasks": view}, patient=True, background=background)
+            left -= 1
             try:
+                found = await self.engine.run(_statement(count), {"tasks": view}, patient=True, background=background)
                 return await asyncio.to_thread(_answers, found)
+            except PgError as error:
+                if error.sqlstate != SqlState.INTERNAL_ERROR or not left:
+                    raise
+                _log.warning("arrangement task failed", reason=error.message)
             except OSError as error:
                 if error.errno in _FULL:
                     raise

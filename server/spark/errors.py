@@ -21,6 +21,7 @@ import structlog
 from protocol.pgwire.errors import PgError, SqlState
 
 LINE_MAX = 300
+_TRACEBACK = "Traceback (most recent call last):"
 _log = structlog.get_logger()
 
 _PG_NAMES = {
@@ -54,8 +55,13 @@ class Fault:
 
     @property
     def line(self) -> str:
-        """The message's first line, without the condition in brackets and the SQLSTATE at its end."""
-        text = next((line.strip() for line in self.message.splitlines() if line.strip()), self.kind.rpartition(".")[2])
+        """The message's first line, without the condition in brackets and the SQLSTATE at its end.
+
+        Of a trace from a Python worker, the line that names the exception.
+        """
+        _, trace, text = self.message.rpartition(_TRACEBACK)
+        lines = [line.strip() for line in text.splitlines() if line.strip() and not (trace and line.startswith(" "))]
+        text = next(iter(lines), self.kind.rpartition(".")[2])
         return re.sub(r"^\[[A-Z0-9_.]+\]\s*|\s*SQLSTATE: \w{5}.*$", "", text)[:LINE_MAX]
 
 

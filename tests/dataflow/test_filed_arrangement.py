@@ -182,6 +182,25 @@ async def test_a_merge_that_fails_is_told_and_made_again(
     await eventually(lambda: len(files(tmp_path)) == 1)
 
 
+async def test_a_task_that_a_worker_fails_at_is_given_to_others(executors: Executors, workers: Workers) -> None:
+    arrangement = made(executors)
+    await arrangement.insert(numbered(0, 1000), 1)
+    faults = [PgError("XX000", "a worker ended")] * (filed.WORKERS_MAX - 1)
+
+    def failing() -> None:
+        if faults:
+            raise faults.pop()
+
+    workers.fault = failing
+    assert numbers(await arrangement.probe(codes(1, 2), 1)) == [1, 2]
+    faults += [PgError("XX000", "a worker ended")] * filed.WORKERS_MAX
+    with pytest.raises(PgError, match="a worker ended"):
+        await arrangement.probe(codes(1, 2), 1)
+    faults[:] = [PgError("57014", "canceled"), PgError("57014", "twice")]
+    with pytest.raises(PgError, match="twice"):
+        await arrangement.probe(codes(1, 2), 1)
+
+
 async def test_a_merge_that_runs_twice_leaves_no_files(executors: Executors, workers: Workers, tmp_path: Path) -> None:
     """As when an executor is lost after it has written."""
     arrangement, run = made(executors), Workers.run

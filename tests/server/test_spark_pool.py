@@ -171,6 +171,17 @@ def test_a_failed_statement_leaves_nothing_taken_for_sent(stage: Stage) -> None:
     assert stage.run("3", {"v": table})[1] == ["v"]
 
 
+def test_of_a_python_workers_trace_a_client_sees_the_exception(stage: Stage) -> None:
+    stage.open("a")
+    failed = stage.submit("1")
+    said = "An exception was thrown from the Python worker: Traceback (most recent call last):\n"
+    said += '  File "/x/worker.py", line 1, in main\n    work()\nValueError: no such column\n'
+    stage.next()[4].set_exception(Failure((Fault("org.apache.spark.api.python.PythonException", said),), said))
+    with pytest.raises(PgError) as caught:
+        failed.future.result(DEADLINE_S)
+    assert caught.value.message == "the query could not be computed: ValueError: no such column"
+
+
 def test_background_runs_only_while_nothing_else_does(stage: Stage) -> None:
     stage.open("a", "b")
     real = stage.submit("real")
