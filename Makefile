@@ -29,10 +29,10 @@ test-cluster: $(VENV)/.installed
 	$(BIN)/python -m pytest --engine local-cluster $(ARGS)
 	$(BIN)/python -m pytest --engine connect $(ARGS)
 
-# Random SQL on PostgreSQL and Tidewire, TIDEWIRE_EXAMPLES times as much as `make test` does; see TIDEWIRE_SEED there.
+# Random SQL on PostgreSQL and Tidewire, TIDEWIRE_EXAMPLES times as much as CI does; see TIDEWIRE_SEED there.
 generated: export TIDEWIRE_EXAMPLES ?= 20
 generated: $(VENV)/.installed
-	$(BIN)/python -m pytest tests/server/test_generated_sql.py --timeout 0 $(ARGS)
+	$(BIN)/python -m pytest tests/server/test_generated_sql.py -m generated --timeout 0 $(ARGS)
 
 # Random queries over random histories, TPC-H and NEXMark, each answer held to PostgreSQL's after every commit.
 test-ivm: export TIDEWIRE_EXAMPLES ?= 50
