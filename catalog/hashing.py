@@ -1,9 +1,9 @@
 """Numbers that stand for the values of a column: hashes that find equal keys, codes that keep an order.
 
-Both are column operations of numpy over Arrow's buffers, one uint64 a row. A hash of equal values is equal, where
-equal is what GROUP BY and `=` say (NULL with NULL, NaN with NaN, 0.0 with -0.0); unequal values share one by accident
-only, and whoever looks rows up by it is to compare the values again. A code is never greater than that of a value that
-sorts behind; values may share one.
+Both are column operations of numpy over Arrow's buffers, one uint64 a row; where rows are kept by their key, half of
+the hash is enough (`key_codes`). A hash of equal values is equal, where equal is what GROUP BY and `=` say (NULL with
+NULL, NaN with NaN, 0.0 with -0.0); unequal values share one by accident only, and whoever looks rows up by it is to
+compare the values again. A code is never greater than that of a value that sorts behind; values may share one.
 
 The types of what is compared are the same, but for the widths of integers and of floats, which do not count. A
 numeric's hash depends on its scale.
@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from hashlib import blake2b
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -21,7 +22,7 @@ from numpy.typing import NDArray
 
 from protocol.columnar.buffers import fixed_values, offsets_of, string_parts
 
-Hashes = NDArray[np.uint64]
+Hashes = NDArray[np.unsignedinteger[Any]]
 
 HASHED_ROWS = 1 << 15  # at once: what is computed on the way stays in the processor's cache
 LONG_BYTES = 256  # from here on a string is hashed by itself; shorter ones together, eight bytes at a time
@@ -43,6 +44,11 @@ def key_hashes(table: pa.Table, key: Sequence[str]) -> Hashes:
             part = _mixed(part ^ _rotated(_column_hashes(table[name].slice(start, HASHED_ROWS).combine_chunks())))
         hashes[start : start + HASHED_ROWS] = part
     return hashes
+
+
+def key_codes(table: pa.Table, key: Sequence[str]) -> NDArray[np.uint32]:
+    """The upper halves of the hashes: of ten million keys one in 400 shares its own with another."""
+    return (key_hashes(table, key) >> np.uint64(32)).astype(np.uint32)
 
 
 def _mixed(x: Hashes) -> Hashes:

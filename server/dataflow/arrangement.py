@@ -5,9 +5,9 @@
     await arrangement.probe(hashes, as_of)        # the rows of these keys as they stood at `as_of`, with their counts
     arrangement.advance(since)                    # nothing before `since` will be asked for any more
 
-How: runs, each sorted by one uint64 a row (`run`). An insert is a new run; runs merge when the newer is at least half
-as large as the older, so there are few, and a row is moved a logarithm of times. A probe is a binary search in each
-run.
+How: runs, each sorted by a number for each row (`run`). An insert is a new run; runs merge when the newer is at least
+half as large as the older, so there are few, and a row is moved a logarithm of times. A probe is a binary search in
+each run.
 
 An entry found by its hash may belong to another key with the same one: whoever asks compares the key again.
 

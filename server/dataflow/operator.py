@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from catalog import updates
-from catalog.hashing import Hashes, key_hashes
+from catalog.hashing import Hashes, key_codes
 from catalog.objects import Timestamp
 from catalog.updates import DIFF, DIFF_FIELD
 from server.dataflow.arrangement import Arrangement
@@ -177,7 +177,7 @@ class ArrangedInput:
         if not key:
             return await self.arrangement.first(first.count + int(gone.sum()), tick.since)
         counts = np.full(len(codes), first.count, np.int64)
-        np.add.at(counts, np.searchsorted(codes, key_hashes(going, names_of(key))), gone)
+        np.add.at(counts, np.searchsorted(codes, key_codes(going, names_of(key))), gone)
         return await self.arrangement.first_of(codes, counts, tick.since)
 
     async def take(self, changes: pa.Table, tick: Tick) -> list[tuple[Arrangement, Timestamp, pa.Table]]:
@@ -227,8 +227,8 @@ def consolidated(changes: pa.Table, tick: Tick) -> pa.Table:
 def codes_of(tick: Tick, keys: Sequence[tuple[int, ...]], *changes: pa.Table) -> Hashes:
     """The hashes of the keys that changes touch, ascending and distinct; none where there is no state to look into."""
     if tick.since is None:
-        return np.empty(0, np.uint64)
-    return np.unique(np.concatenate([key_hashes(c, names_of(k)) for c, k in zip(changes, keys, strict=True)]))
+        return np.empty(0, np.uint32)
+    return np.unique(np.concatenate([key_codes(c, names_of(k)) for c, k in zip(changes, keys, strict=True)]))
 
 
 async def slice_of(arrangement: Arrangement, codes: Hashes, tick: Tick) -> pa.Table:

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from catalog import updates
-from catalog.hashing import Hashes, key_hashes
+from catalog.hashing import Hashes, key_codes
 from catalog.updates import DIFF
 from server.dataflow.nodes import VERSION, Apart, Node, Once, Recompute, Rows
 from server.dataflow.operator import (
@@ -51,7 +51,7 @@ class RecomputeOperator(ArrangingOperator):
         views = {}
         for number, (before, changes) in enumerate(zip(befores, arms, strict=True)):
             if len(alone[number]):
-                hashes = key_hashes(changes, names_of(node.keys[number]))
+                hashes = key_codes(changes, names_of(node.keys[number]))
                 own = changes.filter(pa.array(np.isin(hashes, alone[number])))
                 before = pa.concat_tables([before, _rows_that_changed(own, node.apart[number])])
             views[f"d{number}"] = await in_thread(self._lines, tick, before, changes)

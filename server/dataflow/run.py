@@ -1,10 +1,10 @@
-"""A run: updates sorted by one uint64 a row, so that the rows of a few keys are found by a binary search.
+"""A run: updates sorted by a number for each row, so that the rows of a few keys are found by a binary search.
 
-The uint64 is a hash of the key, or for `ByOrder` a code that keeps ORDER BY's order; `ByKeyAndOrder` also sorts rows
-of one hash, by such a code, which is computed again where it is asked for. Runs are never changed; two become one by
-`merged`, which puts the times behind `since` together and lets updates that cancel each other go. An
-arrangement consists of runs, in the server's memory or in files; whoever searches one, the server or a Python worker
-of Spark's, searches it here.
+The number is a hash of the key, a uint32, or for `ByOrder` a code that keeps ORDER BY's order, a uint64;
+`ByKeyAndOrder` also sorts rows of one hash, by such a code, which is computed again where it is asked for. Runs are
+never changed; two become one by `merged`, which puts the times behind `since` together and lets updates that cancel
+each other go. An arrangement consists of runs, in the server's memory or in files; whoever searches one, the server or
+a Python worker of Spark's, searches it here.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from catalog import updates as u
-from catalog.hashing import Hashes, key_hashes, order_codes
+from catalog.hashing import Hashes, key_codes, order_codes
 
 _CODE, _TIME, _START, _SHARED = "code", "time", "start", "shared"
 
@@ -32,7 +32,7 @@ class ByKey:
     columns: tuple[str, ...]
 
     def codes(self, rows: pa.Table) -> Hashes:
-        return key_hashes(rows, self.columns)
+        return key_codes(rows, self.columns)
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +55,7 @@ class ByKeyAndOrder:
     order: ByOrder
 
     def codes(self, rows: pa.Table) -> Hashes:
-        return key_hashes(rows, self.columns)
+        return key_codes(rows, self.columns)
 
 
 Sorting: TypeAlias = ByKey | ByOrder | ByKeyAndOrder
@@ -87,14 +87,15 @@ class Run:
         own = [name for name in table.column_names if name not in (_CODE, u.DIFF, _TIME)]
         metadata = table.schema.metadata
         time = metadata.get(_TIME.encode())
+        codes = column(_CODE)
         return cls(
             table.select(own).replace_schema_metadata(),
-            column(_CODE),
+            codes,
             column(u.DIFF) if u.DIFF in table.column_names else None,
             column(_TIME) if time is None else int(time),
             int(metadata[_START.encode()]),
             on_disk=True,
-            shared=np.frombuffer(metadata.get(_SHARED.encode(), b""), np.uint64),
+            shared=np.frombuffer(metadata.get(_SHARED.encode(), b""), codes.dtype),
         )
 
     def table(self) -> pa.Table:
@@ -118,8 +119,9 @@ class Run:
 
     def between(self, low: int, end: int | None) -> Run:
         """The part with the codes in [low, end); None: all from `low` on."""
-        first = int(np.searchsorted(self.codes, np.uint64(low), "left"))
-        last = len(self.codes) if end is None else int(np.searchsorted(self.codes, np.uint64(end), "left"))
+        code = self.codes.dtype.type  # a number of another type would have all of them converted
+        first = int(np.searchsorted(self.codes, code(low), "left"))
+        last = len(self.codes) if end is None else int(np.searchsorted(self.codes, code(end), "left"))
         return self.part(first, last)
 
     def part(self, first: int, last: int) -> Run:

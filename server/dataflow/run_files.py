@@ -59,7 +59,7 @@ class Piece:
 
     def has_any(self, codes: Hashes) -> bool:
         """Whether it may have one of these codes, which are ascending."""
-        low, high = np.uint64(self.low), np.uint64(self.high)
+        low, high = codes.dtype.type(self.low), codes.dtype.type(self.high)
         return bool(np.searchsorted(codes, low, "left") < np.searchsorted(codes, high, "right"))
 
 

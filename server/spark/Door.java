@@ -14,7 +14,9 @@ import java.nio.ByteBuffer;
 import java.nio.ByteOrder;
 import java.util.HashMap;
 import java.util.Iterator;
+import java.util.LinkedHashMap;
 import java.util.Map;
+import java.util.TreeMap;
 import org.apache.spark.SparkContext$;
 import org.apache.spark.SparkContext;
 import org.apache.spark.SparkThrowable;
@@ -28,6 +30,7 @@ import org.apache.spark.sql.execution.CollectLimitExec;
 import org.apache.spark.sql.execution.SparkPlan;
 import org.apache.spark.sql.execution.TakeOrderedAndProjectExec;
 import org.apache.spark.sql.execution.arrow.ArrowConverters$;
+import org.apache.spark.sql.types.StructType;
 import scala.collection.immutable.ArraySeq$;
 
 /**
@@ -43,6 +46,8 @@ import scala.collection.immutable.ArraySeq$;
  *            that the tables, the plan, and its execution with the blocks took;
  *            at any point int FAILED instead, then the fault as describe() writes it
  *
+ * A statement that came before over tables like these is not planned again: see Prepared.java.
+ *
  * A thread of its own carries Spark's thread-local settings: active session, scheduler pool, job group. The group is the
  * statement's: cancelling it cancels the jobs that the statement still has, and those that it has yet to ask for.
  */
@@ -54,6 +59,10 @@ public class Door implements Runnable {
     private static final int KINDS_MAX = 1000; // of views
     private static final int TASK_BATCH_ROWS_MAX = 1 << 13; // Spark bounds a task's batch by its rows alone
     private static final int KNOWN_BITS_MAX = 56; // of the bytes that a plan over rows that Spark counts may come to
+    private static final int PREPARED_BYTES_MAX = 1 << 20; // of a table
+    private static final int STATEMENTS_MAX = 256; // that are known
+    private static final Object ONCE = new Object();
+    private static final Object NEVER = new Object();
     private static final byte[] STREAM_END = {-1, -1, -1, -1, 0, 0, 0, 0};
 
     private SparkSession session;
@@ -62,6 +71,15 @@ public class Door implements Runnable {
     private long batchRowsMax;
     private long batchBytesMax;
     private final Map viewsWithoutRows = new HashMap(); // by name and schema
+    private final Map given = new HashMap(); // the views that there are, by name
+    private final Map statements = new LinkedHashMap(16, 0.75f, true); // by text and views: Prepared, ONCE or NEVER
+
+    /** A view: its rows as they came, as long as they are few; `made`: whether Spark has it. */
+    private static class View {
+        String schema;
+        byte[][] batches;
+        boolean made;
+    }
 
     /** Connects to the slot that listens on `port` of the loopback interface, and serves it until it hangs up. */
     public void open(SparkSession session, String slot, int port, String token, long batchRowsMax, long batchBytesMax)
@@ -128,21 +146,34 @@ public class Door implements Runnable {
         try {
             long begun = System.nanoTime();
             for (int i = 0; i < dropped.length; i++) {
+                given.remove(dropped[i]);
                 session.catalog().dropTempView(dropped[i]);
             }
             for (int i = 0; i < views; i++) {
-                scala.collection.Iterator given = ArraySeq$.MODULE$.unsafeWrapArray(batches[i]).iterator();
-                batches[i] = null; // Spark keeps rows of its own
-                makeView(names[i], schemas[i], (Dataset) PythonSQLUtils.toDataFrame(given, schemas[i], session));
+                View view = new View();
+                view.schema = schemas[i];
+                view.batches = batches[i];
+                given.put(names[i], view);
+                batches[i] = null;
+            }
+            Map read = readBy(sql);
+            Prepared prepared = prepared(sql, read);
+            if (prepared == null) {
+                makeViews(read);
             }
             long made = System.nanoTime();
-            Dataset query = (Dataset) session.sql(sql);
-            SparkPlan plan = query.queryExecution().executedPlan();
-            long planned = System.nanoTime();
-            if (isLarge(query, plan)) {
-                answerInBatches(query, plan, out);
+            long planned = made;
+            if (prepared != null) {
+                answer(prepared, read, group, out);
             } else {
-                answer(plan, out);
+                Dataset query = (Dataset) session.sql(sql);
+                SparkPlan plan = query.queryExecution().executedPlan();
+                planned = System.nanoTime();
+                if (isLarge(query, plan)) {
+                    answerInBatches(query, plan, out);
+                } else {
+                    answer(plan, out);
+                }
             }
             long written = System.nanoTime();
             out.writeInt(END);
@@ -157,6 +188,103 @@ public class Door implements Runnable {
             out.writeInt(FAILED);
             write(out, describe(thrown));
         }
+    }
+
+    /** The views that a statement names, by name: at least those that it reads. */
+    private Map readBy(String sql) {
+        Map read = new TreeMap();
+        Iterator entries = given.entrySet().iterator();
+        while (entries.hasNext()) {
+            Map.Entry entry = (Map.Entry) entries.next();
+            if (isNamed(sql, (String) entry.getKey())) {
+                read.put(entry.getKey(), entry.getValue());
+            }
+        }
+        return read;
+    }
+
+    private static boolean isNamed(String sql, String name) {
+        for (int at = sql.indexOf(name); at >= 0; at = sql.indexOf(name, at + 1)) {
+            int end = at + name.length();
+            boolean begins = at == 0 || !Character.isJavaIdentifierPart(sql.charAt(at - 1));
+            if (begins && (end == sql.length() || !Character.isJavaIdentifierPart(sql.charAt(end)))) {
+                return true;
+            }
+        }
+        return false;
+    }
+
+    /** What is known of a statement that came before over tables like these, all of them small; null if nothing is. */
+    private Prepared prepared(String sql, Map read) {
+        StringBuilder kind = new StringBuilder(sql);
+        Iterator entries = read.entrySet().iterator();
+        while (entries.hasNext()) {
+            Map.Entry entry = (Map.Entry) entries.next();
+            View view = (View) entry.getValue();
+            if (view.batches == null || bytes(view.batches) > PREPARED_BYTES_MAX) {
+                return null;
+            }
+            kind.append('\n').append(entry.getKey()).append('\n').append(view.schema);
+        }
+        String key = kind.toString();
+        Object known = read.isEmpty() ? NEVER : statements.get(key);
+        if (known == ONCE) {
+            known = prepare(sql, read);
+        } else if (known == null) {
+            known = ONCE;
+        }
+        statements.put(key, known);
+        if (statements.size() > STATEMENTS_MAX) {
+            statements.remove(statements.keySet().iterator().next());
+        }
+        return known instanceof Prepared ? (Prepared) known : null;
+    }
+
+    /** A Prepared, or NEVER. An error is told when the statement is run as others are. */
+    private Object prepare(String sql, Map read) {
+        Map leaves = new HashMap();
+        try {
+            Iterator entries = read.entrySet().iterator();
+            while (entries.hasNext()) {
+                Map.Entry entry = (Map.Entry) entries.next();
+                View view = (View) entry.getValue();
+                Prepared.Rows leaf = Prepared.leaf(session, view.schema);
+                leaves.put(entry.getKey(), leaf);
+                view.made = false;
+                makeView((String) entry.getKey(), view.schema, leaf.asDataset(session));
+            }
+            Prepared prepared = Prepared.of(session, sql, leaves);
+            return prepared == null ? NEVER : prepared;
+        } catch (Exception error) {
+            return NEVER;
+        }
+    }
+
+    /** Makes the views that a statement names and Spark does not have. */
+    private void makeViews(Map read) {
+        Iterator entries = read.entrySet().iterator();
+        while (entries.hasNext()) {
+            Map.Entry entry = (Map.Entry) entries.next();
+            View view = (View) entry.getValue();
+            if (view.made) {
+                continue;
+            }
+            scala.collection.Iterator rows = ArraySeq$.MODULE$.unsafeWrapArray(view.batches).iterator();
+            if (bytes(view.batches) > PREPARED_BYTES_MAX) {
+                view.batches = null; // Spark keeps rows of its own
+            }
+            makeView((String) entry.getKey(), view.schema,
+                    (Dataset) PythonSQLUtils.toDataFrame(rows, view.schema, session));
+            view.made = true;
+        }
+    }
+
+    private static long bytes(byte[][] batches) {
+        long bytes = 0;
+        for (int i = 0; i < batches.length; i++) {
+            bytes += batches[i].length;
+        }
+        return bytes;
     }
 
     /**
@@ -180,18 +308,48 @@ public class Door implements Runnable {
         viewsWithoutRows.put(kind, view.copy(view.tableMeta(), scala.Option$.MODULE$.empty()));
     }
 
+    /** Rows are computed as they are written. */
+    private void answer(final Prepared prepared, Map read, String group, final DataOutputStream out)
+            throws IOException {
+        Iterator entries = read.entrySet().iterator();
+        while (entries.hasNext()) {
+            Map.Entry entry = (Map.Entry) entries.next();
+            prepared.give((String) entry.getKey(), ((View) entry.getValue()).batches);
+        }
+        final boolean[] some = {false};
+        prepared.run(group, new Prepared.Consumer() {
+            public void take(scala.collection.Iterator rows) throws IOException {
+                some[0] |= write(rows, prepared.schema(), out);
+            }
+        });
+        if (!some[0]) {
+            writeNone(prepared.schema(), out);
+        }
+    }
+
     /** Rows are collected, and written as Arrow here. */
     private void answer(SparkPlan plan, DataOutputStream out) throws IOException {
         InternalRow[] rows = plan.executeCollect(); // no job when the plan has folded to rows
-        if (rows.length == 0) {
-            write(out, ArrowConverters$.MODULE$.createEmptyArrowBatch(plan.schema(), "UTC", true, false));
+        if (!write(ArraySeq$.MODULE$.unsafeWrapArray(rows).iterator(), plan.schema(), out)) {
+            writeNone(plan.schema(), out);
+        }
+    }
+
+    /** Whether there are any. */
+    private boolean write(scala.collection.Iterator rows, StructType schema, DataOutputStream out) throws IOException {
+        if (!rows.hasNext()) {
+            return false;
         }
         scala.collection.Iterator streams = ArrowConverters$.MODULE$.toBatchWithSchemaIterator(
-                ArraySeq$.MODULE$.unsafeWrapArray(rows).iterator(), plan.schema(), batchRowsMax, batchBytesMax,
-                "UTC", true, false);
+                rows, schema, batchRowsMax, batchBytesMax, "UTC", true, false);
         while (streams.hasNext()) {
             write(out, (byte[]) streams.next());
         }
+        return true;
+    }
+
+    private static void writeNone(StructType schema, DataOutputStream out) throws IOException {
+        write(out, ArrowConverters$.MODULE$.createEmptyArrowBatch(schema, "UTC", true, false));
     }
 
     /** The tasks make the Arrow batches: of millions of rows the driver's heap could hold only as bytes. */
@@ -215,6 +373,11 @@ public class Door implements Runnable {
     private static boolean isLarge(Dataset query, SparkPlan plan) {
         boolean isBounded = plan instanceof CollectLimitExec || plan instanceof TakeOrderedAndProjectExec;
         return !isBounded && query.queryExecution().optimizedPlan().stats().sizeInBytes().bitLength() > KNOWN_BITS_MAX;
+    }
+
+    /** Ends what a job group computes beside jobs. */
+    public void cancel(String group) {
+        Prepared.cancel(group);
     }
 
     /**

@@ -5,8 +5,9 @@ driver already has; bulk data never passes py4j, which moves bytes as base64 tex
 
 How: `DoorPath` talks over a socket to `Door.java`, one thread of the JVM for one of ours. Tables go in as serialized
 record batches and become LocalRelations (an RDD when they are large); rows come back from
-`executeCollect`, which asks a job only if the plan needs one. These are internals of Spark 4.3; stock_path.py does the
-same with public ones only, and tests hold the two together.
+`executeCollect`, which asks a job only if the plan needs one. A statement that comes again over other small tables is
+not planned again, and mostly needs no job: Prepared.java. These are internals of Spark 4.3; stock_path.py does the same
+with public ones only, and tests hold the two together.
 
 Warning: Spark lays its own types over the buffers of a record batch without looking, so a table is cast to exactly
 Spark's Arrow layout first (time in nanoseconds, timestamps in microseconds, 32-bit offsets). Spark can neither hand
@@ -150,10 +151,14 @@ class DoorPath:
 
 
 def compile_door(gateway: ClientServer) -> JavaObject:
-    """Compiles Door.java inside the JVM; the object opens doors and describes exceptions."""
-    compiler = gateway.jvm.org.codehaus.janino.SimpleCompiler()
-    compiler.cook(files(__package__).joinpath("Door.java").read_text())
-    return compiler.getClassLoader().loadClass("tidewire.Door").newInstance()
+    """Compiles Door.java, and what it needs, inside the JVM; the object opens doors and describes exceptions."""
+    loader = gateway.jvm.Thread.currentThread().getContextClassLoader()
+    for source in ("Prepared.java", "Door.java"):
+        compiler = gateway.jvm.org.codehaus.janino.SimpleCompiler()
+        compiler.setParentClassLoader(loader)
+        compiler.cook(files(__package__).joinpath(source).read_text())
+        loader = compiler.getClassLoader()
+    return loader.loadClass("tidewire.Door").newInstance()
 
 
 def _request(group: str, sql: str, views: Mapping[str, pa.Table], drop: Sequence[str]) -> Iterator[bytes | pa.Buffer]:

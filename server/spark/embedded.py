@@ -112,6 +112,7 @@ class EmbeddedDriver:
     def cancel_jobs(self, group: str) -> None:
         try:
             self._context.cancelJobGroupAndFutureJobs(group)
+            self._door.cancel(group)
         except (Py4JError, OSError) as error:  # the JVM is gone, and with it the jobs
             _log.debug("jobs not cancelled", group=group, error=str(error))
 

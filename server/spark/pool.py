@@ -1,10 +1,11 @@
 """Who runs when: statements wait here, slots take them, and cancelled ones leave.
 
 A slot is a Spark session with a thread of its own; a statement holds one while it runs. Goals: first come, first
-served; a statement goes to the free slot that already has most of its views; one that is cancelled while it waits is
-dropped, one that runs has its jobs cancelled and keeps its slot until its thread is really done; background statements
-run only while no other does; a lost driver takes its slots with it, not its statements: those run again in the next
-one's. While there is no driver and none can be had, statements are refused, but for the patient ones: those wait.
+served; a statement goes to the free slot that already has most of its views, or that has run its text; one that is
+cancelled while it waits is dropped, one that runs has its jobs cancelled and keeps its slot until its thread is really
+done; background statements run only while no other does; a lost driver takes its slots with it, not its statements:
+those run again in the next one's. While there is no driver and none can be had, statements are refused, but for the
+patient ones: those wait.
 
 Cancelling goes by job group, a new one for each run of a statement, and reaches jobs that are yet to be asked for.
 
@@ -30,6 +31,7 @@ from server.spark.errors import Failure, out_of_memory, pg_error
 RUNS_MAX = 3  # a statement that was running when this many drivers were lost may be what kills them
 VIEWS_MAX = 64  # kept per slot between statements
 VIEW_BYTES_MAX = 64 << 20
+TEXTS_MAX = 256  # of statements that a slot is known to have run, and may have the plans of
 
 _log = structlog.get_logger()
 
@@ -66,6 +68,7 @@ class Slot:
         self._pool = pool
         self._inbox: SimpleQueue[Statement | None] = SimpleQueue()
         self._views: OrderedDict[str, pa.Table] = OrderedDict()  # what the session has, the least recently used first
+        self._texts: OrderedDict[str, None] = OrderedDict()  # that it has run, as are its views
         self._spent: set[str] = set()  # views too large to be kept: the session drops them with its next statement
         self._thread = threading.Thread(target=self._serve, name=f"tidewire-{name}", daemon=True)
         self._thread.start()
@@ -74,9 +77,10 @@ class Slot:
         """Hands over the next statement, or None: no more will come."""
         self._inbox.put(statement)
 
-    def known_bytes(self, views: Mapping[str, pa.Table]) -> int:
-        """How many bytes of `views` the session has already; called while the slot is free."""
-        return sum(table.nbytes + 1 for name, table in views.items() if self._has(name, table))
+    def knows(self, statement: Statement) -> tuple[int, bool]:
+        """How many bytes of the views the session has already, and whether it has run the text; of a free slot."""
+        known = sum(table.nbytes + 1 for name, table in statement.views.items() if self._has(name, table))
+        return known, statement.sql in self._texts
 
     def _has(self, name: str, table: pa.Table) -> bool:
         return name in self._views and self._views[name] is table
@@ -111,6 +115,10 @@ class Slot:
         drop = self._surplus(statement.views, new)
         waited_s = time.monotonic() - statement.begun_s
         rows = self._path.run(statement.group, statement.sql, new, [*drop, *self._spent.difference(new)])
+        self._texts[statement.sql] = None
+        self._texts.move_to_end(statement.sql)
+        if len(self._texts) > TEXTS_MAX:
+            self._texts.popitem(last=False)
         statement.parts = {"waiting": waited_s, **self._path.parts}
         self._spent = {name for name, table in statement.views.items() if table.nbytes > VIEW_BYTES_MAX}
         for name, table in statement.views.items():
@@ -285,7 +293,7 @@ class Pool:
                 statement = self._background.popleft()
             else:
                 return
-            slot = max(self._free, key=lambda free: free.known_bytes(statement.views))
+            slot = max(self._free, key=lambda free: free.knows(statement))
             self._free.remove(slot)
             self._running[slot] = statement
             statement.runs += 1

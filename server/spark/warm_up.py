@@ -1,4 +1,5 @@
-"""Statements like those of small ticks, over new tables each time: they make the JVM compile what ticks use."""
+"""Statements like those of small ticks, over new tables each time: they make the JVM compile what ticks use, and half
+of them, each a text of its own, what plans those that come for the first time."""
 
 from __future__ import annotations
 
@@ -25,7 +26,9 @@ def synthetic_ticks(rounds: int) -> Iterator[tuple[str, dict[str, pa.Table]]]:
                 "diff": np.ones(count, dtype=np.int64),
             }
         )
-        yield _TICKS[number % len(_TICKS)], {"warm_l": table, "warm_r": table.slice(0, 50)}
+        sql = _TICKS[number % len(_TICKS)]
+        again = number // len(_TICKS) % 2
+        yield sql if again else f"{sql} /* {number} */", {"warm_l": table, "warm_r": table.slice(0, 50)}
 
 
 _TICKS = (

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from catalog.hashing import Hashes, key_hashes
+from catalog.hashing import Hashes, key_codes
 from catalog.objects import CatalogState, Index, ObjectId
 from server.sql.constant import Bindings
 from server.sql.expressions import ColumnRef, Expression, children, transform
@@ -54,7 +54,7 @@ class Lookup:
                 places = places.reshape(-1, len(columns))
                 columns = [column.take(pa.array(places[:, i])) for i, column in enumerate(columns)]
             names = [f"c{i}" for i in range(len(columns))]
-            found.append(key_hashes(pa.table(columns, names=names), names))
+            found.append(key_codes(pa.table(columns, names=names), names))
         return np.unique(np.concatenate(found))
 
 

@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from catalog import updates as u
-from catalog.hashing import key_hashes
+from catalog.hashing import key_codes
 from server.dataflow import arrangement as a
 from server.dataflow import filed_arrangement as filed
 from server.dataflow import run as r
@@ -123,7 +123,7 @@ def test_the_first_of_each_key_are_found(
 
 def codes_of(keys: list[int | None]) -> np.ndarray:
     table = pa.table([pa.array(keys, pa.int32())], ["c0"])
-    return np.unique(key_hashes(table, ("c0",)))
+    return np.unique(key_codes(table, ("c0",)))
 
 
 @pytest.mark.parametrize("at_once", [1 << 16, 2], ids=["merged here", "merged in a thread"])
@@ -253,14 +253,14 @@ def test_what_found_no_room_is_inserted_once_there_is_some(tmp_path: Path) -> No
 
 def test_keys_that_share_a_hash_are_all_found(storage: Storage, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whether they stand in one run or in several."""
-    monkeypatch.setattr(r, "key_hashes", lambda rows, key: np.zeros(len(rows), np.uint64))
+    monkeypatch.setattr(r, "key_codes", lambda rows, key: np.zeros(len(rows), np.uint32))
 
     async def run() -> None:
         for batches in ([[(1, "x"), (2, "y"), (1, "x")]], [[(1, "x"), (1, "y")], [(2, "z")]]):
             arrangement = storage.arrangement(ByKeyAndOrder(("c0",), ByOrder("c1")), SCHEMA)
             for time, batch in enumerate(batches):
                 await arrangement.insert(changes([(row, 1) for row in batch]), time)
-            found = counts(await arrangement.first_of(np.zeros(1, np.uint64), np.ones(1, np.int64), len(batches)))
+            found = counts(await arrangement.first_of(np.zeros(1, np.uint32), np.ones(1, np.int64), len(batches)))
             assert {row[0] for row in found} == {1, 2}
 
     asyncio.run(run())

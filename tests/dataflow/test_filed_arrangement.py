@@ -16,7 +16,7 @@ import pyarrow as pa
 import pytest
 
 from catalog import updates as u
-from catalog.hashing import key_hashes
+from catalog.hashing import key_codes
 from protocol.pgwire.errors import PgError
 from server.dataflow import filed_arrangement as filed
 from server.dataflow import run_files
@@ -57,7 +57,7 @@ def numbered(first: int, end: int, diff: int = 1) -> pa.Table:
 
 
 def codes(*numbers: int) -> Any:
-    return np.unique(key_hashes(pa.table([pa.array(numbers, pa.int64())], ["c0"]), ("c0",)))
+    return np.unique(key_codes(pa.table([pa.array(numbers, pa.int64())], ["c0"]), ("c0",)))
 
 
 def files(tmp_path: Path) -> list[Path]:

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 from catalog import updates
-from catalog.hashing import key_hashes
+from catalog.hashing import key_codes
 from catalog.objects import Timestamp
 from server.dataflow import filed_arrangement
 from server.dataflow.arrangement import Arranger, Storage
@@ -46,7 +46,7 @@ def lease_at(shared: SharedArrangements, time: int, key: str = "c0") -> Lease:
 
 async def seen(lease: Lease, history: History) -> bool:
     """Whether the lease sees at its time what there is then."""
-    codes = np.unique(key_hashes(await lease.arrangement.whole(lease.time), ("c0",)))
+    codes = np.unique(key_codes(await lease.arrangement.whole(lease.time), ("c0",)))
     found = await lease.arrangement.probe(codes, lease.time)
     rows = await history.rows(ids()["t"], lease.time)
     expected = updates.with_diff(rows.select([0, 1]), -1)
@@ -106,7 +106,7 @@ def test_one_with_more_columns_serves_too(storage: Storage) -> None:
         await narrow.reach(history, Timestamp(TIMES))
         for time in range(1, TIMES + 1):
             rows = await history.rows(ids()["t"], Timestamp(time))
-            codes = np.unique(key_hashes(rows, ("c0",)))
+            codes = np.unique(key_codes(rows, ("c0",)))
             for lease, places in ((narrow, [0]), (turned, [1, 0])):
                 found = await lease.arrangement.probe(codes, time)
                 expected = updates.with_diff(rows.select(places).rename_columns(lease.arrangement.schema.names), 1)

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from catalog.hashing import key_hashes
+from catalog.hashing import key_codes
 from catalog.objects import CatalogState, Column, Index, ObjectId, Table, View
 from protocol.pgwire.types import parse_type
 from server.sql.constant import Bindings
@@ -239,7 +239,7 @@ def test_equal_values_have_equal_codes(column: str, condition: str, value: Any) 
     stored = pa.table({"c0": pa.array([value], parse_type(COLUMNS[column]).arrow)})
     codes = lookup.codes(Bindings())
     assert codes is not None
-    assert np.isin(key_hashes(stored, ["c0"]), codes).all()
+    assert np.isin(key_codes(stored, ["c0"]), codes).all()
 
 
 @pytest.mark.parametrize(

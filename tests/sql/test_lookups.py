@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from catalog.hashing import key_hashes
+from catalog.hashing import key_codes
 from catalog.objects import CatalogState, Index, ObjectId, Table, Timestamp
 from protocol.pgwire.errors import PgError
 from server.dataflow.computation import compute
@@ -105,4 +105,4 @@ def _part(plan: QueryPlan, id: ObjectId, table: pa.Table) -> pa.Table:
     keys = [f"c{key_column(key, columns)}" for key in index.keys]
     codes = lookup.codes(Bindings())
     assert codes is not None
-    return table.filter(pa.array(np.isin(key_hashes(table, keys), codes)))
+    return table.filter(pa.array(np.isin(key_codes(table, keys), codes)))

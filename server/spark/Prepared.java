@@ -1,0 +1,256 @@
+package tidewire;
+
+import java.io.IOException;
+import java.lang.invoke.MethodHandles;
+import java.lang.invoke.MethodType;
+import java.util.Arrays;
+import java.util.HashMap;
+import java.util.HashSet;
+import java.util.LinkedHashMap;
+import java.util.Map;
+import java.util.Properties;
+import java.util.Set;
+import java.util.concurrent.atomic.AtomicLong;
+import org.apache.spark.InterruptibleIterator;
+import org.apache.spark.Partition;
+import org.apache.spark.ShuffleDependency;
+import org.apache.spark.Dependency;
+import org.apache.spark.SparkContext;
+import org.apache.spark.SparkEnv;
+import org.apache.spark.TaskContext;
+import org.apache.spark.TaskContext$;
+import org.apache.spark.TaskContextImpl;
+import org.apache.spark.executor.TaskMetrics$;
+import org.apache.spark.memory.MemoryManager;
+import org.apache.spark.memory.TaskMemoryManager;
+import org.apache.spark.rdd.RDD;
+import org.apache.spark.sql.catalyst.InternalRow;
+import org.apache.spark.sql.catalyst.expressions.AttributeMap$;
+import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
+import org.apache.spark.sql.catalyst.plans.logical.Statistics;
+import org.apache.spark.sql.catalyst.plans.physical.SinglePartition$;
+import org.apache.spark.sql.catalyst.trees.TreePattern$;
+import org.apache.spark.sql.catalyst.types.DataTypeUtils$;
+import org.apache.spark.sql.classic.Dataset;
+import org.apache.spark.sql.classic.Dataset$;
+import org.apache.spark.sql.classic.SparkSession;
+import org.apache.spark.sql.execution.LogicalRDD;
+import org.apache.spark.sql.execution.SparkPlan;
+import org.apache.spark.sql.execution.arrow.ArrowConverters$;
+import org.apache.spark.sql.types.DataType$;
+import org.apache.spark.sql.types.StructType;
+import scala.collection.immutable.ArraySeq$;
+import scala.collection.immutable.Nil$;
+import scala.reflect.ClassTag$;
+
+/**
+ * A statement that comes again and again over other small tables: Spark plans it once, and its operators then run over
+ * whatever rows there are, in the thread that asks.
+ *
+ * Of a tick's statement Spark's own work on the rows is the least: to parse, analyse, optimise and plan it, to generate
+ * the text of its code, and to make a job of it, whose closures are cleaned and sent, takes twenty times as long. All of
+ * that is the same each time. Here each table is a leaf (`Rows`) that reads what it is given last, so the optimiser
+ * cannot fold it away, and of one partition, so nothing is exchanged. What is left are Spark's RDDs of the plan; their
+ * iterators are what a task would pull, and we pull them with a task's context: its memory, its listeners, its end.
+ *
+ * For plans whose operators need no more than that: no exchange, no broadcast, no subquery, no Python (`OPERATORS`).
+ * Spark gives a task copies of a plan's expressions; here they are used again. They are of one thread and
+ * deterministic, and begin anew with each partition.
+ */
+public class Prepared {
+    private static final Set OPERATORS = new HashSet(Arrays.asList(new String[] {
+        "RDDScanExec", "LocalTableScanExec", "ProjectExec", "FilterExec", "CoalesceExec", "UnionExec", "ExpandExec",
+        "GenerateExec", "SortExec", "HashAggregateExec", "ObjectHashAggregateExec", "SortAggregateExec", "WindowExec",
+        "WindowGroupLimitExec", "ShuffledHashJoinExec", "SortMergeJoinExec", "CartesianProductExec", "LocalLimitExec",
+        "GlobalLimitExec", "CollectLimitExec", "TakeOrderedAndProjectExec", "WholeStageCodegenExec", "InputAdapter",
+    }));
+    private static final int CANCELLED_MAX = 1000;
+    private static final String BROADCAST = "spark.sql.autoBroadcastJoinThreshold";
+    private static final long SMALL = 1 << 16; // bytes: what the optimiser takes a table for
+    private static final AtomicLong LAST_TASK = new AtomicLong(-1); // ours count down, Spark's own up
+
+    private static final Map running = new HashMap(); // contexts by job group
+    private static final Map cancelled = new LinkedHashMap(); // the last groups that were
+    private final Map leaves; // by view name
+    private final RDD rows;
+    private final StructType schema;
+    private final MemoryManager memoryOfTasks;
+
+    private Prepared(SparkSession session, Map leaves, RDD rows, StructType schema) {
+        this.memoryOfTasks = memoryManager(session.sparkContext());
+        this.leaves = leaves;
+        this.rows = rows;
+        this.schema = schema;
+    }
+
+    /** The rows of one table, at each time those that it was given last. One partition. */
+    public static class Rows extends RDD {
+        private final transient StructType schema;
+        private transient byte[][] batches;
+
+        public Rows(SparkContext context, StructType schema) {
+            super(context, Nil$.MODULE$, ClassTag$.MODULE$.apply(InternalRow.class));
+            this.schema = schema;
+        }
+
+        public Partition[] getPartitions() {
+            return new Partition[] {new org.apache.spark.rdd.ParallelCollectionPartition(
+                    id(), 0, Nil$.MODULE$, ClassTag$.MODULE$.apply(InternalRow.class))};
+        }
+
+        public scala.collection.Iterator compute(Partition partition, TaskContext context) {
+            scala.collection.Iterator given = ArraySeq$.MODULE$.unsafeWrapArray(batches).iterator();
+            return new InterruptibleIterator(
+                    context, ArrowConverters$.MODULE$.fromBatchIterator(given, schema, "UTC", false, false, context));
+        }
+
+        /** The table as the session's statements see it. */
+        public Dataset asDataset(SparkSession session) {
+            scala.Option size = new scala.Some(new Statistics(
+                    scala.math.BigInt$.MODULE$.apply(SMALL), scala.Option$.MODULE$.empty(),
+                    AttributeMap$.MODULE$.empty(), false));
+            return Dataset$.MODULE$.ofRows(session, new LogicalRDD(
+                    DataTypeUtils$.MODULE$.toAttributes(schema), this, SinglePartition$.MODULE$, Nil$.MODULE$, false,
+                    scala.Option$.MODULE$.empty(), session, size, scala.Option$.MODULE$.empty(), false));
+        }
+    }
+
+    /** A leaf for each of these schemas, to be made a view. */
+    public static Rows leaf(SparkSession session, String schema) {
+        return new Rows(session.sparkContext(), (StructType) DataType$.MODULE$.fromJson(schema));
+    }
+
+    /** Plans a statement over `leaves`, which are views already, by name. Null if its plan is not for this. */
+    public static Prepared of(SparkSession session, String sql, Map leaves) {
+        String threshold = session.conf().get(BROADCAST);
+        session.conf().set(BROADCAST, "-1");
+        try {
+            Dataset query = (Dataset) session.sql(sql);
+            LogicalPlan analyzed = query.queryExecution().analyzed();
+            if (!analyzed.deterministic() || analyzed.containsPattern(TreePattern$.MODULE$.CURRENT_LIKE())) {
+                return null;
+            }
+            SparkPlan plan = query.queryExecution().executedPlan();
+            if (!isSimple(plan)) {
+                return null;
+            }
+            RDD rows = plan.execute();
+            return shuffles(rows) ? null : new Prepared(session, leaves, rows, plan.schema());
+        } finally {
+            session.conf().set(BROADCAST, threshold);
+        }
+    }
+
+    private static boolean isSimple(SparkPlan plan) {
+        if (!OPERATORS.contains(plan.getClass().getSimpleName()) || !plan.subqueries().isEmpty()) {
+            return false;
+        }
+        scala.collection.Iterator children = plan.children().iterator();
+        while (children.hasNext()) {
+            if (!isSimple((SparkPlan) children.next())) {
+                return false;
+            }
+        }
+        return true;
+    }
+
+    private static boolean shuffles(RDD rows) {
+        scala.collection.Iterator dependencies = rows.dependencies().iterator();
+        while (dependencies.hasNext()) {
+            Dependency dependency = (Dependency) dependencies.next();
+            if (dependency instanceof ShuffleDependency || shuffles(dependency.rdd())) {
+                return true;
+            }
+        }
+        return false;
+    }
+
+    /** SparkEnv.memoryManager(), by a handle: to look for it among all methods needs classes that Spark leaves out. */
+    private static MemoryManager memoryManager(SparkContext context) {
+        try {
+            return (MemoryManager) MethodHandles.publicLookup()
+                    .findVirtual(SparkEnv.class, "memoryManager", MethodType.methodType(MemoryManager.class))
+                    .invokeWithArguments(new Object[] {context.env()});
+        } catch (Throwable impossible) {
+            throw new IllegalStateException(impossible);
+        }
+    }
+
+    public StructType schema() {
+        return schema;
+    }
+
+    /** Takes a view's record batches. */
+    public void give(String name, byte[][] batches) {
+        ((Rows) leaves.get(name)).batches = batches;
+    }
+
+    public Set names() {
+        return leaves.keySet();
+    }
+
+    /** Computes the rows over what was given, and hands them over as iterators, one a partition. */
+    public void run(String group, Consumer consumer) throws IOException {
+        Partition[] partitions = rows.partitions();
+        for (int i = 0; i < partitions.length; i++) {
+            long task = LAST_TASK.decrementAndGet();
+            TaskMemoryManager memory = new TaskMemoryManager(memoryOfTasks, task);
+            TaskContextImpl context = new TaskContextImpl(
+                    0, 0, i, task, 0, partitions.length, memory, new Properties(), null,
+                    TaskMetrics$.MODULE$.empty(), TaskContextImpl.$lessinit$greater$default$11(),
+                    TaskContextImpl.$lessinit$greater$default$12());
+            TaskContext$.MODULE$.setTaskContext(context);
+            begin(group, context);
+            Throwable failure = null;
+            try {
+                consumer.take(new InterruptibleIterator(context, rows.iterator(partitions[i], context)));
+            } catch (Throwable thrown) {
+                failure = thrown;
+                context.markTaskFailed(thrown);
+                throw thrown;
+            } finally {
+                end(group);
+                try {
+                    context.markTaskCompleted(scala.Option$.MODULE$.apply(failure));
+                } finally {
+                    memory.cleanUpAllAllocatedMemory();
+                    TaskContext$.MODULE$.unset();
+                }
+            }
+        }
+    }
+
+    /** What takes the rows of a partition, all of them. */
+    public interface Consumer {
+        void take(scala.collection.Iterator rows) throws IOException;
+    }
+
+    private static void begin(String group, TaskContextImpl context) {
+        synchronized (running) {
+            running.put(group, context);
+            if (cancelled.containsKey(group)) {
+                context.markInterrupted("cancelled");
+            }
+        }
+    }
+
+    private static void end(String group) {
+        synchronized (running) {
+            running.remove(group);
+        }
+    }
+
+    /** Ends what runs, or is yet to run, for a job group. */
+    public static void cancel(String group) {
+        synchronized (running) {
+            cancelled.put(group, group);
+            if (cancelled.size() > CANCELLED_MAX) {
+                cancelled.remove(cancelled.keySet().iterator().next());
+            }
+            TaskContextImpl context = (TaskContextImpl) running.get(group);
+            if (context != null) {
+                context.markInterrupted("cancelled");
+            }
+        }
+    }
+}
