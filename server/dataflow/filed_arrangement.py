@@ -2,7 +2,7 @@
 
     insert    few changes stay in the server, in a small arrangement of the usual kind, the head; when it is full, and
               for many changes at once, the server writes a run into files
-    probe     the head; and one statement, a task for some of the codes: Spark's Python workers map the files
+    probe     the head; and tasks for some of the codes each: Spark's Python workers map the files
     merges    in the workers, too, in the background: a task for each range of codes
 
 All that the server's memory has of a run in files is where its pieces are. Files go when nobody searches them any more.
@@ -11,12 +11,9 @@ All that the server's memory has of a run in files is where its pieces are. File
 from __future__ import annotations
 
 import asyncio
-import errno
 import itertools
-import pickle
 import shutil
 import threading
-import time
 import uuid
 import weakref
 from collections.abc import Callable, Iterator, Sequence
@@ -33,11 +30,9 @@ from numpy.typing import NDArray
 
 from catalog import updates as u
 from catalog.hashing import Hashes
-from protocol.pgwire.errors import PgError, SqlState
 from server.dataflow.arrangement import Arrangement, ServerArrangement, Storage
 from server.dataflow.run import ByKeyAndOrder, Sorting, cut, first, merged, sorted_run, together
 from server.dataflow.run_files import (
-    FUNCTION,
     First,
     FirstOf,
     Merge,
@@ -46,26 +41,20 @@ from server.dataflow.run_files import (
     Probe,
     Task,
     Whole,
-    answered,
     pieces_of,
     written,
     written_sorted,
 )
+from server.dataflow.task_runner import TaskRunner
+from server.dataflow.threads import THREAD_ROWS
 from server.spark import Engine
 
 AUTO, SERVER, EXECUTORS = PROBING = ("auto", "server", "executors")
 SERVER_BYTES_MAX = 1 << 30  # an arrangement that grows beyond it goes to files, if the choice is ours
 HEAD_BYTES_MAX = 8 << 20  # of what stays in the server of one that is in files
 RUNS_MAX = 12  # in files; from here on merges do not wait until Spark has nothing else to do
-CODES_A_TASK = 2_048
-ARMS_MAX = 16  # tasks that run side by side
-WORKERS_MAX = 4  # that may fail at a task, as spark.task.maxFailures has it
-RETRY_S = 10.0  # a file may be seen late on another machine
-RETRY_PAUSES_S = (0.05, 0.2, 0.5, 1.0)
+CODES_A_TASK = 8_192
 ANSWERS_AT_ONCE = 16  # ranges that are asked for the first rows, at most
-
-_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-_REFUSED = (errno.EROFS, errno.EACCES, errno.EPERM)
 
 _log = structlog.get_logger()
 
@@ -78,7 +67,7 @@ class Executors:
 
     def __init__(self, directory: Path, engine: Engine, storage: Storage, probing: Callable[[], str]) -> None:
         """`directory` is ours alone, and emptied. `storage`: where those in the server are. OSError."""
-        self.engine = engine
+        self.tasks = TaskRunner(engine, directory.parent)
         self.storage = storage
         self._directory = directory
         self._probing = probing
@@ -101,43 +90,6 @@ class Executors:
         self._open.add(made)
         return made
 
-    async def ask(self, tasks: Sequence[Task], *, background: bool = False) -> list[pa.Table]:
-        """What the tasks answer, in any order. Those whose files cannot be read are tried again for a while, and a few
-        times those that a worker fails at: a cluster's Spark gives them to another one, a local one to nobody.
-
-        PgError of the engine; 58030 when an executor still cannot read a file, OSError if it has no room for one.
-        """
-        until = time.monotonic() + RETRY_S
-        left = WORKERS_MAX
-        pauses = itertools.chain(RETRY_PAUSES_S, itertools.repeat(RETRY_PAUSES_S[-1]))
-        while True:
-            count = min(len(tasks), ARMS_MAX)
-            arms = pa.array(np.arange(len(tasks)) % count, pa.int32())
-            view = pa.table({"arm": arms, "task": pa.array([pickle.dumps(task) for task in tasks], pa.binary())})
-            left -= 1
-            try:
-                found = await self.engine.run(_statement(count), {"tasks": view}, patient=True, background=background)
-                return await asyncio.to_thread(_answers, found)
-            except PgError as error:
-                if error.sqlstate != SqlState.INTERNAL_ERROR or not left:
-                    raise
-                _log.warning("arrangement task failed", reason=error.message)
-            except OSError as error:
-                if error.errno in _FULL:
-                    raise
-                if error.errno in _REFUSED or time.monotonic() > until:
-                    raise self._unreachable(error) from error
-                _log.warning("arrangement file not read", reason=str(error))
-            await asyncio.sleep(next(pauses))
-
-    def _unreachable(self, error: OSError) -> PgError:
-        return PgError(
-            SqlState.IO_ERROR,
-            "Spark's executors cannot use the files of an arrangement",
-            detail=error.strerror,
-            hint=f"Every executor must reach {self._directory.parent} under this name; see docs/cluster.md.",
-        )
-
     def remove(self, paths: Sequence[Path]) -> None:
         """Files or directories, beside everything else. A finalizer calls it: it must not wait for a lock."""
         self._unused.put(paths)
@@ -156,15 +108,6 @@ class Executors:
     def join(self) -> None:
         """After `close`: returns when all files are removed."""
         self._remover.join()
-
-
-def _statement(arms: int) -> str:
-    """Spark computes each arm in a task of its own."""
-    return " UNION ALL ".join(f"SELECT {FUNCTION}(task) AS answer FROM tasks WHERE arm = {arm}" for arm in range(arms))
-
-
-def _answers(found: pa.Table) -> list[pa.Table]:
-    return [answered(answer.as_py()) for answer in found.column(0)]
 
 
 def _remove(paths: Sequence[Path]) -> None:
@@ -315,7 +258,7 @@ class FiledArrangement:
             ]
             found: list[Piece] = []
             try:
-                answers = await self._executors.ask(tasks, background=len(self._runs) < RUNS_MAX)
+                answers = await self._executors.tasks.run(tasks, background=len(self._runs) < RUNS_MAX)
                 found = [piece for answer in answers for piece in pieces_of(answer)]
             finally:  # a task that was run twice has left what nobody knows
                 await asyncio.to_thread(self._remove_all, name, found)
@@ -355,7 +298,7 @@ class FiledArrangement:
         while tasks := [
             First(pieces, low, end, as_of, count + gone) for low, end, pieces in itertools.islice(ranges, asked)
         ]:
-            found += await self._executors.ask(tasks)
+            found += await self._executors.tasks.run(tasks)
             # What is here takes away `gone` of them at most: no row behind these can be among the first.
             if sum(part[u.DIFF].to_numpy().sum() for part in found) >= count + gone:
                 break
@@ -387,7 +330,10 @@ class FiledArrangement:
     async def _together(self, tasks: Sequence[Task], here: pa.Table) -> pa.Table:
         if not tasks:
             return here
-        return await asyncio.to_thread(together, self.schema, [*await self._executors.ask(tasks), here])
+        parts = [*await self._executors.tasks.run(tasks), here]
+        if sum(part.num_rows for part in parts) > THREAD_ROWS:
+            return await asyncio.to_thread(together, self.schema, parts)
+        return together(self.schema, parts)
 
     # -- watching -----------------------------------------------------------------------------------------------
 

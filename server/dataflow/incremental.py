@@ -184,7 +184,7 @@ class IncrementalComputation:
         async def step(operator: Operator) -> pa.Table:
             if id(operator.node) in known:
                 return known[id(operator.node)]
-            changes = await operator.counted_step(tick, [await tasks[id(below)] for below in operator.node.inputs])
+            changes = await operator.counted_step(tick, [tasks[id(below)] for below in operator.node.inputs])
             if tick.since is None:
                 self.hydration.operators_done += 1
                 self.hydration.rows_read += changes.num_rows if isinstance(operator, SourceOperator) else 0

@@ -8,8 +8,9 @@ change. Its state changes only when the whole tick has worked (`commit`).
 
 from __future__ import annotations
 
+import asyncio
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from time import monotonic
@@ -104,9 +105,15 @@ class Operator(ABC):
     async def step(self, tick: Tick, inputs: Sequence[pa.Table]) -> pa.Table:
         """The changes of a tick, consolidated unless there is no state. Nothing is kept of it before `commit`."""
 
-    async def counted_step(self, tick: Tick, inputs: Sequence[pa.Table]) -> pa.Table:
-        """`step`, recorded."""
-        begun = monotonic()
+    async def look_up(self, tick: Tick, changes: pa.Table) -> None:  # noqa: B027 (most begin when all are there)
+        """Finds, for `step`, what follows from the changes of the first input alone, while others are computed."""
+
+    async def counted_step(self, tick: Tick, coming: Sequence[Awaitable[pa.Table]]) -> pa.Table:
+        """`step` over inputs that are being computed, recorded from when they are there."""
+        inputs, begun = [], monotonic()
+        if coming:
+            first = await coming[0]
+            (inputs, begun), _ = await asyncio.gather(_all(first, coming[1:]), self.look_up(tick, first))
         changes = await self.step(tick, inputs)
         work = self.record.step
         work.rows_in, work.rows_out = sum(table.num_rows for table in inputs), changes.num_rows
@@ -217,6 +224,11 @@ class ArrangingOperator(Operator):
     async def _take(self, tick: Tick, inputs: Sequence[pa.Table]) -> None:
         for arranged, changes in zip(self._arranged, inputs, strict=True):
             self._pending += await arranged.take(changes, tick)
+
+
+async def _all(first: pa.Table, coming: Sequence[Awaitable[pa.Table]]) -> tuple[list[pa.Table], float]:
+    """The inputs, and when they were there."""
+    return [first, *[await changes for changes in coming]], monotonic()
 
 
 def consolidated(changes: pa.Table, tick: Tick) -> pa.Table:

@@ -70,6 +70,10 @@ class Task(Protocol):
     def pieces(self) -> Pieces:
         """What is read; at least one."""
 
+    @property
+    def effort(self) -> int:
+        """How many searches or entries it takes, about."""
+
     def answer(self) -> pa.Table: ...
 
 
@@ -80,6 +84,10 @@ class Probe:
     pieces: Pieces
     codes: Hashes
     as_of: int
+
+    @property
+    def effort(self) -> int:
+        return len(self.codes)
 
     def answer(self) -> pa.Table:
         runs = [_mapped(piece) for piece in self.pieces]
@@ -94,6 +102,10 @@ class Whole:
     low: int
     end: int | None
     as_of: int
+
+    @property
+    def effort(self) -> int:
+        return sum(piece.rows for piece in self.pieces)
 
     def answer(self) -> pa.Table:
         runs = [_mapped(piece).between(self.low, self.end) for piece in self.pieces]
@@ -110,6 +122,10 @@ class First:
     as_of: int
     count: int
 
+    @property
+    def effort(self) -> int:
+        return self.count * len(self.pieces)
+
     def answer(self) -> pa.Table:
         runs = [_mapped(piece).between(self.low, self.end) for piece in self.pieces]
         return first(runs, runs[0].rows.schema, self.count, self.as_of)
@@ -124,6 +140,10 @@ class FirstOf:
     codes: Hashes
     counts: NDArray[np.int64]
     as_of: int
+
+    @property
+    def effort(self) -> int:
+        return len(self.codes)
 
     def answer(self) -> pa.Table:
         runs = [_mapped(piece) for piece in self.pieces]
@@ -141,6 +161,10 @@ class Merge:
     since: int
     directory: str
     name: str
+
+    @property
+    def effort(self) -> int:
+        return sum(piece.rows for piece in self.pieces)
 
     def answer(self) -> pa.Table:
         parts = [_mapped(piece).between(self.low, self.end) for piece in self.pieces]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
@@ -51,22 +52,33 @@ class TotalsOperator(Operator):
         self._key = tuple(range(self._width))  # of the state, and of what has values by key
         self._state = place.shared.arranger.arrangement(ByKey(names_of(self._key)), node.state)
         self._firsts = [ArrangedInput(place, once, sorting_of(first, self._key)) for once, first in node.firsts]
+        self._held: Sequence[pa.Table] = ()  # the state of the keys that a tick touches, and their first values
         self._own = [self._state, *(arranged.arrangement for arranged in self._firsts)]
         numbers = list(node.state)[self._width :]
         named = [pa.field(f"n{i}", field.type) for i, field in enumerate(numbers)]
         self._lines = pa.schema([*node.input.schema, VERSION_FIELD, DIFF_FIELD, ARM_FIELD, *named])
+
+    async def look_up(self, tick: Tick, changes: pa.Table) -> None:
+        """Of values no more go than rows: so the first ones are asked for before it is known which values go."""
+        if changes.num_rows == 0 and tick.since is not None:
+            return
+        key = self._totals.key
+        codes = await in_thread(codes_of, tick, [key], changes)
+        firsts = (
+            arranged.first(first, key, codes, changes, tick)
+            for arranged, (_, first) in zip(self._firsts, self._totals.firsts, strict=True)
+        )
+        self._held = await asyncio.gather(slice_of(self._state, codes, tick), *firsts)
 
     async def step(self, tick: Tick, inputs: Sequence[pa.Table]) -> pa.Table:
         changes, *others = inputs
         empty_at_first = tick.since is None and not self._width
         if changes.num_rows == 0 and not empty_at_first:
             return self.none
-        codes = await in_thread(codes_of, tick, [self._totals.key], changes)
-        before = await slice_of(self._state, codes, tick)
+        before, *firsts = self._held
+        self._held = ()
         distinct, values = others[: len(self._totals.distinct)], others[len(self._totals.distinct) :]
-        firsts = []
-        for arranged, (_, first), of_arm in zip(self._firsts, self._totals.firsts, values, strict=True):
-            firsts.append(await arranged.first(first, self._key, codes, of_arm, tick))
+        for arranged, of_arm in zip(self._firsts, values, strict=True):
             self._pending += await arranged.take(of_arm, tick)
         lines = await in_thread(self._read, tick, before, changes, distinct, firsts, values)
         found = await self._run(self._totals.sql, {"d0": lines})

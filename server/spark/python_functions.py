@@ -7,10 +7,12 @@ one that has the same Tidewire installed.
 
 from __future__ import annotations
 
+import gc
 import os
 import pickle
 import sys
 from collections.abc import Callable, Mapping
+from functools import cache
 from typing import Any
 
 from py4j.java_gateway import JavaObject
@@ -32,9 +34,19 @@ class _Command:
 
 
 def command(function: Callable[..., Any], result: str) -> tuple[Callable[..., Any], Any]:
+    """In a worker, at each task."""
     from pyspark.sql.types import _parse_datatype_json_string
 
-    return function, _parse_datatype_json_string(result)
+    found = function, _parse_datatype_json_string(result)
+    _freeze()
+    return found
+
+
+@cache
+def _freeze() -> None:
+    """Spares the worker to look through all that it has imported, tens of milliseconds, behind every task: it collects
+    garbage there, and the next task waits for that."""
+    gc.freeze()
 
 
 def pickled(function: Callable[..., Any], result: str) -> bytes:

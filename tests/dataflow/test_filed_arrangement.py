@@ -19,7 +19,7 @@ from catalog import updates as u
 from catalog.hashing import key_codes
 from protocol.pgwire.errors import PgError
 from server.dataflow import filed_arrangement as filed
-from server.dataflow import run_files
+from server.dataflow import run_files, task_runner
 from server.dataflow.arrangement import Storage
 from server.dataflow.filed_arrangement import Executors, FiledArrangement
 from server.dataflow.run import ByKey, ByOrder, Run, Sorting
@@ -36,7 +36,10 @@ def workers() -> Workers:
 @pytest.fixture
 def executors(workers: Workers, tmp_path: Path) -> Iterator[Executors]:
     storage = Storage(tmp_path)
-    with mock.patch.multiple(filed, HEAD_BYTES_MAX=2_000, RETRY_S=0.2, RETRY_PAUSES_S=(0.01,)):
+    with (
+        mock.patch.object(filed, "HEAD_BYTES_MAX", 2_000),
+        mock.patch.multiple(task_runner, RETRY_S=0.2, RETRY_PAUSES_S=(0.01,)),
+    ):
         made = Executors(tmp_path / "shared", workers, storage, lambda: filed.EXECUTORS)  # type: ignore[arg-type]
         yield made
         made.close()
@@ -185,7 +188,7 @@ async def test_a_merge_that_fails_is_told_and_made_again(
 async def test_a_task_that_a_worker_fails_at_is_given_to_others(executors: Executors, workers: Workers) -> None:
     arrangement = made(executors)
     await arrangement.insert(numbered(0, 1000), 1)
-    faults = [PgError("XX000", "a worker ended")] * (filed.WORKERS_MAX - 1)
+    faults = [PgError("XX000", "a worker ended")] * (task_runner.WORKERS_MAX - 1)
 
     def failing() -> None:
         if faults:
@@ -193,7 +196,7 @@ async def test_a_task_that_a_worker_fails_at_is_given_to_others(executors: Execu
 
     workers.fault = failing
     assert numbers(await arrangement.probe(codes(1, 2), 1)) == [1, 2]
-    faults += [PgError("XX000", "a worker ended")] * filed.WORKERS_MAX
+    faults += [PgError("XX000", "a worker ended")] * task_runner.WORKERS_MAX
     with pytest.raises(PgError, match="a worker ended"):
         await arrangement.probe(codes(1, 2), 1)
     faults[:] = [PgError("57014", "canceled"), PgError("57014", "twice")]
@@ -225,15 +228,16 @@ async def test_a_probe_sees_its_files_to_the_end(executors: Executors, workers: 
     await arrangement.insert(numbered(0, 1000), 1)
     (first,) = files(tmp_path)
     run_files._used.clear()
-    go, run = asyncio.Event(), Workers.run
+    asked, go, run = asyncio.Event(), asyncio.Event(), Workers.run
 
     async def late(*args: Any, **named: Any) -> pa.Table:
+        asked.set()
         await go.wait()
         return await run(workers, *args, **named)
 
     with mock.patch.object(workers, "run", late):
         probe = asyncio.create_task(arrangement.probe(codes(3, 1500), 1))
-        await asyncio.sleep(0)
+        await asked.wait()
     await arrangement.insert(numbered(1000, 2000), 2)
     await arrangement.settle()
     assert first.exists()

@@ -26,4 +26,4 @@ class Workers:
             self.fault()
         tasks = views["tasks"]
         assert sql.count("UNION ALL") + 1 == len(set(tasks["arm"].to_pylist()))
-        return pa.table({"answer": answers(tasks["task"].combine_chunks())})
+        return pa.table({"number": tasks["number"], "answer": answers(tasks["task"].combine_chunks())})

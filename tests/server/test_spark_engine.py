@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 import decimal
 import os
+import pickle
 import subprocess
 import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -18,6 +20,7 @@ from hypothesis import strategies as st
 
 from protocol.pgwire import types as pg
 from protocol.pgwire.errors import PgError, SqlState
+from server.dataflow.run_files import answered
 from server.spark import EngineUnavailable, embedded, java
 from server.spark import engine as module
 from server.spark.arrow_path import rows_per_batch
@@ -256,6 +259,26 @@ async def test_settings_that_postgresql_needs(engine: SparkEngine) -> None:
     assert await one(engine, "SELECT current_timezone()") == "UTC"
     table = pa.table({"A": [1], "a": [2]})
     assert (await engine.run('SELECT a, "x" AS A FROM t', {"t": table})).to_pylist() == [{"a": 2, "A": "x"}]
+
+
+class Told:
+    """A task for a Python worker, which is taken apart there to what Python knows by itself."""
+
+    def __reduce__(self) -> tuple[Any, tuple[str]]:
+        told = "[os.environ['PYTHON_WORKER_FACTORY_SOCK_DIR'], str(gc.get_freeze_count() > 10_000)]"
+        answer = f"lambda: pyarrow.table({{'told': {told}}})"
+        return eval, (f"(lambda gc, os, pyarrow, types: types.SimpleNamespace(answer={answer}))"
+                      "(*map(__import__, ('gc', 'os', 'pyarrow', 'types')))",)  # fmt: skip
+
+
+@pytest.mark.cluster("embedded", "local-cluster")
+async def test_a_worker_is_reached_by_a_short_path_and_does_not_look_through_what_it_imported(
+    engine: SparkEngine,
+) -> None:
+    task = pa.table({"task": pa.array([pickle.dumps(Told())], pa.binary())})
+    answer = await one(engine, "SELECT arrangement_task(task) FROM t", {"t": task})
+    assert isinstance(answer, bytes)
+    assert answered(answer)["told"].to_pylist() == [".", "True"]
 
 
 async def test_cancel_ends_one_statement_and_leaves_its_neighbour(engine: SparkEngine) -> None:
