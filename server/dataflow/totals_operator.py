@@ -17,6 +17,7 @@ from server.dataflow.arrangement import Arrangement
 from server.dataflow.explained import called
 from server.dataflow.nodes import (
     VERSION,
+    Statement,
     Totals,
 )
 from server.dataflow.operator import (
@@ -64,12 +65,20 @@ class TotalsOperator(Operator):
         codes = await in_thread(codes_of, tick, [self._totals.key], changes)
         before = await slice_of(self._state, codes, tick)
         distinct, values = others[: len(self._totals.distinct)], others[len(self._totals.distinct) :]
+        if tick.since is None and self._totals.at_first is not None and changes.num_rows:
+            for arranged, of_arm in zip(self._firsts, values, strict=True):
+                self._pending += await arranged.take(of_arm, tick)
+            rows = updates.expand(until(changes, 1, tick)) if self._totals.input.schema else changes.select([VERSION])
+            return await self._computed(self._totals.at_first, rows, tick, before)
         firsts = []
         for arranged, (_, first), of_arm in zip(self._firsts, self._totals.firsts, values, strict=True):
             firsts.append(await arranged.first(first, self._key, codes, of_arm, tick))
             self._pending += await arranged.take(of_arm, tick)
         lines = await in_thread(self._read, tick, before, changes, distinct, firsts, values)
-        found = await self._run(self._totals.sql, {"d0": lines})
+        return await self._computed(self._totals.sql, lines, tick, before)
+
+    async def _computed(self, statement: Statement, lines: pa.Table, tick: Tick, before: pa.Table) -> pa.Table:
+        found = await self._run(statement, {"d0": lines})
         state = [pa.field(f"s{i}", field.type) for i, field in enumerate(self._totals.state)]
         found = self._result(found, [*state, VERSION_FIELD])
         return await in_thread(self._told, tick, before, found)
