@@ -19,7 +19,7 @@ from server.sql.relations import Relation
 VERSION = "v"
 
 
-SMALL_ROWS = 200_000
+SMALL_ROWS = 2_000_000  # one task: a shuffle takes twice the processor time; beyond, memory counts
 
 
 @dataclass(frozen=True, slots=True)
