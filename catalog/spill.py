@@ -14,6 +14,7 @@ from typing import TypeAlias
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from catalog import updates
@@ -153,6 +154,21 @@ def summed(tables: list[pa.Table], directory: Path | None) -> pa.Table:
 def rows(tables: list[pa.Table], directory: Path | None) -> pa.Table:
     """What `tables` add up to as one table of rows, likewise. NegativeCount if there are less than none of a row."""
     return kept((updates.expand(piece) for piece in consolidated(tables, directory) if piece is not None), directory)
+
+
+def applied(old: pa.Table, changes: pa.Table, directory: Path | None) -> pa.Table:
+    """The rows `old` after `changes`, as `updates.apply`: in memory are only a piece of them, and those that go."""
+    going = changes.filter(pc.less(changes[updates.DIFF], 0))
+    if old.num_rows < updates.SOUGHT_SHARE * going.num_rows:
+        return rows([old, changes], directory)
+    likely = [pa.array(updates.like(piece, going)) for piece in pieces(old, PIECE_BYTES)]
+    masked = zip(pieces(old, PIECE_BYTES), likely, strict=True)
+    touched = pa.concat_tables([old.slice(0, 0), *(piece.filter(mask) for piece, mask in masked)])
+    if size_of([touched, changes]) > MEMORY_BYTES_MAX:
+        return rows([old, changes], directory)
+    others = zip(pieces(old, PIECE_BYTES), likely, strict=True)
+    left = (piece.filter(pc.invert(mask)) for piece, mask in others)
+    return kept(itertools.chain(left, [updates.apply(touched, changes)]), directory)
 
 
 def on_disk(table: pa.Table, directory: Path | None) -> pa.Table:

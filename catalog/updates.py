@@ -18,7 +18,10 @@ from collections.abc import Sequence
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from numpy.typing import NDArray
 
+CHUNKS_MAX = 64  # of rows that changes were applied to: more make each look at them slower
+SOUGHT_SHARE = 16  # of rows one is sought as quickly as all are added up
 DIFF = "diff"
 DIFF_FIELD = pa.field(DIFF, pa.int64(), nullable=False)
 
@@ -96,12 +99,50 @@ def difference(new: pa.Table, old: pa.Table) -> pa.Table:
 
 
 def apply(rows: pa.Table, changes: pa.Table) -> pa.Table:
-    """`rows` after `changes`. The same table when nothing changes; no look at `rows` when changes only add."""
+    """`rows` after `changes`, those that are left as they are first. The same table when nothing changes.
+
+    Only rows that look like one that goes are added up; when changes only add, there is no look at `rows`.
+    """
     if changes.num_rows == 0:
         return rows
-    if pc.min(changes[DIFF]).as_py() > 0:
+    if not takes_away(changes):
         return pa.concat_tables([rows, expand(changes)])
-    return expand(consolidate(pa.concat_tables([with_diff(rows, 1), changes])))
+    likely = like(rows, changes.filter(pc.less(changes[DIFF], 0)))
+    touched = with_diff(rows.filter(pa.array(likely)), 1)
+    found = pa.concat_tables(
+        [rows.filter(pa.array(~likely)), expand(consolidate(pa.concat_tables([touched, changes])))]
+    )
+    return found.combine_chunks() if found.num_columns and found.column(0).num_chunks > CHUNKS_MAX else found
+
+
+def like(rows: pa.Table, others: pa.Table) -> NDArray[np.bool_]:
+    """Of each of `rows` whether each of its values is one of `others`: all that equal one of those, and few besides.
+
+    Columns are looked at, those with short values first, until about as many are left as there are others. All, if
+    there are so many others that to add up all is as quick.
+    """
+    if rows.num_rows < SOUGHT_SHARE * others.num_rows:
+        return np.ones(rows.num_rows, np.bool_)
+    left = np.arange(rows.num_rows)
+    schema = [field for field in rows.schema if _is_sought(field.type)]
+    for field in sorted(schema, key=lambda field: _is_long(field.type)):
+        if len(left) <= 2 * others.num_rows:
+            break
+        column = rows[field.name] if len(left) == rows.num_rows else rows[field.name].take(pa.array(left))
+        sought = comparable(others[field.name].combine_chunks()).unique()
+        parts = [pc.is_in(comparable(part), value_set=sought) for part in column.chunks]
+        left = left[np.concatenate([np.asarray(part) for part in parts])] if parts else left
+    found = np.zeros(rows.num_rows, np.bool_)
+    found[left] = True
+    return found
+
+
+def _is_sought(type: pa.DataType) -> bool:
+    return bool(pa.types.is_primitive(type) or pa.types.is_decimal(type) or _is_long(type))
+
+
+def _is_long(type: pa.DataType) -> bool:
+    return bool(pa.types.is_string(type) or pa.types.is_binary(type))
 
 
 def comparable(column: pa.Array) -> pa.Array:

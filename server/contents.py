@@ -11,7 +11,6 @@ from collections import OrderedDict
 from pathlib import Path
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from catalog import spill, updates
 from catalog.log import Compacted, Log
@@ -55,8 +54,8 @@ class Contents:
             changes = self._log.changes(collection.id, time + 1, as_of + 1, collection_schema(collection))
         except Compacted:  # the changes since were merged with what was there before them
             return self._read(collection, as_of)
-        if rows.nbytes > spill.MEMORY_BYTES_MAX and pc.min(changes[updates.DIFF]).as_py() < 0:
-            return spill.rows([rows, changes], self._scratch)
+        if rows.nbytes > spill.MEMORY_BYTES_MAX and updates.takes_away(changes):
+            return spill.applied(rows, changes, self._scratch)
         return updates.apply(rows, changes)
 
     def _keep(self, id: ObjectId, as_of: int, rows: pa.Table) -> None:

@@ -18,9 +18,9 @@ _MINUS_OR_PLUS = "CASE WHEN {0} > 0 THEN CAST({1} AS DECIMAL(38,%d)) ELSE -CAST(
 class Added:
     """The sums and counts that some aggregates follow from, the number of rows first, and what a row adds to each."""
 
-    def __init__(self, diff: Column, new: NewColumns, arm: Expression | None = None) -> None:
+    def __init__(self, diff: Expression, new: NewColumns, arm: Expression | None = None) -> None:
         """`diff`: 1 of a row that comes, -1 of one that goes. `arm`: of which lines this is so, if not of all."""
-        self._diff = ColumnRef(diff)
+        self._diff = diff
         self._new = new
         self._numbers: list[tuple[tuple[object, ...], Column]] = []
         self.columns: list[Column] = [new.column("", self._diff)]

@@ -112,6 +112,7 @@ _ABOVE = next(f for f in OPERATORS[">"] if f.arguments == (INT8, INT8))
 _EQUAL = next(f for f in OPERATORS["="] if f.arguments == (INT8, INT8))
 _UNEQUAL = next(f for f in OPERATORS["<>"] if f.arguments == (INT8, INT8))
 _ZERO = Literal(0, INT8)
+_ONE = Literal(1, INT8)
 _SUM = Function("sum", (), INT8, "sum({0}){f}", Kind.AGGREGATE)
 
 
@@ -304,11 +305,44 @@ class _Planner:
         values = CallValues(base, self._new)
         input = values.input
         below = self.planned(input)
+        by = _places(base.keys, input)
+
+        def once(value: Column) -> Once:
+            return self._once(below, (*by, *_at([value], input)))
+
         changes, (v, diff, arm) = self._scan(0, input.columns, "diff", "arm")
         is_arm = [
             Call(_EQUAL, (ColumnRef(arm), Literal(i, INT8)), BOOL, False)
             for i in range(1 + len(values.distinct) + len(values.firsts))
         ]
+        state, sql = self._added_up(base, relation, values, changes, v, ColumnRef(diff), is_arm)
+        at_first = None
+        if not values.distinct:  # each of which would want the rows once more
+            rows = replace(changes, columns=input.columns or (v,))
+            _, at_first = self._added_up(base, relation, values, rows, None, _ONE, ())
+        return Totals(
+            _schema(relation.columns),
+            relation,
+            below,
+            by,
+            tuple(map(once, values.distinct)),
+            tuple((once(value), First(len(base.keys), descending, False, 1)) for value, descending in values.firsts),
+            _schema(state),
+            sql,
+            at_first,
+        )
+
+    def _added_up(
+        self,
+        base: Aggregate,
+        relation: Relation,
+        values: CallValues,
+        scan: Scan,
+        version: Column | None,
+        diff: Expression,
+        is_arm: Sequence[Expression],
+    ) -> tuple[tuple[Column, ...], Statement]:
+        """The columns of the state, and what gives rows and state: from lines, or of a first version from its rows."""
         added = Added(diff, self._new, is_arm[0] if len(is_arm) > 1 else None)
         results: list[Expression] = []
         extremes: list[AggregateCall] = []
@@ -321,45 +355,32 @@ class _Planner:
             if number <= len(values.distinct):
                 results.append(added.result(plain, is_arm[number]))
             else:
-                extremes.append(replace(plain, filter=is_arm[number]))
+                extremes.append(replace(plain, filter=is_arm[number]) if is_arm else plain)
                 looked_up.append(self._new.column("", call))
                 results.append(ColumnRef(looked_up[-1]))
-        width = len(base.keys)
-        keys, kept = (tuple(self._new.column("", key) for key in base.keys) for _ in range(2))
-        held = tuple(self._new.column("", ColumnRef(c)) for c in added.columns)
-        scan = replace(changes, columns=(*changes.columns, *held))
+        changes = added.changes
+        if is_arm:
+            held = tuple(self._new.column("", ColumnRef(c)) for c in added.columns)
+            scan = replace(scan, columns=(*scan.columns, *held))
+            changes = [either(h, change) for h, change in zip(held, changes, strict=True)]
         sums = tuple(
-            AggregateCall(_SUM, (either(h, change),), h.type, False, h.precision)
-            for h, change in zip(held, added.changes, strict=True)
+            AggregateCall(_SUM, (change,), column.type, False, column.precision)
+            for column, change in zip(added.columns, changes, strict=True)
         )
-        version = self._bigint()
-        columns = (*keys, version, *added.columns, *looked_up)
-        totals: Relation = Aggregate(scan, (*base.keys, ColumnRef(v)), (*sums, *extremes), columns)
-        if width:
+        keys, kept = (tuple(self._new.column("", key) for key in base.keys) for _ in range(2))
+        by, now = (base.keys, ()) if version is None else ((*base.keys, ColumnRef(version)), (self._bigint(),))
+        columns = (*keys, *now, *added.columns, *looked_up)
+        totals: Relation = Aggregate(scan, by, (*sums, *extremes), columns)
+        if base.keys:
             totals = Filter(totals, Call(_UNEQUAL, (ColumnRef(added.columns[0]), _ZERO), BOOL, False))
-        refs = tuple(map(ColumnRef, keys))
+        refs, v = tuple(map(ColumnRef, keys)), self._bigint()
         state = (*kept, *added.columns)
         rows = Project(
             totals,
-            (*base.columns, *state, version),
-            (*refs, *results, *refs, *map(ColumnRef, added.columns), ColumnRef(version)),
+            (*base.columns, *state, v),
+            (*refs, *results, *refs, *map(ColumnRef, added.columns), *(map(ColumnRef, now) if now else (_ONE,))),
         )
-        result = carried(relation, base, rows, (*state, version))
-        by = _places(base.keys, input)
-
-        def once(value: Column) -> Once:
-            return self._once(below, (*by, *_at([value], input)))
-
-        return Totals(
-            _schema(relation.columns),
-            relation,
-            below,
-            by,
-            tuple(map(once, values.distinct)),
-            tuple((once(value), First(width, descending, False, 1)) for value, descending in values.firsts),
-            _schema(state),
-            _text(only(result, (*relation.columns, *state, version))),
-        )
+        return state, _text(only(carried(relation, base, rows, (*state, v)), (*relation.columns, *state, v)))
 
     # -- recomputed by key ------------------------------------------------------------------------------------------
 

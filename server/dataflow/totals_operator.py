@@ -18,6 +18,7 @@ from server.dataflow.arrangement import Arrangement
 from server.dataflow.explained import called
 from server.dataflow.nodes import (
     VERSION,
+    Statement,
     Totals,
 )
 from server.dataflow.operator import (
@@ -80,8 +81,14 @@ class TotalsOperator(Operator):
         distinct, values = others[: len(self._totals.distinct)], others[len(self._totals.distinct) :]
         for arranged, of_arm in zip(self._firsts, values, strict=True):
             self._pending += await arranged.take(of_arm, tick)
+        if tick.since is None and self._totals.at_first is not None and changes.num_rows:
+            rows = updates.expand(until(changes, 1, tick)) if self._totals.input.schema else changes.select([VERSION])
+            return await self._computed(self._totals.at_first, rows, tick, before)
         lines = await in_thread(self._read, tick, before, changes, distinct, firsts, values)
-        found = await self._run(self._totals.sql, {"d0": lines})
+        return await self._computed(self._totals.sql, lines, tick, before)
+
+    async def _computed(self, statement: Statement, lines: pa.Table, tick: Tick, before: pa.Table) -> pa.Table:
+        found = await self._run(statement, {"d0": lines})
         state = [pa.field(f"s{i}", field.type) for i, field in enumerate(self._totals.state)]
         found = self._result(found, [*state, VERSION_FIELD])
         return await in_thread(self._told, tick, before, found)

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from catalog import spill
 from catalog import updates as u
-from tests.catalog.strategies import ARROW_TYPES, changes_tables, pairs, rows_tables
+from tests.catalog.strategies import ARROW_TYPES, changes_tables, pairs, plain, rows_tables
 
 each_type = pytest.mark.parametrize("type", ARROW_TYPES, ids=str)
 few = settings(max_examples=20, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -108,3 +108,16 @@ def test_what_fits_into_memory_stays_there(tmp_path: Path, monkeypatch: pytest.M
     (piece,) = spill.consolidated([rows], tmp_path)
     assert piece is not None
     assert pairs(piece) == [((1,), 2)]
+
+
+@pytest.mark.parametrize("going", [1, 40])
+def test_changes_are_applied_piece_by_piece(going: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(spill, "MEMORY_BYTES_MAX", 2_000)
+    monkeypatch.setattr(spill, "PIECE_BYTES", 1_000)
+    old = pa.table({"c0": pa.array(np.arange(1_000) % 700), "c1": pa.array([str(n % 350) for n in range(1_000)])})
+    changes = pa.concat_tables([u.with_diff(old.slice(100, going), -1), u.with_diff(old.slice(7, 2), 1)])
+    found = spill.applied(old, changes, tmp_path)
+    assert Counter(plain(found)) == Counter(plain(u.apply(old, changes)))
+    assert not list(tmp_path.iterdir()), "a file has a name"
+    with pytest.raises(u.NegativeCount):
+        spill.applied(old, u.with_diff(old.slice(0, 1), -3), tmp_path)

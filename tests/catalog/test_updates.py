@@ -85,6 +85,31 @@ def test_apply_is_addition(rows: pa.Table, data: st.DataObject) -> None:
             assert plain(after)[: rows.num_rows] == plain(rows)
 
 
+@each_type
+@few
+@given(data=st.data())
+def test_rows_that_go_are_found_among_many(type: pa.DataType, data: st.DataObject) -> None:
+    types = (type, pa.string())
+    drawn = data.draw(rows_tables(types))
+    rows = pa.concat_tables([drawn] * 3 * u.SOUGHT_SHARE)
+    going = rows.slice(0, 2)
+    changes = pa.concat_tables([u.with_diff(data.draw(rows_tables(types)), 1), u.with_diff(going, -1)])
+    counts = Counter(plain(rows))
+    counts.subtract(plain(going))
+    counts.update(row for row, diff in pairs(changes) if diff > 0)
+    assert Counter(plain(u.apply(rows, changes))) == +counts
+    found = plain(rows.filter(pa.array(u.like(rows, going))))
+    assert Counter(row for row in plain(rows) if row in plain(going)) <= Counter(found)
+
+
+def test_what_was_changed_often_is_in_few_pieces() -> None:
+    rows = pa.table({"c0": pa.array(np.arange(1_000))})
+    for number in range(2 * u.CHUNKS_MAX):
+        rows = u.apply(rows, u.with_diff(rows.slice(0, 1), -1 if number % 2 else 1))
+    assert rows.column(0).num_chunks <= u.CHUNKS_MAX
+    assert rows.num_rows == 1_000
+
+
 @given(rows_tables(MIXED), st.integers(-3, 3))
 def test_with_diff_and_rows_of_undo_each_other(rows: pa.Table, diff: int) -> None:
     changes = u.with_diff(rows, diff)

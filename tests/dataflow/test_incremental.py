@@ -490,6 +490,10 @@ PLANTED: list[tuple[str, Planted, str]] = [
     ("a join counts one side", _text(nodes.InnerJoin, " * ", " + 0 * "), JOINED),
     ("totals forget what goes", _text(nodes.Totals, " * x", " + 0 * x"), "SELECT k, sum(v) FROM t GROUP BY k"),
     ("totals count NULLs", _text(nodes.Totals, "IS NOT NULL", "IS NULL"), "SELECT k, count(v) FROM t GROUP BY k"),
+    ("the first totals count NULLs", _field(nodes.Totals, "at_first", lambda sql: nodes.Statement(
+        sql.small.replace("IS NOT NULL", "IS NULL"), "")), "SELECT k, count(v) FROM t GROUP BY k"),
+    ("the first totals are other values'", _field(nodes.Totals, "at_first", lambda sql: nodes.Statement(
+        sql.small.replace("min(", "max("), "")), "SELECT k, min(v) FROM t GROUP BY k"),
     ("groups stay", _text(nodes.Totals, "<> 0L)", "<> -1L)"), "SELECT k, count(*) FROM t GROUP BY k"),
     ("one side's keys", _code(recompute_operator, "_all", _first_input),
      "SELECT t.k, u.w FROM t LEFT JOIN u ON t.k = u.k"),
