@@ -192,6 +192,52 @@ def test_where_mz_now_may_not_stand(dsn: str, sql: str) -> None:
             connection.execute(f"CREATE MATERIALIZED VIEW m AS {sql}")
 
 
+NO_RULE = "SELECT k FROM t WHERE EXISTS (SELECT 1 FROM u WHERE mz_now() < u.ends + t.k)"
+
+
+def test_a_temporal_filter_that_cannot_be_followed_is_refused_before_the_commit(
+    engine: SparkEngine, tmp_path: Path
+) -> None:
+    server = ServerThread(tmp_path, engine)
+    try:
+        with connected(server.dsn()) as connection:
+            connection.execute("CREATE TABLE t (k int)")
+            connection.execute("CREATE TABLE u (ends numeric)")
+            connection.execute(f"CREATE VIEW plain AS {NO_RULE}")
+            for sql in (
+                f"CREATE MATERIALIZED VIEW refused AS {NO_RULE}",
+                "CREATE MATERIALIZED VIEW refused AS SELECT k FROM plain",
+                "CREATE INDEX refused ON plain (k)",
+                f"COPY (SUBSCRIBE ({NO_RULE})) TO STDOUT",
+                "COPY (SUBSCRIBE plain) TO STDOUT",
+            ):
+                with pytest.raises(errors.FeatureNotSupported, match="temporal filter") as refusal:
+                    connection.execute(sql.encode())
+                assert "no rule for mz_now() beside columns of several" in (refusal.value.diag.message_detail or "")
+            told = "\n".join(line for (line,) in connection.execute(f"EXPLAIN {NO_RULE}".encode()).fetchall())
+            assert "Kept up to date: cannot be, because there is no rule for mz_now() beside" in told
+    finally:
+        server.stop()
+    server = ServerThread(tmp_path, engine)
+    try:
+        with connected(server.dsn()) as connection:
+            names = rows(connection, "SELECT name FROM mz_catalog.mz_objects WHERE id LIKE 'u%' AND name <> 'public'")
+            assert names == [("plain",), ("t",), ("u",)]
+    finally:
+        server.stop()
+
+
+def test_a_view_with_a_temporal_filter_over_a_table_of_the_same_transaction(dsn: str) -> None:
+    with connected(dsn) as connection, connection.transaction():
+        connection.execute("CREATE TABLE t (k int, ends numeric)")
+        connection.execute("CREATE MATERIALIZED VIEW m AS SELECT k FROM t WHERE mz_now() < ends")
+        connection.execute("CREATE VIEW v AS SELECT k FROM t WHERE mz_now() < ends")
+        connection.execute("CREATE INDEX i ON v (k)")
+    with connected(dsn) as connection:
+        connection.execute("INSERT INTO t VALUES (1, 4102444800000), (2, 0)")
+        assert rows(connection, "SELECT * FROM m") == [(1,)]
+
+
 def test_a_dataflow_over_system_tables_is_computed_anew(dsn: str) -> None:
     with connected(dsn) as connection, psycopg.connect(dsn) as other:
         connection.execute("CREATE TABLE t (k int)")
