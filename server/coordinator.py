@@ -54,6 +54,7 @@ from server.dataflow.filed_arrangement import SERVER, Executors
 from server.dataflow.incremental import computation_of
 from server.dataflow.index import ComputedIndex, IndexDataflow, LogIndex
 from server.dataflow.shared import SharedArrangements
+from server.dataflow.unplanned import Unplanned
 from server.dataflow.view import ViewDataflow
 from server.following import Following
 from server.frontiers import Frontiers
@@ -364,7 +365,7 @@ class Coordinator:
                 self._indexes.pop(index.id)[1].cancel()
                 self._start_index(index)
 
-            computation, arranger = self._plan_view(self, index), self._arrangements.arranger
+            computation, arranger = self._planned(index), self._arrangements.arranger
             dataflow = ComputedIndex(
                 *(index, schema, key, width, computation, self.frontiers, arranger, self._keeps_too_much, again),
                 self.counts,
@@ -373,6 +374,18 @@ class Coordinator:
         else:
             dataflow = LogIndex(index, schema, key, _Followed(self), self.frontiers, self._arrangements)
         self._indexes[index.id] = (dataflow, self._spawn(dataflow.run(), f"index {index.id}"))
+
+    def _planned(self, item: MaterializedView | Index) -> Computation:
+        """What computes it. Whatever goes wrong is for its dataflow to tell, which tries again with every change: the
+        commit is made, and no other dataflow has to do with it."""
+
+        def plan() -> Computation:
+            return self._plan_view(self, item)
+
+        try:
+            return plan()
+        except Exception:
+            return Unplanned(plan, self.state.collections(item.uses), _Followed(self))
 
     def _end_feeds(self, id: ObjectId, name: str) -> None:
         error = PgError(SqlState.UNDEFINED_OBJECT, f"relation '{name}' was dropped")
@@ -391,10 +404,9 @@ class Coordinator:
         def failed(error: PgError) -> None:
             self._view_failed(view, error)
 
-        computation = self._plan_view(self, view)
         dataflow = ViewDataflow(
             view,
-            computation,
+            self._planned(view),
             self.frontiers,
             stored,
             write,

@@ -23,6 +23,7 @@ from protocol.pgwire.errors import PgError
 from server.counts import Counts
 from server.dataflow.computation import Computation, Ticks, advanced
 from server.dataflow.hydration import watched
+from server.dataflow.unplanned import Unplanned
 from server.failures import told
 from server.frontiers import Frontiers
 
@@ -95,12 +96,11 @@ class ViewDataflow:
 
     async def run(self) -> None:
         """Until cancelled. Cancel safety: a write is whole or absent; the inputs' history is let go."""
-        inputs = self.computation.inputs
         try:
             await self._hydrate(self._holder.time)
             while True:
-                await self._frontiers.reached(inputs, self.seen)
-                upper = self._frontiers.least_upper(inputs)
+                await self._frontiers.reached(self.inputs, self.seen)
+                upper = self._frontiers.least_upper(self.inputs)
                 while times := self.computation.times(self.seen, upper):
                     async for time, changes in advanced(self.computation, times, self._present, self.ticks):
                         if isinstance(changes, Exception):
@@ -140,6 +140,8 @@ class ViewDataflow:
                 time = begin
                 self._holder.advance(time)
             try:
+                if isinstance(self.computation, Unplanned):
+                    self.computation = self.computation.plan()
                 stored = None if self._fresh else await self._present()
                 known = stored if time == self.upper - 1 else None
                 dataflow = {"dataflow": self.view.id, "view": self.view.name}
