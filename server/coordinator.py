@@ -55,6 +55,7 @@ from server.dataflow.incremental import computation_of
 from server.dataflow.index import ComputedIndex, IndexDataflow, LogIndex
 from server.dataflow.shared import SharedArrangements
 from server.dataflow.unplanned import Unplanned
+from server.dataflow.upkeep import Upkeep, upkeep_of
 from server.dataflow.view import ViewDataflow
 from server.following import Following
 from server.frontiers import Frontiers
@@ -477,9 +478,17 @@ class Coordinator:
         """The greatest closed time: what a strict serializable read reads at."""
         return Timestamp(self.frontiers.tables_upper - 1)
 
-    def computation(self, plan: QueryPlan, engine: Engine) -> Computation:
-        """A maintained query over the log and the system tables, as what keeps it up."""
-        return computation_of(plan, engine, _Followed(self), self._arrangements)
+    def computation(self, plan: QueryPlan, engine: Engine, upkeep: Upkeep | None = None) -> Computation:
+        """A maintained query over the log and the system tables, as what keeps it up. 0A000 if nothing can.
+
+        `upkeep`: what was decided of it, if it was.
+        """
+        upkeep = upkeep or upkeep_of(plan, self.sizes(plan.inputs))
+        return computation_of(plan, upkeep, engine, _Followed(self), self._arrangements)
+
+    def sizes(self, ids: Iterable[ObjectId]) -> dict[ObjectId, int]:
+        """Of those whose changes the log has, how many lines these are."""
+        return {id: self.lines(id) for id in ids if self.is_logged(id)}
 
     def arrange_in(self, directory: Path, engine: Engine) -> None:
         """Before `start`: large arrangements go to `directory`, where Spark's executors probe them.

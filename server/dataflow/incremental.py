@@ -25,7 +25,7 @@ from server.dataflow.row_operators import SourceOperator
 from server.dataflow.share import Share
 from server.dataflow.shared import SharedArrangements
 from server.dataflow.threads import in_thread, to_the_end
-from server.dataflow.upkeep import upkeep_of
+from server.dataflow.upkeep import Upkeep
 from server.spark import Engine
 from server.sql.constant import Bindings
 from server.sql.plan import QueryPlan
@@ -34,9 +34,10 @@ from server.sql.render import spark_text
 TIMES_MAX = 16  # that a lagging dataflow takes in one tick: each more is a version more of the touched rows
 
 
-def computation_of(plan: QueryPlan, engine: Engine, inputs: Inputs, shared: SharedArrangements) -> Computation:
+def computation_of(
+    plan: QueryPlan, upkeep: Upkeep, engine: Engine, inputs: Inputs, shared: SharedArrangements
+) -> Computation:
     """The query as operators; recomputed if a part of it has no rule. 0A000 if it can be neither."""
-    upkeep = upkeep_of(plan, inputs.is_logged, inputs.lines)
     upkeep.check()
     if upkeep.root is None:
         relation = upkeep.relation

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from catalog.objects import ObjectId
@@ -41,11 +41,10 @@ class Upkeep:
             )
 
 
-def upkeep_of(plan: QueryPlan, is_logged: Callable[[ObjectId], bool], lines: Callable[[ObjectId], int]) -> Upkeep:
-    """`is_logged`: whether it is a collection whose changes the log has; `lines`: how many lines that are."""
-    logged = frozenset(filter(is_logged, plan.inputs))
-    relation = rewritten_or_not(plan.relation, {id: lines(id) for id in logged})
+def upkeep_of(plan: QueryPlan, sizes: Mapping[ObjectId, int]) -> Upkeep:
+    """`sizes`: of those of its inputs whose changes the log has, how many lines these are."""
+    relation = rewritten_or_not(plan.relation, sizes)
     try:
-        return Upkeep(relation, delta_plan(relation, logged))
+        return Upkeep(relation, delta_plan(relation, frozenset(sizes)))
     except NoRule as reason:
         return Upkeep(relation, None, str(reason))

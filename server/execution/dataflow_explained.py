@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from catalog.objects import ObjectId
+from server.beside import beside
 from server.coordinator import Coordinator
 from server.dataflow.arrangement import Arrangement
 from server.dataflow.explained import Notes, explained_delta, kept, numbered
@@ -34,7 +35,7 @@ class Shown:
     times: bool = True
 
 
-def upkeep(coordinator: Coordinator, plan: QueryPlan, flow: Flow | None, shown: Shown) -> Section:
+async def upkeep(coordinator: Coordinator, plan: QueryPlan, flow: Flow | None, shown: Shown) -> Section:
     """The operators that follow a query, with what is known of them if its dataflow runs."""
     name = "Kept up to date"
     name_of = names(coordinator)
@@ -44,7 +45,7 @@ def upkeep(coordinator: Coordinator, plan: QueryPlan, flow: Flow | None, shown: 
     else:
         if plan.expanded is not None:  # what is followed reads what a view is made of, not its index
             plan = plan.expanded()
-        found = upkeep_of(plan, coordinator.is_logged, coordinator.lines)
+        found = await beside(plan.stored_text, upkeep_of, plan, coordinator.sizes(plan.inputs))
         if found.root is None:
             how = "computed anew when an input changes" if found.is_possible else "cannot be"
             return Section(name, f"{how}, because there is no rule for {found.lacking}")

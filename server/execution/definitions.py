@@ -319,8 +319,9 @@ def _check_indexed_view(context: Context, view: View) -> None:
 
 def _check_followed(context: Context, stored: QueryPlan) -> None:
     """0A000 for a query that cannot be kept up to date. It may read what the transaction itself has made."""
-    items = context.state.items
-    upkeep_of(stored, lambda id: isinstance(items[id], Table | MaterializedView), context.coordinator.lines).check()
+    items, lines = context.state.items, context.coordinator.lines
+    sizes = {id: lines(id) for id in stored.inputs if isinstance(items[id], Table | MaterializedView)}
+    upkeep_of(stored, sizes).check()
 
 
 def _index_name(state: CatalogState, item: Item, keys: tuple[str, ...]) -> str:
