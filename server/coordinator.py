@@ -41,8 +41,10 @@ from catalog.oracle import RESERVATION_MS, Oracle
 from catalog.payloads import Payloads
 from catalog.store import Store, StoreError, Undecided
 from protocol.pgwire.errors import PgError, SqlState
+from server import ending
 from server.activity import Activity
 from server.backpressure import Backpressure
+from server.cancellation import raise_if_cancelled
 from server.committer import Committer, Request, index_created
 from server.compaction import compact
 from server.contents import Contents, collection_schema
@@ -236,6 +238,7 @@ class Coordinator:
         try:
             await self.commit(Request(overdue=overdue))
         except Exception as error:  # the committer says why; what is still overdue is so at the next look
+            raise_if_cancelled()
             log.error("holds that lag stay where they are", holds=len(overdue), error=str(error))
             return
         for move in overdue:
@@ -267,13 +270,11 @@ class Coordinator:
 
     async def close(self) -> None:
         """Stops the dataflows and the committer, and closes the store: what was acknowledged is on disk."""
-        for task in list(self._tasks):
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await ending.cancelled(self._tasks)
         if self._executors is not None:
             self._executors.close()
             await asyncio.to_thread(self._executors.join)
-        self._storage.close()
+        await asyncio.to_thread(self._storage.close)
         await asyncio.to_thread(self.store.close)
 
     @property

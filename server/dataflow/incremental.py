@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 from catalog import updates
 from catalog.objects import Timestamp
 from catalog.updates import DIFF
+from server.cancellation import raise_if_cancelled
 from server.dataflow.arrangement import Arrangement
 from server.dataflow.computation import Computation, Inputs, Present, Recomputation, compute
 from server.dataflow.effort import Effort, TooMuch
@@ -188,6 +189,7 @@ class IncrementalComputation:
         except BaseException:
             for operator in operators:
                 operator.forget()
+            raise_if_cancelled()
             for task in tasks.values():
                 if task.done() and not task.cancelled() and (error := task.exception()) is not None:
                     raise error from None

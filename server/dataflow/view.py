@@ -20,6 +20,7 @@ from catalog import updates
 from catalog.objects import Index, MaterializedView, ObjectId, Timestamp
 from catalog.store import MustEnd
 from protocol.pgwire.errors import PgError
+from server.cancellation import raise_if_cancelled
 from server.counts import Counts
 from server.dataflow.computation import Computation, Ticks, advanced
 from server.dataflow.hydration import watched
@@ -149,6 +150,7 @@ class ViewDataflow:
                     rows = await self.computation.hydrate(time, known)
                 break
             except Exception as error:
+                raise_if_cancelled()
                 self._failed(error, time)
             time = await self._next_change()
         # Nothing, unless the log is empty or ends before: what it has is what later changes are subtracted from.
@@ -167,6 +169,7 @@ class ViewDataflow:
             except MustEnd:
                 raise  # so does the server
             except Exception as error:
+                raise_if_cancelled()
                 log.error(f"{self.view.kind} not written", view=self.view.name, id=self.view.id, error=str(error))
             await self._frontiers.moved.wait()
 
