@@ -16,6 +16,7 @@ import typer
 import uvloop
 
 from server.config import Config, ConfigError, load
+from server.ending import end_by_force
 
 GC_THRESHOLDS = 50_000, 20, 20  # a session makes many short-lived objects and hardly any cycles
 GRACE_S = 2.0  # what clients have, at shutdown, to take what was written to them
@@ -202,6 +203,7 @@ async def _serve(config: Config) -> tuple[str, str | None] | None:
         log.info("stopping")
         return None
     finally:
+        end_by_force()
         await house.close(GRACE_S)
 
 

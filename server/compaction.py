@@ -13,6 +13,7 @@ import structlog
 from catalog.log import Batch, Log, Payload
 from catalog.objects import ObjectId, Timestamp
 from catalog.store import MustEnd, Store
+from server.cancellation import raise_if_cancelled
 from server.counts import Counts
 from server.frontiers import Frontiers
 
@@ -33,12 +34,14 @@ async def compact(store: Store, log_: Log, frontiers: Frontiers, counts: Counts,
             except MustEnd:
                 return  # the committer meets the fence too, and ends the server
             except Exception as error:
+                raise_if_cancelled()
                 log.error("compaction failed", collection=id, error=str(error), exc_info=error)
         try:
             await store.give_back()
         except MustEnd:
             return
         except Exception as error:  # a full disk, most likely: it may have room again at the next pass
+            raise_if_cancelled()
             log.error("free pages were not given back", error=str(error), exc_info=error)
 
 

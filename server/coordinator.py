@@ -41,8 +41,10 @@ from catalog.oracle import RESERVATION_MS, Oracle
 from catalog.payloads import Payloads
 from catalog.store import Store, StoreError, Undecided
 from protocol.pgwire.errors import PgError, SqlState
+from server import ending
 from server.activity import Activity
 from server.backpressure import Backpressure
+from server.cancellation import raise_if_cancelled
 from server.committer import Committer, Request, index_created
 from server.compaction import compact
 from server.contents import Contents, collection_schema
@@ -54,6 +56,8 @@ from server.dataflow.filed_arrangement import SERVER, Executors
 from server.dataflow.incremental import computation_of
 from server.dataflow.index import ComputedIndex, IndexDataflow, LogIndex
 from server.dataflow.shared import SharedArrangements
+from server.dataflow.unplanned import Unplanned
+from server.dataflow.upkeep import Upkeep, upkeep_of
 from server.dataflow.view import ViewDataflow
 from server.following import Following
 from server.frontiers import Frontiers
@@ -234,6 +238,7 @@ class Coordinator:
         try:
             await self.commit(Request(overdue=overdue))
         except Exception as error:  # the committer says why; what is still overdue is so at the next look
+            raise_if_cancelled()
             log.error("holds that lag stay where they are", holds=len(overdue), error=str(error))
             return
         for move in overdue:
@@ -265,13 +270,11 @@ class Coordinator:
 
     async def close(self) -> None:
         """Stops the dataflows and the committer, and closes the store: what was acknowledged is on disk."""
-        for task in list(self._tasks):
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await ending.cancelled(self._tasks)
         if self._executors is not None:
             self._executors.close()
             await asyncio.to_thread(self._executors.join)
-        self._storage.close()
+        await asyncio.to_thread(self._storage.close)
         await asyncio.to_thread(self.store.close)
 
     @property
@@ -364,7 +367,7 @@ class Coordinator:
                 self._indexes.pop(index.id)[1].cancel()
                 self._start_index(index)
 
-            computation, arranger = self._plan_view(self, index), self._arrangements.arranger
+            computation, arranger = self._planned(index), self._arrangements.arranger
             dataflow = ComputedIndex(
                 *(index, schema, key, width, computation, self.frontiers, arranger, self._keeps_too_much, again),
                 self.counts,
@@ -373,6 +376,18 @@ class Coordinator:
         else:
             dataflow = LogIndex(index, schema, key, _Followed(self), self.frontiers, self._arrangements)
         self._indexes[index.id] = (dataflow, self._spawn(dataflow.run(), f"index {index.id}"))
+
+    def _planned(self, item: MaterializedView | Index) -> Computation:
+        """What computes it. Whatever goes wrong is for its dataflow to tell, which tries again with every change: the
+        commit is made, and no other dataflow has to do with it."""
+
+        def plan() -> Computation:
+            return self._plan_view(self, item)
+
+        try:
+            return plan()
+        except Exception:
+            return Unplanned(plan, self.state.collections(item.uses), _Followed(self))
 
     def _end_feeds(self, id: ObjectId, name: str) -> None:
         error = PgError(SqlState.UNDEFINED_OBJECT, f"relation '{name}' was dropped")
@@ -391,10 +406,9 @@ class Coordinator:
         def failed(error: PgError) -> None:
             self._view_failed(view, error)
 
-        computation = self._plan_view(self, view)
         dataflow = ViewDataflow(
             view,
-            computation,
+            self._planned(view),
             self.frontiers,
             stored,
             write,
@@ -465,9 +479,17 @@ class Coordinator:
         """The greatest closed time: what a strict serializable read reads at."""
         return Timestamp(self.frontiers.tables_upper - 1)
 
-    def computation(self, plan: QueryPlan, engine: Engine) -> Computation:
-        """A maintained query over the log and the system tables, as what keeps it up."""
-        return computation_of(plan, engine, _Followed(self), self._arrangements)
+    def computation(self, plan: QueryPlan, engine: Engine, upkeep: Upkeep | None = None) -> Computation:
+        """A maintained query over the log and the system tables, as what keeps it up. 0A000 if nothing can.
+
+        `upkeep`: what was decided of it, if it was.
+        """
+        upkeep = upkeep or upkeep_of(plan, self.sizes(plan.inputs))
+        return computation_of(plan, upkeep, engine, _Followed(self), self._arrangements)
+
+    def sizes(self, ids: Iterable[ObjectId]) -> dict[ObjectId, int]:
+        """Of those whose changes the log has, how many lines these are."""
+        return {id: self.lines(id) for id in ids if self.is_logged(id)}
 
     def arrange_in(self, directory: Path, engine: Engine) -> None:
         """Before `start`: large arrangements go to `directory`, where Spark's executors probe them.

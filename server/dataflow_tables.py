@@ -11,9 +11,16 @@ from server.dataflow.computation import Recomputation, Ticks
 from server.dataflow.explained import described, numbered
 from server.dataflow.incremental import IncrementalComputation
 from server.dataflow.index import LogIndex
+from server.dataflow.unplanned import Unplanned
 from server.dataflow.view import ViewDataflow
 
 Row = tuple[object, ...]
+
+_RULES: dict[type, str] = {
+    IncrementalComputation: "incremental",
+    Recomputation: "recomputed",
+    Unplanned: "unplanned",
+}
 
 
 def dataflows(coordinator: Coordinator) -> Iterator[Row]:
@@ -21,7 +28,7 @@ def dataflows(coordinator: Coordinator) -> Iterator[Row]:
         yield (
             id,
             flow.view.id if isinstance(flow, ViewDataflow) else None,
-            "recomputed" if isinstance(flow.computation, Recomputation) else "incremental",
+            _RULES[type(flow.computation)],
             int(flow.upper),
             flow.hydrated,
             *_ticked(flow.ticks),

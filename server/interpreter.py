@@ -11,6 +11,7 @@ from typing import assert_never
 from protocol.pgwire.errors import Notice, PgError, Severity, SqlState
 from protocol.pgwire.types import PgType
 from server import privileges
+from server.beside import beside
 from server.context import Context
 from server.execution import definitions, holds, show, writes
 from server.execution.arguments import execute_arguments
@@ -285,7 +286,8 @@ class Interpreter:
         cursor = self.portals.cursor(statement.cursor.name)
         if cursor.failure is not None:
             raise cursor.failure
-        self.plan_cursor(cursor)
+        inner = cursor.prepared.statement
+        await beside("" if inner is None else inner.text, self.plan_cursor, cursor)
         timeout_s = fetch_timeout_s(statement.timeout)
         if cursor.result is None:
             cursor.result = await self.execute(cursor.prepared, cursor.parameters)

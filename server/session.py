@@ -28,6 +28,7 @@ from protocol.pgwire.errors import Notice, PgError, Severity, SqlState
 from protocol.pgwire.messages import FrontendMessage
 from protocol.pgwire.single_row import row_writer
 from protocol.pgwire.types import BY_OID, PgType
+from server.beside import TEXT_CHARS_MAX, beside
 from server.constant_call import SELECT_1, ConstantCall
 from server.context import Context
 from server.copying import copy_from, copy_to
@@ -46,14 +47,13 @@ from server.sql.plan import QueryPlan
 log = structlog.get_logger()
 
 PARSED_TEXTS_MAX = 4_096
-PARSED_TEXT_CHARS_MAX = 8_192
 STUCK_S = 10.0  # what a socket has to take the error of a subscription that fell too far behind
 
 _parse_cached = functools.lru_cache(PARSED_TEXTS_MAX)(parse)
 
 
 def _parse(text: str) -> tuple[s.Statement, ...]:
-    return tuple(_parse_cached(text) if len(text) <= PARSED_TEXT_CHARS_MAX else parse(text))
+    return tuple(_parse_cached(text) if len(text) <= TEXT_CHARS_MAX else parse(text))
 
 
 @dataclass(slots=True)
@@ -302,21 +302,22 @@ class Session:
         self._interpreter.named.pop("", None)  # as PostgreSQL drops the unnamed statement and portal
         self._interpreter.portals.close("")
         try:
-            large = len(text) > PARSED_TEXT_CHARS_MAX
-            statements = await asyncio.to_thread(_parse, text) if large else _parse(text)
+            statements = await beside(text, _parse, text)
             if not statements:
                 self._connection.send(m.EmptyQueryResponse())
             self._interpreter.several = len(statements) > 1
             for statement in statements:
-                await self._simple_statement(statement, text if len(statements) == 1 else None)
+                await self._simple_statement(statement, text)
             await self._end_implicit()
         except BaseException as error:
             self._fail(self._told(error))
         self._ready()
 
-    async def _simple_statement(self, statement: s.Statement, whole_text: str | None) -> None:
+    async def _simple_statement(self, statement: s.Statement, text: str) -> None:
         self._kind = kind_of(statement)
-        prepared = self._prepare_simple(statement, whole_text)
+        self._check_failed(statement)
+        whole_text = None if self._interpreter.several else text
+        prepared = await beside(statement.text, self._prepare_simple, statement, whole_text)
         if prepared.parameters:
             raise PgError(SqlState.UNDEFINED_PARAMETER, "there is no parameter $1")
         portal = Portal(prepared)
@@ -329,14 +330,13 @@ class Session:
     def _prepare_simple(self, statement: s.Statement, whole_text: str | None) -> Prepared:
         """Plans a statement of a Query message; plans of lone SELECTs are kept by their text."""
         context = self.context
-        self._check_failed(statement)
         if not isinstance(statement, s.Select) or whole_text is None or context.transaction.catalog is not None:
             return self._interpreter.prepare(statement)
         key = (whole_text, *plan_key(context))
         prepared = self._plans.get(key)
         if prepared is None:
             prepared = prepare(context, statement)
-            if len(whole_text) <= PARSED_TEXT_CHARS_MAX:
+            if len(whole_text) <= TEXT_CHARS_MAX:
                 self._plans.put(key, prepared)
         if isinstance(prepared.plan, QueryPlan) and _never_changes(prepared.plan, statement):
             style = context.settings.output_style
@@ -405,26 +405,40 @@ class Session:
             self._interpreter.portals.close(message.name)
         self._connection.send(m.CloseComplete())
 
-    def _parse_message(self, message: m.Parse) -> None:
+    def _parse_message(self, message: m.Parse) -> Work | None:
         if message.name and message.name in self._interpreter.named:
             raise PgError(SqlState.DUPLICATE_PREPARED_STATEMENT, f'prepared statement "{message.name}" already exists')
-        context = self.context
-        transaction = context.transaction
-        key = (message.text, message.parameter_oids, *plan_key(context))
+        transaction = self.context.transaction
+        key = (message.text, message.parameter_oids, *plan_key(self.context))
         prepared = None if transaction.failed or transaction.catalog is not None else self._plans.get(key)
-        if prepared is None:
-            statements = _parse(message.text)
-            if len(statements) > 1:
-                raise PgError(SqlState.SYNTAX_ERROR, "cannot insert multiple commands into a prepared statement")
-            statement = statements[0] if statements else None
-            self._kind = kind_of(statement)
-            self._check_failed(statement)
-            types = [_declared_type(oid) for oid in message.parameter_oids]
-            prepared = self._interpreter.prepare(statement, types)
-            if isinstance(statement, s.Select) and transaction.catalog is None:
-                self._plans.put(key, prepared)
+        if prepared is None and len(message.text) > TEXT_CHARS_MAX:
+            return self._parse_long(message)
+        self._parsed(message, prepared or self._prepare_message(message, key))
+        return None
+
+    async def _parse_long(self, message: m.Parse) -> None:
+        try:
+            self._parsed(message, await beside(message.text, self._prepare_message, message, None))
+        except BaseException as error:
+            self._fail(self._told(error))
+
+    def _parsed(self, message: m.Parse, prepared: Prepared) -> None:
         self._interpreter.named[message.name] = prepared
         self._connection.send_encoded(_PARSE_COMPLETE)
+
+    def _prepare_message(self, message: m.Parse, key: object | None) -> Prepared:
+        """`key`: that of the plan in the cache, if it is to be kept there."""
+        statements = _parse(message.text)
+        if len(statements) > 1:
+            raise PgError(SqlState.SYNTAX_ERROR, "cannot insert multiple commands into a prepared statement")
+        statement = statements[0] if statements else None
+        self._kind = kind_of(statement)
+        self._check_failed(statement)
+        types = [_declared_type(oid) for oid in message.parameter_oids]
+        prepared = self._interpreter.prepare(statement, types)
+        if key is not None and isinstance(statement, s.Select) and self.context.transaction.catalog is None:
+            self._plans.put(key, prepared)
+        return prepared
 
     def _bind_message(self, message: m.Bind) -> None:
         named = self._interpreter.statement(message.statement)

@@ -57,8 +57,13 @@ def column_of(type: PgType, scalars: Sequence[Any]) -> pa.Array:
     return pa.array(scalars, type.arrow)
 
 
+_AS_PYTHON_PRINTS = frozenset(("int2", "int4", "int8", "text", "varchar"))  # one by one Arrow would take long
+
+
 def format_text(type: PgType, scalar: Any, style: OutputStyle = DEFAULT_STYLE) -> str:
     """A scalar that is not None as PostgreSQL prints it."""
+    if type.name in _AS_PYTHON_PRINTS:
+        return str(scalar)
     text: str = text_column(type, style)(plain_column(column_of(type, [scalar]), type))[0].as_py()
     return text
 

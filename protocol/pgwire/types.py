@@ -54,6 +54,19 @@ class PgType:
     scale: int | None = None
     element: PgType | None = None
 
+    def __eq__(self, other: object) -> bool:
+        """As dataclasses have it. Most are constants of this module, and a long list compares each item's."""
+        if self is other:
+            return True
+        if not isinstance(other, PgType):
+            return NotImplemented
+        return (
+            self.name == other.name
+            and self.oid == other.oid
+            and (self.size, self.length, self.precision, self.scale, self.element)
+            == (other.size, other.length, other.precision, other.scale, other.element)
+        )
+
     def __str__(self) -> str:
         """The spelling that the catalog stores and that `parse_type` reads back."""
         if self.element is not None:

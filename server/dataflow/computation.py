@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from catalog import updates
 from catalog.objects import ObjectId, Timestamp
+from server.cancellation import raise_if_cancelled
 from server.counts import Durations
 from server.dataflow.arrangement import Arrangement
 from server.dataflow.hydration import Hydration
@@ -145,6 +146,7 @@ async def advanced(
         try:
             found = await computation.advance(part, present)
         except Exception as error:
+            raise_if_cancelled()
             if len(part) > 1:
                 together = 1
                 continue

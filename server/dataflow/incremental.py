@@ -14,10 +14,9 @@ import pyarrow.compute as pc
 from catalog import updates
 from catalog.objects import Timestamp
 from catalog.updates import DIFF
-from protocol.pgwire.errors import PgError, SqlState
+from server.cancellation import raise_if_cancelled
 from server.dataflow.arrangement import Arrangement
 from server.dataflow.computation import Computation, Inputs, Present, Recomputation, compute
-from server.dataflow.delta import NoRule, delta_plan
 from server.dataflow.effort import Effort, TooMuch
 from server.dataflow.hydration import Hydration
 from server.dataflow.nodes import VERSION, Concat, Constant, Linear, Node, Recompute, Source, Temporal, nodes_of
@@ -27,31 +26,24 @@ from server.dataflow.row_operators import SourceOperator
 from server.dataflow.share import Share
 from server.dataflow.shared import SharedArrangements
 from server.dataflow.threads import in_thread, to_the_end
+from server.dataflow.upkeep import Upkeep
 from server.spark import Engine
 from server.sql.constant import Bindings
 from server.sql.plan import QueryPlan
 from server.sql.render import spark_text
-from server.sql.rewrite import rewritten_or_not
-from server.sql.temporal import names_now
 
 TIMES_MAX = 16  # that a lagging dataflow takes in one tick: each more is a version more of the touched rows
 
 
-def computation_of(plan: QueryPlan, engine: Engine, inputs: Inputs, shared: SharedArrangements) -> Computation:
-    """The query as operators; recomputed if a part of it has no rule."""
-    logged = frozenset(filter(inputs.is_logged, plan.inputs))
-    relation = rewritten_or_not(plan.relation, {id: inputs.lines(id) for id in logged})
-    try:
-        root = delta_plan(relation, logged)
-    except NoRule as reason:
-        if names_now(relation):
-            raise PgError(
-                SqlState.FEATURE_NOT_SUPPORTED,
-                "a temporal filter in a query that cannot be followed is not supported",
-                detail=f"There is no rule for {reason}.",
-            ) from None
+def computation_of(
+    plan: QueryPlan, upkeep: Upkeep, engine: Engine, inputs: Inputs, shared: SharedArrangements
+) -> Computation:
+    """The query as operators; recomputed if a part of it has no rule. 0A000 if it can be neither."""
+    upkeep.check()
+    if upkeep.root is None:
+        relation = upkeep.relation
         return Recomputation(replace(plan, relation=relation, template=spark_text(relation)), engine, inputs)
-    return IncrementalComputation(root, plan, inputs, engine, shared)
+    return IncrementalComputation(upkeep.root, plan, inputs, engine, shared)
 
 
 class IncrementalComputation:
@@ -197,6 +189,7 @@ class IncrementalComputation:
         except BaseException:
             for operator in operators:
                 operator.forget()
+            raise_if_cancelled()
             for task in tasks.values():
                 if task.done() and not task.cancelled() and (error := task.exception()) is not None:
                     raise error from None

@@ -19,6 +19,7 @@ from catalog import updates
 from catalog.hashing import Hashes
 from catalog.objects import Index, Timestamp
 from protocol.pgwire.errors import PgError
+from server.cancellation import raise_if_cancelled
 from server.counts import Counts
 from server.dataflow.arrangement import Arrangement, Arranger
 from server.dataflow.computation import Computation, Inputs, Ticks
@@ -121,6 +122,7 @@ class LogIndex:
         try:
             await lease.reach(self._reads, time)
         except OSError as error:  # no room: there may be some when time has moved on
+            raise_if_cancelled()
             log.error("index not written", index=self.index.name, id=self.index.id, error=str(error))
             if lease is self._lease:  # it may lack something now
                 self.hydrated = False

@@ -21,10 +21,11 @@ async def in_thread(work: Callable[..., Result], *args: Any) -> Result:
 
 
 async def to_the_end(work: Coroutine[Any, Any, None]) -> None:
-    """`work`, which ends in any case: who is cancelled meanwhile learns of it then."""
+    """`work`, which ends in any case: who is cancelled meanwhile learns of it then, however it ended."""
     task = asyncio.ensure_future(work)
     try:
         await asyncio.shield(task)
     except asyncio.CancelledError:
-        await task
+        await asyncio.wait([task])
+        task.cancelled() or task.exception()  # it is known
         raise

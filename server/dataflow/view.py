@@ -20,9 +20,11 @@ from catalog import updates
 from catalog.objects import Index, MaterializedView, ObjectId, Timestamp
 from catalog.store import MustEnd
 from protocol.pgwire.errors import PgError
+from server.cancellation import raise_if_cancelled
 from server.counts import Counts
 from server.dataflow.computation import Computation, Ticks, advanced
 from server.dataflow.hydration import watched
+from server.dataflow.unplanned import Unplanned
 from server.failures import told
 from server.frontiers import Frontiers
 
@@ -95,12 +97,11 @@ class ViewDataflow:
 
     async def run(self) -> None:
         """Until cancelled. Cancel safety: a write is whole or absent; the inputs' history is let go."""
-        inputs = self.computation.inputs
         try:
             await self._hydrate(self._holder.time)
             while True:
-                await self._frontiers.reached(inputs, self.seen)
-                upper = self._frontiers.least_upper(inputs)
+                await self._frontiers.reached(self.inputs, self.seen)
+                upper = self._frontiers.least_upper(self.inputs)
                 while times := self.computation.times(self.seen, upper):
                     async for time, changes in advanced(self.computation, times, self._present, self.ticks):
                         if isinstance(changes, Exception):
@@ -140,6 +141,8 @@ class ViewDataflow:
                 time = begin
                 self._holder.advance(time)
             try:
+                if isinstance(self.computation, Unplanned):
+                    self.computation = self.computation.plan()
                 stored = None if self._fresh else await self._present()
                 known = stored if time == self.upper - 1 else None
                 dataflow = {"dataflow": self.view.id, "view": self.view.name}
@@ -147,6 +150,7 @@ class ViewDataflow:
                     rows = await self.computation.hydrate(time, known)
                 break
             except Exception as error:
+                raise_if_cancelled()
                 self._failed(error, time)
             time = await self._next_change()
         # Nothing, unless the log is empty or ends before: what it has is what later changes are subtracted from.
@@ -165,6 +169,7 @@ class ViewDataflow:
             except MustEnd:
                 raise  # so does the server
             except Exception as error:
+                raise_if_cancelled()
                 log.error(f"{self.view.kind} not written", view=self.view.name, id=self.view.id, error=str(error))
             await self._frontiers.moved.wait()
 

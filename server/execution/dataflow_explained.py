@@ -6,21 +6,21 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from catalog.objects import ObjectId
+from server.beside import beside
 from server.coordinator import Coordinator
 from server.dataflow.arrangement import Arrangement
-from server.dataflow.delta import NoRule, delta_plan
 from server.dataflow.explained import Notes, explained_delta, kept, numbered
 from server.dataflow.feed import QueryFeed
 from server.dataflow.filed_arrangement import SERVER_BYTES_MAX
 from server.dataflow.incremental import IncrementalComputation
 from server.dataflow.nodes import Node, Statement
 from server.dataflow.operator import Operator
+from server.dataflow.upkeep import upkeep_of
 from server.dataflow.view import ViewDataflow
 from server.dataflow.work import Work
 from server.dataflow_tables import names
 from server.execution.explanation import Section, ms_text
 from server.sql.plan import QueryPlan
-from server.sql.rewrite import rewritten_or_not
 
 Flow = ViewDataflow | QueryFeed
 
@@ -35,7 +35,7 @@ class Shown:
     times: bool = True
 
 
-def upkeep(coordinator: Coordinator, plan: QueryPlan, flow: Flow | None, shown: Shown) -> Section:
+async def upkeep(coordinator: Coordinator, plan: QueryPlan, flow: Flow | None, shown: Shown) -> Section:
     """The operators that follow a query, with what is known of them if its dataflow runs."""
     name = "Kept up to date"
     name_of = names(coordinator)
@@ -45,13 +45,11 @@ def upkeep(coordinator: Coordinator, plan: QueryPlan, flow: Flow | None, shown: 
     else:
         if plan.expanded is not None:  # what is followed reads what a view is made of, not its index
             plan = plan.expanded()
-        followed = frozenset(filter(coordinator.is_logged, plan.inputs))
-        try:
-            sizes = {id: coordinator.lines(id) for id in followed}
-            root, operators = delta_plan(rewritten_or_not(plan.relation, sizes), followed), {}
-        except NoRule as reason:
-            text = f"computed anew when an input changes, because there is no rule for {reason}"
-            return Section(name, text)
+        found = await beside(plan.stored_text, upkeep_of, plan, coordinator.sizes(plan.inputs))
+        if found.root is None:
+            how = "computed anew when an input changes" if found.is_possible else "cannot be"
+            return Section(name, f"{how}, because there is no rule for {found.lacking}")
+        root, operators = found.root, {}
     notes = _Notes(root, operators, _Arranged.of(coordinator), flow, name_of, shown)
     return Section(name, plan=explained_delta(root, name_of, notes.of))
 

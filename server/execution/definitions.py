@@ -33,6 +33,7 @@ from protocol.pgwire.types import INTERVAL
 from server import privileges
 from server.context import Context
 from server.dataflow.filed_arrangement import EXECUTORS
+from server.dataflow.upkeep import upkeep_of
 from server.execution import grants, roles
 from server.execution.names import find_relation, schema_of
 from server.execution.planning import plan_default, plan_index_keys, plan_stored, relation_query, system_table_in
@@ -41,7 +42,7 @@ from server.execution.times import milliseconds_of
 from server.results import Result
 from server.settings import checked_value, find_variable
 from server.sql.index_keys import key_column
-from server.sql.plan import plan_query
+from server.sql.plan import QueryPlan, plan_query
 from server.sql.statements import (
     AlterOwner,
     AlterRename,
@@ -227,6 +228,8 @@ def _create_view(context: Context, statement: CreateView | CreateMaterializedVie
     materialized = isinstance(statement, CreateMaterializedView)
     query = statement.query
     columns, text, uses = plan_view(context, query, statement.columns, maintained=materialized)
+    if materialized:
+        _check_followed(context, plan_stored(text, state))
     replaced = present if statement.or_replace else None
     if replaced is not None:
         privileges.require_owner(state, context.role, replaced)
@@ -311,7 +314,14 @@ def _check_indexed_view(context: Context, view: View) -> None:
             SqlState.FEATURE_NOT_SUPPORTED,
             f'index on view "{view.name}" over system table "{system.name}" is not supported',
         )
-    context.coordinator.computation(plan, context.engine)
+    _check_followed(context, plan)
+
+
+def _check_followed(context: Context, stored: QueryPlan) -> None:
+    """0A000 for a query that cannot be kept up to date. It may read what the transaction itself has made."""
+    items, lines = context.state.items, context.coordinator.lines
+    sizes = {id: lines(id) for id in stored.inputs if isinstance(items[id], Table | MaterializedView)}
+    upkeep_of(stored, sizes).check()
 
 
 def _index_name(state: CatalogState, item: Item, keys: tuple[str, ...]) -> str:

@@ -20,6 +20,7 @@ from catalog.objects import Index, Item, MaterializedView, ObjectId, View
 from protocol.pgwire.encode import RowEncoder
 from protocol.pgwire.errors import PgError, SqlState
 from server import privileges
+from server.beside import beside
 from server.context import Context
 from server.dataflow.encoded import encoded_chunks
 from server.execution.arguments import execute_arguments
@@ -75,7 +76,7 @@ async def explain(
     assert isinstance(statement, s.Explain)
     if statement.stage is s.ExplainStage.TIMESTAMP:
         return explained_timestamp(statement, await _timestamp(context, statement.statement))
-    subject = _subject(context, statement, prepared.parameters, parameters, named)
+    subject = await beside(statement.text, _subject, context, statement, prepared.parameters, parameters, named)
     return explanation(statement, await _sections(context, statement, subject))
 
 
@@ -163,17 +164,16 @@ async def _sections(context: Context, statement: s.Explain, subject: _Subject) -
     else:
         match statement.stage:
             case None:
-                sections = _summary(context, subject, Shown(statements=statement.verbose))
+                sections = await _summary(context, subject, Shown(statements=statement.verbose))
             case s.ExplainStage.RAW:
                 plan = explained(query.relation, _names(context), query.lookups)
                 sections = [Section("Plan", plan=plan, headless=True)]
             case s.ExplainStage.OPTIMIZED:
-                coordinator = context.coordinator
-                sizes = {id: coordinator.lines(id) for id in filter(coordinator.is_logged, query.inputs)}
-                relation = rewritten_or_not(query.relation, sizes)
+                sizes = context.coordinator.sizes(query.inputs)
+                relation = await beside(query.stored_text, rewritten_or_not, query.relation, sizes)
                 sections = [Section("Plan", plan=explained(relation, _names(context)), headless=True)]
             case s.ExplainStage.PHYSICAL:
-                sections = [_physical(context, subject, Shown(statements=statement.verbose, arrangements=True))]
+                sections = [await _physical(context, subject, Shown(statements=statement.verbose, arrangements=True))]
             case s.ExplainStage.SPARK:
                 sections = [Section("Spark Plan", body=await _spark_plan(context, query, statement), headless=True)]
             case stage:
@@ -188,7 +188,7 @@ def _names(context: Context) -> Callable[[ObjectId], str]:
     return lambda id: ".".join(state.full_name(state.items[id]))
 
 
-def _summary(context: Context, subject: _Subject, shown: Shown) -> list[Section]:
+async def _summary(context: Context, subject: _Subject, shown: Shown) -> list[Section]:
     """What a planned query reads and gives, its relational plan, what computes it, and what follows it."""
     plan, name_of = subject.query, _names(context)
     sections = _index(context, subject)
@@ -206,7 +206,7 @@ def _summary(context: Context, subject: _Subject, shown: Shown) -> list[Section]
     sql = plan.spark_sql(context.bindings())
     sections.append(Section("Runs", "on Spark", body=sql, body_name="Spark SQL"))
     if plan.inputs and is_maintainable(plan.relation):
-        section = upkeep(context.coordinator, plan, None, shown)
+        section = await upkeep(context.coordinator, plan, None, shown)
         sections += [section, *probing(context.coordinator)] if section.plan is not None else [section]
     return sections
 
@@ -229,14 +229,14 @@ def _without_spark(plan: QueryPlan) -> str | None:
     return None
 
 
-def _physical(context: Context, subject: _Subject, shown: Shown) -> Section:
+async def _physical(context: Context, subject: _Subject, shown: Shown) -> Section:
     if not is_maintainable(subject.query.relation):
         raise PgError(
             SqlState.FEATURE_NOT_SUPPORTED,
             "the query cannot be kept up to date",
             detail="mz_now() stands beside columns of several queries, or where no temporal filter is.",
         )
-    section = upkeep(context.coordinator, subject.query, subject.flow, shown)
+    section = await upkeep(context.coordinator, subject.query, subject.flow, shown)
     return replace(section, headless=section.plan is not None)
 
 
@@ -262,7 +262,7 @@ async def _spark_plan(context: Context, plan: QueryPlan, statement: s.Explain) -
 
 async def _analyzed(context: Context, statement: s.Explain, subject: _Subject) -> list[Section]:
     if subject.run is None:
-        return _of_dataflow(context, statement, subject)
+        return await _of_dataflow(context, statement, subject)
     begun = monotonic()
     with recorded() as steps:
         result = await subject.run()
@@ -304,7 +304,7 @@ def _shown(context: Context, it: Step, *, timing: bool) -> Outline:
     return Outline(title, told=text, figures=figures)
 
 
-def _of_dataflow(context: Context, statement: s.Explain, subject: _Subject) -> list[Section]:
+async def _of_dataflow(context: Context, statement: s.Explain, subject: _Subject) -> list[Section]:
     if subject.flow is None:
         raise PgError(
             SqlState.OBJECT_NOT_IN_PREREQUISITE_STATE,
@@ -315,7 +315,8 @@ def _of_dataflow(context: Context, statement: s.Explain, subject: _Subject) -> l
     timing = not statement.no_timing
     shown = Shown(statements=statement.verbose, arrangements=True, work=True, times=timing)
     coordinator = context.coordinator
-    return [*progress(coordinator, subject.flow, times=timing), upkeep(coordinator, subject.query, subject.flow, shown)]
+    kept = await upkeep(coordinator, subject.query, subject.flow, shown)
+    return [*progress(coordinator, subject.flow, times=timing), kept]
 
 
 # -- TIMESTAMP ------------------------------------------------------------------------------------------------------

@@ -13,6 +13,7 @@ from catalog.objects import TIMESTAMP_MAX, Hold, Index, Item, MaterializedView, 
 from protocol.pgwire.errors import Notice, PgError, Severity, SqlState
 from protocol.pgwire.types import PgType
 from server import privileges
+from server.beside import beside
 from server.context import Context, not_readable
 from server.coordinator import Joined
 from server.dataflow.envelope import DiffEnvelope, Envelope, KeyedEnvelope
@@ -21,6 +22,7 @@ from server.dataflow.order import Order
 from server.dataflow.pieces import ordered
 from server.dataflow.prelude import Prelude
 from server.dataflow.subscription import AnySubscription, Bounds, ComingSubscription, ConstantSubscription, Subscription
+from server.dataflow.upkeep import upkeep_of
 from server.execution.names import find_relation
 from server.execution.planning import plan_order, relation_query
 from server.execution.query import hold_at, rows_without_inputs
@@ -255,7 +257,8 @@ async def _join(context: Context, plan: QueryPlan, as_of: Timestamp, *, exact: b
             scan = plan.direct_scan
             if scan is not None and _is_collection(context.state.items[scan.source], scan):
                 return await coordinator.join_collection(scan.source, as_of)
-            computation = coordinator.computation(plan, context.engine)
+            upkeep = await beside(plan.stored_text, upkeep_of, plan, coordinator.sizes(plan.inputs))
+            computation = coordinator.computation(plan, context.engine, upkeep)
             return await coordinator.join_query(computation, as_of, exact=exact)
     except NotReadable as error:  # of a system table, which has no history before somebody follows it
         raise not_readable(context, error, as_of) from None

@@ -152,8 +152,12 @@ class Coercer:
         if all(t == known[0] for t in known):
             return known[0] if len(known) == len(types) else known[0].without_modifiers
         chosen = known[0].without_modifiers
+        last = None
         for expression in expressions:
-            type = expression.type.without_modifiers
+            if expression.type is last:  # most of a long list
+                continue
+            last = expression.type
+            type = last.without_modifiers
             if type == UNKNOWN:
                 continue
             if type == chosen or (type.name == chosen.name and type.element is None):

@@ -243,10 +243,15 @@ class NewColumns:
     """Makes columns whose ids nothing in a plan has."""
 
     def __init__(self, root: Relation) -> None:
-        ids = [c.id for node in walk(root) if isinstance(node, Relation) for c in node.columns]
-        ids += [c.id for node in walk(root) if isinstance(node, Subquery) for c in node.holders]
-        ids += [node.element.id for node in walk(root) if isinstance(node, Quantified)]
-        self._last = max(ids, default=0)
+        ids = [0]
+        for node in walk(root):
+            if isinstance(node, Relation):
+                ids += [column.id for column in node.columns]
+            elif isinstance(node, Subquery):
+                ids += [column.id for column in node.holders]
+            elif isinstance(node, Quantified):
+                ids.append(node.element.id)
+        self._last = max(ids)
         self._most = self._last + COLUMNS_MAX
 
     def column(self, name: str, like: Expression) -> Column:

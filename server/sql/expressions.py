@@ -10,11 +10,11 @@ Nodes compare by meaning: where they stand in the text does not count.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, fields, replace
 from decimal import Decimal
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, get_args
 
 from protocol.pgwire.types import BOOL, NUMERIC_PRECISION_MAX, PgType
 
@@ -295,6 +295,7 @@ def precision(expression: Expression) -> int:
 Node = TypeVar("Node")
 
 
+_NODES = frozenset(get_args(Expression))
 _LEAVES = ("int", "str", "bool", "PgType", "Any", "int | None", "Function", "ObjectId")
 _field_name_cache: dict[type[Any], tuple[str, ...]] = {}
 
@@ -307,22 +308,32 @@ def _field_names(cls: type[Any]) -> tuple[str, ...]:
     return names
 
 
-def children(node: Any) -> Iterator[Any]:
+def children(node: Any) -> Sequence[Any]:
     """The nodes directly inside an expression or relation, those of subqueries included."""
-    for name in _field_names(type(node)):
-        yield from _nodes(getattr(node, name))
+    names = _field_names(node.__class__)
+    if not names:
+        return ()
+    found: list[Any] = []
+    for name in names:
+        _add_nodes(getattr(node, name), found)
+    return found
 
 
-def _nodes(value: Any) -> Iterator[Any]:
+def _add_nodes(value: Any, found: list[Any]) -> None:
     if value.__class__ is tuple:
         for item in value:
-            yield from _nodes(item)
+            if item.__class__ in _NODES:  # lists can be long
+                found.append(item)
+            else:
+                _add_nodes(item, found)
     elif _is_node(value):
-        yield value
+        found.append(value)
 
 
 def _is_node(value: Any) -> bool:
-    return hasattr(value, "__dataclass_fields__") and value.__class__ not in (PgType, Column)
+    return value.__class__ in _NODES or (
+        hasattr(value, "__dataclass_fields__") and value.__class__ not in (PgType, Column)
+    )
 
 
 def walk(node: Any) -> Iterator[Any]:
@@ -331,7 +342,8 @@ def walk(node: Any) -> Iterator[Any]:
     while stack:
         current = stack.pop()
         yield current
-        stack.extend(children(current))
+        if below := children(current):
+            stack.extend(below)
 
 
 def contains(expression: Any, kind: type) -> bool:

@@ -96,7 +96,7 @@ def _asked_of(
     if not found:
         return {}
     try:
-        for scan, conditions in _asked(filters_down(relation), ()):
+        for scan, conditions in _asked(filters_down(relation)):
             if scan.id in found:
                 found[scan.id][1].append((scan, conditions))
     except RecursionError:  # it can be run all the same
@@ -147,14 +147,15 @@ def _numbering(scan: Scan, wanted: Sequence[int | Expression]) -> Numbers:
     return number_of
 
 
-def _asked(node: Any, conditions: Sequence[Expression]) -> Iterator[tuple[Scan, Sequence[Expression]]]:
+def _asked(root: Relation) -> Iterator[tuple[Scan, Sequence[Expression]]]:
     """Every scan, subqueries included, with the conditions that are asked of all its rows."""
-    match node:
-        case Scan():
-            yield node, conditions
-        case Filter(input=Scan() as scan, predicate=predicate):
-            yield scan, parts(predicate)
-            yield from _asked(predicate, ())
-        case _:
-            for below in children(node):
-                yield from _asked(below, ())
+    stack: list[Any] = [root]
+    while stack:
+        match stack.pop():
+            case Scan() as scan:
+                yield scan, ()
+            case Filter(input=Scan() as scan, predicate=predicate):
+                yield scan, parts(predicate)
+                stack.append(predicate)
+            case node:
+                stack.extend(children(node))

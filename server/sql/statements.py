@@ -23,8 +23,11 @@ from protocol.pgwire.types import PgType
 
 def position_of(node: exp.Expr) -> int | None:
     """Where the first token of `node` that has a position stands in the whole text, as `PgError.position` counts."""
-    starts = (found.meta["start"] for found in node.find_all(exp.Expr) if "start" in found.meta)
-    first: int | None = min(starts, default=None)
+    first: int | None
+    if isinstance(node, exp.Literal):
+        first = node.meta.get("start")
+    else:
+        first = min((found.meta["start"] for found in node.find_all(exp.Expr) if "start" in found.meta), default=None)
     return None if first is None else first + 1
 
 

@@ -228,19 +228,28 @@ class _Parser(TidewirePostgres.Parser):  # type: ignore[misc, valid-type]
         return row
 
     def _parse_value_item(self) -> exp.Expr | None:
-        token = self._curr
-        if self._next.token_type in _ITEM_ENDS:
-            if token.token_type in _PLAIN_LITERALS:  # long INSERTs are made of these
-                self._advance()
-                literal = exp.Literal(this=token.text, is_string=token.token_type is TokenType.STRING)
-                return literal.update_positions(token)
-            if self._match(TokenType.DEFAULT):
-                return exp.var("DEFAULT")
+        if self._next.token_type in _ITEM_ENDS and self._match(TokenType.DEFAULT):
+            return exp.var("DEFAULT")
         value: exp.Expr | None = self._parse_disjunction()
         return value
 
+    def _parse_select_or_expression(self, alias: bool = False) -> exp.Expr | None:
+        return self._parse_plain_literal() or super()._parse_select_or_expression(alias)
 
-_ITEM_ENDS = (TokenType.COMMA, TokenType.R_PAREN)
+    def _parse_disjunction(self) -> exp.Expr | None:
+        return self._parse_plain_literal() or super()._parse_disjunction()
+
+    def _parse_plain_literal(self) -> exp.Expr | None:
+        """A number or string that is a whole item: long INSERTs, IN lists and arrays are made of these."""
+        token = self._curr
+        if token.token_type not in _PLAIN_LITERALS or self._next.token_type not in _ITEM_ENDS:
+            return None
+        self._advance()
+        literal = exp.Literal(this=token.text, is_string=token.token_type is TokenType.STRING)
+        return literal.update_positions(token)
+
+
+_ITEM_ENDS = (TokenType.COMMA, TokenType.R_PAREN, TokenType.R_BRACKET)
 _PLAIN_LITERALS = (TokenType.NUMBER, TokenType.STRING)
 _QUERY = (exp.Query, exp.Values)
 

@@ -11,8 +11,12 @@ import psycopg
 import pytest
 from psycopg import errors
 
+from catalog.objects import CatalogState, Index
+from server.execution.planning import plan_index, plan_stored
 from server.spark.engine import SparkEngine
+from server.sql.plan import QueryPlan
 from tests.fix_server import ServerThread
+from tests.server.slow_engine import PassingEngine
 
 pytestmark = pytest.mark.spark
 
@@ -190,6 +194,106 @@ def test_where_mz_now_may_not_stand(dsn: str, sql: str) -> None:
         connection.execute("CREATE TABLE t (k int)")
         with pytest.raises(errors.FeatureNotSupported, match=r"cannot materialize call to mz_now\(\)"):
             connection.execute(f"CREATE MATERIALIZED VIEW m AS {sql}")
+
+
+NO_RULE = "SELECT k FROM t WHERE EXISTS (SELECT 1 FROM u WHERE mz_now() < u.ends + t.k)"
+
+
+def test_a_temporal_filter_that_cannot_be_followed_is_refused_before_the_commit(
+    engine: SparkEngine, tmp_path: Path
+) -> None:
+    server = ServerThread(tmp_path, engine)
+    try:
+        with connected(server.dsn()) as connection:
+            connection.execute("CREATE TABLE t (k int)")
+            connection.execute("CREATE TABLE u (ends numeric)")
+            connection.execute(f"CREATE VIEW plain AS {NO_RULE}")
+            for sql in (
+                f"CREATE MATERIALIZED VIEW refused AS {NO_RULE}",
+                "CREATE MATERIALIZED VIEW refused AS SELECT k FROM plain",
+                "CREATE INDEX refused ON plain (k)",
+                f"COPY (SUBSCRIBE ({NO_RULE})) TO STDOUT",
+                "COPY (SUBSCRIBE plain) TO STDOUT",
+            ):
+                with pytest.raises(errors.FeatureNotSupported, match="temporal filter") as refusal:
+                    connection.execute(sql.encode())
+                assert "no rule for mz_now() beside columns of several" in (refusal.value.diag.message_detail or "")
+            told = "\n".join(line for (line,) in connection.execute(f"EXPLAIN {NO_RULE}".encode()).fetchall())
+            assert "Kept up to date: cannot be, because there is no rule for mz_now() beside" in told
+    finally:
+        server.stop()
+    server = ServerThread(tmp_path, engine)
+    try:
+        with connected(server.dsn()) as connection:
+            names = rows(connection, "SELECT name FROM mz_catalog.mz_objects WHERE id LIKE 'u%' AND name <> 'public'")
+            assert names == [("plain",), ("t",), ("u",)]
+    finally:
+        server.stop()
+
+
+def test_a_view_with_a_temporal_filter_over_a_table_of_the_same_transaction(dsn: str) -> None:
+    with connected(dsn) as connection, connection.transaction():
+        connection.execute("CREATE TABLE t (k int, ends numeric)")
+        connection.execute("CREATE MATERIALIZED VIEW m AS SELECT k FROM t WHERE mz_now() < ends")
+        connection.execute("CREATE VIEW v AS SELECT k FROM t WHERE mz_now() < ends")
+        connection.execute("CREATE INDEX i ON v (k)")
+    with connected(dsn) as connection:
+        connection.execute("INSERT INTO t VALUES (1, 4102444800000), (2, 0)")
+        assert rows(connection, "SELECT * FROM m") == [(1,)]
+
+
+def test_a_view_that_cannot_be_planned_says_so_and_is_tried_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The commit of another view is made known all the same, and a restart begins."""
+    broken: set[str] = set()
+
+    def planned(view: str | Index, state: CatalogState) -> QueryPlan:
+        name = view.name if isinstance(view, Index) else view
+        if any(part in name for part in broken):
+            raise ValueError("there is no plan")
+        return plan_index(view, state) if isinstance(view, Index) else plan_stored(view, state)
+
+    monkeypatch.setattr("server.house.plan_stored", planned)
+    monkeypatch.setattr("server.house.plan_index", planned)
+    of_views = "SELECT rule, error FROM mz_internal.mz_dataflows"
+    states = "SELECT state FROM mz_internal.mz_hydration_statuses"
+    error = "internal error: ValueError"
+    server = ServerThread(tmp_path, PassingEngine())
+    try:
+        with connected(server.dsn()) as connection, psycopg.connect(server.dsn()) as other:
+            connection.execute("CREATE TABLE t (a int, b int)")
+            connection.execute("CREATE TABLE u (a int, b int)")
+            follow(other, "t")
+            broken.update(("a > 1", "second"))
+            connection.execute("CREATE MATERIALIZED VIEW first AS SELECT a FROM t WHERE a > 1")
+            connection.execute("CREATE VIEW plain AS SELECT a FROM t WHERE a > 2")
+            with connection.transaction():
+                connection.execute("CREATE INDEX second ON plain (a)")
+                connection.execute("CREATE MATERIALIZED VIEW third AS SELECT a FROM u")
+            connection.execute("INSERT INTO u VALUES (3, 0)")
+            connection.execute("INSERT INTO t VALUES (5, 0)")
+            assert rows(connection, "SELECT * FROM third") == [(3,)]
+            assert changes(other, 1)[0][1:] == (1, 5, 0)
+            with pytest.raises(errors.InternalError_, match="internal error: ValueError"):
+                connection.execute("SELECT * FROM first")
+            assert rows(connection, of_views) == [("incremental", None), *2 * [("unplanned", error)]]
+            assert rows(connection, states) == [*2 * [("failed",)], ("hydrated",)]
+    finally:
+        server.stop()
+    server = ServerThread(tmp_path, PassingEngine())
+    try:
+        with connected(server.dsn()) as connection:
+            with pytest.raises(errors.InternalError_, match="internal error: ValueError"):
+                connection.execute("SELECT * FROM first")
+            broken.clear()
+            connection.execute("INSERT INTO t VALUES (6, 0)")
+            assert rows(connection, "SELECT * FROM first") == [(5,), (6,)]
+            assert rows(connection, of_views) == 3 * [("incremental", None)]
+            connection.execute("DELETE FROM t WHERE a = 5")
+            assert rows(connection, "SELECT * FROM first") == [(6,)]
+    finally:
+        server.stop()
 
 
 def test_a_dataflow_over_system_tables_is_computed_anew(dsn: str) -> None:

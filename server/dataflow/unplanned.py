@@ -1,0 +1,38 @@
+"""What stands in for the computation of a view whose stored query cannot be planned."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import pyarrow as pa
+
+from catalog.objects import ObjectId, Timestamp
+from server.dataflow.arrangement import Arrangement
+from server.dataflow.computation import Computation, Inputs, Present
+from server.dataflow.hydration import Hydration, State
+
+
+class Unplanned:
+    """A `Computation` that has no rows: `plan` makes one that has, or raises what is wrong."""
+
+    arrangements: Sequence[tuple[str, Arrangement]] = ()
+    fingerprint = ""
+
+    def __init__(self, plan: Callable[[], Computation], inputs: frozenset[ObjectId], reads: Inputs) -> None:
+        """`inputs`: whatever the query may read."""
+        self.plan = plan
+        self.inputs = inputs
+        self.hydration = Hydration(State.FAILED)
+        self._reads = reads
+
+    async def hydrate(self, as_of: Timestamp, known: pa.Table | None = None) -> pa.Table:
+        raise AssertionError("it has no rows")
+
+    def times(self, lower: int, upper: int) -> list[Timestamp]:
+        return sorted({time for id in self.inputs for time in self._reads.change_times(id, lower, upper)})
+
+    async def advance(self, times: Sequence[Timestamp], present: Present | None = None) -> list[pa.Table]:
+        raise AssertionError("it has no rows")
+
+    def close(self) -> None:
+        """It keeps nothing."""

@@ -1,0 +1,117 @@
+"""Long texts are planned where no other session waits for them."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+from psycopg import errors
+from sqlglot import exp
+
+from server.dataflow import upkeep
+from server.sql import plan
+from server.sql import trees as trees_module
+from server.sql.parse import parse_query
+from tests.fix_server import ServerThread
+from tests.server.slow_engine import PassingEngine
+
+LIST = ", ".join(map(str, range(5_000)))
+WAIT_S = 30
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[ServerThread]:
+    server = ServerThread(tmp_path, PassingEngine())
+    yield server
+    server.stop()
+
+
+class Gate:
+    """Planning stops here, while it is shut, in whichever thread it is."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.reached = threading.Event()
+        self._opened = threading.Event()
+        self._opened.set()
+        self._stops(monkeypatch, plan, "_finished")
+        self._stops(monkeypatch, upkeep, "rewritten_or_not")
+
+    def _stops(self, monkeypatch: pytest.MonkeyPatch, module: Any, name: str) -> None:
+        original = getattr(module, name)
+
+        def stopping(*args: Any) -> Any:
+            self.reached.set()
+            assert self._opened.wait(WAIT_S), "nobody else is answered while this is planned"
+            return original(*args)
+
+        monkeypatch.setattr(module, name, stopping)
+
+    def shut(self) -> None:
+        self.reached.clear()
+        self._opened.clear()
+
+    def open(self) -> None:
+        self._opened.set()
+
+
+@pytest.mark.parametrize("prepare", [False, True])
+@pytest.mark.parametrize(
+    "sql",
+    [
+        f"SELECT k FROM t WHERE k IN ({LIST})",
+        f"INSERT INTO t SELECT k FROM t WHERE k IN ({LIST})",
+        f"EXPLAIN SELECT k FROM t WHERE k IN ({LIST})",
+        f"DECLARE s CURSOR FOR SUBSCRIBE (SELECT k FROM t WHERE k + 1 IN ({LIST}))",
+    ],
+    ids=["select", "insert", "explain", "subscribe"],
+)
+def test_others_are_answered_while_a_long_text_is_planned(
+    server: ServerThread, monkeypatch: pytest.MonkeyPatch, sql: str, prepare: bool
+) -> None:
+    with psycopg.connect(server.dsn(), autocommit=True) as one, psycopg.connect(server.dsn(), autocommit=True) as other:
+        one.execute("CREATE TABLE t (k int)")
+        one.execute("INSERT INTO t VALUES (3)")
+        other.execute("SELECT * FROM t")
+        gate = Gate(monkeypatch)
+
+        def run() -> None:
+            with one.transaction():
+                one.execute(sql.encode(), prepare=prepare)
+                if sql.startswith("DECLARE"):
+                    one.execute("FETCH 1 s")
+
+        gate.shut()
+        with ThreadPoolExecutor(1) as thread:
+            running = thread.submit(run)
+            assert gate.reached.wait(WAIT_S)
+            assert other.execute("SELECT * FROM t").fetchall() == [(3,)]  # planned before
+            gate.open()
+            running.result(WAIT_S)
+
+
+def test_errors_of_a_long_text_are_told_and_the_session_goes_on(server: ServerThread) -> None:
+    with psycopg.connect(server.dsn(), autocommit=True) as one:
+        for prepare in (False, True):
+            with pytest.raises(errors.UndefinedTable) as refusal:
+                one.execute(f"SELECT k FROM missing WHERE k IN ({LIST})".encode(), prepare=prepare)
+            assert refusal.value.diag.statement_position == "15"
+            assert one.execute("SELECT 1", prepare=prepare).fetchone() == (1,)
+
+
+def test_a_plain_value_is_read_as_any_other_expression(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The short way that lists are read on gives what sqlglot's own gives."""
+
+    def trees() -> list[tuple[exp.Expr, list[object]]]:
+        items = ("1", "'a'", "1.5", ".5", "-1", "1 + 1", "(1)", "1::int8", "NULL", "E'\\n'", "$$x$$", "x", "1e3")
+        texts = ("SELECT 1 WHERE 1 IN ({0}, {0})", "SELECT ARRAY[{0}, {0}], {0}", "SELECT f({0}, {0})", "VALUES ({0})")
+        found = [parse_query(text.format(item)).tree for item in items for text in texts]
+        return [(tree, [node.meta for node in tree.walk()]) for tree in found]
+
+    quick = trees()
+    monkeypatch.setattr(trees_module._Parser, "_parse_plain_literal", lambda self: None)
+    assert trees() == quick
