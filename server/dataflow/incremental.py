@@ -14,7 +14,6 @@ import pyarrow.compute as pc
 from catalog import updates
 from catalog.objects import Timestamp
 from catalog.updates import DIFF
-from server.cancellation import raise_if_cancelled
 from server.dataflow.arrangement import Arrangement
 from server.dataflow.computation import Computation, Inputs, Present, Recomputation, compute
 from server.dataflow.effort import Effort, TooMuch
@@ -25,7 +24,7 @@ from server.dataflow.operators import operators_of
 from server.dataflow.row_operators import SourceOperator
 from server.dataflow.share import Share
 from server.dataflow.shared import SharedArrangements
-from server.dataflow.threads import in_thread, to_the_end
+from server.dataflow.threads import all_or_none, in_thread, to_the_end
 from server.dataflow.upkeep import Upkeep
 from server.spark import Engine
 from server.sql.constant import Bindings
@@ -182,17 +181,12 @@ class IncrementalComputation:
                 self.hydration.rows_read += changes.num_rows if isinstance(operator, SourceOperator) else 0
             return changes
 
+        tasks |= {id(operator.node): asyncio.create_task(step(operator)) for operator in operators}
         try:
-            async with asyncio.TaskGroup() as group:
-                for operator in operators:
-                    tasks[id(operator.node)] = group.create_task(step(operator))
+            await all_or_none(list(tasks.values()))
         except BaseException:
             for operator in operators:
                 operator.forget()
-            raise_if_cancelled()
-            for task in tasks.values():
-                if task.done() and not task.cancelled() and (error := task.exception()) is not None:
-                    raise error from None
             raise
         found = tasks[id(self.root)].result()
         self._is_whole = False

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, TypeVar
 
 import numpy as np
@@ -29,3 +29,25 @@ async def to_the_end(work: Coroutine[Any, Any, None]) -> None:
         await asyncio.wait([task])
         task.cancelled() or task.exception()  # it is known
         raise
+
+
+async def all_or_none(tasks: Sequence[asyncio.Task[Any]]) -> None:
+    """Returns when all have worked. If one fails, raises its error when the others, which are cancelled, have ended.
+
+    A TaskGroup of Python 3.11 may count a failure as a cancellation of who waits for it.
+    """
+    try:
+        await asyncio.wait(tasks, return_when=asyncio.FIRST_EXCEPTION)
+    finally:
+        failed = [task for task in tasks if task.done() and not task.cancelled() and task.exception() is not None]
+        for task in tasks:
+            task.cancel()
+        await to_the_end(_ended(tasks))
+    for task in failed:
+        await task
+
+
+async def _ended(tasks: Sequence[asyncio.Task[Any]]) -> None:
+    await asyncio.wait(tasks)
+    for task in tasks:
+        task.cancelled() or task.exception()  # it is known

@@ -152,16 +152,16 @@ async def test_a_head_that_does_not_fit_on_disk_stays_and_is_told(
 ) -> None:
     arrangement = made(executors)
     await arrangement.insert(numbered(0, 1000), 1)
-    await arrangement.insert(numbered(1000, 1050), 2)
+    await arrangement.insert(numbered(1000, 1060), 2)
     with monkeypatch.context() as patched:
         patched.setattr(run_files, "_written", mock.Mock(side_effect=OSError(errno.ENOSPC, "full")))
         with pytest.raises(OSError, match="full"):
-            await arrangement.insert(numbered(1050, 1100), 3)
+            await arrangement.insert(numbered(1060, 1130), 3)
     assert arrangement.upper == 4  # it has been inserted: who comes again begins behind it
-    assert numbers(await arrangement.whole(3)) == list(range(1100))
-    await arrangement.insert(numbered(1100, 1150), 4)
+    assert numbers(await arrangement.whole(3)) == list(range(1130))
+    await arrangement.insert(numbered(1130, 1180), 4)
     assert arrangement.memory_bytes == 0
-    assert numbers(await arrangement.whole(4)) == list(range(1150))
+    assert numbers(await arrangement.whole(4)) == list(range(1180))
 
 
 async def test_a_merge_that_fails_is_told_and_made_again(
