@@ -23,13 +23,12 @@ import pyarrow.parquet as parquet
 
 from catalog import updates
 from server.dataflow.arrangement import Storage
-from server.dataflow.incremental import computation_of
-from server.dataflow.shared import SharedArrangements
 from server.spark.engine import SparkEngine
 from server.spark.java import find_java
 from server.spark.jvm import default_archive_directory
 from tests.bench.growing import START, Growing, planned
 from tests.bench.servers import Servers, Table
+from tests.bench.upkeep import kept_up
 
 QUERY = "SELECT k, sum(v), count(*) FROM t GROUP BY k"
 EMPTY_JOB = "SELECT id FROM range(0, 1, 1, 1)"
@@ -110,7 +109,7 @@ async def measure(options: argparse.Namespace) -> list[Table]:
             compared = others(base, directory, options.pathway_python, stack)
             storage = Storage()
             stack.callback(storage.close)
-            computation = computation_of(plan, engine, growing, SharedArrangements(storage))
+            computation = kept_up(plan, engine, growing, storage)
             await computation.hydrate(START)
             rows = []
             for changed in (1, 100, 10_000):

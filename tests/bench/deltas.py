@@ -12,13 +12,12 @@ from catalog import updates
 from catalog.objects import ObjectId, Timestamp
 from server.dataflow.arrangement import Storage
 from server.dataflow.computation import Computation, Recomputation
-from server.dataflow.incremental import computation_of
-from server.dataflow.shared import SharedArrangements
 from server.spark.engine import SparkEngine
 from server.sql.render import spark_text
 from server.sql.rewrite import rewritten
 from tests.bench.engines import with_engine
 from tests.bench.servers import Line, Servers
+from tests.bench.upkeep import kept_up
 from tests.dataflow.histories import ids, planned
 
 SIZE = 300_000
@@ -84,7 +83,7 @@ async def measured(engine: SparkEngine) -> list[Line]:
         storage, inputs = Storage(), Replaced()
         relation = rewritten(plan.relation)
         anew = Recomputation(replace(plan, relation=relation, template=spark_text(relation)), engine, inputs)
-        ours = computation_of(plan, engine, inputs, SharedArrangements(storage))
+        ours = kept_up(plan, engine, inputs, storage)
         rows = await anew.hydrate(Timestamp(1))
         await ours.hydrate(Timestamp(1))
         at = 1

@@ -22,9 +22,7 @@ from protocol.pgwire.errors import PgError
 from server.dataflow.arrangement import Storage
 from server.dataflow.computation import Computation, Recomputation, compute
 from server.dataflow.delta import delta_plan
-from server.dataflow.incremental import computation_of
 from server.dataflow.nodes import InnerJoin, Recompute, Totals, nodes_of
-from server.dataflow.shared import SharedArrangements
 from server.spark.engine import SparkEngine
 from server.spark.jvm import default_archive_directory
 from server.sql.constant import Bindings
@@ -33,6 +31,7 @@ from server.sql.rewrite import rewritten_or_not
 from tests.bench.growing import START, Growing, planned
 from tests.bench.processes import cpu_s, own_bytes, peak
 from tests.bench.servers import Servers, Table
+from tests.bench.upkeep import kept_up
 
 TARGET_CHANGED = 100
 WARM = 8
@@ -135,7 +134,7 @@ class Bench:
             await growing.rows(id, START)  # it is not to count
         select_s = await seconds(lambda: compute(plan, Bindings(), self._engine, growing.rows, START))
         storage = Storage()
-        computation = computation_of(plan, self._engine, growing, SharedArrangements(storage))
+        computation = kept_up(plan, self._engine, growing, storage)
         before = own_bytes()
         hydrate_s = await seconds(lambda: computation.hydrate(START))
         return Followed(growing, computation, storage, select_s, hydrate_s, own_bytes() - before)

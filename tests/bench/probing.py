@@ -13,13 +13,12 @@ from pathlib import Path
 from server.dataflow import run_files
 from server.dataflow.arrangement import Arranger, Storage
 from server.dataflow.filed_arrangement import EXECUTORS, Executors
-from server.dataflow.incremental import computation_of
-from server.dataflow.shared import SharedArrangements
 from server.spark.engine import SparkEngine
 from server.spark.jvm import default_archive_directory
 from tests.bench.growing import START, Growing, planned
 from tests.bench.incremental import EMPTY_JOB, QUERIES
 from tests.bench.servers import Servers, Table
+from tests.bench.upkeep import kept_up
 
 CHANGED = 100
 WARM = 8
@@ -60,7 +59,7 @@ async def compared(
     """Both in turn, so that what else the machine does falls on both."""
     plan = planned(QUERIES[name])
     growing = Growing(size, plan.inputs)
-    followed = [computation_of(plan, engine, growing, SharedArrangements(place)) for place in places]
+    followed = [kept_up(plan, engine, growing, place) for place in places]
     for computation in followed:
         await computation.hydrate(START)
     took: list[list[float]] = [[], [], []]

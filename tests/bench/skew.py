@@ -12,13 +12,12 @@ import pyarrow as pa
 from catalog import updates
 from catalog.objects import ObjectId, Timestamp
 from server.dataflow.arrangement import Storage
-from server.dataflow.incremental import computation_of
-from server.dataflow.shared import SharedArrangements
 from server.spark.engine import SparkEngine
 from tests.bench.engines import with_engine
 from tests.bench.incremental import EMPTY_JOB
 from tests.bench.incremental import TARGET_CHANGED as CHANGED
 from tests.bench.servers import Line, Servers
+from tests.bench.upkeep import kept_up
 from tests.dataflow.histories import ids, planned
 
 SIZE = 1_000_000
@@ -84,7 +83,7 @@ async def ticked(engine: SparkEngine, sql: str, skewed: bool) -> float:
     """What a tick takes, as a multiple of an empty job."""
     storage = Storage()
     try:
-        computation = computation_of(planned(sql), engine, Skewed(skewed), SharedArrangements(storage))
+        computation = kept_up(planned(sql), engine, Skewed(skewed), storage)
         await computation.hydrate(Timestamp(1))
         ticks, floors = [], []
         for number in range(ROUNDS):

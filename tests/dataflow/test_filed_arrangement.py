@@ -37,7 +37,7 @@ def workers() -> Workers:
 def executors(workers: Workers, tmp_path: Path) -> Iterator[Executors]:
     storage = Storage(tmp_path)
     with (
-        mock.patch.object(filed, "HEAD_BYTES_MAX", 2_000),
+        mock.patch.object(filed, "HEAD_BYTES_MAX", 1_600),
         mock.patch.multiple(task_runner, RETRY_S=0.2, RETRY_PAUSES_S=(0.01,)),
     ):
         made = Executors(tmp_path / "shared", workers, storage, lambda: filed.EXECUTORS)  # type: ignore[arg-type]

@@ -1,0 +1,17 @@
+"""A query of a bench as a server would keep it up."""
+
+from __future__ import annotations
+
+from server.dataflow.arrangement import Arranger
+from server.dataflow.computation import Computation, Inputs
+from server.dataflow.incremental import computation_of
+from server.dataflow.shared import SharedArrangements
+from server.dataflow.upkeep import upkeep_of
+from server.spark import Engine
+from server.sql.plan import QueryPlan
+
+
+def kept_up(plan: QueryPlan, engine: Engine, inputs: Inputs, arranger: Arranger) -> Computation:
+    """Not yet hydrated; its state is the arranger's. Close it."""
+    sizes = {id: inputs.lines(id) for id in plan.inputs if inputs.is_logged(id)}
+    return computation_of(plan, upkeep_of(plan, sizes), engine, inputs, SharedArrangements(arranger))
