@@ -132,6 +132,92 @@ def test_a_join_and_an_aggregate_outlive_executors_and_servers(
     assert list((tmp_path / "shared").iterdir()) == []
 
 
+class Items:
+    """A table with indexes on it and on a view of it, and what is to be found there."""
+
+    def __init__(self) -> None:
+        self.rows = {g: (f"Name {g % 400}", g * 31 % 1000) for g in range(5000)}
+
+    def make(self, connection: psycopg.Connection) -> None:
+        for sql in (
+            "CREATE TABLE items (id int, name text, cents int)",
+            "INSERT INTO items SELECT g, 'Name ' || (g % 400), (g * 31) % 1000 FROM generate_series(0, 4999) g (g)",
+            "CREATE INDEX by_id ON items (id)",
+            "CREATE INDEX by_lower ON items (lower(name))",
+            "CREATE VIEW sums AS SELECT name, sum(cents) AS cents, count(*) AS count FROM items GROUP BY name",
+            "CREATE INDEX by_name ON sums (name)",
+        ):
+            connection.execute(sql.encode())
+
+    def change(self, connection: psycopg.Connection, number: int) -> None:
+        ids = list(range(number, 5000, 61))
+        connection.execute("UPDATE items SET cents = cents + 1, name = 'New' WHERE id = ANY (%s)", (ids,))
+        self.rows |= {id: ("New", self.rows[id][1] + 1) for id in ids if id in self.rows}
+        gone = list(range(number, 5000, 67))
+        connection.execute("DELETE FROM items WHERE id = ANY (%s)", (gone,))
+        for id in gone:
+            self.rows.pop(id, None)
+        connection.execute("DELETE FROM items WHERE lower(name) = %s", (f"name {number}",))
+        self.rows = {id: row for id, row in self.rows.items() if row[0] != f"Name {number}"}
+
+    def check(self, connection: psycopg.Connection) -> None:
+        await_found(connection, {"by_id", "by_lower", "by_name"})
+        ids = [*range(0, 6000, 7), -1]
+        by_id = connection.execute("SELECT id, name, cents FROM items WHERE id = ANY (%s)", (ids,)).fetchall()
+        assert sorted(by_id) == sorted((id, *self.rows[id]) for id in ids if id in self.rows)
+        for name in ("Name 7", "Name 9", "New", "Name 400"):
+            found = sorted(cents for n, cents in self.rows.values() if n == name)
+            by_lower = connection.execute("SELECT cents FROM items WHERE lower(name) = lower(%s)", (name,)).fetchall()
+            assert sorted(by_lower) == [(cents,) for cents in found]
+            by_name = connection.execute("SELECT cents, count FROM sums WHERE name = %s", (name,)).fetchall()
+            assert by_name == ([(sum(found), len(found))] if found else [])
+
+
+def await_found(connection: psycopg.Connection, indexes: set[str]) -> None:
+    """Until executors can look rows up in them: nothing tells a client when an index is there."""
+    deadline = time.monotonic() + DEADLINE_S
+    sql = (
+        "SELECT o.name, bool_and(a.probed_by = 'executors' AND f.hydrated) FROM mz_internal.mz_arrangements a "
+        "JOIN mz_objects o ON o.id = a.dataflow_id JOIN mz_internal.mz_dataflows f ON f.object_id = o.id "
+        "GROUP BY o.name"
+    )
+    while {name for name, there in connection.execute(sql).fetchall() if there} & indexes != indexes:
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.cluster("embedded", "local-cluster", "connect")
+def test_rows_are_looked_up_in_indexes_in_files(
+    tmp_path: Path, spark: ConnectServer | None, engine_flags: list[str]
+) -> None:
+    items = Items()
+    server = started(tmp_path, spark, engine_flags)
+    try:
+        with connect(server.dsn) as connection, connect(server.dsn) as other:
+            connection.execute("ALTER SYSTEM SET arrangement_probing = 'executors'")
+            items.make(connection)
+            items.check(connection)
+            for query in ("items WHERE id = 1", "items WHERE lower(name) = 'a'", "sums WHERE name = 'a'"):
+                explained = connection.execute(f"EXPLAIN SELECT * FROM {query}".encode()).fetchall()
+                assert any("Index lookup" in line for (line,) in explained)
+            with other.transaction():
+                before = other.execute("SELECT * FROM items WHERE id = ANY ('{1,2,3,62}')").fetchall()
+                items.change(connection, 1)
+                assert other.execute("SELECT * FROM items WHERE id = ANY ('{1,2,3,62}')").fetchall() == before
+            items.check(connection)
+        server.kill()
+        server = started(tmp_path, spark, engine_flags)
+        with connect(server.dsn) as connection:
+            items.check(connection)
+            items.change(connection, 2)
+            items.check(connection)
+    finally:
+        if server.process.poll() is None:
+            assert server.stop() == 0
+    assert list((tmp_path / "shared").iterdir()) == []
+
+
 def test_executors_are_not_asked_for_without_a_directory(server: ServerThread) -> None:
     with connect(server.dsn()) as connection:
         with pytest.raises(errors.ObjectNotInPrerequisiteState, match="no directory") as refused:
