@@ -80,6 +80,8 @@ class ConstantOperator(Operator):
 
 
 class LinearOperator(Operator):
+    row_cost, rows_met = 1.5, 1.0
+
     def __init__(self, node: Linear, place: Place) -> None:
         super().__init__(node, place)
         self._linear = node
