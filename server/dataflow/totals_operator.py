@@ -50,7 +50,7 @@ class TotalsOperator(Operator):
         super().__init__(node, place)
         self._totals = node
         self.row_cost = 5.0 if node.firsts else 7.0
-        self.rows_met = 1.3 + 1.5 * len(node.firsts)  # what stands first is read in each version
+        self.rows_met = 2.3 + 1.5 * len(node.firsts)  # the group's state, and what stands first, in each version
         self._width = len(node.key)
         self._key = tuple(range(self._width))  # of the state, and of what has values by key
         self._state = place.shared.arranger.arrangement(ByKey(names_of(self._key)), node.state)
