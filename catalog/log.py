@@ -208,6 +208,13 @@ class Log:
         """
         return list(dict.fromkeys(b.time for b in self._between(collection, lower, upper)))
 
+    def lines(self, collection: ObjectId, lower: int = 0, upper: int | None = None) -> int:
+        """How many were written in [lower, upper), or from there on, without reading them."""
+        if upper is None:
+            batches = self.batches(collection)
+            upper = batches[-1].time + 1 if batches else 0
+        return sum(batch.rows for batch in self._between(collection, lower, upper))
+
     def rows(self, collection: ObjectId, as_of: int, schema: pa.Schema) -> pa.Table:
         """The collection's rows at `as_of` (since <= as_of < upper), multiplicities applied. Compacted as `changes`.
 

@@ -569,14 +569,12 @@ class Coordinator:
         """The times in [lower, upper) at which a collection, or a system table that is followed, changed."""
         return self.following.times(id, lower, upper) if id in self.following else self.log.times(id, lower, upper)
 
-    def lines(self, id: ObjectId, as_of: Timestamp | None = None) -> int:
-        """How many lines of changes the log has of a collection up to a time, or now: about as many as it has rows.
+    def lines(self, id: ObjectId, lower: int = 0, upper: int | None = None) -> int:
+        """How many lines of changes the log has of a collection in [lower, upper), or now. 0 of what is not in the log.
 
-        0 of what is not in the log.
+        Of all, about as many as it has rows.
         """
-        if not self.is_logged(id):
-            return 0
-        return sum(batch.rows for batch in self.log.batches(id) if as_of is None or batch.time <= as_of)
+        return self.log.lines(id, lower, upper) if self.is_logged(id) else 0
 
     async def _final(self, item: Collection, as_of: Timestamp) -> None:
         while self.frontiers.upper(item.id) <= as_of:

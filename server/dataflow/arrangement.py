@@ -67,6 +67,9 @@ class Arrangement(Protocol):
     async def settle(self) -> None:
         """Waits for a merge that is under way. Exceptions of it are raised here."""
 
+    def entries(self, codes: Hashes) -> int:
+        """How many entries have one of these codes (ascending, distinct), as far as the server knows unread."""
+
     async def probe(self, codes: Hashes, as_of: int) -> pa.Table:
         """The rows with one of these codes (ascending, distinct) at `as_of`: consolidated changes."""
 
@@ -220,6 +223,9 @@ class ServerArrangement:
                 self._busy = None
 
     # -- reading ------------------------------------------------------------------------------------------------
+
+    def entries(self, codes: Hashes) -> int:
+        return sum(run.entries(codes) for run in self._runs)
 
     async def probe(self, codes: Hashes, as_of: int) -> pa.Table:
         runs = self.runs_at(as_of)

@@ -42,8 +42,8 @@ class Inputs(Protocol):
         """The rows at a time."""
         ...
 
-    def lines(self, id: ObjectId, as_of: Timestamp | None = None) -> int:
-        """How much there is to read for those rows: the lines of changes up to that time, or now. 0 if not known."""
+    def lines(self, id: ObjectId, lower: int = 0, upper: int | None = None) -> int:
+        """How much there is to read: the lines of changes in [lower, upper), or up to now. 0 if not known."""
         ...
 
     async def changes(self, id: ObjectId, lower: int, upper: int) -> pa.Table:
@@ -212,7 +212,7 @@ class Recomputation:
             hydration.rows_read += rows.num_rows
             return rows
 
-        with hydration.running(as_of, 1, sum(self._reads.lines(id, as_of) for id in self.inputs)):
+        with hydration.running(as_of, 1, sum(self._reads.lines(id, 0, as_of + 1) for id in self.inputs)):
             self._rows = await self._computed(as_of, read) if known is None else known
             hydration.operators_done = 1
         return self._rows

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-FEW_ROWS = 10_000  # a tick may read so many in any case: it takes no longer than a few empty jobs
-SHARE = 4  # a row that is followed through a state costs so many times what it costs to compute it
+FEW_ROWS = 30_000  # a tick may cost what so many rows cost in any case: no more than a few empty jobs
 
 
 class TooMuch(Exception):
@@ -11,42 +10,54 @@ class TooMuch(Exception):
 
 
 class Effort:
-    """Counts the rows that statements read, in one dataflow.
+    """What the statements of one dataflow cost, the unit being a row that is read to compute everything.
 
     A tick computes the rows of the keys that it touches before and after, finds them and keeps what became of them, so
-    one that touches many is more work than all rows once. That is seen when the rows are found, before Spark has
-    them. What the last large tick took a change tells it of the next one before anything is done.
+    each costs several times as much, and one that touches many is more work than all rows once. That is seen as early
+    as can be: of its changes, counted before they are read, each is expected to be read as often as a row was when
+    everything was computed, or as a change of the last large tick; then of what keys have, before it is looked up; then
+    of what was found, before Spark has it.
     """
 
-    def __init__(self, share: int = SHARE) -> None:
-        """`share`: how many times less than everything a tick may read."""
-        self._share = share
-        self._whole = 0  # what everything took
-        self._read = 0
+    def __init__(self) -> None:
+        self._whole = 0  # rows that everything took
+        self._rows = 0
+        self._cost = 0.0
+        self._followed = 0.0  # what changes of all rows read would cost
         self._limit: int | None = None
         self._changes = 0
-        self._a_change = 1.0  # rows read, as far as that is known
+        self._a_change = 1.0  # costs so much, as far as that is known
 
     def begin(self, changes: int = 0, *, limited: bool = False) -> None:
         """A tick of so many changes begins. TooMuch if it is known that it will take more than everything."""
-        self._read, self._changes = 0, changes
-        self._limit = max(FEW_ROWS, self._whole // self._share) if limited else None
+        self._rows, self._cost, self._followed, self._changes = 0, 0.0, 0.0, changes
+        self._limit = max(FEW_ROWS, self._whole) if limited else None
         if self._limit is not None and changes * self._a_change > self._limit:
             raise TooMuch
 
-    def add(self, rows: int) -> None:
-        """A statement is to read so many rows. TooMuch if they are too many for a tick."""
-        self._read += rows
-        if self._limit is not None and self._read > self._limit:
-            self._learn()
+    def expect(self, rows: int, cost: float) -> None:
+        """A statement is going to read so many rows at least, which are yet to be found. As `add`, which is to come."""
+        if self._limit is not None and self._cost + rows * cost > self._limit:
+            self._learn(self._cost + rows * cost)
             raise TooMuch
 
-    def end(self, *, whole: bool = False) -> None:
-        """The tick worked; `whole`: it was everything."""
-        if whole:
-            self._whole = self._read
-        elif self._read > FEW_ROWS:
-            self._learn()
+    def add(self, rows: int, cost: float, met: float = 1.0) -> None:
+        """A statement is to read so many rows, each of which costs so much in a tick. TooMuch if that is too much.
 
-    def _learn(self) -> None:
-        self._a_change = self._read / max(self._changes, 1)
+        `met`: of so many rows a tick computes something anew for each that changes.
+        """
+        self.expect(rows, cost)
+        self._rows += rows
+        self._cost += rows * cost
+        self._followed += rows * cost * met
+
+    def end(self, *, whole: int | None = None) -> None:
+        """The tick worked. `whole`: it was everything, of so many rows of the inputs."""
+        if whole is not None:
+            self._whole = self._rows
+            self._a_change = self._followed / max(whole, 1)
+        elif self._cost > FEW_ROWS:
+            self._learn(self._cost)
+
+    def _learn(self, cost: float) -> None:
+        self._a_change = cost / max(self._changes, 1)

@@ -274,6 +274,9 @@ class FiledArrangement:
 
     # -- reading ------------------------------------------------------------------------------------------------
 
+    def entries(self, codes: Hashes) -> int:
+        return self._head.entries(codes)
+
     async def probe(self, codes: Hashes, as_of: int) -> pa.Table:
         head, runs = self._seen_at(as_of)
         tasks = []

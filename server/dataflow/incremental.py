@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from types import MappingProxyType
 
 import numpy as np
 import pyarrow as pa
@@ -18,7 +17,7 @@ from server.dataflow.arrangement import Arrangement
 from server.dataflow.computation import Computation, Inputs, Present, Recomputation, compute
 from server.dataflow.effort import Effort, TooMuch
 from server.dataflow.hydration import Hydration
-from server.dataflow.nodes import VERSION, Concat, Constant, Linear, Node, Recompute, Source, Temporal, nodes_of
+from server.dataflow.nodes import VERSION, Node, Recompute, Temporal, nodes_of
 from server.dataflow.operator import Operator, Place, Tick
 from server.dataflow.operators import operators_of
 from server.dataflow.row_operators import SourceOperator
@@ -61,8 +60,7 @@ class IncrementalComputation:
         self._coming: list[Operator] = []  # that are being hydrated
         self._time: Timestamp | None = None
         self._is_whole = True  # the state is all of a time's
-        stateful = any(not isinstance(node, Source | Constant | Linear | Concat) for node in nodes_of(root))
-        self._effort = Effort() if stateful else Effort(share=1)
+        self._effort = Effort()
         self._waits = any(isinstance(node, Temporal) for node in nodes_of(root))
         self._plan = plan
         one_time = any(
@@ -75,13 +73,18 @@ class IncrementalComputation:
         return [arrangement for operator in self._operators for arrangement in operator.arrangements]
 
     @property
+    def has_state(self) -> bool:
+        """Whether the next tick can follow its changes; else it makes the state again, or does without."""
+        return self._is_whole
+
+    @property
     def operators(self) -> Sequence[Operator]:
         """Those at work; before they have a state, those that get one."""
         return self._operators or self._coming
 
     async def hydrate(self, as_of: Timestamp, known: pa.Table | None = None) -> pa.Table:
         operators = operators_of(self.root, Place(self._engine, self._reads, self._shared, as_of, self._effort))
-        rows_there = sum(self._reads.lines(id, as_of) for id in self.inputs)
+        rows_there = sum(self._reads.lines(id, 0, as_of + 1) for id in self.inputs)
         with self.hydration.running(as_of, len(operators), rows_there):
             self._coming = operators
             self._effort.begin()
@@ -96,26 +99,25 @@ class IncrementalComputation:
                 operator.record.follow(before.record)
             self.close()
             self._operators, self._time = operators, as_of
-            self._effort.end(whole=True)
+            self._effort.end(whole=self.hydration.rows_read)
             return await in_thread(updates.expand, changes.drop_columns([VERSION])) if known is None else known
 
     def times(self, lower: int, upper: int) -> list[Timestamp]:
         found = {time for id in self.inputs for time in self._reads.change_times(id, lower, upper)}
         waiting = (operator.next_time for operator in self._operators)
         found.update(time for time in waiting if time is not None and lower <= time < upper)
-        return sorted(found)[: self._times_max]
+        return sorted(found)[: self._times_max if self._is_whole else 1]
 
     async def advance(self, times: Sequence[Timestamp], present: Present | None = None) -> list[pa.Table]:
         if not self._is_whole:  # there was no room on disk for a part of it, or all was computed anew
-            if present is not None and len(times) == 1 and await self._is_too_much(times[0]):
-                return [await self._computed_anew(times[0], present)]
+            if present is not None and len(times) == 1:
+                return [await self._made_again(times[0], present)]
             assert self._time is not None
             await self.hydrate(self._time)
         tick = Tick(self._time, tuple(times))
-        sources = await self._sources(tick)
         try:
-            self._effort.begin(sum(changes.num_rows for changes in sources.values()), limited=present is not None)
-            changes = await self._ticked(self._operators, tick, sources)
+            self._begin(times[-1], limited=present is not None)
+            changes = await self._ticked(self._operators, tick)
         except TooMuch:
             if present is None or len(times) > 1:
                 raise
@@ -126,22 +128,23 @@ class IncrementalComputation:
             return [_outgoing(changes)]
         return [_outgoing(changes.filter(pc.equal(changes[VERSION], version))) for version in tick.new]
 
-    async def _is_too_much(self, time: Timestamp) -> bool:
-        """Whether that is known of the changes up to a time before there is a state to follow them with."""
+    def _begin(self, time: Timestamp, *, limited: bool) -> None:
+        """A tick up to `time`; TooMuch if that is known of it before anything is read."""
         assert self._time is not None
-        count = 0
-        for id in self.inputs:
-            if at := self._reads.change_times(id, self._time + 1, time + 1):
-                count += (await self._reads.changes(id, at[0], time + 1)).num_rows
+        self._effort.begin(sum(self._reads.lines(id, self._time + 1, time + 1) for id in self.inputs), limited=limited)
+
+    async def _made_again(self, time: Timestamp, present: Present) -> pa.Table:
+        """The changes up to a time where there is no state: whatever makes that again gives the rows as well."""
         try:
-            self._effort.begin(count, limited=True)
+            self._begin(time, limited=True)
         except TooMuch:
-            return True
-        return False
+            return await self._computed_anew(time, present)
+        rows = await self.hydrate(time)
+        return await in_thread(updates.difference, rows, await present())
 
     async def _computed_anew(self, time: Timestamp, present: Present) -> pa.Table:
-        """The changes up to a time, by subtraction. The state is made again when it is needed: with the next tick, if
-        that is not another such one. What waits for its time is state that is needed at once."""
+        """The changes up to a time, by subtraction. The state is made again with the next tick, if that is not another
+        such one. What waits for its time is state that is needed at once."""
         if self._waits:
             rows = await self.hydrate(time)
             return await in_thread(updates.difference, rows, await present())
@@ -153,28 +156,15 @@ class IncrementalComputation:
         self._time, self._is_whole = time, False
         return changes
 
-    async def _sources(self, tick: Tick) -> dict[int, pa.Table]:
-        """What the inputs did, by node."""
-        operators = [operator for operator in self._operators if isinstance(operator, SourceOperator)]
-        found = await asyncio.gather(*(operator.counted_step(tick, ()) for operator in operators))
-        return {id(operator.node): changes for operator, changes in zip(operators, found, strict=True)}
-
     def close(self) -> None:
         _close(self._operators)
         self._operators = []
 
-    async def _ticked(
-        self, operators: list[Operator], tick: Tick, known: Mapping[int, pa.Table] = MappingProxyType({})
-    ) -> pa.Table:
-        """The root's changes. The operators have taken the tick, or after an exception nothing of it.
-
-        `known`: the changes that are known already, by node.
-        """
+    async def _ticked(self, operators: list[Operator], tick: Tick) -> pa.Table:
+        """The root's changes. The operators have taken the tick, or after an exception nothing of it."""
         tasks: dict[int, asyncio.Task[pa.Table]] = {}
 
         async def step(operator: Operator) -> pa.Table:
-            if id(operator.node) in known:
-                return known[id(operator.node)]
             changes = await operator.counted_step(tick, [tasks[id(below)] for below in operator.node.inputs])
             if tick.since is None:
                 self.hydration.operators_done += 1

@@ -37,15 +37,17 @@ class JoinOperator(ArrangingOperator):
         self._join = node
 
     async def step(self, tick: Tick, inputs: Sequence[pa.Table]) -> pa.Table:
-        await self._take(tick, inputs)
         if not any(changes.num_rows for changes in inputs):
+            await self._take(tick, inputs)
             return self.none
         codes = [await in_thread(codes_of, tick, [k], c) for c, k in zip(inputs, self._join.keys, strict=True)]
-        probes = (
-            slice_of(arranged.arrangement, other, tick)
-            for arranged, other in zip(self._arranged, reversed(codes), strict=True)
-        )
-        before = [versioned(found, 0) for found in await asyncio.gather(*probes)]
+        probed = [(a.arrangement, other) for a, other in zip(self._arranged, reversed(codes), strict=True)]
+        if tick.since is not None:
+            there = sum(arrangement.entries(other) for arrangement, other in probed)
+            self._effort.expect(there + sum(changes.num_rows for changes in inputs), self.row_cost)
+        await self._take(tick, inputs)
+        found = await asyncio.gather(*(slice_of(arrangement, other, tick) for arrangement, other in probed))
+        before = [versioned(part, 0) for part in found]
         pairs = before[0].num_rows * before[1].num_rows
         if pairs > PAIRS_MAX and len(np.intersect1d(codes[0], codes[1], assume_unique=True)):
             # a large key that changes on both sides: no pair of rows as they were is looked at
@@ -53,8 +55,8 @@ class JoinOperator(ArrangingOperator):
         else:
             left, right = (pa.concat_tables([b, c]) for b, c in zip(before, inputs, strict=True))
             tasks = [(left, right)]
-        found = [await self._computed(left, right) for left, right in tasks]
-        return await in_thread(consolidated, pa.concat_tables(found), tick)
+        pairs_of = [await self._computed(left, right) for left, right in tasks]
+        return await in_thread(consolidated, pa.concat_tables(pairs_of), tick)
 
     async def _computed(self, left: pa.Table, right: pa.Table) -> pa.Table:
         if left.num_rows == 0 or right.num_rows == 0:

@@ -49,6 +49,9 @@ class PickedArrangement:
     def probed_by(self) -> str:
         return self._whole.probed_by
 
+    def entries(self, codes: Hashes) -> int:
+        return self._whole.entries(codes)
+
     async def probe(self, codes: Hashes, as_of: int) -> pa.Table:
         return await self._picked(await self._whole.probe(codes, as_of))
 

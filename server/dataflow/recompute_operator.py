@@ -39,15 +39,19 @@ class RecomputeOperator(ArrangingOperator):
     async def step(self, tick: Tick, inputs: Sequence[pa.Table]) -> pa.Table:
         node = self._recompute
         arms, present = inputs[: len(node.arms)], dict(zip(node.inputs, inputs, strict=True))
-        await self._take(tick, arms)
         if not any(changes.num_rows for changes in arms) and not (node.marked and tick.since is None):
+            await self._take(tick, arms)
             return self.none
         codes = [await in_thread(codes_of, tick, [key], c) for c, key in zip(arms, node.keys, strict=True)]
         alone = [_alone(tick, codes, number, apart, present) for number, apart in enumerate(node.apart)]
         every = _all(codes)
-        befores = await asyncio.gather(
-            *(self._before(tick, i, np.setdiff1d(every, alone[i]), changes) for i, changes in enumerate(arms))
-        )
+        asked = [np.setdiff1d(every, own) for own in alone]
+        if node.first is None and tick.since is not None:
+            there = sum(a.arrangement.entries(own) for a, own in zip(self._arranged, asked, strict=True))
+            changed = sum(changes.num_rows for changes in arms)
+            self._effort.expect(max(len(tick.versions) * there, changed), self.row_cost)
+        await self._take(tick, arms)
+        befores = await asyncio.gather(*(self._before(tick, i, asked[i], changes) for i, changes in enumerate(arms)))
         views = {}
         for number, (before, changes) in enumerate(zip(befores, arms, strict=True)):
             if len(alone[number]):

@@ -46,7 +46,7 @@ class SourceOperator(Operator):
         if tick.since is None:
             rows = await self._inputs.rows(id, tick.times[0])
             return self._picked(updates.with_diff(rows, 1), 1)
-        parts, lower = [self.none], tick.since + 1
+        parts, lower, is_all = [self.none], tick.since + 1, True
         for version, time in enumerate(tick.times, 1):
             if times := self._inputs.change_times(id, lower, time + 1):
                 # From the first on: of the times before it, at which nothing happened, the log may have no history.
@@ -54,8 +54,10 @@ class SourceOperator(Operator):
                 if updates.takes_away(changes):
                     await self._inputs.check(id, tick.since + 1, time)  # what is built upon it does not look again
                 parts.append(self._picked(changes, version))
+                is_all = len({*self._source.places}) == changes.num_columns - 1  # then no two are equal
             lower = time + 1
-        return await in_thread(updates.consolidate, pa.concat_tables(parts))
+        found = pa.concat_tables(parts)
+        return found if is_all else await in_thread(updates.consolidate, found)
 
     def _picked(self, changes: pa.Table, version: int) -> pa.Table:
         columns = [changes.column(place) for place in self._source.places]
@@ -78,6 +80,8 @@ class ConstantOperator(Operator):
 
 
 class LinearOperator(Operator):
+    row_cost, rows_met = 1.5, 1.0
+
     def __init__(self, node: Linear, place: Place) -> None:
         super().__init__(node, place)
         self._linear = node

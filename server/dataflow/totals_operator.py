@@ -49,6 +49,8 @@ class TotalsOperator(Operator):
     def __init__(self, node: Totals, place: Place) -> None:
         super().__init__(node, place)
         self._totals = node
+        self.row_cost = 5.0 if node.firsts else 7.0
+        self.rows_met = 2.3 + 1.5 * len(node.firsts)  # the group's state, and what stands first, in each version
         self._width = len(node.key)
         self._key = tuple(range(self._width))  # of the state, and of what has values by key
         self._state = place.shared.arranger.arrangement(ByKey(names_of(self._key)), node.state)
@@ -65,6 +67,9 @@ class TotalsOperator(Operator):
             return
         key = self._totals.key
         codes = await in_thread(codes_of, tick, [key], changes)
+        if tick.since is not None:
+            groups = len(tick.versions) * self._state.entries(codes)
+            self._effort.expect(groups * (1 + len(self._firsts)) + changes.num_rows, self.row_cost)
         firsts = (
             arranged.first(first, key, codes, changes, tick)
             for arranged, (_, first) in zip(self._firsts, self._totals.firsts, strict=True)

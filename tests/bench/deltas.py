@@ -1,123 +1,205 @@
-"""Ticks of one row up to all rows of a table, followed and recomputed-and-subtracted, side by side in one run."""
+"""Ticks of one changed row up to all rows of a table beside recomputing and subtracting, in one run, over a real log.
+
+`t` has `--base` rows, ten a key, of which so many are replaced at one time; what it is joined with stays. Each tick is
+the first large one that its dataflow sees, whose state has been made just before: what it does before it gives up
+counts. Both sides read the log as the server does, and have the rows before.
+"""
 
 from __future__ import annotations
 
+import argparse
+import asyncio
+import os
+import tempfile
 import time
+from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 
-import numpy as np
 import pyarrow as pa
 
-from catalog import updates
-from catalog.objects import ObjectId, Timestamp
+from catalog.log import Frontiers, Log
+from catalog.objects import ObjectId, Table, Timestamp
+from catalog.payloads import Payloads
+from catalog.store import Store
+from server.contents import Contents, collection_schema
+from server.dataflow import effort
+from server.dataflow.accumulated import Accumulated
 from server.dataflow.arrangement import Storage
 from server.dataflow.computation import Computation, Recomputation
+from server.dataflow.incremental import IncrementalComputation
 from server.spark.engine import SparkEngine
+from server.sql.plan import QueryPlan
 from server.sql.render import spark_text
 from server.sql.rewrite import rewritten
+from tests.bench import incremental
 from tests.bench.engines import with_engine
-from tests.bench.servers import Line, Servers
+from tests.bench.growing import START, Growing, planned, state
+from tests.bench.processes import cpu_s
+from tests.bench.servers import Servers
+from tests.bench.servers import Table as Figures
 from tests.bench.upkeep import kept_up
-from tests.dataflow.histories import ids, planned
-
-SIZE = 300_000
-CHANGED = (1, 100, 10_000, 100_000, SIZE)
-ROUNDS = 3  # of each size; the fastest counts
 
 QUERIES = {
-    "filter, project": "SELECT k + 1, upper(s) FROM t WHERE v > 3",
-    "join": "SELECT t.s, u.f FROM t JOIN u ON t.k = u.k",
-    "left join": "SELECT t.s, u.f FROM t LEFT JOIN u ON t.k = u.k",
-    "sum, count by key": "SELECT k, sum(v), count(*) FROM t GROUP BY k",
-    "min, max by key": "SELECT k, min(v), max(v) FROM t GROUP BY k",
+    **incremental.QUERIES,
     "window": "SELECT k, v, sum(v) OVER (PARTITION BY k) FROM t",
-    "distinct": "SELECT DISTINCT k, s FROM t",
 }
+AFTER = 100  # changed rows of the tick that follows one of all rows
 
 
-@dataclass
-class Replaced:
-    """t has `SIZE` rows, ten of each key, u one of each key. At each time some rows of t go, and as many come."""
+def add_arguments(parser: argparse._ArgumentGroup) -> None:
+    parser.add_argument("--base", type=int, default=300_000, help="rows of the table (%(default)s)")
+    parser.add_argument("--deltas", default="1,100,1000,10000,100000", help="changed rows, and all (%(default)s)")
+    parser.add_argument("--followed", default="", help="queries whose names begin so, comma-separated (all)")
+    parser.add_argument("--turns", type=int, default=4, help="ticks of each kind, the fastest counts (%(default)s)")
+    parser.add_argument("--never", action="store_true", help="give up nothing: to see where the crossings are")
 
-    counts: dict[int, int] = field(default_factory=dict)
+
+class Logged:
+    """The log's side of `Inputs`, with `Contents` of its own."""
+
+    def __init__(self, log: Log) -> None:
+        self._log = log
+        self._contents = Contents(log)
 
     def is_logged(self, id: ObjectId) -> bool:
         return True
 
-    def lines(self, id: ObjectId, as_of: Timestamp | None = None) -> int:
-        return SIZE if id == ids()["t"] else SIZE // 10
+    def lines(self, id: ObjectId, lower: int = 0, upper: int | None = None) -> int:
+        return self._log.lines(id, lower, upper)
 
     def change_times(self, id: ObjectId, lower: int, upper: int) -> list[Timestamp]:
-        return [Timestamp(time) for time in range(max(lower, 1), upper) if id == ids()["t"] or time == 1]
+        return self._log.times(id, lower, upper)
 
     async def rows(self, id: ObjectId, as_of: Timestamp) -> pa.Table:
-        if id == ids()["t"]:
-            return updates.rows_of(self._part(self._gone(as_of), SIZE))
-        numbers = np.arange(SIZE // 10)
-        hundreds = pa.array(numbers % 100).cast(pa.decimal128(19, 0)).cast(pa.decimal128(10, 2))
-        columns = [pa.array(numbers.astype(np.int32)), hundreds, pa.array(numbers / 4)]
-        return pa.table(columns, names=["c0", "c1", "c2"])
-
-    async def check(self, id: ObjectId, lower: int, time: Timestamp) -> None:
-        """Nothing goes that was not there."""
+        return await self._contents.rows(_table(id), as_of)
 
     async def changes(self, id: ObjectId, lower: int, upper: int) -> pa.Table:
-        first, count = self._gone(lower - 1), self.counts[lower]
-        return pa.concat_tables([updates.negate(self._part(first, count)), self._part(first + SIZE, count)])
+        return await asyncio.to_thread(self._log.changes, id, lower, upper, collection_schema(_table(id)))
 
-    def _gone(self, time: int) -> int:
-        return sum(self.counts.get(t, 0) for t in range(2, time + 1))
-
-    def _part(self, first: int, count: int) -> pa.Table:
-        numbers = np.arange(first, first + count, dtype=np.int64)
-        texts = np.char.add("s", (numbers % 997).astype(str))
-        keys = (numbers * 7919) % (SIZE // 10)
-        columns = [pa.array(keys.astype(np.int32)), pa.array((numbers % 100_003).astype(np.int32)), pa.array(texts)]
-        return updates.with_diff(pa.table(columns, names=["c0", "c1", "c2"]), 1)
+    async def check(self, id: ObjectId, lower: int, time: Timestamp) -> None:
+        """What goes was there."""
 
 
-async def measured(engine: SparkEngine) -> list[Line]:
-    lines = []
-    for name, sql in QUERIES.items():
-        plan = planned(sql)
-        storage, inputs = Storage(), Replaced()
+@dataclass
+class Took:
+    """Seconds of each of the turns, and of processor time."""
+
+    wall: list[float] = field(default_factory=list)
+    cpu: list[float] = field(default_factory=list)
+
+    def beside(self, other: Took) -> str:
+        return f"{min(self.wall) / min(other.wall):.2f} ({min(self.cpu) / max(min(other.cpu), 0.01):.2f})"
+
+
+class Bench:
+    """One query over a log of its own."""
+
+    def __init__(self, engine: SparkEngine, plan: QueryPlan, base: int, directory: Path, stack: ExitStack) -> None:
+        self._engine = engine
+        self._plan = plan
+        self._store = Store(directory)
+        stack.callback(self._store.close)
+        self._log = Log(self._store, Payloads(directory / "payloads"))
+        self._growing = Growing(base, plan.inputs, "t")
+        self._rows: Accumulated | None = None
+        self._inputs = Logged(self._log)
         relation = rewritten(plan.relation)
-        anew = Recomputation(replace(plan, relation=relation, template=spark_text(relation)), engine, inputs)
-        ours = kept_up(plan, engine, inputs, storage)
-        rows = await anew.hydrate(Timestamp(1))
-        await ours.hydrate(Timestamp(1))
-        at = 1
-        for count in CHANGED:
-            took: dict[Computation, list[float]] = {ours: [], anew: []}
-            for _ in range(ROUNDS):
-                at += 1
-                inputs.counts[at] = count
-                took[ours].append(await _advanced(ours, Timestamp(at), rows))
-                took[anew].append(await _advanced(anew, Timestamp(at), rows))
-                rows = await anew.hydrate(Timestamp(at))
-            tick, fallback = min(took[ours]), min(took[anew])
-            lines.append(
-                Line(
-                    f"tick: {name}, {count:,} of {SIZE:,} rows / recomputed and subtracted",
-                    f"{tick * 1e3:.0f} ms",
-                    f"{fallback * 1e3:.0f} ms",
-                    f"{tick / fallback:.2f} x",
-                    "at most 1 x",
-                )
-            )
-        ours.close()
-        storage.close()
-    return lines
+        plan = replace(plan, relation=relation, template=spark_text(relation))
+        self._anew = Recomputation(plan, engine, Logged(self._log))
+
+    async def begin(self) -> None:
+        for id in self._plan.inputs:
+            self._store.transact(lambda tx, id=id: self._log.create(tx, id, Frontiers(START, None)))  # type: ignore[misc]
+            self._write(id, await self._growing.rows(id, START))
+        self._rows = Accumulated(await self._anew.hydrate(START))
+
+    async def turn(self, changed: int, *, after: bool) -> tuple[Took, Took, bool]:
+        """Our tick, the fallback's, and whether ours was given up. `after`: of a small change after that one."""
+        with ExitStack() as stack:
+            storage = Storage()
+            stack.callback(storage.close)
+            ours = kept_up(self._plan, self._engine, self._inputs, storage)
+            stack.callback(ours.close)
+            await ours.hydrate(self._growing.now)
+            tick, fallback = await self._advanced(ours, changed)
+            given_up = isinstance(ours, IncrementalComputation) and not ours.has_state
+            if after:
+                tick, fallback = await self._advanced(ours, AFTER)
+            return tick, fallback, given_up
+
+    async def _advanced(self, ours: Computation, changed: int) -> tuple[Took, Took]:
+        before, now = self._growing.now, self._growing.change(2 * changed)
+        for id in self._plan.inputs:
+            if self._growing.change_times(id, now, now + 1):
+                self._write(id, await self._growing.changes(id, before + 1, now + 1))
+        took: dict[Computation, Took] = {ours: Took(), self._anew: Took()}
+        for computation in (ours, self._anew) if now % 2 else (self._anew, ours):
+            cpu, begun = self._cpu_s(), time.perf_counter()
+            changes = await computation.advance([now], self._present)
+            took[computation].wall.append(time.perf_counter() - begun)
+            took[computation].cpu.append(self._cpu_s() - cpu)
+        assert self._rows is not None
+        for table in changes:
+            self._rows.add(table)
+        return took[ours], took[self._anew]
+
+    async def _present(self) -> pa.Table:
+        assert self._rows is not None
+        return self._rows.rows
+
+    def _write(self, id: ObjectId, table: pa.Table) -> None:
+        payload = self._log.prepare(table)
+        batch = self._store.transact(lambda tx: self._log.insert(tx, id, self._growing.now, payload))
+        self._log.committed([(batch, payload)])
+
+    def _cpu_s(self) -> float:
+        assert self._engine.jvm_pid is not None
+        return cpu_s(os.getpid()) + cpu_s(self._engine.jvm_pid)
 
 
-async def _advanced(computation: Computation, at: Timestamp, rows: pa.Table) -> float:
-    async def present() -> pa.Table:
-        return rows
-
-    begun = time.perf_counter()
-    await computation.advance([at], present)
-    return time.perf_counter() - begun
+def _table(id: ObjectId) -> Table:
+    item = state().items[id]
+    assert isinstance(item, Table)
+    return item
 
 
-def run(servers: Servers) -> list[Line]:
-    return with_engine(measured)
+async def figures(engine: SparkEngine, options: argparse.Namespace) -> Figures:
+    chosen = tuple(options.followed.split(","))
+    counts = [int(count) for count in options.deltas.split(",")] + [options.base]
+    rows = []
+    for name, sql in QUERIES.items():
+        if not name.startswith(chosen):
+            continue
+        with tempfile.TemporaryDirectory() as directory, ExitStack() as stack:
+            bench = Bench(engine, planned(sql), options.base, Path(directory), stack)
+            await bench.begin()
+            cells = [name]
+            for count, after in [*((count, False) for count in counts), (options.base, True)]:
+                tick, fallback, given_up = Took(), Took(), False
+                for _ in range(options.turns):
+                    ours, anew, given_up = await bench.turn(count, after=after)
+                    tick.wall += ours.wall
+                    tick.cpu += ours.cpu
+                    fallback.wall += anew.wall
+                    fallback.cpu += anew.cpu
+                cells.append(tick.beside(fallback) + (", anew" if given_up and not after else ""))
+            cells.append(f"{min(fallback.wall) * 1e3:.0f} ms")
+            rows.append(tuple(cells))
+            print(*cells, sep=" | ", flush=True)
+    header = ("query", *(f"{count:,}" for count in counts), f"{AFTER} after all", "recomputed")
+    about = (
+        f"Ticks as multiples of recomputing and subtracting (in parentheses: processor time), by changed rows of "
+        f"{options.base:,}; `anew`: recomputed, as it was known to be less work; `recomputed`: what that took"
+    )
+    return Figures("deltas", about, header, rows)
+
+
+def run(servers: Servers, options: argparse.Namespace) -> list[Figures]:
+    if options.never:
+        effort.FEW_ROWS = 1 << 60
+
+    async def work(engine: SparkEngine) -> Figures:
+        return await figures(engine, options)
+
+    return [with_engine(work)]

@@ -47,8 +47,8 @@ class Skewed:
     def is_logged(self, id: ObjectId) -> bool:
         return True
 
-    def lines(self, id: ObjectId, as_of: Timestamp | None = None) -> int:
-        return SIZE if id == ids()["t"] else SIZE // 10
+    def lines(self, id: ObjectId, lower: int = 0, upper: int | None = None) -> int:
+        return (SIZE if id == ids()["t"] else SIZE // 10) if lower == 0 else 0
 
     def change_times(self, id: ObjectId, lower: int, upper: int) -> list[Timestamp]:
         return [Timestamp(time) for time in range(max(lower, 1), upper) if id == ids()["t"] or time == 1]

@@ -72,8 +72,9 @@ class History:
     def change_times(self, id: ObjectId, lower: int, upper: int) -> list[Timestamp]:
         return [time for time, _ in self.changes_of.get(id, []) if lower <= time < upper]
 
-    def lines(self, id: ObjectId, as_of: Timestamp | None = None) -> int:
-        return sum(changes.num_rows for time, changes in self.changes_of.get(id, []) if as_of is None or time <= as_of)
+    def lines(self, id: ObjectId, lower: int = 0, upper: int | None = None) -> int:
+        found = self.changes_of.get(id, [])
+        return sum(changes.num_rows for time, changes in found if lower <= time and (upper is None or time < upper))
 
     async def changes(self, id: ObjectId, lower: int, upper: int) -> pa.Table:
         found = [changes for time, changes in self.changes_of.get(id, []) if lower <= time < upper]

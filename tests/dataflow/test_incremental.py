@@ -17,7 +17,7 @@ import pyarrow as pa
 import pytest
 
 from catalog import hashing, updates
-from catalog.objects import Timestamp
+from catalog.objects import ObjectId, Timestamp
 from protocol.pgwire.errors import PgError
 from server.dataflow import effort, filed_arrangement, join_operator, nodes, once_operator, operator, recompute_operator
 from server.dataflow.arrangement import Arranger, ServerArrangement, Storage
@@ -387,6 +387,61 @@ def test_many_changes_are_computed_anew(
     monkeypatch.setattr(effort, "FEW_ROWS", 12)
     anew = [asyncio.run(follow(seed)) for seed in range(SEED, SEED + 3)]
     assert any(0 < count < TIMES - 1 for count in anew), anew
+
+
+def test_what_is_too_much_is_known_before_it_is_read(
+    engine: SparkEngine, storage: Arranger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """First all rows change, of which the log knows how many; then one, whose key has many."""
+    sql = "SELECT t.s, u.w FROM t JOIN u ON t.k = u.k"
+    read: list[str] = []
+
+    async def follow() -> None:
+        many = [((number % 7, number, "a"), 1) for number in range(300)]
+        large = [((7, number, "a"), 1) for number in range(300)]
+        of_u = [((number, None, 0.0), 1) for number in range(8)]
+        history = history_of(
+            t=[[*many, *large], [(row, -1) for row, _ in many], [((1, 1, "b"), 1)], []],
+            u=[of_u, [], [], [((7, None, 1.0), 1)]],
+        )
+        changes_of = history.changes
+
+        async def changes_read(id: ObjectId, lower: int, upper: int) -> pa.Table:
+            read.append("changes")
+            return await changes_of(id, lower, upper)
+
+        computation = followed(planned(sql), history, engine, storage)
+        changes = [updates.with_diff(await computation.hydrate(Timestamp(1)), 1)]
+        probed = computation.arrangements[0][1].__class__.probe
+
+        async def probe(self: Any, codes: Any, as_of: int) -> pa.Table:
+            read.append("rows")
+            return await probed(self, codes, as_of)
+
+        monkeypatch.setattr(history, "rows", _rows_beside(history, changes_of))
+        monkeypatch.setattr(history, "changes", changes_read)
+        monkeypatch.setattr(computation.arrangements[0][1].__class__, "probe", probe)
+
+        async def present() -> pa.Table:
+            return updates.expand(updates.consolidate(pa.concat_tables(changes)))
+
+        for time, has_state in ((2, False), (3, True), (4, False)):
+            read.clear()
+            changes += await computation.advance([Timestamp(time)], present)
+            assert computation.has_state == has_state
+            assert "rows" not in read
+            assert time == 4 or not read, (time, read)
+            assert await _fault(sql, changes, history, engine, time) is None
+
+    monkeypatch.setattr(effort, "FEW_ROWS", 12)
+    asyncio.run(follow())
+
+
+def _rows_beside(history: History, changes_of: Callable[..., Any]) -> Callable[..., Any]:
+    async def rows(id: ObjectId, as_of: Timestamp) -> pa.Table:
+        return updates.expand(await changes_of(id, 0, as_of + 1))
+
+    return rows
 
 
 # -- an error in any rule is found ----------------------------------------------------------------------------------
