@@ -180,7 +180,7 @@ public class Prepared {
         return schema;
     }
 
-    /** Takes a view's record batches, for one run. */
+    /** Takes a view's record batches. */
     public void give(String name, byte[][] batches) {
         ((Rows) leaves.get(name)).batches = batches;
     }
@@ -191,42 +191,31 @@ public class Prepared {
 
     /** Computes the rows over what was given, and hands them over as iterators, one a partition. */
     public void run(String group, Consumer consumer) throws IOException {
-        try {
-            Partition[] partitions = rows.partitions();
-            for (int i = 0; i < partitions.length; i++) {
-                run(group, i, partitions, consumer);
-            }
-        } finally { // there may be hundreds of us
-            java.util.Iterator given = leaves.values().iterator();
-            while (given.hasNext()) {
-                ((Rows) given.next()).batches = null;
-            }
-        }
-    }
-
-    private void run(String group, int number, Partition[] partitions, Consumer consumer) throws IOException {
-        long task = LAST_TASK.decrementAndGet();
-        TaskMemoryManager memory = new TaskMemoryManager(memoryOfTasks, task);
-        TaskContextImpl context = new TaskContextImpl(
-                0, 0, number, task, 0, partitions.length, memory, new Properties(), null,
-                TaskMetrics$.MODULE$.empty(), TaskContextImpl.$lessinit$greater$default$11(),
-                TaskContextImpl.$lessinit$greater$default$12());
-        TaskContext$.MODULE$.setTaskContext(context);
-        begin(group, context);
-        Throwable failure = null;
-        try {
-            consumer.take(new InterruptibleIterator(context, rows.iterator(partitions[number], context)));
-        } catch (Throwable thrown) {
-            failure = thrown;
-            context.markTaskFailed(thrown);
-            throw thrown;
-        } finally {
-            end(group);
+        Partition[] partitions = rows.partitions();
+        for (int i = 0; i < partitions.length; i++) {
+            long task = LAST_TASK.decrementAndGet();
+            TaskMemoryManager memory = new TaskMemoryManager(memoryOfTasks, task);
+            TaskContextImpl context = new TaskContextImpl(
+                    0, 0, i, task, 0, partitions.length, memory, new Properties(), null,
+                    TaskMetrics$.MODULE$.empty(), TaskContextImpl.$lessinit$greater$default$11(),
+                    TaskContextImpl.$lessinit$greater$default$12());
+            TaskContext$.MODULE$.setTaskContext(context);
+            begin(group, context);
+            Throwable failure = null;
             try {
-                context.markTaskCompleted(scala.Option$.MODULE$.apply(failure));
+                consumer.take(new InterruptibleIterator(context, rows.iterator(partitions[i], context)));
+            } catch (Throwable thrown) {
+                failure = thrown;
+                context.markTaskFailed(thrown);
+                throw thrown;
             } finally {
-                memory.cleanUpAllAllocatedMemory();
-                TaskContext$.MODULE$.unset();
+                end(group);
+                try {
+                    context.markTaskCompleted(scala.Option$.MODULE$.apply(failure));
+                } finally {
+                    memory.cleanUpAllAllocatedMemory();
+                    TaskContext$.MODULE$.unset();
+                }
             }
         }
     }
