@@ -60,7 +60,8 @@ public class Door implements Runnable {
     private static final int TASK_BATCH_ROWS_MAX = 1 << 13; // Spark bounds a task's batch by its rows alone
     private static final int KNOWN_BITS_MAX = 56; // of the bytes that a plan over rows that Spark counts may come to
     private static final int PREPARED_BYTES_MAX = 1 << 20; // of a table
-    private static final int STATEMENTS_MAX = 256; // that are known
+    private static final int STATEMENTS_MAX = 256; // that are known,
+    private static final int STATEMENT_LENGTH_MAX = 1 << 16; // none of them longer
     private static final Object ONCE = new Object();
     private static final Object NEVER = new Object();
     private static final byte[] STREAM_END = {-1, -1, -1, -1, 0, 0, 0, 0};
@@ -216,6 +217,9 @@ public class Door implements Runnable {
 
     /** What is known of a statement that came before over tables like these, all of them small; null if nothing is. */
     private Prepared prepared(String sql, Map read) {
+        if (read.isEmpty() || sql.length() > STATEMENT_LENGTH_MAX) {
+            return null;
+        }
         StringBuilder kind = new StringBuilder(sql);
         Iterator entries = read.entrySet().iterator();
         while (entries.hasNext()) {
@@ -227,7 +231,7 @@ public class Door implements Runnable {
             kind.append('\n').append(entry.getKey()).append('\n').append(view.schema);
         }
         String key = kind.toString();
-        Object known = read.isEmpty() ? NEVER : statements.get(key);
+        Object known = statements.get(key);
         if (known == ONCE) {
             known = prepare(sql, read);
         } else if (known == null) {
@@ -311,13 +315,14 @@ public class Door implements Runnable {
     /** Rows are computed as they are written. */
     private void answer(final Prepared prepared, Map read, String group, final DataOutputStream out)
             throws IOException {
+        Map batches = new HashMap();
         Iterator entries = read.entrySet().iterator();
         while (entries.hasNext()) {
             Map.Entry entry = (Map.Entry) entries.next();
-            prepared.give((String) entry.getKey(), ((View) entry.getValue()).batches);
+            batches.put(entry.getKey(), ((View) entry.getValue()).batches);
         }
         final boolean[] some = {false};
-        prepared.run(group, new Prepared.Consumer() {
+        prepared.run(group, batches, new Prepared.Consumer() {
             public void take(scala.collection.Iterator rows) throws IOException {
                 some[0] |= write(rows, prepared.schema(), out);
             }

@@ -6,6 +6,7 @@ import java.lang.invoke.MethodType;
 import java.util.Arrays;
 import java.util.HashMap;
 import java.util.HashSet;
+import java.util.Iterator;
 import java.util.LinkedHashMap;
 import java.util.Map;
 import java.util.Properties;
@@ -180,17 +181,25 @@ public class Prepared {
         return schema;
     }
 
-    /** Takes a view's record batches. */
-    public void give(String name, byte[][] batches) {
-        ((Rows) leaves.get(name)).batches = batches;
+    /** Computes the rows over record batches by view name, and hands them over as iterators, one a partition. */
+    public void run(String group, Map batches, Consumer consumer) throws IOException {
+        give(batches);
+        try {
+            run(group, consumer);
+        } finally {
+            give(new HashMap()); // they are not ours to keep
+        }
     }
 
-    public Set names() {
-        return leaves.keySet();
+    private void give(Map batches) {
+        Iterator names = leaves.keySet().iterator();
+        while (names.hasNext()) {
+            Object name = names.next();
+            ((Rows) leaves.get(name)).batches = (byte[][]) batches.get(name);
+        }
     }
 
-    /** Computes the rows over what was given, and hands them over as iterators, one a partition. */
-    public void run(String group, Consumer consumer) throws IOException {
+    private void run(String group, Consumer consumer) throws IOException {
         Partition[] partitions = rows.partitions();
         for (int i = 0; i < partitions.length; i++) {
             long task = LAST_TASK.decrementAndGet();

@@ -68,7 +68,7 @@ class Slot:
         self._pool = pool
         self._inbox: SimpleQueue[Statement | None] = SimpleQueue()
         self._views: OrderedDict[str, pa.Table] = OrderedDict()  # what the session has, the least recently used first
-        self._texts: OrderedDict[str, None] = OrderedDict()  # that it has run, as are its views
+        self._texts: OrderedDict[int, None] = OrderedDict()  # hashes of those that it has run, as are its views
         self._spent: set[str] = set()  # views too large to be kept: the session drops them with its next statement
         self._thread = threading.Thread(target=self._serve, name=f"tidewire-{name}", daemon=True)
         self._thread.start()
@@ -80,7 +80,7 @@ class Slot:
     def knows(self, statement: Statement) -> tuple[int, bool]:
         """How many bytes of the views the session has already, and whether it has run the text; of a free slot."""
         known = sum(table.nbytes + 1 for name, table in statement.views.items() if self._has(name, table))
-        return known, statement.sql in self._texts
+        return known, hash(statement.sql) in self._texts
 
     def _has(self, name: str, table: pa.Table) -> bool:
         return name in self._views and self._views[name] is table
@@ -115,8 +115,8 @@ class Slot:
         drop = self._surplus(statement.views, new)
         waited_s = time.monotonic() - statement.begun_s
         rows = self._path.run(statement.group, statement.sql, new, [*drop, *self._spent.difference(new)])
-        self._texts[statement.sql] = None
-        self._texts.move_to_end(statement.sql)
+        self._texts[hash(statement.sql)] = None
+        self._texts.move_to_end(hash(statement.sql))
         if len(self._texts) > TEXTS_MAX:
             self._texts.popitem(last=False)
         statement.parts = {"waiting": waited_s, **self._path.parts}
