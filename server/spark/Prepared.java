@@ -54,7 +54,8 @@ import scala.reflect.ClassTag$;
  * cannot fold it away, and of one partition, so nothing is exchanged. What is left are Spark's RDDs of the plan; their
  * iterators are what a task would pull, and we pull them with a task's context: its memory, its listeners, its end.
  *
- * For plans whose operators need no more than that: no exchange, no broadcast, no subquery, no Python (`OPERATORS`).
+ * For plans whose operators need no more than that: no exchange, no broadcast, no subquery (`OPERATORS`). Python's workers
+ * are those of this JVM: a statement that needs them is taken if executors are in it, and if it is for one worker.
  * Spark gives a task copies of a plan's expressions; here they are used again. They are of one thread and
  * deterministic, and begin anew with each partition.
  */
@@ -65,6 +66,7 @@ public class Prepared {
         "WindowGroupLimitExec", "ShuffledHashJoinExec", "SortMergeJoinExec", "CartesianProductExec", "LocalLimitExec",
         "GlobalLimitExec", "CollectLimitExec", "TakeOrderedAndProjectExec", "WholeStageCodegenExec", "InputAdapter",
     }));
+    private static final String PYTHON = "ArrowEvalPythonExec";
     private static final int CANCELLED_MAX = 1000;
     private static final String BROADCAST = "spark.sql.autoBroadcastJoinThreshold";
     private static final long SMALL = 1 << 16; // bytes: what the optimiser takes a table for
@@ -132,27 +134,43 @@ public class Prepared {
                 return null;
             }
             SparkPlan plan = query.queryExecution().executedPlan();
-            if (!isSimple(plan)) {
+            boolean local = session.sparkContext().isLocal();
+            if (!isSimple(plan, local)) {
                 return null;
             }
             RDD rows = plan.execute();
-            return shuffles(rows) ? null : new Prepared(session, leaves, rows, plan.schema());
+            boolean spreads = rows.getNumPartitions() > 1 && usesPython(plan);
+            return spreads || shuffles(rows) ? null : new Prepared(session, leaves, rows, plan.schema());
         } finally {
             session.conf().set(BROADCAST, threshold);
         }
     }
 
-    private static boolean isSimple(SparkPlan plan) {
-        if (!OPERATORS.contains(plan.getClass().getSimpleName()) || !plan.subqueries().isEmpty()) {
+    private static boolean isSimple(SparkPlan plan, boolean local) {
+        String name = plan.getClass().getSimpleName();
+        if (!(OPERATORS.contains(name) || local && name.equals(PYTHON)) || !plan.subqueries().isEmpty()) {
             return false;
         }
         scala.collection.Iterator children = plan.children().iterator();
         while (children.hasNext()) {
-            if (!isSimple((SparkPlan) children.next())) {
+            if (!isSimple((SparkPlan) children.next(), local)) {
                 return false;
             }
         }
         return true;
+    }
+
+    private static boolean usesPython(SparkPlan plan) {
+        if (plan.getClass().getSimpleName().equals(PYTHON)) {
+            return true;
+        }
+        scala.collection.Iterator children = plan.children().iterator();
+        while (children.hasNext()) {
+            if (usesPython((SparkPlan) children.next())) {
+                return true;
+            }
+        }
+        return false;
     }
 
     private static boolean shuffles(RDD rows) {

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import pickle
 import random
 from collections.abc import Mapping
+from typing import Any
 
 import pyarrow as pa
 import pytest
 
 from protocol.pgwire.errors import PgError, SqlState
+from server.dataflow.run_files import answered
 from server.spark.engine import SparkEngine
 from server.trace import step
 from tests.server.test_spark_engine import every_type, until
@@ -36,7 +39,7 @@ QUERIES = [
     "SELECT DISTINCT c1 FROM {l} UNION ALL SELECT c0 FROM {r}",
     "SELECT c0, x FROM {l} LATERAL VIEW explode(sequence(0, c1)) e AS x",
 ]
-ELSEWHERE = [  # their plans need more than one task: a shuffle, a broadcast, a subquery, Python
+ELSEWHERE = [  # their plans need more than one task: a shuffle, a broadcast, a subquery
     "SELECT c1, c2, count(*) AS n FROM {l} GROUP BY GROUPING SETS ((c1), (c2), ())",
     "SELECT l.c0, r.c1 FROM {l} l LEFT JOIN {r} r ON l.c0 < r.c0",
     "SELECT c0, (SELECT max(c0) FROM {r}) AS m FROM {l}",
@@ -131,3 +134,66 @@ async def test_one_that_takes_long_is_cancelled(engine: SparkEngine) -> None:
     with pytest.raises(asyncio.CancelledError):
         await doomed
     await until(lambda: engine.running == 0)
+
+
+class Task:
+    """What a Python worker is to do: an expression over modules that every Python has, or Spark's."""
+
+    def __init__(self, expression: str) -> None:
+        self.expression = expression
+
+    def __reduce__(self) -> tuple[Any, tuple[str]]:
+        imported = "*map(__import__, ('os', 'pyarrow', 'time', 'types'))"
+        answer = f"types.SimpleNamespace(answer=lambda: pyarrow.table({{'n': [{self.expression}]}}))"
+        return eval, (f"(lambda os, pyarrow, time, types: {answer})({imported})",)
+
+
+def asked(*expressions: str) -> Views:
+    tasks = pa.array([pickle.dumps(Task(expression)) for expression in expressions], pa.binary())
+    return {"repeated_p": pa.table({"arm": range(len(expressions)), "task": tasks})}
+
+
+async def told(engine: SparkEngine, sql: str, views: Views) -> tuple[list[int], bool]:
+    """What the tasks answer, sorted, and whether the statement was planned."""
+    with step("spark") as running:
+        rows = await engine.run(sql, views)
+    answers = [answered(answer.as_py()) for answer in rows["answer"]]
+    return sorted(answer["n"][0].as_py() for answer in answers), running.parts["planning"] > 0
+
+
+async def test_python_for_one_worker_needs_no_job_where_executors_are_in_the_driver(
+    engine: SparkEngine, engine_name: str
+) -> None:
+    one = "SELECT arm, arrangement_task(task) AS answer FROM repeated_p"
+    two = " UNION ALL ".join(f"{one} WHERE arm = {arm}" for arm in range(2))
+    for turn in range(5):
+        numbers = [turn, turn + 10]
+        planned = turn == 0 or engine_name != "embedded"
+        assert await told(engine, one, asked(*map(str, numbers))) == (numbers, planned)
+        assert await told(engine, two, asked(*map(str, numbers))) == (numbers, True)
+
+
+async def test_a_worker_that_ends_is_replaced(engine: SparkEngine) -> None:
+    sql = "SELECT arrangement_task(task) AS answer FROM repeated_p /* ends */"
+    for turn in range(4):
+        with pytest.raises(PgError) as raised:
+            await engine.run(sql, asked("os._exit(1)"))
+        assert raised.value.sqlstate == SqlState.INTERNAL_ERROR
+        with pytest.raises(PgError, match="ZeroDivisionError"):
+            await engine.run(sql, asked("1 // 0"))
+        assert (await told(engine, sql, asked(str(turn))))[0] == [turn]
+
+
+async def test_a_worker_that_takes_long_is_ended_with_its_statement(engine: SparkEngine) -> None:
+    sql = "SELECT arrangement_task(task) AS answer FROM repeated_p /* long */"
+    for turn in range(3):
+        assert (await told(engine, sql, asked(str(turn))))[0] == [turn]
+    doomed = asyncio.create_task(engine.run(sql, asked("time.sleep(600)")))
+    await until(lambda: engine.running == 1)
+    assert (await told(engine, sql, asked("7")))[0] == [7]
+    assert not doomed.done()
+    doomed.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await doomed
+    await until(lambda: engine.running == 0)
+    assert (await told(engine, sql, asked("8")))[0] == [8]
