@@ -142,6 +142,12 @@ def _numeric_overflow(fault: Fault) -> PgError:
     )
 
 
+def _arithmetic_overflow(fault: Fault) -> PgError:
+    said = f"{fault.message} {fault.parameters.get('message', '')}"
+    names = {"short": "smallint", "integer": "integer", "long": "bigint"}
+    return _out_of_range(next((pg for java, pg in names.items() if f"{java} overflow" in said), ""))
+
+
 def _raised(fault: Fault) -> PgError | None:
     match = re.fullmatch(r"([0-9A-Z]{5}):(.*)", fault.parameters.get("errorMessage", ""), re.DOTALL)
     if match is None or match[1] not in _STATES:
@@ -175,9 +181,8 @@ _BY_CONDITION: dict[str, Callable[[Fault], PgError | None]] = {
     "DIVIDE_BY_ZERO": _division_by_zero,
     "REMAINDER_BY_ZERO": _division_by_zero,
     "INTERVAL_DIVIDED_BY_ZERO": _division_by_zero,
-    "ARITHMETIC_OVERFLOW": lambda _: _out_of_range(
-        "bigint"
-    ),  # what is narrower is cast: see `sql.functions.arithmetic`
+    "ARITHMETIC_OVERFLOW": _arithmetic_overflow,
+    "BINARY_ARITHMETIC_OVERFLOW": lambda _: _out_of_range("smallint"),
     "CAST_OVERFLOW": lambda fault: _out_of_range(_target(fault)[1]),
     "NUMERIC_VALUE_OUT_OF_RANGE": _numeric_overflow,
     "NUMERIC_OUT_OF_SUPPORTED_RANGE": _numeric_overflow,
@@ -219,6 +224,7 @@ _BY_TEXT: tuple[tuple[re.Pattern[str], SqlState, str], ...] = tuple(
         (r"RESOURCE_EXHAUSTED", SqlState.PROGRAM_LIMIT_EXCEEDED, "{fault.line}"),
         (r"No space left on device", SqlState.DISK_FULL, "could not write temporary data: no space left on device"),
         (r"StackOverflowError", SqlState.STATEMENT_TOO_COMPLEX, "stack depth limit exceeded"),
+        (r"ArithmeticException: (integer|short) overflow", SqlState.NUMERIC_VALUE_OUT_OF_RANGE, "integer out of range"),
         (r"ArithmeticException: long overflow", SqlState.NUMERIC_VALUE_OUT_OF_RANGE, "bigint out of range"),
     )
 )

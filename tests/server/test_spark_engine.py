@@ -198,7 +198,7 @@ ERRORS = [
     ),
     ("SELECT CAST(id + 3000000000 AS INT) FROM range(2)", SqlState.NUMERIC_VALUE_OUT_OF_RANGE, "integer out of range"),
     ("SELECT CAST(99999 AS SMALLINT)", SqlState.NUMERIC_VALUE_OUT_OF_RANGE, "smallint out of range"),
-    ("SELECT 9223372036854775807L + 1L", SqlState.NUMERIC_VALUE_OUT_OF_RANGE, "bigint out of range"),
+    ("SELECT 2147483647 + 1", SqlState.NUMERIC_VALUE_OUT_OF_RANGE, "value out of range: overflow"),
     ("SELECT CAST(12345 AS DECIMAL(3, 0))", SqlState.NUMERIC_VALUE_OUT_OF_RANGE, "numeric field overflow"),
     (
         "SELECT (SELECT id FROM range(3))",

@@ -86,21 +86,9 @@ _SHIFTS = {
     **dict.fromkeys(("int4", "int8"), ("shiftleft({0}, {1})", "shiftright({0}, {1})")),
 }  # fmt: skip
 
-
-def _told(form: str, name: str) -> str:
-    """Spark's error of an overflow does not say in which type; that of a cast does. So what can be is computed in the
-    next wider type and cast back, and an overflow that says nothing is one of bigint."""
-    if name == "int8":
-        return form
-    wide = "BIGINT" if name == "int4" else "INT"
-    operands = (f"CAST({{{number}}} AS {wide})" for number in range(2))
-    return f"CAST({form.format(*operands)} AS {_SPARK_INTEGER[name]})"
-
-
 for (_a, _b), _wide in _WIDER.items():
     for _symbol, _operation in (("+", operator.add), ("-", operator.sub), ("*", operator.mul)):
-        row(OPERATORS, _symbol, f"{_a} {_b}", _wide, _told(f"({{0}} {_symbol} {{1}})", _wide),
-            python=_ranged(_wide, _operation))  # fmt: skip
+        row(OPERATORS, _symbol, f"{_a} {_b}", _wide, f"({{0}} {_symbol} {{1}})", python=_ranged(_wide, _operation))
     row(OPERATORS, "/", f"{_a} {_b}", _wide, f"CAST(({{0}} div {{1}}) AS {_SPARK_INTEGER[_wide]})",
         python=_ranged(_wide, _quotient))  # fmt: skip
 for _a in INTEGERS:
@@ -110,12 +98,12 @@ for _a in INTEGERS:
     row(OPERATORS, "|", f"{_a} {_a}", _a, "({0} | {1})", python=operator.or_)
     row(OPERATORS, "#", f"{_a} {_a}", _a, "({0} ^ {1})", python=operator.xor)
     row(OPERATORS, "~", _a, _a, "(~ {0})", python=operator.inv)
-    row(OPERATORS, "-", _a, _a, _told("(- {0})", _a), python=_ranged(_a, operator.neg))
+    row(OPERATORS, "-", _a, _a, "(- {0})", python=_ranged(_a, operator.neg))
     row(OPERATORS, "+", _a, _a, "{0}", python=operator.pos)
     for _symbol, _spark in zip(("<<", ">>"), _SHIFTS[_a], strict=True):
         row(OPERATORS, _symbol, f"{_a} int4", _a, _spark, python=_shifted(_a, _symbol == "<<"))
     for _table, _name in ((FUNCTIONS, "abs"), (OPERATORS, "@")):
-        row(_table, _name, _a, _a, _told("abs({0})", _a), python=_ranged(_a, abs))
+        row(_table, _name, _a, _a, "abs({0})", python=_ranged(_a, abs))
 
 # -- floats ---------------------------------------------------------------------------------------------------------
 
