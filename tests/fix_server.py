@@ -70,8 +70,10 @@ class ServerThread:
         return asyncio.run_coroutine_threadsafe(work, self._loop).result(30)
 
     def stop(self) -> None:
+        """May be called twice."""
         assert self._stop is not None
-        self._loop.call_soon_threadsafe(self._stop.set)
+        if self._thread.is_alive():
+            self._loop.call_soon_threadsafe(self._stop.set)
         self._thread.join(30)
 
 

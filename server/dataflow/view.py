@@ -66,8 +66,11 @@ class ViewDataflow:
         self._fresh = begin is not None or frontiers.floors[view.id] == frontiers.upper(view.id)
         self._begin = begin
         if begin is None:
+            # What it has not taken of its inputs was held for it until the server ended, however long their history is.
+            inputs = [id for id in computation.inputs if id in frontiers.floors]
             start = Timestamp(frontiers.upper(view.id) - (0 if self._fresh else 1))
-            self._holder = frontiers.hold(computation.inputs, max(start, frontiers.greatest_since(computation.inputs)))
+            start = max([start, *(frontiers.floors[id] for id in inputs)])
+            self._holder = frontiers.take_over(inputs, start)
         else:  # the inputs' history is kept for it from there on, whether they can be read there or not
             start = frontiers.since(view.id)
             self._holder = frontiers.take_over(computation.inputs, start)

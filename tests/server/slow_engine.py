@@ -45,7 +45,7 @@ class SlowEngine:
 
     def open(self) -> None:
         opened, self._opened = self._opened, None
-        if opened is not None and self._loop is not None:
+        if opened is not None and self._loop is not None and not self._loop.is_closed():
             self._loop.call_soon_threadsafe(opened.set)
 
     @contextmanager

@@ -11,6 +11,7 @@ import psycopg
 import pytest
 
 from server.dataflow import share
+from server.frontiers import RETENTION_MS
 from server.spark.engine import SparkEngine
 from tests.fix_server import ServerThread
 from tests.server.slow_engine import SlowEngine
@@ -102,3 +103,41 @@ def test_one_that_is_computed_anew_catches_up(server: ServerThread, slow: SlowEn
         assert [row[1:] for row in found] == [(1, f"late{number}") for number in range(5)]
         assert len({row[0] for row in found}) == 5
         assert time.time() * 1e3 > found[-1][0]
+
+
+def test_one_that_lagged_when_the_server_ended_misses_no_time(slow: SlowEngine, tmp_path: Path) -> None:
+    """What it reads keeps a second of history; what it has not taken of that is kept for it, however old."""
+    server = ServerThread(tmp_path, slow)
+    try:
+        with connected(server.dsn()) as connection:
+            connection.execute("CREATE TABLE t (k int)")
+            connection.execute("CREATE MATERIALIZED VIEW a AS SELECT k + 1 AS k FROM t")
+            connection.execute(
+                "CREATE MATERIALIZED VIEW b AS SELECT k, count(*) AS n FROM a WHERE 'slow' <> k::text GROUP BY k"
+            )
+            connection.execute("INSERT INTO t VALUES (0)")
+            assert rows(connection, "SELECT * FROM b") == [(1, 1)]
+            connection.execute("CREATE HOLD h ON t, b")
+            ((start,),) = rows(connection, 'SELECT "at"::text FROM mz_holds')
+            with slow.shut_gate():
+                for _ in range(COMMITS):
+                    connection.execute("INSERT INTO t VALUES (0)")
+                last = int(rows(connection, "SELECT mz_now()::text")[0][0])
+                assert slow.waiting_at_gate.wait(30)
+                deadline = time.monotonic() + 30
+                while int(rows(connection, "SELECT mz_now()::text")[0][0]) < last + 2 * RETENTION_MS:
+                    assert time.monotonic() < deadline
+                assert rows(connection, "SELECT count(*) FROM a") == [(COMMITS + 1,)]
+                server.stop()
+        server = ServerThread(tmp_path, slow)
+        with connected(server.dsn()) as connection:
+            assert rows(connection, "SELECT * FROM b") == [(1, COMMITS + 1)]
+            (end,) = rows(connection, "SELECT mz_now()::text")[0]
+            history = f"WITH (SNAPSHOT false) AS OF {start} UP TO {end}"
+            times = [row[0] for row in connection.cursor().stream(f"SUBSCRIBE t {history}")]
+            found = [(row[0], *row[1:]) for row in connection.cursor().stream(f"SUBSCRIBE b {history}")]
+            wanted = [line for n, at in enumerate(times, 1) for line in ((at, -1, 1, n), (at, 1, 1, n + 1))]
+            assert len(times) == COMMITS
+            assert found == wanted
+    finally:
+        server.stop()
