@@ -429,7 +429,7 @@ def test_what_is_too_much_is_known_before_it_is_read(
             read.clear()
             changes += await computation.advance([Timestamp(time)], present)
             assert computation.has_state == has_state
-            assert "rows" not in read
+            assert "rows" not in read or not isinstance(storage, Storage)  # of files it is not known unread
             assert time == 4 or not read, (time, read)
             assert await _fault(sql, changes, history, engine, time) is None
 
@@ -574,7 +574,7 @@ PLANTED: list[tuple[str, Planted, str]] = [
      "SELECT DISTINCT ON (k) k, v FROM t ORDER BY k, v DESC"),
     ("the wrong end", _field(nodes.Totals, "firsts", lambda firsts: tuple(
         (once, dataclasses.replace(first, descending=not first.descending)) for once, first in firsts)),
-     "SELECT k, max(v) FROM t GROUP BY k"),
+     "SELECT b.k % 2, max(a.v * 20 + b.v * 5 + b.k) FROM t a, t b GROUP BY b.k % 2"),
     ("fewer than there are", _field(nodes.Recompute, "first", lambda first: dataclasses.replace(first, count=1)),
      "SELECT * FROM (SELECT k, v, row_number() OVER (PARTITION BY k ORDER BY v) AS n FROM t) a WHERE n <= 3"),
     ("what is told of one arm is told of all", _text(nodes.Totals, "= 1L", ">= 0L"),

@@ -10,6 +10,7 @@ A failure lists every statement of a file that differs, with both answers.
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Iterator, Sequence
 
 import psycopg
@@ -192,6 +193,9 @@ def binary_fault(statement: Statement, text: Answer, binary: Cells, oracle: Orac
         tuple(None if v is None else in_text(t, v, style) for t, v in zip(types, row, strict=True)) for row in binary
     )
     fault = difference(statement.sql, text, Answer(text.columns, tuple(rows)))
-    if fault is None and oracle.answer(statement).rows == text.rows and (theirs := oracle.binary(statement)) != binary:
+    if fault is not None or oracle.answer(statement).rows != text.rows:
+        return fault
+    theirs = oracle.binary(statement)
+    if Counter(map(tuple, theirs)) != Counter(map(tuple, binary)):  # without ORDER BY, each time in any order
         return f"in binary\n    PostgreSQL  {theirs}\n    Tidewire    {binary}"
     return fault
