@@ -48,14 +48,18 @@ class ConnectServer:
             "spark.connect.grpc.binding.port": str(self.port),
             "spark.sql.catalogImplementation": "in-memory",
             "spark.sql.warehouse.dir": str(self.directory / "warehouse"),
-            "spark.pyspark.python": sys.executable,
         }
         command = [str(find_java().executable), *flags(), f"-Xmx{MEMORY_MB}m", "-cp", class_path()]
         command += [*(f"-D{key}={value}" for key, value in properties.items()), MAIN_CLASS]
         with self.log.open("ab") as words:
             self.process = subprocess.Popen(
                 command,
-                env={**os.environ, "SPARK_HOME": str(spark_home()), "SPARK_LOCAL_IP": "127.0.0.1"},
+                env={
+                    **os.environ,
+                    "SPARK_HOME": str(spark_home()),
+                    "SPARK_LOCAL_IP": "127.0.0.1",
+                    "PYSPARK_PYTHON": sys.executable,  # Connect takes no setting for it, and else python3
+                },
                 cwd=self.directory,
                 stdin=subprocess.DEVNULL,
                 stdout=words,
