@@ -37,7 +37,7 @@ generated: $(VENV)/.installed
 # Random queries over random histories, TPC-H and NEXMark, each answer held to PostgreSQL's after every commit.
 test-ivm: export TIDEWIRE_EXAMPLES ?= 50
 test-ivm: $(VENV)/.installed
-	$(BIN)/python -m pytest tests/ivm tests/dataflow -m ivm --timeout 0 $(ARGS)
+	$(BIN)/python -m pytest tests/ivm tests/dataflow tests/server -m ivm --timeout 0 $(ARGS)
 
 # A slow client of a snapshot of two gigabytes, beside writers, in a server that is watched: its memory has a bound.
 test-large: $(VENV)/.installed

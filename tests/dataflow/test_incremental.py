@@ -6,7 +6,7 @@ import asyncio
 import dataclasses
 import os
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -177,7 +177,13 @@ async def _fault(sql: str, changes: list[pa.Table], history: History, engine: Sp
     return f"{sql} at {time}: what was followed has, what was not followed lacks {wrong.to_pylist()[:5]}"
 
 
-@pytest.mark.parametrize("sql", QUERIES)
+def _some(queries: Sequence[str]) -> Iterator[Any]:
+    """`make test` follows a third of them, `make test-ivm` the others."""
+    for number, sql in enumerate(queries):
+        yield pytest.param(sql, marks=pytest.mark.ivm if number % 3 else ())
+
+
+@pytest.mark.parametrize("sql", _some(QUERIES))
 def test_what_is_followed_adds_up(
     sql: str, engine: SparkEngine, storage: Arranger, monkeypatch: pytest.MonkeyPatch
 ) -> None:

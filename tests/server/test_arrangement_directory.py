@@ -86,6 +86,7 @@ def lose_spark(server: ServerProcess, spark: ConnectServer | None, engine_name: 
         os.kill(pid, signal.SIGKILL)
 
 
+@pytest.mark.ivm
 @pytest.mark.timeout(300)
 @pytest.mark.cluster("embedded", "local-cluster", "connect")
 def test_a_join_and_an_aggregate_outlive_executors_and_servers(
@@ -186,6 +187,7 @@ def await_found(connection: psycopg.Connection, indexes: set[str]) -> None:
         time.sleep(0.05)
 
 
+@pytest.mark.ivm
 @pytest.mark.timeout(300)
 @pytest.mark.cluster("embedded", "local-cluster", "connect")
 def test_rows_are_looked_up_in_indexes_in_files(
