@@ -183,7 +183,7 @@ def _some(queries: Sequence[str]) -> Iterator[Any]:
         yield pytest.param(sql, marks=pytest.mark.ivm if number % 3 else ())
 
 
-@pytest.mark.parametrize("sql", _some(QUERIES))
+@pytest.mark.parametrize("sql", list(_some(QUERIES)))
 def test_what_is_followed_adds_up(
     sql: str, engine: SparkEngine, storage: Arranger, monkeypatch: pytest.MonkeyPatch
 ) -> None:
