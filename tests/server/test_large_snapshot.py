@@ -179,6 +179,7 @@ def copied_rows(server: ServerProcess) -> int:
 
 
 @pytest.mark.spark
+@pytest.mark.large
 def test_a_snapshot_larger_than_the_budget(own_server: ServerProcess) -> None:
     check(own_server, rows=2_000_000, bound_mib=330)
 
