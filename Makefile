@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 CONSTRAINTS := .ci/constraints.txt
 
-.PHONY: demo serve test test-cluster generated test-ivm test-large test-faults check bench score clean
+.PHONY: demo serve test test-attacks test-cluster generated test-ivm test-large test-faults check bench score clean
 
 $(VENV)/.installed: pyproject.toml $(CONSTRAINTS)
 	$(PYTHON) -c 'import sys; assert sys.version_info >= (3, 11), "Tidewire needs Python 3.11 or newer"'
@@ -47,6 +47,10 @@ test-large: $(VENV)/.installed
 # FAULTS_SEED repeats a run's choices. ARGS=-x stops at the first failure.
 test-faults: $(VENV)/.installed
 	$(BIN)/python -m pytest tests/faults -m faults -s -rs $(ARGS)
+
+# Hostile clients and damaged files: expensive statements, oversized messages, idle sockets, foreign bytes on every port.
+test-attacks: $(VENV)/.installed
+	$(BIN)/python -m pytest tests/attacks -m attacks $(ARGS)
 
 check: $(VENV)/.installed
 	$(BIN)/ruff check .
