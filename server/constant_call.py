@@ -21,7 +21,7 @@ from server.context import Context
 from server.execution.prepare import Prepared, plan_key
 from server.interpreter import Interpreter
 from server.portals import Portal
-from server.sql.constant import Bindings, Constant
+from server.sql.constant import Bindings, Constant, NotCheap, is_short
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +72,9 @@ class ConstantCall:
         )
 
     def answer(self, values: Sequence[bytes | None]) -> bytes:
-        """All that the call is answered with, but ReadyForQuery. PgError, as evaluation raises it."""
+        """The answer but for ReadyForQuery. NotCheap; PgError as evaluation raises it."""
+        if not all(map(is_short, values)):
+            raise NotCheap
         timezone = self.timezone
         given = [
             decode_parameter(type, format, value, timezone=timezone)

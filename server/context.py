@@ -15,6 +15,7 @@ from protocol.pgwire.errors import Notice, PgError, Severity, SqlState
 from server import privileges
 from server.committer import Conflict, Request
 from server.coordinator import Coordinator
+from server.evaluation import Evaluator
 from server.frontiers import Holder, NotReadable
 from server.inquiries import inquire
 from server.settings import SERVER_VERSION, Settings
@@ -37,6 +38,7 @@ class Context:
 
     coordinator: Coordinator
     engine: Engine
+    evaluator: Evaluator
     settings: Settings
     user: str
     process_id: int

@@ -11,6 +11,7 @@ from server.config import Config
 from server.coordinator import Coordinator
 from server.dataflow import run_files
 from server.dataflow.computation import Computation
+from server.evaluation import Evaluator
 from server.execution.planning import plan_index, plan_stored
 from server.http import HttpPort, Response
 from server.listener import Listener
@@ -47,7 +48,8 @@ class House:
         self.engine: Engine = MeasuredEngine(engine, self.coordinator.counts)
         if config.arrangement_directory is not None:
             self.coordinator.arrange_in(config.arrangement_directory, self.engine)
-        self.listener = Listener(self.coordinator, self.engine)
+        self.evaluator = Evaluator()
+        self.listener = Listener(self.coordinator, self.engine, self.evaluator)
         self.http = HttpPort({"/metrics": self._metrics, "/healthz": self._healthz, "/readyz": self._readyz})
         self.ended: asyncio.Future[BaseException] = self.coordinator.failed
         self._starting: asyncio.Task[None] | None = None
@@ -65,6 +67,7 @@ class House:
     async def _start_engine(self) -> None:
         try:
             await self.engine.start()
+            await self.evaluator.prepare()
             await self.engine.warm_up()
         except EngineUnavailable as error:
             if not self.ended.done():
@@ -101,5 +104,6 @@ class House:
         if self._starting is not None:
             self._starting.cancel()
             await asyncio.gather(self._starting, return_exceptions=True)
+        await self.evaluator.close()
         await self.coordinator.close()
         await self.engine.close()

@@ -234,7 +234,7 @@ class Interpreter:
                 return Result("PREPARE")
             case s.Execute(name=name, arguments=arguments):
                 prepared = self.fresh(self.statement(name.name))
-                values = execute_arguments(self.context, name.name, arguments, prepared.parameters)
+                values = await execute_arguments(self.context, name.name, arguments, prepared.parameters)
                 return await self.execute(prepared, values)
             case s.Deallocate(name=None):
                 self.named.clear()

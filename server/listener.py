@@ -25,6 +25,7 @@ from server import privileges
 from server.context import Context
 from server.coordinator import Coordinator
 from server.dataflow.encoded import Data
+from server.evaluation import Evaluator
 from server.frontiers import Pulse
 from server.session import PlanCache, Session
 from server.settings import Settings, checked_value
@@ -222,6 +223,7 @@ class Client(asyncio.Protocol):
         context = Context(
             server.coordinator,
             server.engine,
+            server.evaluator,
             settings,
             user,
             self.process_id,
@@ -292,9 +294,10 @@ def _options(text: str) -> list[tuple[str, str]]:
 class Listener:
     """Accepts connections and knows them all."""
 
-    def __init__(self, coordinator: Coordinator, engine: Engine) -> None:
+    def __init__(self, coordinator: Coordinator, engine: Engine, evaluator: Evaluator) -> None:
         self.coordinator = coordinator
         self.engine = engine
+        self.evaluator = evaluator
         self.plans = PlanCache({})
         self.clients: set[Client] = set()
         self._left = Pulse()

@@ -15,6 +15,7 @@ import asyncio
 import functools
 import re
 from collections.abc import Awaitable, Callable, Coroutine
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -40,7 +41,7 @@ from server.outlet import Outlet, Transport, encode_table
 from server.portals import Portal
 from server.results import TAKEN_ROWS, NoRows, Result, Rows, SubscriptionRows, row_description
 from server.sql import statements as s
-from server.sql.constant import Bindings
+from server.sql.constant import Bindings, NotCheap, is_short
 from server.sql.parse import parse
 from server.sql.plan import QueryPlan
 
@@ -341,7 +342,8 @@ class Session:
         if isinstance(prepared.plan, QueryPlan) and _never_changes(prepared.plan, statement):
             style = context.settings.output_style
             if style not in prepared.answers:
-                prepared.answers[style] = _whole_answer(prepared.plan, context)
+                with suppress(NotCheap):
+                    prepared.answers[style] = _whole_answer(prepared.plan, context)
         return prepared
 
     def _settled(self) -> bool:
@@ -440,7 +442,7 @@ class Session:
             self._plans.put(key, prepared)
         return prepared
 
-    def _bind_message(self, message: m.Bind) -> None:
+    def _bind_message(self, message: m.Bind) -> Work | None:
         named = self._interpreter.statement(message.statement)
         self._kind = kind_of(named.statement)
         prepared = self._interpreter.fresh(named)
@@ -452,20 +454,36 @@ class Session:
                 f"bind message supplies {given} parameters, "
                 f'but prepared statement "{message.statement}" requires {wanted}',
             )
+        if all(map(is_short, message.parameters)):
+            self._bind(message, prepared, self._decoded(message, prepared))
+            return None
+        return self._bind_long(message, prepared)
+
+    def _decoded(self, message: m.Bind, prepared: Prepared) -> tuple[object, ...]:
+        """The parameters' values."""
         timezone = self.context.settings.naming[2]
         formats = message.parameter_formats or (0,)
         if len(formats) == 1:
-            formats *= given
-        values = tuple(
+            formats *= len(message.parameters)
+        return tuple(
             [
                 decode_parameter(type, format, data, timezone=timezone)
                 for type, format, data in zip(prepared.parameters, formats, message.parameters, strict=True)
             ]
         )
+
+    def _bind(self, message: m.Bind, prepared: Prepared, values: tuple[object, ...]) -> None:
         portal = Portal(prepared, values, message.result_formats)
         portal.column_formats()
         self._interpreter.portals.add(message.portal, portal)
         self._connection.send_encoded(_BIND_COMPLETE)
+
+    async def _bind_long(self, message: m.Bind, prepared: Prepared) -> None:
+        """As `_bind`, of parameters so long that to decode them would keep others waiting."""
+        try:
+            self._bind(message, prepared, await asyncio.to_thread(self._decoded, message, prepared))
+        except BaseException as error:
+            self._fail(self._told(error))
 
     def _describe_statement(self, prepared: Prepared) -> None:
         self._connection.send(m.ParameterDescription(tuple(type.oid for type in prepared.parameters)))
@@ -487,7 +505,10 @@ class Session:
         bindings = Bindings(portal.parameters)
         if plan.uses_session:
             bindings = context.bindings(portal.parameters, context.read_time)
-        values = plan.constant.evaluate_row(bindings)
+        try:
+            values = plan.constant.evaluate_row(bindings)
+        except NotCheap:
+            return self._execute_portal(portal, message.max_rows)
         self._outlet.send_notices(context.notices)
         write = row_writer(plan.constant.types, portal.column_formats(), context.settings.output_style)
         self._connection.send_encoded(write(values) + SELECT_1)

@@ -116,16 +116,17 @@ _INTEGER = re.compile(
     re.ASCII,
 )
 _BITS = {"int2": 15, "int4": 31, "int8": 63}
+_DIGITS_MAX = 1_000
 
 
 def _whole(match: re.Match[str]) -> int:
-    sign, sixteen, eight, two, ten = match.groups()
-    for digits, base in ((sixteen, 16), (eight, 8), (two, 2)):
+    """The number that `_INTEGER` has matched; one beyond the range of every type if it has very many digits."""
+    sign, *digits_by_base = match.groups()
+    for digits, base in zip(digits_by_base, (16, 8, 2, 10), strict=True):
         if digits is not None:
-            value = int(digits.replace("_", ""), base)
-            break
-    else:
-        value = int(Decimal(ten.replace("_", "")))  # int() limits the length of decimal text
+            digits = digits.replace("_", "").lstrip("0")
+            # the time to convert decimal digits is quadratic in their number
+            value = int(digits or "0", base) if len(digits) <= _DIGITS_MAX else 10**_DIGITS_MAX
     return -value if sign == "-" else value
 
 
@@ -330,6 +331,8 @@ def _array_elements(text: str) -> list[str | None]:
         message = f'malformed array literal: "{text.lstrip(_SPACE) if body.startswith("{") else text}"'
         return PgError(SqlState.INVALID_TEXT_REPRESENTATION, message, detail=detail)
 
+    if (simple := _simple_elements(text)) is not None:
+        return simple
     if _BOUNDS.match(text):
         raise PgError(SqlState.FEATURE_NOT_SUPPORTED, "array bounds are not supported")
     body = text.strip(_SPACE)
@@ -353,7 +356,8 @@ def _array_elements(text: str) -> list[str | None]:
             ended = mark == '"' and quoted is None and not plain.strip(_SPACE)
             raise malformed("Unexpected end of input." if ended else "Unexpected array element.")
         if quoted is not None:
-            elements.append(re.sub(r"\\(.)", r"\1", quoted[1:-1], flags=re.DOTALL))
+            inner = quoted[1:-1]
+            elements.append(re.sub(r"\\(.)", r"\1", inner, flags=re.DOTALL) if "\\" in inner else inner)
         elif not plain.strip(_SPACE):
             raise malformed(f'Unexpected "{mark}" character.')
         else:
@@ -366,8 +370,21 @@ def _array_elements(text: str) -> list[str | None]:
     return elements
 
 
+def _simple_elements(text: str) -> list[str | None] | None:
+    """The elements of `{a,b,NULL}`, without quotes, escapes and inner braces; None for any other text."""
+    body = text[1:-1]
+    if text[:1] != "{" or text[-1:] != "}" or any(mark in body for mark in '"\\{}'):
+        return None
+    elements = [item.strip(_SPACE) for item in body.split(",")]
+    if "" in elements:
+        return None
+    return [None if len(item) == 4 and item.lower() == "null" else item for item in elements]
+
+
 def _unescaped(plain: str) -> str:
     """An element without quotes: outer blanks go, unless a backslash stands before them."""
+    if "\\" not in plain:
+        return plain.rstrip(_SPACE)
     kept = re.fullmatch(r"((?:[^\\]|\\.)*?)[ \t\n\v\f\r]*", plain, re.DOTALL)
     assert kept is not None
     return re.sub(r"\\(.)", r"\1", kept[1], flags=re.DOTALL)

@@ -62,6 +62,10 @@ class Inputs(Protocol):
         ...
 
 
+LOOP_ROWS_MAX = 20_000
+"""Rows of a relation that are filtered on the event loop."""
+
+
 class Computation(Protocol):
     """What a dataflow needs of a query. One task at a time uses it."""
 
@@ -173,13 +177,23 @@ async def compute(
     schema = updates.rows_schema([field.type.arrow for field in plan.columns])
     if plan.direct_scan is not None:
         with step("take") as taking:
-            rows = plan.direct_scan.rows(views[plan.direct_scan.source], bindings).rename_columns(schema.names)
+            source = views[plan.direct_scan.source]
+            if source.num_rows <= LOOP_ROWS_MAX and bindings.are_short:
+                rows = plan.direct_scan.rows(source, bindings)
+            else:
+                rows = await asyncio.to_thread(plan.direct_scan.rows, source, bindings)
+            rows = rows.rename_columns(schema.names)
             taking.rows = rows.num_rows
         return rows
     with step("spark") as computing:
-        rows = shaped(await engine.run(plan.spark_sql(bindings), views, patient=patient), schema)
+        rows = shaped(await engine.run(await bound_sql(plan, bindings), views, patient=patient), schema)
         computing.rows = rows.num_rows
     return rows
+
+
+async def bound_sql(plan: QueryPlan, bindings: Bindings) -> str:
+    """The plan's statement for Spark. 54000 for parameters that are too long for one."""
+    return plan.spark_sql(bindings) if bindings.are_short else await asyncio.to_thread(plan.spark_sql, bindings)
 
 
 def shaped(table: pa.Table, schema: pa.Schema) -> pa.Table:

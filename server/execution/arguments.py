@@ -11,7 +11,7 @@ from server.execution.planning import plan_expression
 from server.sql.statements import Expr
 
 
-def execute_arguments(
+async def execute_arguments(
     context: Context, name: str, arguments: Sequence[Expr], types: Sequence[PgType]
 ) -> tuple[object, ...]:
     """Python scalars of `types`. PgError 42601 for a wrong number of them."""
@@ -21,10 +21,10 @@ def execute_arguments(
             f'wrong number of parameters for prepared statement "{name}"',
             detail=f"Expected {len(types)} parameters but got {len(arguments)}.",
         )
-    return tuple(_value(context, argument, type) for argument, type in zip(arguments, types, strict=True))
+    return tuple([await _value(context, argument, type) for argument, type in zip(arguments, types, strict=True)])
 
 
-def _value(context: Context, argument: Expr, type: PgType) -> object:
+async def _value(context: Context, argument: Expr, type: PgType) -> object:
     plan = plan_expression(argument, context.plan_context(), type)
     if plan.constant is None:
         raise PgError(
@@ -33,5 +33,4 @@ def _value(context: Context, argument: Expr, type: PgType) -> object:
             hint="Put the computation into the prepared statement.",
             position=argument.position,
         )
-    (value,) = plan.constant.evaluate_row(context.bindings())
-    return value
+    return await context.evaluator.value(plan.constant, context.bindings())

@@ -76,7 +76,11 @@ async def explain(
     assert isinstance(statement, s.Explain)
     if statement.stage is s.ExplainStage.TIMESTAMP:
         return explained_timestamp(statement, await _timestamp(context, statement.statement))
-    subject = await beside(statement.text, _subject, context, statement, prepared.parameters, parameters, named)
+    called: Prepared | None = None
+    if isinstance(about := statement.statement, s.Execute):
+        called = named(about.name.name)
+        parameters = await execute_arguments(context, about.name.name, about.arguments, called.parameters)
+    subject = await beside(statement.text, _subject, context, statement, prepared.parameters, parameters, called)
     return explanation(statement, await _sections(context, statement, subject))
 
 
@@ -88,8 +92,9 @@ def _subject(
     statement: s.Explain,
     types: Types,
     parameters: tuple[object, ...],
-    named: Callable[[str], Prepared],
+    called: Prepared | None,
 ) -> _Subject:
+    """`called`: the prepared statement that an EXECUTE names, of which `parameters` are the arguments."""
     begun = monotonic()
     about = statement.statement
     if isinstance(about, s.StoredQuery):
@@ -97,10 +102,8 @@ def _subject(
         flow = context.coordinator.running.get(item.id)
         return _Subject(query, _ms_since(begun), flow=flow, index=item if isinstance(item, Index) else None)
     inner: s.Statement | None = about
-    if isinstance(about, s.Execute):
-        prepared = named(about.name.name)
-        parameters = execute_arguments(context, about.name.name, about.arguments, prepared.parameters)
-        plan, inner = prepared.plan, prepared.statement
+    if called is not None:
+        plan, inner = called.plan, called.statement
     else:
         plan = _plan(context, about, statement.stage, types)
     if plan is None or isinstance(plan, CatalogPlan):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pyarrow as pa
 
 from catalog import builtin, updates
@@ -9,7 +11,7 @@ from catalog.objects import ObjectId, SystemTable, Timestamp
 from protocol.pgwire.errors import PgError, SqlState
 from server import privileges
 from server.context import Context, not_readable
-from server.dataflow.computation import compute, shaped
+from server.dataflow.computation import bound_sql, compute, shaped
 from server.execution.times import timestamp_of
 from server.frontiers import Holder, NotReadable
 from server.pg_catalog.query import relation_rows
@@ -36,17 +38,17 @@ async def select(context: Context, plan: QueryPlan, as_of: AsOf | None, paramete
 async def rows_without_inputs(
     context: Context, plan: QueryPlan, parameters: tuple[object, ...], time: int | None = None
 ) -> pa.Table:
-    """The rows of a query that reads no relation: constants in this process, computation by the engine.
+    """The rows of a query that reads no relation: constants by the evaluator, computation by the engine.
 
     `time`: its AS OF.
     """
     bindings = context.bindings(parameters, mz_now=context.read_time if time is None else time)
     with step("evaluate" if plan.constant is not None else "spark") as computing:
         if plan.constant is not None:
-            rows = pa.Table.from_batches([plan.constant.evaluate(bindings)])
+            rows = await context.evaluator.evaluate(plan.constant, bindings)
         else:
             schema = updates.rows_schema([field.type.arrow for field in plan.columns])
-            rows = shaped(await context.engine.run(plan.spark_sql(bindings), {}), schema)
+            rows = shaped(await context.engine.run(await bound_sql(plan, bindings), {}), schema)
         computing.rows = rows.num_rows
     return rows
 
@@ -83,8 +85,10 @@ async def _indexed(
 ) -> pa.Table | None:
     """What an index gives of a relation for a plan: the rows that are looked up, or of a view all. None if none can."""
     lookup = plan.lookups.get(id)
-    if lookup is not None and (codes := lookup.codes(bindings)) is not None:
-        return await context.coordinator.indexed_rows(lookup.index, codes, time)
+    if lookup is not None:
+        codes = lookup.codes(bindings) if bindings.are_short else await asyncio.to_thread(lookup.codes, bindings)
+        if codes is not None:
+            return await context.coordinator.indexed_rows(lookup.index, codes, time)
     for index in context.state.indexes_on(id) if id not in plan.inputs else ():
         if (found := await context.coordinator.indexed_rows(index.id, None, time)) is not None:
             return found

@@ -96,8 +96,7 @@ async def _constant(
 async def _value(context: Context, plan: QueryPlan) -> object:
     """The one value of a query that reads nothing: dates in days, timestamps in microseconds."""
     if plan.constant is not None:
-        (value,) = plan.constant.evaluate_row(context.bindings())
-        return value
+        return await context.evaluator.value(plan.constant, context.bindings())
     table = await context.engine.run(plan.spark_sql(context.bindings()), {})
     column = table.column(0)
     if pa.types.is_date(column.type):

@@ -17,6 +17,9 @@ from typing import Any
 
 from py4j.java_gateway import JavaObject
 
+from server.memory import limit_memory
+
+MEMORY_MAX = 1024 * 1024 * 1024  # bytes that a worker may allocate; see also `functions.worker.Kernel`
 SQL_SCALAR_ARROW_UDF = 250  # pyspark.util.PythonEvalType
 
 PythonFunctions = Mapping[str, tuple[Callable[..., Any], str]]
@@ -38,14 +41,18 @@ def command(function: Callable[..., Any], result: str) -> tuple[Callable[..., An
     from pyspark.sql.types import _parse_datatype_json_string
 
     found = function, _parse_datatype_json_string(result)
-    _freeze()
+    _prepare_worker()
     return found
 
 
 @cache
-def _freeze() -> None:
-    """Spares the worker to look through all that it has imported, tens of milliseconds, behind every task: it collects
-    garbage there, and the next task waits for that."""
+def _prepare_worker() -> None:
+    """Limits the worker's memory, and excludes what it has imported from garbage collection.
+
+    The worker collects garbage behind every task. Over its imports that takes tens of milliseconds, for which the next
+    task waits.
+    """
+    limit_memory(MEMORY_MAX)
     gc.freeze()
 
 

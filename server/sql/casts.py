@@ -336,6 +336,15 @@ def modify(value: Any, type: PgType, *, assignment: bool = False) -> Any:
     return value
 
 
+PADDING_MAX = 1_000
+
+
+def pads_far(type: PgType) -> bool:
+    """Whether `modify` makes long texts of short ones: PostgreSQL allows char(10485760)."""
+    element = type.element or type
+    return element.name == "bpchar" and (element.length or 0) > PADDING_MAX
+
+
 def natural_numeric(value: Decimal) -> PgType:
     """The numeric type whose scale is the value's own: what a literal has. 22003 beyond 38 digits."""
     exponent = value.as_tuple().exponent

@@ -17,6 +17,7 @@ from server.sql.casts import (
     is_utc,
     modify,
     natural_numeric,
+    pads_far,
     resulting_type,
 )
 from server.sql.expressions import Array, Cast, Expression, Literal, Parameter
@@ -69,10 +70,10 @@ class Coercer:
         return self.cast(expression, rule, result, context is ASSIGNMENT)
 
     def cast(self, expression: Expression, rule: CastRule, target: PgType, assignment: bool = False) -> Expression:
-        """Done at once for a literal, otherwise a Cast node. 0A000 if it depends on a time zone and must not."""
+        """The literal's value cast, otherwise a Cast node. 0A000 if it depends on a time zone and must not."""
         if rule.zoned is not None:
             self.check_zone(f"a cast from {expression.type.base_display} to {target.base_display}")
-        if isinstance(expression, Literal):
+        if isinstance(expression, Literal) and not (pads_far(target) and expression.value is not None):
             if expression.value is None:
                 return replace(expression, type=target)
             value = modify(rule.apply(expression.value, target, self.timezone), target, assignment=assignment)
@@ -114,9 +115,12 @@ class Coercer:
         # a column of a subquery that nothing has given a type: PostgreSQL makes it text there
         raise cannot_cast(UNKNOWN, target, position)
 
-    def _literal(self, literal: Literal, target: PgType, context: Coercion, position: int | None) -> Literal:
+    def _literal(self, literal: Literal, target: PgType, context: Coercion, position: int | None) -> Expression:
         if literal.value is None or target == UNKNOWN:
             return replace(literal, type=target)
+        if pads_far(target):
+            unpadded = self._literal(literal, target.without_modifiers, context, position)
+            return Cast(unpadded, target, context is not EXPLICIT)
         try:
             value = parse_text(target.without_modifiers, literal.value, timezone=self.timezone)
             value = modify(value, target, assignment=context is not EXPLICIT)

@@ -1,7 +1,11 @@
-"""Queries that read nothing and compute nothing: literals, parameters, casts, session values. They need no Spark.
+"""Queries that read no relation: literals, parameters, casts, session values and functions of them. They need no Spark.
 
-`compiled(relation)` gives a `Constant` if the plan is of that kind, whatever its text was. It is closures, made once
+`compiled(relation)` returns a `Constant` if the plan is of that kind, whatever its text was. It is closures, made once
 per plan: a row of `SELECT $1::int` costs a few calls.
+
+Clients wait for each other's constants: the server evaluates them on its event loop. There only what is cheap whatever
+the client writes is evaluated; everything else raises `NotCheap`, and `server.evaluation` evaluates it in a process
+that can be stopped. Cheap are functions and casts of values of a fixed size, and linear functions of short ones.
 """
 
 from __future__ import annotations
@@ -9,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
+from itertools import islice
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -16,8 +21,8 @@ import pyarrow as pa
 
 from protocol.pgwire.errors import PgError, SqlState
 from protocol.pgwire.types import PgType
-from server.sql.casts import find_cast, modify
-from server.sql.expressions import Array, Call, Cast, ColumnRef, Expression, Literal, Parameter, SessionValue
+from server.sql.casts import find_cast, modify, pads_far
+from server.sql.expressions import Array, Call, Cast, ColumnRef, Expression, Literal, Parameter, SessionValue, walk
 from server.sql.functions.worker import evaluator
 from server.sql.relations import Project, Relation, Values
 
@@ -42,6 +47,11 @@ class Bindings(NamedTuple):
     """What a function of SIGNALS does, by its name and the process id."""
     inquire: Callable[[str, Sequence[str | None]], bool | None] | None = None
     """What a function of INQUIRIES answers, by its name and arguments."""
+
+    @property
+    def are_short(self) -> bool:
+        """Whether every parameter is short enough to be processed on the event loop."""
+        return all(map(is_short, self.parameters))
 
 
 _DAY_US = 86_400_000_000
@@ -77,8 +87,31 @@ Evaluate = Callable[[Bindings, tuple[Any, ...]], Any]
 """A compiled expression: bindings and the row of the node below, to a Python scalar."""
 
 
+LENGTH_MAX = 1_000
+"""Characters, bytes or elements of a value that functions are evaluated over on the event loop."""
+CELLS_MAX = 2_000
+"""Cells of a query that is evaluated on the event loop."""
+BATCH_ROWS = 4_096
+
+_FIXED_SIZE = frozenset(
+    (*("bool", "int2", "int4", "int8", "float4", "float8", "numeric", "oid", "mz_timestamp"),
+     *("date", "time", "timestamp", "timestamptz", "interval", "uuid"))
+)  # fmt: skip
+_EXPENSIVE = frozenset(("^", "power", "pow", "exp", "ln", "log", "log10", "sqrt", "factorial", "gcd", "lcm"))
+_LINEAR = frozenset(
+    (*("=", "<>", "<", "<=", ">", ">=", "||", "lower", "upper", "length", "char_length", "character_length"),
+     *("octet_length", "left", "right", "substr", "substring", "position", "strpos", "btrim", "ltrim", "rtrim"),
+     *("quote_ident", "quote_literal", "concat", "concat_ws", "starts_with", "md5", "array_length", "cardinality"))
+)  # fmt: skip
+"""Functions of texts and arrays whose time and result are linear in their arguments, pattern matching excluded."""
+
+
 class _NotConstant(Exception):
     """The plan needs Spark."""
+
+
+class NotCheap(Exception):
+    """The event loop is no place for this expression over these values."""
 
 
 def session_value(expression: SessionValue, bindings: Bindings) -> Any:
@@ -88,7 +121,14 @@ def session_value(expression: SessionValue, bindings: Bindings) -> Any:
             SqlState.FEATURE_NOT_SUPPORTED, f"{expression.name}() is not supported in a query that reads relations"
         )
     if expression.argument is not None:
-        return _evaluator(expression, {})(bindings, ())
+        try:
+            return _evaluator(expression, {}, bounded=True)(bindings, ())
+        except NotCheap:
+            raise PgError(
+                SqlState.FEATURE_NOT_SUPPORTED,
+                f"this argument of {expression.name}() is not supported in a query that reads relations",
+                hint="Pass a literal or a parameter.",
+            ) from None
     return _SESSION[expression.name](bindings)
 
 
@@ -120,8 +160,11 @@ def _inquiry(function: str, arguments: Evaluate) -> Evaluate:
     return evaluate
 
 
-def _evaluator(expression: Expression, row: Mapping[int, int]) -> Evaluate:
-    """The closure for an expression; `row` maps column ids to places in the row below."""
+def _evaluator(expression: Expression, row: Mapping[int, int], *, bounded: bool) -> Evaluate:
+    """The closure for an expression; `row` maps column ids to places in the row below.
+
+    `bounded`: it raises NotCheap for values that are too long.
+    """
     match expression:
         case Literal(value=value):
             return lambda bindings, row: value
@@ -130,27 +173,41 @@ def _evaluator(expression: Expression, row: Mapping[int, int]) -> Evaluate:
         case SessionValue(argument=None, name=name):
             value_of = _SESSION[name]
             return lambda bindings, row: value_of(bindings)
-        case SessionValue(argument=argument, name=name) if argument is not None and name in SIGNALS:
-            return _signal(name, _evaluator(argument, row))
-        case SessionValue(argument=argument, name=name) if argument is not None and name in INQUIRIES:
-            return _inquiry(name, _evaluator(argument, row))
-        case SessionValue(argument=argument) if argument is not None:
-            return _setting(_evaluator(argument, row))
+        case SessionValue(argument=argument, name=name) if argument is not None:
+            value_of_argument = _evaluator(argument, row, bounded=bounded)
+            make = _signal if name in SIGNALS else _inquiry if name in INQUIRIES else None
+            return _setting(value_of_argument) if make is None else make(name, value_of_argument)
         case ColumnRef(column=column) if column.id in row:
             place = row[column.id]
             return lambda bindings, row: row[place]
         case Array(elements=elements):
-            items = [_evaluator(e, row) for e in elements]
+            items = [_evaluator(e, row, bounded=bounded) for e in elements]
             return lambda bindings, row: [item(bindings, row) for item in items]
-        case Cast():
-            return _cast(expression, _evaluator(expression.operand, row))
+        case Cast(operand=operand):
+            return _cast(expression, _evaluator(operand, row, bounded=bounded), bounded=bounded)
         case Call(function=function, arguments=arguments) if function.python is not None:
-            return _call(expression, [_evaluator(a, row) for a in arguments])
+            return _call(expression, [_evaluator(a, row, bounded=bounded) for a in arguments], bounded=bounded)
     raise _NotConstant
 
 
-def _call(call: Call, arguments: Sequence[Evaluate]) -> Evaluate:
+def is_short(value: Any) -> bool:
+    """Whether a value has at most LENGTH_MAX characters, bytes or elements."""
+    return not isinstance(value, (str, bytes, list)) or (
+        len(value) <= LENGTH_MAX and not (isinstance(value, list) and any(not is_short(item) for item in value))
+    )
+
+
+def _call(call: Call, arguments: Sequence[Evaluate], *, bounded: bool) -> Evaluate:
     function, type = evaluator(call.function, call.timezone, [a.type for a in call.arguments]), call.type
+    if bounded and not _is_of_fixed_size(call):
+
+        def evaluate_short(bindings: Bindings, row: tuple[Any, ...]) -> Any:
+            values = [argument(bindings, row) for argument in arguments]
+            if not all(map(is_short, values)):
+                raise NotCheap
+            return modify(function(*values), type)
+
+        return evaluate_short
 
     def evaluate(bindings: Bindings, row: tuple[Any, ...]) -> Any:
         return modify(function(*[argument(bindings, row) for argument in arguments]), type)
@@ -158,23 +215,47 @@ def _call(call: Call, arguments: Sequence[Evaluate]) -> Evaluate:
     return evaluate
 
 
-def _cast(cast: Cast, operand: Evaluate) -> Evaluate:
+def _cast(cast: Cast, operand: Evaluate, *, bounded: bool) -> Evaluate:
     target, assignment = cast.type, cast.assignment
     rule = find_cast(cast.operand.type.without_modifiers, target.without_modifiers)
     assert rule is not None
     timezone = cast.timezone
+    limited = bounded and cast.operand.type.name not in _FIXED_SIZE
 
     def evaluate(bindings: Bindings, row: tuple[Any, ...]) -> Any:
         value = operand(bindings, row)
+        if limited and not is_short(value):
+            raise NotCheap
         return None if value is None else modify(rule.apply(value, target, timezone), target, assignment=assignment)
 
     return evaluate
 
 
+def _is_of_fixed_size(call: Call) -> bool:
+    return all(type.name in _FIXED_SIZE for type in (call.type, *(a.type for a in call.arguments)))
+
+
+def _is_cheap(node: Any) -> bool:
+    """Whether a node, without those inside it, is cheap over short values."""
+    match node:
+        case Call(function=function):
+            return function.name in _LINEAR or (_is_of_fixed_size(node) and function.name not in _EXPENSIVE)
+        case Cast(type=type):
+            return not pads_far(type)
+    return True
+
+
 @dataclass(frozen=True, slots=True)
 class Constant:
-    """A query that is evaluated here. `rows`: per row the closures of its cells; `levels`: projections over them."""
+    """A query of constant rows. `rows`: per row the closures of its cells; `levels`: projections over them.
 
+    `is_cheap`: it may be evaluated on the event loop, where it may still raise NotCheap. `is_literal`: all its cells
+    are literals, and too many for the event loop.
+    """
+
+    relation: Relation
+    is_cheap: bool
+    is_literal: bool
     types: tuple[PgType, ...]
     rows: Sequence[Sequence[Evaluate]]
     levels: Sequence[Sequence[Evaluate]]
@@ -184,7 +265,9 @@ class Constant:
         return len(self.rows) == 1
 
     def evaluate_row(self, bindings: Bindings) -> tuple[Any, ...]:
-        """The one row of a query `is_single_row`, as Python scalars."""
+        """The one row of a query `is_single_row`, as Python scalars. NotCheap."""
+        if not self.is_cheap:
+            raise NotCheap
         return self._row(self.rows[0], bindings)
 
     def _row(self, cells: Sequence[Evaluate], bindings: Bindings) -> tuple[Any, ...]:
@@ -194,15 +277,29 @@ class Constant:
         return row
 
     def evaluate(self, bindings: Bindings) -> pa.RecordBatch:
-        """All rows; the columns are c0, c1, ..."""
-        rows = [self._row(cells, bindings) for cells in self.rows]
-        columns = zip(*rows, strict=True) if rows else [() for _ in self.types]
-        arrays = [pa.array(list(cells), type.arrow) for cells, type in zip(columns, self.types, strict=True)]
-        return pa.RecordBatch.from_arrays(arrays, [f"c{i}" for i in range(len(arrays))])
+        """All rows; the columns are c0, c1, ... NotCheap."""
+        if not self.is_cheap:
+            raise NotCheap
+        return self._batch(self.rows, bindings)
+
+    def _batch(self, rows: Sequence[Sequence[Evaluate]], bindings: Bindings) -> pa.RecordBatch:
+        return batch_of([self._row(cells, bindings) for cells in rows], self.types)
+
+    def literal_rows(self) -> pa.Table:
+        """All rows of a query `is_literal`; made in batches, between which a thread lets others run."""
+        starts = range(0, len(self.rows), BATCH_ROWS)
+        return pa.Table.from_batches([self._batch(self.rows[i : i + BATCH_ROWS], Bindings()) for i in starts])
 
 
-def compiled(relation: Relation) -> Constant | None:
-    """The evaluator of a plan that needs no Spark, None if it needs it."""
+def batch_of(rows: Sequence[tuple[Any, ...]], types: Sequence[PgType]) -> pa.RecordBatch:
+    """Rows of Python scalars as Arrow; the columns are c0, c1, ..."""
+    columns = zip(*rows, strict=True) if rows else [() for _ in types]
+    arrays = [pa.array(list(cells), type.arrow) for cells, type in zip(columns, types, strict=True)]
+    return pa.RecordBatch.from_arrays(arrays, [f"c{i}" for i in range(len(arrays))])
+
+
+def compiled(relation: Relation, *, bounded: bool = True) -> Constant | None:
+    """The evaluator of a plan that needs no Spark, None if it needs it. `bounded` False: no value is too long."""
     projections: list[Project] = []
     node = relation
     while isinstance(node, Project):
@@ -211,13 +308,26 @@ def compiled(relation: Relation) -> Constant | None:
     if not isinstance(node, Values):
         return None
     try:
-        rows = [[_evaluator(cell, {}) for cell in row] for row in node.rows]
+        rows = [[_evaluator(cell, {}, bounded=bounded) for cell in row] for row in node.rows]
         levels = []
         for project in reversed(projections):
             places = {column.id: i for i, column in enumerate(project.input.columns)}
-            levels.append([_evaluator(e, places) for e in project.expressions])
+            levels.append([_evaluator(e, places, bounded=bounded) for e in project.expressions])
     except _NotConstant:
         return None
     if not node.columns and levels:  # SELECT without FROM: its cells are the first projection's
         rows = [levels.pop(0) for _ in node.rows]
-    return Constant(tuple(column.type for column in relation.columns), rows, levels)
+    types = tuple(column.type for column in relation.columns)
+    is_cheap = not bounded or _is_cheap_query(relation)
+    is_literal = not is_cheap and all(isinstance(node, _LITERAL_NODES) for node in walk(relation))
+    return Constant(relation, is_cheap, is_literal, types, rows, levels)
+
+
+_LITERAL_NODES = (Project, Values, Literal, ColumnRef)
+
+
+def _is_cheap_query(relation: Relation) -> bool:
+    nodes = list(islice(walk(relation), CELLS_MAX + 1))
+    # a function with an effect is not called again because another one turned out to be expensive
+    signals = any(isinstance(node, SessionValue) and node.name in SIGNALS for node in nodes)
+    return len(nodes) <= CELLS_MAX and all(_is_cheap(n) and not (signals and isinstance(n, Call)) for n in nodes)

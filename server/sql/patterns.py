@@ -40,6 +40,30 @@ def like(pattern: str, escape: str = "\\") -> str | None:
     return "".join(out)
 
 
+def without_backtracking(pattern: str) -> str | None:
+    """A Java regular expression, for RLIKE, that matches what this LIKE pattern of `like` matches, in linear time.
+
+    None if Spark's LIKE takes linear time: it makes every `%` a `.*`, and all but the last of them multiply its time.
+    Here the text between two `%` is matched where it first occurs, which is as good as any later occurrence, and the
+    atomic groups keep Java from trying the later ones.
+    """
+    segments = [""]
+    characters = iter(pattern)
+    for character in characters:
+        if character == "%":
+            segments.append("")
+        else:
+            literal = next(characters) if character == "\\" else character
+            is_any = character == ANY_CHARACTER
+            segments[-1] += "." if is_any else f"\\x{{{ord(literal):x}}}"
+    first, *middle, last = segments if len(segments) > 1 else (*segments, "")
+    middle = [segment for segment in middle if segment]
+    if len(middle) + bool(last) < 2:
+        return None
+    end = f".*{last}\\z" if last else ""
+    return f"(?s)\\A{first}{''.join(f'(?>.*?{segment})' for segment in middle)}{end}"
+
+
 ANY_TEXT, ANY_CHARACTER, ERROR = "%", "_", ""
 
 

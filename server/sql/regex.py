@@ -1,19 +1,29 @@
-"""PostgreSQL's regular expressions, and the texts that they match; `regex_tree` reads them.
+"""PostgreSQL's regular expressions: whether a text matches, where, and what the groups captured.
 
-    Regex.test(text)        whether it matches anywhere: Python's `re`, or Java's in Spark, find that out (`java`)
-    Regex.find(text, at)    where: PostgreSQL takes the longest match (or the shortest, by the first quantifier) of
-                            those that begin first, and shares it out from left to right among the parentheses
+    Regex.test(text)        whether the pattern matches anywhere
+    Regex.find(text, at)    where: of the matches that begin first PostgreSQL takes the longest, or the shortest if the
+                            first quantifier prefers that, and divides it among the groups from left to right
 
-`re` and Java take the first alternative that leads to a match, so what is matched is found here: `_Matcher.ends` has
-all ends of a node from one place. Back references in such searches are refused (0A000), long texts too (54000).
+Three engines share the work, because the cost of a match is controlled by the client's text:
+
+- RE2 searches in time linear in the text. It takes every pattern without lookaround and back references, and finds the
+  leftmost-longest match.
+- The package `regex` backtracks. It takes the rest, with a limit on the time of each search (`SEARCH_S_MAX`).
+- `_Matcher` divides a match among groups and finds shortest matches, which neither library does as PostgreSQL does.
+  The places that it visits are limited (`PLACES_MAX`).
+
+A search that reaches a limit is an error, 54000. `regex_tree` parses patterns.
 """
 
 from __future__ import annotations
 
-import re
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import cached_property, lru_cache
+
+import re2
+import regex
 
 from protocol.pgwire.errors import PgError, SqlState
 from server.sql.regex_tree import (
@@ -28,12 +38,15 @@ from server.sql.regex_tree import (
     Repeat,
     Sequence,
     captures,
+    is_linear_when_backtracking,
+    re2_text,
     shorter,
     spelled,
     unsupported,
 )
 
-TEXT_MAX = 20_000  # characters in which `find` looks
+SEARCH_S_MAX = 5.0
+PLACES_MAX = 2_000_000
 
 
 @dataclass(frozen=True)
@@ -49,50 +62,117 @@ class Regex:
         self.root = parser.parse()
         self.groups = parser.groups
         self._has_back = parser.has_back
-        self._flags = re.ASCII | (re.IGNORECASE if parser.insensitive else 0)
-        self._insensitive = parser.insensitive
+        self.insensitive = parser.insensitive
         self._text = spelled(self.root)
-        try:
-            self._quick = re.compile(self._text.replace(END, "\\Z"), self._flags)
-        except (re.error, OverflowError, RecursionError):
-            raise unsupported("this construct") from None
         self._shorter = bool(shorter(self.root))
+        if self.linear is None:
+            _ = self.backtracking  # reports what neither engine supports
 
     @property
-    def java(self) -> str:
-        """The same texts match this in Java."""
-        return ("(?i)" if self._insensitive else "") + self._text
+    def java(self) -> str | None:
+        """A pattern that matches the same texts in Java, None if Java's backtracking could take long over one."""
+        if not is_linear_when_backtracking(self.root):
+            return None
+        return ("(?i)" if self.insensitive else "") + self._text
 
     def test(self, text: str) -> bool:
-        return self._quick.search(text) is not None
+        return _Search(self, text).at(0) is not None
 
     def find(self, text: str, start: int = 0) -> Match | None:
         """The match that begins first at `start` or behind it."""
-        rough = self._quick.search(text, start)
-        if rough is None:
-            return None
-        if self._has_back:
-            raise unsupported("a back reference, where the matched text is wanted,")
-        if len(text) > TEXT_MAX:
-            raise PgError(SqlState.PROGRAM_LIMIT_EXCEEDED, "text too long for a search by regular expression")
-        matcher = _Matcher(text, self._flags)
-        begin = rough.start()
-        ends = matcher.ends(self.root, begin)
-        end = min(ends) if self._shorter else max(ends)
-        spans: list[tuple[int, int] | None] = [(begin, end)] + [None] * self.groups
-        if self.groups:
-            matcher.share(self.root, begin, end, spans)
-        return Match(tuple(spans))
+        return next(self.find_all(text, start), None)
 
     def find_all(self, text: str, start: int = 0) -> Iterator[Match]:
-        """One after the other; an empty match moves one character on."""
+        """Successive matches; behind an empty match the search continues one character later."""
+        search = _Search(self, text)
         while start <= len(text):
-            match = self.find(text, start)
-            if match is None:
+            found = search.at(start)
+            if found is None:
                 return
-            yield match
-            begin, end = match.spans[0] or (0, 0)
+            if self._has_back:
+                raise unsupported("a back reference, where the matched text is wanted,")
+            begin, longest = found
+            matcher = _Matcher(text, self._flags)
+            if longest is None or self._shorter:
+                ends = matcher.ends(self.root, begin)
+                end = min(ends) if self._shorter else max(ends)
+            else:
+                end = longest
+            spans: list[tuple[int, int] | None] = [(begin, end)] + [None] * self.groups
+            if self.groups:
+                matcher.share(self.root, begin, end, spans)
+            yield Match(tuple(spans))
             start = end + (begin == end)
+
+    @property
+    def _flags(self) -> int:
+        return int(regex.VERSION0 | regex.ASCII | (regex.IGNORECASE if self.insensitive else 0))
+
+    @cached_property
+    def linear(self) -> re2._Regexp | None:
+        """The pattern for RE2, None if RE2 does not support it."""
+        text = re2_text(self.root)
+        if text is None or (self.insensitive and not text.isascii()):
+            return None
+        options = re2.Options()
+        options.longest_match = True
+        options.never_capture = True
+        options.case_sensitive = not self.insensitive
+        options.log_errors = False
+        try:
+            return re2.compile(text, options)
+        except re2.error:  # the automaton is too large
+            return None
+
+    @cached_property
+    def backtracking(self) -> regex.Pattern[str]:
+        try:
+            return regex.compile(self._text.replace(END, "\\Z"), self._flags)
+        except (regex.error, OverflowError, RecursionError):
+            raise unsupported("this construct") from None
+
+
+class _Search:
+    """Searches of one text, each at or behind the one before."""
+
+    def __init__(self, pattern: Regex, text: str) -> None:
+        self._text = text
+        # RE2 folds the case of all letters, PostgreSQL in the locale C only that of ASCII's.
+        self._linear = pattern.linear if text.isascii() or not pattern.insensitive else None
+        self._pattern = pattern
+        self._bytes = text.encode() if self._linear is not None else b""
+        self._character = self._byte = 0  # the same place in the text and in its bytes
+
+    def at(self, start: int) -> tuple[int, int | None] | None:
+        """The first match at or behind `start`: where it begins, and where the longest one from there ends.
+
+        The end is None where the engine does not know the longest match. 54000 after SEARCH_S_MAX.
+        """
+        if self._linear is None:
+            try:
+                found = self._pattern.backtracking.search(self._text, start, timeout=SEARCH_S_MAX)
+            except TimeoutError:
+                raise _too_expensive() from None
+            return None if found is None else (found.start(), None)
+        if self._text.isascii():
+            match = self._linear.search(self._bytes, start)
+            return None if match is None else match.span()
+        self._byte += len(self._text[self._character : start].encode())
+        self._character = start
+        match = self._linear.search(self._bytes, self._byte)
+        if match is None:
+            return None
+        low, high = match.span()
+        begin = start + len(self._bytes[self._byte : low].decode())
+        return begin, begin + len(self._bytes[low:high].decode())
+
+
+def _too_expensive() -> PgError:
+    return PgError(
+        SqlState.PROGRAM_LIMIT_EXCEEDED,
+        "regular expression is too expensive for this text",
+        hint="Avoid nested quantifiers, lookaround and back references, or match shorter texts.",
+    )
 
 
 @lru_cache(1024)
@@ -101,25 +181,33 @@ def compiled(pattern: str, flags: str = "") -> Regex:
 
 
 @lru_cache(4096)
-def _one(text: str, flags: int) -> re.Pattern[str]:
-    return re.compile(text.replace(END, "\\Z"), flags)
+def _one(text: str, flags: int) -> regex.Pattern[str]:
+    return regex.compile(text.replace(END, "\\Z"), flags)
 
 
 @dataclass
 class _Matcher:
-    """One text. `_known`: the ends of a node from a place, found once."""
+    """Where parts of a pattern match in one text. `_known`: the ends of a node from a place, each computed once."""
 
     text: str
     flags: int
     _known: dict[tuple[int, int], frozenset[int]] = field(default_factory=dict)
+    _places: int = 0
+    _deadline: float = field(default_factory=lambda: time.monotonic() + SEARCH_S_MAX)
 
     def ends(self, node: Node, at: int) -> frozenset[int]:
-        """Where matches of `node` that begin at `at` can end."""
+        """Where matches of `node` that begin at `at` can end. 54000 beyond PLACES_MAX or SEARCH_S_MAX."""
         key = (id(node), at)
         known = self._known.get(key)
         if known is None:
             known = self._known[key] = frozenset(self._ends(node, at))
+            self._visited(len(known) + 1)
         return known
+
+    def _visited(self, places: int) -> None:
+        self._places += places
+        if self._places > PLACES_MAX or time.monotonic() > self._deadline:
+            raise _too_expensive()
 
     def _ends(self, node: Node, at: int) -> set[int] | frozenset[int]:
         match node:
@@ -158,6 +246,7 @@ class _Matcher:
             places = {end for place in places for end in self.ends(inner, place)} - found
             found |= places
             count += 1
+            self._visited(len(places))
         return found
 
     # -- the parentheses --------------------------------------------------------------------------------------------

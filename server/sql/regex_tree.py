@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from dataclasses import dataclass
 
@@ -25,6 +26,7 @@ _WORDS = {
     "y": f"(?:(?<!{_WORD})(?={_WORD})|(?<={_WORD})(?!{_WORD}))",
     "Y": f"(?:(?<!{_WORD})(?!{_WORD})|(?<={_WORD})(?={_WORD}))",
 }  # fmt: skip
+_LINE_BEGIN, _LINE_END = "(?:\\A|(?<=\\n))", "(?:\\z|(?=\\n))"
 _BOUNDS = re.compile(r"([0-9]+)(,([0-9]*))?\}")
 _REPEATS_MAX = 255
 
@@ -95,7 +97,7 @@ class Repeat:
 
 
 Node = One | Here | Look | Back | Group | Sequence | Either | Repeat
-END = "\\z"  # Java's word for the end of the text
+BEGIN, END = "\\A", "\\z"  # the begin and the end of the text, in Java and RE2
 
 
 def shorter(node: Node) -> bool | None:
@@ -122,6 +124,69 @@ def captures(node: Node) -> bool:
             return any(map(captures, branches))
         case Repeat(inner=inner):
             return captures(inner)
+    return False
+
+
+SIZE_MAX = 20_000
+
+
+def size(node: Node) -> int:
+    """How many characters the pattern has when its counted repeats are written out."""
+    match node:
+        case Group(inner=inner) | Look(inner=inner):
+            return size(inner)
+        case Sequence(items=items) | Either(branches=items):
+            return sum(map(size, items))
+        case Repeat(inner=inner, least=least, most=most):
+            return size(inner) * max(least, most or 1)
+    return 1
+
+
+CHOICES_MAX = 64
+
+
+def is_linear_when_backtracking(root: Node) -> bool:
+    """Whether a backtracking search takes time linear in the text, whatever the text is.
+
+    Either nothing repeats without bound, or the pattern is anchored at the text's begin and one class does; and the
+    alternatives at one start, alternations and bounded repeats multiplied, are at most CHOICES_MAX.
+    """
+    choices, unbounded = _ways(root)
+    return choices <= CHOICES_MAX and (unbounded == 0 or (unbounded == 1 and _is_anchored(root)))
+
+
+def _ways(node: Node) -> tuple[float, float]:
+    """In how many ways a node can match from one place, unbounded repeats apart, and how many of those it has."""
+    match node:
+        case One() | Here():
+            return 1, 0
+        case Group(inner=inner):
+            return _ways(inner)
+        case Sequence(items=items):
+            ways = [_ways(item) for item in items]
+            return math.prod(choices for choices, _ in ways), sum(unbounded for _, unbounded in ways)
+        case Either(branches=branches):
+            ways = [_ways(branch) for branch in branches]
+            return sum(choices for choices, _ in ways), max(unbounded for _, unbounded in ways)
+        case Repeat(inner=inner, least=least, most=most):
+            choices, unbounded = _ways(inner)
+            if unbounded or (choices > 1 and most != 1):
+                return math.inf, math.inf
+            return (choices, 1) if most is None else (choices + most - least, 0)
+    return math.inf, math.inf  # lookaround and back references
+
+
+def _is_anchored(node: Node) -> bool:
+    """Whether every match begins at the begin of the text."""
+    match node:
+        case Here(text=text):
+            return text == BEGIN
+        case Group(inner=inner):
+            return _is_anchored(inner)
+        case Sequence(items=items):
+            return bool(items) and _is_anchored(items[0])
+        case Either(branches=branches):
+            return all(map(_is_anchored, branches))
     return False
 
 
@@ -182,6 +247,8 @@ class Parser:
             node = self._either(0)
         if self.at < len(self.pattern) and not self.literal:
             raise _invalid("parentheses () not balanced")
+        if size(node) > SIZE_MAX:
+            raise _invalid("regular expression is too complex")
         return node
 
     def _literal(self, character: str) -> Node:
@@ -261,9 +328,9 @@ class Parser:
             case ".":
                 return One("[^\\n]" if self.dot_stops else "[\\s\\S]")
             case "^":
-                return Here("(?:\\A|(?<=\\n))" if self.lines else "\\A")
+                return Here(_LINE_BEGIN if self.lines else BEGIN)
             case "$":
-                return Here(f"(?:{END}|(?=\\n))" if self.lines else END)
+                return Here(_LINE_END if self.lines else END)
             case "*" | "+" | "?":
                 raise _invalid("quantifier operand invalid")
             case "{" if self.pattern[self.at : self.at + 1].isdigit():
@@ -309,7 +376,7 @@ class Parser:
             return Here(_WORDS[following])
         if following in "AZ":
             self.at += 1
-            return Here("\\A" if following == "A" else END)
+            return Here(BEGIN if following == "A" else END)
         if following.lower() in _ESCAPED_CLASSES:
             self.at += 1
             negation = "^" if following.isupper() else ""
@@ -436,3 +503,27 @@ def spelled(node: Node) -> str:
             return "|".join(map(spelled, branches))
         case Repeat(inner=inner, least=least, most=most):
             return f"(?:{spelled(inner)}){{{least},{'' if most is None else most}}}"
+
+
+_IN_RE2 = {_LINE_BEGIN: "(?m:^)", _LINE_END: "(?m:$)", _WORDS["y"]: "\\b", _WORDS["Y"]: "\\B", BEGIN: BEGIN, END: END}
+
+
+def re2_text(node: Node) -> str | None:
+    """As `spelled`, for RE2; None for what it does not support."""
+    match node:
+        case One(text=text):
+            return text
+        case Here(text=text):
+            return _IN_RE2.get(text)
+        case Group(inner=inner):
+            return re2_text(inner)
+        case Sequence(items=items):
+            texts = [re2_text(item) for item in items]
+            return None if None in texts else "".join(f"(?:{text})" for text in texts)
+        case Either(branches=branches):
+            texts = [re2_text(branch) for branch in branches]
+            return None if None in texts else "|".join(texts)  # type: ignore[arg-type]
+        case Repeat(inner=inner, least=least, most=most):
+            repeated = re2_text(inner)
+            return None if repeated is None else f"(?:{repeated}){{{least},{'' if most is None else most}}}"
+    return None

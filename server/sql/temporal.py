@@ -13,7 +13,7 @@ from protocol.pgwire.errors import PgError, SqlState
 from protocol.pgwire.types import BOOL, DATE, INT8, TIMESTAMP, TIMESTAMPTZ
 from server.sql.expressions import Call, Cast, Expression, Literal, SessionValue, walk
 from server.sql.functions import syntax
-from server.sql.functions.table import OPERATORS, Function
+from server.sql.functions.table import OPERATORS, SYNTAX, Function
 from server.sql.relations import Filter, Relation
 from server.sql.rewrite.nodes import parts
 
@@ -43,6 +43,7 @@ _MILLISECONDS = {
         (TIMESTAMPTZ, "unix_millis({0})", lambda us: us // 1_000),
     )
 }
+SYNTAX["mz_timestamp"] = list(_MILLISECONDS.values())
 
 
 def in_milliseconds(expression: Expression) -> Expression:

@@ -19,7 +19,7 @@ from protocol.pgwire.interval_input import interval_of, parse_interval
 from protocol.pgwire.types import INTERVAL, NUMERIC_PRECISION_MAX, bare_numeric
 from server.sql.casts import DAY_US
 from server.sql.expressions import Call, Expression
-from server.sql.functions.table import COMPARISONS, FUNCTIONS, OPERATORS, Function, Nulls, fail, row
+from server.sql.functions.table import COMPARISONS, FUNCTIONS, OPERATORS, SYNTAX, Function, Nulls, fail, row
 
 MONTH_DAYS = 30
 _INT32, _INT64 = 1 << 31, 1 << 63
@@ -159,6 +159,7 @@ def _of_several(name: str, choose: Callable[..., Any]) -> Function:
 
 
 EXTREMES = {"greatest": _of_several("greatest", max), "least": _of_several("least", min)}
+SYNTAX.update({name: [function] for name, function in EXTREMES.items()})
 _LENGTH = Function("length", (INTERVAL,), bare_numeric(0), lambda args, texts: interval_length(texts[0]))
 
 

@@ -1,7 +1,8 @@
 """LIKE, SIMILAR TO and POSIX regular expressions (chapter 9.7).
 
-A pattern that is known when the query is planned goes to Spark's LIKE and RLIKE, in its words; others, and whatever
-needs to know what was matched, are computed by `patterns` and `regex`.
+A pattern that is known when the query is planned becomes Spark's LIKE or RLIKE, provided that Java, whose regular
+expressions backtrack, matches it in time linear in the text: nothing can interrupt Java there. Other patterns, and
+functions that return what was matched, are computed by `patterns` and `regex`.
 """
 
 from __future__ import annotations
@@ -33,7 +34,10 @@ def _like(negated: bool, folds: bool) -> Form:
         if pattern is None:
             return ""
         text = _FOLDED.format(texts[0]) if folds else texts[0]
-        return f"({text} {'NOT ' if negated else ''}LIKE {quote(pattern)})"
+        regex = patterns.without_backtracking(pattern)
+        operator, operand = ("LIKE", pattern) if regex is None else ("RLIKE", regex)
+        matched = f"({text} {operator} {quote(operand)})"
+        return f"(NOT {matched})" if negated else matched
 
     return form
 
@@ -61,7 +65,10 @@ def _rlike(negated: bool, flags: str, translate: Callable[..., str]) -> Form:
         known = [arg.value for arg in args[1:] if isinstance(arg, Literal)]
         if len(known) < len(args) - 1 or None in known:
             return ""
-        matched = f"({texts[0]} RLIKE {quote(compiled(translate(*known), flags).java)})"
+        pattern = compiled(translate(*known), flags).java
+        if pattern is None:
+            return ""
+        matched = f"({texts[0]} RLIKE {quote(pattern)})"
         return f"(NOT {matched})" if negated else matched
 
     return form

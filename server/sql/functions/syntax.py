@@ -8,6 +8,7 @@ from protocol.pgwire.types import BOOL
 from server.sql.expressions import Call, Expression
 from server.sql.functions.arrays import element_at, elements_between
 from server.sql.functions.table import (
+    SYNTAX,
     Function,
     Nulls,
     types_of,
@@ -39,6 +40,8 @@ SLICE = Function(
     "slice({0}, greatest({1}, 1), greatest(least({2}, size({0})) - greatest({1}, 1) + 1, 0)))",
     python=elements_between,
 )
+
+SYNTAX.update({function.name: [function] for function in (SUBSCRIPT, SLICE)})
 
 
 def conjuncts(condition: Expression) -> Sequence[Expression]:

@@ -85,12 +85,27 @@ class Function:
     def __str__(self) -> str:
         return f"{self.name}({', '.join(type.display for type in self.arguments)})"
 
+    def __reduce__(self) -> tuple[Callable[[str, str, int], Function], tuple[str, str, int]]:
+        """Pickled by its place in the table: the Python that it names cannot be pickled."""
+        for kind, table in TABLES.items():
+            rows = table.get(self.name, ())
+            if self in rows:
+                return function_at, (kind, self.name, rows.index(self))
+        raise TypeError(f"{self} is not in the table of functions")
+
 
 FUNCTIONS: dict[str, list[Function]] = {}
 OPERATORS: dict[str, list[Function]] = {}
 GRAMMAR: dict[str, list[Function]] = {}
 """What the grammar and sorting need, which has no name to call it by."""
 SET_ARRAYS: dict[str, list[Function]] = {}  # what `sets` needs: no name that a query can call
+SYNTAX: dict[str, list[Function]] = {}
+"""What `syntax` has that is computed by Python."""
+TABLES = {"OPERATOR": OPERATORS, "SET": SET_ARRAYS, "GRAMMAR": GRAMMAR, "FUNCTION": FUNCTIONS, "SYNTAX": SYNTAX}
+
+
+def function_at(kind: str, name: str, number: int) -> Function:
+    return TABLES[kind][name][number]
 
 
 def types_of(spelling: str) -> tuple[PgType, ...]:

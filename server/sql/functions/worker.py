@@ -19,10 +19,10 @@ from typing import Any
 
 import pyarrow as pa
 
-from protocol.pgwire.errors import PgError
+from protocol.pgwire.errors import PgError, SqlState
 from protocol.pgwire.types import PgType, array_of, scalar
 from server.sql.casts import find_cast
-from server.sql.functions.table import FUNCTIONS, GRAMMAR, OPERATORS, SET_ARRAYS, Function, Kind, Nulls
+from server.sql.functions.table import TABLES, Function, Kind, Nulls
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,12 +80,9 @@ def carriers() -> dict[str, Carrier]:
 # -- what is called -------------------------------------------------------------------------------------------------
 
 
-_TABLES = {"OPERATOR": OPERATORS, "SET": SET_ARRAYS, "GRAMMAR": GRAMMAR, "FUNCTION": FUNCTIONS}
-
-
 def function_key(function: Function, arguments: Sequence[PgType], timezone: str) -> str:
     """Names a row, the types it is called with and the session's time zone if it matters, for `Kernel`."""
-    kind = next((k for k, table in _TABLES.items() if function in table.get(function.name, ())), "FUNCTION")
+    kind = next((k for k, table in TABLES.items() if function in table.get(function.name, ())), "FUNCTION")
     name = f"{kind} {function}"
     return json.dumps([name, [_spelled(type) for type in arguments], timezone if function.zoned else ""])
 
@@ -139,7 +136,7 @@ def _called(key: str) -> tuple[Callable[..., Any], tuple[PgType, ...]]:
         function, (left, right) = _called(json.dumps([name[4:], spellings, timezone]))
         return _quantified(function, name.startswith("ALL")), (left, list_of(right))
     kind, _, signature = name.partition(" ")
-    table = _TABLES[kind]
+    table = TABLES[kind]
     (chosen,) = (row for row in table[signature.partition("(")[0]] if str(row) == signature)
     if chosen.kind is not Kind.SCALAR:
         return evaluator(chosen, timezone, types), tuple(map(list_of, types))
@@ -211,6 +208,8 @@ class Kernel:
                 rows.append({"v": _carried(function(*row), self.type), "e": None})
             except PgError as error:
                 rows.append({"v": None, "e": f"{error.sqlstate}:{error.message}"})
+            except MemoryError:
+                rows.append({"v": None, "e": f"{SqlState.OUT_OF_MEMORY}:out of memory"})
         return pa.array(rows, type)
 
 

@@ -13,6 +13,9 @@ from server.sql.expressions import Literal
 from server.sql.functions.table import quote, shape_of
 from server.sql.render.spark_types import spark_type
 
+ELEMENTS_MAX = 50_000
+"""Elements of an array that becomes part of a statement: Spark analyzes each as an expression of its own."""
+
 
 def literal_text(literal: Literal) -> str:
     """A value as a Spark literal of exactly its type."""
@@ -20,6 +23,13 @@ def literal_text(literal: Literal) -> str:
     if value is None:
         return f"CAST(NULL AS {spark_type(type)})"
     if type.element is not None:
+        if len(value) > ELEMENTS_MAX:
+            raise PgError(
+                SqlState.PROGRAM_LIMIT_EXCEEDED,
+                f"array of {len(value)} elements is too long for a constant in a computed query",
+                detail=f"It may have at most {ELEMENTS_MAX} elements.",
+                hint="Write the elements to a table and join it.",
+            )
         items = ", ".join(literal_text(Literal(item, type.element)) for item in value)
         return f"CAST(array({items}) AS {spark_type(type)})"
     return _LITERALS[type.name](value, literal)

@@ -1,0 +1,54 @@
+"""Messages between the server and a worker process: a kind, whether it is the last one, a length, and that many bytes.
+
+    server -> worker   REQUEST   a pickled (relation, bindings)
+                       REPLY     a pickled value, the answer to a CALL; FAILED if there is none
+    worker -> server   CALL      a pickled (name, arguments): a function of the session that the expression calls
+                       ROWS      an Arrow stream of one record batch
+                       FAILED    a pickled dict, the fields of a PgError, or str, the trace of an internal error
+
+A worker whose memory has grown ends after an answer and says so in it. Both ends are one program on one machine:
+nothing that is unpickled comes from a client.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import Any, BinaryIO
+
+from protocol.pgwire.errors import PgError, SqlState
+
+HEADER = struct.Struct("!c?Q")
+REQUEST, REPLY, CALL, ROWS, FAILED = b"Q", b"A", b"C", b"R", b"F"
+
+
+def framed(kind: bytes, body: bytes, *, last: bool = False) -> bytes:
+    return HEADER.pack(kind, last, len(body)) + body
+
+
+def read_message(source: BinaryIO) -> tuple[bytes, bytes] | None:
+    """The next message, None at the end of the stream."""
+    header = source.read(HEADER.size)
+    if len(header) < HEADER.size:
+        return None
+    kind, _, length = HEADER.unpack(header)
+    return kind, source.read(length)
+
+
+def fields_of(error: PgError) -> dict[str, Any]:
+    """The arguments that make the same error in another process."""
+    return {
+        "sqlstate": error.sqlstate,
+        "message": error.message,
+        "detail": error.detail,
+        "hint": error.hint,
+        "position": error.position,
+    }
+
+
+def out_of_memory() -> PgError:
+    return PgError(
+        SqlState.OUT_OF_MEMORY,
+        "out of memory",
+        detail="An expression needs more memory than one statement may use.",
+        hint="Make the expression's values smaller.",
+    )
