@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 import functools
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from typing import TypeVar
 
 from catalog.objects import CatalogState, ObjectId, Timestamp
 from catalog.roles import MATERIALIZE
@@ -15,7 +16,8 @@ from protocol.pgwire.errors import Notice, PgError, Severity, SqlState
 from server import privileges
 from server.committer import Conflict, Request
 from server.coordinator import Coordinator
-from server.evaluation import Evaluator
+from server.evaluation.catalog_engine import CatalogEngine, Undescribed
+from server.evaluation.evaluator import Evaluator
 from server.frontiers import Holder, NotReadable
 from server.inquiries import inquire
 from server.settings import SERVER_VERSION, Settings
@@ -24,6 +26,8 @@ from server.sql.constant import Bindings
 from server.sql.plan import PlanContext
 from server.transaction import Mode, Transaction
 from server.writing import prepare_payloads
+
+Planned = TypeVar("Planned")
 
 VERSION = f"PostgreSQL {SERVER_VERSION} (Tidewire)"
 
@@ -39,6 +43,7 @@ class Context:
     coordinator: Coordinator
     engine: Engine
     evaluator: Evaluator
+    catalog_engine: CatalogEngine
     settings: Settings
     user: str
     process_id: int
@@ -100,6 +105,14 @@ class Context:
             signal=self._signal,
             inquire=self._inquire,
         )
+
+    async def described(self, plan: Callable[[], Awaitable[Planned]]) -> Planned:
+        """What `plan` returns. It is called again when it has raised Undescribed and the query has been described."""
+        while True:
+            try:
+                return await plan()
+            except Undescribed as query:
+                await self.catalog_engine.describe(query.sql)
 
     def _signal(self, function: str, process_id: int) -> bool:
         """What pg_cancel_backend and pg_terminate_backend return. PgError 42501 for who is no member of its role."""

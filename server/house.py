@@ -11,11 +11,13 @@ from server.config import Config
 from server.coordinator import Coordinator
 from server.dataflow import run_files
 from server.dataflow.computation import Computation
-from server.evaluation import Evaluator
+from server.evaluation.catalog_engine import CatalogEngine
+from server.evaluation.evaluator import Evaluator
 from server.execution.planning import plan_index, plan_stored
 from server.http import HttpPort, Response
 from server.listener import Listener
 from server.metrics import rendered, snapshot
+from server.pg_catalog.rows import no_rows
 from server.spark import Engine, EngineUnavailable
 from server.spark.engine import SparkEngine
 from server.spark.jvm import default_archive_directory
@@ -49,7 +51,8 @@ class House:
         if config.arrangement_directory is not None:
             self.coordinator.arrange_in(config.arrangement_directory, self.engine)
         self.evaluator = Evaluator()
-        self.listener = Listener(self.coordinator, self.engine, self.evaluator)
+        self.catalog_engine = CatalogEngine(no_rows)
+        self.listener = Listener(self.coordinator, self.engine, self.evaluator, self.catalog_engine)
         self.http = HttpPort({"/metrics": self._metrics, "/healthz": self._healthz, "/readyz": self._readyz})
         self.ended: asyncio.Future[BaseException] = self.coordinator.failed
         self._starting: asyncio.Task[None] | None = None
@@ -68,6 +71,7 @@ class House:
         try:
             await self.engine.start()
             await self.evaluator.prepare()
+            await self.catalog_engine.prepare()
             await self.engine.warm_up()
         except EngineUnavailable as error:
             if not self.ended.done():
@@ -105,5 +109,6 @@ class House:
             self._starting.cancel()
             await asyncio.gather(self._starting, return_exceptions=True)
         await self.evaluator.close()
+        await self.catalog_engine.close()
         await self.coordinator.close()
         await self.engine.close()

@@ -25,7 +25,8 @@ from server import privileges
 from server.context import Context
 from server.coordinator import Coordinator
 from server.dataflow.encoded import Data
-from server.evaluation import Evaluator
+from server.evaluation.catalog_engine import CatalogEngine
+from server.evaluation.evaluator import Evaluator
 from server.frontiers import Pulse
 from server.session import PlanCache, Session
 from server.settings import Settings, checked_value
@@ -224,6 +225,7 @@ class Client(asyncio.Protocol):
             server.coordinator,
             server.engine,
             server.evaluator,
+            server.catalog_engine,
             settings,
             user,
             self.process_id,
@@ -294,10 +296,13 @@ def _options(text: str) -> list[tuple[str, str]]:
 class Listener:
     """Accepts connections and knows them all."""
 
-    def __init__(self, coordinator: Coordinator, engine: Engine, evaluator: Evaluator) -> None:
+    def __init__(
+        self, coordinator: Coordinator, engine: Engine, evaluator: Evaluator, catalog_engine: CatalogEngine
+    ) -> None:
         self.coordinator = coordinator
         self.engine = engine
         self.evaluator = evaluator
+        self.catalog_engine = catalog_engine
         self.plans = PlanCache({})
         self.clients: set[Client] = set()
         self._left = Pulse()

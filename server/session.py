@@ -34,7 +34,8 @@ from server.constant_call import SELECT_1, ConstantCall
 from server.context import Context
 from server.copying import copy_from, copy_to
 from server.counts import CANCELED, ERROR, OK
-from server.execution.prepare import Prepared, plan_copy, plan_key, prepare
+from server.evaluation.catalog_engine import Undescribed
+from server.execution.prepare import Prepared, plan_key, prepare
 from server.failures import told
 from server.interpreter import Interpreter
 from server.outlet import Outlet, Transport, encode_table
@@ -187,11 +188,24 @@ class Session:
         self._kind = UNKNOWN
         try:
             return _HANDLERS[type(event)](self, event)
+        except Undescribed as query:
+            return self._handle_described(query.sql, event)
         except PgError as error:
             self._fail(error)
         except Exception as error:
             self._fail(told(error))
         return None
+
+    async def _handle_described(self, sql: str, event: FrontendMessage) -> None:
+        """Handles a message whose query over system catalogs has to be described first."""
+        try:
+            await self.context.catalog_engine.describe(sql)
+        except BaseException as error:
+            self._fail(self._told(error))
+            return
+        work = self._handle(event)
+        if work is not None:
+            await work
 
     def _query_message(self, message: m.Query) -> Work | None:
         return None if self._answer_at_once(message.text) else self._query(message.text)
@@ -318,7 +332,9 @@ class Session:
         self._kind = kind_of(statement)
         self._check_failed(statement)
         whole_text = None if self._interpreter.several else text
-        prepared = await beside(statement.text, self._prepare_simple, statement, whole_text)
+        prepared = await self.context.described(
+            lambda: beside(statement.text, self._prepare_simple, statement, whole_text)
+        )
         if prepared.parameters:
             raise PgError(SqlState.UNDEFINED_PARAMETER, "there is no parameter $1")
         portal = Portal(prepared)
@@ -420,7 +436,8 @@ class Session:
 
     async def _parse_long(self, message: m.Parse) -> None:
         try:
-            self._parsed(message, await beside(message.text, self._prepare_message, message, None))
+            prepared = await self.context.described(lambda: beside(message.text, self._prepare_message, message, None))
+            self._parsed(message, prepared)
         except BaseException as error:
             self._fail(self._told(error))
 
@@ -575,7 +592,8 @@ class Session:
             self.context.begin_statement()
             match statement:
                 case s.CopyTo():
-                    plan = portal.prepared.plan or plan_copy(self.context, statement)
+                    assert portal.prepared.plan is not None
+                    plan = portal.prepared.plan
                     await copy_to(self.context, self._outlet, statement, plan)
                     portal.done = True
                     return
@@ -583,9 +601,10 @@ class Session:
                     portal.result = await copy_from(self.context, self._outlet, self._data_came, statement)
                 case s.Fetch():
                     self._interpreter.check_fetch_limit(statement, limit)
-                    portal.result = await self._interpreter.fetch(statement)
+                    portal.result = await self.context.described(lambda: self._interpreter.fetch(statement))
                 case _:
-                    portal.result = await self._interpreter.execute(portal.prepared, portal.parameters)
+                    execute = self._interpreter.execute
+                    portal.result = await self.context.described(lambda: execute(portal.prepared, portal.parameters))
             self._outlet.send_notices(self.context.notices)
         elif portal.done and isinstance(statement, s.Declare | s.CloseCursor):
             raise PgError(SqlState.OBJECT_NOT_IN_PREREQUISITE_STATE, 'portal "" cannot be run')

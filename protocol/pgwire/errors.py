@@ -154,6 +154,10 @@ class PgError(Exception):
     def __repr__(self) -> str:
         return f"PgError({self.sqlstate}, {self.message!r})"
 
+    def __reduce__(self) -> tuple[object, ...]:
+        """Pickled with all its fields: errors cross from worker processes."""
+        return PgError, (self.sqlstate, self.message), self.__dict__
+
 
 class Notice:
     """A NoticeResponse to be: the same fields as an error, without ending anything."""

@@ -1,10 +1,10 @@
 """Messages between the server and a worker process: a kind, whether it is the last one, a length, and that many bytes.
 
-    server -> worker   REQUEST   a pickled (relation, bindings)
+    server -> worker   REQUEST   what the kind of worker takes
                        REPLY     a pickled value, the answer to a CALL; FAILED if there is none
-    worker -> server   CALL      a pickled (name, arguments): a function of the session that the expression calls
-                       ROWS      an Arrow stream of one record batch
-                       FAILED    a pickled dict, the fields of a PgError, or str, the trace of an internal error
+    worker -> server   CALL      a pickled (name, arguments): a function of the server
+                       RESULT      an Arrow stream of one record batch
+                       FAILED    a pickled PgError, or str, the trace of an internal error
 
 A worker whose memory has grown ends after an answer and says so in it. Both ends are one program on one machine:
 nothing that is unpickled comes from a client.
@@ -13,12 +13,15 @@ nothing that is unpickled comes from a client.
 from __future__ import annotations
 
 import struct
+from collections.abc import Callable
 from typing import Any, BinaryIO
 
 from protocol.pgwire.errors import PgError, SqlState
 
+Call = Callable[..., Any]
+"""Asks the server: the name of a function, then its arguments."""
 HEADER = struct.Struct("!c?Q")
-REQUEST, REPLY, CALL, ROWS, FAILED = b"Q", b"A", b"C", b"R", b"F"
+REQUEST, REPLY, CALL, RESULT, FAILED = b"Q", b"A", b"C", b"R", b"F"
 
 
 def framed(kind: bytes, body: bytes, *, last: bool = False) -> bytes:
@@ -32,17 +35,6 @@ def read_message(source: BinaryIO) -> tuple[bytes, bytes] | None:
         return None
     kind, _, length = HEADER.unpack(header)
     return kind, source.read(length)
-
-
-def fields_of(error: PgError) -> dict[str, Any]:
-    """The arguments that make the same error in another process."""
-    return {
-        "sqlstate": error.sqlstate,
-        "message": error.message,
-        "detail": error.detail,
-        "hint": error.hint,
-        "position": error.position,
-    }
 
 
 def out_of_memory() -> PgError:

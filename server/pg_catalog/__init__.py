@@ -9,7 +9,9 @@
         `rows`      that as tables: of `databases`, `roles`, `relations`, `indexes` and `keys`, `functions`, and
                     `definitions`; `oids`, and `static` for what PostgreSQL has from the start
         `present`   the rows that a session sees, and sessions, settings and sizes as they are now
-        `database`  DuckDB in this process, over those rows: relations come in when a query names them;
+        `service`   what a worker process does: describes and runs queries
+        `errors`    what DuckDB refuses, in PostgreSQL's words
+        `database`  DuckDB in that process, over those rows: relations come in when a query names them;
                     `functions.sql` and `views.sql` are what PostgreSQL defines in SQL or C
 
 It answers while Spark is still starting. What also names a user's relation goes through the planner to Spark, which

@@ -1,4 +1,4 @@
-"""DuckDB in this process over the system relations: each comes in when a query first names it.
+"""DuckDB over the system relations: each is loaded when a query first names it.
 
 Schemas are `pg` (pg_catalog), `info` (information_schema), `mz` (mz_catalog and mz_internal) and `fn`, the functions.
 What a query needs is found by the names in its text and in the texts of the views and functions that it needs.

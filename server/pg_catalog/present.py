@@ -7,26 +7,17 @@ from collections import OrderedDict
 
 import pyarrow as pa
 
-from catalog import builtin
-from protocol.pgwire.types import parse_type
 from server.context import Context
 from server.pg_catalog import oids
 from server.pg_catalog.database import named_in
-from server.pg_catalog.rows import HELPERS, CatalogRows, helper_schema
+from server.pg_catalog.rows import MZ_TABLES, SIZES, CatalogRows
 from server.pg_catalog.static import BY_NAME, schema_of
 from server.pg_catalog.visible import Viewpoint
 from server.settings import VARIABLES
 
-_MZ_SCHEMAS = {builtin.MZ_CATALOG.id, builtin.MZ_INTERNAL.id}
-_SIZES = pa.schema([("oid", pa.uint32()), ("database", pa.uint32()), ("bytes", pa.int64())])
-_MZ_TABLES = {table.name: table for table in builtin.TABLES if table.schema_id in _MZ_SCHEMAS}
 _ROWS_MAX = 8  # the catalog is looked at from few places at a time
 _kept: OrderedDict[tuple[int, Viewpoint], CatalogRows] = OrderedDict()
 _kept_lock = threading.Lock()
-
-
-def _mz_schema(name: str) -> pa.Schema:
-    return pa.schema([(column.name, parse_type(column.type).arrow) for column in _MZ_TABLES[name].columns])
 
 
 def _viewpoint(context: Context) -> Viewpoint:
@@ -51,9 +42,9 @@ def present(context: Context, query: str) -> dict[tuple[str, str], pa.Table]:
     """What a query reads that the catalog does not tell: sessions, settings, sizes, Tidewire's own tables."""
     given: dict[tuple[str, str], pa.Table] = {}
     for schema, name in named_in(query):
-        if schema == "mz" and name in _MZ_TABLES:
-            table = context.coordinator.system_rows(_MZ_TABLES[name].id)
-            given[schema, name] = table.rename_columns([column.name for column in _MZ_TABLES[name].columns])
+        if schema == "mz" and name in MZ_TABLES:
+            table = context.coordinator.system_rows(MZ_TABLES[name].id)
+            given[schema, name] = table.rename_columns([column.name for column in MZ_TABLES[name].columns])
         elif (schema, name) == ("pg", "pg_settings"):
             given[schema, name] = _settings(context)
         elif (schema, name) == ("pg", "pg_stat_activity"):
@@ -113,15 +104,4 @@ def _sizes(context: Context) -> pa.Table:
         database = state.schemas[item.schema_id].database_id if item is not None else None
         if database is not None:
             rows.append({"oid": oids.oid_of(id), "database": oids.oid_of(database), "bytes": size})
-    return pa.Table.from_pylist(rows, _SIZES)
-
-
-def no_rows(schema: str, name: str) -> pa.Table:
-    """Relations without rows: what a query's columns are does not depend on them."""
-    if schema == "mz":
-        return _mz_schema(name).empty_table()
-    if name in HELPERS:
-        return helper_schema(name).empty_table()
-    if name == "tw_sizes":
-        return _SIZES.empty_table()
-    return schema_of(BY_NAME["pg_catalog" if schema == "pg" else "information_schema", name]).empty_table()
+    return pa.Table.from_pylist(rows, SIZES)

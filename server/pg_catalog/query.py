@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache
 
-import duckdb
 import pyarrow as pa
 from sqlglot import exp
 
@@ -17,10 +13,10 @@ from catalog.objects import SystemTable
 from protocol.pgwire.errors import PgError, SqlState
 from protocol.pgwire.types import JSON, OID, TEXT, PgType, array_of, numeric, parse_type
 from server.context import Context
-from server.pg_catalog.database import SCHEMAS, Database
+from server.pg_catalog.database import SCHEMAS
 from server.pg_catalog.names import names_of
 from server.pg_catalog.outputs import Output
-from server.pg_catalog.present import no_rows, present, rows_seen
+from server.pg_catalog.present import present, rows_seen
 from server.pg_catalog.rewrite import Rewritten, rewritten
 from server.pg_catalog.static import BY_ID
 from server.pg_catalog.types import CATALOG_TYPES, type_name, wire_type
@@ -83,13 +79,10 @@ def _asks_the_catalog(tree: exp.Expr) -> bool:
 
 
 def plan_catalog_query(context: Context, statement: Select, types: Sequence[PgType | None] = ()) -> CatalogPlan:
-    """PgError for what the catalog engine does not take."""
+    """PgError for what the catalog engine does not take; Undescribed if it has not looked at the query yet."""
     tree = statement.query.tree
     described = rewritten(tree, names_of(context, running=False), types)
-    try:
-        found = _blank().columns(described.sql, no_rows)
-    except duckdb.Error as error:
-        raise _told(error) from None
+    found = context.catalog_engine.columns(described.sql)
     outputs = described.outputs
     if outputs is None or len(outputs) != len(found):
         outputs = [Output(name, None) for name, _ in found]
@@ -104,10 +97,7 @@ async def run_catalog_query(context: Context, plan: CatalogPlan, parameters: Seq
     """Runs a planned query, on the catalog as the session sees it now: that may stand in any transaction."""
     made = rewritten(plan.tree, names_of(context, running=True), plan.parameters, parameters)
     rows, given = rows_seen(context), present(context, made.sql)
-    try:
-        table = await asyncio.to_thread(_live().run, made.sql, rows.relation, given)
-    except duckdb.Error as error:
-        raise _told(error) from None
+    table = await context.catalog_engine.run(made.sql, rows.revision, rows.relation, given)
     return Result("SELECT {}", TableRows(plan.columns, _shaped(table, plan.columns)))
 
 
@@ -116,7 +106,7 @@ async def relation_rows(context: Context, table: SystemTable) -> pa.Table:
     relation = BY_ID[table.id]
     query = f'SELECT * FROM {SCHEMAS[relation.schema]}."{relation.name}"'
     rows, given = rows_seen(context), present(context, query)
-    found = await asyncio.to_thread(_live().run, query, rows.relation, given)
+    found = await context.catalog_engine.run(query, rows.revision, rows.relation, given)
     columns = [found.column(place).cast(parse_type(column.type).arrow) for place, column in enumerate(table.columns)]
     return pa.table(columns, names=[f"c{place}" for place in range(len(columns))])
 
@@ -183,42 +173,3 @@ def _column(column: pa.ChunkedArray, type: PgType) -> pa.ChunkedArray:
     if pa.types.is_struct(column.type):
         raise PgError(SqlState.FEATURE_NOT_SUPPORTED, "rows as values are not supported over system catalogs")
     return column if type is JSON and pa.types.is_string(column.type) else column.cast(type.arrow)
-
-
-# -- the engine -----------------------------------------------------------------------------------------------------
-
-
-@cache
-def _blank() -> Database:
-    """Where queries are described, without waiting for one that runs."""
-    return Database()
-
-
-@cache
-def _live() -> Database:
-    return Database()
-
-
-_UNREAD = {"UINT32": "oid", "INT16": "smallint", "INT32": "integer", "INT64": "bigint", "BOOL": "boolean"}
-
-
-def _told(error: duckdb.Error) -> PgError:
-    """What DuckDB refuses, under PostgreSQL's codes."""
-    text = str(error).partition("\n")[0]
-    message = text.partition(": ")[2] or text
-    if isinstance(error, duckdb.BinderException) and "not found" in text:
-        return PgError(SqlState.UNDEFINED_COLUMN, message)
-    if isinstance(error, duckdb.ConversionException):
-        unread = re.fullmatch(r"Could not convert string '(.*)' to (\w+)", message)
-        if unread is not None:
-            type = _UNREAD.get(unread[2], unread[2].lower())
-            message = f'invalid input syntax for type {type}: "{unread[1]}"'
-        return PgError(SqlState.INVALID_TEXT_REPRESENTATION, message)
-    if isinstance(error, duckdb.CatalogException):
-        return PgError(SqlState.UNDEFINED_FUNCTION, message)
-    return PgError(
-        SqlState.FEATURE_NOT_SUPPORTED,
-        "this query over system catalogs is not supported",
-        detail=message,
-        hint="Ask for the same with joins instead of nested queries, or ask mz_objects and mz_columns.",
-    )

@@ -9,10 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from functools import cache, cached_property
+from itertools import count
 
 import pyarrow as pa
 
+from catalog import builtin
 from catalog.objects import CatalogState
+from protocol.pgwire.types import parse_type
 from server.pg_catalog import databases, definitions, functions, indexes, relations, roles
 from server.pg_catalog.static import BY_NAME, Row, schema_of, static, static_rows, type_texts
 from server.pg_catalog.visible import BARE, Viewpoint, Visible
@@ -55,14 +58,21 @@ _HELPERS: dict[str, tuple[pa.Schema, Rows]] = {
 }
 HELPERS = tuple(_HELPERS)
 """Tables of ours that functions look into (`functions.sql`)."""
+_MZ_SCHEMAS = {builtin.MZ_CATALOG.id, builtin.MZ_INTERNAL.id}
+MZ_TABLES = {table.name: table for table in builtin.TABLES if table.schema_id in _MZ_SCHEMAS}
+SIZES = pa.schema([("oid", pa.uint32()), ("database", pa.uint32()), ("bytes", pa.int64())])
 _CONSTANT = frozenset(("pg_proc", "tw_functions", "tw_types", "tw_reserved", *static()))
 _HALF_CONSTANT = frozenset(("pg_attribute", "pg_class"))
 
 
+_revisions = count(1)
+
+
 class CatalogRows:
-    """The rows of every system table, by its name, as `viewpoint` sees them."""
+    """The rows of every system table, by its name, as `viewpoint` sees them. `revision` is unique to this object."""
 
     def __init__(self, state: CatalogState, viewpoint: Viewpoint) -> None:
+        self.revision = next(_revisions)
         self.visible = Visible(state, viewpoint)
         self._built: dict[str, pa.Table] = {}
 
@@ -91,8 +101,15 @@ class CatalogRows:
         return found
 
 
-def helper_schema(name: str) -> pa.Schema:
-    return _HELPERS[name][0]
+def no_rows(schema: str, name: str) -> pa.Table:
+    """Relations without rows, from which the columns of a query are found. KeyError for a name of none."""
+    if schema == "mz":
+        return pa.schema([(c.name, parse_type(c.type).arrow) for c in MZ_TABLES[name].columns]).empty_table()
+    if name in HELPERS:
+        return _HELPERS[name][0].empty_table()
+    if name == "tw_sizes":
+        return SIZES.empty_table()
+    return schema_of(BY_NAME["pg_catalog" if schema == "pg" else "information_schema", name]).empty_table()
 
 
 def _table(name: str, visible: Visible) -> pa.Table:

@@ -17,7 +17,6 @@ A search that reaches a limit is an error, 54000. `regex_tree` parses patterns.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
@@ -193,10 +192,9 @@ class _Matcher:
     flags: int
     _known: dict[tuple[int, int], frozenset[int]] = field(default_factory=dict)
     _places: int = 0
-    _deadline: float = field(default_factory=lambda: time.monotonic() + SEARCH_S_MAX)
 
     def ends(self, node: Node, at: int) -> frozenset[int]:
-        """Where matches of `node` that begin at `at` can end. 54000 beyond PLACES_MAX or SEARCH_S_MAX."""
+        """Where matches of `node` that begin at `at` can end. 54000 beyond PLACES_MAX."""
         key = (id(node), at)
         known = self._known.get(key)
         if known is None:
@@ -206,7 +204,7 @@ class _Matcher:
 
     def _visited(self, places: int) -> None:
         self._places += places
-        if self._places > PLACES_MAX or time.monotonic() > self._deadline:
+        if self._places > PLACES_MAX:
             raise _too_expensive()
 
     def _ends(self, node: Node, at: int) -> set[int] | frozenset[int]:

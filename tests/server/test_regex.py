@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from protocol.pgwire.errors import PgError, SqlState
-from server.sql.regex import TEXT_MAX, Regex
+from server.sql import patterns
+from server.sql.regex import Regex
 
 
 def spans(pattern: str, text: str) -> list[str | None] | None:
@@ -38,11 +43,90 @@ def test_what_postgresql_refuses(pattern: str) -> None:
     assert caught.value.sqlstate == SqlState.INVALID_REGULAR_EXPRESSION
 
 
-def test_limits_of_searches() -> None:
+def test_a_back_reference_is_refused_where_the_match_is_wanted() -> None:
     with pytest.raises(PgError) as caught:
         Regex("(.)\\1", "").find("aa")
     assert caught.value.sqlstate == SqlState.FEATURE_NOT_SUPPORTED
-    with pytest.raises(PgError) as caught:
-        Regex("a+", "").find("a" * (TEXT_MAX + 1))
-    assert caught.value.sqlstate == SqlState.PROGRAM_LIMIT_EXCEEDED
     assert Regex("(.)\\1", "").test("xaa")
+
+
+@pytest.mark.parametrize(
+    "pattern", ["^(a+)+$", "(a*)*b", "(a|aa)+$", "(a|a)*b", "a.*a.*a.*a.*b", "^(([a-z])+.)+[A-Z]$", "((a*)*)*c"]
+)
+def test_a_pattern_with_nested_quantifiers_is_matched_in_linear_time(pattern: str) -> None:
+    regex = Regex(pattern, "")
+    assert regex.linear is not None
+    assert regex.java is None
+    assert not regex.test("a" * 50_000 + "!")
+
+
+def test_a_search_that_backtracks_for_long_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("server.sql.regex.SEARCH_S_MAX", 0.1)
+    regex = Regex("(?=a)(a|aa)+$", "")
+    assert regex.linear is None
+    with pytest.raises(PgError) as caught:
+        regex.test("a" * 100 + "!")
+    assert caught.value.sqlstate == SqlState.PROGRAM_LIMIT_EXCEEDED
+
+
+def test_dividing_a_match_among_many_groups_is_limited(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("server.sql.regex.PLACES_MAX", 10_000)
+    with pytest.raises(PgError) as caught:
+        Regex("((a|aa)*(a|aaa)*)*b", "").find("a" * 5_000 + "b")
+    assert caught.value.sqlstate == SqlState.PROGRAM_LIMIT_EXCEEDED
+
+
+def test_a_pattern_that_counts_to_millions_is_refused() -> None:
+    with pytest.raises(PgError) as caught:
+        Regex("((a{255}){255}){255}", "")
+    assert caught.value.sqlstate == SqlState.INVALID_REGULAR_EXPRESSION
+
+
+@pytest.mark.parametrize(
+    "pattern", ["^abc", "abc$", "a|b|c", "^[0-9]+$", "^a.*b", "x{2,5}y", "(foo|bar)baz", "^(a|b)c*$"]
+)
+def test_patterns_over_which_java_cannot_backtrack_for_long_stay_with_spark(pattern: str) -> None:
+    assert Regex(pattern, "").java is not None
+
+
+@pytest.mark.parametrize(
+    ("pattern", "flags", "text", "expected"),
+    [
+        ("k", "i", "K", True),
+        ("k", "i", "\u212a", False),  # the Kelvin sign: only ASCII has cases in the locale C
+        ("s", "i", "\u017f", False),
+        ("é", "i", "É", False),
+        ("^b$", "n", "a\nb\nc", True),
+        ("^b$", "", "a\nb\nc", False),
+        ("a$", "", "a\n", False),
+        ("\\yfoo\\y", "", "a foo b", True),
+        ("\\mfoo\\M", "", "afoo", False),
+        ("[^a]", "n", "\n", False),
+        ("a.c", "", "a\nc", True),
+    ],
+)
+def test_both_engines_agree_with_postgresql(pattern: str, flags: str, text: str, expected: bool) -> None:
+    regex = Regex(pattern, flags)
+    assert regex.test(text) is expected
+    assert (regex.backtracking.search(text) is not None) is expected
+
+
+def test_successive_matches_beyond_ascii_are_counted_in_characters() -> None:
+    assert [m.spans for m in Regex("(a)|$", "").find_all("éaüa")] == [
+        ((1, 2), (1, 2)),
+        ((3, 4), (3, 4)),
+        ((4, 4), None),
+    ]
+
+
+_PIECES = st.sampled_from(["a", "b", "%", "_", "\\%", "\\_", "é", ".", "*"])
+
+
+@given(st.lists(_PIECES, max_size=8).map("".join), st.text("abé.*%_\n", max_size=12))
+def test_a_like_pattern_without_backtracking_matches_the_same_texts(pattern: str, text: str) -> None:
+    spark = patterns.like(pattern)
+    assert spark is not None
+    java = patterns.without_backtracking(spark)
+    if java is not None:
+        python = re.sub(r"\\x\{([0-9a-f]+)\}", lambda m: re.escape(chr(int(m[1], 16))), java).replace("\\z", "\\Z")
+        assert (re.match(python, text) is not None) == patterns.matches(text, pattern)

@@ -1,0 +1,159 @@
+"""Worker processes: started when they are needed, used by one request at a time, killed to cancel it."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import pickle
+import sys
+from asyncio.subprocess import PIPE, Process
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import structlog
+
+from protocol.pgwire.errors import PgError, SqlState
+from server.evaluation.messages import CALL, FAILED, HEADER, REPLY, framed, out_of_memory
+
+RESULT_BYTES_MAX = 64 * 1024 * 1024
+REQUEST_S_MAX = 30.0
+IDLE_MAX = 1
+
+Answer = Callable[[str, tuple[Any, ...]], Awaitable[Any]]
+"""Answers a worker's CALL, a name and arguments. PgError is passed on to the worker."""
+
+log = structlog.get_logger()
+
+
+class WorkerPool:
+    """Workers of one kind. `close` at the end. Its methods are called from one event loop."""
+
+    def __init__(self, kind: str, workers_max: int) -> None:
+        """`kind`: what the workers do, see `worker`. Requests beyond `workers_max` wait."""
+        self._kind = kind
+        self._slots = asyncio.Semaphore(workers_max)
+        self._idle: list[_Worker] = []
+        self._workers: set[_Worker] = set()
+
+    async def run(self, request: bytes, answer: Answer) -> bytes:
+        """The body of the answer to a framed request.
+
+        PgError as the worker raises it; 53200 for a result beyond RESULT_BYTES_MAX, 54000 after REQUEST_S_MAX.
+        Cancel safety: the work ends at once, for the worker is killed.
+        """
+        async with self._slots:
+            worker = self._idle.pop() if self._idle else await self._start_worker()
+            try:
+                async with asyncio.timeout(REQUEST_S_MAX):
+                    return await worker.run(request, answer)
+            except TimeoutError:
+                raise PgError(
+                    SqlState.PROGRAM_LIMIT_EXCEEDED,
+                    f"evaluation took longer than {REQUEST_S_MAX:.0f} s",
+                    hint="Make the statement's expressions cheaper.",
+                ) from None
+            finally:
+                self._put_back(worker)
+
+    async def prepare(self) -> None:
+        """Starts a worker, so that the first request need not wait for it."""
+        async with self._slots:
+            if not self._idle:
+                try:
+                    self._put_back(await self._start_worker())
+                except OSError as error:  # the first request reports it, if it still fails then
+                    log.warning("worker process not started", kind=self._kind, error=str(error))
+
+    async def _start_worker(self) -> _Worker:
+        worker = await _Worker.start(self._kind)
+        self._workers.add(worker)
+        return worker
+
+    def _put_back(self, worker: _Worker) -> None:
+        if worker.is_usable and len(self._idle) < IDLE_MAX:
+            self._idle.append(worker)
+        else:
+            self._workers.discard(worker)
+            worker.kill()
+
+    async def close(self) -> None:
+        for worker in self._workers:
+            worker.kill()
+        await asyncio.gather(*(worker.ended() for worker in self._workers))
+
+
+class _Worker:
+    """A worker process. `is_usable`: it waits for a request."""
+
+    def __init__(self, process: Process) -> None:
+        self._process = process
+        self.is_usable = True
+
+    @classmethod
+    async def start(cls, kind: str) -> _Worker:
+        command = (sys.executable, "-m", "server.evaluation.worker", kind)
+        # A session of its own: Ctrl-C in a terminal reaches the server, which ends its workers.
+        return cls(await asyncio.create_subprocess_exec(*command, stdin=PIPE, stdout=PIPE, start_new_session=True))
+
+    async def run(self, request: bytes, answer: Answer) -> bytes:
+        """As `WorkerPool.run`. The worker is not usable any more if this raises, but for a PgError of the worker's."""
+        self.is_usable = False
+        try:
+            await self._send(request)
+            while True:
+                kind, last, body = await self._receive()
+                if kind != CALL:
+                    break
+                await self._send(await _reply(body, answer))
+        except (asyncio.IncompleteReadError, ConnectionError):
+            raise await self._crash() from None
+        self.is_usable = not last
+        if kind == FAILED:
+            raise _error_of(pickle.loads(body))
+        return body
+
+    async def _send(self, message: bytes) -> None:
+        assert self._process.stdin is not None
+        self._process.stdin.write(message)
+        await self._process.stdin.drain()
+
+    async def _receive(self) -> tuple[bytes, bool, bytes]:
+        assert self._process.stdout is not None
+        kind, last, length = HEADER.unpack(await self._process.stdout.readexactly(HEADER.size))
+        if length > RESULT_BYTES_MAX:
+            raise out_of_memory()
+        return kind, last, await self._process.stdout.readexactly(length)
+
+    async def _crash(self) -> PgError:
+        """The error for a process that ended. An allocation that fails inside a library ends it by a signal."""
+        self.kill()
+        code = await self._process.wait()
+        log.warning("worker process ended", code=code)
+        return out_of_memory() if code < 0 else _internal_error()
+
+    def kill(self) -> None:
+        self.is_usable = False
+        with contextlib.suppress(ProcessLookupError):
+            self._process.kill()
+
+    async def ended(self) -> None:
+        await self._process.wait()
+
+
+async def _reply(call: bytes, answer: Answer) -> bytes:
+    name, arguments = pickle.loads(call)
+    try:
+        return framed(REPLY, pickle.dumps(await answer(name, arguments)))
+    except PgError as error:
+        return framed(FAILED, pickle.dumps(error))
+
+
+def _error_of(failure: Any) -> PgError:
+    if isinstance(failure, PgError):
+        return failure
+    log.error("internal error in a worker process", trace=failure)
+    return _internal_error()
+
+
+def _internal_error() -> PgError:
+    return PgError(SqlState.INTERNAL_ERROR, "internal error", hint="The server's log has more.")

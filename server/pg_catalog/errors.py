@@ -1,0 +1,32 @@
+"""What DuckDB refuses, under PostgreSQL's codes."""
+
+from __future__ import annotations
+
+import re
+
+import duckdb
+
+from protocol.pgwire.errors import PgError, SqlState
+
+_UNREAD = {"UINT32": "oid", "INT16": "smallint", "INT32": "integer", "INT64": "bigint", "BOOL": "boolean"}
+
+
+def pg_error(error: duckdb.Error) -> PgError:
+    text = str(error).partition("\n")[0]
+    message = text.partition(": ")[2] or text
+    if isinstance(error, duckdb.BinderException) and "not found" in text:
+        return PgError(SqlState.UNDEFINED_COLUMN, message)
+    if isinstance(error, duckdb.ConversionException):
+        unread = re.fullmatch(r"Could not convert string '(.*)' to (\w+)", message)
+        if unread is not None:
+            type = _UNREAD.get(unread[2], unread[2].lower())
+            message = f'invalid input syntax for type {type}: "{unread[1]}"'
+        return PgError(SqlState.INVALID_TEXT_REPRESENTATION, message)
+    if isinstance(error, duckdb.CatalogException):
+        return PgError(SqlState.UNDEFINED_FUNCTION, message)
+    return PgError(
+        SqlState.FEATURE_NOT_SUPPORTED,
+        "this query over system catalogs is not supported",
+        detail=message,
+        hint="Ask for the same with joins instead of nested queries, or ask mz_objects and mz_columns.",
+    )

@@ -1,0 +1,66 @@
+"""What a worker for system catalogs does with a request: describes a query, or runs it."""
+
+from __future__ import annotations
+
+import pickle
+
+import duckdb
+import pyarrow as pa
+
+from protocol.pgwire.errors import PgError
+from server.evaluation.messages import Call
+from server.pg_catalog.database import Database, Rows
+from server.pg_catalog.errors import pg_error
+
+
+class CatalogService:
+    """Owns the databases of one worker process."""
+
+    def __init__(self) -> None:
+        self._blank, self._live = Database(), Database()
+        self._revision: int | None = None
+        self._rows: Rows | None = None
+        self._no_rows: Rows | None = None
+
+    def serve(self, request: bytes, call: Call) -> bytes:
+        """For a pickled ("describe", sql) the pickled columns, or the PgError if DuckDB does not take the query.
+
+        For ("run", sql, revision, given) an Arrow stream of the rows. PgError. `call` gives the relations' rows.
+        """
+
+        def rows(schema: str, name: str) -> pa.Table:
+            stream = call("rows", schema, name)
+            if stream is None:
+                raise KeyError(name)
+            return pa.ipc.open_stream(stream).read_all()
+
+        match pickle.loads(request):
+            case "describe", sql:
+                self._no_rows = self._no_rows or rows
+                return pickle.dumps(self._describe(sql, self._no_rows))
+            case "run", sql, revision, given:
+                if self._rows is None or revision != self._revision:
+                    self._revision, self._rows = revision, rows
+                return self._run(sql, self._rows, given)
+        raise AssertionError(request)
+
+    def _describe(self, sql: str, rows: Rows) -> list[tuple[str, str]] | PgError:
+        try:
+            return self._blank.columns(sql, rows)
+        except duckdb.OutOfMemoryException as error:
+            raise MemoryError from error
+        except duckdb.Error as error:
+            return pg_error(error)
+
+    def _run(self, sql: str, rows: Rows, given: dict[tuple[str, str], bytes]) -> bytes:
+        tables = {name: pa.ipc.open_stream(stream).read_all() for name, stream in given.items()}
+        try:
+            table = self._live.run(sql, rows, tables)
+        except duckdb.OutOfMemoryException as error:
+            raise MemoryError from error
+        except duckdb.Error as error:
+            raise pg_error(error) from error
+        sink = pa.BufferOutputStream()
+        with pa.ipc.new_stream(sink, table.schema) as writer:
+            writer.write_table(table)
+        return sink.getvalue().to_pybytes()  # type: ignore[no-any-return]
