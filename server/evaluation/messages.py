@@ -12,9 +12,12 @@ nothing that is unpickled comes from a client.
 
 from __future__ import annotations
 
+import copyreg
 import struct
 from collections.abc import Callable
 from typing import Any, BinaryIO
+
+import pyarrow as pa
 
 from protocol.pgwire.errors import PgError, SqlState
 
@@ -22,6 +25,13 @@ Call = Callable[..., Any]
 """Asks the server: the name of a function, then its arguments."""
 HEADER = struct.Struct("!c?Q")
 REQUEST, REPLY, CALL, RESULT, FAILED = b"Q", b"A", b"C", b"R", b"F"
+
+
+def _interval(months: int, days: int, nanoseconds: int) -> pa.MonthDayNano:
+    return pa.MonthDayNano([months, days, nanoseconds])
+
+
+copyreg.pickle(pa.MonthDayNano, lambda value: (_interval, tuple(value)))
 
 
 def framed(kind: bytes, body: bytes, *, last: bool = False) -> bytes:

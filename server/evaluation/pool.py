@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import pickle
+import socket
+import subprocess
 import sys
-from asyncio.subprocess import PIPE, Process
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -34,6 +34,7 @@ class WorkerPool:
         self._slots = asyncio.Semaphore(workers_max)
         self._idle: list[_Worker] = []
         self._workers: set[_Worker] = set()
+        self._ending: set[asyncio.Task[int]] = set()
 
     async def run(self, request: bytes, answer: Answer) -> bytes:
         """The body of the answer to a framed request.
@@ -73,27 +74,42 @@ class WorkerPool:
         if worker.is_usable and len(self._idle) < IDLE_MAX:
             self._idle.append(worker)
         else:
-            self._workers.discard(worker)
-            worker.kill()
+            self._end(worker)
+
+    def _end(self, worker: _Worker) -> None:
+        self._workers.discard(worker)
+        task = asyncio.create_task(worker.end())
+        self._ending.add(task)
+        task.add_done_callback(self._ending.discard)
 
     async def close(self) -> None:
-        for worker in self._workers:
-            worker.kill()
-        await asyncio.gather(*(worker.ended() for worker in self._workers))
+        """Ends all workers. No request runs any more."""
+        for worker in tuple(self._workers):
+            self._end(worker)
+        await asyncio.gather(*self._ending)
 
 
 class _Worker:
     """A worker process. `is_usable`: it waits for a request."""
 
-    def __init__(self, process: Process) -> None:
-        self._process = process
+    def __init__(
+        self, process: subprocess.Popen[bytes], reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> None:
+        self._process, self._reader, self._writer = process, reader, writer
         self.is_usable = True
 
     @classmethod
     async def start(cls, kind: str) -> _Worker:
-        command = (sys.executable, "-m", "server.evaluation.worker", kind)
-        # A session of its own: Ctrl-C in a terminal reaches the server, which ends its workers.
-        return cls(await asyncio.create_subprocess_exec(*command, stdin=PIPE, stdout=PIPE, start_new_session=True))
+        ours, theirs = socket.socketpair()
+        with theirs:
+            # A session of its own: Ctrl-C in a terminal reaches the server, which ends its workers.
+            process = subprocess.Popen(  # noqa: ASYNC220  a few milliseconds
+                (sys.executable, "-m", "server.evaluation.worker", kind),
+                stdin=theirs.fileno(),
+                stdout=theirs.fileno(),
+                start_new_session=True,
+            )
+        return cls(process, *await asyncio.open_connection(sock=ours))
 
     async def run(self, request: bytes, answer: Answer) -> bytes:
         """As `WorkerPool.run`. The worker is not usable any more if this raises, but for a PgError of the worker's."""
@@ -113,31 +129,26 @@ class _Worker:
         return body
 
     async def _send(self, message: bytes) -> None:
-        assert self._process.stdin is not None
-        self._process.stdin.write(message)
-        await self._process.stdin.drain()
+        self._writer.write(message)
+        await self._writer.drain()
 
     async def _receive(self) -> tuple[bytes, bool, bytes]:
-        assert self._process.stdout is not None
-        kind, last, length = HEADER.unpack(await self._process.stdout.readexactly(HEADER.size))
+        kind, last, length = HEADER.unpack(await self._reader.readexactly(HEADER.size))
         if length > RESULT_BYTES_MAX:
             raise out_of_memory()
-        return kind, last, await self._process.stdout.readexactly(length)
+        return kind, last, await self._reader.readexactly(length)
 
     async def _crash(self) -> PgError:
         """The error for a process that ended. An allocation that fails inside a library ends it by a signal."""
-        self.kill()
-        code = await self._process.wait()
+        code = await asyncio.to_thread(self._process.wait)
         log.warning("worker process ended", code=code)
         return out_of_memory() if code < 0 else _internal_error()
 
-    def kill(self) -> None:
-        self.is_usable = False
-        with contextlib.suppress(ProcessLookupError):
-            self._process.kill()
-
-    async def ended(self) -> None:
-        await self._process.wait()
+    async def end(self) -> int:
+        """Kills the process; returns its exit code."""
+        self._process.kill()
+        self._writer.close()
+        return await asyncio.to_thread(self._process.wait)
 
 
 async def _reply(call: bytes, answer: Answer) -> bytes:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -19,7 +20,7 @@ from protocol.pgwire.types import parse_type
 from server.context import VERSION
 from server.dataflow.computation import compute
 from server.spark import Engine
-from server.sql.constant import Bindings
+from server.sql.constant import Bindings, compiled
 from server.sql.parse import parse, parse_query
 from server.sql.plan import PlanContext, QueryPlan, plan_query
 from server.sql.statements import CreateTable
@@ -89,11 +90,12 @@ def failed(error: PgError) -> Answer:
 
 
 def constant_answer(plan: QueryPlan, statement: Statement) -> Answer:
-    """The answer of a plan that needs no Spark."""
-    assert plan.constant is not None
+    """The answer of a plan that needs no Spark, evaluated as a worker process does it."""
     try:
         with _reported():
-            return _printed(plan, pa.Table.from_batches([plan.constant.evaluate(_bindings(statement))]), statement)
+            constant = compiled(pickle.loads(pickle.dumps(plan.relation)), bounded=False)
+            assert constant is not None
+            return _printed(plan, pa.Table.from_batches([constant.evaluate(_bindings(statement))]), statement)
     except PgError as error:
         return failed(error)
 
