@@ -32,11 +32,18 @@ from protocol.pgwire.types import BY_OID, PgType
 _SPACE = " \t\n\v\f\r"
 
 
+NUMBER_CHARS_MAX = 200_000
+"""Characters of a number, date, time or the like: numeric has at most 147,455 digits."""
+_OF_ANY_LENGTH = frozenset(("text", "varchar", "bpchar", "name", '"char"', "unknown", "bytea", "json", "jsonb"))
+
+
 def parse_text(type: PgType, text: str, *, timezone: str = "UTC") -> Any:
     """`text` as a value of `type`, as PostgreSQL's input function for it reads it. Raises PgError."""
     if type.element is not None:
         element = type.element
         return [None if t is None else parse_text(element, t, timezone=timezone) for t in _array_elements(text)]
+    if len(text) > NUMBER_CHARS_MAX and type.name not in _OF_ANY_LENGTH and len(text.strip(_SPACE)) > NUMBER_CHARS_MAX:
+        raise _syntax(type, f"{text.strip(_SPACE)[:100]}...")
     if type.name == "timestamptz":
         return datetime_input.parse_timestamptz(text, timezone)
     return _TEXT[type.name](type, text)

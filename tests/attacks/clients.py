@@ -1,0 +1,54 @@
+"""A server under attack, and a client of it that measures what the attack costs others."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import psycopg
+
+from tests.fix_server import ServerProcess
+
+PAUSE_MAX_S = 1.0
+"""How long another client may wait for `SELECT 1`. The loop's pauses are a few milliseconds; the rest is the machine's:
+it has two cores, which the attack, Spark and the tests share."""
+
+
+@contextmanager
+def watched(server: ServerProcess) -> Iterator[None]:
+    """Fails if another session, or the health check's, waited longer than PAUSE_MAX_S while the block ran."""
+    worst = 0.0
+    done = threading.Event()
+    failures: list[BaseException] = []
+
+    def probe() -> None:
+        nonlocal worst
+        try:
+            with psycopg.connect(server.dsn, autocommit=True) as connection:
+                while not done.wait(0.01):
+                    begun = time.monotonic()
+                    connection.execute("SELECT 1").fetchone()
+                    worst = max(worst, time.monotonic() - begun)
+        except BaseException as error:
+            failures.append(error)
+
+    thread = threading.Thread(target=probe)
+    thread.start()
+    try:
+        yield
+    finally:
+        done.set()
+        thread.join()
+    assert not failures, failures
+    assert worst < PAUSE_MAX_S, f"another session waited {worst:.1f} s"
+
+
+def resident_bytes(pid: int) -> int:
+    """The memory of a process that is in RAM."""
+    for line in Path(f"/proc/{pid}/status").read_text().splitlines():
+        if line.startswith("VmRSS:"):
+            return int(line.split()[1]) * 1024
+    raise AssertionError(pid)

@@ -1,0 +1,151 @@
+"""An expensive statement costs other sessions little, ends when it is cancelled, and has a bound on its memory."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import psycopg
+import pytest
+from psycopg import errors, sql
+
+from tests.attacks.clients import resident_bytes, watched
+from tests.fix_server import ServerProcess
+
+pytestmark = [pytest.mark.attacks, pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="needs /proc")]
+
+TIMEOUT = "3s"
+ENDS_WITHIN_S = 20.0  # TIMEOUT, and a worker's start on a busy machine
+EXPECTED = (
+    *(errors.QueryCanceled, errors.OutOfMemory, errors.ProgramLimitExceeded, errors.StatementTooComplex),
+    *(errors.DataError, errors.FeatureNotSupported),
+)
+GROWTH_MAX = 300 * 1024 * 1024
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
+    server = ServerProcess(tmp_path_factory.mktemp("server"))
+    with psycopg.connect(server.dsn, autocommit=True) as connection:
+        connection.execute("CREATE TABLE texts (x text)")
+        connection.execute("INSERT INTO texts SELECT repeat('a', 1000 * i) || '!' FROM generate_series(1, 20) AS g (i)")
+    yield server
+    server.stop()
+
+
+def attack(server: ServerProcess, statement: str, *parameters: object) -> None:
+    """Runs a statement that may take TIMEOUT, and may fail as long as the connection stays."""
+    with psycopg.connect(server.dsn, autocommit=True) as connection:
+        connection.execute(sql.SQL("SET statement_timeout = {}").format(TIMEOUT))
+        begun = time.monotonic()
+        with suppress(*EXPECTED):
+            connection.execute(statement.encode(), parameters or None)
+        assert time.monotonic() - begun < ENDS_WITHIN_S
+        assert connection.execute("SELECT 1").fetchone() == (1,)
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "SELECT repeat('a', 40) || 'b' ~ '^(a+)+$'",
+        "SELECT repeat('a', 40) || 'b' SIMILAR TO '(a+)+'",
+        "SELECT repeat('a', 5000) || 'b' ~ '(?=a)(a|aa)+$'",
+        "SELECT regexp_replace(repeat('a', 50000), '(a*)*b', 'x')",
+        "SELECT regexp_replace(repeat('a', 50000), '(a*)(a*)(a*)$', 'x')",
+        "SELECT repeat('a', 100000) LIKE repeat('%a', 50) || 'b'",
+        "SELECT ('{' || repeat('1,', 5000000) || '1}')::int[]",
+        "SELECT string_to_array(repeat('a,', 20000000), ',')",
+        "SELECT to_char(1, repeat('9', 10000000))",
+        "SELECT md5(repeat('x', 300000000))",
+        "SELECT array_fill(1, array[100000000])",
+        "SELECT replace(repeat('a', 10000000), 'a', repeat('b', 200))",
+        "SELECT " + ", ".join(["''::char(10000000)"] * 300),
+        "SELECT factorial(30000), 9.999999999::numeric ^ 12345678",
+        "SELECT repeat('x', 100000)::numeric",
+        "SELECT ('[' || repeat('[', 1000000))::jsonb",
+        "SELECT repeat('1:', 1000000)::interval",
+        "WITH a AS (SELECT repeat('x', 1000) AS x)"
+        + "".join(f", a{i} AS (SELECT x || x AS x FROM a{i - 1 if i else ''})" for i in range(30))
+        + " SELECT length(x) FROM a29",
+    ],
+)
+def test_an_expensive_constant_keeps_no_other_session_waiting(server: ServerProcess, statement: str) -> None:
+    with watched(server):
+        attack(server, statement)
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "SELECT count(*) FROM pg_class a, pg_class b, pg_class c, pg_class d, pg_class e",
+        "SELECT length(repeat('x', 2000000000)) FROM pg_class",
+        "SELECT relname || repeat(relname, 100000000) FROM pg_class",
+        "SELECT string_agg(repeat('x', 1000000), '') FROM pg_class a, pg_class b",
+        "SELECT relname FROM pg_class LIMIT length(repeat('x', 2000000000))",
+        "SELECT * FROM pg_class WHERE relname ~ repeat('(a*)*', 1000)",
+    ],
+)
+def test_an_expensive_catalog_query_keeps_no_other_session_waiting(server: ServerProcess, statement: str) -> None:
+    with watched(server):
+        attack(server, statement)
+    with psycopg.connect(server.dsn, autocommit=True) as connection:  # as psql's \d asks
+        assert connection.execute("SELECT relname FROM pg_class WHERE relname = 'texts'").fetchone() == ("texts",)
+
+
+@pytest.mark.parametrize(
+    ("statement", "parameter"),
+    [
+        ("SELECT array_length(%s::int[], 1)", "{" + "1," * 1_000_000 + "1}"),
+        ("SELECT 1 WHERE 5 = ANY (%s::int[])", "{" + "1," * 1_000_000 + "1}"),
+        ("SELECT x FROM texts WHERE x = ANY (%s::text[])", "{" + '"a",' * 1_000_000 + "b}"),
+        ("SELECT %s::int", "9" * 10_000_000),
+        ("SELECT %s::numeric", "0x" + "f" * 1_000_000),
+        ("SELECT %s::jsonb", "[" * 1_000_000),
+        ("SELECT upper(%s)", "x" * 30_000_000),
+    ],
+)
+def test_a_long_parameter_keeps_no_other_session_waiting(server: ServerProcess, statement: str, parameter: str) -> None:
+    with watched(server):
+        attack(server, statement, parameter)
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "SELECT count(*) FROM texts WHERE x ~ '^(a+)+$'",
+        "SELECT count(*) FROM texts WHERE x ~ 'a.*a.*a.*a.*a.*b'",
+        "SELECT count(*) FROM texts WHERE x LIKE '%a%a%a%a%a%a%b'",
+        "SELECT count(*) FROM texts WHERE x SIMILAR TO '(a+)+'",
+    ],
+)
+def test_a_pattern_over_rows_takes_linear_time(server: ServerProcess, statement: str) -> None:
+    with psycopg.connect(server.dsn, autocommit=True) as connection:
+        connection.execute("SET statement_timeout = '60s'")
+        assert connection.execute(statement.encode()).fetchone() == (0,)
+
+
+def test_a_pattern_over_rows_that_backtracks_can_be_cancelled(server: ServerProcess) -> None:
+    with watched(server):
+        attack(server, "SELECT count(*) FROM texts WHERE x ~ '(?=a)(a|aa)+$'")
+    with psycopg.connect(server.dsn, autocommit=True) as connection:
+        assert connection.execute("SELECT count(*) FROM texts").fetchone() == (20,)
+
+
+def test_memory_of_the_server_does_not_grow_with_expensive_statements(server: ServerProcess) -> None:
+    before = resident_bytes(server.process.pid)
+    for _ in range(3):
+        attack(server, "SELECT string_to_array(repeat('a,', 5000000), ',')")
+        attack(server, "SELECT repeat('x', 60000000)")
+        attack(server, "SELECT relname || repeat(relname, 1000000) FROM pg_class")
+    assert resident_bytes(server.process.pid) - before < GROWTH_MAX
+
+
+def test_a_server_that_evaluates_an_expensive_constant_ends_when_it_is_told(tmp_path: Path) -> None:
+    server = ServerProcess(tmp_path)
+    connection = psycopg.connect(server.dsn, autocommit=True)
+    connection.execute("SELECT repeat('a', 1)")  # a worker runs
+    connection.pgconn.send_query(b"SELECT to_char(1, repeat('9', 100000000))")
+    assert server.stop() == 0  # within 30 s
+    connection.close()
