@@ -10,7 +10,8 @@ The way of a query:
 5. `execution.query.select` picks a time, holds it (`frontiers.Frontiers.hold`), and reads the inputs there
    (`coordinator.Coordinator.rows`).
 6. `spark.Engine.run` computes: Arrow in, Arrow out. Constants (`sql.constant`), rows of one relation as they are
-   (`sql.direct`) and the system catalogs (`pg_catalog`) never get there.
+   (`sql.direct`) and the system catalogs (`pg_catalog`) never get there. Constants that may be expensive and catalog
+   queries run in worker processes (`evaluation`).
 7. The session has the rows encoded, and writes them as fast as the socket takes them (`outlet.Outlet.write_table`).
 
 A write (`execution.writes.write`) waits in its transaction as Arrow tables. COMMIT hands them to
