@@ -32,6 +32,7 @@ from server.memory import data_bytes, limit_memory
 MEMORY_MAX = 512 * 1024 * 1024  # bytes that one request may allocate, its result included
 GROWTH_MAX = 64 * 1024 * 1024  # bytes
 NICENESS = 5
+RECURSION_MAX = 10_000  # as in the server
 _SET_PARENT_DEATH_SIGNAL = 1  # prctl(2)
 
 Serve = Callable[[bytes, Call], bytes]
@@ -113,6 +114,7 @@ def _end_with_the_server() -> None:
 def main() -> None:
     _end_with_the_server()
     os.nice(NICENESS)
+    sys.setrecursionlimit(RECURSION_MAX)
     serve = _service(sys.argv[1])
     limit_memory(MEMORY_MAX)
     serve_all(serve, sys.stdin.buffer, sys.stdout.buffer)
