@@ -18,7 +18,6 @@ from server.sql.expressions import (
     Literal,
     Subquery,
     WindowCall,
-    children,
     transform,
     walk,
 )
@@ -33,8 +32,9 @@ class Grouping:
     Several grouping sets are the union of as many aggregates: so the empty set has its row without any input.
     """
 
-    def __init__(self, binder: Binder, relation: Relation, groups: Groups) -> None:
+    def __init__(self, binder: Binder, relation: Relation, groups: Groups, level: int) -> None:
         self.binder = binder
+        self.level = level
         self.relation = relation
         self.keys = groups.keys
         self.sets = groups.sets
@@ -99,9 +99,9 @@ class Grouping:
                 return ColumnRef(column, getattr(node, "written", ""), getattr(node, "position", None))
         match node:
             case Call(function=syntax.GROUPING):
-                return self._marker(node)
+                return self._marker(node) if _is_marker(node, self.inputs) else node
             case Aggregate():
-                return self._call(node)
+                return self._call(node) if node.level == self.level else node
             case WindowCall(call=call):
                 arguments = tuple(self.rewrite(a) for a in call.arguments)
                 return replace(
@@ -120,10 +120,11 @@ class Grouping:
         return None
 
     def _change_inside(self, node: Any) -> Any | None:
-        """In a subquery: its own aggregates are its own, but our columns must be grouped there too, and an aggregate
-        of nothing but our columns is ours."""
-        if isinstance(node, Aggregate) and (named := _named_columns(node)) and named <= self.inputs:
+        """In a subquery only the aggregates of this level are computed here; columns of this level must be grouped."""
+        if isinstance(node, Aggregate) and node.level == self.level:
             return self._call(node)
+        if isinstance(node, Call) and node.function is syntax.GROUPING and _is_marker(node, self.inputs):
+            return self._marker(node)
         for key, column in zip(self.keys, self.key_columns, strict=True):
             if node == key:
                 return ColumnRef(column)
@@ -149,28 +150,17 @@ class Grouping:
         return ColumnRef(column)
 
 
-def is_aggregated(expression: Expression, inputs: frozenset[int]) -> bool:
-    """Whether an aggregate of this query stands in it: one of its columns or of none, or in a subquery one of nothing
-    but its columns."""
-    if any(isinstance(n, Call) and n.function is syntax.GROUPING for n in walk(expression)):
-        return True
-    stack: list[tuple[Any, bool]] = [(expression, False)]
-    while stack:
-        node, below = stack.pop()
-        if isinstance(node, Aggregate):
-            named = _named_columns(node)
-            if named <= inputs if below and named else not below and (not named or bool(named & inputs)):
-                return True
-        if isinstance(node, WindowCall):
-            inside = (*node.call.arguments, *node.partition, *(key.expression for key in node.order))
-            stack.extend((child, below) for child in inside)
-        elif isinstance(node, Subquery):
-            stack.extend((operand, below) for operand in node.operands)
-            stack.append((node.relation, True))
-        else:
-            stack.extend((child, below) for child in children(node))
-    return False
+def is_aggregated(expression: Expression, level: int, inputs: frozenset[int]) -> bool:
+    """Whether an aggregate or GROUPING() of the query of that level stands in it, perhaps in a subquery."""
+    return any(
+        node.level == level
+        if isinstance(node, Aggregate)
+        else isinstance(node, Call) and node.function is syntax.GROUPING and _is_marker(node, inputs)
+        for node in walk(expression)
+    )
 
 
-def _named_columns(node: Any) -> set[int]:
-    return {inner.column.id for inner in walk(node) if isinstance(inner, ColumnRef)}
+def _is_marker(call: Call, inputs: frozenset[int]) -> bool:
+    """Whether a GROUPING() is of the query whose input has these columns, and not of one around it."""
+    named = {node.column.id for node in walk(call) if isinstance(node, ColumnRef)}
+    return not named or bool(named & inputs)

@@ -13,7 +13,7 @@ from server.sql.bind.keys import groupable
 from server.sql.bind.select_list import Item
 from server.sql.bind.shapes import is_bare_name, row_of, unparenthesised
 from server.sql.bind.terms import output_named, positional
-from server.sql.expressions import Aggregate, ColumnRef, Expression, contains, walk
+from server.sql.expressions import Aggregate, ColumnRef, Expression, walk
 from server.sql.scope import Scope, in_clause
 
 GROUPING_SETS_MAX = 4096  # as in PostgreSQL
@@ -80,7 +80,7 @@ def _group_key(binder: Binder, tree: exp.Expr, items: Sequence[Item], scope: Sco
         expression = output_named(binder, bare, items, "GROUP BY")
     if expression is None:
         expression = binder.default_unknown(binder.expression(bare, in_clause(scope, "GROUP BY")))
-    if contains(expression, Aggregate):
+    if any(isinstance(node, Aggregate) and node.level == scope.level for node in walk(expression)):
         message = "aggregate functions are not allowed in GROUP BY"
         raise PgError(SqlState.GROUPING_ERROR, message, position=binder.at(tree))
     if any(isinstance(n, ColumnRef) and n.column.id == c.id for c, _ in scope.sets or () for n in walk(expression)):
