@@ -90,8 +90,8 @@ class _Span:
             self.months += round(fraction * _UNIT_YEARS[unit] * 12)
         else:
             raise bad_syntax()
-        whole = (self.years, self.months, self.days)
-        if min(whole) < INT32_MIN or max(whole) > INT32_MAX or not INT64_MIN <= self.us <= INT64_MAX:
+        parts = (self.years, self.months, self.days)
+        if min(parts) < INT32_MIN or max(parts) > INT32_MAX or not INT64_MIN <= self.us <= INT64_MAX:
             raise _span_overflow()
 
     def _add_days(self, days: float) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -9,6 +10,7 @@ from protocol.pgwire.errors import PgError, SqlState
 from protocol.pgwire.types import INT4
 from server.sql.bind.binder import Binder
 from server.sql.bind.grouping_sets import Groups
+from server.sql.bind.select_list import Item
 from server.sql.expressions import (
     Aggregate,
     Call,
@@ -32,12 +34,14 @@ class Grouping:
     Several grouping sets are the union of as many aggregates: so the empty set has its row without any input.
     """
 
-    def __init__(self, binder: Binder, relation: Relation, groups: Groups, level: int) -> None:
+    def __init__(self, binder: Binder, relation: Relation, groups: Groups, items: Sequence[Item], level: int) -> None:
+        """`items` are those of the select list, before they are rewritten."""
         self.binder = binder
         self.level = level
         self.relation = relation
         self.keys = groups.keys
         self.sets = groups.sets
+        self._outputs = [(items[item].expression, number) for item, number in groups.outputs.items()]
         self.key_columns = [binder.new_column(getattr(key, "written", ""), key) for key in self.keys]
         if any(len(numbers) < len(self.keys) for numbers in self.sets):
             self.key_columns = [replace(column, nullable=True) for column in self.key_columns]
@@ -49,7 +53,8 @@ class Grouping:
 
     def node(self) -> Relation:
         columns = (*self.key_columns, *self.call_columns)
-        if len(self.sets) == 1 and len(self.sets[0]) == len(self.keys) and not self.markers:
+        distinct = all(key not in self.keys[:number] for number, key in enumerate(self.keys))
+        if len(self.sets) == 1 and len(self.sets[0]) == len(self.keys) and distinct and not self.markers:
             return AggregateNode(self.relation, tuple(self.keys), tuple(self.calls), columns)
         result: Relation | None = None
         for numbers in self.sets:
@@ -65,10 +70,12 @@ class Grouping:
 
     def _arm(self, numbers: tuple[int, ...]) -> Project:
         """The groups of one grouping set; the keys that it has not are NULL."""
-        inner = {number: self.binder.new_column("", self.keys[number]) for number in numbers}
+        keys = list(dict.fromkeys(self.keys.index(self.keys[number]) for number in numbers))  # equal ones once
+        columns = {number: self.binder.new_column("", self.keys[number]) for number in keys}
+        inner = {number: columns[self.keys.index(self.keys[number])] for number in numbers}
         calls = [self.binder.new_column("", call) for call in self.calls]
-        keys = tuple(self.keys[number] for number in numbers)
-        node = AggregateNode(self.relation, keys, tuple(self.calls), (*inner.values(), *calls))
+        by = tuple(self.keys[number] for number in keys)
+        node = AggregateNode(self.relation, by, tuple(self.calls), (*columns.values(), *calls))
         expressions: list[Expression] = [
             ColumnRef(inner[number]) if number in inner else Literal(None, key.type)
             for number, key in enumerate(self.keys)
@@ -91,6 +98,10 @@ class Grouping:
         return ColumnRef(self.marker_columns[self.markers.index(marker)])
 
     def rewrite(self, expression: Expression) -> Expression:
+        """The expression over the node's output; that of an item that is a key becomes the key's column."""
+        number = next((number for known, number in self._outputs if known is expression), None)
+        if number is not None:
+            return ColumnRef(self.key_columns[number], getattr(expression, "written", ""))
         return transform(expression, self._change)
 
     def _change(self, node: Any) -> Any | None:

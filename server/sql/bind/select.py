@@ -63,7 +63,7 @@ def select(binder: Binder, tree: exp.Select, outer: Scope, keep_unknown: bool) -
     bound += [array for _, array in sets]
     inputs = frozenset(column.id for column in relation.columns)
     if groups is not None or having is not None or any(is_aggregated(e, level, inputs) for e in bound):
-        grouping = Grouping(binder, relation, groups or Groups([], [()]), level)
+        grouping = Grouping(binder, relation, groups or Groups([], [()]), items, level)
         for item in items:
             item.expression = grouping.rewrite(item.expression)
         order = [replace(key, expression=grouping.rewrite(key.expression)) for key in order]

@@ -438,9 +438,10 @@ def _width_bucket(value: float | Decimal, low: float | Decimal, high: float | De
         return in_range("int4", count + 1)
     if isinstance(value, Decimal):
         return _numeric_bucket(value, Decimal(low), Decimal(high), count)
-    part = (value - float(low)) / (float(high) - float(low))
-    if math.isinf(high - low):
-        part = (value / 2 - float(low) / 2) / (float(high) / 2 - float(low) / 2)
+    first, last = float(low), float(high)
+    if math.isinf(last - first):
+        value, first, last = value / 2, first / 2, last / 2
+    part = (value - first) / (last - first)
     return min(int(count * part) + 1, count)
 
 

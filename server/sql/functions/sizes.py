@@ -11,7 +11,7 @@ from server.sql.functions.arithmetic import in_range
 from server.sql.functions.table import FUNCTIONS, exact_texts, row
 
 _UNITS = ("bytes", "kB", "MB", "GB", "TB", "PB")
-_UNIT_BITS = {unit.lower(): 10 * place for place, unit in enumerate(_UNITS)} | {"b": 0}
+_UNIT_BITS = {"": 0, "b": 0} | {unit.lower(): 10 * place for place, unit in enumerate(_UNITS)}
 _BYTES_END = 10 * 1024  # from here on a size is shown in kB,
 _UNIT_END = 20 * 1024 - 1  # and from so many half units on in the next unit
 _SIZE = re.compile(r"[ \t\n\v\f\r]*([+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)[ \t\n\v\f\r]*(.*?)[ \t\n\v\f\r]*",
@@ -21,21 +21,20 @@ _EXACT = Context(prec=MAX_PREC, Emax=MAX_EMAX, Emin=MIN_EMIN, rounding=ROUND_HAL
 
 def _size_pretty(size: int | Decimal) -> str:
     """The size in the smallest unit that gives at most five digits, halves rounded up."""
-    if abs(size) < _BYTES_END:
-        return f"{size:f} bytes" if isinstance(size, Decimal) else f"{size} bytes"
-    halves = int(abs(size)) >> 9  # of the unit, cut off
-    units = list(_UNITS[1:])
-    while halves >= _UNIT_END and len(units) > 1:
-        halves >>= 10
-        units.pop(0)
-    return f"{'-' if size < 0 else ''}{(halves + 1) // 2} {units[0]}"
+    value = Decimal(size)
+    if value.copy_abs() < _BYTES_END:
+        return f"{value:f} bytes"
+    halves, place = int(value.copy_abs()) >> 9, 1  # of the unit, cut off
+    while halves >= _UNIT_END and place + 1 < len(_UNITS):
+        halves, place = halves >> 10, place + 1
+    return f"{'-' if size < 0 else ''}{(halves + 1) // 2} {_UNITS[place]}"
 
 
 def _size_bytes(text: str) -> int:
     """The bytes that `12 MB` and the like stand for, rounded. 22023, 22003."""
     match = _SIZE.fullmatch(text)
     unit = match[2] if match is not None else ""
-    bits = _UNIT_BITS.get(unit.lower(), None if unit else 0)
+    bits = _UNIT_BITS.get(unit.lower())
     if match is None or bits is None:
         raise PgError(
             SqlState.INVALID_PARAMETER_VALUE,
