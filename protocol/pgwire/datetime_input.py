@@ -129,7 +129,7 @@ def _changing(name: str) -> Abbreviation:
     return Abbreviation(name, _CHANGING[name])
 
 
-def zone_abbreviation(name: str) -> tzinfo | None:
+def zone_abbreviation(name: str) -> tzinfo | Abbreviation | None:
     """What an abbreviation of a time zone stands for; None if it is none."""
     name = name.lower()
     if name in _CHANGING:
@@ -154,7 +154,7 @@ class _Moment:
     us: int = 0
     hour: int = 0
     offset: int | None = None
-    zone: tzinfo | None = None
+    zone: tzinfo | Abbreviation | None = None
     half: str = ""
     bc: bool = False
     short_year: bool = False

@@ -58,12 +58,11 @@ def _spellings() -> dict[str, str]:
     return {name.lower(): name for name in available_timezones()}
 
 
-class Abbreviation(tzinfo):
+class Abbreviation:
     """An abbreviation whose offset has changed, such as MSK: at an instant it has the offset that it had last.
 
     Before its first use it has the offset of the first; one that the tz database no longer has is the zone itself.
-    See pg_interpret_timezone_abbrev() in src/timezone/localtime.c, version 16. Only `local_offset` and `offset_at` know
-    of it, not Python's calendar.
+    See pg_interpret_timezone_abbrev() in src/timezone/localtime.c, version 16.
     """
 
     def __init__(self, name: str, zone: str) -> None:
@@ -114,7 +113,7 @@ def offset_text(seconds: int) -> str:
     return f"{sign}{hours:02d}" + (f":{minutes:02d}" if minutes or rest else "") + (f":{rest:02d}" if rest else "")
 
 
-def local_offset(where: tzinfo, local_us: int) -> int:
+def local_offset(where: tzinfo | Abbreviation, local_us: int) -> int:
     """The offset in seconds that a local time (us since 1970-01-01 00:00 local) has.
 
     As PostgreSQL: a time that the clock skips is read with the offset before the gap, one that it repeats with
@@ -129,7 +128,7 @@ def local_offset(where: tzinfo, local_us: int) -> int:
     return min(int(offset.total_seconds()) for offset in offsets if offset is not None)
 
 
-def offset_at(where: tzinfo, utc_us: int) -> int:
+def offset_at(where: tzinfo | Abbreviation, utc_us: int) -> int:
     """The offset in seconds that holds at an instant (us since 1970-01-01 UTC)."""
     if isinstance(where, Abbreviation):
         found = where.offset_at(utc_us // SECOND_US)

@@ -251,7 +251,7 @@ def named_zone(name: str) -> tzinfo:
     return found.zone if isinstance(found, Abbreviation) else found
 
 
-def offset_zone(name: str) -> tzinfo:
+def offset_zone(name: str) -> tzinfo | Abbreviation:
     """`named_zone`, but an abbreviation whose offset has changed has the offset that it had at the time."""
     if (abbreviation := zone_abbreviation(name)) is not None:
         return abbreviation
@@ -318,7 +318,7 @@ def _made_timestamp(year: int, month: int, day: int, hour: int, minute: int, sec
     return in_range(days * DAY_US + of_day, f"timestamp out of range: {year}-{month:02d}-{day:02d}")
 
 
-def _given_zone(name: str) -> tzinfo:
+def _given_zone(name: str) -> tzinfo | Abbreviation:
     """parse_sane_timezone(): a number is east of Greenwich and has a sign."""
     if name[:1].isdigit():
         raise PgError(
