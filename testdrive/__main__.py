@@ -5,7 +5,9 @@ from __future__ import annotations
 import argparse
 import os
 import sys
+import threading
 import time
+from dataclasses import replace
 from pathlib import Path
 
 from testdrive import RUNNERS, Options, run_file
@@ -31,7 +33,8 @@ def main() -> int:
     failed = 0
     for path in arguments.files:
         started = time.monotonic()
-        failures = run_file(path, options)
+        with _Reminder(path, arguments.still_running) as reminder:
+            failures = run_file(path, replace(options, at_line=reminder.at_line))
         print(f"{'FAIL' if failures else 'ok  '} {path} ({time.monotonic() - started:.2f} s)", flush=True)
         for failure in failures:
             print(failure, file=sys.stderr, flush=True)
@@ -40,6 +43,33 @@ def main() -> int:
             print(f"stopped after {failed} failed files (--max-errors)", file=sys.stderr)
             break
     return 1 if failed else 0
+
+
+class _Reminder:
+    """Prints, every `interval_s` until it is left, that a file still runs, and at which line."""
+
+    def __init__(self, path: Path, interval_s: float) -> None:
+        self._path, self._interval_s = path, interval_s
+        self._line = 1
+        self._left = threading.Event()
+        self._thread = threading.Thread(target=self._remind, daemon=True)
+
+    def at_line(self, line: int) -> None:
+        self._line = line
+
+    def __enter__(self) -> _Reminder:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self._left.set()
+        self._thread.join()
+
+    def _remind(self) -> None:
+        started = time.monotonic()
+        while not self._left.wait(self._interval_s):
+            seconds = time.monotonic() - started
+            print(f"...  {self._path}:{self._line} is still running ({seconds:.0f} s)", flush=True)
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -81,6 +111,13 @@ def _parser() -> argparse.ArgumentParser:
         metavar="TRIES",
         help="how often a statement is tried (default: until its timeout)",
     )
+    add(
+        "--still-running",
+        type=_interval,
+        metavar="DURATION",
+        default="10s",
+        help="how often a file that runs longer says so (default: 10s)",
+    )
     add("--max-errors", type=int, default=10, metavar="FILES", help="stop after so many failed files (default: 10)")
     add("--no-reset", action="store_true", help="do not drop the server's databases before each .td file")
     add("--temp-dir", type=Path, metavar="DIR", help="${testdrive.temp-dir} (default: a new directory for each file)")
@@ -113,6 +150,12 @@ def _number(text: str) -> int:
     if not text.isdecimal() or int(text) == 0:
         raise argparse.ArgumentTypeError(f"{text} is not a number from 1")
     return int(text)
+
+
+def _interval(text: str) -> float:
+    if not (interval_s := _duration(text)):
+        raise argparse.ArgumentTypeError("must be longer than nothing")
+    return interval_s
 
 
 def _duration(text: str) -> float:

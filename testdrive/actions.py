@@ -19,7 +19,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from testdrive.client import Client
+from testdrive.client import with_database
 from testdrive.parser import Action
 from testdrive.report import CommandFailed, Mismatch
 from testdrive.script import Background, Script, seconds
@@ -170,7 +170,7 @@ def postgres_connect(script: Script, arguments: Arguments, body: list[str]) -> N
     name = arguments["name"]
     if name in script.clients:
         raise CommandFailed(f"there is already a connection {name}")
-    script.clients[name] = Client(arguments["url"])
+    script.clients[name] = script.connection(arguments["url"])
     script.clients[name].simple("SELECT 1", script.timeout_s)
 
 
@@ -190,7 +190,7 @@ def postgres_execute(script: Script, arguments: Arguments, body: list[str]) -> N
     named = script.clients.get(connection)
     if named is None and not connection.startswith(("postgres://", "postgresql://")):
         raise CommandFailed(f"there is no connection {connection}: open it with $ postgres-connect")
-    client = named or Client(connection)
+    client = named or script.connection(connection)
     if arguments.get("background", "false") != "false":
         if named is not None:
             raise CommandFailed("queries in the background need a URL, not the name of a connection")
@@ -207,7 +207,12 @@ def postgres_execute(script: Script, arguments: Arguments, body: list[str]) -> N
 @action("psql-execute", required="command", has_body=True)
 def psql_execute(script: Script, arguments: Arguments, body: list[str]) -> None:
     """psql's output, without its footer, its blank lines and blanks at line ends, must be the body."""
-    options = ["--no-psqlrc", "--pset=footer=off", f"--command={arguments['command']}", script.options.url]
+    options = [
+        "--no-psqlrc",
+        "--pset=footer=off",
+        f"--command={arguments['command']}",
+        with_database(script.options.url),
+    ]
     try:
         ended = subprocess.run(["psql", *options], capture_output=True, text=True, timeout=script.timeout_s)
     except FileNotFoundError:

@@ -7,17 +7,20 @@ and its transaction stay usable; a server that does not answer the cancellation 
 
 from __future__ import annotations
 
+import os
 import select
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 
-from psycopg import OperationalError, conninfo, pq
+from psycopg import OperationalError, ProgrammingError, conninfo, pq
 
 from testdrive.report import CommandFailed
 from testdrive.values import printed
 
+DEFAULT_DATABASE = "materialize"
+SYSTEM_USER = "mz_system"
 CANCEL_GRACE_S = 5.0
 CONNECT_TIMEOUT_S = 10
 
@@ -45,11 +48,27 @@ class StatementTimeout(CommandFailed):
         super().__init__(f"the statement did not end within {timeout_s:g} s")
 
 
-class Client:
-    """Opened at the first statement, and again at the next one after the connection was lost."""
+def with_database(url: str) -> str:
+    """The URL as a connection string that names a database: without one, libpq would take the user's name."""
+    try:
+        server = conninfo.conninfo_to_dict(url)
+    except ProgrammingError as error:
+        raise CommandFailed(f"cannot read the URL {url}: {error}", final=True) from error
+    if server.get("dbname") or server.get("service") or os.environ.get("PGDATABASE"):
+        return conninfo.make_conninfo(url)
+    return conninfo.make_conninfo(url, dbname=DEFAULT_DATABASE)
 
-    def __init__(self, url: str) -> None:
+
+class Client:
+    """Opened at the first statement, and again at the next one after the connection was lost.
+
+    Scripts connect as `mz_system`, a superuser that Materialize always has. A server that has roles but not this one
+    gets it through `admin_url`.
+    """
+
+    def __init__(self, url: str, admin_url: str | None = None) -> None:
         self.url = url
+        self._admin_url = admin_url
         self._open: pq.abc.PGconn | None = None
 
     @property
@@ -101,16 +120,30 @@ class Client:
     def _connection(self) -> pq.abc.PGconn:
         if self._open is None or self._open.status != pq.ConnStatus.OK:
             self.close()
-            info = conninfo.make_conninfo(
-                self.url, connect_timeout=CONNECT_TIMEOUT_S, client_encoding="UTF8", application_name="testdrive"
-            )
-            connection = pq.PGconn.connect(info.encode())
-            if connection.status != pq.ConnStatus.OK:
-                message = connection.get_error_message()
-                connection.finish()
-                raise SqlError(message)
-            self._open = connection
+            try:
+                self._open = self._connected()
+            except SqlError as error:
+                if self._admin_url is None or f'role "{SYSTEM_USER}" does not exist' not in error.message:
+                    raise
+                with closing(Client(self._admin_url)) as admin:
+                    admin.simple(f"CREATE ROLE IF NOT EXISTS {SYSTEM_USER} SUPERUSER LOGIN", CONNECT_TIMEOUT_S)
+                self._open = self._connected()
         return self._open
+
+    def _connected(self) -> pq.abc.PGconn:
+        """A new connection."""
+        info = conninfo.make_conninfo(
+            with_database(self.url),
+            connect_timeout=CONNECT_TIMEOUT_S,
+            client_encoding="UTF8",
+            application_name="testdrive",
+        )
+        connection = pq.PGconn.connect(info.encode())
+        if connection.status != pq.ConnStatus.OK:
+            message = connection.get_error_message()
+            connection.finish()
+            raise SqlError(message)
+        return connection
 
     def _results(self, connection: pq.abc.PGconn, deadline: float) -> list[pq.abc.PGresult]:
         results = _collect(connection, deadline)

@@ -25,7 +25,8 @@ CopyData as `<number>`; `until times` prints each number of 13 digits (milliseco
 ..., the same one always by the same name, in the order in which the file meets them. `send` has Close and Flush
 besides. `cancel`, a block without lines, sends a CancelRequest for the connection.
 
-The user is the URL's, else materialize. No `welcome_message` is sent at startup: PostgreSQL refuses the parameter.
+User and database are the URL's, else materialize. No `welcome_message` is sent at startup: PostgreSQL refuses the
+parameter.
 """
 
 from __future__ import annotations
@@ -40,6 +41,7 @@ from typing import cast
 
 from psycopg import ProgrammingError, conninfo
 
+from testdrive.client import DEFAULT_DATABASE
 from testdrive.report import CommandFailed, Failure, Mismatch, ParseError, Span, decoded, rewritten
 from testdrive.script import Options
 from testdrive.wire import Connection, Message, encode
@@ -84,6 +86,7 @@ def run_pt(path: Path, options: Options) -> Failure | None:
         return Failure(path, 1, "before the first block", str(error))
     try:
         for block in blocks:
+            options.at_line(block.line)
             try:
                 got = connections.run(block)
                 if list(block.expected) != got:
@@ -182,9 +185,10 @@ class _Connections:
             raise CommandFailed(f"cannot read the URL {options.url}: {error}") from error
         self._host = str(server.get("host") or "localhost")
         self._port = int(server.get("port") or 5432)
-        self._parameters = {"user": str(server.get("user") or "materialize")}
-        if database := server.get("dbname"):
-            self._parameters["database"] = str(database)
+        self._parameters = {
+            "user": str(server.get("user") or "materialize"),
+            "database": str(server.get("dbname") or DEFAULT_DATABASE),
+        }
         self._timeout_s = options.default_timeout_s
         self._open: dict[str, Connection] = {}
         self._times: dict[str, str] = {}

@@ -3,8 +3,9 @@
 A statement whose answer does not match is run again, after a pause that starts at `initial_backoff_s` and grows by
 `backoff_factor`, until its timeout has passed since the first try or it was tried as often as it may. Each single run
 of it may also last that long.
-What changes something or reads on, so that a second run means something else, is tried once (`_ONCE`); so is what
-stands in a transaction block that has failed, since only ROLLBACK can succeed there.
+Statements that mean something else when they are run again are tried once (`_ONCE`), and so is every statement in a
+transaction block that has failed, since only ROLLBACK can succeed there. FETCH is run again: it then gives the rows
+behind those that did not match.
 
 Rows are compared as sorted lists: a script never tests order within one statement.
 """
@@ -28,8 +29,9 @@ from testdrive.script import Options, Script
 
 _FEATURE_NOT_SUPPORTED = "0A000"
 _ONCE = re.compile(
-    r"\s*(FETCH|CREATE|DROP|DISCARD|SET|EXPLAIN|ALTER\s+(INDEX|SINK)|ALTER\s+.*\bRENAME)\b", re.IGNORECASE | re.DOTALL
+    r"\s*(CREATE|DROP|DISCARD|SET|EXPLAIN|ALTER\s+(INDEX|SINK)|ALTER\s+.*\bRENAME)\b", re.IGNORECASE | re.DOTALL
 )
+_FETCH = re.compile(r"\s*FETCH\b", re.IGNORECASE)
 _FAILING_ONCE = re.compile(r"\s*(COMMIT|ROLLBACK)\b", re.IGNORECASE)
 _SYNTAX_ERROR, _UNDEFINED_FUNCTION = "42601", "42883"
 
@@ -98,6 +100,7 @@ class _Runner:
         if (self.script.skipping and not ends_skip) or not self._admitted(command):
             return
         self.script.line = command.place.line
+        self.script.options.at_line(command.place.line)
         match command:
             case Action():
                 perform(self.script, command)
@@ -139,7 +142,9 @@ class _Runner:
             if got != wanted:
                 raise Mismatch(wanted, got)
 
-        self._retry(attempt, once=bool(_ONCE.match(sql)))
+        # A script gets the first answer of a FETCH: those of further tries are other rows, in the end none.
+        reads_on = self.script.options.rewrite and _FETCH.match(sql)
+        self._retry(attempt, once=bool(_ONCE.match(sql) or reads_on))
 
     def _text_query(self, sql: str, wanted: list[str]) -> None:
         def attempt() -> None:
@@ -220,6 +225,6 @@ def _shown(columns: Sequence[str] | None, rows: Sequence[Sequence[str]]) -> list
 
 
 def _hashed(rows: Sequence[Sequence[str]]) -> str:
-    """The md5 of the values of the sorted rows, one after another."""
+    """The number of rows, and the md5 of their values, one after another, when the rows are sorted."""
     digest = hashlib.md5("".join(value for row in rows for value in row).encode(), usedforsecurity=False)
-    return f"{sum(map(len, rows))} values hashing to {digest.hexdigest()}"
+    return f"{len(rows)} values hashing to {digest.hexdigest()}"

@@ -41,9 +41,12 @@ def random_seed() -> int:
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """How files are run; `variables` are the `arg.` ones, without that prefix. A `.pt` file uses only `url`,
-    `default_timeout_s` and `rewrite`. `internal_url` None is `url`, `max_tries` None no limit. `temp_dir` None gives
-    each file a directory of its own that is removed."""
+    """How files are run.
+
+    `variables` are the `arg.` ones, without that prefix. A `.pt` file uses only `url`, `default_timeout_s`, `rewrite`
+    and `at_line`. `internal_url` None is `url`, `max_tries` None no limit. `temp_dir` None gives each file a directory
+    of its own that is removed. `at_line` is called with the line of each command that begins.
+    """
 
     url: str = DEFAULT_URL
     variables: Mapping[str, str] = field(default_factory=dict)
@@ -56,6 +59,7 @@ class Options:
     reset: bool = True
     temp_dir: Path | None = None
     rewrite: bool = False
+    at_line: Callable[[int], None] = lambda line: None
 
 
 class Background:
@@ -102,7 +106,7 @@ class Script:
         self.max_tries = options.max_tries
         self.skipping = False
         self.regex: tuple[re.Pattern[str], str] | None = None
-        self.client = Client(options.url)
+        self.client = self.connection(options.url)
         self.clients: dict[str, Client] = {}
         self.background: list[Background] = []
         self.variables = {f"env.{name}": value for name, value in os.environ.items()}
@@ -115,6 +119,10 @@ class Script:
             "testdrive.materialize-internal-sql-addr": _address(internal),
             "testdrive.materialize-user": str(server.get("user") or ""),
         }
+
+    def connection(self, url: str) -> Client:
+        """A client of this URL, not connected yet."""
+        return Client(url, self.options.url)
 
     def substitute(self, text: str, quote: Callable[[str], str] = str) -> str:
         """`text` with its variables replaced by their values, each through `quote`."""

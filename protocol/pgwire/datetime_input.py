@@ -11,7 +11,8 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from datetime import tzinfo
+from datetime import timedelta, timezone, tzinfo
+from functools import cache
 from zoneinfo import ZoneInfo
 
 from protocol.pgwire.datetime_output import DAY_US, civil_from_days, days_from_civil, days_in_month
@@ -32,7 +33,7 @@ from protocol.pgwire.datetime_text import (
     told,
 )
 from protocol.pgwire.errors import PgError, SqlState
-from protocol.pgwire.timezones import SECOND_US, local_offset, zone
+from protocol.pgwire.timezones import SECOND_US, Abbreviation, local_offset, zone
 
 DATE_MIN, DATE_END = days_from_civil(-4713, 11, 24), days_from_civil(5874898, 1, 1)
 POSTGRES_EPOCH_DAYS = 10_957  # 2000-01-01
@@ -40,53 +41,101 @@ _INSTANT_MIN = DATE_MIN * DAY_US
 _ABBREVIATIONS = {
     name: offset
     for offset, names in {
-        -39600: "nut",
-        -36000: "ckt hst taht",
+        -36000: "hst taht",
         -34200: "mart",
         -32400: "akst gamt",
         -28800: "akdt pst",
         -25200: "mst pdt",
         -21600: "cst galt mdt",
-        -18000: "act cdt cot easst east est pet",
-        -14400: "amt ast bot edt gyt vet",
+        -18000: "act cdt cot est pet",
+        -14400: "amt ast bot edt",
         -12600: "nft nst",
-        -10800: "adt arst art bra brt clst clt fkst fkt gft pmst pyst pyt uyt wgt",
+        -10800: "adt bra brt clst gft pmst pyst uyt wgt",
         -9000: "ndt",
         -7200: "brst fnt pmdt uyst wgst",
         -3600: "azot egt fnst",
         0: "azost egst gmt uct ut utc wet z zulu",
         3600: "bst cet met mez wat wetdst",
         7200: "bdst cest cetdst eet ist mest mesz metdst sast",
-        10800: "eat eest eetdst fet idt msk volt",
+        10800: "eat eest eetdst fet idt",
         12600: "irt",
-        14400: "amst azst azt gest get msd mut ret sct",
+        14400: "msd mut ret sct",
         16200: "aft",
-        18000: "mawt must mvt pkt tft tjt tmt uzt yekt",
-        19800: "lkt",
+        18000: "must mvt pkt tft tjt uzt",
         20700: "npt",
-        21600: "almt bdt btt iot kgst kgt omsst omst pkst uzst xjt yekst",
+        21600: "almt bdt btt kgst pkst uzst xjt yekst",
         23400: "mmt",
-        25200: "almst cxt davt ict krast krat novst novt wast",
-        28800: "awst bnt bort cct hkt irkst irkt myt pht sgt ulat wadt",
+        25200: "almst cxt ict wast",
+        28800: "awst bnt bort cct hkt myt pht wadt",
         31500: "acwst",
-        32400: "awsst jayt jst kst pwt ulast wdt yakst yakt",
+        32400: "awsst jayt jst kst pwt ulast wdt",
         34200: "acst cast",
-        36000: "aest chut ddut kdt ligt mpt pgt trut vlast vlat yapt",
+        36000: "aest chut ddut kdt ligt mpt pgt trut yapt",
         37800: "acdt acsst cadt lhst sadt",
-        39600: "aedt aesst kost lhdt magst magt pont vut",
-        43200: "anast anat fjt gilt mht nzst nzt petst pett tvt wakt wft",
+        39600: "aedt aesst pont vut",
+        43200: "fjt gilt mht nzst nzt tvt wakt wft",
         45900: "chast",
-        46800: "fjst nzdt tkt tot",
+        46800: "fjst nzdt tot",
         49500: "chadt",
-        50400: "lint",
     }.items()
     for name in names.split()
 }  # timezonesets/Default of PostgreSQL 16
+_CHANGING = {
+    name: zone
+    for zone, names in {
+        "America/Argentina/Buenos_Aires": "arst art",
+        "America/Asuncion": "pyt",
+        "America/Caracas": "vet",
+        "America/Guyana": "gyt",
+        "America/Santiago": "clt",
+        "Antarctica/Davis": "davt",
+        "Antarctica/Mawson": "mawt",
+        "Asia/Anadyr": "anast anat",
+        "Asia/Ashgabat": "tmt",
+        "Asia/Baku": "azst azt",
+        "Asia/Bishkek": "kgt",
+        "Asia/Colombo": "lkt",
+        "Asia/Irkutsk": "irkst irkt",
+        "Asia/Kamchatka": "petst pett",
+        "Asia/Krasnoyarsk": "krast krat",
+        "Asia/Magadan": "magst magt",
+        "Asia/Novosibirsk": "novst novt",
+        "Asia/Omsk": "omsst omst",
+        "Asia/Singapore": "sgt",
+        "Asia/Tbilisi": "gest get",
+        "Asia/Ulaanbaatar": "ulat",
+        "Asia/Vladivostok": "vlast vlat",
+        "Asia/Yakutsk": "yakst yakt",
+        "Asia/Yekaterinburg": "yekt",
+        "Asia/Yerevan": "amst",
+        "Atlantic/Stanley": "fkst fkt",
+        "Australia/Lord_Howe": "lhdt",
+        "Europe/Moscow": "msk",
+        "Europe/Volgograd": "volt",
+        "Indian/Chagos": "iot",
+        "Pacific/Easter": "easst east",
+        "Pacific/Fakaofo": "tkt",
+        "Pacific/Kiritimati": "lint",
+        "Pacific/Kosrae": "kost",
+        "Pacific/Niue": "nut",
+        "Pacific/Rarotonga": "ckt",
+    }.items()
+    for name in names.split()
+}  # abbreviations of that file whose offset follows the history of a zone
 
 
-def zone_abbreviation(name: str) -> int | None:
-    """The offset in seconds of a zone's abbreviation; None if it is none."""
-    return _ABBREVIATIONS.get(name.lower())
+@cache
+def _changing(name: str) -> Abbreviation:
+    return Abbreviation(name, _CHANGING[name])
+
+
+def zone_abbreviation(name: str) -> tzinfo | Abbreviation | None:
+    """What an abbreviation of a time zone stands for; None if it is none."""
+    name = name.lower()
+    if name in _CHANGING:
+        return _changing(name)
+    offset = _ABBREVIATIONS.get(name)
+    return None if offset is None else timezone(timedelta(seconds=offset))
 
 
 _YEAR, _MONTH, _DAY, _TIME, _ZONE, _HALF, _ERA, _WEEKDAY, _SUMMER = (1 << bit for bit in range(9))
@@ -105,7 +154,7 @@ class _Moment:
     us: int = 0
     hour: int = 0
     offset: int | None = None
-    zone: tzinfo | None = None
+    zone: tzinfo | Abbreviation | None = None
     half: str = ""
     bc: bool = False
     short_year: bool = False
@@ -255,6 +304,9 @@ class _Moment:
         if word in _ABBREVIATIONS:
             self.take(_ZONE)
             self.offset = _ABBREVIATIONS[word]
+        elif word in _CHANGING:
+            self.take(_ZONE)
+            self.zone = _changing(word)
         elif word in IGNORED:
             return
         elif time_only and (word in MONTHS or word in WEEKDAYS):

@@ -10,7 +10,8 @@ import re
 from protocol.pgwire.errors import PgError, SqlState
 from protocol.pgwire.timezones import SECOND_US
 
-INT32_MAX, INT64_MAX = (1 << 31) - 1, (1 << 63) - 1
+INT32_MIN, INT32_MAX = -(1 << 31), (1 << 31) - 1
+INT64_MIN, INT64_MAX = -(1 << 63), (1 << 63) - 1
 
 
 class BadText(Exception):
@@ -113,14 +114,17 @@ def fraction_us(text: str) -> int:
 _CLOCK = re.compile(r"(\d+):(\d*)(?::(\d*)(\.\d*)?|(\.\d*))?$", re.ASCII)
 
 
-def clock_of(text: str) -> tuple[int, int, int, int]:
-    """DecodeTime(): hh:mm, hh:mm:ss, hh:mm:ss.ffffff; mm:ss.fff too. The hour is not checked."""
+def clock_of(text: str, *, minutes_first: bool = False) -> tuple[int, int, int, int]:
+    """DecodeTime(): hh:mm, hh:mm:ss, hh:mm:ss.ffffff; mm:ss.fff too. The hour is not checked.
+
+    `minutes_first`: two numbers without a fraction are mm:ss.
+    """
     match = _CLOCK.match(text)
     if match is None:
         raise bad_syntax()
     hour, minute, second = int(match[1]), bounded(match[2]), bounded(match[3] or "")
     us = fraction_us(match[4] or match[5] or "")
-    if match[5] is not None:
+    if match[5] is not None or (minutes_first and match[3] is None):
         hour, minute, second = 0, hour, minute
     if hour > INT64_MAX or minute > 59 or second > 60:
         raise field_overflow()

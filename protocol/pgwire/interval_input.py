@@ -12,7 +12,17 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from protocol.pgwire.datetime_output import DAY_US
-from protocol.pgwire.datetime_text import INT32_MAX, INT64_MAX, BadText, bad_syntax, clock_of, fields_of, told
+from protocol.pgwire.datetime_text import (
+    INT32_MAX,
+    INT32_MIN,
+    INT64_MAX,
+    INT64_MIN,
+    BadText,
+    bad_syntax,
+    clock_of,
+    fields_of,
+    told,
+)
 from protocol.pgwire.errors import PgError, SqlState
 from protocol.pgwire.timezones import SECOND_US
 
@@ -80,7 +90,8 @@ class _Span:
             self.months += round(fraction * _UNIT_YEARS[unit] * 12)
         else:
             raise bad_syntax()
-        if max(abs(self.years), abs(self.months), abs(self.days)) > INT32_MAX or abs(self.us) > INT64_MAX:
+        parts = (self.years, self.months, self.days)
+        if min(parts) < INT32_MIN or max(parts) > INT32_MAX or not INT64_MIN <= self.us <= INT64_MAX:
             raise _span_overflow()
 
     def _add_days(self, days: float) -> None:
@@ -92,6 +103,8 @@ class _Span:
         self.us += int(us) + (1 if rest > 0.5 else -1 if rest < -0.5 else 0)
 
     def value(self, sign: int) -> pa.MonthDayNano:
+        if sign < 0 and (INT32_MIN in (self.years, self.months, self.days) or self.us == INT64_MIN):
+            raise _span_overflow()
         return interval_of(sign * (self.years * 12 + self.months), sign * self.days, sign * self.us)
 
 
@@ -115,14 +128,14 @@ def _signed_number(text: str) -> tuple[int, float]:
     return sign * whole, sign * float(f"0{match[3] or '.'}0")
 
 
-def _span(text: str, default: str) -> pa.MonthDayNano:
+def _span(text: str, default: str, *, minutes_first: bool) -> pa.MonthDayNano:
     """DecodeInterval(): from the last field to the first, so that a unit is known before its number."""
     span, seen, unit, sign_of_all = _Span(), set[str](), "", 1
     for kind, value in reversed(fields_of(text)):
         if kind == "time" or (kind == "zone" and ":" in value):
             sign = -1 if value[0] == "-" else 1
             try:
-                hour, minute, second, us = clock_of(value.lstrip("+-"))
+                hour, minute, second, us = clock_of(value.lstrip("+-"), minutes_first=minutes_first)
             except BadText as bad:
                 raise _span_overflow() if bad.sqlstate == SqlState.DATETIME_FIELD_OVERFLOW else bad from None
             span.us = 0  # a time replaces what fractions of days have given, as in PostgreSQL
@@ -199,14 +212,14 @@ def _iso_span(text: str) -> pa.MonthDayNano:
     return span.value(1)
 
 
-def parse_interval(text: str, unit: str = "second") -> pa.MonthDayNano:
+def parse_interval(text: str, unit: str = "second", *, minutes_first: bool = False) -> pa.MonthDayNano:
     """Raises PgError: 22007, 22015, and 22008 when hours and below pass +-292 years (nanoseconds in 64 bits).
 
-    `unit`: of a last number without one.
+    `unit`: of a last number without one. `minutes_first`: 2:03 is 2 minutes and 3 seconds.
     """
     try:
         try:
-            return _span(text, unit)
+            return _span(text, unit, minutes_first=minutes_first)
         except BadText as bad:
             if bad.sqlstate != SqlState.INVALID_DATETIME_FORMAT:
                 raise
@@ -217,6 +230,6 @@ def parse_interval(text: str, unit: str = "second") -> pa.MonthDayNano:
 
 def interval_of(months: int, days: int, us: int) -> pa.MonthDayNano:
     """The Arrow value; 22008 when the months or, as nanoseconds, the microseconds do not fit."""
-    if abs(months) > INT32_MAX or abs(us) * 1000 > INT64_MAX:
+    if not (INT32_MIN <= months <= INT32_MAX and INT32_MIN <= days <= INT32_MAX) or abs(us) * 1000 > INT64_MAX:
         raise PgError(SqlState.DATETIME_FIELD_OVERFLOW, "interval out of range")
     return pa.MonthDayNano((months, days, us * 1000))

@@ -206,6 +206,7 @@ _DECIMAL = re.compile(
     re.ASCII,
 )
 _SCALE_MAX, _WEIGHT_MAX = 16_383, 131_071  # decimals and digits that PostgreSQL's numeric has room for
+_FEWER_DIGITS = "Round the value, or use double precision."
 _EXACT = Context(prec=MAX_PREC, Emax=MAX_EMAX, Emin=MIN_EMIN, rounding=ROUND_HALF_UP)
 
 
@@ -213,17 +214,33 @@ def _numeric(type: PgType, text: str) -> Decimal:
     match = _INTEGER.fullmatch(text)
     if match is not None:
         return fitted_numeric(type, Decimal(_whole(match)))
-    match = _DECIMAL.fullmatch(text)
-    if match is None:
+    if _DECIMAL.fullmatch(text) is None:
         if re.fullmatch("nan|[+-]?inf(inity)?", text.strip(_SPACE), re.IGNORECASE):
             raise _no_decimal(text.strip(_SPACE))
         raise _syntax(type, text)
+    return fitted_numeric(type, exact_numeric(text))
+
+
+def exact_numeric(text: str) -> Decimal:
+    """The value of a number's text with as many digits as PostgreSQL's numeric has room for; 22003 beyond them."""
+    match = _DECIMAL.fullmatch(text)
+    assert match is not None, text
     mantissa, _, exponent = match[1].lower().replace("_", "").partition("e")
     if abs(int(exponent[:20] or 0)) < 1 << 30:
         value = _EXACT.create_decimal(f"{mantissa}e{exponent or 0}")
         if int(value.as_tuple().exponent) >= -_SCALE_MAX and (not value or value.adjusted() <= _WEIGHT_MAX):
-            return fitted_numeric(type, value)
+            return value
     raise PgError(SqlState.NUMERIC_VALUE_OUT_OF_RANGE, "value overflows numeric format")
+
+
+def too_many_digits() -> PgError:
+    """22003 for a numeric that PostgreSQL could hold: Spark's and Arrow's decimals end at 38 digits."""
+    return PgError(
+        SqlState.NUMERIC_VALUE_OUT_OF_RANGE,
+        "numeric field overflow",
+        detail="A numeric has at most 38 digits, those behind the decimal point included.",
+        hint=_FEWER_DIGITS,
+    )
 
 
 def _no_decimal(what: str) -> PgError:
@@ -252,6 +269,7 @@ def fitted_numeric(type: PgType, value: Decimal) -> Decimal:
             SqlState.NUMERIC_VALUE_OUT_OF_RANGE,
             "numeric field overflow",
             detail=f"A field with precision {precision}, scale {scale} must round to an absolute value {limit}.",
+            hint=None if type.precision is not None else _FEWER_DIGITS,
         )
     return value if value else abs(value)  # no negative zero
 

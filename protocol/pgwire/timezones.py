@@ -9,9 +9,14 @@ Beyond the years that Python's calendar knows, the same rules go on: the Gregori
 from __future__ import annotations
 
 import re
+import struct
+from bisect import bisect_right
+from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta, timezone, tzinfo
 from functools import cache, lru_cache
-from zoneinfo import ZoneInfo, available_timezones
+from importlib.resources import files
+from pathlib import Path
+from zoneinfo import TZPATH, ZoneInfo, available_timezones
 
 import numpy as np
 from numpy.typing import NDArray
@@ -53,6 +58,54 @@ def _spellings() -> dict[str, str]:
     return {name.lower(): name for name in available_timezones()}
 
 
+class Abbreviation:
+    """An abbreviation whose offset has changed, such as MSK: at an instant it has the offset that it had last.
+
+    Before its first use it has the offset of the first; one that the tz database no longer has is the zone itself.
+    See pg_interpret_timezone_abbrev() in src/timezone/localtime.c, version 16.
+    """
+
+    def __init__(self, name: str, zone: str) -> None:
+        self.name, self.zone = name.upper(), ZoneInfo(zone)
+        self._uses = [(start, offset) for start, used, offset in _changes(zone) if used == self.name]
+        self._starts = [start for start, _ in self._uses]
+
+    def offset_at(self, seconds: int) -> int | None:
+        """The offset in seconds at an instant since 1970; None if the tz database does not have the abbreviation."""
+        if not self._uses:
+            return None
+        return self._uses[max(bisect_right(self._starts, seconds) - 1, 0)][1]
+
+
+def _changes(name: str) -> Iterator[tuple[int, str, int]]:
+    """Each change of a zone in the tz database: the instant in s since 1970, the abbreviation and offset from then on.
+
+    The file is as RFC 8536 describes it.
+    """
+    data = _file(name)
+    header = struct.Struct(">4sc15x6l")
+    *_, leap_count, change_count, type_count, text_size = header.unpack_from(data)
+    is_utc_count, is_standard_count = header.unpack_from(data)[2:4]
+    skipped = change_count * 5 + type_count * 6 + text_size + leap_count * 8 + is_standard_count + is_utc_count
+    start = header.size + skipped  # the first part of the file has 32-bit times
+    *_, change_count, type_count, text_size = header.unpack_from(data, start)
+    at = start + header.size
+    times = struct.unpack_from(f">{change_count}q", data, at)
+    types = data[at + change_count * 8 : at + change_count * 9]
+    at += change_count * 9
+    texts = data[at + type_count * 6 : at + type_count * 6 + text_size]
+    for time, type in zip(times, types, strict=True):
+        offset, _, place = struct.unpack_from(">lbB", data, at + type * 6)
+        yield time, texts[place : texts.index(b"\0", place)].decode(), offset
+
+
+def _file(name: str) -> bytes:
+    for directory in TZPATH:
+        if (path := Path(directory) / name).is_file():
+            return path.read_bytes()
+    return (files("tzdata.zoneinfo") / name).read_bytes()
+
+
 def offset_text(seconds: int) -> str:
     """An offset as PostgreSQL prints it behind a timestamptz: +00, -03:30, +00:19:32."""
     sign, seconds = ("-", -seconds) if seconds < 0 else ("+", seconds)
@@ -60,19 +113,26 @@ def offset_text(seconds: int) -> str:
     return f"{sign}{hours:02d}" + (f":{minutes:02d}" if minutes or rest else "") + (f":{rest:02d}" if rest else "")
 
 
-def local_offset(where: tzinfo, local_us: int) -> int:
+def local_offset(where: tzinfo | Abbreviation, local_us: int) -> int:
     """The offset in seconds that a local time (us since 1970-01-01 00:00 local) has.
 
     As PostgreSQL: a time that the clock skips is read with the offset before the gap, one that it repeats with
     the offset after it.
     """
     local = _EPOCH + timedelta(seconds=_within_calendar(local_us // SECOND_US))
+    if isinstance(where, Abbreviation):
+        offset = local_offset(where.zone, local_us)
+        found = where.offset_at(local_us // SECOND_US - offset)
+        return offset if found is None else found
     offsets = (where.utcoffset(local.replace(fold=fold, tzinfo=where)) for fold in (0, 1))
     return min(int(offset.total_seconds()) for offset in offsets if offset is not None)
 
 
-def offset_at(where: tzinfo, utc_us: int) -> int:
+def offset_at(where: tzinfo | Abbreviation, utc_us: int) -> int:
     """The offset in seconds that holds at an instant (us since 1970-01-01 UTC)."""
+    if isinstance(where, Abbreviation):
+        found = where.offset_at(utc_us // SECOND_US)
+        return offset_at(where.zone, utc_us) if found is None else found
     return _offset(where, _within_calendar(utc_us // SECOND_US))
 
 

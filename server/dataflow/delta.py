@@ -132,7 +132,7 @@ class _Planner:
 
     def _node(self, relation: Relation) -> Node:
         if _is_constant(relation):
-            return Constant(_schema(relation.columns), relation, _text(relation))
+            return Constant(_schema(relation.columns), relation, _text(self._with_column(relation)))
         base = relation
         while isinstance(base, (Filter, Project, Unnest, Sort)) and not is_temporal(base):
             base = base.input
@@ -206,6 +206,13 @@ class _Planner:
             direct,
             _text(only(statement, (*relation.columns, *more)), linear=True),
         )
+
+    def _with_column(self, relation: Relation) -> Relation:
+        """The relation, with a column if it has none: rows without columns are not counted in a result of Spark."""
+        if relation.columns:
+            return relation
+        one = Literal(1, INT8)
+        return Project(relation, (self._new.column("", one),), (one,))
 
     def _linear_over(self, base: Relation, relation: Relation) -> Node:
         """What `base` gives, by a node of its own, which others may share."""

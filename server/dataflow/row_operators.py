@@ -73,9 +73,9 @@ class ConstantOperator(Operator):
     async def step(self, tick: Tick, inputs: Sequence[pa.Table]) -> pa.Table:
         if tick.since is not None:
             return self.none
-        rows = await self._run(self._constant.sql, {})
-        rows = self._result(rows if self.node.schema.names else nothing(rows), [])
-        ones = pa.array(np.ones(rows.num_rows, np.int64))
+        found = await self._run(self._constant.sql, {})
+        ones = pa.array(np.ones(found.num_rows, np.int64))
+        rows = self._result(found if self.node.schema.names else nothing(found), [])  # without columns it has no length
         return pa.table([*rows.columns, ones, ones], schema=self.schema)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from decimal import Decimal
 
 import pyarrow as pa
@@ -19,7 +18,6 @@ from server.sql.plan import QueryPlan
 from server.sql.relations import Aggregate
 from server.sql.statements import Expr
 
-_NUMBER = re.compile(r"[-+ ]*[0-9.]+(e[-+]?[0-9]+)?", re.IGNORECASE)
 _NOT_THE_VALUES_FAULT = ("53", "57", "58", "XX")  # classes of errors of the server, or of its end
 
 
@@ -35,11 +33,7 @@ async def timestamp_of(context: Context, expression: Expr, clause: str = "AS OF 
     """The expression's value in milliseconds, 0 to 2^64 - 1. PgError 22023 in Materialize's words otherwise."""
     not_castable = f"{clause} should be castable to a (non-null) mz_timestamp value"
     plan, value = await _constant(context, expression, clause, not_castable)
-    type = plan.columns[0].type
-    if type.name == "float8" and _NUMBER.fullmatch(expression.text):
-        time = None  # it has more digits than any numeric
-    else:
-        time = _milliseconds(value, type, expression, clause)
+    time = _milliseconds(value, plan.columns[0].type, expression, clause)
     if time is None or not 0 <= time <= TIMESTAMP_MAX:
         raise PgError(SqlState.INVALID_PARAMETER_VALUE, not_castable, position=expression.position)
     return time
@@ -71,7 +65,12 @@ async def _constant(
 ) -> tuple[QueryPlan, object]:
     """A constant expression, cast to `type` if there is one, as planned, and its value."""
     refuse_parameters(expression)
-    plan = plan_expression(expression, context.plan_context(), type)
+    try:
+        plan = plan_expression(expression, context.plan_context(), type)
+    except PgError as error:
+        if error.sqlstate is not SqlState.NUMERIC_VALUE_OUT_OF_RANGE:
+            raise
+        raise PgError(SqlState.INVALID_PARAMETER_VALUE, not_castable, position=expression.position) from error
     if plan.uses_session:
         raise PgError(
             SqlState.FEATURE_NOT_SUPPORTED,

@@ -147,12 +147,17 @@ CREATE MACRO fn.pg_database_size(p_database) AS (
             WHERE p_database::VARCHAR IN (tw_d.tw_oid::VARCHAR, tw_d.tw_datname)), 0));
 CREATE MACRO fn.pg_tablespace_size(p_tablespace) AS (coalesce((SELECT sum(tw_s.tw_bytes)::BIGINT FROM (SELECT bytes
     AS tw_bytes FROM pg.tw_sizes) tw_s), 0));
+-- half units, cut off as PostgreSQL does, and from 20,479 of them on the next unit
 CREATE MACRO fn.pg_size_pretty(p_bytes) AS (
-  CASE WHEN abs(p_bytes) < 10240 THEN p_bytes || ' bytes'
-       WHEN abs(p_bytes) < 20971520 THEN round(p_bytes / 1024.0)::BIGINT || ' kB'
-       WHEN abs(p_bytes) < 21474836480 THEN round(p_bytes / 1048576.0)::BIGINT || ' MB'
-       WHEN abs(p_bytes) < 21990232555520 THEN round(p_bytes / 1073741824.0)::BIGINT || ' GB'
-       ELSE round(p_bytes / 1099511627776.0)::BIGINT || ' TB' END);
+  list_transform([p_bytes], lambda tw_b: CASE WHEN tw_b IS NULL THEN NULL
+    WHEN abs(tw_b::DECIMAL(38, 6)) < 10240 THEN tw_b || ' bytes'
+    ELSE (CASE WHEN tw_b < 0 THEN '-' ELSE '' END) || list_transform([trunc(abs(tw_b::DECIMAL(38, 6)))::HUGEINT],
+      lambda tw_n: CASE
+        WHEN tw_n // 512 < 20479 THEN (tw_n // 512 + 1) // 2 || ' kB'
+        WHEN tw_n // 524288 < 20479 THEN (tw_n // 524288 + 1) // 2 || ' MB'
+        WHEN tw_n // 536870912 < 20479 THEN (tw_n // 536870912 + 1) // 2 || ' GB'
+        WHEN tw_n // 549755813888 < 20479 THEN (tw_n // 549755813888 + 1) // 2 || ' TB'
+        ELSE (tw_n // 562949953421312 + 1) // 2 || ' PB' END)[1] END)[1]);
 
 -- arrays and JSON
 CREATE MACRO fn.array_upper(p_array, p_dimension) AS (nullif(len(p_array), 0)::INTEGER);

@@ -185,6 +185,8 @@ class _Rewriter:
         value = self._names.session(name, call.expressions, self._constant)
         if value is not None:
             return value
+        if name in _OF_RELATIONS and call.expressions:
+            call.expressions[0].replace(_as_regclass(call.expressions[0]))
         if name.startswith("to_reg") and name.removeprefix("to_") in REGISTERED:
             return self._to_registered(name.removeprefix("to_"), call)
         return None
@@ -361,6 +363,22 @@ _INNER: dict[type[exp.Expr], Callable[[_Rewriter, Any], exp.Expr]] = {
     exp.Select: _Rewriter._select,
     **dict.fromkeys(_SESSION_NODES, _Rewriter._session),
 }
+
+
+_OF_RELATIONS = words(
+    "pg_relation_size pg_table_size pg_total_relation_size pg_indexes_size pg_relation_is_updatable row_security_active"
+)
+"""Functions whose first argument is a regclass, so that a text there is the name of a relation."""
+
+
+def _as_regclass(argument: exp.Expr) -> exp.Expr:
+    """A text in quotes, a cast of one to text, or a parameter, cast to regclass; any other argument as it is."""
+    inner = argument
+    if isinstance(inner, exp.Cast) and type_name(inner.to) in ("text", "varchar", "name"):
+        inner = inner.this
+    if isinstance(inner, exp.Parameter) or (isinstance(inner, exp.Literal) and inner.is_string):
+        return exp.Cast(this=inner.copy(), to=exp.DataType(this=exp.DType.USERDEFINED, kind="regclass"))
+    return argument
 
 
 def _formatted(kind: str, argument: exp.Expr) -> exp.Expr:

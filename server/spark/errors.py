@@ -19,6 +19,7 @@ from dataclasses import dataclass, field
 import structlog
 
 from protocol.pgwire.errors import PgError, SqlState
+from protocol.pgwire.types import NUMERIC_PRECISION_MAX
 
 LINE_MAX = 300
 _TRACEBACK = "Traceback (most recent call last):"
@@ -139,6 +140,7 @@ def _numeric_overflow(fault: Fault) -> PgError:
         SqlState.NUMERIC_VALUE_OUT_OF_RANGE,
         "numeric field overflow",
         detail=f"A field with precision {precision}, scale {scale} must round to an absolute value less than {bound}.",
+        hint="Round the value, or use double precision." if precision == NUMERIC_PRECISION_MAX else None,
     )
 
 

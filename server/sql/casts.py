@@ -23,9 +23,9 @@ from protocol.pgwire.datetime_output import interval_text, timestamp_text
 from protocol.pgwire.errors import PgError, SqlState
 from protocol.pgwire.interval_input import interval_of
 from protocol.pgwire.json_values import loaded_jsonb
-from protocol.pgwire.scalars import fitted_numeric, format_text, parse_text
+from protocol.pgwire.scalars import fitted_numeric, format_text, parse_text, too_many_digits
 from protocol.pgwire.text_columns import OutputStyle
-from protocol.pgwire.timezones import SECOND_US, local_offset, offset_at, offset_text, zone
+from protocol.pgwire.timezones import SECOND_US, Abbreviation, local_offset, offset_at, offset_text, zone
 from protocol.pgwire.types import BPCHAR, NUMERIC_PRECISION_MAX, TEXT, VARCHAR, PgType, array_of, bare_numeric
 
 DAY_US = 86_400_000_000
@@ -265,12 +265,12 @@ def in_range(us: int, message: str = "timestamp out of range") -> int:
     return us
 
 
-def instant(local_us: int, where: tzinfo) -> int:
+def instant(local_us: int, where: tzinfo | Abbreviation) -> int:
     """The instant that a zone's local time means."""
     return in_range(local_us - local_offset(where, local_us) * SECOND_US)
 
 
-def local_time(utc_us: int, where: tzinfo) -> int:
+def local_time(utc_us: int, where: tzinfo | Abbreviation) -> int:
     """A zone's local time at an instant."""
     return in_range(utc_us + offset_at(where, utc_us) * SECOND_US)
 
@@ -350,7 +350,7 @@ def natural_numeric(value: Decimal) -> PgType:
     exponent = value.as_tuple().exponent
     type = bare_numeric(max(-exponent, 0) if isinstance(exponent, int) else 0)
     if (type.scale or 0) > NUMERIC_PRECISION_MAX:
-        raise PgError(SqlState.NUMERIC_VALUE_OUT_OF_RANGE, "numeric value has more than 38 digits")
+        raise too_many_digits()
     fitted_numeric(type, value)
     return type
 

@@ -1,4 +1,4 @@
-"""Making an expression be of a type: casts, unknown literals and parameters, common types (manual, chapter 10)."""
+"""Casts, the types of unknown literals and parameters, and common types (PostgreSQL's manual, chapter 10)."""
 
 from __future__ import annotations
 
@@ -7,8 +7,9 @@ from dataclasses import replace
 from decimal import Decimal
 
 from protocol.pgwire.errors import PgError, SqlState
-from protocol.pgwire.scalars import parse_text
+from protocol.pgwire.scalars import parse_text, too_many_digits
 from protocol.pgwire.types import INT4, INT8, NUMERIC, TEXT, UNKNOWN, PgType, array_of, bare_numeric
+from protocol.pgwire.types import NUMERIC_PRECISION_MAX as MAX
 from server.sql.casts import (
     CastRule,
     Coercion,
@@ -217,9 +218,20 @@ def cannot_cast(source: PgType, target: PgType, position: int | None) -> PgError
 
 def integer_literal(text: str, position: int | None) -> Literal:
     """An unsigned or negated integer of the source text: integer, bigint or numeric by its size."""
-    value = int(text)
+    value = Decimal(text)
     for type, bits in ((INT4, 31), (INT8, 63)):
         if -(1 << bits) <= value < 1 << bits:
-            return Literal(value, type, position)
-    number = Decimal(value)
-    return Literal(number, natural_numeric(number), position)
+            return Literal(int(value), type, position)
+    return Literal(value, bare_numeric(0), position)
+
+
+def check_digits(literal: Literal) -> None:
+    """22003 for a number of the source text that is a numeric with more digits than one can have here.
+
+    Such a number may be converted to another type: `1e300` is added to a double precision, and stays exact until then.
+    """
+    for value in literal.value if isinstance(literal.value, list) else (literal.value,):
+        if isinstance(value, Decimal) and (value.adjusted() >= MAX or int(value.as_tuple().exponent) < -MAX):
+            error = too_many_digits()
+            error.position = literal.position
+            raise error

@@ -21,17 +21,20 @@ from dataclasses import replace
 from typing import Any, Protocol, TypeVar
 
 from protocol.pgwire.errors import PgError, SqlState
-from protocol.pgwire.types import BOOL, INT8
+from protocol.pgwire.types import BOOL, INT8, JSONB
 from server.sql import expressions as ex
+from server.sql.casts import find_cast, is_utc
 from server.sql.expressions import (
     Aggregate,
     Call,
     Case,
+    Cast,
     Column,
     ColumnRef,
     Expression,
     Literal,
     Quantified,
+    SortKey,
     Subquery,
     SubqueryKind,
     WindowCall,
@@ -39,7 +42,7 @@ from server.sql.expressions import (
     walk,
 )
 from server.sql.functions import syntax
-from server.sql.functions.table import FUNCTIONS, OPERATORS, Function, Kind, Nulls, fail
+from server.sql.functions.table import FUNCTIONS, OPERATORS, Form, Function, Kind, Nulls, fail
 from server.sql.relations import Aggregate as AggregateNode
 from server.sql.relations import (
     Distinct,
@@ -151,6 +154,65 @@ def _is_simple(node: Relation, outer: set[int]) -> bool:
                 and _is_simple(right, outer)
             )
     return False
+
+
+def _in_lambdas(part: Any) -> list[Subquery]:
+    """The subqueries in expressions that Spark would see inside a higher-order function, where it refuses them.
+
+    The subqueries inside those subqueries are not among them.
+    """
+    found: list[Subquery] = []
+
+    def collect(node: Any) -> Any | None:
+        if isinstance(node, Subquery):
+            found.append(node)
+            return node
+        return None
+
+    def look(node: Any) -> Any | None:
+        if isinstance(node, Subquery):
+            for operand in node.operands:
+                transform(operand, look)
+            return node
+        if uses_lambda(node):
+            transform(node, collect)
+            return node
+        return None
+
+    for item in _flat(part):
+        transform(item, look)
+    return found
+
+
+def uses_lambda(node: Any) -> bool:
+    """Whether the Spark SQL of an expression puts its arguments into a higher-order function."""
+    match node:
+        case Call(function=function, arguments=arguments, timezone=timezone):
+            return not is_utc(timezone) or _form_uses_lambda(function.spark, arguments)
+        case Cast(operand=operand, type=target, timezone=timezone):
+            rule = find_cast(operand.type.without_modifiers, target.without_modifiers)
+            return rule is not None and (not is_utc(timezone) or _form_uses_lambda(rule.spark, (operand,)))
+        case Aggregate(function=function, arguments=arguments):
+            # values of a group that are ordered, or given to Python, are sorted with a comparison function
+            return _form_uses_lambda(function.spark, arguments) or "{a}" in _form(function.spark, arguments)
+        case WindowCall(call=call):
+            return uses_lambda(call)
+        case SortKey(expression=expression):
+            return expression.type.element is not None or expression.type == JSONB
+        case Quantified():
+            return True
+    return False
+
+
+def _form(spark: str | Form | None, arguments: Sequence[Expression]) -> str:
+    """The Spark SQL of a function whose arguments are subqueries."""
+    return (spark(arguments, ["(SELECT 1)"] * len(arguments)) if callable(spark) else spark) or ""
+
+
+def _form_uses_lambda(spark: str | Form | None, arguments: Sequence[Expression]) -> bool:
+    """A function without a form in Spark SQL is computed in Python, and its value taken out by a lambda."""
+    form = _form(spark, arguments)
+    return not form or "->" in form
 
 
 def _walked(part: Any) -> Any:
@@ -314,9 +376,8 @@ class _Decorrelator:
                 below, (test,) = self._attached(input, (predicate,), node)
                 return _only(Filter(below, test), node.columns)
             case Sort(input=input, keys=keys) if self._queries(keys, node):
-                below, changed = self._attached(input, tuple(key.expression for key in keys), node)
-                sort = tuple(replace(key, expression=e) for key, e in zip(keys, changed, strict=True))
-                return _only(Sort(below, sort), node.columns)
+                below, changed = self._attached(input, keys, node)
+                return _only(Sort(below, changed), node.columns)
             case Window(input=input, calls=calls) if self._queries(calls, node):
                 below, window = self._attached(input, calls, node)
                 added = node.columns[len(input.columns) :]
@@ -329,9 +390,8 @@ class _Decorrelator:
                 added = node.columns[len(input.columns) :]
                 return _only(replace(node, input=below, arrays=changed, columns=(*below.columns, *added)), node.columns)
             case DistinctOn(input=input, keys=keys, order=order) if self._queries((keys, order), node):
-                below, changed = self._attached(input, (*keys, *(key.expression for key in order)), node)
-                sort = tuple(replace(k, expression=e) for k, e in zip(order, changed[len(keys) :], strict=True))
-                return _only(DistinctOn(below, changed[: len(keys)], sort), node.columns)
+                below, changed = self._attached(input, (*keys, *order), node)
+                return _only(DistinctOn(below, changed[: len(keys)], changed[len(keys) :]), node.columns)
         return node
 
     def _projected_rows(self, node: Values) -> Relation:
@@ -352,11 +412,12 @@ class _Decorrelator:
     def _queries(self, part: Any, place: Relation) -> list[Subquery]:
         """The subqueries in expressions, those inside them aside, that are to be rewritten."""
         found: list[Subquery] = []
+        in_lambda = _in_lambdas(part) if self._native and _has_query(part) else []
 
         def look(node: Any) -> Any | None:
             if not isinstance(node, Subquery):
                 return None
-            if self._native and _is_native(node, place):
+            if self._native and _is_native(node, place) and node not in in_lambda:
                 return None if any(map(_has_query, node.operands)) else node
             if node not in found:
                 found.append(node)
@@ -369,7 +430,10 @@ class _Decorrelator:
     def _attached(
         self, input: Relation, expressions: tuple[Any, ...], place: Relation
     ) -> tuple[Relation, tuple[Any, ...]]:
-        """The input with what the subqueries come to in columns of their own, and the expressions that use those."""
+        """The input with the subqueries' values in columns of their own, and the expressions, which use those columns.
+
+        The expressions may be sort keys.
+        """
         values: list[tuple[Subquery, Expression]] = []
         for subquery in self._queries(expressions, place):
             if subquery.operands and _has_query(subquery.operands):

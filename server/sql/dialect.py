@@ -18,7 +18,14 @@ from sqlglot.parsers.postgres import PostgresParser
 from sqlglot.tokenizer_core import TokenType
 
 _OWN_GRAMMAR = ("CAST", "EXTRACT", "POSITION", "SUBSTRING", "TRIM", "OVERLAY")
-_INTERVAL_FIELDS = ("YEAR", "MONTH", "DAY", "HOUR", "MINUTE", "SECOND")
+_INTERVAL_ENDS = {  # the fields that INTERVAL 'text' names, and those that may follow behind TO
+    "YEAR": ("MONTH",),
+    "MONTH": (),
+    "DAY": ("HOUR", "MINUTE", "SECOND"),
+    "HOUR": ("MINUTE", "SECOND"),
+    "MINUTE": ("SECOND",),
+    "SECOND": (),
+}
 _CONSTANT_TYPES = PostgresParser.TYPE_TOKENS - {TokenType.INTERVAL, TokenType.VAR}
 
 
@@ -132,11 +139,14 @@ class _Parser(PostgresParser):
         self._advance()
         text = self._parse_string()
         fields: list[str] = []
-        while self._curr and self._curr.text.upper() in _INTERVAL_FIELDS:
-            fields.append(self._curr.text.upper())
+        if self._curr and (first := self._curr.text.upper()) in _INTERVAL_ENDS:
+            fields.append(first)
             self._advance()
-            if not self._match_text_seq("TO"):
-                break
+            if _INTERVAL_ENDS[first] and self._match_text_seq("TO"):
+                if self._curr.text.upper() not in _INTERVAL_ENDS[first]:
+                    self.raise_error("expected a smaller field")
+                fields.append(self._curr.text.upper())
+                self._advance()
         unit = exp.Var(this=" TO ".join(fields)) if fields else None
         digits = None
         if fields and fields[-1] == "SECOND" and self._match(TokenType.L_PAREN):

@@ -179,7 +179,11 @@ class SortKey:
 
 @dataclass(frozen=True, slots=True)
 class Aggregate:
-    """An aggregate call; stands only in `relations.Aggregate` and in windows once a query is bound."""
+    """An aggregate call; stands only in `relations.Aggregate` and in windows once a query is bound.
+
+    `level` is that of the SELECT that it aggregates the rows of, which may be one around the query that it stands in;
+    0 in a window and where a rewrite made it.
+    """
 
     function: Function
     arguments: tuple[Expression, ...]
@@ -190,6 +194,7 @@ class Aggregate:
     order: tuple[SortKey, ...] = ()
     filter: Expression | None = None
     position: int | None = field(default=None, compare=False)
+    level: int = field(default=0, compare=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -33,7 +33,7 @@ from server.sql.bind import (
     returning_items,
     values,
 )
-from server.sql.coerce import ASSIGNMENT
+from server.sql.coerce import ASSIGNMENT, check_digits
 from server.sql.constant import Bindings, Constant, compiled, session_value
 from server.sql.decorrelate import decorrelated
 from server.sql.direct import DirectScan, direct_scan
@@ -220,6 +220,9 @@ def bound(plan: QueryPlan, parameters: Sequence[object]) -> QueryPlan:
 
 
 def _finished(binder: Binder, relation: Relation, source: Query | None) -> QueryPlan:
+    for node in walk(relation):
+        if isinstance(node, Literal):
+            check_digits(node)
     relation = assigned(binder, relation, lambda number, expression: _of_full_precision(expression))
     parameters = []
     for number, type in enumerate(binder.parameters, 1):

@@ -5,14 +5,14 @@ Messages, codes and hints are PostgreSQL's (parse_relation.c). Positions are the
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from sqlglot import exp
 
 from catalog.objects import CatalogState, Hold, Index, ObjectId, Relation
 from protocol.pgwire.errors import PgError, SqlState
-from server.sql.expressions import Column, ColumnRef, Expression
+from server.sql.expressions import Column, ColumnRef, Expression, walk
 from server.sql.relations import RecursiveRows
 
 ID_SCHEMA = "$id"  # `"$id"."u12"` names a relation by its id, in the stored text of views
@@ -53,7 +53,8 @@ class Scope:
 
     `clause` is where aggregates are refused, None where they may stand; `real_names` maps the names of tables that
     were given an alias to it, for the hint. `hidden` are tables of the same FROM that cannot be seen from here.
-    `sets`: where set-returning functions may stand, their columns and arrays are put here.
+    `sets`: where set-returning functions may stand, their columns and arrays are put here. `level` identifies the
+    SELECT, to which also the scopes of its clauses belong; 0 for what is no SELECT.
     """
 
     entries: list[Entry] = field(default_factory=list)
@@ -64,6 +65,7 @@ class Scope:
     windows: dict[str, exp.Expr] = field(default_factory=dict)
     hidden: frozenset[str] = frozenset()
     sets: list[tuple[Column, Expression]] | None = None
+    level: int = 0
 
     @property
     def chain(self) -> Iterator[Scope]:
@@ -81,7 +83,9 @@ class Scope:
 
 def in_clause(scope: Scope, clause: str | None) -> Scope:
     """The same names, in a clause where aggregates are refused in its name."""
-    return Scope(scope.entries, scope.parent, scope.common_tables, clause, scope.real_names, scope.windows)
+    return Scope(
+        scope.entries, scope.parent, scope.common_tables, clause, scope.real_names, scope.windows, level=scope.level
+    )
 
 
 def alone(scope: Scope) -> Scope:
@@ -110,6 +114,16 @@ def find_relation(
             position=position,
         )
     return item
+
+
+def level_of(scope: Scope, columns: Collection[int]) -> Scope:
+    """The innermost query level of which one of the columns is; this one, if the columns are of none."""
+    if scope.parent is not None and columns:
+        for level in scope.chain:
+            for entry in level.entries:
+                if any(isinstance(n, ColumnRef) and n.column.id in columns for n in walk(entry.expression)):
+                    return level
+    return scope
 
 
 def find_column(scope: Scope, table: str | None, name: str, position: int | None) -> Expression:

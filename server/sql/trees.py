@@ -293,6 +293,13 @@ def _check_as(source: str, token: Token, before: str, following: Token) -> None:
         raise unexpected(source, token)
 
 
+def _check_path(token: Token, following: Token, after: Token | None = None) -> None:
+    """0A000 for SEARCH and CYCLE behind the query of a WITH: their columns are rows or arrays of rows."""
+    if following.value in ("depth", "breadth") if token.value == "search" else after and after.value in (",", "set"):
+        hint = "Keep the path in a column of the recursive query, as an array that each round appends to."
+        raise not_supported(f"{token.value.upper()} of a recursive query", token, hint)
+
+
 # Keywords that sqlglot would read as another dialect means them, or that ask for what Tidewire lacks.
 _REFUSED: dict[str, Callable[[str, Token, str, Token], None]] = {
     "into": _check_into,
@@ -349,6 +356,8 @@ def _converted(source: str, tokens: Sequence[Token]) -> list[GlotToken]:
                     raise unexpected(source, following if value in _PHRASE_HEADS else token)
                 if value in _DML and before == "(" and following.kind is Kind.WORD and _is_cte(converted):
                     raise not_supported(f"{value.upper()} inside a query", token)
+                if before == ")" and value in ("search", "cycle"):
+                    _check_path(token, *tokens[position : position + 2])
                 type_, before = TokenType.VAR, value if value in _WORDS_AS_TEXT else ""
             elif value == "using" and following.value in ("<", ">"):  # ORDER BY x USING > is DESC
                 position += 1

@@ -11,6 +11,11 @@ SELECT conname, contype, pg_get_constraintdef(oid) FROM pg_constraint WHERE conr
 SELECT quote_ident('a b'), quote_ident('select'), quote_ident('plain'), quote_ident('Q"x');
 SELECT current_schemas(false);
 SELECT pg_encoding_to_char(6), pg_size_pretty(0::bigint), pg_size_pretty(123456789::bigint);
+SELECT n, pg_size_pretty(n) FROM pg_namespace, (VALUES (0::bigint), (10239::bigint), (10240::bigint), (10751::bigint), (10752::bigint), (20470::bigint), (20479::bigint), (20480::bigint), (1048575::bigint), (12345678::bigint), (20970495::bigint), (20970496::bigint), (20971007::bigint), (20971008::bigint), (21473787903::bigint), (21473787904::bigint), (21989158748159::bigint), (21990232555520::bigint), (22516998136852480::bigint), (9223372036854775807::bigint), (-10240::bigint), (-12345678::bigint), (-9223372036854775807::bigint)) v(n)
+  WHERE nspname = 'pg_catalog' ORDER BY n;
+SELECT pg_size_pretty(pg_relation_size('flights') * 0 + 12345678), pg_size_pretty(1.5 + (pg_relation_size('flights') * 0));
+SELECT pg_relation_size('flights') IS NULL, pg_table_size('s2.other'::text) IS NULL, pg_total_relation_size('"flights"') IS NULL,
+  pg_indexes_size('public.flights') IS NULL, pg_relation_size('flights', 'main') IS NULL;
 SELECT array_to_string(ARRAY(SELECT attname FROM pg_attribute WHERE attrelid = 'carriers'::regclass AND attnum > 0
   ORDER BY attnum), ',');
 SELECT count(*) FROM pg_catalog.pg_class c WHERE c.relkind OPERATOR(pg_catalog.=) 'm' AND c.relname !~ '^pg_';

@@ -11,7 +11,7 @@ from protocol.pgwire.errors import PgError
 from server.spark.arrow_path import spark_schema, to_house, to_spark
 
 INTERVAL = pa.month_day_nano_interval()
-_INT32 = st.integers(-(2**31) + 1, 2**31 - 1)
+_INT32 = st.integers(-(2**31), 2**31 - 1)
 _US = st.integers(-((2**63 - 1) // 1000), (2**63 - 1) // 1000)
 _intervals = st.none() | st.builds(lambda m, d, us: pa.MonthDayNano([m, d, us * 1000]), _INT32, _INT32, _US)
 

@@ -253,6 +253,8 @@ def test_queries_give_what_postgresql_gives(tidewire: ServerThread, oracle: str,
         ("SELECT nothing FROM pg_class", errors.UndefinedColumn),
         ("SELECT 'nothing'::regclass", errors.UndefinedTable),
         ("SELECT 'nothing'::regtype", errors.UndefinedObject),
+        ("SELECT pg_relation_size('nothing')", errors.UndefinedTable),
+        ("SELECT pg_total_relation_size('nothing'::text) FROM pg_class", errors.UndefinedTable),
         ("SELECT relname FROM pg_class WHERE oid = 'abc'::oid", errors.InvalidTextRepresentation),
         ("SELECT nonsense(oid) FROM pg_class", errors.UndefinedFunction),
         ("SELECT read_csv('/etc/passwd') FROM pg_class", errors.UndefinedFunction),
@@ -302,6 +304,23 @@ def test_what_is_there_now(tidewire: ServerThread) -> None:
         assert after is not None
         assert after[0] > before[0]
         assert connection.execute("SELECT count(*) FROM pg_locks").fetchone() == (0,)
+
+
+def test_the_size_of_a_relation_is_asked_by_its_name(tidewire: ServerThread) -> None:
+    with psycopg.connect(tidewire.dsn(), autocommit=True) as connection:
+        connection.execute("CREATE TABLE weighed (a text)")
+        connection.execute("INSERT INTO weighed VALUES (repeat('x', 1000))")
+        by_name, by_parameter, by_class = connection.execute(
+            "SELECT pg_relation_size('weighed'), pg_relation_size(%s), pg_relation_size('weighed'::regclass)",
+            ("weighed",),
+        ).fetchone() or (0, 0, 0)
+        connection.execute("DROP TABLE weighed")
+    assert by_name == by_parameter == by_class > 0
+
+
+def test_a_size_without_a_type_is_shown(tidewire: ServerThread) -> None:
+    with psycopg.connect(tidewire.dsn(), autocommit=True) as connection:
+        assert connection.execute("SELECT pg_size_pretty(12345678)").fetchone() == ("12 MB",)
 
 
 def test_system_tables_of_both_kinds_in_one_query(tidewire: ServerThread) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import psycopg
@@ -12,6 +13,7 @@ from psycopg import errors, sql
 
 from protocol.pgwire.errors import PgError
 from server import privileges
+from testdrive import Options, run_file
 from tests.fix_server import ServerThread
 
 pytestmark = pytest.mark.spark
@@ -644,3 +646,19 @@ def test_what_a_hold_needs(sessions: Sessions, server: ServerThread) -> None:
         assert refusal("m") == refusal("i") == "permission denied for cluster quickstart"
     finally:
         boss.execute("GRANT USAGE ON CLUSTER quickstart TO PUBLIC")
+
+
+def test_scripts_connect_as_mz_system_where_there_are_roles(dsn: str, tmp_path: Path) -> None:
+    server = dsn.rpartition("@")[2].partition("/")[0]
+    script = tmp_path / "script.td"
+    script.write_text(
+        "> CREATE ROLE of_the_script\n\n"
+        f"$ postgres-connect name=system url=postgres://mz_system@{server}\n\n"
+        "$ postgres-execute connection=system\nCREATE ROLE by_the_system\nDROP ROLE by_the_system\n\n"
+        f"$ postgres-execute connection=postgres://mz_system@{server}/materialize\nDROP ROLE of_the_script\n"
+    )
+    try:
+        assert run_file(script, Options(url=dsn, default_timeout_s=5, reset=False)) == []
+    finally:
+        with psycopg.connect(dsn, autocommit=True) as connection:
+            connection.execute("DROP ROLE IF EXISTS of_the_script, by_the_system, mz_system")

@@ -150,3 +150,10 @@ SELECT id, CASE WHEN ia = '{}' THEN ARRAY[0] ELSE ia END, coalesce(ia, ARRAY[-1]
 SELECT ARRAY(SELECT id FROM lists WHERE id < 4 ORDER BY id DESC), ARRAY(SELECT ta[1] FROM lists WHERE id = 99);
 SELECT id, ARRAY(SELECT p.name FROM people p WHERE p.dept = d.id ORDER BY p.id) FROM depts d;
 SELECT ARRAY(SELECT NULL::int FROM lists WHERE id < 3);
+
+-- of two dimensions
+SELECT ARRAY[['a', 'b']]::text[];
+SELECT CAST(ARRAY[[1, 2], [3, 4]] AS int[]);
+SELECT ARRAY['{1,2}'::int[]]::text[];
+SELECT ARRAY[[]]::int[];
+SELECT '{{1,2},{3,4}}'::int[];

@@ -149,3 +149,15 @@ SELECT id FROM people ORDER BY rank() OVER (ORDER BY salary NULLS FIRST, id);
 SELECT salary > 3000, dept, count(*) FROM people GROUP BY ROLLUP (salary > 3000, dept);
 SELECT salary > 3000, boss IS NULL, count(*) FROM people GROUP BY CUBE ((salary > 3000), boss IS NULL);
 SELECT dept = 1, count(*) FROM people GROUP BY GROUPING SETS ((dept = 1), ());
+
+-- items of the select list as keys of grouping sets
+SELECT a + 1 AS x, b AS y, count(*) FROM t GROUP BY ROLLUP (x, (y, x));
+SELECT a + 1 AS x, b AS y, count(*) FROM t GROUP BY GROUPING SETS ((x, y), x, ROLLUP (y), ());
+SELECT a AS x, a AS y, count(*) FROM t GROUP BY ROLLUP (x, y);
+SELECT a AS x, a AS y, a + 1, grouping(a), count(*) FROM t GROUP BY CUBE (x, y);
+SELECT a AS x, a AS y, count(*) FROM t GROUP BY ROLLUP (x), y;
+SELECT a AS x, a AS y, count(*) FROM t GROUP BY ROLLUP (x, a);
+SELECT a, b, a, count(*) FROM t GROUP BY ROLLUP (1, 2, 3);
+SELECT 1 AS x, 1 AS y, count(*) FROM t GROUP BY ROLLUP (x, y);
+SELECT a + 1 AS x, count(*) FROM t GROUP BY ROLLUP (x) HAVING grouping(a + 1) = 1;
+SELECT a + 1 AS x, count(*) FROM t GROUP BY ROLLUP (x) ORDER BY grouping(a + 1), x;

@@ -133,3 +133,27 @@ SELECT iv::interval day FROM times;
 SELECT make_interval(weeks := 2);
 SELECT make_interval(years => 200000000);
 SELECT +interval '1 day';
+
+-- fields and the time in front of which a day stands
+SELECT interval '1 2:03' minute to second, interval '2:03' minute to second, interval '1 -2:03' minute to second, interval '1 day 2:03' minute to second, interval '100:59' minute to second, interval '1 2:03:04' minute to second, interval '1 2:03.5' minute to second;
+SELECT '1 2:03'::interval minute to second, CAST('2:03' AS interval minute to second);
+SELECT interval '1 2:03' day to second, interval '1 2:03' hour to second, interval '1 2:03' second, interval '1 2:03' hour to minute, interval '1 2:03' day to hour, interval '1 2:03' day to minute, interval '1 2:03' day, interval '1 2:03' hour, interval '1 2:03' minute;
+SELECT interval '1:60' minute to second;
+SELECT interval '1' year to second;
+SELECT interval '1' day to month;
+SELECT interval '1' hour to hour;
+SELECT interval '1' second to minute;
+
+-- the least days and months
+SELECT interval '-2147483648 days -48 hrs', interval '-2147483648 days', interval '-2147483648 mons -2147483648 days', interval 'P-2147483648D', interval '-178956970 years -8 mons';
+SELECT interval '-2147483649 days';
+SELECT interval '-2147483648 days ago';
+SELECT interval '-2147483648 months ago';
+SELECT interval '-178956970 years -9 mons';
+SELECT - interval '-2147483648 days';
+SELECT interval '-2147483647 days' - interval '1 day', interval '-2147483647 months' - interval '1 month';
+SELECT interval '-2147483648 days' - interval '1 day';
+SELECT justify_hours(interval '-2147483647 days -24 hrs'), justify_days(interval '-2147483648 days');
+SELECT justify_hours(interval '-2147483648 days -48 hrs');
+SELECT sum(x) FROM (VALUES (interval '-2147483647 days'), (interval '-1 day')) v(x);
+SELECT sum(x) FROM (VALUES (interval '-2147483648 days'), (interval '-1 day')) v(x);

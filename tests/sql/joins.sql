@@ -126,3 +126,12 @@ SELECT d.id, g FROM depts d, generate_series(1, d.id) g;
 SELECT l.id, e FROM lists l, unnest(l.ia) e;
 SELECT l.id, e FROM lists l LEFT JOIN unnest(l.ia) e ON true;
 SELECT l.id, e, o FROM lists l CROSS JOIN LATERAL unnest(l.ta) WITH ORDINALITY AS u (e, o);
+
+-- LATERAL inside a join, of an item outside of it
+SELECT b.a, s.z FROM u a, u b JOIN LATERAL (VALUES (a.k)) s(z) ON b.k = s.z;
+SELECT b.a, s.z FROM u a, u b LEFT JOIN LATERAL (VALUES (a.k)) s(z) ON b.k = s.z;
+SELECT b.a, s.z FROM u a LEFT JOIN (u b JOIN LATERAL (SELECT a.k, b.a) s(z, y) ON b.k = s.z) ON a.a = b.a;
+SELECT b.a, g FROM u a, u b CROSS JOIN LATERAL generate_series(1, a.k) g;
+SELECT b.a, s.z FROM u a, LATERAL (SELECT a.k) s(z) RIGHT JOIN u b ON b.k = s.z;
+SELECT b.a, s.z, q.y FROM u a, u b JOIN LATERAL (VALUES (a.k)) s(z) ON b.k = s.z JOIN LATERAL (SELECT s.z + a.a) q(y) ON true;
+SELECT 1 FROM u a RIGHT JOIN (u b JOIN LATERAL (VALUES (a.k)) s(z) ON b.k = s.z) ON true;

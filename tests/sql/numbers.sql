@@ -140,3 +140,49 @@ SELECT 'abc' + 1.5;
 SELECT true + 1;
 SELECT power(1);
 SELECT '5' + 3, 5 - '3', '1.5' + 2.5, NULL + 1, NULL * 2.5, -NULL::int, abs(NULL::int), 3 + NULL::float8;
+
+-- buckets at the edges: numeric has no rounded quotient in between
+SELECT width_bucket(90::numeric, 100, 10, 9), width_bucket(0.3, 0, 0.9, 3), width_bucket(0.1::float8, 0, 0.3, 3);
+SELECT x, width_bucket(x::numeric, 100, 10, 9), width_bucket(x::numeric, 10, 100, 9), width_bucket(x::float8, 100, 10, 9), width_bucket(x::float8, 10, 100, 9) FROM generate_series(0, 110, 5) x;
+SELECT width_bucket(0.99999999999999999999999, 0, 3, 3), width_bucket(29.9999999999999999999999, 0, 90, 9), width_bucket(1e-30, 0, 3, 3);
+SELECT width_bucket(0::float8, -1.7e308, 1.7e308, 10), width_bucket(1e308::float8, 1.7e308, -1.7e308, 10);
+
+-- more digits than Spark's decimals have
+SELECT 1e40;
+SELECT 123456789012345678901234567890123456789012;
+SELECT 0.1234567890123456789012345678901234567890123;
+SELECT 1e40 + 1;
+SELECT ARRAY[1e40];
+SELECT x FROM (VALUES (1e40), (1)) v(x);
+SELECT 1e40::float8, 1e300 * 1::float8, 2::float8 + 123456789012345678901234567890123456789012, -1e40::float4, 1e40::text, ARRAY[1e40]::float8[];
+SELECT coalesce(1e40, 1::float8), CASE WHEN true THEN 1e40 ELSE 1::float8 END, 1e40 > 1::float8;
+SELECT x FROM (VALUES (1e40), (1::float8)) v(x);
+SELECT 1e40::int;
+SELECT 1e131072;
+SELECT 1e999999999;
+SELECT 1e-16384;
+SELECT 0.12345678901234567890123456789012345678, 12345678901234567890123456789012345678, 9223372036854775808, -9223372036854775809;
+SELECT '1e40'::numeric;
+SELECT exp(5000::numeric);
+SELECT exp(100::numeric);
+SELECT exp(1000000::numeric);
+SELECT exp(50::numeric), exp(-5000::numeric) = 0, power(0.1::numeric, -20), power(10::numeric, -5000) = 0;
+SELECT power(10::numeric, 50);
+SELECT factorial(33), factorial(20);
+SELECT factorial(34);
+SELECT exp(n * 1000) FROM nums WHERE id = 7;
+
+-- sizes
+SELECT pg_size_pretty(12345678::int8), pg_size_pretty(10239::int8), pg_size_pretty(10240::int8), pg_size_pretty(-12345678::int8), pg_size_pretty('12345678');
+SELECT x, pg_size_pretty(x::int8), pg_size_pretty(-x::int8), pg_size_pretty(x::numeric), pg_size_pretty(x + 0.5) FROM (VALUES (0), (1), (10239), (10240), (10751), (10752), (20479), (20480), (20970495), (20970496), (20971007), (20971008), (20971519), (20971520), (2147483647)) v(x);
+SELECT x, pg_size_pretty(x::int8), pg_size_pretty(-x::int8), pg_size_pretty(x) FROM (VALUES (21474836480::numeric), (21473787903), (21473787904), (21474312191), (21474312192), (21989158748159), (21990232555520), (22516998136852480), (9223372036854775807)) v(x);
+SELECT pg_size_pretty(123456789012345678901234567890::numeric), pg_size_pretty(10.55), pg_size_pretty(-0.5), pg_size_pretty(10239.99), pg_size_pretty((-9223372036854775808)::int8), pg_size_pretty(NULL::int8);
+SELECT pg_size_pretty(sum(c)) FROM t;
+SELECT pg_size_pretty(12345678);
+SELECT pg_size_pretty(1.5::float8);
+SELECT pg_size_bytes('12 MB'), pg_size_bytes(' 1.5kB '), pg_size_bytes('-1 GB'), pg_size_bytes('10'), pg_size_bytes('10 B'), pg_size_bytes('1e3 bytes'), pg_size_bytes('.5 tb'), pg_size_bytes('1.pb'), pg_size_bytes('0.4999'), pg_size_bytes('+2 kB');
+SELECT pg_size_bytes('12 XB');
+SELECT pg_size_bytes('');
+SELECT pg_size_bytes('1 e3');
+SELECT pg_size_bytes('9000 PB');
+SELECT pg_size_bytes('1e999999 kb');

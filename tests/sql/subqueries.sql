@@ -178,3 +178,38 @@ SELECT ARRAY(SELECT 1 UNION ALL SELECT 2 ORDER BY 1 DESC);
 SELECT ARRAY(SELECT id, name FROM people);
 SELECT ARRAY(VALUES (1), (NULL), (3));
 SELECT array_length(ARRAY(SELECT id FROM people), 1);
+
+-- aggregates of a query around the subquery they stand in
+SELECT a, (SELECT sum(t.c)), (SELECT sum(t.c) FROM u WHERE k = 2) FROM t GROUP BY a;
+SELECT a FROM t GROUP BY a HAVING EXISTS (SELECT 1 FROM u WHERE u.k = count(t.c));
+SELECT a FROM t WHERE EXISTS (SELECT 1 FROM u WHERE u.k = sum(t.c));
+SELECT a FROM t WHERE EXISTS (SELECT sum(t.c) FROM u);
+SELECT a FROM t GROUP BY a ORDER BY (SELECT sum(t.c)), a;
+SELECT a, (SELECT sum(u.k + t.a) FROM u), (SELECT sum(u.k) + sum(t.c) FROM u), (SELECT sum(u.k * sum(t.c)) FROM u) FROM t GROUP BY a;
+SELECT a, (SELECT sum(u.k + t.c) FROM u) FROM t GROUP BY a;
+SELECT a, (SELECT count(*) FROM u GROUP BY sum(t.c)), (SELECT max(k) FROM u HAVING max(k) < sum(t.c)) FROM t GROUP BY a;
+SELECT a, (SELECT w FROM u ORDER BY k * sum(t.c), a LIMIT 1), (SELECT count(*) FROM u JOIN u v ON v.k = count(t.c)) FROM t GROUP BY a;
+SELECT a, (SELECT sum(u.k) FILTER (WHERE u.k < sum(t.c)) FROM u), (SELECT sum(t.c) FILTER (WHERE t.n > 0) FROM u LIMIT 1) FROM t GROUP BY a;
+SELECT a, (SELECT x FROM (SELECT sum(t.c) AS x) s), (WITH w AS (SELECT sum(t.c) AS x) SELECT x FROM w) FROM t GROUP BY a;
+SELECT a, (SELECT sum(sum(t.c))) FROM t GROUP BY a;
+SELECT a, sum((SELECT sum(t.c))) FROM t GROUP BY a;
+SELECT * FROM t, LATERAL (SELECT sum(t.c)) s;
+SELECT * FROM t, LATERAL (VALUES (sum(t.c))) s;
+SELECT a, (SELECT sum(t.c) OVER () FROM u LIMIT 1) FROM t GROUP BY a, c;
+SELECT a, (SELECT sum(sum(t.c)) OVER () FROM u LIMIT 1) FROM t GROUP BY a;
+SELECT a, b, (SELECT grouping(t.a) + grouping(t.b)), (SELECT count(*) FROM u WHERE grouping(t.a) = 0) FROM t GROUP BY ROLLUP (a, b);
+SELECT (SELECT (SELECT sum(t.c))) FROM t;
+SELECT (SELECT (SELECT sum(t.c) + sum(u.k) FROM depts LIMIT 1) FROM u) FROM t GROUP BY a;
+SELECT a = ANY (SELECT count(t.b) FROM u), a IN (SELECT sum(t.a) FROM u) FROM t GROUP BY a;
+SELECT a FROM t GROUP BY a, (SELECT sum(t.c));
+SELECT (SELECT percentile_cont(0.5) WITHIN GROUP (ORDER BY t.c)), array(SELECT u.k + sum(t.c) FROM u ORDER BY 1) FROM t;
+SELECT (SELECT count(*) + count(t.a)) FROM t;
+
+-- as an argument of what Spark computes with a lambda or in Python
+SELECT f8 / (SELECT sum(f8) FROM nums WHERE id < 4), f4 * (SELECT max(f4) FROM nums WHERE id < 4) FROM nums WHERE id < 4;
+SELECT sum(f8 * (SELECT max(f8) FROM nums WHERE id < 4)) FROM nums WHERE id < 4;
+SELECT id FROM nums WHERE f8 > f8 * (SELECT max(f8) FROM nums WHERE id < 4) AND id < 4;
+SELECT lpad((SELECT max(s) FROM strs WHERE id < 4), 5, '-'), string_agg((SELECT max(s) FROM strs WHERE id < 4), ',' ORDER BY id) FROM nums WHERE id < 4;
+SELECT id FROM nums ORDER BY (SELECT ia FROM lists WHERE lists.id = 2), id;
+SELECT n.id, p.id FROM nums n LEFT JOIN people p ON n.f8 * (SELECT max(f8) FROM nums WHERE id < 4) > p.id WHERE n.id < 4;
+SELECT f8 * (SELECT f8 FROM nums WHERE id < 4) FROM nums WHERE id < 4;

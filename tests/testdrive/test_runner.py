@@ -85,11 +85,11 @@ def test_the_first_failure_ends_the_file(scripts: Scripts) -> None:
     scripts.passes("> SELECT count(*) FROM t\n3")
 
 
-def test_hashed_rows(scripts: Scripts) -> None:
+def test_hashed_rows_are_counted_by_row(scripts: Scripts) -> None:
     # md5 of "1" "one" "2" "two words" "3" "<null>", one after another
-    hashed = "6 values hashing to ccd366dd5d8ee3eb9b9e39136094a2c4"
+    hashed = "3 values hashing to ccd366dd5d8ee3eb9b9e39136094a2c4"
     query = TABLE + "> SELECT a, b FROM t\n"
-    message = scripts.fails(query + "6 values hashing to 00000000000000000000000000000000", 3)
+    message = scripts.fails(query + "3 values hashing to 00000000000000000000000000000000", 3)
     assert message.splitlines()[-1] == f"+{hashed}"
     scripts.passes(f"> SELECT a, b FROM t\n{hashed}")
 
@@ -180,7 +180,6 @@ def test_what_another_connection_commits_is_waited_for(scripts: Scripts) -> None
 @pytest.mark.parametrize(
     "text",
     [
-        "> BEGIN\n> DECLARE c CURSOR FOR SELECT generate_series(1, 9)\n> FETCH 1 c\n2",
         "> EXPLAIN SELECT 1\nplan",
         "> SET application_name = nextval('s')\n",
         "> CREATE TABLE u AS SELECT nextval('s') AS a\nwrong",
@@ -191,6 +190,16 @@ def test_what_another_connection_commits_is_waited_for(scripts: Scripts) -> None
 def test_some_statements_are_tried_once(scripts: Scripts, text: str) -> None:
     scripts.passes("> CREATE SEQUENCE s")
     assert run_file(scripts.write(text), scripts.options(300))  # a second try would last longer than this test may
+
+
+def test_fetch_is_tried_until_it_matches(scripts: Scripts) -> None:
+    scripts.passes("> BEGIN\n> DECLARE c CURSOR FOR SELECT generate_series(1, 9)\n> FETCH 1 c\n4\n> FETCH 2 c\n5\n6")
+
+
+def test_a_rewritten_fetch_has_its_first_answer(scripts: Scripts) -> None:
+    path = scripts.write("> BEGIN\n> DECLARE c CURSOR FOR SELECT generate_series(1, 9)\n> FETCH 2 c\n7\n")
+    assert run_file(path, replace(scripts.options(300), rewrite=True)) == []
+    assert path.read_text().endswith("> FETCH 2 c\n1\n2\n")
 
 
 def test_a_failed_transaction_block_is_not_tried_again(scripts: Scripts) -> None:
@@ -484,6 +493,27 @@ def test_an_unreachable_server_is_a_failure(tmp_path: Path) -> None:
     assert "cannot read the URL" in failure.message
 
 
+def test_a_url_without_a_database_is_one_of_materialize(postgres: str, tmp_path: Path) -> None:
+    server = postgres.rpartition("/")[0]  # without a database, libpq would take the user's name
+    with psycopg.connect(postgres, autocommit=True) as connection:
+        if connection.execute("SELECT 1 FROM pg_database WHERE datname = 'materialize'").fetchone() is None:
+            connection.execute("CREATE DATABASE materialize")
+    script, wire = tmp_path / "script.td", tmp_path / "script.pt"
+    script.write_text(
+        "> SELECT current_database()\nmaterialize\n\n"
+        f"$ postgres-connect name=other url={server}\n\n"
+        "$ postgres-execute connection=other\nSELECT 1 / (current_database() = 'materialize')::int\n\n"
+        '$ psql-execute command="COPY (SELECT current_database()) TO STDOUT"\nmaterialize\n'
+    )
+    wire.write_text(
+        'send\nQuery {"query": "SELECT current_database() AS d"}\n----\n\n'
+        "until ignore=RowDescription\nReadyForQuery\n----\n"
+        'DataRow {"fields":["materialize"]}\nCommandComplete {"tag":"SELECT 1"}\nReadyForQuery {"status":"I"}\n'
+    )
+    for path in (script, wire):
+        assert run_file(path, Options(url=server, default_timeout_s=1, reset=False)) == []
+
+
 def command(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run([sys.executable, "-m", "testdrive", *arguments], capture_output=True, text=True, timeout=60)
 
@@ -516,6 +546,22 @@ def test_the_command(scripts: Scripts, tmp_path: Path) -> None:
     assert command(*options, wire).returncode == 0
 
 
+def test_the_command_says_which_file_still_runs(scripts: Scripts, tmp_path: Path) -> None:
+    slow, wire = tmp_path / "slow.td", tmp_path / "wire.pt"
+    slow.write_text('> SELECT 1\n1\n\n> SELECT pg_sleep(0.5)::text\n""\n')
+    wire.write_text(
+        'send\nQuery {"query": "SELECT pg_sleep(0.5)"}\n----\n\nuntil ignore=RowDescription\nReadyForQuery\n----\n'
+    )
+    printed = command("--url", scripts.url, "--no-reset", "--still-running", "100ms", slow, wire).stdout.splitlines()
+    assert any(line.startswith(f"...  {slow}:4 is still running (") for line in printed)
+    assert any(line.startswith(f"...  {wire}:5 is still running (") for line in printed)
+    assert printed.index(next(line for line in printed if str(slow) in line)) < printed.index(
+        next(line for line in printed if line.startswith(f"ok   {slow}"))
+    )
+    quick = command("--url", scripts.url, "--no-reset", "--still-running", "1h", slow).stdout
+    assert "still running" not in quick
+
+
 @pytest.mark.parametrize(
     ("arguments", "reason"),
     [
@@ -523,6 +569,7 @@ def test_the_command(scripts: Scripts, tmp_path: Path) -> None:
         (["README.md"], "neither in .td nor in .pt"),
         (["--var", "x", "a.td"], "not NAME=VALUE"),
         (["--default-timeout", "30", "a.td"], "not a duration"),
+        (["--still-running", "0s", "a.td"], "longer than nothing"),
         (["--default-max-tries", "0", "a.td"], "not a number from 1"),
         ([], "FILE"),
     ],

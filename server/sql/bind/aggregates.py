@@ -11,13 +11,13 @@ from protocol.pgwire.types import INT4, INTERVAL
 from server.sql.bind.binder import Binder
 from server.sql.bind.calls import call_of, check_available, operator, placed_at, polymorphic
 from server.sql.bind.keys import groupable, sort_key
-from server.sql.expressions import Aggregate, Call, Expression, Literal, SortKey
+from server.sql.expressions import Aggregate, Call, ColumnRef, Expression, Literal, SortKey, walk
 from server.sql.functions import resolve, syntax
 from server.sql.functions.aggregates import ORDERED_SETS
 from server.sql.functions.resolve import Resolved
 from server.sql.functions.table import ANY, FUNCTIONS, Kind
 from server.sql.lexer import words
-from server.sql.scope import Scope
+from server.sql.scope import Scope, level_of
 
 _ORDER_MATTERS = frozenset(ORDERED_SETS) | words(
     """string_agg array_agg json_agg jsonb_agg json_agg_strict jsonb_agg_strict json_object_agg jsonb_object_agg
@@ -34,18 +34,14 @@ def aggregate_call(
     where: exp.Expr | None,
     scope: Scope,
     inner: Scope,
+    over: bool,
     tree: exp.Expr,
 ) -> Expression:
-    """The aggregate with all that stands inside and behind its brackets. 42803 where none may stand. `scope` is what it
-    stands in, `inner` what its arguments see."""
+    """The aggregate with its arguments, DISTINCT, ORDER BY and FILTER. 42803 where the clause allows none.
+
+    `scope` is the scope of the call, `inner` that of its arguments. `over`: OVER follows.
+    """
     function = resolved.function
-    if scope.clause is not None and function.kind is Kind.AGGREGATE:
-        message = (
-            "aggregate function calls cannot be nested"
-            if scope.clause == "aggregate function calls"
-            else f"aggregate functions are not allowed in {scope.clause}"
-        )
-        raise PgError(SqlState.GROUPING_ERROR, message, position=binder.at(tree))
     with placed_at(binder, tree):
         check_available(binder, function)
     coerced = tuple(
@@ -75,11 +71,33 @@ def aggregate_call(
         if distinct and argument.type == INTERVAL:
             groupable(binder, argument, tree)
     condition = binder.condition(where, inner, "FILTER") if where is not None else None
+    level = 0
+    if not over:
+        parts = (*coerced, *(key.expression for key in order), *(() if condition is None else (condition,)))
+        level = _level_of_aggregate(binder, parts, scope, tree)
     coerced, result = polymorphic(binder, resolved, coerced)
     call = call_of(function, coerced, result)
     return Aggregate(
-        function, coerced, call.type, call.nullable, call.precision, distinct, order, condition, binder.at(tree)
+        *(function, coerced, call.type, call.nullable, call.precision, distinct, order, condition, binder.at(tree)),
+        level=level,
     )
+
+
+def _level_of_aggregate(binder: Binder, parts: Sequence[Expression], scope: Scope, tree: exp.Expr) -> int:
+    """The innermost query level whose columns the aggregate's parts name; without columns, that of its own query.
+
+    42803 if the clause of that query in which the aggregate stands allows none.
+    """
+    nodes = [node for part in parts for node in walk(part)]
+    owner = level_of(scope, {node.column.id for node in nodes if isinstance(node, ColumnRef)})
+    nested = owner.level != 0 and any(isinstance(n, Aggregate) and n.level == owner.level for n in nodes)
+    if nested or owner.clause == "aggregate function calls":
+        message = "aggregate function calls cannot be nested"
+        raise PgError(SqlState.GROUPING_ERROR, message, position=binder.at(tree))
+    if owner.clause is not None:
+        message = f"aggregate functions are not allowed in {owner.clause}"
+        raise PgError(SqlState.GROUPING_ERROR, message, position=binder.at(tree))
+    return owner.level
 
 
 def ordered_set_terms(
@@ -101,10 +119,11 @@ def ordered_set_terms(
 
 def grouping_call(binder: Binder, tree: exp.Anonymous, scope: Scope) -> Expression:
     """GROUPING(key, ...): which of the keys the row's grouping set has not, as bits. 42803, 54023."""
-    if scope.clause is not None:
-        message = f"grouping operations are not allowed in {scope.clause}"
-        raise PgError(SqlState.GROUPING_ERROR, message, position=binder.at(tree))
     arguments = tuple(binder.default_unknown(binder.expression(a, scope)) for a in tree.expressions)
+    owner = level_of(scope, {n.column.id for a in arguments for n in walk(a) if isinstance(n, ColumnRef)})
+    if owner.clause is not None:
+        message = f"grouping operations are not allowed in {owner.clause}"
+        raise PgError(SqlState.GROUPING_ERROR, message, position=binder.at(tree))
     if len(arguments) > 31:
         message = "GROUPING must have fewer than 32 arguments"
         raise PgError(SqlState.TOO_MANY_ARGUMENTS, message, position=binder.at(tree))

@@ -41,9 +41,19 @@ def array_expression(binder: Binder, tree: exp.Array, scope: Scope) -> Expressio
             hint="Explicitly cast to the desired type, for example ARRAY[]::integer[].",
             position=binder.at(tree),
         )
+    return constant_array(binder.array(one_dimensional(binder, elements, tree), binder.at(tree)))
+
+
+def one_dimensional(binder: Binder, elements: list[Expression], tree: exp.Expr) -> list[Expression]:
+    """The elements of ARRAY[...]. 0A000 if one is an array itself."""
     if any(e.type.element is not None for e in elements):
-        raise binder.unsupported("an array of more than one dimension", tree)
-    return constant_array(binder.array(elements, binder.at(tree)))
+        raise several_dimensions(binder, tree)
+    return elements
+
+
+def several_dimensions(binder: Binder, tree: exp.Expr) -> PgError:
+    """0A000: arrays have one dimension."""
+    return binder.unsupported("an array of more than one dimension", tree)
 
 
 def array_query(binder: Binder, query: exp.Expr, scope: Scope, tree: exp.Expr) -> Expression:
@@ -54,7 +64,7 @@ def array_query(binder: Binder, query: exp.Expr, scope: Scope, tree: exp.Expr) -
         raise PgError(SqlState.SYNTAX_ERROR, message, position=binder.at(tree))
     (column,) = relation.columns
     if column.type.element is not None:
-        raise binder.unsupported("an array of more than one dimension", tree)
+        raise several_dimensions(binder, tree)
     is_numeric = column.type.name == "numeric"
     element = bare_numeric(column.type.scale or 0) if is_numeric else column.type.without_modifiers
     relation, keys = _with_order(binder, relation)
@@ -99,7 +109,7 @@ def subscripted(binder: Binder, tree: exp.Bracket, scope: Scope) -> Expression:
         message = f"cannot subscript type {array.type.base_display} because it does not support subscripting"
         raise PgError(SqlState.DATATYPE_MISMATCH, message, position=binder.at(tree))
     if len(tree.expressions) != 1 or (isinstance(tree.this, exp.Bracket) and not isinstance(tree.this, exp.Paren)):
-        raise binder.unsupported("an array of more than one dimension", tree)
+        raise several_dimensions(binder, tree)
     subscript = tree.expressions[0]
     if isinstance(subscript, exp.Slice):
         bounds = (

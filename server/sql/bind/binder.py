@@ -75,6 +75,7 @@ class Binder(Coercer):
         self.replacements: list[Replacement] = []
         self.inside_view = 0
         self._last_id = 0
+        self._last_level = 0
 
     # -- doors ------------------------------------------------------------------------------------------------------
 
@@ -118,6 +119,11 @@ class Binder(Coercer):
         """For a column, of which each in the plan has its own."""
         self._last_id += 1
         return self._last_id
+
+    def new_level(self) -> int:
+        """For a SELECT, of which each in the plan has its own."""
+        self._last_level += 1
+        return self._last_level
 
     def new_column(self, name: str, expression: Expression) -> Column:
         digits = precision(expression) if expression.type.name == "numeric" else 0

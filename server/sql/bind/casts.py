@@ -6,7 +6,7 @@ from sqlglot import exp
 
 from protocol.pgwire.errors import PgError, SqlState
 from protocol.pgwire.types import INT4, PgType, parse_type
-from server.sql.bind.arrays import constant_array
+from server.sql.bind.arrays import constant_array, one_dimensional, several_dimensions
 from server.sql.bind.binder import Binder, form
 from server.sql.bind.calls import apply
 from server.sql.bind.shapes import unparenthesised
@@ -109,11 +109,14 @@ def cast(binder: Binder, tree: exp.Cast, scope: Scope) -> Expression:
         return rounded(binder, binder.expression(exp.Cast(this=tree.this, to=whole), scope), digits, tree)
     target = type_of(binder, tree.args["to"])
     if isinstance(inner, exp.Array) and target.element is not None:
-        elements = [
-            binder.coerce(binder.expression(e, scope), target.element, EXPLICIT, binder.at(e))
-            for e in inner.expressions
+        if any(isinstance(unparenthesised(e), exp.Array) for e in inner.expressions):
+            raise several_dimensions(binder, tree)
+        elements = one_dimensional(binder, [binder.expression(e, scope) for e in inner.expressions], inner)
+        coerced = [
+            binder.coerce(element, target.element, EXPLICIT, binder.at(e))
+            for element, e in zip(elements, inner.expressions, strict=True)
         ]
-        return constant_array(Array(tuple(binder.rescale(e, target.element) for e in elements), target))
+        return constant_array(Array(tuple(binder.rescale(e, target.element) for e in coerced), target))
     return binder.coerce(binder.expression(inner, scope), target, EXPLICIT, _cast_position(binder, tree))
 
 

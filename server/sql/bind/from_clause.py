@@ -23,7 +23,7 @@ def from_clause(binder: Binder, tree: exp.Expr, outer: Scope) -> FromItem:
         return FromItem(Values((), ((),)), [])
     # a comma binds less tightly than JOIN: each starts a group of joins of its own
     hidden = frozenset(real_names(tree).values())
-    outer = Scope([], outer.parent, outer.common_tables, hidden=hidden)
+    outer = Scope([], outer.parent, outer.common_tables, hidden=hidden, level=outer.level)
     result: FromItem | None = None
     group = _from_item(binder, from_.this, outer, [])
     for join in tree.args.get("joins") or ():
@@ -47,7 +47,8 @@ def _from_item(binder: Binder, tree: exp.Expr, outer: Scope, before: list[Entry]
     """One item of FROM with its alias. What is LATERAL, as functions always are, sees `before`."""
     if tree.args.get("sample"):
         raise binder.unsupported("TABLESAMPLE", tree)
-    seeing = Scope(before, outer.parent, outer.common_tables, hidden=outer.hidden)
+    clause = "FROM clause of their own query level"
+    seeing = Scope(before, outer.parent, outer.common_tables, clause, hidden=outer.hidden, level=outer.level)
     match tree:
         case exp.Lateral():
             if isinstance(tree.this, (exp.Subquery, exp.Values)):

@@ -16,7 +16,7 @@ from server.sql.scope import Entry
 
 @dataclass(slots=True)
 class FromItem:
-    """`lateral`: it may name columns of what stands to its left."""
+    """`lateral`: a part of it may name columns of items to its left, which may be outside of it."""
 
     relation: Relation
     entries: list[Entry]

@@ -92,7 +92,7 @@ def function(binder: Binder, tree: exp.Expr, scope: Scope, over: bool = False) -
     if resolved.function.kind is Kind.WINDOW and not over:
         message = f"window function {name} requires an OVER clause"
         raise PgError(SqlState.WRONG_OBJECT_TYPE, message, position=binder.at(call))
-    return aggregate_call(binder, resolved, bound, distinct, order_trees, where, scope, inner, call)
+    return aggregate_call(binder, resolved, bound, distinct, order_trees, where, scope, inner, over, call)
 
 
 def _own_form(

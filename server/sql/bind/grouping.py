@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -9,6 +10,7 @@ from protocol.pgwire.errors import PgError, SqlState
 from protocol.pgwire.types import INT4
 from server.sql.bind.binder import Binder
 from server.sql.bind.grouping_sets import Groups
+from server.sql.bind.select_list import Item
 from server.sql.expressions import (
     Aggregate,
     Call,
@@ -18,7 +20,6 @@ from server.sql.expressions import (
     Literal,
     Subquery,
     WindowCall,
-    children,
     transform,
     walk,
 )
@@ -33,11 +34,14 @@ class Grouping:
     Several grouping sets are the union of as many aggregates: so the empty set has its row without any input.
     """
 
-    def __init__(self, binder: Binder, relation: Relation, groups: Groups) -> None:
+    def __init__(self, binder: Binder, relation: Relation, groups: Groups, items: Sequence[Item], level: int) -> None:
+        """`items` are those of the select list, before they are rewritten."""
         self.binder = binder
+        self.level = level
         self.relation = relation
         self.keys = groups.keys
         self.sets = groups.sets
+        self._outputs = [(items[item].expression, number) for item, number in groups.outputs.items()]
         self.key_columns = [binder.new_column(getattr(key, "written", ""), key) for key in self.keys]
         if any(len(numbers) < len(self.keys) for numbers in self.sets):
             self.key_columns = [replace(column, nullable=True) for column in self.key_columns]
@@ -49,7 +53,8 @@ class Grouping:
 
     def node(self) -> Relation:
         columns = (*self.key_columns, *self.call_columns)
-        if len(self.sets) == 1 and len(self.sets[0]) == len(self.keys) and not self.markers:
+        distinct = all(key not in self.keys[:number] for number, key in enumerate(self.keys))
+        if len(self.sets) == 1 and len(self.sets[0]) == len(self.keys) and distinct and not self.markers:
             return AggregateNode(self.relation, tuple(self.keys), tuple(self.calls), columns)
         result: Relation | None = None
         for numbers in self.sets:
@@ -65,10 +70,12 @@ class Grouping:
 
     def _arm(self, numbers: tuple[int, ...]) -> Project:
         """The groups of one grouping set; the keys that it has not are NULL."""
-        inner = {number: self.binder.new_column("", self.keys[number]) for number in numbers}
+        keys = list(dict.fromkeys(self.keys.index(self.keys[number]) for number in numbers))  # equal ones once
+        columns = {number: self.binder.new_column("", self.keys[number]) for number in keys}
+        inner = {number: columns[self.keys.index(self.keys[number])] for number in numbers}
         calls = [self.binder.new_column("", call) for call in self.calls]
-        keys = tuple(self.keys[number] for number in numbers)
-        node = AggregateNode(self.relation, keys, tuple(self.calls), (*inner.values(), *calls))
+        by = tuple(self.keys[number] for number in keys)
+        node = AggregateNode(self.relation, by, tuple(self.calls), (*columns.values(), *calls))
         expressions: list[Expression] = [
             ColumnRef(inner[number]) if number in inner else Literal(None, key.type)
             for number, key in enumerate(self.keys)
@@ -91,6 +98,10 @@ class Grouping:
         return ColumnRef(self.marker_columns[self.markers.index(marker)])
 
     def rewrite(self, expression: Expression) -> Expression:
+        """The expression over the node's output; that of an item that is a key becomes the key's column."""
+        number = next((number for known, number in self._outputs if known is expression), None)
+        if number is not None:
+            return ColumnRef(self.key_columns[number], getattr(expression, "written", ""))
         return transform(expression, self._change)
 
     def _change(self, node: Any) -> Any | None:
@@ -99,9 +110,9 @@ class Grouping:
                 return ColumnRef(column, getattr(node, "written", ""), getattr(node, "position", None))
         match node:
             case Call(function=syntax.GROUPING):
-                return self._marker(node)
+                return self._marker(node) if _is_marker(node, self.inputs) else node
             case Aggregate():
-                return self._call(node)
+                return self._call(node) if node.level == self.level else node
             case WindowCall(call=call):
                 arguments = tuple(self.rewrite(a) for a in call.arguments)
                 return replace(
@@ -120,10 +131,11 @@ class Grouping:
         return None
 
     def _change_inside(self, node: Any) -> Any | None:
-        """In a subquery: its own aggregates are its own, but our columns must be grouped there too, and an aggregate
-        of nothing but our columns is ours."""
-        if isinstance(node, Aggregate) and (named := _named_columns(node)) and named <= self.inputs:
+        """In a subquery only the aggregates of this level are computed here; columns of this level must be grouped."""
+        if isinstance(node, Aggregate) and node.level == self.level:
             return self._call(node)
+        if isinstance(node, Call) and node.function is syntax.GROUPING and _is_marker(node, self.inputs):
+            return self._marker(node)
         for key, column in zip(self.keys, self.key_columns, strict=True):
             if node == key:
                 return ColumnRef(column)
@@ -149,28 +161,17 @@ class Grouping:
         return ColumnRef(column)
 
 
-def is_aggregated(expression: Expression, inputs: frozenset[int]) -> bool:
-    """Whether an aggregate of this query stands in it: one of its columns or of none, or in a subquery one of nothing
-    but its columns."""
-    if any(isinstance(n, Call) and n.function is syntax.GROUPING for n in walk(expression)):
-        return True
-    stack: list[tuple[Any, bool]] = [(expression, False)]
-    while stack:
-        node, below = stack.pop()
-        if isinstance(node, Aggregate):
-            named = _named_columns(node)
-            if named <= inputs if below and named else not below and (not named or bool(named & inputs)):
-                return True
-        if isinstance(node, WindowCall):
-            inside = (*node.call.arguments, *node.partition, *(key.expression for key in node.order))
-            stack.extend((child, below) for child in inside)
-        elif isinstance(node, Subquery):
-            stack.extend((operand, below) for operand in node.operands)
-            stack.append((node.relation, True))
-        else:
-            stack.extend((child, below) for child in children(node))
-    return False
+def is_aggregated(expression: Expression, level: int, inputs: frozenset[int]) -> bool:
+    """Whether an aggregate or GROUPING() of the query of that level stands in it, perhaps in a subquery."""
+    return any(
+        node.level == level
+        if isinstance(node, Aggregate)
+        else isinstance(node, Call) and node.function is syntax.GROUPING and _is_marker(node, inputs)
+        for node in walk(expression)
+    )
 
 
-def _named_columns(node: Any) -> set[int]:
-    return {inner.column.id for inner in walk(node) if isinstance(inner, ColumnRef)}
+def _is_marker(call: Call, inputs: frozenset[int]) -> bool:
+    """Whether a GROUPING() is of the query whose input has these columns, and not of one around it."""
+    named = {node.column.id for node in walk(call) if isinstance(node, ColumnRef)}
+    return not named or bool(named & inputs)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
 from sqlglot import exp
 
@@ -13,7 +13,7 @@ from server.sql.bind.keys import groupable
 from server.sql.bind.select_list import Item
 from server.sql.bind.shapes import is_bare_name, row_of, unparenthesised
 from server.sql.bind.terms import output_named, positional
-from server.sql.expressions import Aggregate, ColumnRef, Expression, contains, walk
+from server.sql.expressions import Aggregate, ColumnRef, Expression, walk
 from server.sql.scope import Scope, in_clause
 
 GROUPING_SETS_MAX = 4096  # as in PostgreSQL
@@ -22,10 +22,15 @@ CUBE_MAX = 12  # as in PostgreSQL
 
 @dataclass(frozen=True, slots=True)
 class Groups:
-    """GROUP BY: all keys, and for each grouping set the numbers of its keys."""
+    """GROUP BY: all keys, and for each grouping set the numbers of its keys.
 
-    keys: list[Expression]
-    sets: list[tuple[int, ...]]
+    `outputs` are the keys that are items of the select list, item to key. Two items with equal expressions are two
+    keys: after `SELECT a AS x, a AS y`, the set (x) of ROLLUP (x, y) has NULL for y.
+    """
+
+    keys: list[Expression] = field(default_factory=list)
+    sets: list[tuple[int, ...]] = field(default_factory=list)
+    outputs: dict[int, int] = field(default_factory=dict)
 
 
 def group_by(binder: Binder, tree: exp.Expr | None, items: Sequence[Item], scope: Scope) -> Groups | None:
@@ -34,27 +39,27 @@ def group_by(binder: Binder, tree: exp.Expr | None, items: Sequence[Item], scope
         return None
     if any(tree.args.get(k) for k in ("grouping_sets", "cube", "rollup", "totals")):
         raise binder.unsupported("this GROUP BY", tree)
-    keys: list[Expression] = []
+    groups = Groups()
     sets: list[tuple[int, ...]] = [()]
     for term in tree.expressions:
-        found = _grouping_sets(binder, term, items, scope, keys)
+        found = _grouping_sets(binder, term, items, scope, groups)
         if len(sets) * len(found) > GROUPING_SETS_MAX:
             message = f"too many grouping sets present (maximum {GROUPING_SETS_MAX})"
             raise PgError(SqlState.STATEMENT_TOO_COMPLEX, message, position=binder.at(tree))
         sets = [(*a, *(n for n in b if n not in a)) for a in sets for b in found]
     if tree.args.get("all") is False:  # GROUP BY DISTINCT
         sets = [s for i, s in enumerate(sets) if set(s) not in [set(other) for other in sets[:i]]]
-    return Groups(keys, sets)
+    return replace(groups, sets=sets)
 
 
 def _grouping_sets(
-    binder: Binder, tree: exp.Expr, items: Sequence[Item], scope: Scope, keys: list[Expression]
+    binder: Binder, tree: exp.Expr, items: Sequence[Item], scope: Scope, groups: Groups
 ) -> list[tuple[int, ...]]:
-    """The grouping sets that one term stands for, by the numbers of their keys in `keys`."""
+    """The grouping sets of one term, by the numbers of their keys, which are added to `groups`."""
     if isinstance(tree, exp.GroupingSets):
-        return [found for e in tree.expressions for found in _grouping_sets(binder, e, items, scope, keys)]
+        return [found for e in tree.expressions for found in _grouping_sets(binder, e, items, scope, groups)]
     if isinstance(tree, (exp.Rollup, exp.Cube)):
-        parts = [_grouping_sets(binder, e, items, scope, keys)[0] for e in tree.expressions]
+        parts = [_grouping_sets(binder, e, items, scope, groups)[0] for e in tree.expressions]
         if isinstance(tree, exp.Rollup):
             chosen = [parts[:size] for size in range(len(parts), -1, -1)]
         elif len(parts) > CUBE_MAX:
@@ -68,24 +73,33 @@ def _grouping_sets(
         return [tuple(dict.fromkeys(number for part in some for number in part)) for some in chosen]
     bare = unparenthesised(tree)
     terms = row_of(bare)
-    numbers = [_group_key(binder, term, items, scope, keys) for term in (terms if terms is not None else [bare])]
+    numbers = [_group_key(binder, term, items, scope, groups) for term in (terms if terms is not None else [bare])]
     return [tuple(dict.fromkeys(numbers))]
 
 
-def _group_key(binder: Binder, tree: exp.Expr, items: Sequence[Item], scope: Scope, keys: list[Expression]) -> int:
-    """The number of one key, which is put among `keys` if it is new."""
+def _group_key(binder: Binder, tree: exp.Expr, items: Sequence[Item], scope: Scope, groups: Groups) -> int:
+    """The number of one key, which is added to `groups` if it is new."""
     bare = unparenthesised(tree)
     expression = positional(binder, bare, items, "GROUP BY")
     if expression is None and is_bare_name(bare) and not any(e.name == bare.name and e.visible for e in scope.entries):
         expression = output_named(binder, bare, items, "GROUP BY")
     if expression is None:
         expression = binder.default_unknown(binder.expression(bare, in_clause(scope, "GROUP BY")))
-    if contains(expression, Aggregate):
+    if any(isinstance(node, Aggregate) and node.level == scope.level for node in walk(expression)):
         message = "aggregate functions are not allowed in GROUP BY"
         raise PgError(SqlState.GROUPING_ERROR, message, position=binder.at(tree))
     if any(isinstance(n, ColumnRef) and n.column.id == c.id for c, _ in scope.sets or () for n in walk(expression)):
         raise binder.unsupported("a set-returning function in GROUP BY", tree)
     groupable(binder, expression, tree)
-    if expression not in keys:
-        keys.append(expression)
-    return keys.index(expression)
+    item = next((n for n, i in enumerate(items) if i.expression is expression), None)
+    if item is None:
+        item = next((n for n, i in enumerate(items) if i.expression == expression), None)
+    number = groups.outputs.get(item) if item is not None else None
+    if item is None and expression in groups.keys:
+        number = groups.keys.index(expression)
+    if number is None:
+        number = len(groups.keys)
+        groups.keys.append(expression)
+        if item is not None:
+            groups.outputs[item] = number
+    return number

@@ -26,7 +26,7 @@ def crossed(left: FromItem, right: FromItem) -> FromItem:
     """Every row of one with every row of the other."""
     columns = left.relation.columns + right.relation.columns
     node = Join(JoinKind.CROSS, left.relation, right.relation, None, columns, right.lateral)
-    return FromItem(node, left.entries + right.entries, left.lateral)
+    return FromItem(node, left.entries + right.entries, left.lateral or right.lateral)
 
 
 def joined(binder: Binder, left: FromItem, right: FromItem, join: exp.Join, outer: Scope) -> FromItem:
@@ -50,7 +50,9 @@ def joined(binder: Binder, left: FromItem, right: FromItem, join: exp.Join, oute
         merged = [(n, _using(n, left, "left"), _using(n, right, "right")) for n in names]
         condition = conjunction([operator(binder, "=", [a.expression, b.expression], join) for _, a, b in merged])
     elif join.args.get("on") is not None:
-        scope = Scope(left.entries + right.entries, outer.parent, outer.common_tables, clause="JOIN conditions")
+        scope = Scope(
+            left.entries + right.entries, outer.parent, outer.common_tables, "JOIN conditions", level=outer.level
+        )
         seen = {entry.table for entry in scope.entries}
         names_here = real_names(join.parent) if join.parent is not None else {}
         scope.real_names = {real: alias for real, alias in names_here.items() if alias in seen}
@@ -72,11 +74,11 @@ def joined(binder: Binder, left: FromItem, right: FromItem, join: exp.Join, oute
         _check_lateral(left, right)
     node = Join(join_kind, left.relation, right.relation, condition, columns, right.lateral)
     if not names:
-        return FromItem(node, left_entries + right_entries, left.lateral)
+        return FromItem(node, left_entries + right_entries, left.lateral or right.lateral)
     entries = _merged(binder, merged, left_entries, right_entries, left, right, join_kind)
     if (alias := join.args.get("alias")) is not None:
         entries += [replace(entry, table=alias.name, visible=False) for entry in entries[: len(merged)]]
-    return FromItem(node, entries, left.lateral)
+    return FromItem(node, entries, left.lateral or right.lateral)
 
 
 def _check_lateral(left: FromItem, right: FromItem) -> None:

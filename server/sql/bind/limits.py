@@ -15,7 +15,7 @@ from server.sql.coerce import ASSIGNMENT
 from server.sql.expressions import Aggregate, ColumnRef, Expression, Literal, WindowCall, contains
 from server.sql.functions import resolve
 from server.sql.relations import Filter, Limit, Project, Relation, Sort, Window
-from server.sql.scope import Scope
+from server.sql.scope import Scope, in_clause
 
 
 def limited(binder: Binder, relation: Relation, tree: exp.Expr, scope: Scope) -> Relation:
@@ -70,7 +70,7 @@ def _with_ties(
 
 
 def _bound(binder: Binder, tree: exp.Expr, scope: Scope, clause: str) -> Expression:
-    bound = binder.expression(tree, Scope(parent=scope, clause=clause))
+    bound = binder.expression(tree, in_clause(scope, clause))
     if bound.type != UNKNOWN and not bound.type.is_numeric_family:
         message = f"argument of {clause} must be type bigint, not type {bound.type.base_display}"
         raise PgError(SqlState.DATATYPE_MISMATCH, message, position=binder.at(tree))

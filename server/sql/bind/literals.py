@@ -10,11 +10,11 @@ from decimal import Decimal
 from sqlglot import exp
 
 from protocol.pgwire.errors import PgError, SqlState
-from protocol.pgwire.types import BOOL, FLOAT8, INTERVAL, JSON, NUMERIC_PRECISION_MAX, UNKNOWN
+from protocol.pgwire.scalars import exact_numeric
+from protocol.pgwire.types import BOOL, INTERVAL, JSON, UNKNOWN, bare_numeric
 from server.sql.bind.binder import Binder, form
 from server.sql.bind.calls import placed_at
 from server.sql.bind.casts import rounded
-from server.sql.casts import natural_numeric
 from server.sql.coerce import EXPLICIT, integer_literal
 from server.sql.expressions import Expression, Literal
 from server.sql.functions import intervals
@@ -30,18 +30,15 @@ def literal(binder: Binder, tree: exp.Literal, scope: Scope) -> Expression:
 
 
 def number_literal(text: str, position: int | None) -> Literal:
-    """integer, bigint or numeric by its digits; double precision beyond numeric's."""
+    """integer, bigint or numeric by its digits. A numeric may have more digits than a column: see `check_digits`."""
     text = text.replace("_", "")
     if text.lstrip("-").isdigit():
         return integer_literal(text, position)
-    value = Decimal(text)
-    exponent = value.as_tuple().exponent
-    assert isinstance(exponent, int)
-    if value.adjusted() >= NUMERIC_PRECISION_MAX or exponent < -NUMERIC_PRECISION_MAX:
-        return Literal(float(value), FLOAT8, position)  # more digits than a numeric has here
+    value = exact_numeric(text)
+    exponent = int(value.as_tuple().exponent)
     if exponent > 0:
         value = Decimal(f"{value:f}")
-    return Literal(value, natural_numeric(value), position)
+    return Literal(value, bare_numeric(max(-exponent, 0)), position)
 
 
 @form(exp.Parameter)

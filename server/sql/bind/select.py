@@ -32,8 +32,9 @@ def select(binder: Binder, tree: exp.Select, outer: Scope, keep_unknown: bool) -
     for clause in ("into", "locks", "sample", "qualify", "connect", "match", "laterals", "pivots", "hint"):
         if tree.args.get(clause):
             raise binder.unsupported(f"{clause.upper()} in SELECT", tree)
-    source = from_clause(binder, tree, outer)
-    scope = Scope(source.entries, outer.parent, outer.common_tables, real_names=real_names(tree))
+    level = binder.new_level()
+    source = from_clause(binder, tree, replace(outer, level=level))
+    scope = Scope(source.entries, outer.parent, outer.common_tables, real_names=real_names(tree), level=level)
     scope.windows = named_windows(binder, tree)
     sets: list[tuple[Column, Expression]] = []
     scope.sets = sets
@@ -61,8 +62,8 @@ def select(binder: Binder, tree: exp.Select, outer: Scope, keep_unknown: bool) -
     bound += on or []
     bound += [array for _, array in sets]
     inputs = frozenset(column.id for column in relation.columns)
-    if groups is not None or having is not None or any(is_aggregated(e, inputs) for e in bound):
-        grouping = Grouping(binder, relation, groups or Groups([], [()]))
+    if groups is not None or having is not None or any(is_aggregated(e, level, inputs) for e in bound):
+        grouping = Grouping(binder, relation, groups or Groups([], [()]), items, level)
         for item in items:
             item.expression = grouping.rewrite(item.expression)
         order = [replace(key, expression=grouping.rewrite(key.expression)) for key in order]

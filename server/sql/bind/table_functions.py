@@ -25,7 +25,9 @@ from server.sql.scope import Entry, Scope
 
 def functions_in_from(binder: Binder, calls: Sequence[exp.Expr], tree: exp.Expr, scope: Scope) -> FromItem:
     """Functions in FROM, side by side: ROWS FROM, or one alone."""
-    inner = Scope(scope.entries, scope.parent, scope.common_tables, "functions in FROM", hidden=scope.hidden)
+    inner = Scope(
+        scope.entries, scope.parent, scope.common_tables, "functions in FROM", hidden=scope.hidden, level=scope.level
+    )
     offset = calls[0].args.get("offset") if len(calls) == 1 else None
     ordinality = bool(tree.args.get("ordinality") or offset)
     name = _called(calls[0])

@@ -8,5 +8,6 @@ from importlib import import_module
 for _chapter in (
     *("arithmetic", "mathematics", "comparison", "strings", "binary_strings", "matching", "formatting"),
     *("arrays", "json", "intervals", "datetimes", "datetime_fields", "aggregates", "windows", "sets"),
+    "sizes",
 ):  # each adds its rows
     import_module(f"{__name__}.{_chapter}")

@@ -17,7 +17,7 @@ from typing import Any
 from protocol.pgwire.datetime_input import DATE_END, DATE_MIN, zone_abbreviation
 from protocol.pgwire.datetime_output import civil_from_days, days_from_civil, days_in_month, interval_text
 from protocol.pgwire.errors import PgError, SqlState
-from protocol.pgwire.timezones import SECOND_US, local_offset, offset_at, zone
+from protocol.pgwire.timezones import SECOND_US, Abbreviation, local_offset, offset_at, zone
 from server.sql.casts import DAY_US, date_to_timestamp, in_range, instant, local_time
 from server.sql.expressions import Expression, Literal
 from server.sql.functions.intervals import from_parts, interval, negated, out_of_range, parts
@@ -246,10 +246,15 @@ row(FUNCTIONS, "isfinite", "date", "bool", "IF({0} IS NULL, NULL, true)", python
 
 
 def named_zone(name: str) -> tzinfo:
-    """An abbreviation, a name or a POSIX offset. 22023"""
-    offset = zone_abbreviation(name)
-    if offset is not None:
-        return fixed_zone(timedelta(seconds=offset))
+    """The time zone that an abbreviation is of, of a name or of a POSIX offset. 22023"""
+    found = offset_zone(name)
+    return found.zone if isinstance(found, Abbreviation) else found
+
+
+def offset_zone(name: str) -> tzinfo | Abbreviation:
+    """`named_zone`, but an abbreviation whose offset has changed has the offset that it had at the time."""
+    if (abbreviation := zone_abbreviation(name)) is not None:
+        return abbreviation
     try:
         return zone(name)
     except LookupError:
@@ -269,7 +274,7 @@ def _interval_zone(value: Any) -> tzinfo:
     return fixed_zone(timedelta(seconds=seconds))
 
 
-for _type, _zone_of in (("text", named_zone), ("interval", _interval_zone)):
+for _type, _zone_of in (("text", offset_zone), ("interval", _interval_zone)):
     row(FUNCTIONS, "timezone", f"{_type} timestamp", "timestamptz",
         python=lambda where, us, _zone_of=_zone_of: instant(us, _zone_of(where)))  # fmt: skip
     row(FUNCTIONS, "timezone", f"{_type} timestamptz", "timestamp",
@@ -313,7 +318,7 @@ def _made_timestamp(year: int, month: int, day: int, hour: int, minute: int, sec
     return in_range(days * DAY_US + of_day, f"timestamp out of range: {year}-{month:02d}-{day:02d}")
 
 
-def _given_zone(name: str) -> tzinfo:
+def _given_zone(name: str) -> tzinfo | Abbreviation:
     """parse_sane_timezone(): a number is east of Greenwich and has a sign."""
     if name[:1].isdigit():
         raise PgError(
@@ -326,7 +331,7 @@ def _given_zone(name: str) -> tzinfo:
             return fixed_zone(-(zone(name).utcoffset(None) or timedelta()))
         except LookupError:
             raise PgError(SqlState.INVALID_PARAMETER_VALUE, f'numeric time zone "{name}" out of range') from None
-    return named_zone(name)
+    return offset_zone(name)
 
 
 row(FUNCTIONS, "make_date", "int4 int4 int4", "date", python=_made_date)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 import operator
-import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -37,7 +36,7 @@ def parts(value: Any) -> tuple[int, int, int]:
 
 def interval(months: int, days: int, us: int) -> Any:
     """The scalar; 22008 when a part is too large."""
-    if not (-_INT32 <= days < _INT32 and -_INT32 < months < _INT32):
+    if not (-_INT32 <= days < _INT32 and -_INT32 <= months < _INT32):
         raise out_of_range()
     return interval_of(months, days, us)
 
@@ -168,15 +167,16 @@ def length_of(expression: Expression) -> Call:
     return Call(_LENGTH, (expression,), bare_numeric(0), expression.nullable, NUMERIC_PRECISION_MAX)
 
 
-_SUM_BOUNDS = {"months": _INT32 - 1, "days": _INT32 - 1, "us": (_INT64 - 1) // 1_000}
+_US_MAX = (_INT64 - 1) // 1_000
+_SUM_BOUNDS = {"months": (-_INT32, _INT32 - 1), "days": (-_INT32, _INT32 - 1), "us": (-_US_MAX, _US_MAX)}
 _SUMS = ", ".join(f"'{part}', sum(CAST({{0}}.{part} AS DECIMAL(28,0))){{f}}" for part in _SUM_BOUNDS)
 
 
 def _bounded(name: str) -> str:
     """A part of the sum s, which must fit."""
-    bound = _SUM_BOUNDS[name]
+    least, most = _SUM_BOUNDS[name]
     error = fail(SqlState.DATETIME_FIELD_OVERFLOW, "interval out of range")
-    return f"IF(abs(s.{name}) > {bound}BD, {error}, CAST(s.{name} AS BIGINT))"
+    return f"IF(s.{name} NOT BETWEEN {least}BD AND {most}BD, {error}, CAST(s.{name} AS BIGINT))"
 
 
 def _let(name: str, value: str, form: str) -> str:
@@ -292,14 +292,13 @@ for _count in range(len(MAKE_INTERVAL) + 1):
 
 
 _CUTS = {"HOUR": 3_600_000_000, "MINUTE": 60_000_000, "SECOND": 1}
-_MINUTES_SECONDS = re.compile(r"\s*([+-]?)(\d+:\d+(?:\.\d*)?)\s*$", re.ASCII)
 
 
 def with_fields(text: str, fields: str) -> Any:
     """INTERVAL 'text' YEAR TO MONTH and the like: the last field is the unit of a bare number and the least kept."""
     least = fields.rpartition(" ")[2]
-    short = _MINUTES_SECONDS.match(text) if fields == "MINUTE TO SECOND" else None
-    months, days, us = parts(parse_interval(f"{short[1]}0:{short[2]}" if short else text, least.lower()))
+    found = parse_interval(text, least.lower(), minutes_first=fields == "MINUTE TO SECOND")
+    months, days, us = parts(found)
     if least in _CUTS:
         return interval(months, days, us - _remainder(us, _CUTS[least]))
     if least == "DAY":

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from decimal import ROUND_HALF_UP, Context, Decimal, localcontext
+from decimal import ROUND_HALF_UP, Context, Decimal
 
 from protocol.pgwire.errors import PgError, SqlState
+from protocol.pgwire.scalars import too_many_digits
 from server.sql.expressions import Expression, Literal
-from server.sql.functions.arithmetic import finite, in_range, out_of_range
+from server.sql.functions.arithmetic import finite, in_range
 from server.sql.functions.table import FUNCTIONS, OPERATORS, exact_texts, fixed, guarded, row, same_shape
 
 SCALE = 16
@@ -52,8 +53,8 @@ def _numeric_sqrt(value: Decimal) -> Decimal:
 
 def _numeric_exp(value: Decimal) -> Decimal:
     weight = float(value) * 0.434294481903252
-    if weight > 140_000:
-        raise PgError(SqlState.NUMERIC_VALUE_OUT_OF_RANGE, "value overflows numeric format")
+    if weight > 60:
+        raise too_many_digits()
     scale = max(_SIGNIFICANT - int(max(weight, -2000)), _scale(value), 0)
     if weight < -1000:
         return _rounded(Decimal(0), scale)
@@ -106,15 +107,13 @@ def _numeric_power(base: Decimal, exponent: Decimal) -> Decimal:
     if base < 0 and not whole:
         raise PgError(_POWER, "a negative number raised to a non-integer power yields a complex result")
     weight = float(exponent) * math.log10(abs(base)) if base else 0.0
-    if weight > 131_072:
-        raise PgError(SqlState.NUMERIC_VALUE_OUT_OF_RANGE, "value overflows numeric format")
+    if weight > 60:
+        raise too_many_digits()
     scale = max(_SIGNIFICANT - int(max(weight, -2000)), _scale(base), _scale(exponent), 0)
     if not exponent:
         return _rounded(Decimal(1), scale)
     if not base or weight < -1000:
         return _rounded(Decimal(0), scale)
-    if weight > 60:
-        raise out_of_range("numeric")  # of 38 digits
     return _rounded(_working(int(abs(weight)) + scale + 10).power(base, exponent), scale)
 
 
@@ -122,7 +121,7 @@ def _factorial(value: int) -> Decimal:
     if value < 0:
         raise PgError(SqlState.NUMERIC_VALUE_OUT_OF_RANGE, "factorial of a negative number is undefined")
     if value > 33:
-        raise PgError(SqlState.NUMERIC_VALUE_OUT_OF_RANGE, "value overflows numeric format")
+        raise too_many_digits()
     return Decimal(math.factorial(value))
 
 
@@ -437,9 +436,27 @@ def _width_bucket(value: float | Decimal, low: float | Decimal, high: float | De
         return 0
     if (value >= high) if low < high else (value <= high):
         return in_range("int4", count + 1)
-    with localcontext(_EXACT):
-        part = (value - low) / (high - low)  # type: ignore[operator]
-        return min(int(count * part) + 1, count)
+    if isinstance(value, Decimal):
+        return _numeric_bucket(value, Decimal(low), Decimal(high), count)
+    first, last = float(low), float(high)
+    if math.isinf(last - first):
+        value, first, last = value / 2, first / 2, last / 2
+    part = (value - first) / (last - first)
+    return min(int(count * part) + 1, count)
+
+
+def _numeric_bucket(value: Decimal, low: Decimal, high: Decimal, count: int) -> int:
+    """compute_bucket(): the product comes before the quotient, which is rounded as PostgreSQL's division does."""
+    over, under = _EXACT.multiply(_EXACT.subtract(value, low), Decimal(count)), _EXACT.subtract(high, low)
+    quotient = _rounded(_EXACT.divide(over, under), _division_scale(abs(over), abs(under)))
+    return min(int(quotient) + 1, count)
+
+
+def _division_scale(over: Decimal, under: Decimal) -> int:
+    """select_div_scale(): the decimals of a quotient of numbers that are not negative."""
+    first, second = (int(value.scaleb(-4 * _weight(value), _EXACT)) for value in (over, under))
+    weight = _weight(over) - _weight(under) - (first <= second)
+    return max(_SIGNIFICANT - weight * 4, _scale(over), _scale(under), 0)
 
 
 row(FUNCTIONS, "width_bucket", "float8 float8 float8 int4", "int4", python=_width_bucket)
