@@ -12,7 +12,7 @@ from protocol.pgwire.types import parse_type
 from server.context import Context
 from server.pg_catalog import oids
 from server.pg_catalog.database import named_in
-from server.pg_catalog.rows import HELPERS, CatalogRows, helper_schema
+from server.pg_catalog.rows import HELPERS, CatalogRows, empty_relation, helper_schema
 from server.pg_catalog.static import BY_NAME, schema_of
 from server.pg_catalog.visible import Viewpoint
 from server.settings import VARIABLES
@@ -116,12 +116,12 @@ def _sizes(context: Context) -> pa.Table:
     return pa.Table.from_pylist(rows, _SIZES)
 
 
-def no_rows(schema: str, name: str) -> pa.Table:
-    """Relations without rows: what a query's columns are does not depend on them."""
+def no_rows(schema: str, name: str) -> pa.Table | None:
+    """Relations without rows, to describe a query's columns by; None if there is no such relation."""
     if schema == "mz":
-        return _mz_schema(name).empty_table()
+        return _mz_schema(name).empty_table() if name in _MZ_TABLES else None
     if name in HELPERS:
         return helper_schema(name).empty_table()
     if name == "tw_sizes":
         return _SIZES.empty_table()
-    return schema_of(BY_NAME["pg_catalog" if schema == "pg" else "information_schema", name]).empty_table()
+    return empty_relation(schema, name)

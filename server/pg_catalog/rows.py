@@ -55,6 +55,7 @@ _HELPERS: dict[str, tuple[pa.Schema, Rows]] = {
 }
 HELPERS = tuple(_HELPERS)
 """Tables of ours that functions look into (`functions.sql`)."""
+_SCHEMAS = {"pg": "pg_catalog", "info": "information_schema"}
 _CONSTANT = frozenset(("pg_proc", "tw_functions", "tw_types", "tw_reserved", *static()))
 _HALF_CONSTANT = frozenset(("pg_attribute", "pg_class"))
 
@@ -80,15 +81,24 @@ class CatalogRows:
         return table
 
     @cached_property
-    def relation(self) -> Callable[[str, str], pa.Table]:
-        """A relation by the catalog engine's schema and name, without rows if there are none. KeyError."""
+    def relation(self) -> Callable[[str, str], pa.Table | None]:
+        """Returns a relation by the catalog engine's schema and name; None if there is no such relation.
 
-        def found(schema: str, name: str) -> pa.Table:
+        A relation of PostgreSQL's for which nothing here makes rows is empty.
+        """
+
+        def found(schema: str, name: str) -> pa.Table | None:
             if schema == "pg" and (name in self or name in HELPERS):
                 return self[name]
-            return schema_of(BY_NAME["pg_catalog" if schema == "pg" else "information_schema", name]).empty_table()
+            return empty_relation(schema, name)
 
         return found
+
+
+def empty_relation(schema: str, name: str) -> pa.Table | None:
+    """One of PostgreSQL's relations without rows, by the catalog engine's schema and name; None for another name."""
+    relation = BY_NAME.get((_SCHEMAS.get(schema, ""), name))
+    return schema_of(relation).empty_table() if relation is not None else None
 
 
 def helper_schema(name: str) -> pa.Schema:
