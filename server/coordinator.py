@@ -146,7 +146,7 @@ class Coordinator:
         self._storage = Storage(self._waiting)
         self._arrangements = SharedArrangements(self._storage)
         self._executors: Executors | None = None
-        self.log = Log(self.store, Payloads(directory / "payloads"), self._waiting)
+        self.log = Log(self.store, Payloads(directory / "payloads"), self._waiting, self._description)
         self.frontiers = Frontiers()
         self.holds = Holds(self.frontiers)
         self.contents = Contents(self.log, self._waiting)
@@ -298,6 +298,11 @@ class Coordinator:
     @property
     def state(self) -> CatalogState:
         return self._committer.state
+
+    def _description(self, id: ObjectId) -> str:
+        """An object as error messages name it: `table "materialize.public.t"`."""
+        item = self.state.items.get(id)
+        return f'{item.kind} "{".".join(self.state.full_name(item))}"' if item is not None else id
 
     async def commit(self, request: Request) -> Timestamp:
         """As `Committer.commit`; payload files of a request that failed are removed."""
