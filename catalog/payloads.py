@@ -24,14 +24,16 @@ SUFFIX = ".arrow"
 class Payloads:
     """The files below one place. Names are opaque, never reused, and say nothing of their content."""
 
-    def __init__(self, place: str | Path) -> None:
+    def __init__(self, place: str | Path, *, create: bool = True) -> None:
+        """`create`: the place is made if it is not there."""
         if isinstance(place, Path):
             self._fs, self._root = fs.LocalFileSystem(), str(place.absolute())
         else:
             self._fs, self._root = fs.FileSystem.from_uri(place)
         self._local = isinstance(self._fs, fs.LocalFileSystem)
-        self._fs.create_dir(self._root, recursive=True)
-        if self._local:
+        if create:
+            self._fs.create_dir(self._root, recursive=True)
+        if self._local and create:
             os.chmod(self._root, DIRECTORY_MODE)
             sync(os.path.dirname(self._root))
 
@@ -75,7 +77,7 @@ class Payloads:
             self._fs.delete_file(self._path(name))
 
     def names(self) -> set[str]:
-        listing = self._fs.get_file_info(fs.FileSelector(self._root))
+        listing = self._fs.get_file_info(fs.FileSelector(self._root, allow_not_found=True))
         return {info.base_name for info in listing if info.base_name.endswith(SUFFIX)}
 
     def _path(self, name: str) -> str:

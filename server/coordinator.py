@@ -23,6 +23,7 @@ import pyarrow as pa
 import structlog
 
 from catalog import holds, persistence, updates
+from catalog.directory import DIRECTORY_MODE
 from catalog.hashing import Hashes
 from catalog.log import Batch, Dropped, Log, Payload
 from catalog.objects import (
@@ -142,7 +143,7 @@ class Coordinator:
         self._directory = directory
         self._waiting = directory / "waiting"  # what a server before this one left there is of no use
         shutil.rmtree(self._waiting, ignore_errors=True)
-        self._waiting.mkdir()
+        self._waiting.mkdir(mode=DIRECTORY_MODE)
         self._storage = Storage(self._waiting)
         self._arrangements = SharedArrangements(self._storage)
         self._executors: Executors | None = None
