@@ -97,7 +97,7 @@ class Batch:
     def times(self, lower: int, upper: int) -> list[Timestamp]:
         """Its times in [lower, upper), ascending."""
         if self.spans is not None:
-            return [Timestamp(time) for time in self.spans.between(lower, upper)]
+            return self.spans.between(lower, upper)
         return [self.time] if lower <= self.time < upper else []
 
 

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from catalog.objects import Timestamp
+
 _GREATEST = int(np.iinfo(np.int64).max)
 
 
@@ -30,10 +32,10 @@ class Spans:
         start, end = (int(self.ends[place - 1]) if place else 0 for place in (first, last))
         return start, max(start, end)
 
-    def between(self, lower: int, upper: int) -> list[int]:
+    def between(self, lower: int, upper: int) -> list[Timestamp]:
         """The times in [lower, upper), ascending; a time that occurs twice comes twice."""
         first, last = np.searchsorted(self.times, [_clamped(lower), _clamped(upper)])
-        found: list[int] = self.times[first:last].tolist()
+        found: list[Timestamp] = self.times[first:last].tolist()
         return found
 
     def dump(self) -> bytes:

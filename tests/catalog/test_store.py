@@ -29,6 +29,7 @@ from catalog.store import FREE_PAGES_KEPT, Fenced, Store, StoreError, Undecided
 from tests.catalog.strategies import plain
 from tests.data import make_catalog_v1 as sample
 from tests.data import make_catalog_v3 as sample_3
+from tests.data import make_catalog_v4 as sample_4
 
 
 @pytest.fixture
@@ -378,6 +379,19 @@ class TestMigrations:
             connection.execute("DELETE FROM batches")
         store = Store(directory)
         assert store.read("SELECT name, seq FROM sqlite_sequence") == [("batches", 41)]
+        store.close()
+
+    def test_a_directory_of_format_4_is_opened(self, tmp_path: Path) -> None:
+        directory = tmp_path / "data"
+        copy_sample(sample_4.DIRECTORY, directory)
+        assert dump(directory)[0] == "4"
+        store = Store(directory)
+        assert persistence.load(store).items[sample_4.TABLE.id] == sample_4.TABLE
+        log = Log(store, Payloads(directory / "payloads"))
+        assert len(log.batches(sample_4.TABLE.id)) == 2
+        assert log.times(sample_4.TABLE.id, 0, 10_000) == list(sample_4.TIMES)
+        for number, time in enumerate(sample_4.TIMES, 1):
+            assert log.rows(sample_4.TABLE.id, time, sample.ARROW_SCHEMA).num_rows == 3 * number
         store.close()
 
     def test_a_directory_of_format_1_is_opened(self, tmp_path: Path) -> None:
