@@ -15,7 +15,7 @@ COPY server server
 COPY testdrive testdrive
 RUN pip install --no-cache-dir --constraint .ci/constraints.txt '.[testdrive,connect]' \
     && useradd --system --create-home --uid 10001 tidewire \
-    && install -d -o tidewire -g tidewire /var/lib/tidewire
+    && install -d -m 0700 -o tidewire -g tidewire /var/lib/tidewire
 
 USER tidewire
 ENV TIDEWIRE_LISTEN=0.0.0.0:6875 \

@@ -1,16 +1,26 @@
 """The log: every collection's batches, and what a reader sees of them.
 
-A batch holds a collection's changes at one time: the bounds [time, time + 1) of the design. Its payload is `rows`
-when everything is an insertion, else `changes` (see `updates`). A small payload lies in SQLite beside its row, a
-large one in a file among the `Payloads`.
+A batch holds a collection's updates: those of one commit at the commit's time, or those of several times, sorted by
+time (`Spans`). Its payload is `rows` when everything is an insertion, else `changes` (see `updates`). A small payload
+is in the batch's SQLite row, a large one in a file among the `Payloads`.
 
 The order that keeps it correct at every crash point: a file is complete and synced before the transaction that
-names it; a file is unlinked only after the transaction that drops it; files that no row names are swept at start.
+names it; a file is unlinked only after the transaction that drops it; files that no row names are removed at start.
 
-Compaction follows `since`, which the server computes from its holders and retention: updates at or before it can no
-longer be told apart, so their batches merge, sizes growing geometrically, into one at the greatest of their times;
-such a batch says nothing of the times before it.
-`since` is on disk before or with the merge, so that a restarted server never offers a time that is gone.
+Two kinds of compaction keep the number of batches of a collection logarithmic in the number of its commits, and
+rewrite each row a logarithmic number of times, because only batches of similar sizes are merged:
+
+- At times t <= `since`, which the server computes from its holders and retention, no reader can distinguish updates.
+  Batches that are wholly there merge into one at the greatest of their times (`mergeable`, `merge`). It says nothing
+  of the times before, and its updates are consolidated. `since` is on disk before or with the merge, so that a
+  restarted server never offers a time that is gone.
+- At times t > `since`, which somebody holds, batches merge into one that keeps each update's time (`mergeable_history`,
+  `merge_history`). A batch with times on both sides of `since` is left as it is until all are behind. There is at most
+  one, and it was no larger than the held history when it was made: at most twice the held history is on disk.
+
+Every payload has a checksum, which is verified when the payload is first read after a start. The other columns of a
+batch's row have a checksum, which is verified at start. What does not agree makes its collection's reads fail with
+`Damaged`, and nothing else.
 
 Threads: everything here may be called from any thread; the index is replaced whole, never changed in place.
 """
@@ -20,31 +30,45 @@ from __future__ import annotations
 import itertools
 import sqlite3
 import threading
+import zlib
 from bisect import bisect_left, bisect_right
 from collections import OrderedDict
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from catalog import spill
 from catalog import updates as u
 from catalog.objects import ObjectId, Timestamp
-from catalog.payloads import Payloads
+from catalog.payloads import Payloads, parsed
+from catalog.spans import Spans
 from catalog.store import Store, StoreError
 
 INLINE_BYTES = 64 * 1024  # below it a file's two syncs cost more than the bytes do in SQLite
-CACHE_BYTES = 256 * 1024 * 1024  # inline payloads kept decoded; files are mapped and need no cache
+CACHE_BYTES = 256 * 1024 * 1024  # inline payloads kept decoded
+MAPPED_MAX = 256  # payload files kept mapped and decoded; their pages are the page cache's
 COLUMN_BYTES = 1_024  # of memory that Arrow needs beside a column's values
 MERGE_BATCHES = 8  # a merge of fewer small batches is not worth its transaction
 MERGE_ROWS = 64 * 1024  # a merge of at least so many rows is
+MERGE_BATCHES_MAX = 4_096  # in one merge: bounds its transaction
+SPANS_MAX = 1 << 18  # times of a batch: it is not merged further, which bounds what its SQLite row has to hold
+
+
+STORED = "id, collection, time, rows, bytes, file, payload_crc, row_crc, times"
+"""The columns of a batch's row but for the payload."""
 
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """One batch's row in the catalog. `bytes` is the payload's size as stored."""
+    """One batch's row in the catalog. `bytes` is the payload's size as stored.
+
+    `time` is the greatest of its times; `spans` are the rows of each, None if all are at `time`.
+    `payload_crc` is None if the payload was written before there were checksums.
+    """
 
     id: int
     collection: ObjectId
@@ -52,16 +76,44 @@ class Batch:
     rows: int
     bytes: int
     file: str | None
+    payload_crc: int | None = None
+    spans: Spans | None = field(default=None, compare=False)
+
+    @property
+    def first_time(self) -> Timestamp:
+        return self.time if self.spans is None else Timestamp(int(self.spans.times[0]))
+
+    def range(self, lower: int, upper: int) -> tuple[int, int]:
+        """The range of its rows at times in [lower, upper)."""
+        if lower <= self.first_time and self.time < upper:
+            return 0, self.rows
+        return (0, 0) if self.spans is None else self.spans.rows(lower, upper)
+
+    def part(self, table: pa.Table, lower: int, upper: int) -> pa.Table:
+        """Of its payload's table the rows at times in [lower, upper)."""
+        start, end = self.range(lower, upper)
+        return table if (start, end) == (0, table.num_rows) else table.slice(start, end - start)
+
+    def times(self, lower: int, upper: int) -> list[Timestamp]:
+        """Its times in [lower, upper), ascending."""
+        if self.spans is not None:
+            return self.spans.between(lower, upper)
+        return [self.time] if lower <= self.time < upper else []
 
 
 @dataclass(frozen=True, slots=True)
 class Payload:
-    """Rows or changes that are ready to be named by a transaction, and not yet named."""
+    """Rows or changes that are ready to be named by a transaction, and not yet named.
+
+    `crc` is the checksum of the bytes as stored; `spans` as in `Batch`.
+    """
 
     table: pa.Table
     inline: bytes | None
     file: str | None
     bytes: int
+    crc: int
+    spans: Spans | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,33 +150,83 @@ class Dropped(Exception):
 
 
 class Damaged(Exception):
-    """A payload that the catalog names cannot be read."""
+    """A batch is not as it was written. The message names the collection and the batch, `detail` says what is wrong."""
+
+    def __init__(self, message: str, detail: str) -> None:
+        super().__init__(message)
+        self.detail = detail
+
+
+def row_crc(
+    collection: str, time: object, rows: object, bytes_: object, file: object, payload_crc: object, times: bytes | None
+) -> int:
+    """The checksum of a batch's row but for its payload."""
+    text = repr((collection, time, rows, bytes_, file, payload_crc)).encode()
+    return zlib.crc32(times or b"", zlib.crc32(text))
 
 
 class Log:
-    """All collections' batches. Opening it reads the index and sweeps files that nothing names."""
+    """All collections' batches. Opening it reads the index and removes files that nothing names."""
 
-    def __init__(self, store: Store, payloads: Payloads, scratch: Path | None = None) -> None:
-        """`scratch`: a local directory for what is too large for memory; None: the system's for temporary files."""
+    def __init__(
+        self,
+        store: Store,
+        payloads: Payloads,
+        scratch: Path | None = None,
+        name_of: Callable[[ObjectId], str] = str,
+    ) -> None:
+        """`scratch`: a local directory for what is too large for memory; None: the system's for temporary files.
+
+        `name_of`: what messages call a collection.
+        """
         self._scratch = scratch
+        self._name_of = name_of
         self._store = store
         self._payloads = payloads
         self._lock = threading.Lock()
         self._cache: OrderedDict[int, pa.Table] = OrderedDict()
         self._cache_bytes = 0
+        self._mapped: OrderedDict[int, tuple[pa.Table, int]] = (
+            OrderedDict()
+        )  # tables of payload files, the files' sizes
+        self._verified: set[int] = set()  # batches whose payload files have the right checksum
+        self._damaged: dict[ObjectId, int] = {}  # collections with a batch whose row is damaged: that batch
         self._batches: dict[ObjectId, tuple[Batch, ...]] = {}
         self._leaving: dict[int, pa.Table] = {}  # inline payloads of runs whose merger is being written
         self._merged_to: dict[ObjectId, Timestamp] = {}  # the time of the latest merger: changes begin after it
         self.durable: dict[ObjectId, Frontiers] = {}
         for id, since, upper in store.read("SELECT id, since, upper FROM collections"):
             self.durable[id] = Frontiers(since, upper)
-        rows = store.read("SELECT id, collection, time, rows, bytes, file FROM batches ORDER BY collection, time, id")
-        batches = [Batch(*row) for row in rows]
+        batches = [
+            self._stored(*row) for row in store.read(f"SELECT {STORED} FROM batches ORDER BY collection, time, id")
+        ]
         for collection, own in itertools.groupby(batches, key=lambda batch: batch.collection):
             self._batches[collection] = tuple(own)
         named = {batch.file for batch in batches}
-        for orphan in payloads.names() - named:
-            payloads.remove(orphan)
+        if not self._damaged:  # else the name in a damaged row may be another than the one that was written
+            for orphan in payloads.names() - named:
+                payloads.remove(orphan)
+
+    def _stored(
+        self,
+        id: int,
+        collection: ObjectId,
+        time: Timestamp,
+        rows: int,
+        bytes_: int,
+        file: str | None,
+        payload_crc: int | None,
+        stored_crc: int | None,
+        times: bytes | None,
+    ) -> Batch:
+        """A batch as its row says. If the row's checksum is wrong, reads of the collection are `Damaged`."""
+        if payload_crc is None and stored_crc is None and times is None:  # from before there were checksums
+            return Batch(id, collection, time, rows, bytes_, file)
+        if row_crc(collection, time, rows, bytes_, file, payload_crc, times) != stored_crc:
+            self._damaged[collection] = id
+            return Batch(id, collection, Timestamp(0), 0, 0, file if isinstance(file, str) else None)
+        spans = Spans.load(times) if times is not None else None
+        return Batch(id, collection, time, rows, bytes_, file, payload_crc, spans)
 
     # -- writing ------------------------------------------------------------------------------------------------
 
@@ -137,13 +239,14 @@ class Log:
             writer.write_table(table.combine_chunks())
         inline = sink.getvalue().to_pybytes()
         # The table as it will be read: `table` may be a slice, and would keep all of its parent in memory.
-        return Payload(pa.ipc.open_stream(inline).read_all(), inline, None, len(inline))
+        return Payload(pa.ipc.open_stream(inline).read_all(), inline, None, len(inline), zlib.crc32(inline))
 
     def prepare_stream(self, schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> Payload:
         """A payload file written batch by batch, however large."""
         file = self._payloads.write(schema, batches)
-        table = self._payloads.open(file)
-        return Payload(table, None, file, table.nbytes)
+        content = self._payloads.read(file)
+        table = parsed(content)
+        return Payload(table, None, file, table.nbytes, zlib.crc32(content))
 
     def discard(self, payload: Payload) -> None:
         """The payload's transaction did not happen."""
@@ -152,24 +255,25 @@ class Log:
 
     def insert(self, tx: sqlite3.Connection, collection: ObjectId, time: Timestamp, payload: Payload) -> Batch:
         """Names a payload, within a transaction. Call `committed` after it. Dropped if the collection is gone."""
-        rows = payload.table.num_rows
+        rows, spans = payload.table.num_rows, payload.spans
+        times = spans.dump() if spans is not None else None
+        crc = row_crc(collection, time, rows, payload.bytes, payload.file, payload.crc, times)
         cursor = tx.execute(
-            "INSERT INTO batches (collection, time, rows, bytes, payload, file) "
-            "SELECT id, ?, ?, ?, ?, ? FROM collections WHERE id = ?",
-            (time, rows, payload.bytes, payload.inline, payload.file, collection),
+            "INSERT INTO batches (collection, time, rows, bytes, times, file, payload_crc, row_crc, payload) "
+            "SELECT id, ?, ?, ?, ?, ?, ?, ?, ? FROM collections WHERE id = ?",
+            (time, rows, payload.bytes, times, payload.file, payload.crc, crc, payload.inline, collection),
         )
         if cursor.rowcount == 0:
             raise Dropped(collection)
         assert cursor.lastrowid is not None
-        return Batch(cursor.lastrowid, collection, time, rows, payload.bytes, payload.file)
+        return Batch(cursor.lastrowid, collection, time, rows, payload.bytes, payload.file, payload.crc, spans)
 
     def committed(self, written: Iterable[tuple[Batch, Payload]]) -> None:
         """The transaction that named these payloads is on disk: readers may see them."""
         with self._lock:
             for batch, payload in written:
                 self._batches[batch.collection] = (*self._batches.get(batch.collection, ()), batch)
-                if batch.file is None:
-                    self._remember(batch, payload.table)
+                self._written(batch, payload.table)
 
     def create(self, tx: sqlite3.Connection, collection: ObjectId, frontiers: Frontiers) -> None:
         """A new collection, within a transaction."""
@@ -188,6 +292,7 @@ class Log:
         """The transaction that forgot the collection is on disk: its files go."""
         with self._lock:
             self._merged_to.pop(collection, None)
+            self._damaged.pop(collection, None)
             self._forget(self._batches.pop(collection, ()))
 
     # -- reading ------------------------------------------------------------------------------------------------
@@ -197,23 +302,25 @@ class Log:
         return self._batches.get(collection, ())
 
     def _between(self, collection: ObjectId, lower: int, upper: int) -> tuple[Batch, ...]:
-        """Those at times in [lower, upper): found, not sought, for a held history may be long."""
+        """Those with times in [lower, upper), in O(log n)."""
         batches = self.batches(collection)
-        return batches[bisect_left(batches, lower, key=_time) : bisect_left(batches, upper, key=_time)]
+        return batches[bisect_left(batches, lower, key=_time) : bisect_left(batches, upper, key=_first_time)]
 
     def times(self, collection: ObjectId, lower: int, upper: int) -> list[Timestamp]:
         """The times in [lower, upper) at which something was written, ascending.
 
-        Meant for times above `since`, where every batch is one commit's.
+        Meant for times above `since`; a batch at or before it has only the greatest of the times of its commits.
         """
-        return list(dict.fromkeys(b.time for b in self._between(collection, lower, upper)))
+        batches = self._between(collection, lower, upper)
+        return list(dict.fromkeys(time for batch in batches for time in batch.times(lower, upper)))
 
     def lines(self, collection: ObjectId, lower: int = 0, upper: int | None = None) -> int:
-        """How many were written in [lower, upper), or from there on, without reading them."""
+        """The number of lines that were written in [lower, upper), or from `lower` on, without reading them."""
         if upper is None:
             batches = self.batches(collection)
             upper = batches[-1].time + 1 if batches else 0
-        return sum(batch.rows for batch in self._between(collection, lower, upper))
+        ranges = (batch.range(lower, upper) for batch in self._between(collection, lower, upper))
+        return sum(end - start for start, end in ranges)
 
     def rows(self, collection: ObjectId, as_of: int, schema: pa.Schema) -> pa.Table:
         """The collection's rows at `as_of` (since <= as_of < upper), multiplicities applied. Compacted as `changes`.
@@ -243,32 +350,74 @@ class Log:
     def _load(self, collection: ObjectId, lower: int, upper: int) -> list[pa.Table]:
         # The lock keeps compaction from dropping a batch between the look at the index and its opening.
         with self._lock:
+            self._check_rows(collection)
             first = lower or upper  # changes: the state before `lower` is the base; rows: all before `upper` count
             if first <= self._merged_to.get(collection, -1):
                 raise Compacted(f"{collection} has no history at {first - 1}")
-            return [self._open(b) for b in self._between(collection, lower, upper)]
+            opened = [(batch, self._open(batch)) for batch in self._between(collection, lower, upper)]
+        return [batch.part(self._table(batch, source), lower, upper) for batch, source in opened]
 
-    def _open(self, batch: Batch) -> pa.Table:
-        cached = self._cache.get(batch.id)
-        if cached is not None:
+    def _check_rows(self, collection: ObjectId) -> None:
+        if (id := self._damaged.get(collection)) is not None:
+            raise self._damage(id, collection, "The checksum of the batch's row in the catalog is wrong.")
+
+    def _open(self, batch: Batch) -> pa.Table | pa.Buffer:
+        """The batch's table if it is known, else its payload as it is on disk: a buffer that outlives the file."""
+        if (table := self._cache.get(batch.id)) is not None:
             self._cache.move_to_end(batch.id)
-            return cached
+            return table
         if batch.id in self._leaving:
             return self._leaving[batch.id]
         try:
             if batch.file is not None:
-                return self._payloads.open(batch.file)
+                table, size = self._mapped.pop(batch.id, (None, 0))
+                if table is not None and self._payloads.size(batch.file) == size:
+                    self._mapped[batch.id] = table, size
+                    return table
+                if table is not None:  # somebody has cut the file, whose lost pages must not be touched
+                    self._verified.discard(batch.id)
+                return self._payloads.read(batch.file)
             found = self._store.read("SELECT payload FROM batches WHERE id = ?", (batch.id,))
-            if not found:
-                raise Dropped(batch.collection)  # on disk, and not yet told to this index
-            table = pa.ipc.open_stream(found[0][0]).read_all()
-            table.validate(full=True)
         except (OSError, pa.ArrowException, StoreError) as error:
-            raise Damaged(f"batch {batch.id} of {batch.collection} cannot be read: {error}") from error
-        self._remember(batch, table)
+            raise self._damage(batch.id, batch.collection, f"It cannot be read: {error}.") from error
+        if not found:
+            raise Dropped(batch.collection)  # the transaction that dropped it is on disk, `dropped` follows
+        return pa.py_buffer(found[0][0] or b"")
+
+    def _table(self, batch: Batch, source: pa.Table | pa.Buffer) -> pa.Table:
+        """The table of what `_open` gave. Called without the lock: a checksum takes a second for about 2 GB."""
+        if isinstance(source, pa.Table):
+            return source
+        try:
+            if batch.id not in self._verified:
+                verify(batch, source)
+            table = decoded(batch, source)
+        except (OSError, ValueError, pa.ArrowException) as error:
+            raise self._damage(batch.id, batch.collection, f"{error}.") from error
+        with self._lock:
+            if batch in self._between(batch.collection, batch.first_time, batch.time + 1):  # it may be gone meanwhile
+                self._verified.add(batch.id)
+                self._remember(batch, table, len(source))
         return table
 
-    def _remember(self, batch: Batch, table: pa.Table) -> None:
+    def _damage(self, batch: int, collection: ObjectId, detail: str) -> Damaged:
+        return Damaged(f"batch {batch} of {self._name_of(collection)} is damaged", detail)
+
+    def _written(self, batch: Batch, table: pa.Table) -> None:
+        """Keeps the table of a batch that this process has written: it needs no verification."""
+        self._verified.add(batch.id)
+        if batch.file is None:
+            self._remember(batch, table)
+
+    def _remember(self, batch: Batch, table: pa.Table, size: int = 0) -> None:
+        if batch.file is not None:
+            self._mapped[batch.id] = table, size
+            if len(self._mapped) > MAPPED_MAX:
+                self._mapped.popitem(last=False)
+            return
+        before = self._cache.pop(batch.id, None)  # of another thread that read it at the same time
+        if before is not None:
+            self._cache_bytes -= _memory_bytes(before)
         self._cache[batch.id] = table
         self._cache_bytes += _memory_bytes(table)
         while self._cache_bytes > CACHE_BYTES:
@@ -278,6 +427,8 @@ class Log:
     def _forget(self, gone: Iterable[Batch]) -> None:
         for batch in gone:
             self._leaving.pop(batch.id, None)
+            self._mapped.pop(batch.id, None)
+            self._verified.discard(batch.id)
             table = self._cache.pop(batch.id, None)
             if table is not None:
                 self._cache_bytes -= _memory_bytes(table)
@@ -290,22 +441,37 @@ class Log:
         return list(self._batches)
 
     def mergeable(self, collection: ObjectId, since: int) -> tuple[Batch, ...]:
-        """The newest run of batches behind `since` that is worth merging; empty if there is none."""
-        behind = [b for b in self.batches(collection) if b.time <= since]
-        run: list[Batch] = []
-        rows = 0
-        for batch in reversed(behind):
-            if run and batch.rows > 2 * rows:
-                break
-            run.append(batch)
-            rows += batch.rows
-        worth = len(run) >= MERGE_BATCHES or (len(run) > 1 and rows >= MERGE_ROWS)
-        return tuple(reversed(run)) if worth else ()
+        """The newest run of batches at or before `since` that is worth merging; empty if there is none."""
+        batches = self.batches(collection)
+        return _run(batches[: bisect_right(batches, since, key=_time)])
+
+    def mergeable_history(self, collection: ObjectId, since: int, before: int) -> tuple[Batch, ...]:
+        """The newest run of batches at times in (since, before) that `merge_history` should merge; may be empty."""
+        batches = self.batches(collection)
+        first = bisect_right(batches, since, key=_first_time)
+        return _run(batches[first : bisect_left(batches, before, key=_time)], spans_max=SPANS_MAX)
+
+    def merge_history(self, run: tuple[Batch, ...]) -> Payload:
+        """The payload of one batch in place of a run, which has the same updates at the same times."""
+        tables = self._tables(run)
+        if any(u.DIFF in table.column_names for table in tables):
+            tables = [u.as_changes(table) for table in tables]
+        spans = Spans.joined((batch.time, batch.rows, batch.spans) for batch in run)
+        return replace(self.prepare(pa.concat_tables(tables)), spans=spans)
+
+    def _tables(self, run: tuple[Batch, ...]) -> list[pa.Table]:
+        """The tables of batches that are to be merged; the lock is free between two of them, for commits need it."""
+        tables = []
+        for batch in run:
+            with self._lock:
+                self._check_rows(batch.collection)
+                source = self._open(batch)
+            tables.append(self._table(batch, source))
+        return tables
 
     def merge(self, run: tuple[Batch, ...]) -> Payload:
-        """The payload of a run's merger: rows where nothing is taken away, else consolidated changes."""
-        with self._lock:
-            tables = [self._open(batch) for batch in run]
+        """The payload of one batch at one time in place of a run: rows if it only adds, else consolidated changes."""
+        tables = self._tables(run)
         if all(u.DIFF not in table.column_names for table in tables):
             return self.prepare(pa.concat_tables(tables))
         changes = spill.summed(tables, self._scratch)
@@ -314,40 +480,52 @@ class Log:
         return self.prepare(changes)
 
     def replace(self, tx: sqlite3.Connection, run: tuple[Batch, ...], merged: Payload, since: int) -> Batch | None:
-        """Puts the merger in the run's place, within a transaction. Call `replaced` after it.
+        """Replaces a run by the merged batch, within a transaction. Call `replaced` after it.
 
+        `since` becomes durable if it is greater than the one on disk; 0 after `merge_history`.
         None, and nothing is done, if the collection has been dropped.
         """
         found = tx.execute("UPDATE collections SET since = max(since, ?) WHERE id = ?", (since, run[0].collection))
         if found.rowcount == 0:
             return None
+        inline = [batch for batch in run if batch.file is None]
+        leaving = dict(zip((batch.id for batch in inline), self._tables(tuple(inline)), strict=True))
         with self._lock:  # a reader whose index still has the run finds it here, once its rows are deleted
-            self._leaving.update((batch.id, self._open(batch)) for batch in run if batch.file is None)
+            self._leaving.update(leaving)
         tx.executemany("DELETE FROM batches WHERE id = ?", [(batch.id,) for batch in run])
         return self.insert(tx, run[0].collection, run[-1].time, merged)
 
     def replaced(self, run: tuple[Batch, ...], batch: Batch, merged: Payload) -> None:
-        """The merger is on disk: readers see it, and the run's files go. The collection may be dropped meanwhile."""
+        """The merged batch is on disk: readers see it, and the run's files are removed.
+
+        The collection may have been dropped meanwhile.
+        """
         with self._lock:
             old = self._batches.get(batch.collection, ())
             if run[0] not in old:
                 self._forget((batch,))
                 return
             first = old.index(run[0])
-            self._merged_to[batch.collection] = max(batch.time, self._merged_to.get(batch.collection, batch.time))
+            if merged.spans is None:
+                self._merged_to[batch.collection] = max(batch.time, self._merged_to.get(batch.collection, batch.time))
             self._batches[batch.collection] = (*old[:first], batch, *old[first + len(run) :])
-            if batch.file is None:
-                self._remember(batch, merged.table)
+            self._written(batch, merged.table)
             self._forget(run)
 
     def sizes_over_time(self, collection: ObjectId) -> LogSizes:
-        """Meant for many questions about the same collection."""
-        batches = self.batches(collection)
-        return LogSizes(
-            [b.time for b in batches],
-            list(itertools.accumulate(b.rows for b in batches)),
-            list(itertools.accumulate(b.bytes for b in batches)),
-        )
+        """Meant for many questions about the same collection. A batch's bytes count for its times by their rows."""
+        times: list[Timestamp] = []
+        rows: list[int] = []
+        bytes_: list[int] = []
+        rows_before = bytes_before = 0
+        for batch in self.batches(collection):
+            ends = np.array([batch.rows]) if batch.spans is None else batch.spans.ends
+            times += batch.times(0, batch.time + 1)
+            rows += (rows_before + ends).tolist()
+            bytes_ += (bytes_before + ends * (batch.bytes / max(batch.rows, 1))).astype(np.int64).tolist()
+            rows_before += batch.rows
+            bytes_before += batch.bytes
+        return LogSizes(times, rows, bytes_)
 
     def sizes(self) -> Mapping[ObjectId, tuple[int, int]]:
         """Rows and bytes that each collection keeps."""
@@ -361,6 +539,47 @@ def _memory_bytes(table: pa.Table) -> int:
 
 def _time(batch: Batch) -> Timestamp:
     return batch.time
+
+
+def _first_time(batch: Batch) -> Timestamp:
+    return batch.first_time
+
+
+def _run(batches: Sequence[Batch], spans_max: int | None = None) -> tuple[Batch, ...]:
+    """The newest of adjacent batches whose sizes are so alike that they should merge; empty if there are too few.
+
+    `spans_max`: batches of so many times do not merge.
+    """
+    run: list[Batch] = []
+    rows = 0
+    for batch in itertools.islice(reversed(batches), MERGE_BATCHES_MAX):
+        if run and batch.rows > 2 * rows:
+            break
+        if spans_max is not None and batch.spans is not None and len(batch.spans) >= spans_max:
+            break
+        run.append(batch)
+        rows += batch.rows
+    worth = len(run) >= MERGE_BATCHES or (len(run) > 1 and rows >= MERGE_ROWS)
+    return tuple(reversed(run)) if worth else ()
+
+
+def verify(batch: Batch, content: pa.Buffer) -> None:
+    """ValueError if a payload is not what was written. A batch of before there were checksums is not verified."""
+    if batch.payload_crc is not None and (found := zlib.crc32(content)) != batch.payload_crc:
+        raise ValueError(f"The payload's checksum is {found:08x}, but {batch.payload_crc:08x} was written")
+
+
+def decoded(batch: Batch, content: pa.Buffer) -> pa.Table:
+    """A payload's table. pa.ArrowException or ValueError if it is none of the batch's."""
+    if batch.file is not None:
+        table = parsed(content)
+    else:
+        table = pa.ipc.open_stream(content).read_all()
+        if batch.payload_crc is None:
+            table.validate(full=True)
+    if table.num_rows != batch.rows:
+        raise ValueError(f"The payload has {table.num_rows} rows, but {batch.rows} were written")
+    return table
 
 
 def _pieces(table: pa.Table) -> Iterator[pa.RecordBatch]:

@@ -94,6 +94,33 @@ MIGRATIONS: tuple[tuple[str, str], ...] = (
         ) WITHOUT ROWID;
         """,
     ),
+    (
+        "checksums, and batches of several times",
+        """
+        -- The payload is the last column: SQLite reads what precedes it without reading the payload's pages.
+        CREATE TABLE batches_4 (
+            id INTEGER PRIMARY KEY AUTOINCREMENT,
+            collection TEXT NOT NULL,
+            time INTEGER NOT NULL,       -- the greatest of its times
+            rows INTEGER NOT NULL,
+            bytes INTEGER NOT NULL,
+            times BLOB,                  -- of a batch of several times, catalog/spans.py; NULL: all rows are at `time`
+            file TEXT,                   -- the name of an Arrow IPC file among the payloads
+            payload_crc INTEGER,         -- CRC-32 of the payload; NULL: written before format 4
+            row_crc INTEGER,             -- CRC-32 of this row's other columns but the payload; NULL with payload_crc
+            payload BLOB,                -- an Arrow IPC stream, when it is small
+            CHECK ((payload IS NULL) <> (file IS NULL))
+        );
+        INSERT INTO batches_4 (id, collection, time, rows, bytes, file, payload)
+            SELECT id, collection, time, rows, bytes, file, payload FROM batches;
+        -- Ids are never used twice, not even those of batches that are gone.
+        DELETE FROM sqlite_sequence WHERE name = 'batches_4';
+        INSERT INTO sqlite_sequence (name, seq) SELECT 'batches_4', seq FROM sqlite_sequence WHERE name = 'batches';
+        DROP TABLE batches;
+        ALTER TABLE batches_4 RENAME TO batches;
+        CREATE INDEX batches_by_collection ON batches (collection, id);
+        """,
+    ),
 )
 
 

@@ -164,6 +164,7 @@ class SystemTable:
 
 Item = Table | View | MaterializedView | Index | Hold | SystemTable
 Relation = Table | View | MaterializedView | SystemTable  # what FROM can name
+Classed = Relation | Index  # what pg_class lists; a hold is no relation
 Collection = Table | MaterializedView  # what the log keeps
 Retained = Table | MaterializedView | Index  # what has a `since`, and RETAIN HISTORY
 

@@ -1,7 +1,8 @@
-"""Where large batches lie: one Arrow IPC file each, complete and synced before the catalog names it.
+"""The files of large batches: one Arrow IPC file for each, complete and synced before the catalog names it.
 
 The place is a directory or a filesystem URI (`s3://bucket/prefix`), so that executors elsewhere can read it. Local
-files are memory-mapped: opening one reads nothing, and a reader keeps what it mapped when the file is unlinked.
+files are memory-mapped: opening one reads nothing, and a reader keeps what it mapped when the file is unlinked. Only
+the user that runs the server can read local files.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from pathlib import Path
 import pyarrow as pa
 from pyarrow import fs
 
-from catalog.directory import sync
+from catalog.directory import DIRECTORY_MODE, FILE_MODE, sync
 
 SUFFIX = ".arrow"
 
@@ -23,14 +24,17 @@ SUFFIX = ".arrow"
 class Payloads:
     """The files below one place. Names are opaque, never reused, and say nothing of their content."""
 
-    def __init__(self, place: str | Path) -> None:
+    def __init__(self, place: str | Path, *, create: bool = True) -> None:
+        """`create`: the place is made if it is not there."""
         if isinstance(place, Path):
             self._fs, self._root = fs.LocalFileSystem(), str(place.absolute())
         else:
             self._fs, self._root = fs.FileSystem.from_uri(place)
         self._local = isinstance(self._fs, fs.LocalFileSystem)
-        self._fs.create_dir(self._root, recursive=True)
-        if self._local:
+        if create:
+            self._fs.create_dir(self._root, recursive=True)
+        if self._local and create:
+            os.chmod(self._root, DIRECTORY_MODE)
             sync(os.path.dirname(self._root))
 
     def write(self, schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> str:
@@ -38,6 +42,8 @@ class Payloads:
         name = f"{uuid.uuid4().hex}{SUFFIX}"
         path = self._path(name)
         try:
+            if self._local:  # Arrow has no way to say with which permissions it creates a file
+                os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, FILE_MODE))
             with self._fs.open_output_stream(path) as sink, pa.ipc.new_file(sink, schema) as writer:
                 for batch in batches:
                     writer.write_batch(batch)
@@ -51,11 +57,19 @@ class Payloads:
 
     def open(self, name: str) -> pa.Table:
         """The file's rows. Raises OSError or pa.ArrowInvalid when the file is gone or damaged."""
+        return parsed(self.read(name))
+
+    def read(self, name: str) -> pa.Buffer:
+        """The file's bytes; of a local file they are mapped. OSError when the file is gone or empty."""
         path = self._path(name)
-        source = pa.memory_map(path) if self._local else self._fs.open_input_file(path)
-        table = pa.ipc.open_file(source).read_all()
-        table.validate()  # the ends of each buffer: a damaged file must not be read out of bounds
-        return table
+        with pa.memory_map(path) if self._local else self._fs.open_input_file(path) as source:
+            return source.read_buffer()
+
+    def size(self, name: str) -> int:
+        """The file's size in bytes. OSError when the file is gone."""
+        if self._local:
+            return os.stat(self._path(name)).st_size
+        return int(self._fs.get_file_info(self._path(name)).size or 0)
 
     def remove(self, name: str) -> None:
         """Unlinks a file that no transaction names any more. One that is gone already is no error."""
@@ -63,8 +77,15 @@ class Payloads:
             self._fs.delete_file(self._path(name))
 
     def names(self) -> set[str]:
-        listing = self._fs.get_file_info(fs.FileSelector(self._root))
+        listing = self._fs.get_file_info(fs.FileSelector(self._root, allow_not_found=True))
         return {info.base_name for info in listing if info.base_name.endswith(SUFFIX)}
 
     def _path(self, name: str) -> str:
         return f"{self._root}/{name}"
+
+
+def parsed(content: pa.Buffer) -> pa.Table:
+    """The rows of a file that has this content, without copying them. pa.ArrowInvalid when it is damaged."""
+    table = pa.ipc.open_file(pa.BufferReader(content)).read_all()
+    table.validate()  # the ends of each buffer: a damaged file must not be read out of bounds
+    return table

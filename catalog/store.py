@@ -20,6 +20,7 @@ from __future__ import annotations
 import asyncio
 import fcntl
 import os
+import shlex
 import sqlite3
 import threading
 from collections.abc import Callable
@@ -28,11 +29,12 @@ from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Any, TypeVar
 
-from catalog.directory import make
+from catalog.directory import DIRECTORY_MODE, FILE_MODE, create, is_empty, is_private, make
 from catalog.migrations import TooNew, migrate
 
 T = TypeVar("T")
 
+FILE = "catalog.sqlite"
 PAGE_CACHE_KIB = 16 * 1024
 WAL_BYTES_KEPT = 64 * 1024 * 1024  # a checkpoint truncates a log that a burst has made longer
 FREE_PAGES_KEPT = 1024  # of 4 KiB: what the next commits fill again need not leave the file
@@ -68,8 +70,9 @@ class Store:
         """Opens or creates. StoreError when the directory is locked, damaged, too new or not writable."""
         self.directory = directory
         with ExitStack() as held:
-            held.callback(os.close, _lock(directory))
+            held.callback(os.close, lock(directory))
             try:
+                create(directory / FILE)  # SQLite would let everybody read it; its other files get its permissions
                 self._writer = self._connect(held)
                 self.created = migrate(self._writer) == 0
                 # One statement: of two servers that open at once, each has to see an epoch of its own.
@@ -78,7 +81,12 @@ class Store:
                 self._reader = self._connect(held)
                 self._reader.execute("PRAGMA query_only = 1")
             except sqlite3.DatabaseError as error:
-                raise _explained(directory, error) from error
+                raise explained(directory, error) from error
+            except OSError as error:
+                raise StoreError(
+                    f'could not use data directory "{directory}": {error.strerror}',
+                    "Choose a directory on a disk with space that this user may write (--data-dir).",
+                ) from error
             except TooNew as error:
                 raise StoreError(
                     f'data directory "{directory}" cannot be read: {error}',
@@ -92,7 +100,7 @@ class Store:
             self._held = held.pop_all()
 
     def _connect(self, held: ExitStack) -> sqlite3.Connection:
-        connection = sqlite3.connect(self.directory / "catalog.sqlite", isolation_level=None, check_same_thread=False)
+        connection = sqlite3.connect(self.directory / FILE, isolation_level=None, check_same_thread=False)
         held.enter_context(closing(connection))
         connection.execute("PRAGMA auto_vacuum = INCREMENTAL")  # takes effect only before the first table exists
         connection.execute("PRAGMA journal_mode = WAL")
@@ -155,7 +163,7 @@ class Store:
             with self._reader_lock:
                 return self._reader.execute(sql, parameters).fetchall()
         except sqlite3.DatabaseError as error:
-            raise _explained(self.directory, error) from error
+            raise explained(self.directory, error) from error
 
     def close(self) -> None:
         """Waits for what was submitted, then lets go of the file and the lock. Closing twice is no error."""
@@ -172,10 +180,16 @@ def _give_back(tx: sqlite3.Connection) -> bool:
     return excess > FREE_PAGES_STEP
 
 
-def _explained(directory: Path, error: sqlite3.DatabaseError) -> StoreError:
+def is_unusable(error: sqlite3.DatabaseError) -> bool:
+    """Whether the file cannot be used for a reason outside of it, such as its permissions or a full disk."""
+    return getattr(error, "sqlite_errorname", "").startswith(_UNUSABLE)
+
+
+def explained(directory: Path, error: sqlite3.DatabaseError) -> StoreError:
+    """The error as a user should see it: the directory is damaged, or cannot be used."""
     if isinstance(error, sqlite3.ProgrammingError):
         raise error  # ours, not the file's
-    if getattr(error, "sqlite_errorname", "").startswith(_UNUSABLE):
+    if is_unusable(error):
         return StoreError(
             f'could not use data directory "{directory}": {error}',
             "Choose a directory on a disk with space that this user may write and nobody else uses (--data-dir).",
@@ -186,11 +200,26 @@ def _explained(directory: Path, error: sqlite3.DatabaseError) -> StoreError:
     )
 
 
-def _lock(directory: Path) -> int:
-    """An open file descriptor that holds the directory's lock."""
+def _check_permissions(directory: Path) -> None:
+    """StoreError if others may read the directory. Of an empty one the permissions are corrected, as by initdb."""
+    if is_private(directory):
+        return
+    if is_empty(directory):
+        directory.chmod(DIRECTORY_MODE)
+        return
+    raise StoreError(
+        f'data directory "{directory}" has invalid permissions',
+        "Permissions should be u=rwx (0700) or u=rwx,g=rx (0750): "
+        f"others could read everything that is stored. Run: chmod 0700 {shlex.quote(str(directory))}",
+    )
+
+
+def lock(directory: Path) -> int:
+    """An open file descriptor that holds the directory's lock. StoreError if a server has it or permissions are bad."""
     try:
         make(directory)
-        descriptor = os.open(directory / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        _check_permissions(directory)
+        descriptor = os.open(directory / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, FILE_MODE)
     except OSError as error:
         raise StoreError(
             f'could not open data directory "{directory}": {error.strerror}',

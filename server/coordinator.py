@@ -23,6 +23,7 @@ import pyarrow as pa
 import structlog
 
 from catalog import holds, persistence, updates
+from catalog.directory import DIRECTORY_MODE
 from catalog.hashing import Hashes
 from catalog.log import Batch, Dropped, Log, Payload
 from catalog.objects import (
@@ -142,11 +143,11 @@ class Coordinator:
         self._directory = directory
         self._waiting = directory / "waiting"  # what a server before this one left there is of no use
         shutil.rmtree(self._waiting, ignore_errors=True)
-        self._waiting.mkdir()
+        self._waiting.mkdir(mode=DIRECTORY_MODE)
         self._storage = Storage(self._waiting)
         self._arrangements = SharedArrangements(self._storage)
         self._executors: Executors | None = None
-        self.log = Log(self.store, Payloads(directory / "payloads"), self._waiting)
+        self.log = Log(self.store, Payloads(directory / "payloads"), self._waiting, self._description)
         self.frontiers = Frontiers()
         self.holds = Holds(self.frontiers)
         self.contents = Contents(self.log, self._waiting)
@@ -298,6 +299,11 @@ class Coordinator:
     @property
     def state(self) -> CatalogState:
         return self._committer.state
+
+    def _description(self, id: ObjectId) -> str:
+        """An object as error messages name it: `table "materialize.public.t"`."""
+        item = self.state.items.get(id)
+        return f'{item.kind} "{".".join(self.state.full_name(item))}"' if item is not None else id
 
     async def commit(self, request: Request) -> Timestamp:
         """As `Committer.commit`; payload files of a request that failed are removed."""

@@ -47,11 +47,13 @@ def told(error: Exception) -> PgError:
             detail="More copies of a row were taken away than ever stood there.",
         )
     if isinstance(error, Damaged):
-        log.error("damaged data", error=str(error))
+        log.error("damaged data", error=str(error), detail=error.detail)
         return PgError(
             SqlState.DATA_CORRUPTED,
-            f"data directory is damaged: {error}",
-            hint="Restore the data directory from a backup.",
+            str(error),
+            detail=error.detail,
+            hint='Stop the server and run "tidewire check" to find all damage, then restore the data directory from a '
+            "backup. Other relations can be read.",
         )
     if _is_full(error):
         log.error("disk full", error=str(error))

@@ -77,16 +77,9 @@ class Holds:
         return min((places.get(hold, self.places[hold]).at for hold in self._on.get(id, ())), default=retained)
 
     def check(self, state: CatalogState, on: tuple[ObjectId, ...], at: int, places: Mapping[ObjectId, Place]) -> None:
-        """PgError 22023 if the rules do not let these objects be held at `at`; `places` go before those on disk."""
+        """PgError 22023 if the rules do not allow a hold on these objects at `at`; `places` override those on disk."""
         frontiers = self.frontiers
-        greatest = frontiers.least_upper(on)
-        if at > greatest:
-            raise PgError(
-                SqlState.INVALID_PARAMETER_VALUE,
-                f"hold time {at} is beyond the write frontier",
-                detail=f"The greatest allowed time is {greatest}.",
-                hint="Times before the write frontier are final; a hold cannot stand ahead of it.",
-            )
+        check_final(frontiers, at)
         for id in on:
             if at >= frontiers.retained(id):
                 continue
@@ -123,6 +116,24 @@ class Holds:
             hold = state.items[id]
             assert isinstance(hold, Hold)
             yield hold, place, max(self.frontiers.least_upper(hold.on) - place.at, 0)
+
+
+def check_final(frontiers: Frontiers, at: int) -> None:
+    """PgError 22023 if a hold cannot be at `at` because that time is beyond the tables' write frontier.
+
+    The write frontier of a materialized view or index is not the bound. Between two changes it is in memory only, so
+    after a restart it is less than the progress that clients have seen. It reaches every time that the tables have
+    closed, and after a restart the tables' write frontier is beyond every progress that was ever reported (see
+    `catalog.oracle`).
+    """
+    greatest = frontiers.tables_upper
+    if at > greatest:
+        raise PgError(
+            SqlState.INVALID_PARAMETER_VALUE,
+            f"hold time {at} is beyond the write frontier",
+            detail=f"The greatest allowed time is {greatest}.",
+            hint="Use a time that SUBSCRIBE has reported as progress, or mz_now().",
+        )
 
 
 @dataclass(slots=True)

@@ -147,7 +147,7 @@ class ServerProcess:
         prefix: Sequence[str] = (),
     ) -> None:
         self.directory = directory
-        directory.mkdir(parents=True, exist_ok=True)
+        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         self.log_path = directory / "server.log"
         self._log = self.log_path.open("ab")
         start = self._log.tell()

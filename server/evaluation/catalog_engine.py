@@ -20,8 +20,8 @@ DESCRIPTIONS_MAX = 1_024
 
 Columns = list[tuple[str, str]]
 """Names and DuckDB types."""
-Rows = Callable[[str, str], pa.Table]
-"""The rows of a relation by DuckDB schema and name. KeyError if there is none."""
+Rows = Callable[[str, str], pa.Table | None]
+"""The rows of a relation by DuckDB schema and name, None if there is no such relation."""
 
 
 class Undescribed(Exception):
@@ -91,11 +91,8 @@ def _answering(rows: Rows) -> Answer:
 
 
 def _table(rows: Rows, schema: str, name: str) -> bytes | None:
-    try:
-        table = rows(schema, name)
-    except KeyError:
-        return None
-    return _stream(table)
+    table = rows(schema, name)
+    return None if table is None else _stream(table)
 
 
 def _stream(table: pa.Table) -> bytes:

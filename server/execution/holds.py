@@ -25,7 +25,7 @@ from server.execution.definitions import check_kind, exists, take
 from server.execution.names import find_relation, schema_of
 from server.execution.times import duration_of, timestamp_of
 from server.frontiers import Holder, NotReadable
-from server.holds import Advance
+from server.holds import Advance, check_final
 from server.results import Result
 from server.settings import milliseconds
 from server.sql.statements import AdvanceHold, CreateHold, ObjectKind
@@ -153,13 +153,7 @@ def _with_creation(context: Context, created: frozenset[ObjectId], items: list[I
     if any(id not in frontiers.floors for id in inputs):
         raise _one_creation()
     time = Timestamp(at) if at is not None else frontiers.greatest_since(inputs)
-    greatest = frontiers.least_upper(inputs)
-    if time > greatest:
-        raise PgError(
-            SqlState.INVALID_PARAMETER_VALUE,
-            f"hold time {time} is beyond the write frontier",
-            detail=f"The greatest allowed time is {greatest}.",
-        )
+    check_final(frontiers, time)
     try:
         return _Beginning(time, frontiers.hold(inputs, time))
     except NotReadable as error:

@@ -19,8 +19,8 @@ import pyarrow as pa
 
 from server.pg_catalog.static import BY_NAME, arrow_type
 
-Rows = Callable[[str, str], pa.Table]
-"""The rows of a relation by DuckDB schema and name. KeyError if there is none."""
+Rows = Callable[[str, str], pa.Table | None]
+"""The rows of a relation by DuckDB schema and name; None if there is no such relation."""
 
 SCHEMAS = {"pg_catalog": "pg", "information_schema": "info", "mz_catalog": "mz", "mz_internal": "mz"}
 _NAMES = re.compile(r'(?<![\w.])"?\b(pg|info|mz|fn)"?\."?(\w+)"?')
@@ -124,7 +124,7 @@ class Database:
             return self._connection.sql(query).to_arrow_table()
 
     def _look_at(self, rows: Rows) -> None:
-        """What is loaded of other rows is to be loaded again."""
+        """Marks every relation as not loaded if `rows` is not what they were loaded from."""
         if rows is not self._rows:
             self._loaded.clear()
             self._rows = rows
@@ -134,9 +134,9 @@ class Database:
             self._need(name, rows)
 
     def _need(self, name: tuple[str, str], rows: Rows) -> None:
+        """Loads a relation, or defines a view or function after what it needs. An error leaves it to be loaded."""
         if name in self._loaded:
             return
-        self._loaded.add(name)
         definition = definitions().get(name)
         if definition is not None:
             for needed in definition.needs:
@@ -144,12 +144,11 @@ class Database:
             if name not in self._defined:
                 self._define(name, definition)
                 self._defined.add(name)
+            self._loaded.add(name)
             return
-        try:
-            table = rows(*name)
-        except KeyError:
-            return  # not a relation: text in quotes, or a name that DuckDB will complain of
-        self._load(*name, table)
+        table = rows(*name)
+        if table is not None:  # else it is text in quotes, or a name that DuckDB will report as unknown
+            self._load(*name, table)
 
     def _define(self, name: tuple[str, str], definition: Definition) -> None:
         schema, view = name

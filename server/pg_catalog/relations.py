@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
 from catalog import builtin
-from catalog.objects import Index, Item, MaterializedView, ObjectId, SystemTable, Table, View
+from catalog.objects import Classed, Index, MaterializedView, ObjectId, SystemTable, Table, View
 from server.execution.planning import plan_stored
 from server.pg_catalog import oids
 from server.pg_catalog.keys import key_place, keys_of
@@ -16,7 +15,19 @@ from server.pg_catalog.visible import Visible
 from server.sql.lexer import quote_identifier
 from server.sql.scope import ID_SCHEMA
 
-_KINDS: dict[type[Any], str] = {Table: "r", SystemTable: "r", View: "v", MaterializedView: "m", Index: "i"}
+
+def _relkind(item: Classed) -> str:
+    match item:
+        case SystemTable():
+            return BY_ID[item.id].kind if item.id in builtin.PG_TABLES else "r"
+        case Table():
+            return "r"
+        case View():
+            return "v"
+        case MaterializedView():
+            return "m"
+        case Index():
+            return "i"
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +41,7 @@ class Attribute:
     default: str | None = None
 
 
-def attributes_of(visible: Visible, item: Item) -> list[Attribute]:
+def attributes_of(visible: Visible, item: Classed) -> list[Attribute]:
     """The columns of a relation or an index; an index of an expression has one that is called `expr`."""
     if isinstance(item, SystemTable) and item.id in builtin.PG_TABLES:
         relation = BY_ID[item.id]
@@ -64,7 +75,7 @@ def classes(visible: Visible) -> Iterator[Row]:
             item.name,
             item.schema_id,
             visible.owner(item.id),
-            _KINDS[type(item)] if item.id not in builtin.PG_TABLES else BY_ID[item.id].kind,
+            _relkind(item),
             len(attributes_of(visible, item)),
             indexed=item.id in visible.indexed or bool(isinstance(item, Table) and item.keys),
         )

@@ -61,6 +61,7 @@ HELPERS = tuple(_HELPERS)
 _MZ_SCHEMAS = {builtin.MZ_CATALOG.id, builtin.MZ_INTERNAL.id}
 MZ_TABLES = {table.name: table for table in builtin.TABLES if table.schema_id in _MZ_SCHEMAS}
 SIZES = pa.schema([("oid", pa.uint32()), ("database", pa.uint32()), ("bytes", pa.int64())])
+_SCHEMAS = {"pg": "pg_catalog", "info": "information_schema"}
 _CONSTANT = frozenset(("pg_proc", "tw_functions", "tw_types", "tw_reserved", *static()))
 _HALF_CONSTANT = frozenset(("pg_attribute", "pg_class"))
 
@@ -90,26 +91,37 @@ class CatalogRows:
         return table
 
     @cached_property
-    def relation(self) -> Callable[[str, str], pa.Table]:
-        """A relation by the catalog engine's schema and name, without rows if there are none. KeyError."""
+    def relation(self) -> Callable[[str, str], pa.Table | None]:
+        """Returns a relation by the catalog engine's schema and name; None if there is no such relation.
 
-        def found(schema: str, name: str) -> pa.Table:
+        A relation of PostgreSQL's for which nothing here makes rows is empty.
+        """
+
+        def found(schema: str, name: str) -> pa.Table | None:
             if schema == "pg" and (name in self or name in HELPERS):
                 return self[name]
-            return schema_of(BY_NAME["pg_catalog" if schema == "pg" else "information_schema", name]).empty_table()
+            return empty_relation(schema, name)
 
         return found
 
 
-def no_rows(schema: str, name: str) -> pa.Table:
-    """Relations without rows, from which the columns of a query are found. KeyError for a name of none."""
+def no_rows(schema: str, name: str) -> pa.Table | None:
+    """Relations without rows, to describe a query's columns by; None if there is no such relation."""
     if schema == "mz":
+        if name not in MZ_TABLES:
+            return None
         return pa.schema([(c.name, parse_type(c.type).arrow) for c in MZ_TABLES[name].columns]).empty_table()
     if name in HELPERS:
         return _HELPERS[name][0].empty_table()
     if name == "tw_sizes":
         return SIZES.empty_table()
-    return schema_of(BY_NAME["pg_catalog" if schema == "pg" else "information_schema", name]).empty_table()
+    return empty_relation(schema, name)
+
+
+def empty_relation(schema: str, name: str) -> pa.Table | None:
+    """One of PostgreSQL's relations without rows, by the catalog engine's schema and name; None for another name."""
+    relation = BY_NAME.get((_SCHEMAS.get(schema, ""), name))
+    return schema_of(relation).empty_table() if relation is not None else None
 
 
 def _table(name: str, visible: Visible) -> pa.Table:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from catalog import builtin
-from catalog.objects import CatalogState, Index, Item, ObjectId, Schema, SystemTable, Table
+from catalog.objects import CatalogState, Classed, Hold, Index, ObjectId, Schema, SystemTable, Table
 from server.pg_catalog import oids
 from server.pg_catalog.keys import keys_of
 from server.sql.lexer import quote_identifier
@@ -42,13 +42,15 @@ class Visible:
         return [schema for schema in self.state.schemas.values() if schema.database_id in shown]
 
     @cached_property
-    def items(self) -> list[Item]:
+    def items(self) -> list[Classed]:
+        """The relations and indexes of the visible schemas. Holds have no row in PostgreSQL's catalogs."""
         shown = {schema.id for schema in self.schemas}
-        return [item for item in self.state.items.values() if item.schema_id in shown]
+        items = self.state.items.values()
+        return [item for item in items if item.schema_id in shown and not isinstance(item, Hold)]
 
     @cached_property
-    def listed(self) -> list[Item]:
-        """The items whose rows are made here: users', and once for all the built-in ones."""
+    def listed(self) -> list[Classed]:
+        """Users' items, or the built-in ones in the catalog `BARE`, whose rows are built only once."""
         return [item for item in self.items if isinstance(item, SystemTable) == (self.state is BARE)]
 
     @cached_property

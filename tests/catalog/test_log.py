@@ -110,9 +110,12 @@ class LogMachine(RuleBasedStateMachine):
         assert log.times(id, lower, upper) == [t for t in sorted(self.history[id]) if lower <= t < upper]
 
     def everything_is_readable(self) -> None:
+        log = self.opened.log
         for id, since in self.since.items():
             for as_of in {since, *self.history[id]} - set(range(since)):
                 self.check(id, as_of, since + 1, as_of + 1)
+                self.check(id, as_of, max(since + 1, as_of), as_of + 1)
+            assert log.sizes_over_time(id).rows[-1:] == [sum(b.rows for b in log.batches(id))] * bool(log.batches(id))
 
     @precondition(lambda self: len(self.since) < 2)
     @rule()
@@ -183,7 +186,7 @@ class LogMachine(RuleBasedStateMachine):
         self.check(id, since, since + 1, self.now + 1)  # a reader between the commit and the index's news of it
         log.replaced(run, batch, merged)
         for time in [t for t in self.history[id] if t <= batch.time]:
-            if time not in {b.time for b in log.batches(id)}:
+            if time != batch.time:
                 changes = self.history[id].pop(time)
                 later = self.history[id].setdefault(batch.time, Counter())
                 later.update(changes)
@@ -192,6 +195,24 @@ class LogMachine(RuleBasedStateMachine):
                 log.rows(id, batch.time - 1, SCHEMA)
             with pytest.raises(Compacted):
                 log.changes(id, batch.time, self.now + 1, SCHEMA)
+
+    @precondition(lambda self: self.since)
+    @rule(data=st.data())
+    def compact_history(self, data: st.DataObject) -> None:
+        """Every time stays readable, before, while and after the index hears of the merge."""
+        id = data.draw(st.sampled_from(sorted(self.since)))
+        opened, log = self.opened, self.opened.log
+        before = self.now + data.draw(st.integers(-2, 1))
+        run = log.mergeable_history(id, self.since[id], before)
+        if not run:
+            return
+        assert all(self.since[id] < time < before for batch in run for time in (batch.first_time, batch.time))
+        merged = log.merge_history(run)
+        batch = opened.store.transact(lambda tx: log.replace(tx, run, merged, 0))
+        assert batch is not None
+        self.everything_is_readable()
+        log.replaced(run, batch, merged)
+        self.everything_is_readable()
 
     @precondition(lambda self: len(self.since) == 2)
     @rule(data=st.data())
@@ -281,6 +302,7 @@ class TestDamage:
         opened.write(1, (T, rows(1, text="x" * module.INLINE_BYTES)))
         (batch,) = opened.log.batches(T)
         (tmp_path / "payloads" / str(batch.file)).write_bytes(b"ARROW1 and then nothing of the kind")
+        opened.log = Log(opened.store, opened.payloads)
         with pytest.raises(Damaged, match=f"batch {batch.id} of u1"):
             opened.log.rows(T, 1, SCHEMA)
 
@@ -308,6 +330,87 @@ class TestDamage:
             with pytest.raises(Damaged):
                 again.log.changes(T, lower, upper, SCHEMA)
         assert again.log.changes(T, 3, 4, SCHEMA).num_rows == 0
+        again.store.close()
+
+    def flip(self, path: Path, at: int, count: int = 1) -> None:
+        with path.open("r+b") as file:
+            file.seek(at)
+            old = file.read(count)
+            file.seek(at)
+            file.write(bytes(byte ^ 0xFF for byte in old))
+
+    def test_any_flipped_byte_of_a_payload_file_is_found(self, opened: Opened, tmp_path: Path) -> None:
+        """Also in the values, which Arrow cannot check, and after a merge; every other collection can be read."""
+        other = ObjectId("u2")
+        opened.create(other)
+        for time in range(1, 4):
+            opened.write(time, (T, rows(time, text="x" * module.INLINE_BYTES)), (other, rows(time)))
+        opened.log.discard(opened.log.merge(opened.log.batches(T)))  # so that all is mapped, and stays so
+        file = tmp_path / "payloads" / str(opened.log.batches(T)[1].file)
+        opened.store.close()
+        size = file.stat().st_size
+        for at in range(0, size - 40, size // 23):
+            self.flip(file, at, 40)
+            again = Opened(tmp_path)
+            with pytest.raises(Damaged, match="batch 3 of u1 is damaged") as damaged:
+                again.log.rows(T, 3, SCHEMA)
+            assert "checksum" in damaged.value.detail
+            with pytest.raises(Damaged):
+                again.log.merge(again.log.batches(T))
+            with pytest.raises(Damaged):
+                again.log.merge_history(again.log.batches(T))
+            assert again.log.changes(T, 3, 4, SCHEMA).num_rows == 1, "another batch of the collection"
+            assert again.log.rows(other, 3, SCHEMA).num_rows == 3
+            again.store.close()
+            self.flip(file, at, 40)
+        again = Opened(tmp_path)
+        assert again.log.rows(T, 3, SCHEMA).num_rows == 3
+        again.store.close()
+
+    def test_a_file_that_is_cut_while_it_is_mapped(self, opened: Opened, tmp_path: Path) -> None:
+        """Touching a lost page would end the server by SIGBUS."""
+        opened.write(1, (T, rows(1, text="x" * module.INLINE_BYTES)))
+        again = Log(opened.store, opened.payloads)
+        assert again.rows(T, 1, SCHEMA).num_rows == 1
+        file = tmp_path / "payloads" / str(again.batches(T)[0].file)
+        with file.open("r+b") as cut:
+            cut.truncate(100)
+        with pytest.raises(Damaged, match="batch 1"):
+            again.rows(T, 1, SCHEMA)
+
+    def test_a_flipped_value_in_sqlite_is_found(self, opened: Opened, tmp_path: Path) -> None:
+        """The value is still valid Arrow: before there were checksums it was read as what was never written."""
+        opened.write(1, (T, rows(4711)))
+        opened.store.close()
+        with closing(sqlite3.connect(tmp_path / "catalog.sqlite")) as connection, connection:
+            ((payload,),) = connection.execute("SELECT payload FROM batches").fetchall()
+            written = struct.pack("<q", 4711)
+            assert payload.count(written) == 1
+            connection.execute("UPDATE batches SET payload = ?", (payload.replace(written, struct.pack("<q", 4712)),))
+        again = Opened(tmp_path)
+        with pytest.raises(Damaged, match="batch 1 of u1"):
+            again.log.rows(T, 1, SCHEMA)
+        again.store.close()
+
+    @pytest.mark.parametrize("column", ["time", "rows", "bytes", "file", "payload_crc", "row_crc", "times"])
+    def test_a_damaged_row_hurts_its_collection_alone(self, opened: Opened, tmp_path: Path, column: str) -> None:
+        """No payload file is removed: a damaged row may name another than it did."""
+        other = ObjectId("u2")
+        opened.create(other)
+        opened.write(1, (T, rows(1, text="x" * module.INLINE_BYTES)), (other, rows(1)))
+        opened.write(2, (T, rows(2)))
+        files = opened.payloads.names()
+        opened.store.close()
+        with closing(sqlite3.connect(tmp_path / "catalog.sqlite")) as connection, connection:
+            value = "x'00'" if column == "times" else "'gone.arrow'" if column == "file" else f"{column} + 7"
+            connection.execute(f"UPDATE batches SET {column} = {value} WHERE id = 1")
+        again = Opened(tmp_path)
+        for _ in range(2):
+            with pytest.raises(Damaged, match="batch 1 of u1"):
+                again.log.rows(T, 2, SCHEMA)
+        assert again.log.rows(other, 2, SCHEMA).num_rows == 1
+        assert again.payloads.names() == files
+        again.drop(T)
         again.store.close()
 
 
@@ -399,3 +502,49 @@ def test_sizes_grow_geometrically_and_rows_that_went_take_no_space(opened: Opene
     assert rewritten < 400 * 6
     assert opened.log.rows(T, 400, SCHEMA).num_rows == 0
     assert opened.log.sizes()[T][0] <= 3 * module.MERGE_BATCHES
+
+
+def test_held_history_is_few_batches_and_each_time_stays_readable(opened: Opened) -> None:
+    """2,000 commits at distinct times that a hold keeps: batches and rewritten rows are logarithmic in the commits."""
+    commits, rewritten, log = 2_000, 0, opened.log
+    opened.write(5, (T, rows(*range(1_000))))
+    for time in range(10, 10 + commits):
+        opened.write(time, (T, rows(time) if time % 3 else u.with_diff(rows(time - 1), -1)))
+        while run := log.mergeable_history(T, 5, time + 1):
+            merged = log.merge_history(run)
+            rewritten += sum(b.rows for b in run)
+            batch = opened.store.transact(lambda tx, run=run, merged=merged: log.replace(tx, run, merged, 0))  # type: ignore[misc]
+            assert batch is not None
+            log.replaced(run, batch, merged)
+    assert len(log.batches(T)) <= 20
+    assert rewritten < commits * 12
+    again = Log(opened.store, opened.payloads)
+    assert again.times(T, 6, 10**9) == list(range(10, 10 + commits))
+    assert again.lines(T, 12, 112) == 100
+    for time in (12, 13, 14):
+        expected = [((time, "a"), 1)] if time % 3 else [((time - 1, "a"), -1)]
+        assert pairs(again.changes(T, time, time + 1, SCHEMA)) == expected
+    assert again.rows(T, 15, SCHEMA).num_rows == 1_000 + 4 - 2
+    sizes = again.sizes_over_time(T)
+    assert sizes.between(11, 111)[0] == 100
+    assert sizes.rows[-1] == 1_000 + commits
+
+
+def test_a_batch_with_times_on_both_sides_of_since_does_not_grow(
+    opened: Opened, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It would keep rows on disk that nobody holds for as long as a hold follows the newest commits."""
+    monkeypatch.setattr(module, "MERGE_BATCHES", 3)
+    for time in range(1, 4):
+        opened.write(time, (T, rows(time)))
+    run = opened.log.mergeable_history(T, 0, 10)
+    merged = opened.log.merge_history(run)
+    batch = opened.store.transact(lambda tx: opened.log.replace(tx, run, merged, 0))
+    assert batch is not None
+    opened.log.replaced(run, batch, merged)
+    for time in range(4, 7):
+        opened.write(time, (T, rows(time)))
+    assert opened.log.mergeable(T, 2) == ()
+    assert opened.log.mergeable_history(T, 2, 10) == opened.log.batches(T)[1:]
+    assert opened.log.mergeable_history(T, 0, 10) == opened.log.batches(T)
+    assert opened.log.mergeable(T, 6) == opened.log.batches(T)

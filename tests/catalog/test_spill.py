@@ -121,3 +121,8 @@ def test_changes_are_applied_piece_by_piece(going: int, tmp_path: Path, monkeypa
     assert not list(tmp_path.iterdir()), "a file has a name"
     with pytest.raises(u.NegativeCount):
         spill.applied(old, u.with_diff(old.slice(0, 1), -3), tmp_path)
+
+
+@given(st.lists(st.integers(0, 2**64 - 1) | st.integers(0, 3)))
+def test_distinct_counts_the_different_values(values: list[int]) -> None:
+    assert spill.distinct(np.array(values, np.uint64)) == len(set(values))

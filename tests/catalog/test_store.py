@@ -16,10 +16,11 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from catalog import holds, migrations, persistence
-from catalog.log import Frontiers, Log
+from catalog.log import INLINE_BYTES, Frontiers, Log
 from catalog.migrations import MIGRATIONS
 from catalog.objects import Timestamp
 from catalog.payloads import Payloads
@@ -28,6 +29,7 @@ from catalog.store import FREE_PAGES_KEPT, Fenced, Store, StoreError, Undecided
 from tests.catalog.strategies import plain
 from tests.data import make_catalog_v1 as sample
 from tests.data import make_catalog_v3 as sample_3
+from tests.data import make_catalog_v4 as sample_4
 
 
 @pytest.fixture
@@ -191,7 +193,7 @@ class TestOneServer:
 
     def test_openings_at_once_get_epochs_of_their_own(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         Store(tmp_path).close()
-        monkeypatch.setattr("catalog.store._lock", lambda directory: os.open(directory, os.O_RDONLY))
+        monkeypatch.setattr("catalog.store.lock", lambda directory: os.open(directory, os.O_RDONLY))
         with ThreadPoolExecutor(4) as threads:
             stores = list(threads.map(Store, [tmp_path] * 8))
         epochs = Counter(store.epoch for store in stores)
@@ -266,11 +268,43 @@ class TestUnusable:
         assert "could not use" in str(error)
         assert "damaged" not in str(error)
 
+    @pytest.mark.parametrize("mode", [0o755, 0o701, 0o770, 0o704, 0o777])
+    def test_a_directory_that_others_may_read_is_refused(self, directory: Path, mode: int) -> None:
+        directory.chmod(mode)
+        error = self.refused(directory)
+        assert "has invalid permissions" in str(error)
+        assert f"chmod 0700 {directory}" in error.hint
+        assert directory.stat().st_mode & 0o777 == mode
+        for allowed in (0o750, 0o700):
+            directory.chmod(allowed)
+            Store(directory).close()
+
+    def test_everything_in_a_data_directory_is_for_its_owner_alone(self, tmp_path: Path) -> None:
+        """Also where the directory was there before, empty and open to all, as a container's volume is."""
+        directory = tmp_path / "data"
+        directory.mkdir(mode=0o755)
+        directory.chmod(0o755)
+        store = Store(directory)
+        store.transact(put("a"))
+        table = pa.table({"c0": ["x" * INLINE_BYTES * 2]})
+        assert Log(store, Payloads(directory / "payloads")).prepare(table).file is not None
+        found = {
+            path.relative_to(directory): path.stat().st_mode & 0o777 for path in (directory, *directory.rglob("*"))
+        }
+        store.close()
+        assert len(found) == 7
+        assert {str(path): oct(mode) for path, mode in found.items() if mode & 0o077} == {}
+
     def test_a_refused_opening_lets_go_of_the_lock(self, tmp_path: Path) -> None:
         file_of(tmp_path).write_bytes(b"garbage" * 1000)
         self.refused(tmp_path)
         file_of(tmp_path).unlink()
         Store(tmp_path).close()
+
+
+def copy_sample(sample: Path, directory: Path) -> None:
+    shutil.copytree(sample, directory)
+    directory.chmod(0o700)
 
 
 class TestMigrations:
@@ -313,7 +347,7 @@ class TestMigrations:
 
     def test_a_directory_of_format_3_is_opened(self, tmp_path: Path) -> None:
         directory = tmp_path / "data"
-        shutil.copytree(sample_3.DIRECTORY, directory)
+        copy_sample(sample_3.DIRECTORY, directory)
         assert dump(directory)[0] == "3"
         store = Store(directory)
         state = persistence.load(store)
@@ -325,11 +359,44 @@ class TestMigrations:
         assert state.owner(sample_3.HOLD.id) == sample_3.ROLE.id
         assert state.acl(sample_3.TABLE.id)[PUBLIC] == {Privilege.SELECT}
         assert store.read("SELECT value FROM meta WHERE key = 'downtime'") == [(60_000,)]
+        log = Log(store, Payloads(directory / "payloads"))
+        (old,) = log.batches(sample_3.TABLE.id)
+        assert (old.id, old.time, old.payload_crc, old.spans) == (1, 1_000, None, None)
+        inserted = Counter(plain(sample.INSERTED))
+        assert Counter(plain(log.rows(sample_3.TABLE.id, 1_000, sample.ARROW_SCHEMA))) == inserted
+        payload = log.prepare(sample.INSERTED)
+        new = store.transact(lambda tx: log.insert(tx, sample_3.TABLE.id, Timestamp(2_000), payload))
+        assert (new.id, new.payload_crc) == (2, payload.crc)
+        log = Log(store, Payloads(directory / "payloads"))
+        assert Counter(plain(log.rows(sample_3.TABLE.id, 2_000, sample.ARROW_SCHEMA))) == inserted + inserted
+        store.close()
+
+    def test_ids_of_batches_are_not_used_again_after_the_step_to_format_4(self, tmp_path: Path) -> None:
+        directory = tmp_path / "data"
+        copy_sample(sample_3.DIRECTORY, directory)
+        with closing(sqlite3.connect(file_of(directory))) as connection, connection:
+            connection.execute("UPDATE sqlite_sequence SET seq = 41 WHERE name = 'batches'")
+            connection.execute("DELETE FROM batches")
+        store = Store(directory)
+        assert store.read("SELECT name, seq FROM sqlite_sequence") == [("batches", 41)]
+        store.close()
+
+    def test_a_directory_of_format_4_is_opened(self, tmp_path: Path) -> None:
+        directory = tmp_path / "data"
+        copy_sample(sample_4.DIRECTORY, directory)
+        assert dump(directory)[0] == "4"
+        store = Store(directory)
+        assert persistence.load(store).items[sample_4.TABLE.id] == sample_4.TABLE
+        log = Log(store, Payloads(directory / "payloads"))
+        assert len(log.batches(sample_4.TABLE.id)) == 2
+        assert log.times(sample_4.TABLE.id, 0, 10_000) == list(sample_4.TIMES)
+        for number, time in enumerate(sample_4.TIMES, 1):
+            assert log.rows(sample_4.TABLE.id, time, sample.ARROW_SCHEMA).num_rows == 3 * number
         store.close()
 
     def test_a_directory_of_format_1_is_opened(self, tmp_path: Path) -> None:
         directory = tmp_path / "data"
-        shutil.copytree(sample.DIRECTORY, directory)
+        copy_sample(sample.DIRECTORY, directory)
         assert dump(directory)[0] == "1"
         store = Store(directory)
         state = persistence.load(store)

@@ -165,7 +165,7 @@ class Disk:
 
 
 def _write(names: dict[str, File | Directory], target: Path, dice: random.Random, chance: Callable[[int], int]) -> None:
-    target.mkdir(parents=True, exist_ok=True)
+    target.mkdir(mode=0o700, parents=True, exist_ok=True)
     for name, node in names.items():
         if isinstance(node, Directory):
             _write(node.survivors(chance), target / name, dice, chance)

@@ -632,11 +632,12 @@ def test_disk_follows_what_is_held(server: ServerThread, db: Connection) -> None
     for number in range(60):
         db.execute(f"UPDATE t SET a = {number}")
     await_retention(db, now(db))
-    batches, rows, size = held()
-    assert (batches, rows) == (61, 121)
+    awaited(lambda: held()[0] < 20, "held history does not merge")
+    _, rows, size = held()
+    assert rows == 121
     db.execute("ALTER HOLD h ADVANCE")
     awaited(lambda: held()[1] < 20, "the log does not shrink")
-    assert held()[2] < size / 4
+    assert held()[2] < size
     assert db.execute("SELECT * FROM t").fetchall() == [(59,)]
 
 

@@ -11,15 +11,18 @@ from collections.abc import Iterator
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 from uuid import UUID
 
 import asyncpg
+import duckdb
 import psycopg
 import pyarrow as pa
 import pytest
 from psycopg import errors, sql
 
+from catalog.objects import Item
+from server.pg_catalog.database import Database
 from tests.fix_postgres import PostgresServer, binaries
 from tests.fix_server import ServerThread
 
@@ -342,6 +345,63 @@ def test_every_relation_can_be_read(tidewire: ServerThread) -> None:
             cursor = connection.execute(sql.SQL("SELECT * FROM {}").format(sql.Identifier(schema, name)))
             assert cursor.description is not None
             assert len(cursor.description) == width, name
+
+
+EVERY_KIND = {
+    "table": ("CREATE TABLE a (x int4 PRIMARY KEY, y text)", {"a": "r", "a_pkey": "i"}),
+    "view": ("CREATE VIEW v AS SELECT x FROM a", {"v": "v"}),
+    "materialized view": ("CREATE MATERIALIZED VIEW m AS SELECT x FROM a", {"m": "m"}),
+    "index": ("CREATE INDEX i ON a (y)", {"i": "i"}),
+    "hold": ("CREATE HOLD h ON a, m", {}),
+}
+"""The statement that creates an object of each kind, and the rows of pg_class that it adds: relname and relkind."""
+
+
+def test_catalog_relations_are_whole_with_one_object_of_every_kind(tidewire: ServerThread) -> None:
+    """Each relation is read after each CREATE, so that none is missing and none is what it was before."""
+    created = {kind.kind for kind in get_args(Item)} - {"system table"}
+    assert EVERY_KIND.keys() == created
+    with psycopg.connect(tidewire.dsn(), autocommit=True) as connection:
+        connection.execute("CREATE DATABASE every_kind")
+    with psycopg.connect(tidewire.dsn("every_kind"), autocommit=True) as connection:
+        relations = connection.execute(
+            "SELECT n.nspname, c.relname FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace "
+            "WHERE n.nspname IN ('pg_catalog', 'information_schema') AND c.relkind IN ('r', 'v')"
+        ).fetchall()
+        assert len(relations) > 190
+        expected: dict[str, str] = {}
+        for kind, (statement, classes) in EVERY_KIND.items():
+            connection.execute(statement.encode())
+            expected |= classes
+            query = "SELECT relname, relkind FROM pg_class WHERE relnamespace = 'public'::regnamespace"
+            assert dict(connection.execute(query).fetchall()) == expected, kind
+            for schema, name in relations:
+                connection.execute(sql.SQL("SELECT * FROM {}").format(sql.Identifier(schema, name)))
+            found = connection.execute("SELECT type FROM mz_objects WHERE name IN ('a', 'v', 'm', 'i', 'h')").fetchall()
+            assert kind.replace(" ", "-") in {type.replace(" ", "-") for (type,) in found}
+        with pytest.raises(errors.UndefinedTable, match='relation "h" does not exist'):
+            connection.execute("SELECT 'h'::regclass")
+    assert psql(tidewire.dsn("every_kind"), r"\dt") == psql(tidewire.dsn("every_kind"), r"\dt a")
+
+
+def test_an_error_while_a_relation_is_read_is_reported_and_leaves_nothing_stale() -> None:
+    """The next query reads the relation again; an unknown relation is not an error of the reader."""
+    failing, present = True, pa.table({"relname": ["a"]})
+
+    def rows(schema: str, name: str) -> pa.Table | None:
+        if name != "pg_class":
+            return None
+        if failing:
+            raise KeyError(name)
+        return present
+
+    database, query = Database(), "SELECT relname FROM pg.pg_class"
+    with pytest.raises(KeyError, match="pg_class"):
+        database.run(query, rows)
+    failing = False
+    assert database.run(query, rows).to_pydict() == {"relname": ["a"]}
+    with pytest.raises(duckdb.CatalogException, match="unknown"):
+        database.run("SELECT * FROM pg.unknown", rows)
 
 
 def test_roles_and_owners(tidewire: ServerThread) -> None:
