@@ -399,3 +399,11 @@ def test_sizes_grow_geometrically_and_rows_that_went_take_no_space(opened: Opene
     assert rewritten < 400 * 6
     assert opened.log.rows(T, 400, SCHEMA).num_rows == 0
     assert opened.log.sizes()[T][0] <= 3 * module.MERGE_BATCHES
+
+
+def test_a_merger_of_large_rows_is_copied_in_small_pieces() -> None:
+    """The rows alone are no bound: 20,000 of them may be gigabytes."""
+    rows = pa.table({"v": ["x" * 100_000] * 400})
+    batches = list(module._pieces(pa.concat_tables([rows.slice(n, 1) for n in range(400)])))
+    assert sum(batch.num_rows for batch in batches) == 400
+    assert max(batch.nbytes for batch in batches) <= module.PIECE_BYTES

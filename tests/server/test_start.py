@@ -126,6 +126,15 @@ def test_a_server_whose_java_hangs_serves_what_needs_no_spark_and_ends_in_order(
     server = ServerProcess(tmp_path / "data", module="tests.server.impatient_server", env=java)
     try:
         without_spark(server, "Java did not answer within", "spark.log")
+        with psycopg.connect(server.dsn) as writer, psycopg.connect(server.dsn) as reader:
+            with pytest.raises(errors.AdminShutdown), writer.cursor().copy("COPY t FROM STDIN") as copy:
+                copy.write("1\n")
+                with reader.cursor().copy("COPY (SUBSCRIBE t) TO STDOUT") as stream:
+                    assert stream.read()
+                    server.process.send_signal(signal.SIGTERM)
+                    with pytest.raises(errors.AdminShutdown):
+                        while stream.read():
+                            pass
     finally:
         assert server.stop() == 0
     assert "not ended in time" not in server.log_path.read_text()
