@@ -30,7 +30,7 @@ async def until(condition: Callable[[], bool], deadline_s: float = 60.0) -> None
 
 
 def thread_names(pid: int) -> list[str]:
-    """Of each thread the first 15 characters."""
+    """Returns the names of threads. The system cuts long ones off."""
     return [(task / "comm").read_text().strip() for task in Path(f"/proc/{pid}/task").iterdir()]
 
 
@@ -47,11 +47,11 @@ def test_threads_that_drop_broadcasts_are_few(engine: SparkEngine) -> None:
         gateway.jvm.org.apache.spark.SparkContext.getOrCreate()
     )
     for number in range(BROADCASTS):
-        context.broadcast(str(number)).unpersist(True)  # returns when it is gone
+        context.broadcast(str(number)).destroy(True)  # returns when it is gone
     assert engine.jvm_pid is not None
     names = thread_names(engine.jvm_pid)
     found = [name for name in names if name.startswith("block-manager-")]
-    assert found, names
+    assert found, " ".join(names)
     assert len(found) <= 2 * CLEANING_THREADS
 
 
