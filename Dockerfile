@@ -13,6 +13,7 @@ COPY protocol protocol
 COPY catalog catalog
 COPY server server
 COPY testdrive testdrive
+COPY tidewire tidewire
 RUN pip install --no-cache-dir --constraint .ci/constraints.txt '.[testdrive,connect]' \
     && useradd --system --create-home --uid 10001 tidewire \
     && install -d -m 0700 -o tidewire -g tidewire /var/lib/tidewire

@@ -54,6 +54,7 @@ MAPPED_MAX = 256  # payload files kept mapped and decoded; their pages are the p
 COLUMN_BYTES = 1_024  # of memory that Arrow needs beside a column's values
 MERGE_BATCHES = 8  # a merge of fewer small batches is not worth its transaction
 MERGE_ROWS = 64 * 1024  # a merge of at least so many rows is
+PIECE_BYTES = 8 * 1024 * 1024  # copied at once while a payload file is written
 MERGE_BATCHES_MAX = 4_096  # in one merge: bounds its transaction
 SPANS_MAX = 1 << 18  # times of a batch: it is not merged further, which bounds what its SQLite row has to hold
 
@@ -583,6 +584,10 @@ def decoded(batch: Batch, content: pa.Buffer) -> pa.Table:
 
 
 def _pieces(table: pa.Table) -> Iterator[pa.RecordBatch]:
-    """The table in record batches of MERGE_ROWS, copying one at a time: a run of small commits leaves few of them."""
-    for start in range(0, table.num_rows, MERGE_ROWS):
-        yield from table.slice(start, MERGE_ROWS).combine_chunks().to_batches()
+    """The table in record batches of at most MERGE_ROWS rows and about PIECE_BYTES bytes.
+
+    Each is a copy, made when it is asked for: the tables of small commits become few large batches.
+    """
+    for piece in spill.pieces(table, PIECE_BYTES):
+        for start in range(0, piece.num_rows, MERGE_ROWS):
+            yield from piece.slice(start, MERGE_ROWS).combine_chunks().to_batches()

@@ -38,6 +38,13 @@ def serve(
         str | None,
         typer.Option(help="Address for /metrics, /healthz and /readyz; empty for none.", show_default="127.0.0.1:6876"),
     ] = None,
+    http_host_names: Annotated[
+        str | None,
+        typer.Option(
+            help="Names under which HTTP requests are answered, besides localhost and IP addresses: NAME,NAME,...",
+            show_default="none",
+        ),
+    ] = None,
     allow_remote: Annotated[
         bool | None,
         typer.Option("--allow-remote", help="Accept an address that other machines can reach. There is no password."),
@@ -62,6 +69,10 @@ def serve(
         str | None,
         typer.Option(help="A Spark Connect server that computes instead, sc://HOST:PORT; not with --spark-master."),
     ] = None,
+    spark_memory: Annotated[
+        str | None,
+        typer.Option(help="Largest heap of the JVM that Spark's driver runs in, such as 4GB.", show_default="2GB"),
+    ] = None,
     spark_conf: Annotated[
         list[str] | None,
         typer.Option(help="One of Spark's settings, KEY=VALUE; may be repeated.", metavar="KEY=VALUE"),
@@ -83,11 +94,13 @@ def serve(
     flags: dict[str, Any] = {
         "listen": listen,
         "http_listen": http_listen,
+        "http_host_names": http_host_names,
         "allow_remote": allow_remote,
         "data_dir": data_dir,
         "arrangement_directory": arrangement_directory,
         "spark_master": spark_master,
         "spark_remote": spark_remote,
+        "spark_memory": spark_memory,
         "spark_conf": None if not spark_conf else dict(_pair(text) for text in spark_conf),
         "timestamp_interval": timestamp_interval,
         "log_format": log_format,
@@ -102,6 +115,7 @@ def serve(
     # Parsing and planning are recursive, a few frames for each level of nesting in a statement.
     sys.setrecursionlimit(10_000)
     failure = uvloop.run(_serve(settings))
+    gc.unfreeze()  # DuckDB reports its own objects as leaked if the interpreter may not collect them at its end
     if failure is not None:
         _die(*failure)
 
@@ -185,7 +199,6 @@ async def _serve(config: Config) -> tuple[str, str | None] | None:
     """Runs until told to stop. What made it end too early: a message and what to do about it."""
     from catalog.store import StoreError
     from server.house import House  # after the arguments are known to be good: it imports everything
-    from server.spark import EngineUnavailable
 
     log = structlog.get_logger()
     stop = asyncio.Event()
@@ -226,9 +239,10 @@ async def _serve(config: Config) -> tuple[str, str | None] | None:
         waiting: list[asyncio.Future[Any]] = [stopping, house.ended]
         await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
         if not stop.is_set():
-            error_ = house.ended.result()
-            hint = error_.hint if isinstance(error_, EngineUnavailable) else None
-            return getattr(error_, "message", str(error_)), hint
+            failure = house.ended.result()
+            message = getattr(failure, "message", str(failure))
+            log.error("server must end", reason=message)  # now: what follows may take long, and end by force
+            return message, None
         log.info("stopping")
         return None
     finally:

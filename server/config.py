@@ -9,7 +9,13 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BeforeValidator, ValidationError, model_validator
-from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict, TomlConfigSettingsSource
+from pydantic_settings import (
+    BaseSettings,
+    NoDecode,
+    PydanticBaseSettingsSource,
+    SettingsConfigDict,
+    TomlConfigSettingsSource,
+)
 
 from server.connect_url import ConnectUrl
 
@@ -22,6 +28,13 @@ FIXED_CONF = (
     "spark.sql.session.timeZone",
     "spark.sql.timeType.enabled",
 )
+_DRIVER_CONF = {  # settings of the driver's JVM, which runs before Spark reads its settings; and what to use instead
+    "spark.driver.memory": "use spark_memory (--spark-memory)",
+    "spark.driver.defaultJavaOptions": "set JAVA_TOOL_OPTIONS in the environment",
+    "spark.driver.extraJavaOptions": "set JAVA_TOOL_OPTIONS in the environment",
+}
+SPARK_MEMORY_MIN_MB = 512
+_UNITS_MB = {"m": 1, "mb": 1, "g": 1024, "gb": 1024}
 _UNITS_S = {"us": 1e-6, "ms": 1e-3, "s": 1.0, "min": 60.0}
 
 
@@ -42,6 +55,22 @@ def _seconds(value: object) -> object:
 def _interval(value: float) -> float:
     if not 0.01 <= value <= 60:
         raise ValueError("must be between 10ms and 60s")
+    return value
+
+
+def _megabytes(value: object) -> object:
+    """Returns the number of megabytes that text such as `2GB`, `2g` or `1536MB` says."""
+    if isinstance(value, str):
+        match = re.fullmatch(r"\s*(\d+)\s*([a-zA-Z]+)\s*", value)
+        if match is None or match[2].lower() not in _UNITS_MB:
+            raise ValueError("use a number with a unit, such as 2GB or 1536MB")
+        return int(match[1]) * _UNITS_MB[match[2].lower()]
+    return value
+
+
+def _heap(value: int) -> int:
+    if value < SPARK_MEMORY_MIN_MB:
+        raise ValueError(f"must be at least {SPARK_MEMORY_MIN_MB}MB")
     return value
 
 
@@ -66,8 +95,31 @@ def _connect_url(value: str | None) -> str | None:
     return value
 
 
+def _pairs(value: object) -> object:
+    """Splits text such as `KEY=VALUE,KEY=VALUE`, the form in the environment.
+
+    A comma separates pairs only if a key follows: values may contain commas.
+    """
+    if not isinstance(value, str):
+        return value
+    pairs = {}
+    for text in re.split(r"[,\s]+(?=spark\.[\w.-]+=)", value.strip()) if value.strip() else ():
+        key, equals, one = text.partition("=")
+        if not equals:
+            raise ValueError(f"{text}: use KEY=VALUE, and a comma between several")
+        pairs[key.strip()] = one.strip()
+    return pairs
+
+
+def _host_names(value: object) -> object:
+    """Splits text such as `tidewire.example,metrics.example`."""
+    return [name for name in re.split(r"[,\s]+", value) if name] if isinstance(value, str) else value
+
+
 def _spark_conf(value: dict[str, str]) -> dict[str, str]:
     for key in value:
+        if key in _DRIVER_CONF:
+            raise ValueError(f"{key} has no effect here: {_DRIVER_CONF[key]}")
         if key in FIXED_CONF:
             raise ValueError(f"{key} is Tidewire's to set")
         if not key.startswith("spark."):
@@ -82,12 +134,15 @@ class Config(BaseSettings):
 
     listen: Annotated[str, AfterValidator(_address)] = "127.0.0.1:6875"
     http_listen: Annotated[str, AfterValidator(_address_or_none)] = "127.0.0.1:6876"
+    http_host_names: Annotated[list[str], NoDecode, BeforeValidator(_host_names)] = []
     allow_remote: bool = False
     data_dir: Annotated[Path, AfterValidator(Path.absolute)] = Path("tidewire-data").absolute()
     arrangement_directory: Annotated[Path | None, AfterValidator(_absolute_or_none)] = None
     spark_master: str = "local[*]"
     spark_remote: Annotated[str | None, AfterValidator(_connect_url)] = None
-    spark_conf: Annotated[dict[str, str], AfterValidator(_spark_conf)] = {}
+    spark_memory: Annotated[int, BeforeValidator(_megabytes), AfterValidator(_heap)] = 2048
+    """The largest heap of the JVM that the server starts, in megabytes."""
+    spark_conf: Annotated[dict[str, str], NoDecode, BeforeValidator(_pairs), AfterValidator(_spark_conf)] = {}
     timestamp_interval: Annotated[float, BeforeValidator(_seconds), AfterValidator(_interval)] = 1.0
     log_format: Literal["console", "json"] = "console"
 
@@ -100,14 +155,21 @@ class Config(BaseSettings):
         return split_address(self.listen)[1]
 
     @property
+    def http_names(self) -> tuple[str, ...]:
+        """The host names under which HTTP requests are answered, besides those of every `HttpPort`."""
+        host = split_address(self.http_listen)[0] if self.http_listen else ""
+        return (*self.http_host_names, *filter(None, [host]))
+
+    @property
     def http_address(self) -> tuple[str, int] | None:
         """Host and port for HTTP, None for no such port."""
         return split_address(self.http_listen) if self.http_listen else None
 
     @model_validator(mode="after")
     def _one_spark(self) -> Config:
-        if self.spark_remote is not None and "spark_master" in self.model_fields_set:
-            raise ValueError("spark_master and spark_remote cannot both be given")
+        for name in ("spark_master", "spark_memory"):
+            if self.spark_remote is not None and name in self.model_fields_set:
+                raise ValueError(f"{name} and spark_remote cannot both be given")
         return self
 
     def check_address(self) -> None:

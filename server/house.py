@@ -7,6 +7,7 @@ import asyncio
 import structlog
 
 from catalog.objects import Index, MaterializedView
+from protocol.pgwire.errors import PgError
 from server.config import Config
 from server.coordinator import Coordinator
 from server.dataflow import run_files
@@ -42,6 +43,7 @@ class House:
         engine = engine or SparkEngine(
             master=config.spark_master,
             remote=config.spark_remote,
+            memory_mb=config.spark_memory,
             conf=config.spark_conf,
             directory=config.data_dir,
             archive=default_archive_directory(),
@@ -53,7 +55,8 @@ class House:
         self.evaluator = Evaluator()
         self.catalog_engine = CatalogEngine(no_rows)
         self.listener = Listener(self.coordinator, self.engine, self.evaluator, self.catalog_engine)
-        self.http = HttpPort({"/metrics": self._metrics, "/healthz": self._healthz, "/readyz": self._readyz})
+        pages = {"/metrics": self._metrics, "/healthz": self._healthz, "/readyz": self._readyz}
+        self.http = HttpPort(pages, host_names=config.http_names)
         self.ended: asyncio.Future[BaseException] = self.coordinator.failed
         self._starting: asyncio.Task[None] | None = None
 
@@ -68,14 +71,19 @@ class House:
         await self.coordinator.start()
 
     async def _start_engine(self) -> None:
-        try:
-            await self.engine.start()
-            await self.evaluator.prepare()
-            await self.catalog_engine.prepare()
-            await self.engine.warm_up()
-        except EngineUnavailable as error:
-            if not self.ended.done():
-                self.ended.set_result(error)
+        """Waits until Spark has started, however many tries that takes, and warms it up."""
+        while True:
+            try:
+                await self.engine.start()
+                await self.evaluator.prepare()
+                await self.catalog_engine.prepare()
+                await self.engine.warm_up()
+                return
+            except EngineUnavailable:
+                pass  # the engine has logged why, and tries again
+            except PgError as error:  # it was lost while it warmed up, and did not come back for some tries
+                log.warning("engine not warmed up", reason=error.message)
+                return
 
     async def listen(self) -> tuple[str, int]:
         return await self.listener.listen(self._config.host, self._config.port)
@@ -98,6 +106,9 @@ class House:
     async def _readyz(self) -> Response:
         if not self.listener.is_listening:
             return Response.of("503 Service Unavailable", "clients are not accepted")
+        if (why := self.engine.unavailable) is not None:
+            text = f"Spark is not available: queries that need it fail. {why.message} ({why.hint})"
+            return Response.of("503 Service Unavailable", text)
         if not self.engine.ready:
             return Response.of("503 Service Unavailable", "Spark is starting: queries that need it wait")
         return Response.of("200 OK", "ready")

@@ -1,14 +1,18 @@
-"""The HTTP port, for those who watch the server: /metrics, /healthz, /readyz.
+"""The HTTP port for monitoring: /metrics, /healthz, /readyz.
 
-Small on purpose: GET and HEAD, one request a connection, a bounded head and no body. It shares the event loop with
-the sessions and does not keep it waiting: what reads the disk is done in a thread.
+It answers GET and HEAD, one request per connection, with a bounded head and no body. It shares the event loop with the
+sessions and does not block it: what reads the disk is done in a thread.
+
+The Host header is checked against DNS rebinding: a web page whose own name resolves to this server's address may read
+what the server answers under that name. IP addresses cannot be rebound and are accepted, names only if they are known.
 """
 
 from __future__ import annotations
 
 import asyncio
+import ipaddress
 import re
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 import structlog
@@ -46,14 +50,17 @@ class Response:
 
 Page = Callable[[], Awaitable[Response]]
 
-_REQUEST_LINE = re.compile(rb"([A-Z]+) (/[!-~]*) HTTP/1\.[01]")
+_REQUEST_LINE = re.compile(rb"([A-Z]+) (/[!-~]*) HTTP/1\.([01])")
+_HOST = re.compile(r"(\[[0-9A-Fa-f:.%]+\]|[A-Za-z0-9._-]+)(?::\d{0,5})?")
 
 
 class HttpPort:
     """Answers with `pages`, by path."""
 
-    def __init__(self, pages: Mapping[str, Page]) -> None:
+    def __init__(self, pages: Mapping[str, Page], *, host_names: Iterable[str] = ()) -> None:
+        """`host_names`: the Host names that are accepted besides localhost and IP addresses."""
         self._pages = pages
+        self._host_names = frozenset(name.lower().removesuffix(".") for name in ("localhost", *host_names))
         self._server: asyncio.Server | None = None
         self._connections: set[asyncio.Task[None]] = set()
 
@@ -93,6 +100,20 @@ class HttpPort:
         finally:
             writer.transport.abort()
 
+    def _is_ours(self, host: str) -> bool:
+        """Whether the value of a Host header is an IP address or an accepted name, with or without a port."""
+        match = _HOST.fullmatch(host)
+        if match is None:
+            return False
+        name = match[1].strip("[]").lower().removesuffix(".")
+        if name in self._host_names or name.endswith(".localhost"):
+            return True
+        try:
+            ipaddress.ip_address(name)
+        except ValueError:
+            return False
+        return True
+
     async def _answer(self, reader: asyncio.StreamReader) -> tuple[str, Response]:
         """The request's method and what to answer. EOFError or TimeoutError if no whole request comes."""
         try:
@@ -102,8 +123,14 @@ class HttpPort:
             return "", Response.of("431 Request Header Fields Too Large", "the request's head is too large")
         request = _REQUEST_LINE.fullmatch(head.partition(b"\r\n")[0])
         if request is None:
-            return "", Response.of("400 Bad Request", "this is no HTTP/1.1 request")
+            return "", Response.of("400 Bad Request", "malformed HTTP request")
         method, path = request[1].decode(), request[2].decode().partition("?")[0]
+        hosts = _values(head, b"host")
+        if len(hosts) > 1 or (not hosts and request[3] == b"1"):
+            return method, Response.of("400 Bad Request", "exactly one Host header is required")
+        if hosts and not self._is_ours(hosts[0]):
+            text = "this name is not one of the server's: use its IP address or localhost, or set --http-host-names"
+            return method, Response.of("403 Forbidden", text)
         page = self._pages.get(path)
         if page is None:
             return method, Response.of("404 Not Found", f"there are: {' '.join(sorted(self._pages))}")
@@ -114,3 +141,9 @@ class HttpPort:
         except Exception as error:
             log.error("http request failed", path=path, error=str(error), exc_info=error)
             return method, Response.of("500 Internal Server Error", "the server's log says why")
+
+
+def _values(head: bytes, name: bytes) -> list[str]:
+    """Returns the values of a header, in the order of the request's lines."""
+    pairs = (line.partition(b":") for line in head.split(b"\r\n")[1:])
+    return [value.strip().decode("latin-1") for key, _, value in pairs if key.strip().lower() == name]

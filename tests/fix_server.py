@@ -24,6 +24,7 @@ import uvloop
 
 from server.config import Config
 from server.house import House
+from server.spark import EngineUnavailable
 from server.spark.engine import SparkEngine
 
 
@@ -87,6 +88,10 @@ class _Shared:
     @property
     def ready(self) -> bool:
         return self._engine.ready
+
+    @property
+    def unavailable(self) -> EngineUnavailable | None:
+        return self._engine.unavailable
 
     @property
     def running(self) -> int:

@@ -163,3 +163,25 @@ def test_documents_link_to_what_exists() -> None:
     for document in (ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))):
         for target in re.findall(r"\]\(([^)#:]+)\)", document.read_text()):
             assert (document.parent / target).exists(), f"{document.relative_to(ROOT)}: {target}"
+
+
+def test_dockerfile_copies_every_package() -> None:
+    import tomllib
+
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    packages = {name.removesuffix("*") for name in project["tool"]["setuptools"]["packages"]["find"]["include"]}
+    copied = {word for line in dockerfile() if line.startswith("COPY ") for word in line.split()[1:-1]}
+    assert packages - copied == set()
+
+
+def test_documentation_lists_every_page_once() -> None:
+    docs = ROOT / "docs"
+    listed = re.findall(r"^- \[([\w.-]+\.md)\]", (docs / "README.md").read_text(), re.MULTILINE)
+    assert sorted(listed) == sorted(page.name for page in docs.glob("*.md") if page.name != "README.md")
+
+
+def test_documented_psql_commands_name_the_server() -> None:
+    """Without it psql looks for PostgreSQL's own port."""
+    for page in [ROOT / "README.md", *(ROOT / "docs").glob("*.md")]:
+        for line in page.read_text().splitlines():
+            assert not re.match(r"psql -c ", line), f"{page.name}: {line}"

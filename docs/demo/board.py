@@ -98,7 +98,8 @@ def _remark(row: Departure, now: datetime) -> Text:
     if row.status == Status.CANCELLED:
         return Text("cancelled", style="bold red")
     if row.delay is not None:
-        return Text(f"departed {row.delay:+d}", style="green" if row.delay <= 15 else "yellow")
+        text = f"departed {row.delay:+d}" if row.delay else "on time"
+        return Text(text, style="green" if row.delay <= 15 else "yellow")
     return Text("late", style="yellow") if row.scheduled < now else Text("")
 
 
@@ -111,6 +112,13 @@ def _airlines(scene: Scene, lines: int) -> Table:
         table.add_column(name, justify="right", no_wrap=True)
     means = {row: row.delay / row.departed for row in scene.traffic if row.delay is not None}
     for row in sorted(means, key=lambda row: (-means[row], row))[:lines]:
-        figures = (row.flights, row.departed, row.arrived, row.cancelled, f"{means[row]:.0f} min", f"{row.worst} min")
+        figures = (
+            row.flights,
+            row.departed,
+            row.arrived,
+            row.cancelled,
+            f"{round(means[row])} min",
+            f"{row.worst} min",
+        )
         table.add_row(row.origin, row.airline, *map(str, figures))
     return table

@@ -20,7 +20,15 @@ from local_server import LocalServer
 from replay import Departure, Traffic
 from rich.console import Console
 from rich.live import Live
-from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
+from rich.progress import (
+    BarColumn,
+    Progress,
+    SpinnerColumn,
+    TaskID,
+    TaskProgressColumn,
+    TextColumn,
+    TimeElapsedColumn,
+)
 from subscription import Subscription
 
 DATA_DIR = Path("tidewire-data/demo")
@@ -126,10 +134,16 @@ class Demo:
         self._say("loading the tables, as soon as Spark has started")
         began = time.monotonic()
         columns = TextColumn("{task.description:9}"), BarColumn(), TaskProgressColumn(), TimeElapsedColumn()
-        with Progress(*columns, console=self._console, disable=not self._console.is_terminal) as progress:
-            bars = {table.name: progress.add_task(table.name, total=None) for table in tables}
+        with Progress(
+            SpinnerColumn(), *columns, console=self._console, disable=not self._console.is_terminal
+        ) as progress:
+            waiting = progress.add_task("waiting for Spark", total=None)
+            bars: dict[str, TaskID] = {}  # of the tables that have begun
 
             def advance(table: Table, sent: int, size: int) -> None:
+                progress.update(waiting, visible=False)
+                if table.name not in bars:
+                    bars[table.name] = progress.add_task(table.name)
                 progress.update(bars[table.name], completed=sent, total=size)
 
             filled = replay.prepare(connection, tables, advance)

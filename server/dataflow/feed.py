@@ -36,7 +36,7 @@ from server.frontiers import Frontiers, Pulse
 if TYPE_CHECKING:
     from server.dataflow.broadcast import Broadcast
 
-MEMORY_BYTES_MAX = 64 * 1024 * 1024  # of a feed's waiting entries; the rest is on disk
+MEMORY_BYTES_MAX = 32 * 1024 * 1024  # of entries in memory; half of what may wait, for Arrow needs more than nbytes
 MOVED_BYTES = 8 * 1024 * 1024  # of entries that go into one file
 THREAD_ROWS = 8_192  # from this size on a commit's changes are consolidated in a thread
 log = structlog.get_logger()

@@ -9,6 +9,7 @@ import java.io.EOFException;
 import java.io.IOException;
 import java.io.PrintWriter;
 import java.io.StringWriter;
+import java.lang.reflect.Field;
 import java.net.Socket;
 import java.nio.ByteBuffer;
 import java.nio.ByteOrder;
@@ -17,6 +18,7 @@ import java.util.Iterator;
 import java.util.LinkedHashMap;
 import java.util.Map;
 import java.util.TreeMap;
+import java.util.concurrent.ThreadPoolExecutor;
 import org.apache.spark.SparkContext$;
 import org.apache.spark.SparkContext;
 import org.apache.spark.SparkThrowable;
@@ -378,6 +380,37 @@ public class Door implements Runnable {
     private static boolean isLarge(Dataset query, SparkPlan plan) {
         boolean isBounded = plan instanceof CollectLimitExec || plan instanceof TakeOrderedAndProjectExec;
         return !isBounded && query.queryExecution().optimizedPlan().stats().sizeInBytes().bitLength() > KNOWN_BITS_MAX;
+    }
+
+    /**
+     * Bounds the pools of threads that drop broadcasts and shuffles. Spark makes a thread in them for every task, up to
+     * 100, though others are idle, and keeps each for a minute: 200 threads while views come and go. The tasks of the
+     * first pool wait for tasks of the second, and those for nobody: both make progress at any size.
+     */
+    public void boundThreads(SparkContext context, int max) throws ReflectiveOperationException {
+        // By fields alone: the methods of SparkEnv name classes that Spark does not bring along.
+        Object dispatcher = field(field(field(context, "_env"), "rpcEnv"), "dispatcher");
+        Iterator endpoints = ((Map) field(dispatcher, "endpointRefs")).keySet().iterator();
+        while (endpoints.hasNext()) {
+            Object endpoint = endpoints.next();
+            String name = endpoint.getClass().getSimpleName();
+            if (name.equals("BlockManagerStorageEndpoint")) {
+                bound((ThreadPoolExecutor) field(endpoint, "asyncThreadPool"), max);
+            } else if (name.equals("BlockManagerMasterEndpoint")) {
+                bound((ThreadPoolExecutor) field(endpoint, "askThreadPool"), max);
+            }
+        }
+    }
+
+    private static Object field(Object object, String name) throws ReflectiveOperationException {
+        Field field = object.getClass().getDeclaredField(name);
+        field.setAccessible(true);
+        return field.get(object);
+    }
+
+    private static void bound(ThreadPoolExecutor pool, int max) {
+        pool.setCorePoolSize(max); // first: it may not be above the maximum
+        pool.setMaximumPoolSize(max);
     }
 
     /** Ends what a job group computes beside jobs. */

@@ -52,6 +52,10 @@ class Engine(Runner, Protocol):
         """Whether a statement would start now rather than wait for the engine's start."""
 
     @property
+    def unavailable(self) -> EngineUnavailable | None:
+        """Why statements are refused: the reason that the engine's last starts failed. None when they are not."""
+
+    @property
     def running(self) -> int:
         """How many statements run now."""
 
@@ -64,7 +68,7 @@ class Engine(Runner, Protocol):
         """The process that computes, if it is one on this machine."""
 
     async def start(self) -> None:
-        """Returns when ready. EngineUnavailable when it cannot be."""
+        """Returns when ready. EngineUnavailable when it cannot be for now: it goes on trying, and so may the caller."""
 
     async def run(
         self, sql: str, views: Mapping[str, pa.Table], *, patient: bool = False, background: bool = False

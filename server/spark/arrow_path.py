@@ -19,9 +19,12 @@ from __future__ import annotations
 import hmac
 import json
 import secrets
+import select
 import socket
 import struct
+import time
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from functools import lru_cache
 from importlib.resources import files
 from pathlib import Path
@@ -42,6 +45,7 @@ BATCH_BYTES_MAX = 64 << 20
 SENT_BATCHES_MAX = 16  # each becomes a partition when the table is too large for a LocalRelation
 SENT_BYTES_MAX = 64 << 20  # more batches than that if one would be larger: an executor's task may have 128 MiB
 CONNECT_TIMEOUT_S = 30
+STRANGERS_MAX = 64  # connections at a time that have not sent the token yet; the oldest is closed for a further one
 END, FAILED = -1, -2  # as in Door.java
 PARTS = ("tables", "planning", "execution")  # whose times follow END
 UTC = "UTC"
@@ -95,22 +99,20 @@ class DoorPath:
     """The low-latency path."""
 
     def __init__(self, door: JavaObject, session: JavaObject, slot: str, scratch: Path) -> None:
-        """`door` comes from `compile_door`. The JVM connects back to us and proves itself with a token.
+        """`door` comes from `compile_door`. The JVM connects to a port of this process and sends a token first.
 
-        An answer that is too large for memory lies in `scratch`, as `catalog.spill` keeps it.
+        Connections without the token are closed. Disconnected if the JVM does not connect within CONNECT_TIMEOUT_S.
+        An answer that is too large for memory is kept in `scratch`, as `catalog.spill` keeps it.
         """
         self._scratch = scratch
         self.parts: Mapping[str, float] = {}
         token = secrets.token_hex(32)
         with socket.create_server(("127.0.0.1", 0)) as listener:
-            listener.settimeout(CONNECT_TIMEOUT_S)
             door.open(session, slot, listener.getsockname()[1], token, BATCH_ROWS_MAX, BATCH_BYTES_MAX)
-            self._socket, _ = listener.accept()
+            self._socket = _accepted(listener, token.encode())
         self._socket.settimeout(None)
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._answers = self._socket.makefile("rb", 1 << 16)
-        if not hmac.compare_digest(self._exactly(len(token)), token.encode()):
-            raise Disconnected("another process answered in the JVM's place")
 
     def run(self, group: str, sql: str, views: Mapping[str, pa.Table], drop: Sequence[str]) -> pa.Table:
         try:
@@ -148,6 +150,45 @@ class DoorPath:
         if len(read) < length:
             raise Disconnected("the JVM hung up")
         return read
+
+
+def _accepted(listener: socket.socket, token: bytes) -> socket.socket:
+    """Returns the connection that sends `token` first. Any local user can connect: others are closed.
+
+    All are read at once, so that one that sends nothing does not delay the JVM's.
+    """
+    deadline = time.monotonic() + CONNECT_TIMEOUT_S
+    came: dict[socket.socket, bytes] = {}
+    listener.setblocking(False)
+    try:
+        while (left_s := deadline - time.monotonic()) > 0:
+            readable, _, _ = select.select([listener, *came], [], [], left_s)
+            for ready in readable:
+                if ready is listener:
+                    with suppress(OSError):  # it has gone again
+                        connection, _ = listener.accept()
+                        connection.setblocking(False)
+                        if len(came) == STRANGERS_MAX:
+                            oldest = next(iter(came))
+                            del came[oldest]
+                            oldest.close()
+                        came[connection] = b""
+                elif ready in came:
+                    try:
+                        data = ready.recv(len(token) - len(came[ready]))
+                    except OSError:
+                        data = b""
+                    came[ready] += data
+                    if hmac.compare_digest(came[ready], token):
+                        del came[ready]
+                        return ready
+                    if not data or len(came[ready]) == len(token):
+                        del came[ready]
+                        ready.close()
+    finally:
+        for stranger in came:
+            stranger.close()
+    raise Disconnected(f"the JVM did not connect within {CONNECT_TIMEOUT_S} s")
 
 
 def compile_door(gateway: ClientServer) -> JavaObject:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 import os
+import secrets
 import shlex
 import threading
 import time
@@ -31,6 +32,7 @@ ARCHIVE_DELAY_S = 10.0  # lets the first statements have the processor
 ARCHIVE_TIMEOUT_S = 300.0
 ARCHIVE_ROUNDS = 24
 ARCHIVE_MEMORY_MB = 1024
+CLEANING_THREADS = 4  # of each of Spark's two pools that drop broadcasts and shuffles
 EXECUTOR_FLAGS = ("-Xss4m", "-Duser.timezone=UTC", "-Dfile.encoding=UTF-8")  # as the driver's, see jvm.py
 
 _log = structlog.get_logger()
@@ -42,14 +44,22 @@ _log = structlog.get_logger()
 WORKER_SOCKETS = {"spark.python.unix.domain.socket.enabled": "true", "spark.python.unix.domain.socket.dir": "."}
 
 
-def default_memory_mb() -> int:
-    """A quarter of the machine's memory, between 1 and 8 GiB."""
-    physical = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    return max(1024, min(8192, physical // 4 // 2**20))
+# Spark's ports deserialize the Java objects that they are sent, and every local user can connect to them: only clients
+# that know a secret may send any. Of Spark's two ways to authenticate, the one that encrypts is on, the other is off.
+AUTHENTICATION = {
+    "spark.authenticate": "true",
+    "spark.network.crypto.enabled": "true",
+    "spark.network.crypto.authEngineVersion": "2",
+    "spark.network.crypto.cipher": "AES/GCM/NoPadding",
+    "spark.network.crypto.saslFallback": "false",
+}
 
 
 def spark_properties(master: str, memory_mb: int, scratch: Path) -> dict[str, str]:
-    """Spark's settings for a JVM of ours; `scratch` takes what Spark writes while it runs."""
+    """Returns Spark's settings for a JVM that this server starts. Spark writes temporary files to `scratch`.
+
+    With the executors on this machine they contain a new secret.
+    """
     properties = {
         "spark.master": master,
         "spark.app.name": "tidewire",
@@ -65,7 +75,9 @@ def spark_properties(master: str, memory_mb: int, scratch: Path) -> dict[str, st
         **SESSION_PROPERTIES,
     }
     if master.startswith("local"):
-        properties |= {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
+        properties |= {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1", **AUTHENTICATION}
+    if is_local_cluster(master):  # with `local[N]` Spark makes a secret itself
+        properties["spark.authenticate.secret"] = secrets.token_hex(32)
     executors = [*EXECUTOR_FLAGS, *(executor_flags(scratch) if is_local_cluster(master) else [])]
     properties["spark.executor.extraJavaOptions"] = " ".join(map(shlex.quote, executors))
     return properties
@@ -95,6 +107,7 @@ class EmbeddedDriver:
             self._context = gateway.jvm.org.apache.spark.SparkContext.getOrCreate()
             self._session = gateway.jvm.org.apache.spark.sql.classic.SparkSession(self._context, {})
             self._door = door.result()
+        self._door.boundThreads(self._context, CLEANING_THREADS)
         self._stock = None if low_latency else StockPaths(gateway, self._door)
         self._process = jvm
         self._jvm = gateway.jvm
@@ -147,7 +160,7 @@ class EmbeddedSpark:
         *,
         directory: Path,
         master: str,
-        memory_mb: int | None,
+        memory_mb: int,
         archive: Path | None,
         low_latency: bool,
         functions: PythonFunctions,
@@ -157,7 +170,7 @@ class EmbeddedSpark:
         self._directory = directory
         self._log_file = directory / "spark.log"
         self._master = master
-        self._memory_mb = memory_mb or default_memory_mb()
+        self._memory_mb = memory_mb
         self._archive = archive
         self._low_latency = low_latency
         self._functions = functions
@@ -181,6 +194,8 @@ class EmbeddedSpark:
         assert java is not None
         archive = ClassArchive.at(self._archive, java) if self._archive else None
         archive_flags = archive.use() if archive else []
+        if archive:
+            archive.sweep()
         _log.info("engine starting", java=str(java.executable), version=java.major, archive=bool(archive_flags))
         self._jvm = jvm = self._launch(java, "spark-run", self._memory_mb, archive_flags)
         try:
@@ -227,7 +242,7 @@ class EmbeddedSpark:
             return
         begun = time.monotonic()
         archive.path.parent.mkdir(parents=True, exist_ok=True)
-        part = archive.path.with_suffix(f".{os.getpid()}")
+        part = archive.part(os.getpid())
         jvm = self._launch(java, "spark-archive", ARCHIVE_MEMORY_MB, archive.make(part), niceness=19)
         try:
             path = EmbeddedDriver(jvm, stopping, low_latency=True, functions={}, scratch=self._directory).path("slot-0")
@@ -243,7 +258,6 @@ class EmbeddedSpark:
                     return
             if jvm.process.returncode == 0 and part.exists():
                 part.replace(archive.path)
-                archive.sweep()
                 _log.info("class archive made", path=str(archive.path), seconds=round(time.monotonic() - begun, 1))
             else:
                 _log.warning("class archive not made", code=jvm.process.returncode, log=str(jvm.log))

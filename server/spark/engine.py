@@ -1,9 +1,9 @@
 """The Spark engine's life: start, serve, notice death, start again, end.
 
-One supervisor thread owns Spark: it starts a driver, opens the pool, then sleeps until the driver is gone, and begins
-again, at once after a good life, with growing pauses after failed starts. Statements in flight survive in the pool and
-run again: a query reads nothing but the tables that came with it. After START_TRIES failures in a row those that wait
-are told so, but for the patient ones, while the supervisor goes on trying.
+One supervisor thread owns Spark. It starts a driver, opens the pool, waits until the driver is gone, and starts again:
+at once if the driver served for a while, with growing pauses after failed starts. Statements in flight stay in the
+pool and run again: a query reads nothing but the tables that came with it. After START_TRIES failures in a row, or one
+that another try does not mend, all statements but the patient ones are refused, while the supervisor goes on trying.
 
 Where the driver is, embedded.py and remote.py know.
 """
@@ -35,6 +35,7 @@ START_TRIES = 3
 GOOD_LIFE_S = 10.0  # a driver that served this long did not die of its start
 STOP_GRACE_S = 5.0
 WARM_UP_ROUNDS = 300
+MEMORY_MB = 2048  # of the heap of the driver's JVM; as `Config.spark_memory`
 
 _log = structlog.get_logger()
 
@@ -49,13 +50,15 @@ class SparkEngine:
         master: str = "local[*]",
         remote: str | None = None,
         sessions: int = 4,
-        memory_mb: int | None = None,
+        memory_mb: int = MEMORY_MB,
         archive: Path | None = None,
         low_latency: bool = True,
         functions: PythonFunctions | None = None,
         conf: Mapping[str, str] | None = None,
     ) -> None:
         """`directory` takes `spark.log` and temporary files. `sessions`: how many statements run at once.
+
+        `memory_mb`: the largest heap of the driver's JVM.
 
         `remote`: the URL of a Spark Connect server, in place of a driver of our own; then `directory`, `master`,
         `memory_mb`, `archive` and `low_latency` mean nothing. ValueError for what is no such URL.
@@ -82,6 +85,11 @@ class SparkEngine:
         self._stopping = threading.Event()
         self._started: Future[None] = Future()
         self._supervisor: threading.Thread | None = None
+        self._unavailable: EngineUnavailable | None = None
+
+    @property
+    def unavailable(self) -> EngineUnavailable | None:
+        return self._unavailable
 
     @property
     def ready(self) -> bool:
@@ -106,7 +114,9 @@ class SparkEngine:
         if self._supervisor is None:
             self._supervisor = threading.Thread(target=self._supervise, name="tidewire-spark-supervisor", daemon=True)
             self._supervisor.start()
-        await asyncio.shield(asyncio.wrap_future(self._started))
+        started = asyncio.wrap_future(self._started)
+        started.add_done_callback(_retrieve)
+        await asyncio.shield(started)
 
     async def run(
         self, sql: str, views: Mapping[str, pa.Table], *, patient: bool = False, background: bool = False
@@ -143,21 +153,22 @@ class SparkEngine:
             self._supervisor.join()
 
     def _supervise(self) -> None:
-        try:
-            self._spark.prepare()
-        except EngineUnavailable as error:
-            self._give_up(error)
-            return
         failures = 0
+        prepared = False
         while not self._stopping.is_set():
             begun = time.monotonic()
             try:
+                if not prepared:
+                    self._spark.prepare()
+                    prepared = True
                 self._serve_once()
             except Exception as error:  # whatever it was, this thread goes on
                 failures += 1
                 why = error if isinstance(error, EngineUnavailable) else _bug(error)
+                if self._stopping.is_set():
+                    break
                 _log.warning("engine did not start", reason=why.message, hint=why.hint, failures=failures)
-                if failures >= START_TRIES:
+                if failures >= START_TRIES or not prepared:
                     self._give_up(why)
             else:
                 failures = 0 if time.monotonic() - begun > GOOD_LIFE_S else failures + 1
@@ -168,14 +179,23 @@ class SparkEngine:
             self._started.set_exception(EngineUnavailable("the engine was closed", "start another"))
 
     def _give_up(self, error: EngineUnavailable) -> None:
-        """Tells who waits. Later statements are refused too, until a later try has success."""
+        """Refuses the statements that wait and those that come, until a later try succeeds."""
+        if self._unavailable is None:
+            _log.error(
+                "Spark is not available",
+                reason=error.message,
+                hint=error.hint,
+                consequence="statements that need Spark fail with 57P03; starting it is tried again and again",
+            )
+        self._unavailable = error
         self._pool.refuse(
             PgError(
                 SqlState.CANNOT_CONNECT_NOW, "the Spark engine is not available", detail=error.message, hint=error.hint
             )
         )
         if not self._started.done():
-            self._started.set_exception(error)
+            failed, self._started = self._started, Future()  # whoever asks from now on waits for the next try
+            failed.set_exception(error)
 
     def _serve_once(self) -> None:
         """One driver's life, from its start to its end. Any error is one of its start."""
@@ -184,6 +204,7 @@ class SparkEngine:
         try:
             paths = {name: driver.path(name) for name in (f"slot-{number}" for number in range(self._sessions))}
             self._pool.open(paths, driver.cancel_jobs, driver.fell)
+            self._unavailable = None
             _log.info("engine ready", seconds=round(time.monotonic() - begun, 2), pid=driver.pid)
             if not self._started.done():
                 self._started.set_result(None)
@@ -193,6 +214,12 @@ class SparkEngine:
         finally:
             self._pool.shut()
             driver.close()
+
+
+def _retrieve(future: asyncio.Future[None]) -> None:
+    """Marks a future's exception as seen, for when whoever waited was cancelled."""
+    if not future.cancelled():
+        future.exception()
 
 
 def _bug(error: Exception) -> EngineUnavailable:

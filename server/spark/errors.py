@@ -172,7 +172,8 @@ def _negative_bound(fault: Fault) -> PgError:
 
 
 _HINTS = {
-    SqlState.OUT_OF_MEMORY: "Give Spark more memory, or ask for fewer rows at a time.",
+    SqlState.OUT_OF_MEMORY: "Ask for fewer rows at a time, or restart the server with a larger --spark-memory "
+    "(on a cluster, also with a larger spark.executor.memory).",
     SqlState.DISK_FULL: "Make room in the data directory: Spark keeps temporary files there.",
 }
 _division_by_zero = _says(SqlState.DIVISION_BY_ZERO, "division by zero")

@@ -1,10 +1,13 @@
-"""The JVM that Spark's driver lives in: our own child, with our own flags, on our own leash.
+"""The JVM that runs Spark's driver: a child process with flags that this module chooses.
 
-Wanted: start it fast, know at once when it dies, never let it outlive us, and keep its words off the terminal.
-How: `org.apache.spark.api.python.PythonGatewayServer`, the main class behind PySpark's own start, run directly (no
-shell scripts, no second JVM to compose a command line). It exits when its stdin closes, which the kernel sees to even
-after our kill -9. It writes the port and secret of its py4j gateway to a file that we wait for. Spark's settings are
-system properties. Log4j and stderr go to one file, log4j's part rolled at a bounded size.
+The main class is `org.apache.spark.api.python.PythonGatewayServer`, the one behind PySpark's own start. It is run
+directly: no shell scripts, no second JVM to compose a command line. It exits when its stdin closes, and the kernel
+closes that even after a kill -9 of this process. It writes the port and the token of its py4j gateway to a file. Log4j
+and stderr go to one file; log4j's part is rolled at a bounded size.
+
+Secrets: every local user can read an argument list. Spark's settings, which may contain secrets, are therefore sent
+through the gateway, where they become system properties, before Spark reads them. The gateway's token is in a file in
+a directory of mode 0700.
 
 Class archive: a JVM that has loaded and parsed some 15,000 classes once can leave them in a file which the next one
 maps (`ClassArchive`). The JVM checks the file itself and ignores one that does not fit, so it can only speed things
@@ -41,6 +44,9 @@ POLL_S = 0.02
 FALL_S = 10.0
 EXIT_OUT_OF_MEMORY = 52  # org.apache.spark.util.SparkExitCode.OOM
 UNUSED_DAYS = 60
+PART_S = 600.0  # no archive takes so long to be written
+IDLE_COLLECTION_S = 20  # a JVM that has not collected for so long does, and returns memory that it does not use
+MALLOC_ARENAS = 2  # glibc's default is eight per processor, each of which keeps what was freed in it
 LOG_ROLL_MB = 16  # spark.log and one older file: 32 MB at most
 MAIN_CLASS = "org.apache.spark.api.python.PythonGatewayServer"
 _OPENED = (  # packages of java.base
@@ -83,11 +89,13 @@ def class_path() -> str:
 
 
 def flags() -> list[str]:
-    """The JVM's own flags but for its memory; the class archive is made for exactly these."""
+    """Returns the JVM's flags except for the size of its heap. A class archive fits only the flags it was made with."""
     return [
         "-Xss4m",  # Spark's analyzer recurses over long UNIONs and IN lists
-        "-XX:+UseParallelGC",
-        *("-XX:GCTimeLimit=90", "-XX:GCHeapFreeLimit=5"),  # a heap that is full fails one query, it does not stall all
+        # G1 returns memory: a collection that finds much of the heap free shrinks it, and an idle JVM collects too.
+        "-XX:+UseG1GC",
+        f"-XX:G1PeriodicGCInterval={IDLE_COLLECTION_S * 1000}",
+        *("-XX:MinHeapFreeRatio=10", "-XX:MaxHeapFreeRatio=30"),
         "-XX:-UsePerfData",
         "-Duser.timezone=UTC",
         "-Dfile.encoding=UTF-8",
@@ -127,11 +135,19 @@ class ClassArchive:
         """Flags with which a JVM writes `part` when it exits in good order."""
         return [f"-XX:AOTCacheOutput={part}" if self.java_major >= 25 else f"-XX:ArchiveClassesAtExit={part}"]
 
+    def part(self, pid: int) -> Path:
+        """Returns the file that the server with that process id writes before it is named `path`."""
+        return self.path.with_suffix(f".{pid}")
+
     def sweep(self) -> None:
-        """Deletes the archives of other versions that nobody has used for a long time; they are large (160 MB)."""
-        for other in self.path.parent.glob("spark-*.archive"):
-            if other.stat().st_mtime < time.time() - UNUSED_DAYS * 86_400:
-                other.unlink(missing_ok=True)
+        """Deletes archives that nobody has used for UNUSED_DAYS, and parts that killed servers left. Each is 160 MB."""
+        for other in self.path.parent.glob("spark-*"):
+            with suppress(FileNotFoundError):  # another server sweeps too
+                age_s = time.time() - other.stat().st_mtime
+                pid = other.suffix.removeprefix(".")
+                left = pid.isdigit() and (age_s > PART_S or not Path("/proc", pid).exists())
+                if left or age_s > UNUSED_DAYS * 86_400:
+                    other.unlink()
 
 
 def default_archive_directory(environ: Mapping[str, str] = os.environ) -> Path:
@@ -162,7 +178,10 @@ class Jvm:
         extra_flags: Sequence[str] = (),
         niceness: int = 0,
     ) -> None:
-        """Spawns the process; `connect` waits until it listens. `scratch` is emptied: nothing in it outlives a JVM."""
+        """Starts the process; `connect` waits until it listens. `scratch` is emptied first.
+
+        `properties`: Spark's settings. `memory_mb`: the largest size of the heap.
+        """
         end_former(scratch)
         shutil.rmtree(scratch, ignore_errors=True)
         scratch.mkdir(mode=0o700, parents=True)  # the gateway's secret lies in it
@@ -175,8 +194,8 @@ class Jvm:
             "java.io.tmpdir": str(scratch),
             "log4j2.configurationFile": log4j.as_uri(),
             "tidewire.log": str(log),
-            **properties,
         }
+        self._properties = dict(properties)
         command = [
             str(java.executable),
             *flags(),
@@ -188,6 +207,7 @@ class Jvm:
             MAIN_CLASS,
         ]
         environ = {
+            "MALLOC_ARENA_MAX": str(MALLOC_ARENAS),
             **os.environ,
             "SPARK_HOME": str(spark_home()),
             "PYSPARK_PYTHON": worker_python(),
@@ -218,7 +238,10 @@ class Jvm:
         return self.process.pid
 
     def connect(self, stopping: threading.Event) -> ClientServer:
-        """Waits for the gateway. EngineUnavailable when the JVM ends, takes too long, or `stopping` is set first."""
+        """Waits for the gateway and sends Spark's settings through it.
+
+        EngineUnavailable when the JVM ends, takes too long, or `stopping` is set first.
+        """
         deadline = time.monotonic() + START_TIMEOUT_S
         while not self._info.exists():
             if self.process.poll() is not None:
@@ -232,6 +255,7 @@ class Jvm:
             java_parameters=JavaParameters(port=port, auth_token=written[8 : 8 + length].decode(), auto_convert=True),
             python_parameters=PythonParameters(port=0, eager_load=False),
         )
+        self._gateway.jvm.java.lang.System.getProperties().putAll(self._properties)
         return self._gateway
 
     def leave(self) -> None:

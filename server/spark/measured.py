@@ -9,7 +9,7 @@ from collections.abc import Mapping
 import pyarrow as pa
 
 from server.counts import CANCELED, ERROR, OK, Counts
-from server.spark import Engine
+from server.spark import Engine, EngineUnavailable
 
 
 class MeasuredEngine:
@@ -22,6 +22,10 @@ class MeasuredEngine:
     @property
     def ready(self) -> bool:
         return self._engine.ready
+
+    @property
+    def unavailable(self) -> EngineUnavailable | None:
+        return self._engine.unavailable
 
     @property
     def running(self) -> int:

@@ -57,7 +57,7 @@ class Spark(Protocol):
         """The process of the driver that lives, or starts, now, if that is a child of ours."""
 
     def prepare(self) -> None:
-        """Once, before the first start. EngineUnavailable for what no later try can mend."""
+        """Called before the first start, until it succeeds. EngineUnavailable if something must be installed first."""
 
     def start(self, stopping: threading.Event) -> Driver:
         """Waits until Spark is up. EngineUnavailable when it cannot be, or `stopping` is set first."""

@@ -26,6 +26,7 @@ from server.dataflow.arrangement import Storage
 from server.spark.engine import SparkEngine
 from server.spark.java import find_java
 from server.spark.jvm import default_archive_directory
+from tests.bench.engines import memory_mb
 from tests.bench.growing import START, Growing, planned
 from tests.bench.servers import Servers, Table
 from tests.bench.upkeep import kept_up
@@ -101,7 +102,7 @@ async def measure(options: argparse.Namespace) -> list[Table]:
     (table,) = plan.inputs
     with ExitStack() as stack:
         directory = Path(stack.enter_context(tempfile.TemporaryDirectory()))
-        engine = SparkEngine(directory=directory / "spark", archive=default_archive_directory())
+        engine = SparkEngine(directory=directory / "spark", memory_mb=memory_mb(), archive=default_archive_directory())
         await engine.start()
         try:
             await engine.warm_up()

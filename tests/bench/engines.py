@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import tempfile
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -14,6 +15,12 @@ from server.spark.jvm import default_archive_directory
 Result = TypeVar("Result")
 
 
+def memory_mb() -> int:
+    """The heap of Spark in benchmarks: a quarter of the machine's memory, between 1 and 8 GiB."""
+    physical = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    return max(1024, min(8192, physical // 4 // 2**20))
+
+
 def with_engine(measurement: Callable[[SparkEngine], Awaitable[Result]]) -> Result:
     """What a measurement gives with an engine of its own, which has been warmed up."""
     return asyncio.run(_measured(measurement))
@@ -21,7 +28,7 @@ def with_engine(measurement: Callable[[SparkEngine], Awaitable[Result]]) -> Resu
 
 async def _measured(measurement: Callable[[SparkEngine], Awaitable[Result]]) -> Result:
     with tempfile.TemporaryDirectory() as directory:
-        engine = SparkEngine(directory=Path(directory), archive=default_archive_directory())
+        engine = SparkEngine(directory=Path(directory), memory_mb=memory_mb(), archive=default_archive_directory())
         await engine.start()
         try:
             await engine.warm_up()

@@ -28,6 +28,7 @@ from server.spark.jvm import default_archive_directory
 from server.sql.constant import Bindings
 from server.sql.plan import QueryPlan
 from server.sql.rewrite import rewritten_or_not
+from tests.bench.engines import memory_mb
 from tests.bench.growing import START, Growing, planned
 from tests.bench.processes import cpu_s, own_bytes, peak
 from tests.bench.servers import Servers, Table
@@ -273,7 +274,7 @@ def _processor(found: Sequence[Measured]) -> Table:
 async def measure(options: argparse.Namespace) -> list[Table]:
     chosen = options.queries.split(",")
     with tempfile.TemporaryDirectory() as directory:
-        engine = SparkEngine(directory=Path(directory), archive=default_archive_directory())
+        engine = SparkEngine(directory=Path(directory), memory_mb=memory_mb(), archive=default_archive_directory())
         await engine.start()
         try:
             if not options.cold:

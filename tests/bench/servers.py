@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
+from tests.bench.engines import memory_mb
 from tests.fix_postgres import PostgresServer
 from tests.fix_server import ServerProcess
 
@@ -29,7 +30,7 @@ class Servers:
     def tidewire(self) -> ServerProcess:
         directory = Path(tempfile.mkdtemp(prefix="tidewire-bench-"))
         self._stack.callback(shutil.rmtree, directory, ignore_errors=True)
-        tidewire = ServerProcess(directory)
+        tidewire = ServerProcess(directory, "--spark-memory", f"{memory_mb()}MB")
         self._stack.callback(tidewire.stop)
         tidewire.await_event("engine warm")  # or its warm-up would take the processors from what is measured
         return tidewire

@@ -16,6 +16,7 @@ from server.spark.jvm import default_archive_directory
 from server.sql.constant import Bindings
 from server.sql.parse import parse_query
 from server.sql.plan import PlanContext, plan_query
+from tests.bench.engines import memory_mb
 from tests.bench.servers import Line, Servers
 from tests.server.states import state_with_table
 
@@ -32,7 +33,7 @@ async def measure() -> list[Line]:
     )
     sql = plan.spark_sql(Bindings())
     with tempfile.TemporaryDirectory() as directory:
-        engine = SparkEngine(directory=Path(directory), archive=default_archive_directory())
+        engine = SparkEngine(directory=Path(directory), memory_mb=memory_mb(), archive=default_archive_directory())
         await engine.start()
         try:
             await engine.warm_up()

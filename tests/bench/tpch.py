@@ -26,6 +26,7 @@ from server.spark.engine import SparkEngine
 from server.spark.jvm import default_archive_directory
 from server.sql.parse import parse_query
 from server.sql.plan import PlanContext, plan_query
+from tests.bench.engines import memory_mb
 from tests.bench.incremental import EMPTY_JOB, stateful
 from tests.bench.servers import Servers, Table
 from tests.fix_server import ServerThread
@@ -115,7 +116,7 @@ def measure(options: argparse.Namespace, engine: SparkEngine, directory: Path) -
 
 def run(servers: Servers, options: argparse.Namespace) -> list[Table]:
     with tempfile.TemporaryDirectory() as name:
-        engine = SparkEngine(directory=Path(name) / "spark", archive=default_archive_directory())
+        engine = SparkEngine(directory=Path(name) / "spark", memory_mb=memory_mb(), archive=default_archive_directory())
         try:
             asyncio.run(engine.start())
             asyncio.run(engine.warm_up())

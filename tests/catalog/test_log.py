@@ -548,3 +548,11 @@ def test_a_batch_with_times_on_both_sides_of_since_does_not_grow(
     assert opened.log.mergeable_history(T, 2, 10) == opened.log.batches(T)[1:]
     assert opened.log.mergeable_history(T, 0, 10) == opened.log.batches(T)
     assert opened.log.mergeable(T, 6) == opened.log.batches(T)
+
+
+def test_a_merger_of_large_rows_is_copied_in_small_pieces() -> None:
+    """The rows alone are no bound: 20,000 of them may be gigabytes."""
+    rows = pa.table({"v": ["x" * 100_000] * 400})
+    batches = list(module._pieces(pa.concat_tables([rows.slice(n, 1) for n in range(400)])))
+    assert sum(batch.num_rows for batch in batches) == 400
+    assert max(batch.nbytes for batch in batches) <= module.PIECE_BYTES

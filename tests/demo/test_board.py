@@ -64,3 +64,15 @@ def test_it_fits_the_terminal(scene: Scene, width: int, height: int) -> None:
 
 def test_an_empty_board_is_drawn(scene: Scene) -> None:
     Console(file=io.StringIO()).print(replace(scene, departures=[], traffic=[], done=0))
+
+
+def test_no_figure_is_a_signed_zero(scene: Scene) -> None:
+    """A mean of -0.3 minutes is 0, and a flight without a delay is on time."""
+    traffic = Traffic(origin="EWR", airline="X", flights=10, departed=10, arrived=0, cancelled=0, delay=-3, worst=0)
+    out = io.StringIO()
+    drawn = replace(scene, departures=[row(-5, Status.DEPARTED, 0)], traffic=[traffic])
+    Console(file=out, width=140, height=40).print(drawn)
+    assert "0 min" in out.getvalue()
+    assert "-0" not in out.getvalue().replace("2013-07-10", "")
+    assert "+0" not in out.getvalue()
+    assert "on time" in out.getvalue()

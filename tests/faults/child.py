@@ -45,6 +45,7 @@ class NoSpark:
     """An engine that is for ever starting."""
 
     ready = False
+    unavailable = None
     running = 0
     waiting = 0
     jvm_pid: int | None = None

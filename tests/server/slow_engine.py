@@ -61,7 +61,7 @@ class SlowEngine:
 class PassingEngine:
     """Gives each linear statement's input as its output, and fails on a first column with a 0, as a division would."""
 
-    ready, running, waiting, jvm_pid = True, 0, 0, None
+    ready, unavailable, running, waiting, jvm_pid = True, None, 0, 0, None
 
     async def run(
         self, sql: str, views: Mapping[str, pa.Table], *, patient: bool = False, background: bool = False

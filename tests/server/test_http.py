@@ -88,7 +88,7 @@ async def pages() -> Any:
     async def broken() -> Response:
         raise RuntimeError("a bug")
 
-    port = HttpPort({"/hello": hello, "/broken": broken})
+    port = HttpPort({"/hello": hello, "/broken": broken}, host_names=["Metrics.Example"])
     _, number = await port.listen("127.0.0.1", 0)
     yield number
     await port.close()
@@ -99,7 +99,7 @@ async def exchange(port: int, request: bytes) -> bytes:
 
 
 async def test_a_page(pages: int) -> None:
-    answer = await exchange(pages, b"GET /hello?x=1 HTTP/1.1\r\nHost: x\r\n\r\n")
+    answer = await exchange(pages, b"GET /hello?x=1 HTTP/1.1\r\nHost: localhost\r\n\r\n")
     head, _, body = answer.partition(b"\r\n\r\n")
     assert head.startswith(b"HTTP/1.1 200 OK\r\n")
     assert b"Content-Length: 6" in head
@@ -107,7 +107,7 @@ async def test_a_page(pages: int) -> None:
 
 
 async def test_head_has_no_body(pages: int) -> None:
-    answer = await exchange(pages, b"HEAD /hello HTTP/1.1\r\n\r\n")
+    answer = await exchange(pages, b"HEAD /hello HTTP/1.0\r\n\r\n")
     assert b"Content-Length: 6" in answer
     assert answer.endswith(b"\r\n\r\n")
 
@@ -115,9 +115,11 @@ async def test_head_has_no_body(pages: int) -> None:
 @pytest.mark.parametrize(
     ("request_", "status"),
     [
-        (b"GET /nothing HTTP/1.1\r\n\r\n", b"404"),
-        (b"POST /hello HTTP/1.1\r\nContent-Length: 0\r\n\r\n", b"405"),
-        (b"GET /broken HTTP/1.1\r\n\r\n", b"500"),
+        (b"GET /nothing HTTP/1.1\r\nHost: localhost\r\n\r\n", b"404"),
+        (b"POST /hello HTTP/1.1\r\nHost: localhost\r\nContent-Length: 0\r\n\r\n", b"405"),
+        (b"GET /broken HTTP/1.1\r\nHost: localhost\r\n\r\n", b"500"),
+        (b"GET /hello HTTP/1.1\r\n\r\n", b"400"),
+        (b"GET /hello HTTP/1.1\r\nHost: localhost\r\nHost: rebound.example\r\n\r\n", b"400"),
         (b"\x00\x00\x00\x08\x04\xd2\x16\x2f\r\n\r\n", b"400"),
         (b"GET hello HTTP/1.1\r\n\r\n", b"400"),
         (b"GET /hello SPDY/9\r\n\r\n", b"400"),
@@ -126,6 +128,33 @@ async def test_head_has_no_body(pages: int) -> None:
 )
 async def test_what_is_no_page(pages: int, request_: bytes, status: bytes) -> None:
     assert (await exchange(pages, request_)).split()[1] == status
+
+
+@pytest.mark.parametrize(
+    ("host", "status"),
+    [
+        (b"localhost:6876", b"200"),
+        (b"LOCALHOST.", b"200"),
+        (b"tidewire.localhost", b"200"),
+        (b"127.0.0.1:6876", b"200"),
+        (b"[::1]:6876", b"200"),
+        (b"192.0.2.1", b"200"),  # no name, so nobody can let it resolve to another address
+        (b"metrics.example:6876", b"200"),
+        (b"rebound.example", b"403"),
+        (b"rebound.example:6876", b"403"),
+        (b"localhost.rebound.example", b"403"),
+        (b"127.0.0.1.rebound.example", b"403"),
+        (b"notlocalhost", b"403"),
+        (b"0x7f.1", b"403"),
+        (b"localhost@rebound.example", b"403"),
+        (b"", b"403"),
+    ],
+)
+async def test_only_names_of_the_server_are_answered(pages: int, host: bytes, status: bytes) -> None:
+    """A page of another name that resolves to the server's address must not read the answer: DNS rebinding."""
+    answer = await exchange(pages, b"GET /hello HTTP/1.1\r\nHost: " + host + b"\r\n\r\n")
+    assert answer.split()[1] == status
+    assert (b"hello\n" in answer) is (status == b"200")
 
 
 async def test_half_a_request_is_waited_for_no_longer_than_it_may_take(

@@ -30,7 +30,7 @@ from tests.fix_server import ServerThread
 class NothingComputed:
     """An engine for materialized views that nobody reads: all are empty. It is never ready."""
 
-    ready, running, waiting, jvm_pid = False, 0, 0, None
+    ready, unavailable, running, waiting, jvm_pid = False, None, 0, 0, None
 
     async def run(self, query: str, views: dict[str, pa.Table]) -> pa.Table:
         assert not views or all(name.startswith("u") for name in views), f"system relations went to the engine: {query}"

@@ -1,0 +1,66 @@
+"""Subscribers that never read cost the server a bounded amount of memory, however much is written meanwhile."""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+
+import psycopg
+import pytest
+
+from protocol.pgwire import messages as m
+from tests.fix_server import ServerProcess
+from tests.server.test_large_snapshot import Watch, anonymous_kib
+
+pytestmark = pytest.mark.attacks
+
+BOUND_MIB = 64
+COMMITS = 2_000
+ROWS, ROW_BYTES = 3, 20_000  # of each commit: 115 MiB altogether
+
+
+@pytest.fixture
+def own_server(tmp_path: Path) -> Iterator[ServerProcess]:
+    server = ServerProcess(tmp_path, module="tests.faults.child", env={"FAULTS_SPARK": "none"})
+    yield server
+    assert server.stop() == 0
+
+
+def stuck_subscriber(server: ServerProcess) -> socket.socket:
+    """It subscribes, reads until the first progress has come, and then reads no more."""
+    client = socket.create_connection(("127.0.0.1", server.port), timeout=30)
+    client.sendall(m.StartupMessage({"user": "stuck", "database": "materialize"}).serialize())
+    client.sendall(m.Query("COPY (SUBSCRIBE t WITH (PROGRESS, SNAPSHOT false)) TO STDOUT").serialize())
+    seen = b""
+    while b"\tt\t" not in seen:
+        data = client.recv(4096)
+        assert data, "the server hung up"
+        seen += data
+    return client
+
+
+def growth_mib(server: ServerProcess, loaded_kib: int) -> int:
+    """The most memory that the server has beyond `loaded_kib` while many large rows are written."""
+    insert = f"INSERT INTO t VALUES {', '.join(['(%s, %s)'] * ROWS)}"
+    with psycopg.connect(server.dsn, autocommit=True) as writer, Watch(server.process.pid, loaded_kib) as watch:
+        for number in range(COMMITS):
+            rows = ((number, os.urandom(ROW_BYTES // 2).hex()) for _ in range(ROWS))
+            writer.execute(insert, [value for row in rows for value in row])
+    return watch.grown_mib
+
+
+def test_stuck_subscribers_cost_no_more_than_what_may_wait_for_them(own_server: ServerProcess) -> None:
+    with psycopg.connect(own_server.dsn, autocommit=True) as connection:
+        connection.execute("CREATE TABLE t (k int, v text)")
+        connection.execute("INSERT INTO t VALUES (0, 'x')")
+    loaded_kib = anonymous_kib(own_server.process.pid)
+    alone_mib = growth_mib(own_server, loaded_kib)
+    stuck = [stuck_subscriber(own_server) for _ in range(3)]
+    beside_mib = growth_mib(own_server, loaded_kib)
+    for client in stuck:
+        client.close()
+    print(f"grown by {alone_mib} MiB without subscribers, by {beside_mib} MiB with {len(stuck)} that do not read")
+    assert alone_mib < 2 * BOUND_MIB, "compaction takes more memory than it may"
+    assert beside_mib < alone_mib + BOUND_MIB

@@ -1,0 +1,106 @@
+"""The JVM that Spark's driver runs in: how many threads it has, and how much memory it keeps."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from server.spark import arrow_path, jvm
+from server.spark.arrow_path import Disconnected
+from server.spark.embedded import CLEANING_THREADS
+from server.spark.engine import SparkEngine
+from tests.fix_spark import MEMORY_MB
+
+BROADCASTS = 40
+ROWS = "SELECT explode(sequence(1, 4000000)) AS n"
+
+
+async def until(condition: Callable[[], bool], deadline_s: float = 60.0) -> None:
+    deadline = time.monotonic() + deadline_s
+    while not condition():
+        assert time.monotonic() < deadline
+        await asyncio.sleep(0.05)  # nothing tells when another process returns memory
+
+
+def thread_names(pid: int) -> list[str]:
+    """Returns the names of threads. The system cuts long ones off."""
+    return [(task / "comm").read_text().strip() for task in Path(f"/proc/{pid}/task").iterdir()]
+
+
+def resident_mb(pid: int) -> int:
+    return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * 4096 >> 20
+
+
+@pytest.mark.spark
+@pytest.mark.cluster("embedded")
+def test_threads_that_drop_broadcasts_are_few(engine: SparkEngine) -> None:
+    """Spark makes one for every broadcast, up to 100 in each of two pools: a server had 273 threads."""
+    gateway: Any = engine._spark._jvm._gateway  # type: ignore[attr-defined]
+    context = gateway.jvm.org.apache.spark.api.java.JavaSparkContext(
+        gateway.jvm.org.apache.spark.SparkContext.getOrCreate()
+    )
+    for number in range(BROADCASTS):
+        context.broadcast(str(number)).destroy(True)  # returns when it is gone
+    assert engine.jvm_pid is not None
+    names = thread_names(engine.jvm_pid)
+    found = [name for name in names if name.startswith("block-manager-")]
+    assert found, " ".join(names)
+    assert len(found) <= 2 * CLEANING_THREADS
+
+
+@pytest.mark.spark
+async def test_memory_of_a_large_query_is_returned_when_spark_is_idle(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(jvm, "IDLE_COLLECTION_S", 1)
+    engine = SparkEngine(directory=tmp_path, memory_mb=MEMORY_MB, sessions=1)
+    await engine.start()
+    try:
+        pid = engine.jvm_pid
+        assert pid is not None
+        await engine.run("SELECT 1", {})
+        small = resident_mb(pid)
+        rows = await engine.run(ROWS, {})
+        assert rows.num_rows == 4_000_000
+        large = resident_mb(pid)
+        assert large > small + 100, "the query was too small to show anything"
+        await until(lambda: resident_mb(pid) < (small + large) // 2)
+    finally:
+        await engine.close()
+
+
+def test_a_stranger_who_connects_first_neither_delays_nor_replaces_the_jvm(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Any local user can connect to the port on which a session waits for the JVM, and send nothing, or anything."""
+    token = b"0123456789abcdef"
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        address = listener.getsockname()
+        silent, wrong = (socket.create_connection(address) for _ in range(2))
+        wrong.sendall(b"x" * len(token))
+        right = socket.create_connection(address)
+
+        def tell() -> None:
+            right.sendall(token[:5])
+            right.sendall(token[5:] + b"more")
+
+        thread = threading.Thread(target=tell)
+        thread.start()
+        accepted = arrow_path._accepted(listener, token)
+        thread.join()
+        accepted.setblocking(True)
+        assert accepted.getpeername() == right.getsockname()
+        assert accepted.recv(4) == b"more"
+        for stranger in (silent, wrong):
+            stranger.settimeout(10)
+            assert stranger.recv(1) == b""
+        monkeypatch.setattr(arrow_path, "CONNECT_TIMEOUT_S", 0.05)
+        with pytest.raises(Disconnected, match="did not connect within"):
+            arrow_path._accepted(listener, token)
+        for each in (silent, wrong, right, accepted):
+            each.close()
