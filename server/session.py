@@ -47,6 +47,7 @@ from server.sql.plan import QueryPlan
 log = structlog.get_logger()
 
 PARSED_TEXTS_MAX = 4_096
+TURN_S = 0.003  # that one session takes of the event loop before the others have their turn
 STUCK_S = 10.0  # what a socket has to take the error of a subscription that fell too far behind
 
 _parse_cached = functools.lru_cache(PARSED_TEXTS_MAX)(parse)
@@ -83,6 +84,8 @@ class Session:
         self._outlet = Outlet(connection, transport)
         self._interpreter = Interpreter(context)
         context.interrupt = self._interrupt
+        self._ended = False  # the client is gone, or was told to go
+        self._resumes = False  # `_pump` is scheduled
         self._task: asyncio.Task[None] | None = None
         self._task_begun = False
         self._cancel_reason: PgError | None = None
@@ -141,6 +144,7 @@ class Session:
         self.lost()
 
     def _close(self) -> None:
+        self._ended = True
         self._stop_idle_timer()
         self._interpreter.portals.close_all()
         self.context.rollback()
@@ -148,8 +152,16 @@ class Session:
     # -- messages -----------------------------------------------------------------------------------------------
 
     def _pump(self) -> None:
-        """Takes messages until there is none, or one has to be waited for."""
-        while self._task is None:
+        """Handles messages until there is none, one has to be waited for, or TURN_S has passed: then it goes on later.
+
+        A client may have sent thousands of cheap messages at once.
+        """
+        loop = asyncio.get_running_loop()
+        turn_end = loop.time() + TURN_S
+        while self._task is None and not self._ended:
+            if loop.time() > turn_end:
+                self._resume_later(loop)
+                break
             if self._connection.stands_at_bind and self._answer_call():
                 continue
             try:
@@ -170,7 +182,19 @@ class Session:
                 self._cancel_reason = None
                 self._task, self._task_begun = asyncio.create_task(self._run(work)), False
         self._outlet.flush()
-        self._transport.limit_input(self._connection.bytes_waiting if self._task is not None else 0)
+        is_busy = self._task is not None or self._resumes
+        self._transport.limit_input(self._connection.bytes_waiting if is_busy else 0)
+
+    def _resume_later(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Schedules `_pump` behind what other sessions have received."""
+
+        def resume() -> None:
+            self._resumes = False
+            self._pump()
+
+        if not self._resumes:
+            self._resumes = True
+            loop.call_soon(resume)
 
     def _refused(self, error: PgError) -> None:
         """A message that the protocol layer did not take."""
@@ -301,17 +325,28 @@ class Session:
         """A Query message: parsed whole before anything runs; one transaction unless it says otherwise."""
         self._interpreter.named.pop("", None)  # as PostgreSQL drops the unnamed statement and portal
         self._interpreter.portals.close("")
+        loop = asyncio.get_running_loop()
         try:
             statements = await beside(text, _parse, text)
             if not statements:
                 self._connection.send(m.EmptyQueryResponse())
             self._interpreter.several = len(statements) > 1
+            turn_end = loop.time() + TURN_S
             for statement in statements:
+                if loop.time() > turn_end:  # a statement that waits for nothing lets nobody else run
+                    await self._yield()
+                    turn_end = loop.time() + TURN_S
                 await self._simple_statement(statement, text)
             await self._end_implicit()
         except BaseException as error:
             self._fail(self._told(error))
         self._ready()
+
+    async def _yield(self) -> None:
+        """Lets other sessions run; returns when the socket has taken what was answered so far."""
+        self._outlet.flush()
+        await asyncio.sleep(0)
+        await self._transport.drained()
 
     async def _simple_statement(self, statement: s.Statement, text: str) -> None:
         self._kind = kind_of(statement)
