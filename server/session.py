@@ -201,7 +201,7 @@ class Session:
         self._fail(error)
         if error.severity is Severity.FATAL:
             self._outlet.flush()
-            self._transport.close()
+            self._transport.close_when_read()
         elif self._connection.phase is Phase.READY:
             self._ready()
 

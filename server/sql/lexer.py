@@ -286,7 +286,9 @@ def _operators(run: str, start: int) -> Iterator[Token]:
 
 def _comment_end(text: str, start: int) -> int:
     depth = 0
-    for edge in _COMMENT_EDGE.finditer(text, start):
+    for number, edge in enumerate(_COMMENT_EDGE.finditer(text, start)):
+        if number % CHECKED_TOKENS == 0:
+            checkpoint()
         depth += 1 if edge[0] == "/*" else -1
         if depth == 0:
             return edge.end()
