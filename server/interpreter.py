@@ -118,7 +118,10 @@ class Interpreter:
                         _warning(SqlState.ACTIVE_SQL_TRANSACTION, "there is already a transaction in progress")
                     )
                 else:
-                    await context.commit()
+                    if not transaction.has_effects:
+                        context.end_reads()  # the block may do something else than read
+                        context.transaction.settings = transaction.settings
+                    # what the query string or pipeline did before belongs to the block, as in PostgreSQL
                     context.transaction.explicit = True
                 self._set_modes(modes)
                 return Result(tag)

@@ -14,7 +14,7 @@ from __future__ import annotations
 import asyncio
 import functools
 import re
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -332,10 +332,11 @@ class Session:
                 self._connection.send(m.EmptyQueryResponse())
             self._interpreter.several = len(statements) > 1
             turn_end = loop.time() + TURN_S
-            for statement in statements:
+            for statement, begin_follows in zip(statements, _begin_follows(statements), strict=True):
                 if loop.time() > turn_end:  # a statement that waits for nothing lets nobody else run
                     await self._yield()
                     turn_end = loop.time() + TURN_S
+                self.context.transaction.becomes_explicit = begin_follows
                 await self._simple_statement(statement, text)
             await self._end_implicit()
         except BaseException as error:
@@ -639,6 +640,19 @@ class Session:
             portal.done = True
             assert portal.result is not None
             self._connection.send(m.CommandComplete(portal.result.tag.format(sent)))
+
+
+def _begin_follows(statements: Sequence[s.Statement]) -> list[bool]:
+    """For each statement, whether the next statement of its query string that begins or ends a block begins one."""
+    follows: list[bool] = []
+    begins = False
+    for statement in reversed(statements):
+        follows.append(begins)
+        if isinstance(statement, s.Begin):
+            begins = True
+        elif isinstance(statement, s.Commit | s.Rollback):
+            begins = False
+    return follows[::-1]
 
 
 def _never_changes(plan: QueryPlan, statement: s.Select) -> bool:

@@ -64,6 +64,7 @@ from server.sql.statements import (
 )
 from server.transaction import Mode
 
+NO_COLUMNS_HINT = "Give it one constant column, such as true AS present."
 RETRIES_MAX = 10
 
 
@@ -87,7 +88,7 @@ async def take(context: Context, tag: str, step: Step) -> Result:
             transaction = context.transaction
             base = transaction.catalog[0] if transaction.catalog is not None else before
             transaction.catalog = (base, replace(after, version=base.version + 1))
-        if context.transaction.explicit:
+        if context.transaction.ends_later:
             break
         try:
             await context.commit()
@@ -169,7 +170,7 @@ def _create_table(context: Context, statement: CreateTable) -> CatalogState:
     _check_distinct([definition.name for definition in statement.columns])
     _check_count(statement.columns)
     if not statement.columns:
-        raise PgError(SqlState.FEATURE_NOT_SUPPORTED, "tables without columns are not supported")
+        raise PgError(SqlState.FEATURE_NOT_SUPPORTED, "tables without columns are not supported", hint=NO_COLUMNS_HINT)
     columns = []
     for definition in statement.columns:
         default = plan_default(definition, context.plan_context()) if definition.default is not None else None
@@ -278,7 +279,7 @@ def plan_view(
     _check_distinct([*names, *(Ident(name, 0) for name in final[len(given) :])])
     _check_count(final)
     if not final:
-        raise PgError(SqlState.FEATURE_NOT_SUPPORTED, "views without columns are not supported")
+        raise PgError(SqlState.FEATURE_NOT_SUPPORTED, "views without columns are not supported", hint=NO_COLUMNS_HINT)
     columns = tuple(
         Column(name, "text" if field.type.name == "unknown" else str(field.type), field.nullable)
         for name, field in zip(final, plan.columns, strict=True)

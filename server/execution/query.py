@@ -43,7 +43,10 @@ async def rows_without_inputs(
     bindings = context.bindings(parameters, mz_now=context.read_time if time is None else time)
     with step("evaluate" if plan.constant is not None else "spark") as computing:
         if plan.constant is not None:
-            rows = pa.Table.from_batches([plan.constant.evaluate(bindings)])
+            batch = plan.constant.evaluate(bindings)
+            rows = (
+                pa.Table.from_batches([batch]) if plan.columns else pa.table({"": pa.nulls(batch.num_rows)}).select([])
+            )
         else:
             schema = updates.rows_schema([field.type.arrow for field in plan.columns])
             rows = shaped(await context.engine.run(plan.spark_sql(bindings), {}), schema)

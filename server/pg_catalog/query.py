@@ -90,6 +90,8 @@ def plan_catalog_query(context: Context, statement: Select, types: Sequence[PgTy
         found = _blank().columns(described.sql, no_rows)
     except duckdb.Error as error:
         raise _told(error) from None
+    if isinstance(tree, exp.Query) and not tree.selects:
+        return CatalogPlan(tree, _parameters(described, types), ())  # DuckDB's one column is there to give rows
     outputs = described.outputs
     if outputs is None or len(outputs) != len(found):
         outputs = [Output(name, None) for name, _ in found]
@@ -173,6 +175,8 @@ def _field_type(duckdb_type: str, known: str | None) -> PgType:
 
 
 def _shaped(table: pa.Table, fields: Sequence[Field]) -> pa.Table:
+    if not fields:
+        return table.select([])
     columns = [_column(column, field.type) for column, field in zip(table.columns, fields, strict=True)]
     return pa.table(columns, names=[f"c{place}" for place in range(len(columns))])
 

@@ -197,6 +197,8 @@ class Constant:
         """All rows; the columns are c0, c1, ..."""
         rows = [self._row(cells, bindings) for cells in self.rows]
         columns = zip(*rows, strict=True) if rows else [() for _ in self.types]
+        if not self.types:
+            return pa.RecordBatch.from_pydict({"": pa.nulls(len(rows))}).select([])  # rows, and no columns
         arrays = [pa.array(list(cells), type.arrow) for cells, type in zip(columns, self.types, strict=True)]
         return pa.RecordBatch.from_arrays(arrays, [f"c{i}" for i in range(len(arrays))])
 
