@@ -142,7 +142,8 @@ class Context:
         """
         transaction = self.transaction
         is_block = transaction.explicit or (transaction.becomes_explicit and transaction.has_effects)
-        if not is_block and not transaction.can_enter(mode):
+        is_subscription = transaction.mode is Mode.SUBSCRIBE  # nothing may follow it, whoever began the transaction
+        if not is_block and not is_subscription and not transaction.can_enter(mode):
             await self.commit()
             self.transaction.becomes_explicit = transaction.becomes_explicit
         self.transaction.enter(mode, statement)

@@ -198,7 +198,7 @@ class Interpreter:
                 return Result("RESET")
             case s.Discard(target=target):
                 if target == "ALL":
-                    if context.transaction.explicit:
+                    if context.transaction.explicit or self.several:
                         raise PgError(
                             SqlState.ACTIVE_SQL_TRANSACTION, "DISCARD ALL cannot run inside a transaction block"
                         )

@@ -16,6 +16,7 @@ import functools
 import re
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from dataclasses import dataclass
+from time import monotonic
 from typing import Any
 
 import structlog
@@ -42,7 +43,7 @@ from server.results import TAKEN_ROWS, NoRows, Result, Rows, SubscriptionRows, r
 from server.sql import statements as s
 from server.sql.constant import Bindings
 from server.sql.parse import parse
-from server.sql.plan import QueryPlan
+from server.sql.plan import Field, QueryPlan
 
 log = structlog.get_logger()
 
@@ -156,12 +157,13 @@ class Session:
 
         A client may have sent thousands of cheap messages at once.
         """
-        loop = asyncio.get_running_loop()
-        turn_end = loop.time() + TURN_S
+        turn_end = monotonic() + TURN_S  # uvloop's own time stands still within a turn
+        has_handled = False
         while self._task is None and not self._ended:
-            if loop.time() > turn_end:
-                self._resume_later(loop)
+            if has_handled and monotonic() > turn_end:
+                self._resume_later()
                 break
+            has_handled = True
             if self._connection.stands_at_bind and self._answer_call():
                 continue
             try:
@@ -185,7 +187,7 @@ class Session:
         is_busy = self._task is not None or self._resumes
         self._transport.limit_input(self._connection.bytes_waiting if is_busy else 0)
 
-    def _resume_later(self, loop: asyncio.AbstractEventLoop) -> None:
+    def _resume_later(self) -> None:
         """Schedules `_pump` behind what other sessions have received."""
 
         def resume() -> None:
@@ -194,7 +196,7 @@ class Session:
 
         if not self._resumes:
             self._resumes = True
-            loop.call_soon(resume)
+            asyncio.get_running_loop().call_soon(resume)
 
     def _refused(self, error: PgError) -> None:
         """A message that the protocol layer did not take."""
@@ -325,17 +327,16 @@ class Session:
         """A Query message: parsed whole before anything runs; one transaction unless it says otherwise."""
         self._interpreter.named.pop("", None)  # as PostgreSQL drops the unnamed statement and portal
         self._interpreter.portals.close("")
-        loop = asyncio.get_running_loop()
         try:
             statements = await beside(text, _parse, text)
             if not statements:
                 self._connection.send(m.EmptyQueryResponse())
             self._interpreter.several = len(statements) > 1
-            turn_end = loop.time() + TURN_S
+            turn_end = monotonic() + TURN_S
             for statement, begin_follows in zip(statements, _begin_follows(statements), strict=True):
-                if loop.time() > turn_end:  # a statement that waits for nothing lets nobody else run
+                if monotonic() > turn_end:  # a statement that waits for nothing lets nobody else run
                     await self._yield()
-                    turn_end = loop.time() + TURN_S
+                    turn_end = monotonic() + TURN_S
                 self.context.transaction.becomes_explicit = begin_follows
                 await self._simple_statement(statement, text)
             await self._end_implicit()
@@ -432,7 +433,15 @@ class Session:
             return
         portal = self._interpreter.portals.get(message.name)
         self._interpreter.plan_cursor(portal)
+        if isinstance(portal.prepared.statement, s.Fetch) and portal.result is None:
+            portal.prepared.fields = self._cursor_fields(portal.prepared.statement)
         self._connection.send_encoded(portal.prepared.description(portal.column_formats()))
+
+    def _cursor_fields(self, fetch: s.Fetch) -> tuple[Field, ...] | None:
+        """What FETCH gives; the cursor's statement is planned for it if nothing was fetched yet."""
+        cursor = self._interpreter.portals.cursor(fetch.cursor.name)
+        self._interpreter.plan_cursor(cursor)
+        return cursor.prepared.fields
 
     def _close_message(self, message: m.Close) -> None:
         if message.kind == "S":
@@ -506,9 +515,7 @@ class Session:
     def _describe_statement(self, prepared: Prepared) -> None:
         self._connection.send(m.ParameterDescription(tuple(type.oid for type in prepared.parameters)))
         if isinstance(prepared.statement, s.Fetch):
-            cursor = self._interpreter.portals.cursor(prepared.statement.cursor.name)
-            self._interpreter.plan_cursor(cursor)
-            prepared.fields = cursor.prepared.fields
+            prepared.fields = self._cursor_fields(prepared.statement)
         self._connection.send_encoded(prepared.description([0] * len(prepared.fields or ())))
 
     def _execute_message(self, message: m.Execute) -> Work | None:
@@ -600,7 +607,7 @@ class Session:
                     self._interpreter.check_fetch_limit(statement, limit)
                     portal.result = await self._interpreter.fetch(statement)
                 case _:
-                    portal.result = await self._interpreter.execute(portal.prepared, portal.parameters)
+                    portal.result = await self._executed(portal, describe=describe)
             self._outlet.send_notices(self.context.notices)
         elif portal.done and isinstance(statement, s.Declare | s.CloseCursor):
             raise PgError(SqlState.OBJECT_NOT_IN_PREREQUISITE_STATE, 'portal "" cannot be run')
@@ -617,6 +624,17 @@ class Session:
         if isinstance(rows, SubscriptionRows) and begins and not portal.cursor:
             self._connection.send(m.NoticeResponse.of(_streaming_notice(self.context)))
         await self._send_rows(portal, rows, limit)
+
+    async def _executed(self, portal: Portal, *, describe: bool) -> Result:
+        """Executes a portal. As in PostgreSQL, RowDescription precedes the error of a SELECT that has begun to run."""
+        try:
+            return await self._interpreter.execute(portal.prepared, portal.parameters)
+        except BaseException as error:
+            plan = portal.prepared.plan
+            runs = isinstance(plan, QueryPlan) and bool(plan.inputs) and isinstance(portal.prepared.statement, s.Select)
+            if describe and runs and _is_runtime_error(error) and portal.prepared.fields is not None:
+                self._connection.send(row_description(portal.prepared.fields, portal.column_formats()))
+            raise
 
     async def _send_rows(self, portal: Portal, rows: Rows, limit: int) -> None:
         style = self.context.settings.output_style
@@ -640,6 +658,17 @@ class Session:
             portal.done = True
             assert portal.result is not None
             self._connection.send(m.CommandComplete(portal.result.tag.format(sent)))
+
+
+def _is_runtime_error(error: BaseException) -> bool:
+    """Whether the error came from running a statement, not from refusing to: a row's value, a cancel, a lack of memory,
+    disk or Spark."""
+    if isinstance(error, asyncio.CancelledError):
+        return True
+    return isinstance(error, PgError) and error.sqlstate.startswith(_RUNTIME_ERRORS)
+
+
+_RUNTIME_ERRORS = ("21", "22", "53", "54", "57", "58", "XX")  # classes of SQLSTATE
 
 
 def _begin_follows(statements: Sequence[s.Statement]) -> list[bool]:

@@ -15,6 +15,7 @@ from catalog.objects import (
     CatalogState,
     Column,
     Database,
+    Hold,
     Index,
     InUse,
     Item,
@@ -62,7 +63,7 @@ from server.sql.statements import (
     ObjectKind,
     Query,
 )
-from server.transaction import Mode
+from server.transaction import Mode, Transaction
 
 NO_COLUMNS_HINT = "Give it one constant column, such as true AS present."
 RETRIES_MAX = 10
@@ -86,6 +87,7 @@ async def take(context: Context, tag: str, step: Step) -> Result:
         if after is not before:
             after = after.settled(before, context.role)
             transaction = context.transaction
+            _check_after_hold(transaction, before, after)
             base = transaction.catalog[0] if transaction.catalog is not None else before
             transaction.catalog = (base, replace(after, version=base.version + 1))
         if context.transaction.ends_later:
@@ -97,6 +99,19 @@ async def take(context: Context, tag: str, step: Step) -> Result:
             if error.sqlstate is not SqlState.SERIALIZATION_FAILURE or attempt == RETRIES_MAX - 1:
                 raise
     return Result(tag)
+
+
+def _check_after_hold(transaction: Transaction, before: CatalogState, after: CatalogState) -> None:
+    """PgError 25000 if a block that has created a hold creates something else."""
+    if transaction.catalog is None or not after.items.keys() - before.items.keys():
+        return
+    created = before.items.keys() - transaction.catalog[0].items.keys()
+    if any(isinstance(before.items[id], Hold) for id in created):
+        raise PgError(
+            SqlState.INVALID_TRANSACTION_STATE,
+            "CREATE HOLD must be the last CREATE of a transaction block",
+            hint="Commit first, or create the object before the hold on it.",
+        )
 
 
 _TAKEN = {

@@ -346,7 +346,10 @@ def _converted(source: str, tokens: Sequence[Token]) -> list[GlotToken]:
         following = tokens[position]
         if before in _OPENERS and _cannot_follow(before, token):
             raise unexpected(source, token)
-        if value == "pg_catalog" and following.value == "." and before in ("::", "as") and _is_name(token):
+        is_schema = value == "pg_catalog" or (
+            value == "mz_catalog" and position + 1 < size and tokens[position + 1].value == "mz_timestamp"
+        )
+        if is_schema and following.value == "." and before in ("::", "as") and _is_name(token):
             position += 1  # `x::pg_catalog.int4` is `x::int4`
             continue
         if kind is Kind.WORD:
