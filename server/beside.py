@@ -18,6 +18,12 @@ Result = TypeVar("Result")
 _threads = ThreadPoolExecutor(THREADS_MAX, thread_name_prefix="long-text")
 
 
+def release_later(text: str, work: Callable[..., object], *args: Any) -> None:
+    """Runs `work(*args)`, which frees what was made of `text`, in a thread if the text is long; else not at all."""
+    if len(text) > TEXT_CHARS_MAX:
+        _threads.submit(work, *args)
+
+
 async def beside(text: str, work: Callable[..., Result], *args: Any) -> Result:
     """Returns `work(*args)`, which parses or plans `text`. Runs it in a thread if the text is long.
 
@@ -27,6 +33,6 @@ async def beside(text: str, work: Callable[..., Result], *args: Any) -> Result:
         return work(*args)
     stop = threading.Event()
     try:
-        return await asyncio.get_running_loop().run_in_executor(_threads, stoppable, stop, work, *args)
+        return await asyncio.get_running_loop().run_in_executor(_threads, stoppable, stop.is_set, work, *args)
     finally:
         stop.set()

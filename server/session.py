@@ -29,7 +29,7 @@ from protocol.pgwire.errors import Notice, PgError, Severity, SqlState
 from protocol.pgwire.messages import FrontendMessage
 from protocol.pgwire.single_row import row_writer
 from protocol.pgwire.types import BY_OID, PgType
-from server.beside import TEXT_CHARS_MAX, beside
+from server.beside import TEXT_CHARS_MAX, beside, release_later
 from server.constant_call import SELECT_1, ConstantCall
 from server.context import Context
 from server.copying import copy_from, copy_to
@@ -44,6 +44,7 @@ from server.sql import statements as s
 from server.sql.constant import Bindings
 from server.sql.parse import parse
 from server.sql.plan import Field, QueryPlan
+from server.sql.trees import release
 
 log = structlog.get_logger()
 
@@ -325,7 +326,7 @@ class Session:
 
     async def _query(self, text: str) -> None:
         """A Query message: parsed whole before anything runs; one transaction unless it says otherwise."""
-        self._interpreter.named.pop("", None)  # as PostgreSQL drops the unnamed statement and portal
+        self._forget_unnamed()
         self._interpreter.portals.close("")
         try:
             statements = await beside(text, _parse, text)
@@ -343,6 +344,13 @@ class Session:
         except BaseException as error:
             self._fail(self._told(error))
         self._ready()
+
+    def _forget_unnamed(self) -> None:
+        """Drops the unnamed prepared statement, as PostgreSQL does for each Query and Parse."""
+        forgotten = self._interpreter.named.pop("", None)
+        portals = self._interpreter.portals.prepared().values()
+        if forgotten is not None and not any(portal.statement is forgotten.statement for portal in portals):
+            _release(forgotten)
 
     async def _yield(self) -> None:
         """Lets other sessions run; returns when the socket has taken what was answered so far."""
@@ -362,6 +370,7 @@ class Session:
             await self._run_portal(portal, 0, describe=True)
         finally:
             portal.close()  # a cancelled SUBSCRIBE must not keep its place in the feed
+            _release(prepared)
         self._count(OK)
 
     def _prepare_simple(self, statement: s.Statement, whole_text: str | None) -> Prepared:
@@ -468,6 +477,8 @@ class Session:
             self._fail(self._told(error))
 
     def _parsed(self, message: m.Parse, prepared: Prepared) -> None:
+        if not message.name:
+            self._forget_unnamed()
         self._interpreter.named[message.name] = prepared
         self._connection.send_encoded(_PARSE_COMPLETE)
 
@@ -658,6 +669,15 @@ class Session:
             portal.done = True
             assert portal.result is not None
             self._connection.send(m.CommandComplete(portal.result.tag.format(sent)))
+
+
+def _release(prepared: Prepared) -> None:
+    """Frees the tree of a long query or write that nobody will run again."""
+    match prepared.statement:
+        case s.Select(text=text, query=query) | s.Insert(text=text, source=s.Query() as query):
+            release_later(text, release, query.tree)
+        case _:
+            pass
 
 
 def _is_runtime_error(error: BaseException) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -115,3 +116,29 @@ def test_a_plain_value_is_read_as_any_other_expression(monkeypatch: pytest.Monke
     quick = trees()
     monkeypatch.setattr(trees_module._Parser, "_parse_plain_literal", lambda self: None)
     assert trees() == quick
+
+
+@pytest.mark.parametrize("prepare", [False, True])
+def test_the_memory_of_a_long_text_is_freed_with_it(server: ServerThread, prepare: bool) -> None:
+    """Its tree is not left to the cycle collector, which may not come for gigabytes."""
+    gc.collect()
+    gc.disable()
+    try:
+        with psycopg.connect(server.dsn(), autocommit=True) as one:
+            for _ in range(3):
+                one.execute(f"VALUES ({'), ('.join(map(str, range(5_000)))})".encode(), prepare=False)
+                if prepare:
+                    cursor = one.execute(f"VALUES ({'), ('.join(map(str, range(5_000)))})".encode(), [], prepare=False)
+                    assert cursor.rowcount == 5_000
+            one.execute("SELECT 1")
+            for _ in range(100):  # the threads free it
+                if _literals() < 1_000:
+                    break
+                one.execute("SELECT 1")
+            assert _literals() < 1_000
+    finally:
+        gc.enable()
+
+
+def _literals() -> int:
+    return sum(type(found) is exp.Literal for found in gc.get_objects())

@@ -16,7 +16,7 @@ from sqlglot import exp
 from catalog.objects import CatalogState, ObjectId
 from protocol.pgwire.errors import PgError, SqlState
 from protocol.pgwire.types import BOOL, UNKNOWN, PgType
-from server.sql.checkpoint import checkpoint, stop_event
+from server.sql.checkpoint import checkpoint
 from server.sql.coerce import Coercer
 from server.sql.expressions import Column, Expression, name_of, precision
 from server.sql.relations import Relation
@@ -76,7 +76,6 @@ class Binder(Coercer):
         self.replacements: list[Replacement] = []
         self.inside_view = 0
         self._last_id = 0
-        self._stop = stop_event()
 
     # -- doors ------------------------------------------------------------------------------------------------------
 
@@ -85,8 +84,7 @@ class Binder(Coercer):
 
         0A000 for what no module knows.
         """
-        if self._stop is not None:
-            checkpoint()
+        checkpoint()
         bind = _FORMS.get(type(tree))
         if bind is None:
             raise self.unsupported(_described(tree), tree)
