@@ -55,13 +55,15 @@ class Interpreter:
         if prepared.key == plan_key(self.context) and not isinstance(prepared.statement, s.Fetch):
             return prepared
         fresh = self.prepare(prepared.statement, prepared.declared)
+        if isinstance(prepared.statement, s.Fetch):
+            return fresh  # another cursor may have the name by now
         if prepared.fields is not None and _types(fresh) != _types(prepared):
             raise PgError(SqlState.FEATURE_NOT_SUPPORTED, "cached plan must not change result type")
         return fresh
 
     def plan_cursor(self, portal: Portal) -> None:
         """A cursor's statement is planned when it is first looked at."""
-        if portal.cursor and portal.prepared.plan is None and portal.prepared.fields is None:
+        if portal.is_unplanned:
             portal.prepared = prepare(self.context, portal.prepared.statement, portal.prepared.declared)
 
     async def execute(self, prepared: Prepared, parameters: tuple[object, ...]) -> Result:

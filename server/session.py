@@ -436,21 +436,48 @@ class Session:
 
     # -- extended query -----------------------------------------------------------------------------------------
 
-    def _describe_message(self, message: m.Describe) -> None:
+    def _describe_message(self, message: m.Describe) -> Work | None:
+        cursor = self._described_cursor(message)
+        if cursor is None or not cursor.is_unplanned:
+            self._describe(message)
+            return None
+        statement = cursor.prepared.statement
+        assert statement is not None
+        if len(statement.text) > TEXT_CHARS_MAX:
+            return self._describe_long(message, cursor, statement.text)
+        self._interpreter.plan_cursor(cursor)
+        self._describe(message)
+        return None
+
+    async def _describe_long(self, message: m.Describe, cursor: Portal, text: str) -> None:
+        """Plans a cursor's long statement beside the event loop, then describes it."""
+        try:
+            await beside(text, self._interpreter.plan_cursor, cursor)
+            self._describe(message)
+        except BaseException as error:
+            self._fail(self._told(error))
+
+    def _described_cursor(self, message: m.Describe) -> Portal | None:
+        """The cursor whose columns a Describe asks for: itself, or by way of a FETCH."""
+        portal = None if message.kind == "S" else self._interpreter.portals.get(message.name)
+        prepared = self._interpreter.statement(message.name) if portal is None else portal.prepared
+        if isinstance(prepared.statement, s.Fetch):
+            return self._interpreter.portals.cursor(prepared.statement.cursor.name)
+        return portal
+
+    def _describe(self, message: m.Describe) -> None:
+        """Describes a statement or portal. A cursor that it reads is planned."""
         if message.kind == "S":
             self._describe_statement(self._interpreter.statement(message.name))
             return
         portal = self._interpreter.portals.get(message.name)
-        self._interpreter.plan_cursor(portal)
         if isinstance(portal.prepared.statement, s.Fetch) and portal.result is None:
             portal.prepared.fields = self._cursor_fields(portal.prepared.statement)
         self._connection.send_encoded(portal.prepared.description(portal.column_formats()))
 
     def _cursor_fields(self, fetch: s.Fetch) -> tuple[Field, ...] | None:
-        """What FETCH gives; the cursor's statement is planned for it if nothing was fetched yet."""
-        cursor = self._interpreter.portals.cursor(fetch.cursor.name)
-        self._interpreter.plan_cursor(cursor)
-        return cursor.prepared.fields
+        """What FETCH gives."""
+        return self._interpreter.portals.cursor(fetch.cursor.name).prepared.fields
 
     def _close_message(self, message: m.Close) -> None:
         if message.kind == "S":

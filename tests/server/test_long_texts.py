@@ -95,6 +95,23 @@ def test_others_are_answered_while_a_long_text_is_planned(
             running.result(WAIT_S)
 
 
+def test_others_are_answered_while_a_long_cursor_is_described(
+    server: ServerThread, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with psycopg.connect(server.dsn()) as one, psycopg.connect(server.dsn(), autocommit=True) as other:
+        one.execute(
+            f"DECLARE c CURSOR FOR SELECT 1 AS k FROM (VALUES ({'), ('.join(map(str, range(5_000)))})) v".encode()
+        )
+        gate = Gate(monkeypatch)
+        gate.shut()
+        with ThreadPoolExecutor(1) as thread:
+            running = thread.submit(lambda: one.cursor(binary=True).execute("FETCH 0 c").description)
+            assert gate.reached.wait(WAIT_S)
+            assert other.execute("SHOW application_name").fetchone() == ("",)
+            gate.open()
+            running.result(WAIT_S)
+
+
 def test_errors_of_a_long_text_are_told_and_the_session_goes_on(server: ServerThread) -> None:
     with psycopg.connect(server.dsn(), autocommit=True) as one:
         for prepare in (False, True):

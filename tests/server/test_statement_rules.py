@@ -51,6 +51,25 @@ def test_the_first_fetch_of_a_cursor_is_described(connection: psycopg.Connection
         assert cursor.description is not None
 
 
+def test_a_prepared_fetch_serves_another_cursor_of_the_name(
+    server: ServerThread, connection: psycopg.Connection
+) -> None:
+    fetch = b"".join(
+        message.serialize() for message in (m.Bind("", "f"), m.Describe("P", ""), m.Execute("", 0), m.Sync())
+    )
+    with raw_client(server.port) as client:
+        client.start("materialize", "materialize")
+        for columns in ("k", "k, 'x'"):
+            client.exchange(query(f"BEGIN; DECLARE c CURSOR FOR SELECT {columns} FROM (VALUES (1)) v(k)"))
+            if columns == "k":
+                client.exchange(
+                    m.Parse("f", "FETCH 1 c").serialize() + m.Describe("S", "f").serialize() + m.Sync().serialize()
+                )
+            answer = client.exchange(fetch)
+            assert [code for code, _ in answer] == ["2", "T", "D", "C", "Z"]
+            client.exchange(query("COMMIT"))
+
+
 def test_a_prepared_select_whose_result_type_has_changed_is_refused(
     server: ServerThread, connection: psycopg.Connection
 ) -> None:
