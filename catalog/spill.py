@@ -86,7 +86,7 @@ def pieces(table: pa.Table, bytes_max: int) -> Iterator[pa.Table]:
     """Consecutive slices of a table, each of at most about so many bytes."""
     rows = max(1, int(table.num_rows * bytes_max / max(table.nbytes, 1)))
     for start in range(0, table.num_rows, rows):
-        yield table.slice(start, rows)
+        yield table.slice(start, min(rows, table.num_rows - start))  # pyarrow does not clip without columns
 
 
 def partitions_for(size: int) -> int:

@@ -1,16 +1,38 @@
-"""Reading and planning long texts beside the event loop, so that no other session waits for them."""
+"""Parsing and planning of long texts in threads, so that no other session waits for them."""
 
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
 
-TEXT_CHARS_MAX = 8_192  # of a text that is read and planned where it came: a few milliseconds
+from server.sql.checkpoint import stoppable
+
+TEXT_CHARS_MAX = 8_192  # a text of this length is parsed and planned on the event loop in a few milliseconds
+THREADS_MAX = 4  # bounds the memory of long texts; not the default executor, whose threads read and write files
 
 Result = TypeVar("Result")
 
+_threads = ThreadPoolExecutor(THREADS_MAX, thread_name_prefix="long-text")
+
+
+def release_later(text: str, work: Callable[..., object], *args: Any) -> None:
+    """Runs `work(*args)`, which frees what was made of `text`, in a thread if the text is long; else not at all."""
+    if len(text) > TEXT_CHARS_MAX:
+        _threads.submit(work, *args)
+
 
 async def beside(text: str, work: Callable[..., Result], *args: Any) -> Result:
-    """`work`, which is about `text`: here, or in a thread if the text is long. It changes nothing that others see."""
-    return await asyncio.to_thread(work, *args) if len(text) > TEXT_CHARS_MAX else work(*args)
+    """Returns `work(*args)`, which parses or plans `text`. Runs it in a thread if the text is long.
+
+    `work` must not change what other sessions see. Cancellation stops it at its next `checkpoint`, or before it begins.
+    """
+    if len(text) <= TEXT_CHARS_MAX:
+        return work(*args)
+    stop = threading.Event()
+    try:
+        return await asyncio.get_running_loop().run_in_executor(_threads, stoppable, stop.is_set, work, *args)
+    finally:
+        stop.set()

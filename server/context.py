@@ -151,9 +151,16 @@ class Context:
             self.statement_us = time.time_ns() // 1_000
 
     async def enter(self, mode: Mode, statement: str) -> None:
-        """The transaction is to do this. An implicit one that did something else commits that first."""
-        if not self.transaction.explicit and not self.transaction.can_enter(mode):
+        """Declares what the transaction does. An implicit one that did something else commits that first.
+
+        PgError if a block does something else already, or has effects from before its BEGIN.
+        """
+        transaction = self.transaction
+        is_block = transaction.explicit or (transaction.becomes_explicit and transaction.has_effects)
+        is_subscription = transaction.mode is Mode.SUBSCRIBE  # nothing may follow it, whoever began the transaction
+        if not is_block and not is_subscription and not transaction.can_enter(mode):
             await self.commit()
+            self.transaction.becomes_explicit = transaction.becomes_explicit
         self.transaction.enter(mode, statement)
 
     async def end_implicit(self) -> None:

@@ -255,15 +255,16 @@ class Coordinator:
         """Holds writers back, and lets them go; until cancelled."""
         while True:
             sources = {id: view.inputs for id, view in self._views.items()}
-            delay_s = milliseconds(self._setting("dataflow_lag_delay_max")) / 1_000
+            delay_s = milliseconds(self.setting("dataflow_lag_delay_max")) / 1_000
             self.backpressure.look(self.running, sources, self._lag_max, delay_s)
             await asyncio.sleep(LOOK_S)
 
     @property
     def _lag_max(self) -> int:
-        return int(self._setting("dataflow_lag_bytes_max"))
+        return int(self.setting("dataflow_lag_bytes_max"))
 
-    def _setting(self, name: str) -> str:
+    def setting(self, name: str) -> str:
+        """The value of a variable of the whole server."""
         return of_the_system(name, self.state.settings)
 
     def _keeps_too_much(self, view: ViewDataflow) -> bool:
@@ -520,7 +521,7 @@ class Coordinator:
         """Who is to probe the arrangements that are made from now on: `auto`, `server` or `executors`."""
         if self._executors is None:
             return SERVER
-        return self._setting("arrangement_probing")
+        return self.setting("arrangement_probing")
 
     @property
     def reaches_executors(self) -> bool:

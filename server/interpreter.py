@@ -55,13 +55,15 @@ class Interpreter:
         if prepared.key == plan_key(self.context) and not isinstance(prepared.statement, s.Fetch):
             return prepared
         fresh = self.prepare(prepared.statement, prepared.declared)
+        if isinstance(prepared.statement, s.Fetch):
+            return fresh  # another cursor may have the name by now
         if prepared.fields is not None and _types(fresh) != _types(prepared):
             raise PgError(SqlState.FEATURE_NOT_SUPPORTED, "cached plan must not change result type")
         return fresh
 
     def plan_cursor(self, portal: Portal) -> None:
         """A cursor's statement is planned when it is first looked at."""
-        if portal.cursor and portal.prepared.plan is None and portal.prepared.fields is None:
+        if portal.is_unplanned:
             portal.prepared = prepare(self.context, portal.prepared.statement, portal.prepared.declared)
 
     async def execute(self, prepared: Prepared, parameters: tuple[object, ...]) -> Result:
@@ -118,7 +120,10 @@ class Interpreter:
                         _warning(SqlState.ACTIVE_SQL_TRANSACTION, "there is already a transaction in progress")
                     )
                 else:
-                    await context.commit()
+                    if not transaction.has_effects:
+                        context.end_reads()  # the block may do something else than read
+                        context.transaction.settings = transaction.settings
+                    # what the query string or pipeline did before belongs to the block, as in PostgreSQL
                     context.transaction.explicit = True
                 self._set_modes(modes)
                 return Result(tag)
@@ -195,7 +200,7 @@ class Interpreter:
                 return Result("RESET")
             case s.Discard(target=target):
                 if target == "ALL":
-                    if context.transaction.explicit:
+                    if context.transaction.explicit or self.several:
                         raise PgError(
                             SqlState.ACTIVE_SQL_TRANSACTION, "DISCARD ALL cannot run inside a transaction block"
                         )

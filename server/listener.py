@@ -10,8 +10,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import itertools
+import resource
 import secrets
 import socket
+import sys
 from typing import cast
 
 import structlog
@@ -29,7 +31,7 @@ from server.evaluation.catalog_engine import CatalogEngine
 from server.evaluation.evaluator import Evaluator
 from server.frontiers import Pulse
 from server.session import PlanCache, Session
-from server.settings import Settings, checked_value
+from server.settings import VARIABLES, Settings, checked_value, milliseconds
 from server.spark import Engine
 from server.transaction import Transaction
 
@@ -38,6 +40,9 @@ log = structlog.get_logger()
 WRITE_HIGH_BYTES = 256 * 1024
 SEND_BUFFER_BYTES = 256 * 1024  # the kernel's default takes 4 MB for a client that does not read
 INPUT_HIGH_BYTES = 4 * 1024 * 1024  # what a busy session lets wait before it stops reading the socket
+LINGER_S = 2.0  # that a refused client has to take the error, and to stop sending
+RESERVED_DESCRIPTORS = 128  # for files, and half of them for clients that are refused: no session is opened with them
+LOGGED_S = 10.0  # between two log entries about a lack of descriptors
 KEEPALIVE_IDLE_S = 60  # below the 350 s after which common NATs forget an idle connection
 
 
@@ -51,6 +56,8 @@ class Client(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
         self._resumed: asyncio.Future[None] | None = None
         self._reading = True
+        self._is_refused = False  # what it still sends is dropped
+        self._deadline: asyncio.TimerHandle | None = None  # for its startup, later for its end
         self._out: list[Data] = []  # written, and not yet given to the transport
         self._out_bytes = 0
         self.process_id = 0
@@ -67,8 +74,16 @@ class Client(asyncio.Protocol):
         if hasattr(socket, "TCP_KEEPIDLE"):
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, KEEPALIVE_IDLE_S)
         self._server.clients.add(self)
+        refusal = self._server.refusal(sock.fileno())
+        if refusal is not None:
+            self._refuse(refusal)
+            return
+        timeout_s = milliseconds(self._server.coordinator.setting("authentication_timeout")) / 1_000
+        self._deadline = asyncio.get_running_loop().call_later(timeout_s, self._authentication_timed_out)
 
     def data_received(self, data: bytes) -> None:
+        if self._is_refused:
+            return
         self._connection.receive_data(data)
         if self._session is not None:
             self._session.received()
@@ -77,11 +92,12 @@ class Client(asyncio.Protocol):
 
     def eof_received(self) -> bool:
         self._connection.receive_eof()
-        if self._session is not None:
+        if self._session is not None and not self._is_refused:
             self._session.received()
         return False
 
     def connection_lost(self, error: Exception | None) -> None:
+        self._stop_deadline()
         self._server.forget(self)
         self.resume_writing()
         if self._session is not None:
@@ -128,6 +144,40 @@ class Client(asyncio.Protocol):
         assert self._transport is not None
         self.send_written()
         self._transport.close()
+
+    def close_when_read(self) -> None:
+        """Closes when the client has closed its end, or after LINGER_S. Until then what it sends is dropped.
+
+        A socket that is closed while data waits to be read resets the connection, and what was written is lost.
+        """
+        assert self._transport is not None
+        self._is_refused = True
+        self.send_written()
+        if self._transport.is_closing():
+            return
+        if not self._reading:
+            self._reading = True
+            self._transport.resume_reading()
+        self._transport.write_eof()
+        self._stop_deadline()
+        self._deadline = asyncio.get_running_loop().call_later(LINGER_S, self.abort)
+
+    def _refuse(self, error: PgError) -> None:
+        """Ends a connection that has no session yet."""
+        error.severity = Severity.FATAL
+        self._connection.send(m.ErrorResponse.of(error))
+        self._flush()
+        self.close_when_read()
+
+    def _authentication_timed_out(self) -> None:
+        assert self._transport is not None
+        log.info("authentication timed out", client=_client_ip(self._transport))
+        self._refuse(PgError(SqlState.QUERY_CANCELED, "canceling authentication due to timeout"))
+
+    def _stop_deadline(self) -> None:
+        if self._deadline is not None:
+            self._deadline.cancel()
+            self._deadline = None
 
     @property
     def is_full(self) -> bool:
@@ -184,11 +234,9 @@ class Client(asyncio.Protocol):
                     case _:
                         raise PgError(SqlState.PROTOCOL_VIOLATION, "unexpected message", severity=Severity.FATAL)
         except PgError as error:
-            error.severity = Severity.FATAL
-            self._connection.send(m.ErrorResponse.of(error))
-            self._flush()
-            self.close()
+            self._refuse(error)
             return
+        self._stop_deadline()
         self._flush()
         self._session.received()
 
@@ -209,17 +257,20 @@ class Client(asyncio.Protocol):
         coordinator = self._server.coordinator
         settings = Settings(lambda: coordinator.state.settings)
         settings.start_with("session_authorization", user)
-        settings.start_with("database", parameters.pop("database", user))
+        asked = parameters.pop("database", "") or user
+        database = _database_for(coordinator.state, asked, user)
+        settings.start_with("database", database)
         for name, value in (*_options(parameters.pop("options", "")), *parameters.items()):
             checked_value(name, value)  # a client gives no value to what is fixed
             settings.start_with(name, value)
         role = privileges.login(coordinator.state, user)
         is_superuser = privileges.is_superuser(coordinator.state, role)
         settings.start_with("is_superuser", "on" if is_superuser else "off")
-        _check_database(coordinator.state, role, settings["database"])
         server = self._server
-        self.process_id, self.secret_key = server.register(self)
         assert self._transport is not None
+        server.check_room(self._transport.get_extra_info("socket").fileno(), is_superuser=is_superuser)
+        _check_database(coordinator.state, role, database)
+        self.process_id, self.secret_key = server.register(self)
         server.coordinator.activity.connected(self.process_id, user, _client_ip(self._transport), role)
         context = Context(
             server.coordinator,
@@ -237,11 +288,11 @@ class Client(asyncio.Protocol):
         connection.send(m.AuthenticationOk())
         connection.send(*(m.ParameterStatus(name, value) for name, value in settings.reported().items()))
         connection.send(m.BackendKeyData(self.process_id, self.secret_key))
-        if context.state.database_named(settings["database"]) is None:
+        if database != asked:
             notice = Notice(
-                f'session database "{settings["database"]}" does not exist',
+                f'database "{asked}" does not exist, connected to "{database}" instead',
                 sqlstate=SqlState.INVALID_CATALOG_NAME,
-                hint='Create it with CREATE DATABASE, or connect to the database "materialize".',
+                hint=f'Connect with the database name "{database}", or create "{asked}" with CREATE DATABASE.',
             )
             connection.send(m.NoticeResponse.of(notice))
         connection.send(m.ReadyForQuery("I"))
@@ -262,12 +313,40 @@ class Client(asyncio.Protocol):
             self._transport.abort()
 
 
+def _database_for(state: CatalogState, asked: str, user: str) -> str:
+    """The database of a session that asks for `asked`. PgError 3D000 if there is no such database.
+
+    Drivers ask for the database of the user's name when they are told no other. If it does not exist, that is the
+    default database.
+    """
+    if state.database_named(asked) is not None:
+        return asked
+    default = VARIABLES["database"].default
+    if asked == user and state.database_named(default) is not None:
+        return default
+    raise PgError(
+        SqlState.INVALID_CATALOG_NAME,
+        f'database "{asked}" does not exist',
+        hint=f'Connect to the database "{default}", where CREATE DATABASE can create it.',
+    )
+
+
 def _check_database(state: CatalogState, role: ObjectId, name: str) -> None:
     database = state.database_named(name)
     if database is not None and not privileges.has(state, role, database.id, Privilege.USAGE):
         error = privileges.denied(state, database.id)
         error.detail = "User does not have USAGE privilege."
         raise error
+
+
+def _too_many_clients() -> PgError:
+    return PgError(SqlState.TOO_MANY_CONNECTIONS, "sorry, too many clients already")
+
+
+def descriptors_max() -> int:
+    """The number of files and sockets that the process may have open."""
+    limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return sys.maxsize if limit == resource.RLIM_INFINITY else limit
 
 
 def _client_ip(transport: asyncio.Transport) -> str | None:
@@ -309,6 +388,7 @@ class Listener:
         self._have_to_send: list[Client] = []
         self._by_process_id: dict[int, Client] = {}
         self._process_ids = itertools.count(1)
+        self._lack_logged = float("-inf")  # when the lack of descriptors was last logged
         self._server: asyncio.Server | None = None
 
     async def listen(self, host: str, port: int) -> tuple[str, int]:
@@ -323,6 +403,42 @@ class Listener:
         process_id = next(self._process_ids)
         self._by_process_id[process_id] = client
         return process_id, secrets.randbits(32)
+
+    def refusal(self, descriptor: int) -> PgError | None:
+        """Why a connection that was just accepted, with this descriptor, is refused before it says who it is.
+
+        The system gives the lowest free descriptor, so one close to the limit means that few are left.
+        """
+        if descriptor >= descriptors_max() - RESERVED_DESCRIPTORS // 2:
+            return self._lack_of_descriptors()
+        # PostgreSQL's bound for its processes, too: CancelRequests come while the server is full
+        if len(self.clients) > 2 * int(self.coordinator.setting("max_connections")):
+            return _too_many_clients()
+        return None
+
+    def check_room(self, descriptor: int, *, is_superuser: bool) -> None:
+        """PgError 53300 if no session can be opened over the socket with this descriptor."""
+        sessions, sessions_max = len(self._by_process_id), int(self.coordinator.setting("max_connections"))
+        if descriptor >= descriptors_max() - RESERVED_DESCRIPTORS:
+            raise self._lack_of_descriptors()
+        if sessions >= sessions_max:
+            raise _too_many_clients()
+        reserved = int(self.coordinator.setting("superuser_reserved_connections"))
+        if not is_superuser and sessions >= sessions_max - reserved:
+            raise PgError(
+                SqlState.TOO_MANY_CONNECTIONS,
+                "remaining connection slots are reserved for roles with the SUPERUSER attribute",
+            )
+
+    def _lack_of_descriptors(self) -> PgError:
+        now = asyncio.get_running_loop().time()
+        if now - self._lack_logged >= LOGGED_S:
+            self._lack_logged = now
+            log.error("out of file descriptors", limit=descriptors_max(), clients=len(self.clients))
+        error = _too_many_clients()
+        error.detail = f"The server may open {descriptors_max()} files and sockets, and nearly all are in use."
+        error.hint = "Raise the limit (ulimit -n) under which the server runs, or close connections."
+        return error
 
     def has_to_send(self, client: Client) -> None:
         """Something was written for this client, who had nothing to send before."""

@@ -27,6 +27,11 @@ class Portal:
     """What the next FETCH is told: the stream was cancelled between two of them."""
     _formats: list[int] | None = None
 
+    @property
+    def is_unplanned(self) -> bool:
+        """Whether it is a cursor whose statement was not planned yet."""
+        return self.cursor and self.prepared.plan is None and self.prepared.fields is None
+
     def column_formats(self) -> list[int]:
         """One format a column; PgError 08P01 if Bind gave another number of them, 22023 if one is neither 0 nor 1."""
         if self._formats is not None:

@@ -62,8 +62,10 @@ class TableRows:
         return bool(self._rest.num_rows == 0)
 
     async def take(self, limit: int | None) -> pa.Table:
-        taken = self._rest if limit is None else self._rest.slice(0, limit)
-        self._rest = self._rest.slice(taken.num_rows)
+        rows = self._rest.num_rows
+        count = rows if limit is None else min(limit, rows)
+        taken = self._rest.slice(0, count)
+        self._rest = self._rest.slice(count, rows - count)  # pyarrow counts wrong without columns and without a length
         return taken
 
     def close(self) -> None:

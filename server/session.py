@@ -14,9 +14,10 @@ from __future__ import annotations
 import asyncio
 import functools
 import re
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from time import monotonic
 from typing import Any
 
 import structlog
@@ -29,7 +30,7 @@ from protocol.pgwire.errors import Notice, PgError, Severity, SqlState
 from protocol.pgwire.messages import FrontendMessage
 from protocol.pgwire.single_row import row_writer
 from protocol.pgwire.types import BY_OID, PgType
-from server.beside import TEXT_CHARS_MAX, beside
+from server.beside import TEXT_CHARS_MAX, beside, release_later
 from server.constant_call import SELECT_1, ConstantCall
 from server.context import Context
 from server.copying import copy_from, copy_to
@@ -44,11 +45,13 @@ from server.results import TAKEN_ROWS, NoRows, Result, Rows, SubscriptionRows, r
 from server.sql import statements as s
 from server.sql.constant import Bindings, NotCheap, is_short
 from server.sql.parse import parse
-from server.sql.plan import QueryPlan
+from server.sql.plan import Field, QueryPlan
+from server.sql.trees import release
 
 log = structlog.get_logger()
 
 PARSED_TEXTS_MAX = 4_096
+TURN_S = 0.003  # that one session takes of the event loop before the others have their turn
 STUCK_S = 10.0  # what a socket has to take the error of a subscription that fell too far behind
 
 _parse_cached = functools.lru_cache(PARSED_TEXTS_MAX)(parse)
@@ -85,6 +88,8 @@ class Session:
         self._outlet = Outlet(connection, transport)
         self._interpreter = Interpreter(context)
         context.interrupt = self._interrupt
+        self._ended = False  # the client is gone, or was told to go
+        self._resumes = False  # `_pump` is scheduled
         self._task: asyncio.Task[None] | None = None
         self._task_begun = False
         self._cancel_reason: PgError | None = None
@@ -143,6 +148,7 @@ class Session:
         self.lost()
 
     def _close(self) -> None:
+        self._ended = True
         self._stop_idle_timer()
         self._interpreter.portals.close_all()
         self.context.rollback()
@@ -150,8 +156,17 @@ class Session:
     # -- messages -----------------------------------------------------------------------------------------------
 
     def _pump(self) -> None:
-        """Takes messages until there is none, or one has to be waited for."""
-        while self._task is None:
+        """Handles messages until there is none, one has to be waited for, or TURN_S has passed: then it goes on later.
+
+        A client may have sent thousands of cheap messages at once.
+        """
+        turn_end = monotonic() + TURN_S  # uvloop's own time stands still within a turn
+        has_handled = False
+        while self._task is None and not self._ended:
+            if has_handled and monotonic() > turn_end:
+                self._resume_later()
+                break
+            has_handled = True
             if self._connection.stands_at_bind and self._answer_call():
                 continue
             try:
@@ -172,14 +187,26 @@ class Session:
                 self._cancel_reason = None
                 self._task, self._task_begun = asyncio.create_task(self._run(work)), False
         self._outlet.flush()
-        self._transport.limit_input(self._connection.bytes_waiting if self._task is not None else 0)
+        is_busy = self._task is not None or self._resumes
+        self._transport.limit_input(self._connection.bytes_waiting if is_busy else 0)
+
+    def _resume_later(self) -> None:
+        """Schedules `_pump` behind what other sessions have received."""
+
+        def resume() -> None:
+            self._resumes = False
+            self._pump()
+
+        if not self._resumes:
+            self._resumes = True
+            asyncio.get_running_loop().call_soon(resume)
 
     def _refused(self, error: PgError) -> None:
         """A message that the protocol layer did not take."""
         self._fail(error)
         if error.severity is Severity.FATAL:
             self._outlet.flush()
-            self._transport.close()
+            self._transport.close_when_read()
         elif self._connection.phase is Phase.READY:
             self._ready()
 
@@ -314,19 +341,37 @@ class Session:
 
     async def _query(self, text: str) -> None:
         """A Query message: parsed whole before anything runs; one transaction unless it says otherwise."""
-        self._interpreter.named.pop("", None)  # as PostgreSQL drops the unnamed statement and portal
+        self._forget_unnamed()
         self._interpreter.portals.close("")
         try:
             statements = await beside(text, _parse, text)
             if not statements:
                 self._connection.send(m.EmptyQueryResponse())
             self._interpreter.several = len(statements) > 1
-            for statement in statements:
+            turn_end = monotonic() + TURN_S
+            for statement, begin_follows in zip(statements, _begin_follows(statements), strict=True):
+                if monotonic() > turn_end:  # a statement that waits for nothing lets nobody else run
+                    await self._yield()
+                    turn_end = monotonic() + TURN_S
+                self.context.transaction.becomes_explicit = begin_follows
                 await self._simple_statement(statement, text)
             await self._end_implicit()
         except BaseException as error:
             self._fail(self._told(error))
         self._ready()
+
+    def _forget_unnamed(self) -> None:
+        """Drops the unnamed prepared statement, as PostgreSQL does for each Query and Parse."""
+        forgotten = self._interpreter.named.pop("", None)
+        portals = self._interpreter.portals.prepared().values()
+        if forgotten is not None and not any(portal.statement is forgotten.statement for portal in portals):
+            _release(forgotten)
+
+    async def _yield(self) -> None:
+        """Lets other sessions run; returns when the socket has taken what was answered so far."""
+        self._outlet.flush()
+        await asyncio.sleep(0)
+        await self._transport.drained()
 
     async def _simple_statement(self, statement: s.Statement, text: str) -> None:
         self._kind = kind_of(statement)
@@ -342,6 +387,7 @@ class Session:
             await self._run_portal(portal, 0, describe=True)
         finally:
             portal.close()  # a cancelled SUBSCRIBE must not keep its place in the feed
+            _release(prepared)
         self._count(OK)
 
     def _prepare_simple(self, statement: s.Statement, whole_text: str | None) -> Prepared:
@@ -408,13 +454,48 @@ class Session:
 
     # -- extended query -----------------------------------------------------------------------------------------
 
-    def _describe_message(self, message: m.Describe) -> None:
+    def _describe_message(self, message: m.Describe) -> Work | None:
+        cursor = self._described_cursor(message)
+        if cursor is None or not cursor.is_unplanned:
+            self._describe(message)
+            return None
+        statement = cursor.prepared.statement
+        assert statement is not None
+        if len(statement.text) > TEXT_CHARS_MAX:
+            return self._describe_long(message, cursor, statement.text)
+        self._interpreter.plan_cursor(cursor)
+        self._describe(message)
+        return None
+
+    async def _describe_long(self, message: m.Describe, cursor: Portal, text: str) -> None:
+        """Plans a cursor's long statement beside the event loop, then describes it."""
+        try:
+            await self.context.described(lambda: beside(text, self._interpreter.plan_cursor, cursor))
+            self._describe(message)
+        except BaseException as error:
+            self._fail(self._told(error))
+
+    def _described_cursor(self, message: m.Describe) -> Portal | None:
+        """The cursor whose columns a Describe asks for: itself, or by way of a FETCH."""
+        portal = None if message.kind == "S" else self._interpreter.portals.get(message.name)
+        prepared = self._interpreter.statement(message.name) if portal is None else portal.prepared
+        if isinstance(prepared.statement, s.Fetch):
+            return self._interpreter.portals.cursor(prepared.statement.cursor.name)
+        return portal
+
+    def _describe(self, message: m.Describe) -> None:
+        """Describes a statement or portal. A cursor that it reads is planned."""
         if message.kind == "S":
             self._describe_statement(self._interpreter.statement(message.name))
             return
         portal = self._interpreter.portals.get(message.name)
-        self._interpreter.plan_cursor(portal)
+        if isinstance(portal.prepared.statement, s.Fetch) and portal.result is None:
+            portal.prepared.fields = self._cursor_fields(portal.prepared.statement)
         self._connection.send_encoded(portal.prepared.description(portal.column_formats()))
+
+    def _cursor_fields(self, fetch: s.Fetch) -> tuple[Field, ...] | None:
+        """What FETCH gives."""
+        return self._interpreter.portals.cursor(fetch.cursor.name).prepared.fields
 
     def _close_message(self, message: m.Close) -> None:
         if message.kind == "S":
@@ -442,6 +523,8 @@ class Session:
             self._fail(self._told(error))
 
     def _parsed(self, message: m.Parse, prepared: Prepared) -> None:
+        if not message.name:
+            self._forget_unnamed()
         self._interpreter.named[message.name] = prepared
         self._connection.send_encoded(_PARSE_COMPLETE)
 
@@ -505,9 +588,7 @@ class Session:
     def _describe_statement(self, prepared: Prepared) -> None:
         self._connection.send(m.ParameterDescription(tuple(type.oid for type in prepared.parameters)))
         if isinstance(prepared.statement, s.Fetch):
-            cursor = self._interpreter.portals.cursor(prepared.statement.cursor.name)
-            self._interpreter.plan_cursor(cursor)
-            prepared.fields = cursor.prepared.fields
+            prepared.fields = self._cursor_fields(prepared.statement)
         self._connection.send_encoded(prepared.description([0] * len(prepared.fields or ())))
 
     def _execute_message(self, message: m.Execute) -> Work | None:
@@ -603,8 +684,7 @@ class Session:
                     self._interpreter.check_fetch_limit(statement, limit)
                     portal.result = await self.context.described(lambda: self._interpreter.fetch(statement))
                 case _:
-                    execute = self._interpreter.execute
-                    portal.result = await self.context.described(lambda: execute(portal.prepared, portal.parameters))
+                    portal.result = await self._executed(portal, describe=describe)
             self._outlet.send_notices(self.context.notices)
         elif portal.done and isinstance(statement, s.Declare | s.CloseCursor):
             raise PgError(SqlState.OBJECT_NOT_IN_PREREQUISITE_STATE, 'portal "" cannot be run')
@@ -621,6 +701,18 @@ class Session:
         if isinstance(rows, SubscriptionRows) and begins and not portal.cursor:
             self._connection.send(m.NoticeResponse.of(_streaming_notice(self.context)))
         await self._send_rows(portal, rows, limit)
+
+    async def _executed(self, portal: Portal, *, describe: bool) -> Result:
+        """Executes a portal. As in PostgreSQL, RowDescription precedes the error of a SELECT that has begun to run."""
+        try:
+            execute = self._interpreter.execute
+            return await self.context.described(lambda: execute(portal.prepared, portal.parameters))
+        except BaseException as error:
+            plan = portal.prepared.plan
+            runs = isinstance(plan, QueryPlan) and bool(plan.inputs) and isinstance(portal.prepared.statement, s.Select)
+            if describe and runs and _is_runtime_error(error) and portal.prepared.fields is not None:
+                self._connection.send(row_description(portal.prepared.fields, portal.column_formats()))
+            raise
 
     async def _send_rows(self, portal: Portal, rows: Rows, limit: int) -> None:
         style = self.context.settings.output_style
@@ -644,6 +736,39 @@ class Session:
             portal.done = True
             assert portal.result is not None
             self._connection.send(m.CommandComplete(portal.result.tag.format(sent)))
+
+
+def _release(prepared: Prepared) -> None:
+    """Frees the tree of a long query or write that nobody will run again."""
+    match prepared.statement:
+        case s.Select(text=text, query=query) | s.Insert(text=text, source=s.Query() as query):
+            release_later(text, release, query.tree)
+        case _:
+            pass
+
+
+def _is_runtime_error(error: BaseException) -> bool:
+    """Whether the error came from running a statement, not from refusing to: a row's value, a cancel, a lack of memory,
+    disk or Spark."""
+    if isinstance(error, asyncio.CancelledError):
+        return True
+    return isinstance(error, PgError) and error.sqlstate.startswith(_RUNTIME_ERRORS)
+
+
+_RUNTIME_ERRORS = ("21", "22", "53", "54", "57", "58", "XX")  # classes of SQLSTATE
+
+
+def _begin_follows(statements: Sequence[s.Statement]) -> list[bool]:
+    """For each statement, whether the next statement of its query string that begins or ends a block begins one."""
+    follows: list[bool] = []
+    begins = False
+    for statement in reversed(statements):
+        follows.append(begins)
+        if isinstance(statement, s.Begin):
+            begins = True
+        elif isinstance(statement, s.Commit | s.Rollback):
+            begins = False
+    return follows[::-1]
 
 
 def _never_changes(plan: QueryPlan, statement: s.Select) -> bool:

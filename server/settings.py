@@ -75,6 +75,16 @@ def _positive_milliseconds(text: str) -> str:
     return value
 
 
+def _milliseconds_between(least: int, greatest: int) -> Callable[[str], str]:
+    def parse(text: str) -> str:
+        value = _milliseconds(text)
+        if not least <= milliseconds(value) <= greatest:
+            raise ValueError(f"It is outside the valid range ({least} ms .. {greatest} ms).")
+        return value
+
+    return parse
+
+
 def milliseconds(text: str) -> int:
     """The number in a value that `_milliseconds` has made."""
     match = re.fullmatch(r"(\d+)([a-z]*)", text)
@@ -157,6 +167,9 @@ VARIABLES: dict[str, Variable] = {
             Variable(f"enable_{feature}_in_subscribe", "on", _boolean, system=True)
             for feature in ("envelope_debezium", "envelope_upsert", "within_timestamp_order_by")
         ),
+        Variable("authentication_timeout", "1min", _milliseconds_between(1_000, 600_000), system=True),
+        Variable("max_connections", "5000", _integer(1, 262_143), system=True),
+        Variable("superuser_reserved_connections", "3", _integer(0, 262_143), system=True),
         Variable("enable_unlimited_retain_history", "off", _boolean, system=True),
         Variable("max_hold_lag", "7d", _positive_milliseconds, system=True),
         Variable("dataflow_lag_bytes_max", str(64 * 1024 * 1024), _integer(0, 2**40), system=True),

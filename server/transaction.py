@@ -36,12 +36,15 @@ class Mode(Enum):
 class Transaction:
     """`explicit`: between BEGIN and COMMIT; otherwise it ends with its query string, or at Sync.
 
+    `becomes_explicit`: a BEGIN follows in the same query string, and what is done before it belongs to its block.
+
     `settings` are the session's as they were before, to be put back by ROLLBACK; `local` those before SET LOCAL.
     `holder` keeps what it reads, or what the history of new holds begins with; `begins` tells where that is.
     """
 
     settings: Settings
     explicit: bool = False
+    becomes_explicit: bool = False
     failed: bool = False
     mode: Mode = Mode.UNDECIDED
     read_only: bool = False
@@ -54,6 +57,11 @@ class Transaction:
     catalog: tuple[CatalogState, CatalogState] | None = None
     begins: dict[ObjectId, Timestamp] = field(default_factory=dict)
     local: Settings | None = None
+
+    @property
+    def ends_later(self) -> bool:
+        """Whether a statement leaves its effects to a COMMIT or ROLLBACK that the client sends."""
+        return self.explicit or self.becomes_explicit
 
     @property
     def has_effects(self) -> bool:

@@ -140,7 +140,10 @@ _SENT: dict[str, dict[type[BackendMessage], Phase]] = {phase.name: sent for phas
 
 
 class Connection:
-    """The server's side of one connection. `message_bytes_max` bounds Query, Parse, Bind, FunctionCall and CopyData."""
+    """The server's side of one connection.
+
+    A Query, Parse, Bind, FunctionCall or CopyData of more than `message_bytes_max` is dropped, with an error (54000).
+    """
 
     def __init__(self, *, message_bytes_max: int = m.MESSAGE_BYTES_MAX) -> None:
         self.parameters: dict[str, str] = {}
@@ -153,6 +156,8 @@ class Connection:
         self._pending = bytearray()  # came after `_data`
         self._out: list[bytes] = []
         self._no_more_data = False
+        self._skip = 0  # bytes of a message that is too long, still to be dropped
+        self._after_skip: tuple[Phase, PgError | None] = (Phase.CLOSED, None)
         self._encryption_refused: set[type[FrontendMessage]] = set()
         self._enter(Phase.STARTUP)
 
@@ -206,7 +211,7 @@ class Connection:
                 return NEED_DATA
             return self._next_opening() if self._phase is Phase.STARTUP else self._next_message()
         except PgError as error:
-            if self._phase in (Phase.STARTUP, Phase.AUTHENTICATION):
+            if self._phase in (Phase.STARTUP, Phase.AUTHENTICATION, Phase.CLOSED):
                 error.severity = Severity.FATAL
             if error.severity is Severity.FATAL:
                 self._enter(Phase.CLOSED)
@@ -215,7 +220,7 @@ class Connection:
     @property
     def stands_at_bind(self) -> bool:
         """Whether the next byte begins a Bind: only there can a call stand."""
-        return self._at < len(self._data) and self._data[self._at] == BIND
+        return self._at < len(self._data) and self._data[self._at] == BIND and not self._skip
 
     def call_shape(self) -> CallShape | None:
         """The shape of the call that stands next, if one stands there whole. Nothing is taken."""
@@ -278,14 +283,17 @@ class Connection:
         return EOF
 
     def _next_message(self) -> FrontendMessage | Signal:
-        while self._has(m.HEADER.size):
+        while self._skipped() and self._has(m.HEADER.size):
             code, length = m.HEADER.unpack_from(self._data, self._at)
             reading = self._readings.get(code)
             if reading is None:
                 raise self._unexpected(code)
             parse, after, large = reading
             if not 4 <= length <= m.SMALL_MESSAGE_BYTES_MAX:
-                self._check_length(length, self._message_bytes_max if large else m.SMALL_MESSAGE_BYTES_MAX)
+                self._check_length(length, m.LARGE_MESSAGE_BYTES_MAX if large else m.SMALL_MESSAGE_BYTES_MAX)
+            if large and length > self._message_bytes_max:
+                self._begin_skip(length, after, dropped=parse is None)
+                continue
             if not self._has(length + 1):
                 break
             data, start = self._data, self._at
@@ -295,6 +303,39 @@ class Connection:
             if parse is not None:
                 return parse(data, start + m.HEADER.size, end)
         return self._starved()
+
+    def _begin_skip(self, length: int, after: Phase, *, dropped: bool) -> None:
+        """Drops a message that is too long as its bytes arrive. Its error is raised when all of it has come.
+
+        Until then the client may not read: an error sent at once would be lost with a connection closed on its data.
+        """
+        error = PgError(
+            SqlState.PROGRAM_LIMIT_EXCEEDED,
+            "message is too long",
+            detail=f"The message has {length} bytes, the limit is {self._message_bytes_max}.",
+            hint="Load rows with COPY FROM STDIN, or send the statement in parts.",
+        )
+        self._skip = length + 1
+        self._after_skip = after, None if dropped else error
+        self._readings = {}  # no byte of it is read as a message
+
+    def _skipped(self) -> bool:
+        """Drops what is here of a message that is too long; whether all of it has come."""
+        if not self._skip:
+            return True
+        here = min(self._skip, len(self._data) - self._at)
+        self._at += here
+        self._skip -= here
+        pending = min(self._skip, len(self._pending))
+        del self._pending[:pending]
+        self._skip -= pending
+        if self._skip:
+            return False
+        after, error = self._after_skip
+        self._enter(after)
+        if error is not None:
+            raise error
+        return True
 
     def _check_length(self, length: int, limit: int) -> None:
         if length < 4:

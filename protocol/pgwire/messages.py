@@ -34,6 +34,7 @@ SMALL_MESSAGE_BYTES_MAX = 10_000
 # The longest Query, Parse, Bind, FunctionCall or CopyData, if the connection is not told otherwise. PostgreSQL
 # takes 1 GiB; a message lies in memory twice while it is assembled, and one server process serves all clients.
 MESSAGE_BYTES_MAX = 64 * 1024 * 1024
+LARGE_MESSAGE_BYTES_MAX = 0x3FFFFFFE  # PQ_LARGE_MESSAGE_LIMIT: a longer one is no message, but lost synchronization
 
 PROTOCOL_VERSION = (3, 0)
 CANCEL_REQUEST_CODE = (1234, 5678)
@@ -57,6 +58,14 @@ def violation(message: str, detail: str | None = None) -> PgError:
     return PgError(SqlState.PROTOCOL_VIOLATION, message, detail=detail, severity=Severity.FATAL)
 
 
+def malformed(message: str) -> PgError:
+    """The error for a message whose body is wrong. Its length was right, so the connection goes on, as in PostgreSQL.
+
+    During startup `Connection` makes it FATAL.
+    """
+    return PgError(SqlState.PROTOCOL_VIOLATION, message)
+
+
 def decode_utf8(data: bytes) -> str:
     """`data` as text; PgError 22021 names the first character that is none, as PostgreSQL does."""
     try:
@@ -76,18 +85,18 @@ def decode_utf8(data: bytes) -> str:
 
 def _need(size: int, at: int, end: int) -> None:
     if end - at < size:
-        raise violation("insufficient data left in message")
+        raise malformed("insufficient data left in message")
 
 
 def _finish(at: int, end: int) -> None:
     if at != end:
-        raise violation("invalid message format")
+        raise malformed("invalid message format")
 
 
 def _string(data: bytes, at: int, end: int) -> tuple[str, int]:
     stop = data.find(0, at, end)
     if stop < 0:
-        raise violation("invalid string in message")
+        raise malformed("invalid string in message")
     return decode_utf8(data[at:stop]) if stop > at else "", stop + 1  # most names are empty
 
 
@@ -130,7 +139,7 @@ def _values(data: bytes, at: int, end: int) -> tuple[tuple[bytes | None, ...], i
             values.append(None)
             continue
         if not 0 <= length <= end - at:
-            raise violation("insufficient data left in message")
+            raise malformed("insufficient data left in message")
         values.append(data[at : at + length])
         at += length
     return tuple(values), at
@@ -178,7 +187,7 @@ class _Bare:
     @classmethod
     def parse(cls, data: bytes, at: int, end: int) -> Self:
         if data[at:end] != cls._body:
-            raise violation("invalid message format")
+            raise malformed("invalid message format")
         return cls()
 
     def serialize(self) -> bytes:
@@ -389,14 +398,14 @@ class Bind:
 
 def _kind_and_name(message: str, data: bytes, at: int, end: int) -> tuple[DescribeKind, str]:
     if at == end:
-        raise violation("no data left in message")
+        raise malformed("no data left in message")
     kind = data[at]
     name = _last_string(data, at + 1, end)
     if kind == 0x53:
         return "S", name
     if kind == 0x50:
         return "P", name
-    raise violation(f"invalid {message} message subtype {kind}")
+    raise malformed(f"invalid {message} message subtype {kind}")
 
 
 @dataclass(slots=True)
@@ -604,7 +613,7 @@ class ReadyForQuery:
             case b"E":
                 return cls("E")
             case _:
-                raise violation("invalid message format")
+                raise malformed("invalid message format")
 
     def serialize(self) -> bytes:
         return _READY[self.status]
@@ -804,7 +813,7 @@ class _Report:
                 fields.get(_WHERE),
             )
         except (KeyError, ValueError):
-            raise violation("invalid message format") from None
+            raise malformed("invalid message format") from None
 
     def serialize(self) -> bytes:
         # S may be translated, V may not: they are the same here. An error must always get through, so

@@ -36,7 +36,7 @@ def chunks_of(rows: pa.Table) -> Iterator[pa.Table]:
     """The rows in slices that are encoded at once."""
     for part in pieces(rows, CHUNK_BYTES):
         for start in range(0, part.num_rows, CHUNK_ROWS):
-            yield part.slice(start, CHUNK_ROWS)
+            yield part.slice(start, min(CHUNK_ROWS, part.num_rows - start))  # pyarrow does not clip without columns
 
 
 async def encoded_chunks(rows: pa.Table, encode: Encode) -> AsyncIterator[bytes]:

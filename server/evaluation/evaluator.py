@@ -30,6 +30,8 @@ class Evaluator:
 
         PgError of the expression; 53200 beyond `worker.MEMORY_MAX`, otherwise as `WorkerPool.run`.
         """
+        if not constant.types:
+            return pa.table({"": pa.nulls(len(constant.rows))}).select([])  # rows, and no columns
         if constant.is_literal:
             return await asyncio.to_thread(constant.literal_rows)
         with contextlib.suppress(NotCheap):

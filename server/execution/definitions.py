@@ -15,6 +15,7 @@ from catalog.objects import (
     CatalogState,
     Column,
     Database,
+    Hold,
     Index,
     InUse,
     Item,
@@ -62,8 +63,9 @@ from server.sql.statements import (
     ObjectKind,
     Query,
 )
-from server.transaction import Mode
+from server.transaction import Mode, Transaction
 
+NO_COLUMNS_HINT = "Give it one constant column, such as true AS present."
 RETRIES_MAX = 10
 
 
@@ -85,9 +87,10 @@ async def take(context: Context, tag: str, step: Step) -> Result:
         if after is not before:
             after = after.settled(before, context.role)
             transaction = context.transaction
+            _check_after_hold(transaction, before, after)
             base = transaction.catalog[0] if transaction.catalog is not None else before
             transaction.catalog = (base, replace(after, version=base.version + 1))
-        if context.transaction.explicit:
+        if context.transaction.ends_later:
             break
         try:
             await context.commit()
@@ -96,6 +99,19 @@ async def take(context: Context, tag: str, step: Step) -> Result:
             if error.sqlstate is not SqlState.SERIALIZATION_FAILURE or attempt == RETRIES_MAX - 1:
                 raise
     return Result(tag)
+
+
+def _check_after_hold(transaction: Transaction, before: CatalogState, after: CatalogState) -> None:
+    """PgError 25000 if a block that has created a hold creates something else."""
+    if transaction.catalog is None or not after.items.keys() - before.items.keys():
+        return
+    created = before.items.keys() - transaction.catalog[0].items.keys()
+    if any(isinstance(before.items[id], Hold) for id in created):
+        raise PgError(
+            SqlState.INVALID_TRANSACTION_STATE,
+            "CREATE HOLD must be the last CREATE of a transaction block",
+            hint="Commit first, or create the object before the hold on it.",
+        )
 
 
 _TAKEN = {
@@ -169,7 +185,7 @@ def _create_table(context: Context, statement: CreateTable) -> CatalogState:
     _check_distinct([definition.name for definition in statement.columns])
     _check_count(statement.columns)
     if not statement.columns:
-        raise PgError(SqlState.FEATURE_NOT_SUPPORTED, "tables without columns are not supported")
+        raise PgError(SqlState.FEATURE_NOT_SUPPORTED, "tables without columns are not supported", hint=NO_COLUMNS_HINT)
     columns = []
     for definition in statement.columns:
         default = plan_default(definition, context.plan_context()) if definition.default is not None else None
@@ -278,7 +294,7 @@ def plan_view(
     _check_distinct([*names, *(Ident(name, 0) for name in final[len(given) :])])
     _check_count(final)
     if not final:
-        raise PgError(SqlState.FEATURE_NOT_SUPPORTED, "views without columns are not supported")
+        raise PgError(SqlState.FEATURE_NOT_SUPPORTED, "views without columns are not supported", hint=NO_COLUMNS_HINT)
     columns = tuple(
         Column(name, "text" if field.type.name == "unknown" else str(field.type), field.nullable)
         for name, field in zip(final, plan.columns, strict=True)

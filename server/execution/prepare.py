@@ -23,6 +23,7 @@ from server.execution.show import show_fields
 from server.execution.subscribe import SubscribePlan, plan_subscribe
 from server.pg_catalog.query import CatalogPlan, is_catalog_query, plan_catalog_query
 from server.results import row_description
+from server.sql.expressions import SessionValue, walk
 from server.sql.plan import (
     Field,
     QueryPlan,
@@ -167,13 +168,28 @@ def plan_statement(
         case Select() if is_catalog_query(context, statement):
             return plan_catalog_query(context, statement, types)
         case Select():
-            return plan_query(statement.query, context.plan_context(), types)
+            plan = plan_query(statement.query, context.plan_context(), types)
+            if statement.as_of is not None:
+                _check_as_of(plan)
+            return plan
         case Insert():
             return plan_insert(statement, context.plan_context(), types)
         case Update():
             return plan_update(statement, context.plan_context(), types)
         case Delete():
             return plan_delete(statement, context.plan_context(), types)
+
+
+def _check_as_of(plan: QueryPlan) -> None:
+    """0A000 for a function of the session or the clock: what it gives does not belong to the time of AS OF."""
+    for node in walk(plan.relation):
+        if isinstance(node, SessionValue) and node.name != "mz_now":
+            raise PgError(
+                SqlState.FEATURE_NOT_SUPPORTED,
+                "unmaterializable function (except `mz_now`) in an AS OF query not yet supported",
+                detail=f"The query calls {node.name}().",
+                hint="Write the value as a constant, or use mz_now().",
+            )
 
 
 def plan_copy(context: Context, statement: CopyTo) -> Plan:

@@ -75,7 +75,11 @@ def plan_subscribe(context: Context, statement: Subscribe, types: Sequence[PgTyp
         refuse_parameters(statement.up_to)
     plan = plan_query(query, context.plan_context(), types, maintained=True)
     if not plan.columns:
-        raise PgError(SqlState.FEATURE_NOT_SUPPORTED, "SUBSCRIBE to a query without columns is not supported")
+        raise PgError(
+            SqlState.FEATURE_NOT_SUPPORTED,
+            "SUBSCRIBE to a query without columns is not supported",
+            hint="Subscribe to a query of one constant column, such as SELECT true FROM ...",
+        )
     return SubscribePlan(plan, _envelope(context, statement, plan.columns, relation))
 
 

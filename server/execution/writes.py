@@ -26,7 +26,7 @@ from server.frontiers import NotReadable
 from server.results import Result, TableRows
 from server.sql.plan import WritePlan, plan_insert
 from server.trace import step
-from server.transaction import Mode
+from server.transaction import Mode, Transaction
 from server.writing import check_not_null
 
 RETRIES_MAX = 10
@@ -46,7 +46,7 @@ async def write(context: Context, plan: WritePlan, verb: str, parameters: tuple[
         try:
             return await _read_then_write(context, plan, table, verb, parameters)
         except PgError as error:
-            retry = error.sqlstate is SqlState.SERIALIZATION_FAILURE and not context.transaction.explicit
+            retry = error.sqlstate is SqlState.SERIALIZATION_FAILURE and not context.transaction.ends_later
             if not retry or attempt == RETRIES_MAX - 1:
                 raise
     raise AssertionError("unreachable")
@@ -61,11 +61,18 @@ def _require(context: Context, plan: WritePlan, privilege: Privilege) -> None:
     privileges.require_query(state, role, plan.query)
 
 
+def _is_begun(transaction: Transaction) -> bool:
+    """Whether the block did something before: only its first statement may both read and write."""
+    if transaction.explicit:
+        return transaction.mode is not Mode.UNDECIDED
+    return transaction.becomes_explicit and transaction.has_effects
+
+
 async def _read_then_write(
     context: Context, plan: WritePlan, table: Table, verb: str, parameters: tuple[object, ...]
 ) -> Result:
     transaction = context.transaction
-    if transaction.explicit and transaction.mode is not Mode.UNDECIDED:
+    if _is_begun(transaction):
         transaction.enter(Mode.READ, verb)  # it reads: only as the first statement may it do both
     await context.enter(Mode.WRITE, verb)
     transaction = context.transaction
@@ -84,7 +91,7 @@ async def _read_then_write(
         holder.release()
     transaction.unchanged = dict.fromkeys(read, time)
     result = _changed(context, plan, table, verb, rows)
-    if not transaction.explicit:
+    if not transaction.ends_later:
         await context.commit()
     return result
 
@@ -120,7 +127,7 @@ async def truncate(context: Context, tables: list[Table]) -> Result:
     for table in tables:
         privileges.require(context.state, context.role, table.id, Privilege.TRUNCATE)
     transaction = context.transaction
-    if transaction.explicit and transaction.mode is not Mode.UNDECIDED:
+    if _is_begun(transaction):
         transaction.enter(Mode.READ, "TRUNCATE")
     await context.enter(Mode.WRITE, "TRUNCATE TABLE")
     transaction = context.transaction
@@ -133,7 +140,7 @@ async def truncate(context: Context, tables: list[Table]) -> Result:
         if rows.num_rows:
             transaction.writes.setdefault(table.id, []).append(updates.with_diff(rows, -1))
     transaction.unchanged = dict.fromkeys(ids, Timestamp(time))
-    if not transaction.explicit:
+    if not transaction.ends_later:
         await context.commit()
     return Result("TRUNCATE TABLE")
 

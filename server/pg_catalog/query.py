@@ -83,6 +83,8 @@ def plan_catalog_query(context: Context, statement: Select, types: Sequence[PgTy
     tree = statement.query.tree
     described = rewritten(tree, names_of(context, running=False), types)
     found = context.catalog_engine.columns(described.sql)
+    if isinstance(tree, exp.Query) and not tree.selects:
+        return CatalogPlan(tree, _parameters(described, types), ())  # DuckDB's one column is there to give rows
     outputs = described.outputs
     if outputs is None or len(outputs) != len(found):
         outputs = [Output(name, None) for name, _ in found]
@@ -163,6 +165,8 @@ def _field_type(duckdb_type: str, known: str | None) -> PgType:
 
 
 def _shaped(table: pa.Table, fields: Sequence[Field]) -> pa.Table:
+    if not fields:
+        return table.select([])
     columns = [_column(column, field.type) for column, field in zip(table.columns, fields, strict=True)]
     return pa.table(columns, names=[f"c{place}" for place in range(len(columns))])
 

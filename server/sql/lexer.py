@@ -17,7 +17,12 @@ from enum import IntEnum
 from typing import NamedTuple
 
 from protocol.pgwire.errors import PgError, SqlState
+from server.sql.checkpoint import checkpoint
 
+TARGETS_MAX = 1_664  # entries of a select list and columns of a result: MaxTupleAttributeNumber
+STATEMENT_TOKENS_MAX = 250_000  # the tree of such a statement takes a few hundred megabytes
+TEXT_TOKENS_MAX = 1_000_000  # in all statements of one text: 200 MB of tokens
+CHECKED_TOKENS = 1_000  # read between two checks of the limits: less than a millisecond
 NAME_BYTES_MAX = 63  # NAMEDATALEN - 1: longer names are cut, as PostgreSQL does
 NUMBER_DIGITS_MAX = 4000  # below Python's own limit for reading integers (4300); numeric ends at 38 digits here
 
@@ -94,7 +99,12 @@ _RADIX = {"x": (16, "hexadecimal"), "o": (8, "octal"), "b": (2, "binary")}
 
 
 def tokenize(text: str) -> list[Token]:
-    """All tokens of `text`, then END. PgError 42601 at a broken token, 22021 for what is not UTF-8 text, ..."""
+    """All tokens of `text`, then END.
+
+    PgError 42601 at a broken token, 22021 for what is not UTF-8 text, 54011 for too long a select list, 54000 for a
+    statement of more than STATEMENT_TOKENS_MAX tokens or a text of more than TEXT_TOKENS_MAX. The limits are checked
+    while the text is read, so that what is refused costs no memory that grows with its length.
+    """
     if "\0" in text or not (text.isascii() or _encodes(text)):
         raise PgError(
             SqlState.CHARACTER_NOT_IN_REPERTOIRE,
@@ -103,7 +113,11 @@ def tokenize(text: str) -> list[Token]:
     tokens: list[Token] = []
     match_token = _TOKEN.match
     position, size = 0, len(text)
+    limits, unchecked_max = _Limits(), CHECKED_TOKENS
     while position < size:
+        if len(tokens) >= unchecked_max:
+            limits.check(tokens)
+            unchecked_max = len(tokens) + CHECKED_TOKENS
         match = match_token(text, position)
         assert match is not None  # the last alternative takes any character
         group, start, position = match.lastgroup, position, match.end()
@@ -147,7 +161,63 @@ def tokenize(text: str) -> list[Token]:
                 position=start + 1,
             )
     tokens.append(Token(Kind.END, "", size, size))
+    if len(tokens) > TARGETS_MAX:
+        limits.check(tokens)
     return tokens
+
+
+class _Limits:
+    """Counts the tokens of each statement and the entries of each select list, as far as a text has been read."""
+
+    def __init__(self) -> None:
+        self._checked = 0  # tokens
+        self._begin = 0  # the index of the statement's first token
+        self._has_lists = True  # false in GRANT SELECT and its like, where `select` begins no list
+        self._commas = [-1]  # of the select list at each depth of brackets, the innermost last; -1 outside of one
+
+    def check(self, tokens: list[Token]) -> None:
+        """Counts the tokens that were added since the last call. PgError 54000 or 54011."""
+        checkpoint()
+        if len(tokens) > TEXT_TOKENS_MAX:
+            raise _too_long("query string", TEXT_TOKENS_MAX, "Send its statements one at a time.")
+        commas = self._commas
+        for index in range(self._checked, len(tokens)):
+            kind, value, start, _ = tokens[index]
+            if index == self._begin:
+                self._has_lists = value not in ("grant", "revoke", "alter")
+            if kind is Kind.SYMBOL:
+                if value == ",":
+                    if commas[-1] >= 0:
+                        commas[-1] += 1
+                        if commas[-1] == TARGETS_MAX:
+                            raise too_many_targets(start + 1)
+                elif value in ("(", "["):
+                    commas.append(-1)
+                elif value in (")", "]"):
+                    if len(commas) > 1:
+                        commas.pop()
+                elif value == ";":
+                    self._begin = index + 1
+                    commas[:] = [-1]
+            elif kind is Kind.WORD:
+                if value == "select":
+                    commas[-1] = 0 if self._has_lists else -1
+                elif value in _AFTER_SELECT_LIST:
+                    commas[-1] = -1
+        self._checked = len(tokens)
+        if len(tokens) - self._begin > STATEMENT_TOKENS_MAX:
+            raise _too_long("statement", STATEMENT_TOKENS_MAX, "Load rows with COPY FROM STDIN or several INSERTs.")
+
+
+def _too_long(what: str, tokens_max: int, hint: str) -> PgError:
+    detail = f"It has more than {tokens_max} words, values and symbols."
+    return PgError(SqlState.PROGRAM_LIMIT_EXCEEDED, f"{what} is too long", detail=detail, hint=hint)
+
+
+def too_many_targets(position: int | None = None) -> PgError:
+    """PostgreSQL's 54011 for a select list or a result that is too wide."""
+    message = f"target lists can have at most {TARGETS_MAX} entries"
+    return PgError(SqlState.TOO_MANY_COLUMNS, message, position=position)
 
 
 def syntax_error(what: str, near: str, start: int) -> PgError:
@@ -216,7 +286,9 @@ def _operators(run: str, start: int) -> Iterator[Token]:
 
 def _comment_end(text: str, start: int) -> int:
     depth = 0
-    for edge in _COMMENT_EDGE.finditer(text, start):
+    for number, edge in enumerate(_COMMENT_EDGE.finditer(text, start)):
+        if number % CHECKED_TOKENS == 0:
+            checkpoint()
         depth += 1 if edge[0] == "/*" else -1
         if depth == 0:
             return edge.end()
@@ -312,6 +384,7 @@ COLUMN_NAME_WORDS = words(
     xmlattributes xmlconcat xmlelement xmlexists xmlforest xmlnamespaces xmlparse xmlpi xmlroot xmlserialize
     xmltable"""
 )
+_AFTER_SELECT_LIST = words("from into where group having window union intersect except order limit offset fetch for")
 NOT_NAMES = RESERVED_WORDS | TYPE_FUNCTION_WORDS  # what cannot be a column's or table's name unquoted
 _NEED_QUOTES = NOT_NAMES | COLUMN_NAME_WORDS
 _PLAIN_NAME = re.compile(r"[a-z_][a-z0-9_]*")

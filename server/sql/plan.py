@@ -33,6 +33,7 @@ from server.sql.bind import (
     returning_items,
     values,
 )
+from server.sql.checkpoint import checkpoint
 from server.sql.coerce import ASSIGNMENT, check_digits
 from server.sql.constant import Bindings, Constant, compiled, session_value
 from server.sql.decorrelate import decorrelated
@@ -55,6 +56,7 @@ from server.sql.expressions import (
     walk,
 )
 from server.sql.functions.table import FUNCTIONS
+from server.sql.lexer import TARGETS_MAX, too_many_targets
 from server.sql.lookups import Lookup, lookups_of
 from server.sql.parse import parse_expression
 from server.sql.relations import (
@@ -167,7 +169,7 @@ def plan_query(
     binder = Binder(context, parameter_types, text=query.text, offset=query.offset, maintained=maintained)
     plan = _guarded(lambda: _finished(binder, binder.query(query.tree, Scope()), query))
     if len(plan.columns) > TARGETS_MAX:
-        raise PgError(SqlState.TOO_MANY_COLUMNS, f"target lists can have at most {TARGETS_MAX} entries")
+        raise too_many_targets()
     if plan.scanned <= plan.inputs:
         return plan
     expanding = replace(context, views_expanded=True)
@@ -188,8 +190,6 @@ def plan_delete(statement: Delete, context: PlanContext, parameter_types: Sequen
     """Plans a DELETE; RETURNING is over the old row."""
     return _guarded(lambda: _Writer(statement, context, parameter_types).delete(statement))
 
-
-TARGETS_MAX = 1_664  # columns of a result, as in PostgreSQL
 
 Plan = TypeVar("Plan")
 
@@ -232,6 +232,7 @@ def _finished(binder: Binder, relation: Relation, source: Query | None) -> Query
         parameters.append(type)
     if binder.maintained:
         check_temporal(relation)
+    checkpoint()
     relation = decorrelated(relation)
     plan = QueryPlan(
         columns=tuple(Field(c.name, c.type, c.nullable) for c in relation.columns),
@@ -256,8 +257,11 @@ def _finished(binder: Binder, relation: Relation, source: Query | None) -> Query
 
 def _with_relation(plan: QueryPlan, relation: Relation) -> QueryPlan:
     """The plan with this relation, and the ways in which it can be run."""
+    checkpoint()
     constant = compiled(relation)
+    checkpoint()
     nodes = list(walk(relation))
+    checkpoint()
     return replace(
         plan,
         relation=relation,

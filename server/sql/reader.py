@@ -228,7 +228,7 @@ class Reader:
     def type(self) -> PgType:
         """A type as gram.y's Typename spells it. 42704 if there is none of that name."""
         first = self.token
-        if self.at_all("pg_catalog", "."):
+        if self.at_all("pg_catalog", ".") or self.at_all("mz_catalog", ".", "mz_timestamp"):
             self.advance(2)
         elif self.ahead().value == "." and _is_plain(self.ahead()):
             raise PgError(SqlState.UNDEFINED_OBJECT, f'type "{self.name()}" does not exist', position=first.start + 1)

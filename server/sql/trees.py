@@ -21,13 +21,15 @@ from sqlglot.tokenizer_core import Token as GlotToken
 from sqlglot.tokenizer_core import TokenType
 
 from protocol.pgwire.errors import PgError, SqlState
+from server.sql.checkpoint import checkpoint
 from server.sql.dialect import TidewirePostgres
-from server.sql.lexer import RESERVED_WORDS, Kind, Token, syntax_error, words
+from server.sql.lexer import CHECKED_TOKENS, RESERVED_WORDS, Kind, Token, syntax_error, words
 
 logging.getLogger("sqlglot").setLevel(logging.CRITICAL)  # what it would warn about, we refuse
 
 REREAD_MIN = 20_000  # tokens that sqlglot may read again in a statement of any size,
-REREAD_FACTOR = 100  # and for each token of a long one; real queries stay below 5
+REREAD_FACTOR = 100  # for each of its first 20,000 tokens,
+LONG_REREAD_FACTOR = 5  # and for each token of it; real queries stay below 5
 
 
 class _Dialect(TidewirePostgres):
@@ -138,6 +140,15 @@ def parse_order_term(source: str, tokens: Sequence[Token]) -> exp.Expr:
     return _run(source, tokens, lambda parser: parser._parse_ordered())
 
 
+def release(tree: exp.Expr) -> None:
+    """Breaks the reference cycles of a tree that is not used any more: its memory is freed with the last reference.
+
+    Each node refers to its parent. The cycle collector would find a tree of 100 MB only after many more.
+    """
+    for node in tree.walk():
+        node.parent = None
+
+
 def unexpected(source: str, token: Token) -> PgError:
     """PostgreSQL's 42601 for a token that cannot stand where it stands."""
     if token.kind is Kind.END:
@@ -160,11 +171,12 @@ def too_complex() -> PgError:
 class _Parser(TidewirePostgres.Parser):  # type: ignore[misc, valid-type]
     """sqlglot's parser with exact faults, without its fallbacks, and with a budget for going back."""
 
-    __slots__ = ("_rereads_left", "furthest")
+    __slots__ = ("_next_checkpoint", "_rereads_left", "furthest")
 
     def __init__(self, size: int) -> None:
         super().__init__(dialect=_DIALECT)
-        self._rereads_left = REREAD_MIN + REREAD_FACTOR * size
+        self._rereads_left = REREAD_MIN + REREAD_FACTOR * min(size, REREAD_MIN) + LONG_REREAD_FACTOR * size
+        self._next_checkpoint = CHECKED_TOKENS
         self.furthest = -1  # index into the source of the last token that was ever complained of
 
     def raise_error(self, message: str, token: GlotToken | None = None) -> None:
@@ -173,7 +185,14 @@ class _Parser(TidewirePostgres.Parser):  # type: ignore[misc, valid-type]
         self.furthest = max(self.furthest, at.start if at else len(self.sql))
         raise ParseError(message, errors=[{"description": message}])
 
+    def _advance(self, times: int = 1) -> None:
+        if self._index >= self._next_checkpoint:
+            checkpoint()
+            self._next_checkpoint = self._index + CHECKED_TOKENS
+        super()._advance(times)
+
     def _retreat(self, index: int) -> None:
+        checkpoint()
         self._rereads_left -= self._index - index
         if self._rereads_left < 0:
             raise too_complex()
@@ -329,8 +348,12 @@ def _converted(source: str, tokens: Sequence[Token]) -> list[GlotToken]:
     parens = brackets = 0
     before = ""  # the word or symbol before; "" at the start and after a name, string, number or parameter
     position, size = 0, len(tokens) - 1
+    next_checkpoint = CHECKED_TOKENS
     skipped = -1  # the bracket that closes OPERATOR(pg_catalog.+), which is +
     while position < size:
+        if position >= next_checkpoint:
+            checkpoint()
+            next_checkpoint = position + CHECKED_TOKENS
         if tokens[position].value == "operator" and (at := _qualified_operator(tokens, position)) is not None:
             position, skipped = at, at + 1
         token = tokens[position]
@@ -339,7 +362,10 @@ def _converted(source: str, tokens: Sequence[Token]) -> list[GlotToken]:
         following = tokens[position]
         if before in _OPENERS and _cannot_follow(before, token):
             raise unexpected(source, token)
-        if value == "pg_catalog" and following.value == "." and before in ("::", "as") and _is_name(token):
+        is_schema = value == "pg_catalog" or (
+            value == "mz_catalog" and position + 1 < size and tokens[position + 1].value == "mz_timestamp"
+        )
+        if is_schema and following.value == "." and before in ("::", "as") and _is_name(token):
             position += 1  # `x::pg_catalog.int4` is `x::int4`
             continue
         if kind is Kind.WORD:

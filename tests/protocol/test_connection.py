@@ -424,12 +424,51 @@ def test_small_messages_are_refused_by_their_header(cls: type[m.Sync]) -> None:
     assert fatal(ready(), cls.code + m.INT32.pack(too_long)) == "invalid message length"
 
 
+@pytest.mark.parametrize("pieces", [1, 7, 20_006])
+@pytest.mark.parametrize("cls", [m.Query, m.Parse, m.Bind, m.FunctionCall])
+def test_a_message_that_is_too_long_is_dropped_with_an_error(cls: type[m.Query], pieces: int) -> None:
+    connection = ready(message_bytes_max=20_000)
+    body = b"B" * 19_997 + m.Query("SELECT 2").serialize()[:8]  # none of its bytes begin a message
+    data = cls.code + m.INT32.pack(len(body) + 4) + body
+    size = -(-len(data) // pieces)
+    for start in range(0, len(data), size):
+        assert connection.next_event() is NEED_DATA
+        assert connection.bytes_waiting < m.HEADER.size
+        connection.receive_data(data[start : start + size])
+        assert start < m.HEADER.size or not connection.stands_at_bind
+    connection.receive_data(m.Sync().serialize() + m.Query("SELECT 1").serialize())
+    with pytest.raises(PgError, match="message is too long") as caught:
+        connection.next_event()
+    assert (caught.value.sqlstate, caught.value.severity) == (SqlState.PROGRAM_LIMIT_EXCEEDED, Severity.ERROR)
+    assert caught.value.detail == "The message has 20009 bytes, the limit is 20000."
+    connection.send(m.ErrorResponse.of(caught.value))
+    assert drain(connection) == [m.Sync(), m.Query("SELECT 1")]
+
+
+def test_a_copy_data_that_is_too_long_fails_the_copy() -> None:
+    connection = ready(message_bytes_max=20_000)
+    connection.send(m.CopyInResponse(0, (0,)))
+    connection.receive_data(m.CopyData(bytes(20_000)).serialize() + m.CopyDone().serialize())
+    with pytest.raises(PgError, match="message is too long") as caught:
+        connection.next_event()
+    connection.send(m.ErrorResponse.of(caught.value))
+    assert in_phase(connection, Phase.READY)
+    assert connection.next_event() is NEED_DATA
+
+
+def test_a_message_that_would_be_dropped_is_dropped_however_long() -> None:
+    connection = ready(message_bytes_max=20_000)
+    long = m.CopyData(bytes(30_000)).serialize()
+    connection.receive_data(long + m.Query("SELECT 1").serialize())
+    assert drain(connection) == [m.Query("SELECT 1")]
+
+
 @pytest.mark.parametrize("cls", [m.Query, m.Parse, m.Bind, m.FunctionCall, m.CopyData])
-def test_large_messages_have_the_limit_that_was_set(cls: type[m.Query]) -> None:
+def test_a_message_longer_than_postgresql_takes_ends_the_connection(cls: type[m.Query]) -> None:
     connection = ready(message_bytes_max=20_000)
     connection.receive_data(cls.code + m.INT32.pack(20_000))
     assert connection.next_event() is NEED_DATA
-    assert fatal(ready(message_bytes_max=20_000), cls.code + m.INT32.pack(20_001)) == "invalid message length"
+    assert fatal(ready(), cls.code + m.INT32.pack(m.LARGE_MESSAGE_BYTES_MAX + 1)) == "invalid message length"
 
 
 @pytest.mark.parametrize("length", [3, 0, -1, -(2**31)])
@@ -437,8 +476,18 @@ def test_impossible_lengths(length: int) -> None:
     assert fatal(ready(), b"Q" + m.INT32.pack(length)) == "invalid message length"
 
 
-def test_a_malformed_body_is_fatal() -> None:
-    assert fatal(ready(), b"Q\0\0\0\x05x") == "invalid string in message"
+def test_after_a_malformed_body_the_connection_goes_on() -> None:
+    connection = ready()
+    connection.receive_data(b"Q\0\0\0\x05x" + m.Query("SELECT 1").serialize())
+    with pytest.raises(PgError, match="invalid string in message") as caught:
+        connection.next_event()
+    assert caught.value.severity is Severity.ERROR
+    assert in_phase(connection, Phase.READY)
+    assert drain(connection) == [m.Query("SELECT 1")]
+
+
+def test_a_malformed_terminate_ends_the_connection() -> None:
+    assert fatal(ready(), b"X\0\0\0\x05x") == "invalid message format"
 
 
 def test_data_to_send_empties_the_queue_and_does_not_copy_one_piece() -> None:

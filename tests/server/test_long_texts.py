@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -94,6 +95,23 @@ def test_others_are_answered_while_a_long_text_is_planned(
             running.result(WAIT_S)
 
 
+def test_others_are_answered_while_a_long_cursor_is_described(
+    server: ServerThread, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with psycopg.connect(server.dsn()) as one, psycopg.connect(server.dsn(), autocommit=True) as other:
+        one.execute(
+            f"DECLARE c CURSOR FOR SELECT 1 AS k FROM (VALUES ({'), ('.join(map(str, range(5_000)))})) v".encode()
+        )
+        gate = Gate(monkeypatch)
+        gate.shut()
+        with ThreadPoolExecutor(1) as thread:
+            running = thread.submit(lambda: one.cursor(binary=True).execute("FETCH 0 c").description)
+            assert gate.reached.wait(WAIT_S)
+            assert other.execute("SHOW application_name").fetchone() == ("",)
+            gate.open()
+            running.result(WAIT_S)
+
+
 def test_errors_of_a_long_text_are_told_and_the_session_goes_on(server: ServerThread) -> None:
     with psycopg.connect(server.dsn(), autocommit=True) as one:
         for prepare in (False, True):
@@ -115,3 +133,29 @@ def test_a_plain_value_is_read_as_any_other_expression(monkeypatch: pytest.Monke
     quick = trees()
     monkeypatch.setattr(trees_module._Parser, "_parse_plain_literal", lambda self: None)
     assert trees() == quick
+
+
+@pytest.mark.parametrize("prepare", [False, True])
+def test_the_memory_of_a_long_text_is_freed_with_it(server: ServerThread, prepare: bool) -> None:
+    """Its tree is not left to the cycle collector, which may not come for gigabytes."""
+    gc.collect()
+    gc.disable()
+    try:
+        with psycopg.connect(server.dsn(), autocommit=True) as one:
+            for _ in range(3):
+                one.execute(f"VALUES ({'), ('.join(map(str, range(5_000)))})".encode(), prepare=False)
+                if prepare:
+                    cursor = one.execute(f"VALUES ({'), ('.join(map(str, range(5_000)))})".encode(), [], prepare=False)
+                    assert cursor.rowcount == 5_000
+            one.execute("SELECT 1")
+            for _ in range(100):  # the threads free it
+                if _literals() < 1_000:
+                    break
+                one.execute("SELECT 1")
+            assert _literals() < 1_000
+    finally:
+        gc.enable()
+
+
+def _literals() -> int:
+    return sum(type(found) is exp.Literal for found in gc.get_objects())

@@ -25,10 +25,13 @@ from sqlglot import exp
 
 from protocol.pgwire.errors import PgError, SqlState
 from protocol.pgwire.types import PgType
+from server.sql import lexer
+from server.sql.checkpoint import Stopped, stoppable
 from server.sql.functions.strings import quote_text
 from server.sql.lexer import (
     COLUMN_NAME_WORDS,
     RESERVED_WORDS,
+    TARGETS_MAX,
     TYPE_FUNCTION_WORDS,
     Kind,
     fold,
@@ -384,3 +387,67 @@ def test_great_texts_end_soon(text: str) -> None:
     began = time.monotonic()
     parsed_or_refused(text)
     assert time.monotonic() - began < 10
+
+
+# -- limits -----------------------------------------------------------------------------------------------------------
+
+MANY = 3_000
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"SELECT 1{', 1' * TARGETS_MAX}",
+        f"SELECT 2; SELECT 1{', f(1, 2)' * TARGETS_MAX} FROM t",
+        f"SELECT * FROM (SELECT 1{', 1' * TARGETS_MAX}",  # found before the syntax error behind it
+        f"INSERT INTO t SELECT DISTINCT ON (a) a{', ARRAY[1, 2]' * TARGETS_MAX}",
+    ],
+)
+def test_a_select_list_is_limited_while_it_is_read(text: str) -> None:
+    with pytest.raises(PgError, match=f"target lists can have at most {TARGETS_MAX} entries") as refusal:
+        parse(text)
+    assert refusal.value.sqlstate == "54011"
+    assert refusal.value.position is not None
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"SELECT 1{', 1' * (TARGETS_MAX - 1)}",
+        f"SELECT ARRAY[1{', 1' * MANY}], f(1{', 1' * MANY}) FROM t WHERE k IN (1{', 1' * MANY})",
+        f"SELECT 1 FROM t{', t' * MANY}",
+        f"SELECT 1 ORDER BY 1{', 1' * MANY}",
+        f"VALUES (1){', (1)' * MANY}",
+        f"GRANT SELECT ON t{', t' * MANY} TO me",
+        "SELECT 1, 2;" * MANY,
+    ],
+)
+def test_what_is_no_select_list_is_not_limited_as_one(text: str) -> None:
+    assert parse(text)
+
+
+def test_the_tokens_of_a_statement_and_of_a_text_are_limited(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lexer, "STATEMENT_TOKENS_MAX", 5_000)
+    monkeypatch.setattr(lexer, "TEXT_TOKENS_MAX", 20_000)
+    assert len(parse("SELECT 1;" * 5_000)) == 5_000
+    for text, message in (
+        (f"SELECT 1; SELECT 1 WHERE 1 IN (1{', 1' * 3_000})", "statement is too long"),
+        ("SELECT 1;" * 10_000, "query string is too long"),
+    ):
+        with pytest.raises(PgError, match=message) as refusal:
+            parse(text)
+        assert refusal.value.sqlstate == "54000"
+        assert refusal.value.hint is not None
+
+
+def test_reading_ends_at_the_next_checkpoint_once_it_is_stopped() -> None:
+    asked = 0
+
+    def is_stopped() -> bool:
+        nonlocal asked
+        asked += 1
+        return asked > 3
+
+    with pytest.raises(Stopped):
+        stoppable(is_stopped, parse, f"SELECT 1 WHERE 1 IN (1{', 1' * 50_000})")
+    assert asked == 4

@@ -16,6 +16,7 @@ from sqlglot import exp
 from catalog.objects import CatalogState, ObjectId
 from protocol.pgwire.errors import PgError, SqlState
 from protocol.pgwire.types import BOOL, UNKNOWN, PgType
+from server.sql.checkpoint import checkpoint
 from server.sql.coerce import Coercer
 from server.sql.expressions import Column, Expression, name_of, precision
 from server.sql.relations import Relation
@@ -84,6 +85,7 @@ class Binder(Coercer):
 
         0A000 for what no module knows.
         """
+        checkpoint()
         bind = _FORMS.get(type(tree))
         if bind is None:
             raise self.unsupported(_described(tree), tree)

@@ -6,6 +6,7 @@ from sqlglot import exp
 
 from protocol.pgwire.errors import PgError, SqlState
 from protocol.pgwire.types import INT4, PgType, parse_type
+from server.sql.bind import mz_timestamps
 from server.sql.bind.arrays import constant_array, one_dimensional, several_dimensions
 from server.sql.bind.binder import Binder, form
 from server.sql.bind.calls import apply
@@ -117,7 +118,12 @@ def cast(binder: Binder, tree: exp.Cast, scope: Scope) -> Expression:
             for element, e in zip(elements, inner.expressions, strict=True)
         ]
         return constant_array(Array(tuple(binder.rescale(e, target.element) for e in coerced), target))
-    return binder.coerce(binder.expression(inner, scope), target, EXPLICIT, _cast_position(binder, tree))
+    operand = binder.expression(inner, scope)
+    if type_spelling(tree.args["to"]) == mz_timestamps.NAME:
+        return mz_timestamps.to_mz_timestamp(binder, operand, tree)
+    if mz_timestamps.is_target(operand.type, target) and mz_timestamps.is_mz_timestamp(operand, inner):
+        return mz_timestamps.to_timestamp(binder, operand, target)
+    return binder.coerce(operand, target, EXPLICIT, _cast_position(binder, tree))
 
 
 def rounded(binder: Binder, expression: Expression, digits: int, tree: exp.Expr) -> Expression:

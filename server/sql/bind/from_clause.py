@@ -12,8 +12,11 @@ from server.sql.bind.shapes import real_names, tables_of
 from server.sql.bind.table_functions import functions_in_from
 from server.sql.bind.tables import named_relation
 from server.sql.bind.values import written_values
+from server.sql.checkpoint import checkpoint
 from server.sql.relations import Values
 from server.sql.scope import Entry, Scope, alone
+
+FROM_ITEMS_MAX = 1_000  # a join of n relations takes memory and time that grow with the square of n
 
 
 def from_clause(binder: Binder, tree: exp.Expr, outer: Scope) -> FromItem:
@@ -25,8 +28,12 @@ def from_clause(binder: Binder, tree: exp.Expr, outer: Scope) -> FromItem:
     hidden = frozenset(real_names(tree).values())
     outer = Scope([], outer.parent, outer.common_tables, hidden=hidden, level=outer.level)
     result: FromItem | None = None
+    joins = tree.args.get("joins") or ()
+    if len(joins) >= FROM_ITEMS_MAX:
+        detail = f"A FROM clause can have at most {FROM_ITEMS_MAX} relations."
+        raise PgError(SqlState.PROGRAM_LIMIT_EXCEEDED, "too many range table entries", detail=detail)
     group = _from_item(binder, from_.this, outer, [])
-    for join in tree.args.get("joins") or ():
+    for join in joins:
         before = result.entries if result is not None else []
         if _is_comma(join):
             result = group if result is None else crossed(result, group)
@@ -45,6 +52,7 @@ def other_tables(binder: Binder, tree: exp.Expr, scope: Scope) -> FromItem:
 
 def _from_item(binder: Binder, tree: exp.Expr, outer: Scope, before: list[Entry]) -> FromItem:
     """One item of FROM with its alias. What is LATERAL, as functions always are, sees `before`."""
+    checkpoint()
     if tree.args.get("sample"):
         raise binder.unsupported("TABLESAMPLE", tree)
     clause = "FROM clause of their own query level"

@@ -9,6 +9,7 @@ from typing import assert_never
 from protocol.pgwire.errors import PgError, SqlState
 from protocol.pgwire.types import BOOL, BYTEA, INTERVAL, JSONB
 from server.sql.casts import find_cast, is_utc
+from server.sql.checkpoint import checkpoint
 from server.sql.coerce import INT4_MAX
 from server.sql.expressions import (
     Aggregate,
@@ -61,6 +62,7 @@ class ExpressionRenderer(ABC):
 
     def expression(self, expression: Expression) -> str:
         """0A000 for a constant that Spark has not."""
+        checkpoint()
         match expression:
             case Literal():
                 return literal_text(expression)

@@ -1,0 +1,53 @@
+"""What sockets of clients that never say who they are may cost."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from pathlib import Path
+
+import psycopg
+import pytest
+
+from tests.fix_server import ServerProcess
+from tests.server.raw_client import raw_client
+
+pytestmark = pytest.mark.attacks
+
+SOCKETS = 300
+
+
+def test_silent_sockets_are_closed_and_leave_room(tmp_path: Path) -> None:
+    """Three hundred sockets say nothing: each is told and closed, and clients are served meanwhile."""
+    server = ServerProcess(tmp_path)
+    try:
+        with psycopg.connect(server.dsn, autocommit=True) as connection, ExitStack() as stack:
+            connection.execute("ALTER SYSTEM SET authentication_timeout = '2s'")
+            silent = [stack.enter_context(raw_client(server.port)) for _ in range(SOCKETS)]
+            assert connection.execute("SELECT 1").fetchone() == (1,)
+            for client in silent:
+                refusal = ("FATAL", "57014", "canceling authentication due to timeout")
+                assert client.until_ready() == [("E", refusal)]
+            with psycopg.connect(server.dsn) as another:
+                assert another.execute("SELECT 1").fetchone() == (1,)
+    finally:
+        server.kill()
+
+
+def test_a_lack_of_descriptors_is_told_and_ends(tmp_path: Path) -> None:
+    """More sockets than the process may open: clients are refused with an error, and served when there is room."""
+    server = ServerProcess(tmp_path, prefix=("prlimit", "--nofile=512:512"))
+    try:
+        with ExitStack() as stack:
+            clients = [stack.enter_context(raw_client(server.port)) for _ in range(400)]
+            answers = [client.start("materialize", "materialize") for client in clients]
+            refused = [answer[-1] for answer in answers if answer[-1][0] == "E"]
+            assert refused
+            assert set(refused) == {("E", ("FATAL", "53300", "sorry, too many clients already"))}
+            assert len(refused) < len(answers)
+        assert "out of file descriptors" in server.log_path.read_text()
+        while True:  # until the server has seen that they are gone
+            with raw_client(server.port) as client:
+                if client.start("materialize", "materialize")[-1][0] == "Z":
+                    break
+    finally:
+        server.kill()

@@ -1,0 +1,124 @@
+"""What one client's text may cost: a bounded amount of memory, a bounded time, and nothing once it is cancelled."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import psycopg
+import pytest
+from psycopg import errors
+
+from tests.fix_server import ServerThread
+from tests.server.raw_client import query, raw_client
+from tests.server.slow_engine import PassingEngine
+
+pytestmark = pytest.mark.attacks
+
+MEMORY_MAX = 768 * 1024 * 1024  # beyond what the server has already; the client's own copies are in it
+WAIT_S = 60
+
+TOO_LONG = {
+    "three million columns": (b"SELECT 1" + b",1" * 3_000_000, "54011"),
+    "columns of a subquery": (b"SELECT * FROM (SELECT 1" + b",1" * 100_000 + b") s", "54011"),
+    "commas": (b"," * 5_000_000, "54000"),
+    "an IN list": (b"SELECT 1 WHERE 1 IN (1" + b",1" * 1_000_000 + b")", "54000"),
+    "statements": (b"SELECT 1;" * 500_000, "54000"),
+    "relations": (b"SELECT 1 FROM t" + b",t" * 20_000, "54000"),
+    "comments": (b"/*" * 5_000_000, "42601"),
+    "one message": (b"SELECT '" + b"x" * (100 * 1024 * 1024) + b"'", "54000"),
+}
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerThread]:
+    server = ServerThread(tmp_path_factory.mktemp("data"), PassingEngine())
+    with psycopg.connect(server.dsn(), autocommit=True) as connection:
+        connection.execute("CREATE TABLE t (k int)")
+    yield server
+    server.stop()
+
+
+def resident_bytes() -> int:
+    return int(Path("/proc/self/statm").read_text().split()[1]) * 4096
+
+
+@contextmanager
+def bounded_memory() -> Iterator[None]:
+    """Fails if the process holds MEMORY_MAX more at any time than at the beginning; looked at all the while."""
+    before, most, ended = resident_bytes(), 0, threading.Event()
+
+    def look() -> None:
+        nonlocal most
+        while not ended.wait(0.01):
+            most = max(most, resident_bytes())
+
+    looking = threading.Thread(target=look)
+    looking.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        looking.join()
+    assert most - before < MEMORY_MAX
+
+
+@pytest.mark.parametrize(("text", "sqlstate"), TOO_LONG.values(), ids=TOO_LONG)
+def test_a_text_beyond_the_limits_is_refused_in_bounded_memory(
+    server: ServerThread, text: bytes, sqlstate: str
+) -> None:
+    with psycopg.connect(server.dsn(), autocommit=True) as connection, bounded_memory():
+        connection.execute(f"SET statement_timeout = '{WAIT_S}s'")
+        with pytest.raises(psycopg.Error) as refusal:
+            connection.execute(text)
+        assert refusal.value.sqlstate == sqlstate
+        assert connection.execute("SELECT 1").fetchone() == (1,)
+
+
+@pytest.mark.parametrize("end", ["cancel", "timeout", "gone"])
+def test_a_long_text_costs_nothing_once_it_is_cancelled(
+    server: ServerThread, monkeypatch: pytest.MonkeyPatch, end: str
+) -> None:
+    """The thread that plans it stops: it is not left to run until it is finished."""
+    from server import beside
+
+    ended = threading.Event()
+    original = beside.stoppable
+
+    def watched(*args: object) -> object:
+        try:
+            return original(*args)  # type: ignore[arg-type]
+        except BaseException as error:
+            if type(error).__name__ == "Stopped":
+                ended.set()
+            raise
+
+    monkeypatch.setattr(beside, "stoppable", watched)
+    text = f"SELECT 1 WHERE 1 IN ({','.join(['1'] * 120_000)})"
+    with raw_client(server.port) as client:
+        client.start("materialize", "materialize")
+        if end == "timeout":
+            client.exchange(query("SET statement_timeout = '50ms'"))
+        client.send(query(text))
+        listener = server.house.listener
+        if end == "cancel":
+            pid = max(listener._by_process_id)
+            with psycopg.connect(server.dsn(), autocommit=True) as other:
+                while not ended.is_set():
+                    other.execute(f"SELECT pg_cancel_backend({pid})")
+        elif end == "gone":
+            client.socket.close()
+        assert ended.wait(WAIT_S)
+
+
+def test_cancelled_texts_do_not_add_up(server: ServerThread) -> None:
+    """A client that sends long texts and cancels each occupies no more threads than there are."""
+    text = f"SELECT 1 WHERE 1 IN ({','.join(['1'] * 100_000)})".encode()
+    with psycopg.connect(server.dsn(), autocommit=True) as connection, bounded_memory():
+        connection.execute("SET statement_timeout = '30ms'")
+        for _ in range(20):
+            with pytest.raises(errors.QueryCanceled):
+                connection.execute(text)
+        assert connection.execute("SELECT 1").fetchone() == (1,)

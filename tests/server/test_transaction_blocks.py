@@ -1,0 +1,85 @@
+"""Statements of one query string or pipeline, and the transaction blocks that they stand in."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import psycopg
+import pytest
+from psycopg import errors
+
+from tests.fix_server import ServerThread
+from tests.server.slow_engine import PassingEngine
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[ServerThread]:
+    server = ServerThread(tmp_path, PassingEngine())
+    yield server
+    server.stop()
+
+
+@pytest.fixture
+def connection(server: ServerThread) -> Iterator[psycopg.Connection]:
+    with psycopg.connect(server.dsn(), autocommit=True) as connection:
+        connection.execute("CREATE TABLE t (k int)")
+        yield connection
+
+
+def contents(connection: psycopg.Connection) -> list[int]:
+    return sorted(row[0] for row in connection.execute("SELECT k FROM t"))
+
+
+@pytest.mark.parametrize(
+    "before",
+    ["INSERT INTO t VALUES (2)", "SELECT 1; INSERT INTO t VALUES (2)", "DELETE FROM t", "TRUNCATE t", "DROP TABLE t"],
+)
+def test_what_a_query_string_does_before_begin_belongs_to_the_block(
+    connection: psycopg.Connection, before: str
+) -> None:
+    connection.execute("INSERT INTO t VALUES (1)")
+    connection.execute(f"{before}; BEGIN".encode())
+    assert connection.info.transaction_status == psycopg.pq.TransactionStatus.INTRANS
+    connection.execute("ROLLBACK")
+    assert contents(connection) == [1]
+    connection.execute(f"{before}; BEGIN; COMMIT".encode())
+    if before != "DROP TABLE t":
+        assert contents(connection) == ([1, 2] if "INSERT" in before else [])
+
+
+def test_a_block_goes_on_with_what_stood_before_its_begin(connection: psycopg.Connection) -> None:
+    connection.execute("INSERT INTO t VALUES (1); BEGIN; INSERT INTO t VALUES (2)")
+    connection.execute("INSERT INTO t VALUES (3)")
+    connection.execute("ROLLBACK; INSERT INTO t VALUES (4); BEGIN; INSERT INTO t VALUES (5); COMMIT")
+    assert contents(connection) == [4, 5]
+
+
+def test_what_a_pipeline_inserts_before_begin_belongs_to_the_block(connection: psycopg.Connection) -> None:
+    with connection.pipeline():
+        connection.execute("INSERT INTO t VALUES (1)")
+        connection.execute("BEGIN")
+        connection.execute("INSERT INTO t VALUES (2)")
+        connection.execute("ROLLBACK")
+    assert contents(connection) == []
+
+
+def test_a_setting_made_before_begin_is_put_back_by_rollback(connection: psycopg.Connection) -> None:
+    connection.execute("SET application_name = 'before'")
+    connection.execute("SET application_name = 'within'; BEGIN")
+    connection.execute("ROLLBACK")
+    assert connection.execute("SHOW application_name").fetchone() == ("before",)
+    connection.execute("SET application_name = 'within'; BEGIN; COMMIT")
+    assert connection.execute("SHOW application_name").fetchone() == ("within",)
+
+
+def test_reads_before_begin_do_not_decide_what_the_block_does(connection: psycopg.Connection) -> None:
+    connection.execute("SELECT * FROM t; BEGIN; INSERT INTO t VALUES (1); COMMIT")
+    assert contents(connection) == [1]
+
+
+def test_an_error_before_begin_rolls_all_back(connection: psycopg.Connection) -> None:
+    with pytest.raises(errors.UndefinedTable):
+        connection.execute("INSERT INTO t VALUES (1); SELECT * FROM missing; BEGIN")
+    assert connection.info.transaction_status == psycopg.pq.TransactionStatus.IDLE
+    assert contents(connection) == []
