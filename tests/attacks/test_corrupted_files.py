@@ -233,8 +233,8 @@ def test_a_damaged_row_of_a_batch(original: Original, tmp_path: Path, column: st
     with closing(sqlite3.connect(directory / "catalog.sqlite")) as connection, connection:
         value = "zeroblob(length(times))" if column == "times" else f"{column} - 1"
         changed = connection.execute(
-            f"UPDATE batches SET {column} = {value} WHERE times IS NOT NULL "
-            "AND collection = (SELECT id FROM items WHERE name = 'held')"
+            f"UPDATE batches SET {column} = {value} WHERE id = (SELECT max(id) FROM batches WHERE times IS NOT NULL "
+            "AND collection = (SELECT id FROM items WHERE name = 'held'))"
         )
         assert changed.rowcount == 1
     with served(directory) as connection_:
