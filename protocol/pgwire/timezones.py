@@ -12,10 +12,10 @@ import re
 import struct
 from bisect import bisect_right
 from collections.abc import Iterator
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta, timezone, tzinfo
 from functools import cache, lru_cache
 from importlib.resources import files
-from pathlib import Path
 from zoneinfo import TZPATH, ZoneInfo, available_timezones
 
 import numpy as np
@@ -100,9 +100,9 @@ def _changes(name: str) -> Iterator[tuple[int, str, int]]:
 
 
 def _file(name: str) -> bytes:
-    for directory in TZPATH:
-        if (path := Path(directory) / name).is_file():
-            return path.read_bytes()
+    for directory in TZPATH:  # as zoneinfo looks for it
+        with suppress(OSError), open(f"{directory}/{name}", "rb") as file:
+            return file.read()
     return (files("tzdata.zoneinfo") / name).read_bytes()
 
 
