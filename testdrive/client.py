@@ -11,8 +11,9 @@ import os
 import select
 import time
 from collections.abc import Iterator
-from contextlib import closing, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from typing import Any
 
 from psycopg import OperationalError, ProgrammingError, conninfo, pq
 
@@ -62,8 +63,8 @@ def with_database(url: str) -> str:
 class Client:
     """Opened at the first statement, and again at the next one after the connection was lost.
 
-    Scripts connect as `mz_system`, a superuser that Materialize always has. A server that has roles but not this one
-    gets it through `admin_url`.
+    Scripts connect as `mz_system`, a superuser that Materialize always has. On a server with roles but without this
+    one, they connect as the user of `admin_url`.
     """
 
     def __init__(self, url: str, admin_url: str | None = None) -> None:
@@ -125,18 +126,17 @@ class Client:
             except SqlError as error:
                 if self._admin_url is None or f'role "{SYSTEM_USER}" does not exist' not in error.message:
                     raise
-                with closing(Client(self._admin_url)) as admin:
-                    admin.simple(f"CREATE ROLE IF NOT EXISTS {SYSTEM_USER} SUPERUSER LOGIN", CONNECT_TIMEOUT_S)
-                self._open = self._connected()
+                self._open = self._connected(user=conninfo.conninfo_to_dict(self._admin_url).get("user"))
         return self._open
 
-    def _connected(self) -> pq.abc.PGconn:
-        """A new connection."""
+    def _connected(self, **other: Any) -> pq.abc.PGconn:
+        """A new connection; `other` parameters take the place of those of the URL."""
         info = conninfo.make_conninfo(
             with_database(self.url),
             connect_timeout=CONNECT_TIMEOUT_S,
             client_encoding="UTF8",
             application_name="testdrive",
+            **other,
         )
         connection = pq.PGconn.connect(info.encode())
         if connection.status != pq.ConnStatus.OK:

@@ -9,14 +9,11 @@ Beyond the years that Python's calendar knows, the same rules go on: the Gregori
 from __future__ import annotations
 
 import re
-import struct
 from bisect import bisect_right
 from collections.abc import Iterator
-from contextlib import suppress
 from datetime import UTC, datetime, timedelta, timezone, tzinfo
 from functools import cache, lru_cache
-from importlib.resources import files
-from zoneinfo import TZPATH, ZoneInfo, available_timezones
+from zoneinfo import ZoneInfo, available_timezones
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,6 +26,8 @@ _DAY_S = 86_400
 _CYCLE_S = 146_097 * _DAY_S  # 400 years
 _FIRST_S = -62_135_596_800 + _DAY_S  # 0001-01-02
 _LAST_S = 253_402_300_800 - _DAY_S  # 9999-12-31
+_HISTORY_S = (-3_000_000_000, 2_145_916_800)  # 1874 to 2038: all changes of abbreviations that the tz database has
+_STEP_S = 14 * _DAY_S
 _POSIX = re.compile(r"(?:[A-Za-z]{3,}|<[^>]+>)?([+-]?)(\d{1,2})(?::?(\d{2}))?(?::?(\d{2}))?$")
 
 
@@ -67,7 +66,7 @@ class Abbreviation:
 
     def __init__(self, name: str, zone: str) -> None:
         self.name, self.zone = name.upper(), ZoneInfo(zone)
-        self._uses = [(start, offset) for start, used, offset in _changes(zone) if used == self.name]
+        self._uses = [(start, offset) for start, used, offset in _changes(self.zone) if used == self.name]
         self._starts = [start for start, _ in self._uses]
 
     def offset_at(self, seconds: int) -> int | None:
@@ -77,33 +76,26 @@ class Abbreviation:
         return self._uses[max(bisect_right(self._starts, seconds) - 1, 0)][1]
 
 
-def _changes(name: str) -> Iterator[tuple[int, str, int]]:
-    """Each change of a zone in the tz database: the instant in s since 1970, the abbreviation and offset from then on.
+def _changes(where: tzinfo) -> Iterator[tuple[int, str, int]]:
+    """Each change of a zone until 2038: the instant in s since 1970, the abbreviation and offset from then on.
 
-    The file is as RFC 8536 describes it.
+    A change that is undone within `_STEP_S` may be overlooked; the tz database has none in these zones.
     """
-    data = _file(name)
-    header = struct.Struct(">4sc15x6l")
-    *_, leap_count, change_count, type_count, text_size = header.unpack_from(data)
-    is_utc_count, is_standard_count = header.unpack_from(data)[2:4]
-    skipped = change_count * 5 + type_count * 6 + text_size + leap_count * 8 + is_standard_count + is_utc_count
-    start = header.size + skipped  # the first part of the file has 32-bit times
-    *_, change_count, type_count, text_size = header.unpack_from(data, start)
-    at = start + header.size
-    times = struct.unpack_from(f">{change_count}q", data, at)
-    types = data[at + change_count * 8 : at + change_count * 9]
-    at += change_count * 9
-    texts = data[at + type_count * 6 : at + type_count * 6 + text_size]
-    for time, type in zip(times, types, strict=True):
-        offset, _, place = struct.unpack_from(">lbB", data, at + type * 6)
-        yield time, texts[place : texts.index(b"\0", place)].decode(), offset
 
+    def at(seconds: int) -> tuple[str, int]:
+        moment = datetime.fromtimestamp(seconds, where)
+        return moment.tzname() or "", int((moment.utcoffset() or timedelta()).total_seconds())
 
-def _file(name: str) -> bytes:
-    for directory in TZPATH:  # as zoneinfo looks for it
-        with suppress(OSError), open(f"{directory}/{name}", "rb") as file:
-            return file.read()
-    return (files("tzdata.zoneinfo") / name).read_bytes()
+    before = at(_HISTORY_S[0])
+    for start in range(*_HISTORY_S, _STEP_S):
+        low, high = start, start + _STEP_S  # the change lies in (low, high]
+        after = at(high)
+        while before != after and high - low > 1:
+            middle = (low + high) // 2
+            low, high = (middle, high) if at(middle) == before else (low, middle)
+        if before != after:
+            before = after
+            yield high, *after
 
 
 def offset_text(seconds: int) -> str:
