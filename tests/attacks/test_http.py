@@ -35,7 +35,6 @@ def answer(server: ServerProcess, request: bytes) -> bytes:
     with socket.create_connection(("127.0.0.1", server.http_port), timeout=20) as client:
         with contextlib.suppress(ConnectionError):
             client.sendall(request)
-            client.shutdown(socket.SHUT_WR)
             while data := client.recv(1 << 16):
                 seen += data
     return seen
