@@ -8,6 +8,7 @@ by itself and reads anew when the check fails.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 
 import pyarrow as pa
 
@@ -41,6 +42,8 @@ async def write(context: Context, plan: WritePlan, verb: str, parameters: tuple[
     if not plan.query.inputs:
         await context.enter(Mode.WRITE, verb)
         rows = await rows_without_inputs(context, plan.query, parameters)
+        if plan.literals is not None:
+            rows = await asyncio.to_thread(_with_literals, rows, plan.literals)
         return _changed(context, plan, table, verb, rows)
     for attempt in range(RETRIES_MAX):
         try:
@@ -50,6 +53,15 @@ async def write(context: Context, plan: WritePlan, verb: str, parameters: tuple[
             if not retry or attempt == RETRIES_MAX - 1:
                 raise
     raise AssertionError("unreachable")
+
+
+def _with_literals(row: pa.Table, literals: Mapping[int, pa.ChunkedArray]) -> pa.Table:
+    """The literals as columns of a table's rows; other columns have the value that they have in `row`."""
+    count = len(next(iter(literals.values())))
+    columns = [
+        literals.get(number, pa.repeat(column[0], count)).cast(column.type) for number, column in enumerate(row.columns)
+    ]
+    return pa.table(columns, names=row.column_names)
 
 
 def _require(context: Context, plan: WritePlan, privilege: Privilege) -> None:

@@ -13,11 +13,15 @@ statement.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
+
+from sqlglot import exp
 
 from catalog.objects import QUICKSTART
 from protocol.pgwire.errors import PgError, SqlState
 from server.sql import trees
 from server.sql.lexer import RESERVED_WORDS, Kind, Token, words
+from server.sql.literal_rows import split
 from server.sql.reader import QUERY_HEADS, Reader
 from server.sql.role_grammar import RoleGrammar
 from server.sql.statements import (
@@ -147,6 +151,18 @@ def parse(text: str) -> list[Statement]:
     PgError 42601 (syntax), 0A000 (not supported), 42704 (unknown type), 54001 (nested too deep), 22xxx (a string or
     number that cannot be). No other exception, and in time that is bounded by a multiple of the text's length.
     """
+    rows = split(text)
+    if rows is None:
+        return parse_each(text)
+    first, _ = rows.row(0)
+    match parse_each(first):
+        case [Insert(source=Query(tree=exp.Values(expressions=[_]))) as statement]:
+            return [replace(statement, text=text, rows=rows)]
+    return parse_each(text)
+
+
+def parse_each(text: str) -> list[Statement]:
+    """As `parse`, with a tree for each value of an INSERT."""
     grammar = _Grammar(text)
     statements: list[Statement] = []
     while not grammar.at_end:

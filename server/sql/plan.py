@@ -15,11 +15,13 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
+import pyarrow as pa
 from sqlglot import exp
 
 from catalog.objects import Column as CatalogColumn
 from catalog.objects import ObjectId, Table
 from catalog.objects import Relation as CatalogRelation
+from protocol.pgwire.decode import BadValue
 from protocol.pgwire.errors import PgError, SqlState
 from protocol.pgwire.types import INT8, PgType, parse_type
 from server.sql.bind import (
@@ -57,8 +59,9 @@ from server.sql.expressions import (
 )
 from server.sql.functions.table import FUNCTIONS
 from server.sql.lexer import TARGETS_MAX, too_many_targets
+from server.sql.literal_rows import LiteralRows
 from server.sql.lookups import Lookup, lookups_of
-from server.sql.parse import parse_expression
+from server.sql.parse import parse_each, parse_expression
 from server.sql.relations import (
     DistinctOn,
     Filter,
@@ -145,6 +148,8 @@ class WritePlan:
 
     INSERT has no old row, DELETE no new one; `returning` is None without RETURNING. `reads_table`: it looks at columns
     of the table, in a condition, a new value or RETURNING. The query's `uses` are the other relations that it names.
+    `literals`: of an INSERT of many rows of literals the columns that it gives, by their number in the table; the query
+    has the first row then.
     """
 
     table: ObjectId
@@ -153,6 +158,7 @@ class WritePlan:
     new: slice | None
     returning: slice | None
     reads_table: bool
+    literals: Mapping[int, pa.ChunkedArray] | None = None
 
 
 def plan_query(
@@ -178,7 +184,46 @@ def plan_query(
 
 def plan_insert(statement: Insert, context: PlanContext, parameter_types: Sequence[PgType | None] = ()) -> WritePlan:
     """Plans an INSERT: casts to the columns' types, defaults, RETURNING over the new row."""
-    return _guarded(lambda: _Writer(statement, context, parameter_types).insert(statement))
+    if statement.rows is None:
+        return _guarded(lambda: _Writer(statement, context, parameter_types).insert(statement))
+    return _plan_literals(statement, statement.rows, context)
+
+
+def _plan_literals(statement: Insert, rows: LiteralRows, context: PlanContext) -> WritePlan:
+    """Plans an INSERT of many rows of literals: its first row as usual, all rows column by column."""
+    plan = _plan_row(rows, 0, context)
+    table = context.state.items[plan.table]
+    assert isinstance(table, Table)
+    numbers = {column.name: number for number, column in enumerate(table.columns)}
+    targets = [numbers[column.name] for column in statement.columns] or range(len(table.columns))
+    literals: dict[int, pa.ChunkedArray | None] = {}
+    refused: list[int] = []
+    for number, target in zip(range(rows.raw.num_columns), targets, strict=False):
+        try:
+            literals[target] = rows.column(number, parse_type(table.columns[target].type), context.timezone)
+        except BadValue as error:
+            refused.append(error.row)
+    needs_casts = any(values is None for values in literals.values())
+    if refused and not needs_casts:
+        _plan_row(rows, min(refused), context)  # reports the value where it stands
+    if refused or needs_casts:
+        (whole,) = parse_each(rows.text)
+        assert isinstance(whole, Insert)
+        return plan_insert(whole, context)
+    return replace(plan, literals={target: values for target, values in literals.items() if values is not None})
+
+
+def _plan_row(rows: LiteralRows, number: int, context: PlanContext) -> WritePlan:
+    """Plans an INSERT of one of the rows. PgError with its position in the whole text."""
+    text, shift = rows.row(number)
+    (statement,) = parse_each(text)
+    assert isinstance(statement, Insert)
+    try:
+        return plan_insert(statement, context)
+    except PgError as error:
+        if error.position is not None and error.position > len(rows.head):
+            error.position += shift
+        raise
 
 
 def plan_update(statement: Update, context: PlanContext, parameter_types: Sequence[PgType | None] = ()) -> WritePlan:

@@ -19,6 +19,7 @@ from typing import ClassVar
 from sqlglot import exp
 
 from protocol.pgwire.types import PgType
+from server.sql.literal_rows import LiteralRows
 
 
 def position_of(node: exp.Expr) -> int | None:
@@ -242,13 +243,17 @@ class Select(Parsed):
 
 @dataclass(frozen=True, slots=True)
 class Insert(Parsed):
-    """`columns` empty: all, in order. `source` None is DEFAULT VALUES. DEFAULT inside VALUES is an `exp.Var`."""
+    """`columns` empty: all, in order. `source` None is DEFAULT VALUES. DEFAULT inside VALUES is an `exp.Var`.
+
+    `rows`: all rows of a statement that inserts many rows of literals; `source` is then the first of them.
+    """
 
     table: Name
     alias: Ident | None
     columns: tuple[Ident, ...]
     source: Query | None
     returning: tuple[Expr, ...]
+    rows: LiteralRows | None = None
 
 
 @dataclass(frozen=True, slots=True)
