@@ -101,7 +101,8 @@ _EXPENSIVE = frozenset(("^", "power", "pow", "exp", "ln", "log", "log10", "sqrt"
 _LINEAR = frozenset(
     (*("=", "<>", "<", "<=", ">", ">=", "||", "lower", "upper", "length", "char_length", "character_length"),
      *("octet_length", "left", "right", "substr", "substring", "position", "strpos", "btrim", "ltrim", "rtrim"),
-     *("quote_ident", "quote_literal", "concat", "concat_ws", "starts_with", "md5", "array_length", "cardinality"))
+     *("quote_ident", "quote_literal", "concat", "concat_ws", "starts_with", "md5", "array_length", "cardinality",
+      "extract", "date_part", "date_trunc", "timezone"))
 )  # fmt: skip
 """Functions of texts and arrays whose time and result are linear in their arguments, pattern matching excluded."""
 

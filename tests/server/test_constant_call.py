@@ -76,6 +76,10 @@ class Wire:
     def is_closing(self) -> bool:
         return self.closed
 
+    def fileno(self) -> int:
+        """As of a socket that was accepted while there were descriptors."""
+        return 0
+
     def set_write_buffer_limits(self, high: int) -> None:
         pass
 
