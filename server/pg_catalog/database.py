@@ -1,7 +1,8 @@
-"""DuckDB over the system relations: each is loaded when a query first names it.
+"""DuckDB over the system relations. A relation is loaded when a query first names it.
 
-Schemas are `pg` (pg_catalog), `info` (information_schema), `mz` (mz_catalog and mz_internal) and `fn`, the functions.
-What a query needs is found by the names in its text and in the texts of the views and functions that it needs.
+The schemas are `pg` (pg_catalog), `info` (information_schema), `mz` (mz_catalog and mz_internal) and `fn` (functions).
+A query's dependencies are found by matching qualified names in its text, and in the texts of the views and functions
+that it depends on.
 """
 
 from __future__ import annotations
@@ -29,7 +30,8 @@ _SETTINGS = {
     "enable_external_access": False,
     "autoinstall_known_extensions": False,
     "autoload_known_extensions": False,
-    "memory_limit": "512MB",
+    "memory_limit": "256MB",
+    "temp_directory": "",  # a query that needs more fails; it does not write to disk
 }
 _DUCKDB_TYPES = {
     pa.uint32(): "UINTEGER",
@@ -49,7 +51,7 @@ _DUCKDB_TYPES = {
 
 @dataclass(frozen=True, slots=True)
 class Definition:
-    """A view or function of ours: the statement that makes it and what it names."""
+    """A view or function: the CREATE statement and the (schema, name) pairs that it depends on."""
 
     text: str
     needs: tuple[tuple[str, str], ...]
@@ -67,7 +69,7 @@ def _statements(file: str) -> Iterator[str]:
 
 @cache
 def definitions() -> Mapping[tuple[str, str], Definition]:
-    """The views and functions, by schema and name."""
+    """Returns the views and functions of `views.sql` and `functions.sql`, by (schema, name)."""
     found = {}
     for file in ("functions.sql", "views.sql"):
         for statement in _statements(file):
@@ -81,13 +83,13 @@ def is_function(name: str) -> bool:
 
 
 def duckdb_type(type: str) -> str:
-    """DuckDB's name of the type of a system relation's column."""
+    """Returns DuckDB's type name for the type of a system relation's column."""
     arrow = arrow_type(type)
     return f"{_DUCKDB_TYPES[arrow.value_type]}[]" if pa.types.is_list(arrow) else _DUCKDB_TYPES[arrow]
 
 
 class Database:
-    """One thread at a time uses it. duckdb.Error of a query that DuckDB does not take."""
+    """A DuckDB database, serialized by a lock. Methods raise duckdb.Error for a query that DuckDB rejects."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -100,21 +102,21 @@ class Database:
             "SET default_null_order = 'nulls_last_on_asc_first_on_desc'",
             "SET integer_division = true",
             "SET TimeZone = 'UTC'",
-            "SET python_enable_replacements = false",  # no variable of this program is a table
+            "SET python_enable_replacements = false",  # queries cannot read this program's variables as tables
         ):
             self._connection.execute(statement)
 
     def columns(self, query: str, rows: Rows) -> list[tuple[str, str]]:
-        """Names and DuckDB types of the query's columns."""
+        """Returns (name, DuckDB type) of the query's columns."""
         with self._lock:
             self._look_at(rows)
             self._bring(query, rows)
             return [(row[0], row[1]) for row in self._connection.execute(f"DESCRIBE {query}").fetchall()]
 
     def run(self, query: str, rows: Rows, given: Mapping[tuple[str, str], pa.Table] = MappingProxyType({})) -> pa.Table:
-        """The query's rows over the relations of `rows`; `given` are those that are not the same from run to run.
+        """Runs the query over the relations of `rows`. Relations in `given` are loaded for every run.
 
-        What was loaded stays for the next query over the same `rows`, an object that is compared by identity.
+        The other relations stay loaded for later queries over the same `rows` (compared by identity).
         """
         with self._lock:
             self._look_at(rows)
@@ -124,7 +126,7 @@ class Database:
             return self._connection.sql(query).to_arrow_table()
 
     def _look_at(self, rows: Rows) -> None:
-        """Marks every relation as not loaded if `rows` is not what they were loaded from."""
+        """Marks all relations as not loaded if they were loaded from other `rows`."""
         if rows is not self._rows:
             self._loaded.clear()
             self._rows = rows
@@ -134,7 +136,7 @@ class Database:
             self._need(name, rows)
 
     def _need(self, name: tuple[str, str], rows: Rows) -> None:
-        """Loads a relation, or defines a view or function after what it needs. An error leaves it to be loaded."""
+        """Loads a relation, or defines a view or function after its dependencies. After an error, it is retried."""
         if name in self._loaded:
             return
         definition = definitions().get(name)
@@ -147,7 +149,7 @@ class Database:
             self._loaded.add(name)
             return
         table = rows(*name)
-        if table is not None:  # else it is text in quotes, or a name that DuckDB will report as unknown
+        if table is not None:  # otherwise text inside a literal, or an unknown name, which DuckDB reports
             self._load(*name, table)
 
     def _define(self, name: tuple[str, str], definition: Definition) -> None:

@@ -249,6 +249,21 @@ async def test_a_query_over_system_catalogs_is_described_before_it_is_planned() 
         await engine.close()
 
 
+async def test_a_query_over_system_catalogs_that_needs_much_memory_writes_no_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)  # where DuckDB would put them
+    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[2]))
+    engine = CatalogEngine(no_rows)
+    try:
+        with pytest.raises(PgError) as caught:
+            await engine.run("SELECT list(i) FROM range(100000000) AS t (i) GROUP BY i % 1000000", 1, no_rows, {})
+        assert caught.value.sqlstate == SqlState.OUT_OF_MEMORY
+        assert os.listdir(tmp_path) == []
+    finally:
+        await engine.close()
+
+
 async def test_rows_of_system_catalogs_are_sent_once_for_each_revision() -> None:
     engine = CatalogEngine(no_rows)
     asked: list[str] = []
