@@ -1,5 +1,5 @@
-# One image: Python, Java and Tidewire. The server accepts connections from outside the container, so publish its port
-# to the loopback interface only (-p 127.0.0.1:6875:6875): connections are not authenticated. Port 6876 has /metrics.
+# An image with Python, Java and Tidewire. The server accepts connections from outside the container without
+# authentication: publish its port on the loopback interface only (-p 127.0.0.1:6875:6875). Port 6876 serves /metrics.
 FROM python:3.11-slim-bookworm
 
 RUN apt-get update \
@@ -7,7 +7,7 @@ RUN apt-get update \
     && rm -rf /var/lib/apt/lists/*
 
 WORKDIR /opt/tidewire
-COPY pyproject.toml README.md ./
+COPY pyproject.toml README.md LICENSE ./
 COPY .ci/constraints.txt .ci/constraints.txt
 COPY protocol protocol
 COPY catalog catalog
