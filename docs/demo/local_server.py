@@ -1,4 +1,4 @@
-"""A Tidewire server of our own: started as a child, awaited through its log, stopped with us."""
+"""Runs a Tidewire server as a child process. Its log shows when it listens; it is stopped with the demo."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ import threading
 from collections import deque
 from pathlib import Path
 
-PORT = 6875  # where `tidewire serve` listens by default, so that the lines to paste are short
+PORT = 6875  # the default port of `tidewire serve`
 START_S = 30.0
 STOP_S = 15.0
 
 
 class ServerFailed(Exception):
-    """The server did not start, or ended too early; the message holds its last words."""
+    """The server did not start, or ended too early. The message has the last lines of its log."""
 
 
 class LocalServer:
-    """`tidewire serve` on loopback. It is in a session of its own, so that Ctrl-C reaches only us and we stop it."""
+    """`tidewire serve` on loopback, in a session of its own, so that Ctrl-C reaches only the demo."""
 
     def __init__(self, data_dir: Path) -> None:
         data_dir.parent.mkdir(parents=True, exist_ok=True)
@@ -37,7 +37,7 @@ class LocalServer:
         self._reader.start()
 
     def wait_until_listening(self) -> None:
-        """ServerFailed if it does not within START_S seconds."""
+        """Waits for the server to listen. ServerFailed after START_S seconds."""
         if not self._listening.wait(START_S) or not self.port:
             self.check(grace_s=1.0)
             raise ServerFailed(f"the server did not listen within {START_S:.0f} s")
@@ -47,15 +47,15 @@ class LocalServer:
         return f"postgres://materialize@127.0.0.1:{self.port}/materialize"
 
     def check(self, grace_s: float = 0.0) -> None:
-        """ServerFailed if it has ended, or does within `grace_s`."""
+        """ServerFailed if the server has ended, or ends within `grace_s` seconds."""
         self._reader.join(grace_s)
         if not self._reader.is_alive():
-            # What it says to a person is no JSON; if it said nothing, its log may help.
+            # Messages for users are not JSON. Without any, show the log entries.
             words = "\n".join([word for word in self._last_words if not word.startswith("{")] or self._last_words)
             raise ServerFailed(f"the server ended with exit code {self._process.returncode}:\n{words}")
 
     def stop(self) -> None:
-        """Asks it to stop, and makes it if it does not within STOP_S seconds."""
+        """Terminates the server, and kills it if it has not ended after STOP_S seconds."""
         self._process.terminate()
         try:
             self._process.wait(STOP_S)
@@ -65,7 +65,7 @@ class LocalServer:
         self._reader.join(1.0)
 
     def _read_log(self) -> None:
-        """Reads to the end: a full pipe would stop the server."""
+        """Reads the log to its end, because the server would block on a full pipe."""
         assert self._process.stderr is not None
         with self._process.stderr as log:
             for line in log:
@@ -85,7 +85,7 @@ class LocalServer:
 
 def _is_free(port: int) -> bool:
     with socket.socket() as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as the server will
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as the server does
         try:
             probe.bind(("127.0.0.1", port))
         except OSError:

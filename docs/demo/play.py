@@ -1,4 +1,4 @@
-"""The demo from beginning to end: server, tables, subscriptions, the day, the check, the lines for psql."""
+"""Runs the demo: starts the server, loads the tables, subscribes, replays the day, and checks the result."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ from subscription import Subscription
 
 DATA_DIR = Path("tidewire-data/demo")
 CATCH_UP_S = 300.0
-REPORT_S = 2.0  # between two plain lines
-RATE_S = 5.0  # over which updates per second are counted
-LOOK_S = 0.2  # between two looks at server and subscriptions while there is nothing to do
+REPORT_S = 2.0  # interval between two progress lines without a terminal
+RATE_S = 5.0  # window over which updates per second are computed
+LOOK_S = 0.2  # interval of the checks of server and subscriptions while idle
 
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """The command line, as `departures.py --help` explains it."""
+    """The command-line options; `departures.py --help` describes them."""
 
     day: date
     speed: float
@@ -52,7 +52,7 @@ class Options:
 
 
 class Demo:
-    """One run. `doing` says at any moment what it is at, `remains` what stays if it ends there."""
+    """One run. `doing` describes the current step, `remains` what is left behind if the run ends now."""
 
     def __init__(self, options: Options, interrupts: Interrupts) -> None:
         self._options = options
@@ -64,7 +64,7 @@ class Demo:
         self.remains = "Nothing was changed."
 
     def run(self) -> int:
-        """The exit code. Whatever ends it, KeyboardInterrupt too, what it started is stopped."""
+        """Returns the exit code. Stops everything that it started, also after an exception or KeyboardInterrupt."""
         with ExitStack() as stack:
             try:
                 return self._run(stack)
@@ -138,7 +138,7 @@ class Demo:
             SpinnerColumn(), *columns, console=self._console, disable=not self._console.is_terminal
         ) as progress:
             waiting = progress.add_task("waiting for Spark", total=None)
-            bars: dict[str, TaskID] = {}  # of the tables that have begun
+            bars: dict[str, TaskID] = {}  # the tables whose loading has begun
 
             def advance(table: Table, sent: int, size: int) -> None:
                 progress.update(waiting, visible=False)
@@ -168,8 +168,8 @@ class Demo:
                     self._say(watch.line())
 
     def _check(self, day: list[Minute]) -> bool:
-        """Compares the subscriptions' rows, which are complete, with what pandas makes of the file."""
-        import check  # it imports pandas, which takes a second
+        """Whether the subscriptions' rows, which are complete, equal those that pandas computes from the file."""
+        import check  # imports pandas, which takes a second
 
         self.doing = "checking"
         flights = check.flights_at(self._options.day, day[-1].at)
@@ -191,7 +191,7 @@ class Demo:
         return equal
 
     def _stay(self, url: str) -> None:
-        """Until Ctrl-C, which here is how it is meant to end."""
+        """Keeps the server running until Ctrl-C, the normal end of the demo."""
         self._say_lines(url)
         self._say("The server runs until Ctrl-C.")
         with suppress(KeyboardInterrupt):
@@ -205,7 +205,7 @@ class Demo:
         self._console.print(line, markup=False, soft_wrap=True)
 
     def _look(self) -> None:
-        """Raises if something that must be running is not."""
+        """Raises if the server or a subscription has ended."""
         if self._server is not None:
             self._server.check()
         for subscription in self._subscriptions:
@@ -218,7 +218,7 @@ class Demo:
 
 
 class Watch:
-    """What is to be seen of the replay while it runs. Rows are as they were at their subscription's frontier."""
+    """The state of a running replay, for display. Rows are as of the frontier of their subscription."""
 
     def __init__(
         self, departures: Subscription, traffic: Subscription, names: dict[str, str], day: list[Minute], url: str

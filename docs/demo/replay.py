@@ -1,7 +1,7 @@
-"""The demo's SQL: its tables, what each minute writes, and what is subscribed to.
+"""The demo's SQL: its tables, the transaction of each minute, and the subscribed query.
 
-Everything lies in a schema of its own, `nyc`. The board is the table `departures`: its changes come as they are
-committed. How the airlines do is a query over it, which Spark computes anew, and subtracts, at each of these times.
+All objects are in the schema `nyc`. The board is a subscription to the table `departures`, the airlines' figures are a
+subscription to the query `TRAFFIC` over it, which is maintained incrementally.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ CHUNK_BYTES = 256 * 1024
 
 
 class Departure(NamedTuple):
-    """A row of `nyc.departures`; `delay` in minutes, times as New York's clocks show them."""
+    """A row of `nyc.departures`. `delay` is in minutes; times are New York's local time."""
 
     id: int
     carrier: str
@@ -42,7 +42,7 @@ DEPARTURES = """
 
 
 class Traffic(NamedTuple):
-    """A row of `TRAFFIC`: how an airline does at one of the airports; `delay` is the sum, in minutes."""
+    """A row of `TRAFFIC`: an airline's figures at one airport. `delay` is the sum of the delays, in minutes."""
 
     origin: str
     airline: str
@@ -62,7 +62,7 @@ TRAFFIC = """
     GROUP BY d.origin, a.name
 """
 
-# To paste into psql.
+# A statement for users to run in psql.
 EXAMPLE = "COPY (SUBSCRIBE (SELECT origin, status, count(*) FROM nyc.departures GROUP BY origin, status)) TO STDOUT;"
 
 _REMOVE = "DELETE FROM nyc.departures WHERE id = ANY (%s::int[])"
@@ -70,14 +70,14 @@ _ADD = f"INSERT INTO nyc.departures VALUES ({', '.join(['%s'] * len(Departure._f
 
 
 class NotOurs(Exception):
-    """A table of the demo's name holds something else; the message says what to do."""
+    """A table with a name that the demo uses has other contents. The message says what to do."""
 
 
 def load(connection: Connection[Any], table: Table, advance: Callable[[int, int], None]) -> bool:
-    """Creates and fills one table unless it is there already; whether it had to be filled.
+    """Creates and fills one table unless it has its rows already. Returns whether it was filled.
 
-    `advance(sent, size)`, both in bytes, is called as the file goes out. A COPY is whole or absent, so a table has all
-    of its rows or none. NotOurs if it has others.
+    Calls `advance(sent, size)`, both in bytes, while it sends the file. COPY is atomic, so a table has all of its rows
+    or none. NotOurs if it has another number of rows.
     """
     name = f"nyc.{table.name}"
     connection.execute(f"CREATE TABLE IF NOT EXISTS {name} ({table.columns})")
@@ -102,7 +102,7 @@ def load(connection: Connection[Any], table: Table, advance: Callable[[int, int]
 def prepare(
     connection: Connection[Any], tables: Iterable[Table], advance: Callable[[Table, int, int], None]
 ) -> list[Table]:
-    """Everything that the replay needs, and an empty table for it; which of `tables` had to be filled."""
+    """Creates the schema and the tables, and empties `nyc.departures`. Returns those of `tables` that it filled."""
     connection.execute("CREATE SCHEMA IF NOT EXISTS nyc")
     filled = [table for table in tables if load(connection, table, partial(advance, table))]
     connection.execute(DEPARTURES)
@@ -111,11 +111,11 @@ def prepare(
 
 
 def commit(connection: Connection[Any], minute: Minute) -> None:
-    """One minute of the day as one transaction. A flight that changed is taken out and put in as it is now.
+    """Commits the events of one minute as one transaction. Replaces the rows of changed flights by DELETE and INSERT.
 
-    The DELETE stands first because it also reads, which in a transaction of writes only the first statement may.
-    Subscribers see what is left of all this at the transaction's one timestamp: for each flight the old row and the
-    new.
+    The DELETE is the first statement because it reads: in a transaction of writes only the first statement may read.
+    Subscribers receive the consolidated changes at the transaction's timestamp: the old and the new row of each
+    changed flight.
     """
     changed = [flight.id for flight, _ in minute.changed]
     rows = [departure(*change) for change in minute.changed]
@@ -132,7 +132,7 @@ def commit(connection: Connection[Any], minute: Minute) -> None:
 
 
 def departure(flight: Flight, status: Status) -> Departure:
-    """The flight's row when it has come to that status."""
+    """The row of `nyc.departures` for a flight in this status."""
     left = flight.departed if status in (Status.DEPARTED, Status.ARRIVED) else None
     return Departure(
         id=flight.id,
@@ -150,14 +150,14 @@ def departure(flight: Flight, status: Status) -> Departure:
 
 
 def names(connection: Connection[Any]) -> dict[str, str]:
-    """The names of airlines and airports by their codes, which are of two and of three letters."""
+    """The names of airlines (two-letter codes) and airports (three-letter codes) by code."""
     rows = connection.execute("SELECT carrier, name FROM nyc.airlines").fetchall()
     rows += connection.execute("SELECT faa, name FROM nyc.airports").fetchall()
     return dict(rows)
 
 
 def latest_time(connection: Connection[Any]) -> int:
-    """A time, in ms since 1970, that is not before any commit so far."""
+    """A time, in ms since 1970, that is greater than or equal to that of every commit so far."""
     row = connection.execute("SELECT mz_now()::text").fetchone()
     assert row is not None
     return int(row[0])

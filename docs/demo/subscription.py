@@ -1,7 +1,7 @@
-"""A SUBSCRIBE as a client sees it: the stream of messages, and the rows that they add up to.
+"""Reads a SUBSCRIBE and accumulates its messages to the rows of the query.
 
-A message is (mz_timestamp, mz_progressed, mz_diff, columns...). Changes wait until progress has passed their time and
-are then applied together, so `rows` is always what the query gave at one moment: the one just before `frontier`.
+A message is (mz_timestamp, mz_progressed, mz_diff, columns...). Changes are buffered until progress passes their time
+and are then applied together, so `rows` is always the query's result at one time, `frontier - 1`.
 """
 
 from __future__ import annotations
@@ -19,13 +19,14 @@ Row = tuple[Any, ...]
 
 
 class SubscriptionFailed(Exception):
-    """The stream ended or broke a promise; the message says how."""
+    """The stream ended, or contradicted an earlier message. The message says how."""
 
 
 class Accumulated:
-    """The rows of a query, from the messages of its subscription with PROGRESS.
+    """The rows of a query, accumulated from the messages of a subscription with PROGRESS.
 
-    `frontier`, in ms since 1970: every change before it is in `rows`. `updates` and `progresses` count messages.
+    All changes at times less than `frontier`, in ms since 1970, are in `rows`. `updates` and `progresses` count
+    messages.
     """
 
     def __init__(self) -> None:
@@ -36,7 +37,10 @@ class Accumulated:
         self._waiting: list[tuple[int, int, Row]] = []
 
     def take(self, message: Sequence[Any]) -> bool:
-        """Takes the next message; whether the frontier moved. SubscriptionFailed if it contradicts an earlier one."""
+        """Processes the next message. Returns whether it was progress.
+
+        SubscriptionFailed if it contradicts an earlier message.
+        """
         at, progressed, diff, *columns = message
         if at < self.frontier:
             raise SubscriptionFailed(f"a message at {at} came after progress at {self.frontier}")
@@ -64,7 +68,7 @@ class Accumulated:
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """`Accumulated` at one moment."""
+    """A copy of an `Accumulated`."""
 
     rows: Counter[Row]
     frontier: int
@@ -73,7 +77,7 @@ class State:
 
 
 class Subscription:
-    """A connection of its own and a thread that follows a relation, a name or `(query)`, until `close`."""
+    """Follows `relation`, a name or `(query)`, on its own connection and thread until `close`."""
 
     def __init__(self, url: str, relation: str, name: str) -> None:
         self.name = name
@@ -93,18 +97,18 @@ class Subscription:
         self.close()
 
     def state(self) -> State:
-        """The present one. It does not fail: `check` does."""
+        """A copy of the current state. Does not raise; see `check`."""
         with self._moved:
             now = self._accumulated
             return State(now.rows.copy(), now.frontier, now.updates, now.progresses)
 
     def check(self) -> None:
-        """SubscriptionFailed if the stream has ended."""
+        """SubscriptionFailed if the stream has failed or ended."""
         if self._failure is not None:
             raise self._failure
 
     def wait_beyond(self, moment: int, timeout_s: float) -> None:
-        """Returns when every change up to and including `moment` is in the rows."""
+        """Waits until the rows include every change at times `<= moment`. SubscriptionFailed after the timeout."""
         deadline = time.monotonic() + timeout_s
         with self._moved:
             while self._accumulated.frontier <= moment:
@@ -116,7 +120,7 @@ class Subscription:
                 self._moved.wait(min(left, 0.5))
 
     def close(self) -> None:
-        """Ends the SUBSCRIBE as Ctrl-C in psql would, then the connection."""
+        """Cancels the SUBSCRIBE, as Ctrl-C in psql does, and closes the connection."""
         self._closing = True
         if self._thread.is_alive():
             self._connection.cancel_safe(timeout=5.0)
