@@ -1,11 +1,13 @@
-"""What exists, and what was written: the catalog and the log, in one SQLite file with one writer.
+"""The durable state of a server: the catalog and the log of updates, in one SQLite file with one writer.
 
-- `objects`: the nouns (databases, schemas, tables, views, indexes) and `CatalogState`, an immutable picture.
-- `store`: the SQLite file: one writer thread, one transaction a commit, epoch fence, numbered `migrations`.
-- `oracle`: timestamps, reserved ahead on disk, so that none is given twice, whatever crashes or the clock does.
-- `persistence`: how a `CatalogState` lies in the file. `builtin`: the system schemas and tables.
+- `objects`: the catalog's objects (databases, schemas, tables, views, indexes) and `CatalogState`, an immutable
+  snapshot of them.
+- `store`: the SQLite file: one writer thread, one transaction per commit, an epoch fence, numbered `migrations`.
+- `oracle`: timestamps. Each is reserved on disk before use, so that none is issued twice, even after a crash or when
+  the clock steps back.
+- `persistence`: reads and writes a `CatalogState`. `builtin`: the system schemas and tables.
 - `updates`: (row, diff) as Arrow tables: consolidation, difference, multiplicities.
 - `log`: every collection's batches, their payloads, frontiers and compaction.
 
-Commit first, act afterwards: whatever the server does with an object is derived again from here after a restart.
+A change is committed here before the server acts on it. After a restart all other server state is rebuilt from here.
 """

@@ -1,11 +1,11 @@
-"""What every catalog has from the start: the system schemas and their tables.
+"""The built-in objects of every catalog: the system schemas and their tables.
 
-Columns follow Materialize's tables of the same names, as far as Tidewire has what they tell. `mz_timestamp` is a
-numeric at the wire. `connection_id` is the process id that clients know, and the role of a session is the user name
-that it gave. Their rows are made in `server/system_tables.py`.
+Columns follow Materialize's tables of the same names, as far as Tidewire has the information. `mz_timestamp` is sent as
+a numeric. `connection_id` is the process id of BackendKeyData. The role of a session is the user name that the client
+sent. `server/system_tables.py` computes the rows.
 
-`PG_TABLES` are PostgreSQL's own system relations, their ids made of PostgreSQL's OIDs; their rows are made in
-`server/pg_catalog`.
+`PG_TABLES` are PostgreSQL's system relations, with ids derived from PostgreSQL's OIDs. `server/pg_catalog` computes
+their rows.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ SCHEMAS = (PG_CATALOG, MZ_CATALOG, MZ_INTERNAL, INFORMATION_SCHEMA)
 
 
 def _table(id: str, schema: Schema, name: str, /, **columns: str) -> SystemTable:
-    """`columns` are name = type; a type that ends in `?` is nullable."""
+    """`columns` are name=type pairs; a type that ends in `?` is nullable."""
     return SystemTable(
         ObjectId(id),
         schema.id,

@@ -1,6 +1,7 @@
 """`tidewire check`: verifies every byte of a data directory that has a checksum, without changing anything.
 
-SQLite checks its own file first. Then each batch is read: its row's checksum, its payload's, and the number of rows.
+SQLite's integrity check runs first. Then each batch is checked: the checksums of its row and its payload, and the
+number of rows.
 """
 
 from __future__ import annotations
@@ -22,26 +23,26 @@ from catalog.payloads import Payloads
 from catalog.spans import Spans
 from catalog.store import FILE, StoreError, explained, is_unusable, lock
 
-PROBLEMS_MAX = 100  # that SQLite lists of its file
-CHECKSUMS_SINCE = 4  # the catalog's format
+PROBLEMS_MAX = 100  # limit of PRAGMA integrity_check
+CHECKSUMS_SINCE = 4  # format of the catalog that introduced checksums
 _STORED_BEFORE = "id, collection, time, rows, bytes, file, NULL, NULL, NULL"
 
 
 @dataclass(slots=True)
 class Report:
-    """What was checked. `damage` has a line for each damage that was found."""
+    """The result of a check. `damage` has one line per problem found."""
 
     batches: int = 0
     bytes: int = 0
     without_checksum: int = 0
-    """Batches that were written before there were checksums. Only their structure was checked."""
+    """Batches written before checksums existed. Only their structure was checked."""
     unused_files: int = 0
-    """Payload files that no batch names, as an interrupted write leaves them. The next start removes them."""
+    """Payload files that no batch names, for example after an interrupted write. The next start removes them."""
     damage: list[str] = field(default_factory=list)
 
 
 def check(directory: Path) -> Report:
-    """Reads everything. StoreError if the directory is none of a server's, in use, or of a later version."""
+    """Checks a data directory. StoreError if it is not a data directory, is in use, or is of a later version."""
     report = Report()
     if not (directory / FILE).is_file():
         raise StoreError(
@@ -131,7 +132,7 @@ def _checked_row(
 
 
 def _names(connection: sqlite3.Connection) -> Iterator[tuple[ObjectId, str]]:
-    """What messages call each object, as the server does."""
+    """Each object's id, and its kind and full name as the server's messages show them."""
     found = connection.execute(
         "SELECT i.id, i.kind, d.name, s.name, i.name FROM items i JOIN schemas s ON s.id = i.schema_id "
         "JOIN databases d ON d.id = s.database_id"

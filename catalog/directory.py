@@ -1,6 +1,6 @@
-"""Directories and files whose names outlast a loss of power, and which other users cannot read.
+"""Creates directories and files that survive a power failure and that other users cannot read.
 
-A name is on disk once its directory is synced.
+A name is durable once its directory is synced.
 """
 
 from __future__ import annotations
@@ -9,12 +9,12 @@ import os
 import stat
 from pathlib import Path
 
-DIRECTORY_MODE, FILE_MODE = 0o700, 0o600  # of what is created in a data directory
-GROUP_MODE = 0o050  # what the owner of a data directory may allow the group besides
+DIRECTORY_MODE, FILE_MODE = 0o700, 0o600  # of new directories and files
+GROUP_MODE = 0o050  # group permissions that are accepted in addition
 
 
 def make(directory: Path) -> None:
-    """Creates a directory and those above it that are missing, for this user alone. OSError when it cannot be."""
+    """Creates a directory and its missing parents, accessible to this user only. OSError if that fails."""
     missing = [path for path in (directory, *directory.parents) if not path.exists()]
     directory.mkdir(parents=True, exist_ok=True, mode=DIRECTORY_MODE)
     for path in missing:
@@ -22,14 +22,14 @@ def make(directory: Path) -> None:
 
 
 def create(path: Path) -> None:
-    """Creates an empty file for this user alone unless there is a file of that name. OSError when it cannot."""
+    """Creates an empty file, accessible to this user only, unless it exists. OSError if that fails."""
     if not path.exists():
         os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, FILE_MODE))
         sync(path.parent)
 
 
 def is_private(directory: Path) -> bool:
-    """Whether nobody but the owner can write there, and nobody but the owner's group can read, as PostgreSQL asks."""
+    """Whether only the owner can write and at most the owner's group can read, as PostgreSQL requires."""
     return not stat.S_IMODE(directory.stat().st_mode) & ~(DIRECTORY_MODE | GROUP_MODE)
 
 
@@ -38,7 +38,7 @@ def is_empty(directory: Path) -> bool:
 
 
 def sync(path: str | Path) -> None:
-    """Returns when the file's content, or the directory's names, are on disk."""
+    """Syncs a file's content, or a directory's names, to disk."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)

@@ -1,12 +1,12 @@
-"""Numbers that stand for the values of a column: hashes that find equal keys, codes that keep an order.
+"""Hashes and order-preserving codes of column values, computed with numpy over Arrow's buffers: one uint64 per row.
 
-Both are column operations of numpy over Arrow's buffers, one uint64 a row; where rows are kept by their key, half of
-the hash is enough (`key_codes`). A hash of equal values is equal, where equal is what GROUP BY and `=` say (NULL with
-NULL, NaN with NaN, 0.0 with -0.0); unequal values share one by accident only, and whoever looks rows up by it is to
-compare the values again. A code is never greater than that of a value that sorts behind; values may share one.
+- Hashes find equal keys. Equal values have equal hashes, where equality is that of GROUP BY (NULL = NULL, NaN = NaN,
+  0.0 = -0.0). Unequal values may collide, so a lookup by hash must compare the values. `key_codes` keeps half of the
+  hash, which suffices for arrangements by key.
+- Codes preserve order: `a < b` implies `code(a) <= code(b)`. Different values may have the same code.
 
-The types of what is compared are the same, but for the widths of integers and of floats, which do not count. A
-numeric's hash depends on its scale.
+Hashes are comparable between columns of the same type; different widths of integers, or of floats, are comparable, too.
+The hash of a numeric depends on its scale.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from protocol.columnar.buffers import fixed_values, offsets_of, string_parts
 
 Hashes = NDArray[np.unsignedinteger[Any]]
 
-HASHED_ROWS = 1 << 15  # at once: what is computed on the way stays in the processor's cache
-LONG_BYTES = 256  # from here on a string is hashed by itself; shorter ones together, eight bytes at a time
+HASHED_ROWS = 1 << 15  # rows hashed at a time, so that intermediate results stay in the CPU cache
+LONG_BYTES = 256  # longer strings are hashed one by one; others together, eight bytes at a time
 
 _NULL = np.uint64(0x9E3779B97F4A7C15)
 _SEED = np.uint64(0x2545F4914F6CDD1D)
@@ -34,7 +34,7 @@ _SIGN = np.uint64(1 << 63)
 
 
 def key_hashes(table: pa.Table, key: Sequence[str]) -> Hashes:
-    """A hash of the columns `key` for each row; without columns all rows have the same one."""
+    """A hash of the columns `key` for each row. If `key` is empty, all rows have the same hash."""
     hashes = np.full(table.num_rows, _SEED)
     if not key:
         return hashes
@@ -47,12 +47,12 @@ def key_hashes(table: pa.Table, key: Sequence[str]) -> Hashes:
 
 
 def key_codes(table: pa.Table, key: Sequence[str]) -> NDArray[np.uint32]:
-    """The upper halves of the hashes: of ten million keys one in 400 shares its own with another."""
+    """The upper halves of the hashes. Among ten million keys, about one in 400 collides with another."""
     return (key_hashes(table, key) >> np.uint64(32)).astype(np.uint32)
 
 
 def _mixed(x: Hashes) -> Hashes:
-    """splitmix64's finish: every bit of the result depends on every bit of `x`."""
+    """The finalizer of splitmix64: every bit of the result depends on every bit of `x`."""
     x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     return x ^ (x >> np.uint64(31))
@@ -76,7 +76,7 @@ def _column_hashes(column: pa.Array) -> Hashes:
 
 
 def _value_hashes(column: pa.Array) -> Hashes:
-    """What stands for a null is arbitrary."""
+    """Hashes of the values; arbitrary at nulls."""
     type = column.type
     if pa.types.is_dictionary(type):
         places = column.indices.fill_null(0).to_numpy(zero_copy_only=False)
@@ -105,7 +105,7 @@ def _value_hashes(column: pa.Array) -> Hashes:
 
 
 def _words(column: pa.Array) -> Hashes:
-    """The bytes of fixed-width values, folded to 64 bits."""
+    """Fixed-width values as one 64-bit word each; wider values are folded."""
     width = column.type.bit_width // 8
     if width <= 8:
         return fixed_values(column, f"i{width}").astype(np.int64).view(np.uint64)
@@ -134,7 +134,7 @@ def _string_hashes(offsets: NDArray[np.integer], data: NDArray[np.uint8]) -> Has
 
 
 def _words_at(offsets: NDArray[np.integer], data: NDArray[np.uint8]) -> tuple[Hashes, int]:
-    """The eight bytes from each place on, little-endian, as if zeros stood behind the end; and the first place."""
+    """The little-endian 8-byte word at each byte position, padded with zeros after the end; and the first position."""
     first, end = int(offsets[0]), int(offsets[-1])
     padded = np.zeros(end - first + 8, np.uint8)
     padded[: end - first] = data[first:end]
@@ -143,7 +143,7 @@ def _words_at(offsets: NDArray[np.integer], data: NDArray[np.uint8]) -> tuple[Ha
 
 
 def _masks(lengths: NDArray[np.int64]) -> Hashes:
-    """Ones over the first `lengths` bytes, at most all eight, of a little-endian word; `lengths` are positive."""
+    """Masks that select the first min(length, 8) bytes of a little-endian word; `lengths` are positive."""
     return _CODE_MAX >> (np.uint64(64) - np.minimum(lengths, 8).astype(np.uint64) * np.uint64(8))
 
 
@@ -164,9 +164,10 @@ def _list_hashes(column: pa.ListArray) -> Hashes:
 
 
 def order_codes(column: pa.Array | pa.ChunkedArray, *, descending: bool = False, nulls_first: bool = False) -> Hashes:
-    """Codes of a column in the order of ORDER BY: NaN behind all numbers, text by its bytes.
+    """Codes of a column in the order of ORDER BY: NaN after all numbers, text by its bytes.
 
-    Types whose order is not that of their bytes (jsonb, interval, arrays) have one code for all values.
+    Types without an order here (intervals, arrays) have one code for all values. jsonb is text in Arrow: its codes are
+    in byte order, which is not the order of jsonb.
     """
     if isinstance(column, pa.ChunkedArray):
         column = column.combine_chunks()
@@ -202,7 +203,7 @@ def _ascending(column: pa.Array) -> Hashes:
 
 
 def _prefixes(offsets: NDArray[np.integer], data: NDArray[np.uint8]) -> Hashes:
-    """The first eight bytes of each string, the first one highest; zeros stand behind its end."""
+    """The first eight bytes of each string as a big-endian word, padded with zeros."""
     starts, lengths = offsets[:-1].astype(np.int64), np.diff(offsets).astype(np.int64)
     codes = np.zeros(len(lengths), np.uint64)
     some = np.flatnonzero(lengths)

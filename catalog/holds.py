@@ -1,7 +1,7 @@
-"""Where each hold stands, durably: beside the catalog, as a collection's frontiers are.
+"""The durable time and status of each hold, stored outside `CatalogState` like the frontiers of a collection.
 
-A hold is an item of the catalog; its place moves many times a second and is no change of the catalog: plans stay
-good, and a transaction that defines something does not conflict with an ADVANCE.
+A hold is an item of the catalog. Its time advances many times a second without changing the catalog's version: plans
+stay valid, and DDL does not conflict with an ADVANCE.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from catalog.store import Store
 
 
 class Status(StrEnum):
-    """`ADVANCED`: MAX LAG has moved the hold, and its owner has not since."""
+    """`ADVANCED`: MAX LAG has advanced the hold, and its owner has not advanced it since."""
 
     OK = "ok"
     ADVANCED = "advanced"
@@ -24,23 +24,23 @@ class Status(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """The hold keeps the history of its objects from `at` on."""
+    """The hold's time and status. The hold keeps the history of its objects at times >= `at`."""
 
     at: Timestamp
     status: Status = Status.OK
 
 
 def load(store: Store) -> dict[ObjectId, Place]:
-    """The places as of the last commit."""
+    """The time and status of every hold, as of the last commit."""
     rows = store.read("SELECT id, at, status FROM holds")
     return {id: Place(Timestamp(at), Status(status)) for id, at, status in rows}
 
 
 def save(tx: sqlite3.Connection, places: Iterable[tuple[ObjectId, Place]]) -> None:
-    """Puts holds, new ones too, in their places, within a transaction."""
+    """Writes the time and status of new or existing holds, within a transaction."""
     tx.executemany("INSERT OR REPLACE INTO holds VALUES (?, ?, ?)", [(id, p.at, p.status) for id, p in places])
 
 
 def drop(tx: sqlite3.Connection, ids: Iterable[ObjectId]) -> None:
-    """Forgets holds, within a transaction."""
+    """Deletes holds, within a transaction."""
     tx.executemany("DELETE FROM holds WHERE id = ?", [(id,) for id in ids])

@@ -1,4 +1,4 @@
-"""How things are named inside: ids and times. `objects` and `roles` both need them."""
+"""The types of ids, timestamps and diffs. A module of its own because `objects` and `roles` both import it."""
 
 from __future__ import annotations
 

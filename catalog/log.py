@@ -1,28 +1,29 @@
-"""The log: every collection's batches, and what a reader sees of them.
+"""The log: the batches of every collection, and reads of them.
 
-A batch holds a collection's updates: those of one commit at the commit's time, or those of several times, sorted by
-time (`Spans`). Its payload is `rows` when everything is an insertion, else `changes` (see `updates`). A small payload
-is in the batch's SQLite row, a large one in a file among the `Payloads`.
+A batch holds updates of one collection: those of one commit at the commit's time, or those of several times, sorted by
+time (`Spans`). Its payload is `rows` if all updates are insertions, otherwise `changes` (see `updates`). A small
+payload is in the batch's SQLite row, a large one in a file of `Payloads`.
 
-The order that keeps it correct at every crash point: a file is complete and synced before the transaction that
-names it; a file is unlinked only after the transaction that drops it; files that no row names are removed at start.
+Crash safety depends on this order: a file is complete and synced before the transaction that names it; a file is
+unlinked only after the transaction that drops its batch; files that no row names are removed at start.
 
-Two kinds of compaction keep the number of batches of a collection logarithmic in the number of its commits, and
-rewrite each row a logarithmic number of times, because only batches of similar sizes are merged:
+There are two kinds of compaction. Both merge only batches of similar sizes. A collection therefore has O(log n) batches
+after n commits, and each row is rewritten O(log n) times.
 
-- At times t <= `since`, which the server computes from its holders and retention, no reader can distinguish updates.
-  Batches that are wholly there merge into one at the greatest of their times (`mergeable`, `merge`). It says nothing
-  of the times before, and its updates are consolidated. `since` is on disk before or with the merge, so that a
-  restarted server never offers a time that is gone.
-- At times t > `since`, which somebody holds, batches merge into one that keeps each update's time (`mergeable_history`,
-  `merge_history`). A batch with times on both sides of `since` is left as it is until all are behind. There is at most
-  one, and it was no larger than the held history when it was made: at most twice the held history is on disk.
+- Times t <= `since`: no reader can distinguish the times of updates. The server computes `since` from holds and
+  retention. Batches whose times are all <= `since` merge into one at the greatest of their times (`mergeable`,
+  `merge`). The merged batch is consolidated and cannot answer reads at earlier times. `since` becomes durable before or
+  with the merge, so that a restarted server never offers a compacted time.
+- Times t > `since`: the history is held. Batches merge into one that keeps the time of each update
+  (`mergeable_history`, `merge_history`). A batch with times on both sides of `since` is not rewritten until all its
+  times are <= `since`. There is at most one such batch, and when it was written it was no larger than the held history.
+  The log therefore stores at most twice the held history.
 
 Every payload has a checksum, which is verified when the payload is first read after a start. The other columns of a
-batch's row have a checksum, which is verified at start. What does not agree makes its collection's reads fail with
-`Damaged`, and nothing else.
+batch's row have a checksum, which is verified at start. If a checksum does not match, reads of its collection fail with
+`Damaged`; other collections are not affected.
 
-Threads: everything here may be called from any thread; the index is replaced whole, never changed in place.
+Thread safety: all functions may be called from any thread. The batch index is immutable; writers replace it.
 """
 
 from __future__ import annotations
@@ -48,27 +49,27 @@ from catalog.payloads import Payloads, parsed
 from catalog.spans import Spans
 from catalog.store import Store, StoreError
 
-INLINE_BYTES = 64 * 1024  # below it a file's two syncs cost more than the bytes do in SQLite
+INLINE_BYTES = 64 * 1024  # smaller payloads are cheaper in SQLite than the two syncs of a file
 CACHE_BYTES = 256 * 1024 * 1024  # inline payloads kept decoded
-MAPPED_MAX = 256  # payload files kept mapped and decoded; their pages are the page cache's
-COLUMN_BYTES = 1_024  # of memory that Arrow needs beside a column's values
+MAPPED_MAX = 256  # payload files kept mapped and decoded; the page cache owns their memory
+COLUMN_BYTES = 1_024  # memory that Arrow needs per column in addition to its values
 MERGE_BATCHES = 8  # a merge of fewer small batches is not worth its transaction
-MERGE_ROWS = 64 * 1024  # a merge of at least so many rows is
-PIECE_BYTES = 8 * 1024 * 1024  # copied at once while a payload file is written
+MERGE_ROWS = 64 * 1024  # a merge of at least this many rows is
+PIECE_BYTES = 8 * 1024 * 1024  # copied at a time while a payload file is written
 MERGE_BATCHES_MAX = 4_096  # in one merge: bounds its transaction
-SPANS_MAX = 1 << 18  # times of a batch: it is not merged further, which bounds what its SQLite row has to hold
+SPANS_MAX = 1 << 18  # a batch with this many times is not merged further, which bounds its `times` column in SQLite
 
 
 STORED = "id, collection, time, rows, bytes, file, payload_crc, row_crc, times"
-"""The columns of a batch's row but for the payload."""
+"""All columns of a batch's row except the payload."""
 
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """One batch's row in the catalog. `bytes` is the payload's size as stored.
+    """The row of one batch in the catalog. `bytes` is the stored size of the payload.
 
-    `time` is the greatest of its times; `spans` are the rows of each, None if all are at `time`.
-    `payload_crc` is None if the payload was written before there were checksums.
+    `time` is the greatest of its times. `spans` maps its times to rows; None if all rows are at `time`.
+    `payload_crc` is None if the payload was written before format 4, which introduced checksums.
     """
 
     id: int
@@ -85,18 +86,18 @@ class Batch:
         return self.time if self.spans is None else Timestamp(int(self.spans.times[0]))
 
     def range(self, lower: int, upper: int) -> tuple[int, int]:
-        """The range of its rows at times in [lower, upper)."""
+        """The range of its rows with `lower <= time < upper`."""
         if lower <= self.first_time and self.time < upper:
             return 0, self.rows
         return (0, 0) if self.spans is None else self.spans.rows(lower, upper)
 
     def part(self, table: pa.Table, lower: int, upper: int) -> pa.Table:
-        """Of its payload's table the rows at times in [lower, upper)."""
+        """The rows of its payload's table with `lower <= time < upper`."""
         start, end = self.range(lower, upper)
         return table if (start, end) == (0, table.num_rows) else table.slice(start, end - start)
 
     def times(self, lower: int, upper: int) -> list[Timestamp]:
-        """Its times in [lower, upper), ascending."""
+        """Its times with `lower <= time < upper`, ascending."""
         if self.spans is not None:
             return self.spans.between(lower, upper)
         return [self.time] if lower <= self.time < upper else []
@@ -104,9 +105,9 @@ class Batch:
 
 @dataclass(frozen=True, slots=True)
 class Payload:
-    """Rows or changes that are ready to be named by a transaction, and not yet named.
+    """Stored rows or changes that no committed transaction names yet.
 
-    `crc` is the checksum of the bytes as stored; `spans` as in `Batch`.
+    `crc` is the checksum of the stored bytes; `spans` as in `Batch`.
     """
 
     table: pa.Table
@@ -119,7 +120,7 @@ class Payload:
 
 @dataclass(frozen=True, slots=True)
 class Frontiers:
-    """The durable frontiers: nothing before `since` can be read; `upper` is set for materialized views only."""
+    """The durable frontiers. Reads need `as_of >= since`; `upper` is set for materialized views only."""
 
     since: Timestamp
     upper: Timestamp | None
@@ -127,14 +128,14 @@ class Frontiers:
 
 @dataclass(frozen=True, slots=True)
 class LogSizes:
-    """A collection's batches in order of time: their times, and the rows and bytes up to each."""
+    """The times of a collection's batches, ascending, with the cumulative rows and bytes up to each time."""
 
     times: list[Timestamp]
     rows: list[int]
     bytes: list[int]
 
     def between(self, lower: int, upper: int) -> tuple[int, int]:
-        """Rows and bytes of the batches in (lower, upper]."""
+        """Rows and bytes at times in (lower, upper]."""
         first, last = bisect_right(self.times, lower), bisect_right(self.times, upper)
         if first >= last:
             return 0, 0
@@ -143,15 +144,15 @@ class LogSizes:
 
 
 class Compacted(Exception):
-    """A merger has swallowed the time that was asked for."""
+    """The requested time has been compacted."""
 
 
 class Dropped(Exception):
-    """The collection is gone: what was to be written has nowhere to go, what was to be read is no more."""
+    """The collection to be read or written has been dropped."""
 
 
 class Damaged(Exception):
-    """A batch is not as it was written. The message names the collection and the batch, `detail` says what is wrong."""
+    """A batch is corrupt or unreadable. The message names the collection and the batch, `detail` the cause."""
 
     def __init__(self, message: str, detail: str) -> None:
         super().__init__(message)
@@ -161,13 +162,13 @@ class Damaged(Exception):
 def row_crc(
     collection: str, time: object, rows: object, bytes_: object, file: object, payload_crc: object, times: bytes | None
 ) -> int:
-    """The checksum of a batch's row but for its payload."""
+    """The checksum of a batch's row without its payload."""
     text = repr((collection, time, rows, bytes_, file, payload_crc)).encode()
     return zlib.crc32(times or b"", zlib.crc32(text))
 
 
 class Log:
-    """All collections' batches. Opening it reads the index and removes files that nothing names."""
+    """The batches of all collections. Opening it reads the index and removes files that no batch names."""
 
     def __init__(
         self,
@@ -176,9 +177,9 @@ class Log:
         scratch: Path | None = None,
         name_of: Callable[[ObjectId], str] = str,
     ) -> None:
-        """`scratch`: a local directory for what is too large for memory; None: the system's for temporary files.
+        """`scratch`: a local directory for data too large for memory; None is the system's temporary directory.
 
-        `name_of`: what messages call a collection.
+        `name_of`: the name of a collection in messages.
         """
         self._scratch = scratch
         self._name_of = name_of
@@ -189,12 +190,12 @@ class Log:
         self._cache_bytes = 0
         self._mapped: OrderedDict[int, tuple[pa.Table, int]] = (
             OrderedDict()
-        )  # tables of payload files, the files' sizes
-        self._verified: set[int] = set()  # batches whose payload files have the right checksum
-        self._damaged: dict[ObjectId, int] = {}  # collections with a batch whose row is damaged: that batch
+        )  # tables of payload files and the files' sizes
+        self._verified: set[int] = set()  # batches whose payload checksum has been verified
+        self._damaged: dict[ObjectId, int] = {}  # collections with a damaged batch row, and that batch's id
         self._batches: dict[ObjectId, tuple[Batch, ...]] = {}
-        self._leaving: dict[int, pa.Table] = {}  # inline payloads of runs whose merger is being written
-        self._merged_to: dict[ObjectId, Timestamp] = {}  # the time of the latest merger: changes begin after it
+        self._leaving: dict[int, pa.Table] = {}  # inline payloads of batches that a merge in progress replaces
+        self._merged_to: dict[ObjectId, Timestamp] = {}  # time of the latest merge; `changes` need `lower` > it
         self.durable: dict[ObjectId, Frontiers] = {}
         for id, since, upper in store.read("SELECT id, since, upper FROM collections"):
             self.durable[id] = Frontiers(since, upper)
@@ -204,7 +205,7 @@ class Log:
         for collection, own in itertools.groupby(batches, key=lambda batch: batch.collection):
             self._batches[collection] = tuple(own)
         named = {batch.file for batch in batches}
-        if not self._damaged:  # else the name in a damaged row may be another than the one that was written
+        if not self._damaged:  # the file name in a damaged row may be wrong: a used file would be removed
             for orphan in payloads.names() - named:
                 payloads.remove(orphan)
 
@@ -220,8 +221,8 @@ class Log:
         stored_crc: int | None,
         times: bytes | None,
     ) -> Batch:
-        """A batch as its row says. If the row's checksum is wrong, reads of the collection are `Damaged`."""
-        if payload_crc is None and stored_crc is None and times is None:  # from before there were checksums
+        """The batch that a row describes. If the row's checksum is wrong, reads of the collection raise `Damaged`."""
+        if payload_crc is None and stored_crc is None and times is None:  # written before format 4
             return Batch(id, collection, time, rows, bytes_, file)
         if row_crc(collection, time, rows, bytes_, file, payload_crc, times) != stored_crc:
             self._damaged[collection] = id
@@ -232,30 +233,33 @@ class Log:
     # -- writing ------------------------------------------------------------------------------------------------
 
     def prepare(self, table: pa.Table) -> Payload:
-        """A payload for `table` (rows or changes); blocks while a large one is written and synced."""
+        """Stores `table` (rows or changes) as a payload. Blocks while a large one is written and synced."""
         if table.nbytes > INLINE_BYTES:
             return self.prepare_stream(table.schema, _pieces(table))
         sink = pa.BufferOutputStream()
         with pa.ipc.new_stream(sink, table.schema) as writer:
             writer.write_table(table.combine_chunks())
         inline = sink.getvalue().to_pybytes()
-        # The table as it will be read: `table` may be a slice, and would keep all of its parent in memory.
+        # Decodes the stored bytes instead of keeping `table`, which may be a slice that keeps its parent in memory.
         return Payload(pa.ipc.open_stream(inline).read_all(), inline, None, len(inline), zlib.crc32(inline))
 
     def prepare_stream(self, schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> Payload:
-        """A payload file written batch by batch, however large."""
+        """Writes a payload file batch by batch; the data may be larger than memory."""
         file = self._payloads.write(schema, batches)
         content = self._payloads.read(file)
         table = parsed(content)
         return Payload(table, None, file, table.nbytes, zlib.crc32(content))
 
     def discard(self, payload: Payload) -> None:
-        """The payload's transaction did not happen."""
+        """Removes a payload whose transaction was not committed."""
         if payload.file is not None:
             self._payloads.remove(payload.file)
 
     def insert(self, tx: sqlite3.Connection, collection: ObjectId, time: Timestamp, payload: Payload) -> Batch:
-        """Names a payload, within a transaction. Call `committed` after it. Dropped if the collection is gone."""
+        """Inserts a batch for a payload, within a transaction. Call `committed` after the commit.
+
+        Dropped if the collection no longer exists.
+        """
         rows, spans = payload.table.num_rows, payload.spans
         times = spans.dump() if spans is not None else None
         crc = row_crc(collection, time, rows, payload.bytes, payload.file, payload.crc, times)
@@ -270,27 +274,27 @@ class Log:
         return Batch(cursor.lastrowid, collection, time, rows, payload.bytes, payload.file, payload.crc, spans)
 
     def committed(self, written: Iterable[tuple[Batch, Payload]]) -> None:
-        """The transaction that named these payloads is on disk: readers may see them."""
+        """Makes batches visible to readers, after the commit of the transaction that inserted them."""
         with self._lock:
             for batch, payload in written:
                 self._batches[batch.collection] = (*self._batches.get(batch.collection, ()), batch)
                 self._written(batch, payload.table)
 
     def create(self, tx: sqlite3.Connection, collection: ObjectId, frontiers: Frontiers) -> None:
-        """A new collection, within a transaction."""
+        """Creates a collection, within a transaction."""
         tx.execute("INSERT INTO collections VALUES (?, ?, ?)", (collection, frontiers.since, frontiers.upper))
 
     def advance_upper(self, tx: sqlite3.Connection, collection: ObjectId, upper: Timestamp) -> None:
-        """Makes a materialized view's upper durable, in the transaction that writes its updates before it."""
+        """Stores a materialized view's `upper`, in the transaction that writes its updates at times < `upper`."""
         tx.execute("UPDATE collections SET upper = ? WHERE id = ?", (upper, collection))
 
     def drop(self, tx: sqlite3.Connection, collection: ObjectId) -> None:
-        """Forgets a collection, within a transaction. Call `dropped` after it."""
+        """Deletes a collection, within a transaction. Call `dropped` after the commit."""
         tx.execute("DELETE FROM batches WHERE collection = ?", (collection,))
         tx.execute("DELETE FROM collections WHERE id = ?", (collection,))
 
     def dropped(self, collection: ObjectId) -> None:
-        """The transaction that forgot the collection is on disk: its files go."""
+        """Removes a collection's files and index, after the commit of the transaction that deleted it."""
         with self._lock:
             self._merged_to.pop(collection, None)
             self._damaged.pop(collection, None)
@@ -299,24 +303,24 @@ class Log:
     # -- reading ------------------------------------------------------------------------------------------------
 
     def batches(self, collection: ObjectId) -> tuple[Batch, ...]:
-        """In order of time."""
+        """The collection's batches, ordered by time."""
         return self._batches.get(collection, ())
 
     def _between(self, collection: ObjectId, lower: int, upper: int) -> tuple[Batch, ...]:
-        """Those with times in [lower, upper), in O(log n)."""
+        """The batches that may have times in [lower, upper); takes O(log n)."""
         batches = self.batches(collection)
         return batches[bisect_left(batches, lower, key=_time) : bisect_left(batches, upper, key=_first_time)]
 
     def times(self, collection: ObjectId, lower: int, upper: int) -> list[Timestamp]:
-        """The times in [lower, upper) at which something was written, ascending.
+        """The times in [lower, upper) at which there are updates, ascending.
 
-        Meant for times above `since`; a batch at or before it has only the greatest of the times of its commits.
+        Use it for times > `since`; a compacted batch has only the greatest of the times of its commits.
         """
         batches = self._between(collection, lower, upper)
         return list(dict.fromkeys(time for batch in batches for time in batch.times(lower, upper)))
 
     def lines(self, collection: ObjectId, lower: int = 0, upper: int | None = None) -> int:
-        """The number of lines that were written in [lower, upper), or from `lower` on, without reading them."""
+        """The number of log rows at times in [lower, upper), or >= `lower`. Reads no payload."""
         if upper is None:
             batches = self.batches(collection)
             upper = batches[-1].time + 1 if batches else 0
@@ -324,9 +328,9 @@ class Log:
         return sum(end - start for start, end in ranges)
 
     def rows(self, collection: ObjectId, as_of: int, schema: pa.Schema) -> pa.Table:
-        """The collection's rows at `as_of` (since <= as_of < upper), multiplicities applied. Compacted as `changes`.
+        """The collection's rows at `as_of`, where `since <= as_of < upper`; a row occurs as often as its multiplicity.
 
-        In memory are only small ones; the others are mapped files.
+        A large result is a memory-mapped file. Compacted if `as_of` < the time of the latest `merge` since start.
         """
         tables = self._load(collection, 0, as_of + 1)
         if all(u.DIFF not in table.column_names for table in tables):
@@ -334,25 +338,26 @@ class Log:
         return spill.rows([schema.empty_table(), *tables], self._scratch)
 
     def changes(self, collection: ObjectId, lower: int, upper: int, schema: pa.Schema) -> pa.Table:
-        """What happened to the collection in [lower, upper), consolidated as if it were one time.
+        """The collection's updates at times in [lower, upper), consolidated as if they had one time.
 
-        Compacted if a merger has swallowed times on both sides of `lower`; whoever holds `since` below it is safe.
+        Compacted if `lower` <= the time of the latest `merge` since start; a hold on `lower - 1` prevents this.
         """
         tables = [u.as_changes(table) for table in self._load(collection, lower, upper)]
         return u.consolidate(pa.concat_tables([u.with_diff(schema.empty_table(), 1), *tables]))
 
     def tables(self, collection: ObjectId, lower: int, upper: int) -> list[pa.Table]:
-        """What was written in [lower, upper), from 0 on all there is: rows or changes as they lie there.
+        """The stored tables (rows or changes) with times in [lower, upper); `lower` = 0 includes compacted ones.
 
-        Large ones are mapped files, which can be read as long as their tables are there. Compacted as `changes`.
+        Large tables are mapped files, which stay readable as long as the table exists. Compacted as in `changes`.
         """
         return self._load(collection, lower, upper)
 
     def _load(self, collection: ObjectId, lower: int, upper: int) -> list[pa.Table]:
-        # The lock keeps compaction from dropping a batch between the look at the index and its opening.
+        # The lock keeps compaction from dropping a batch between the index lookup and its opening.
         with self._lock:
             self._check_rows(collection)
-            first = lower or upper  # changes: the state before `lower` is the base; rows: all before `upper` count
+            # Changes start from the state at lower - 1; rows (lower = 0) are the state at upper - 1.
+            first = lower or upper
             if first <= self._merged_to.get(collection, -1):
                 raise Compacted(f"{collection} has no history at {first - 1}")
             opened = [(batch, self._open(batch)) for batch in self._between(collection, lower, upper)]
@@ -363,7 +368,7 @@ class Log:
             raise self._damage(id, collection, "The checksum of the batch's row in the catalog is wrong.")
 
     def _open(self, batch: Batch) -> pa.Table | pa.Buffer:
-        """The batch's table if it is known, else its payload as it is on disk: a buffer that outlives the file."""
+        """The batch's table if it is cached, else its stored payload, a buffer that outlives the file."""
         if (table := self._cache.get(batch.id)) is not None:
             self._cache.move_to_end(batch.id)
             return table
@@ -375,18 +380,18 @@ class Log:
                 if table is not None and self._payloads.size(batch.file) == size:
                     self._mapped[batch.id] = table, size
                     return table
-                if table is not None:  # somebody has cut the file, whose lost pages must not be touched
+                if table is not None:  # the file was truncated: access to its missing pages would crash
                     self._verified.discard(batch.id)
                 return self._payloads.read(batch.file)
             found = self._store.read("SELECT payload FROM batches WHERE id = ?", (batch.id,))
         except (OSError, pa.ArrowException, StoreError) as error:
             raise self._damage(batch.id, batch.collection, f"It cannot be read: {error}.") from error
         if not found:
-            raise Dropped(batch.collection)  # the transaction that dropped it is on disk, `dropped` follows
+            raise Dropped(batch.collection)  # the drop is committed, but `dropped` has not been called yet
         return pa.py_buffer(found[0][0] or b"")
 
     def _table(self, batch: Batch, source: pa.Table | pa.Buffer) -> pa.Table:
-        """The table of what `_open` gave. Called without the lock: a checksum takes a second for about 2 GB."""
+        """The table for a result of `_open`. Called without the lock: a checksum takes about 1 s per 2 GB."""
         if isinstance(source, pa.Table):
             return source
         try:
@@ -396,7 +401,7 @@ class Log:
         except (OSError, ValueError, pa.ArrowException) as error:
             raise self._damage(batch.id, batch.collection, f"{error}.") from error
         with self._lock:
-            if batch in self._between(batch.collection, batch.first_time, batch.time + 1):  # it may be gone meanwhile
+            if batch in self._between(batch.collection, batch.first_time, batch.time + 1):  # else dropped meanwhile
                 self._verified.add(batch.id)
                 self._remember(batch, table, len(source))
         return table
@@ -405,7 +410,7 @@ class Log:
         return Damaged(f"batch {batch} of {self._name_of(collection)} is damaged", detail)
 
     def _written(self, batch: Batch, table: pa.Table) -> None:
-        """Keeps the table of a batch that this process has written: it needs no verification."""
+        """Caches the table of a batch that this process has written, which needs no verification."""
         self._verified.add(batch.id)
         if batch.file is None:
             self._remember(batch, table)
@@ -416,7 +421,7 @@ class Log:
             if len(self._mapped) > MAPPED_MAX:
                 self._mapped.popitem(last=False)
             return
-        before = self._cache.pop(batch.id, None)  # of another thread that read it at the same time
+        before = self._cache.pop(batch.id, None)  # another thread may have read it at the same time
         if before is not None:
             self._cache_bytes -= _memory_bytes(before)
         self._cache[batch.id] = table
@@ -442,18 +447,18 @@ class Log:
         return list(self._batches)
 
     def mergeable(self, collection: ObjectId, since: int) -> tuple[Batch, ...]:
-        """The newest run of batches at or before `since` that is worth merging; empty if there is none."""
+        """The newest run of batches with times <= `since` that is worth merging; empty if there is none."""
         batches = self.batches(collection)
         return _run(batches[: bisect_right(batches, since, key=_time)])
 
     def mergeable_history(self, collection: ObjectId, since: int, before: int) -> tuple[Batch, ...]:
-        """The newest run of batches at times in (since, before) that `merge_history` should merge; may be empty."""
+        """The newest run of batches with `since < time < before` that `merge_history` should merge; may be empty."""
         batches = self.batches(collection)
         first = bisect_right(batches, since, key=_first_time)
         return _run(batches[first : bisect_left(batches, before, key=_time)], spans_max=SPANS_MAX)
 
     def merge_history(self, run: tuple[Batch, ...]) -> Payload:
-        """The payload of one batch in place of a run, which has the same updates at the same times."""
+        """The payload of one batch that replaces a run: the same updates at the same times."""
         tables = self._tables(run)
         if any(u.DIFF in table.column_names for table in tables):
             tables = [u.as_changes(table) for table in tables]
@@ -461,7 +466,7 @@ class Log:
         return replace(self.prepare(pa.concat_tables(tables)), spans=spans)
 
     def _tables(self, run: tuple[Batch, ...]) -> list[pa.Table]:
-        """The tables of batches that are to be merged; the lock is free between two of them, for commits need it."""
+        """The tables of batches to merge. The lock is released between batches so that commits can proceed."""
         tables = []
         for batch in run:
             with self._lock:
@@ -471,7 +476,7 @@ class Log:
         return tables
 
     def merge(self, run: tuple[Batch, ...]) -> Payload:
-        """The payload of one batch at one time in place of a run: rows if it only adds, else consolidated changes."""
+        """The payload of one batch at one time that replaces a run: consolidated, rows if all diffs are +1."""
         tables = self._tables(run)
         if all(u.DIFF not in table.column_names for table in tables):
             return self.prepare(pa.concat_tables(tables))
@@ -481,23 +486,23 @@ class Log:
         return self.prepare(changes)
 
     def replace(self, tx: sqlite3.Connection, run: tuple[Batch, ...], merged: Payload, since: int) -> Batch | None:
-        """Replaces a run by the merged batch, within a transaction. Call `replaced` after it.
+        """Replaces a run by the merged batch, within a transaction. Call `replaced` after the commit.
 
-        `since` becomes durable if it is greater than the one on disk; 0 after `merge_history`.
-        None, and nothing is done, if the collection has been dropped.
+        `since` becomes durable if it is greater than the stored one; pass 0 after `merge_history`.
+        Returns None and does nothing if the collection has been dropped.
         """
         found = tx.execute("UPDATE collections SET since = max(since, ?) WHERE id = ?", (since, run[0].collection))
         if found.rowcount == 0:
             return None
         inline = [batch for batch in run if batch.file is None]
         leaving = dict(zip((batch.id for batch in inline), self._tables(tuple(inline)), strict=True))
-        with self._lock:  # a reader whose index still has the run finds it here, once its rows are deleted
+        with self._lock:  # readers whose index still has the run find it here after its rows are deleted
             self._leaving.update(leaving)
         tx.executemany("DELETE FROM batches WHERE id = ?", [(batch.id,) for batch in run])
         return self.insert(tx, run[0].collection, run[-1].time, merged)
 
     def replaced(self, run: tuple[Batch, ...], batch: Batch, merged: Payload) -> None:
-        """The merged batch is on disk: readers see it, and the run's files are removed.
+        """After the commit: makes the merged batch visible to readers and removes the run's files.
 
         The collection may have been dropped meanwhile.
         """
@@ -514,7 +519,7 @@ class Log:
             self._forget(run)
 
     def sizes_over_time(self, collection: ObjectId) -> LogSizes:
-        """Meant for many questions about the same collection. A batch's bytes count for its times by their rows."""
+        """Cumulative sizes of a collection over time. A batch's bytes are distributed over its times by row counts."""
         times: list[Timestamp] = []
         rows: list[int] = []
         bytes_: list[int] = []
@@ -529,12 +534,12 @@ class Log:
         return LogSizes(times, rows, bytes_)
 
     def sizes(self) -> Mapping[ObjectId, tuple[int, int]]:
-        """Rows and bytes that each collection keeps."""
+        """The numbers of rows and bytes that are stored for each collection."""
         return {id: (sum(b.rows for b in bs), sum(b.bytes for b in bs)) for id, bs in list(self._batches.items())}
 
 
 def _memory_bytes(table: pa.Table) -> int:
-    """Of a table that was read from a stream of its own. Small commits are mostly what Arrow needs around the rows."""
+    """Estimated memory of a cached table. For small commits Arrow's overhead per column is most of it."""
     return table.nbytes + COLUMN_BYTES * (table.num_columns + 2)  # type: ignore[no-any-return]
 
 
@@ -547,9 +552,9 @@ def _first_time(batch: Batch) -> Timestamp:
 
 
 def _run(batches: Sequence[Batch], spans_max: int | None = None) -> tuple[Batch, ...]:
-    """The newest of adjacent batches whose sizes are so alike that they should merge; empty if there are too few.
+    """The newest adjacent batches of similar sizes, which should merge; empty if there are too few.
 
-    `spans_max`: batches of so many times do not merge.
+    `spans_max`: batches with at least this many times do not merge.
     """
     run: list[Batch] = []
     rows = 0
@@ -565,13 +570,13 @@ def _run(batches: Sequence[Batch], spans_max: int | None = None) -> tuple[Batch,
 
 
 def verify(batch: Batch, content: pa.Buffer) -> None:
-    """ValueError if a payload is not what was written. A batch of before there were checksums is not verified."""
+    """ValueError if a payload's checksum is wrong. Batches written before format 4 have none and are not verified."""
     if batch.payload_crc is not None and (found := zlib.crc32(content)) != batch.payload_crc:
         raise ValueError(f"The payload's checksum is {found:08x}, but {batch.payload_crc:08x} was written")
 
 
 def decoded(batch: Batch, content: pa.Buffer) -> pa.Table:
-    """A payload's table. pa.ArrowException or ValueError if it is none of the batch's."""
+    """A payload's table. pa.ArrowException or ValueError if it is malformed or has another number of rows."""
     if batch.file is not None:
         table = parsed(content)
     else:
@@ -586,7 +591,7 @@ def decoded(batch: Batch, content: pa.Buffer) -> pa.Table:
 def _pieces(table: pa.Table) -> Iterator[pa.RecordBatch]:
     """The table in record batches of at most MERGE_ROWS rows and about PIECE_BYTES bytes.
 
-    Each is a copy, made when it is asked for: the tables of small commits become few large batches.
+    Each is a copy made on demand, which combines the chunks of small commits into few large batches.
     """
     for piece in spill.pieces(table, PIECE_BYTES):
         for start in range(0, piece.num_rows, MERGE_ROWS):

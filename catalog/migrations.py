@@ -1,7 +1,7 @@
-"""The numbered steps that bring a catalog file to today's shape.
+"""The numbered migrations that bring a catalog file to the current format.
 
-Each step is SQL and stands for ever: it uses nothing of today's code. A step and the record of it commit in one
-transaction, so a failing step leaves the file as it was. A file of a later Tidewire is refused, not guessed at.
+Each step is SQL, independent of the rest of the code, and is never changed. A step and its format number commit in one
+transaction, so a failing step leaves the file unchanged. A file of a later format is refused.
 """
 
 from __future__ import annotations
@@ -125,7 +125,7 @@ MIGRATIONS: tuple[tuple[str, str], ...] = (
 
 
 class TooNew(Exception):
-    """The file was written by a later version, whose steps this one does not know."""
+    """The file was written by a later version of Tidewire in a format that this version does not know."""
 
     def __init__(self, found: int) -> None:
         super().__init__(f"the catalog has format {found}, this Tidewire knows formats up to {len(MIGRATIONS)}")
@@ -133,12 +133,12 @@ class TooNew(Exception):
 
 
 def migrate(connection: sqlite3.Connection) -> int:
-    """Applies the missing steps; returns the format found, 0 for a new file. TooNew if it is beyond what we know."""
+    """Applies the missing steps. Returns the format found, 0 for a new file. TooNew if the format is unknown."""
     (applied,) = connection.execute("PRAGMA user_version").fetchone()
     if applied > len(MIGRATIONS):
         raise TooNew(applied)
     for number, (_, script) in enumerate(MIGRATIONS[applied:], start=applied + 1):
-        # executescript() would commit by itself before it starts, so the step brings its own transaction along.
+        # executescript() commits a pending transaction before it starts, so the script contains BEGIN and COMMIT.
         try:
             connection.executescript(f"BEGIN IMMEDIATE; {script}; PRAGMA user_version = {number}; COMMIT;")
         except BaseException:

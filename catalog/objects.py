@@ -1,9 +1,9 @@
-"""The nouns of the catalog, and `CatalogState`: an immutable picture of everything that exists.
+"""The catalog's objects, and `CatalogState`: an immutable snapshot of all of them.
 
-A statement is planned against one `CatalogState`. DDL makes a new one by pure functions; the store writes the
+A statement is planned against one `CatalogState`. DDL computes a new one with pure functions; the store writes the
 difference in the transaction that commits it. Ids are never reused: `u12` is a user's object, `s3` a built-in one.
 
-Errors are this room's own (`NameTaken`, `InUse`); the session translates them for the client.
+The errors `NameTaken` and `InUse` are internal; the session translates them for the client.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from catalog.ids import ObjectId as ObjectId
 from catalog.ids import Timestamp as Timestamp
 from catalog.roles import MATERIALIZE, PUBLIC, Acl, Privilege, Role, applicable
 
-TIMESTAMP_MAX = 18446744073709551615  # the end of time, at the wire only; inside it is the empty frontier (None)
+TIMESTAMP_MAX = 18446744073709551615  # the empty frontier in the protocol; internally it is None
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +38,7 @@ class Database:
 
 @dataclass(frozen=True, slots=True)
 class Schema:
-    """`database_id` is None for the system schemas, which every database shows."""
+    """`database_id` is None for the system schemas, which are visible in every database."""
 
     id: ObjectId
     database_id: ObjectId | None
@@ -47,22 +47,22 @@ class Schema:
 
 @dataclass(frozen=True, slots=True)
 class Cluster:
-    """Where computation runs."""
+    """The compute resources that run dataflows and queries."""
 
     id: ObjectId
     name: str
 
 
 QUICKSTART = Cluster(ObjectId("s1001"), "quickstart")
-"""The one cluster: Spark."""
+"""The only cluster: Spark."""
 
 
 @dataclass(frozen=True, slots=True)
 class Table:
     """A user's table. `keys` are PRIMARY KEY and UNIQUE constraints as declared; they are not enforced.
 
-    `retain_ms`, of a materialized view and an index too: how much history is kept readable without a hold, in
-    milliseconds; None is the server's default, 0 all of it.
+    `retain_ms` is RETAIN HISTORY in milliseconds: how much history stays readable without a hold. None is the server's
+    default, 0 retains all history. Materialized views and indexes have it, too.
     """
 
     id: ObjectId
@@ -77,7 +77,7 @@ class Table:
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """`query` is the SELECT with every relation named by id (`"$id"."u12"`), so that renames do not touch it.
+    """`query` is the SELECT with every relation named by id (`"$id"."u12"`), so that a rename does not change it.
 
     `uses` are the relations that the text names directly.
     """
@@ -94,7 +94,7 @@ class View:
 
 @dataclass(frozen=True, slots=True)
 class MaterializedView:
-    """As `View`, and a collection in the log with frontiers of its own."""
+    """A view whose result is a collection in the log, with its own frontiers. The fields are those of `View`."""
 
     id: ObjectId
     schema_id: ObjectId
@@ -109,7 +109,7 @@ class MaterializedView:
 
 @dataclass(frozen=True, slots=True)
 class Index:
-    """`keys` are SQL expressions over the columns of `on`. It has a `since` of its own: see `server/frontiers.py`."""
+    """`keys` are SQL expressions over the columns of `on`. An index has its own `since`: see `server/frontiers.py`."""
 
     id: ObjectId
     schema_id: ObjectId
@@ -131,7 +131,10 @@ class Index:
 
 @dataclass(frozen=True, slots=True)
 class Hold:
-    """Keeps the history of `on`, which never change; `max_lag_ms` bounds how far behind. Its place: `holds.py`."""
+    """A durable read hold on the relations `on`, which never change. `max_lag_ms` bounds its lag.
+
+    Its time and status are in `holds.py`.
+    """
 
     id: ObjectId
     schema_id: ObjectId
@@ -152,7 +155,7 @@ class Hold:
 
 @dataclass(frozen=True, slots=True)
 class SystemTable:
-    """A built-in relation, made from the server's memory when it is read."""
+    """A built-in relation. Its rows are computed from the server's memory when it is read."""
 
     id: ObjectId
     schema_id: ObjectId
@@ -163,14 +166,14 @@ class SystemTable:
 
 
 Item = Table | View | MaterializedView | Index | Hold | SystemTable
-Relation = Table | View | MaterializedView | SystemTable  # what FROM can name
-Classed = Relation | Index  # what pg_class lists; a hold is no relation
-Collection = Table | MaterializedView  # what the log keeps
-Retained = Table | MaterializedView | Index  # what has a `since`, and RETAIN HISTORY
+Relation = Table | View | MaterializedView | SystemTable  # can be named in FROM
+Classed = Relation | Index  # listed in pg_class; a hold is not a relation
+Collection = Table | MaterializedView  # stored in the log
+Retained = Table | MaterializedView | Index  # has a `since` and RETAIN HISTORY
 
 
 class CatalogError(Exception):
-    """The catalog refuses. `kind` and `name` say of what it speaks."""
+    """The catalog refused a change to the object with this `kind` and `name`."""
 
     def __init__(self, kind: str, name: str) -> None:
         super().__init__(f'{kind} "{name}"')
@@ -179,11 +182,11 @@ class CatalogError(Exception):
 
 
 class NameTaken(CatalogError):
-    """An object of that name stands there already; `kind` is what stands there."""
+    """The name is in use; `kind` is the kind of the existing object."""
 
 
 class InUse(CatalogError):
-    """`dependents`, kind and full name each, would be left without what they use."""
+    """Other objects depend on the object. `dependents` has the kind and the name of each."""
 
     def __init__(self, kind: str, name: str, dependents: tuple[tuple[str, str], ...]) -> None:
         super().__init__(kind, name)
@@ -192,7 +195,7 @@ class InUse(CatalogError):
 
 @dataclass(frozen=True)
 class CatalogState:
-    """Everything that exists, at one catalog version. Methods that change return a new state."""
+    """All objects, at one catalog version. Methods that change something return a new state."""
 
     databases: Mapping[ObjectId, Database]
     schemas: Mapping[ObjectId, Schema]
@@ -200,14 +203,14 @@ class CatalogState:
     next_id: int
     version: int = field(default=0)
     settings: Mapping[str, str] = field(default_factory=dict)
-    """What ALTER SYSTEM has set, by lower-case name."""
+    """Values set by ALTER SYSTEM, by lower-case name."""
     roles: Mapping[ObjectId, Role] = field(default_factory=lambda: {MATERIALIZE.id: MATERIALIZE})
     owners: Mapping[ObjectId, ObjectId] = field(default_factory=dict)
-    """An object without an entry belongs to `materialize`."""
+    """Owner of each object. An object without an entry is owned by `materialize`."""
     privileges: Mapping[ObjectId, Acl] = field(default_factory=dict)
-    """Of what has others than its kind's default privileges."""
+    """Objects with privileges other than the defaults of their kind."""
     comments: Mapping[tuple[ObjectId, int], str] = field(default_factory=dict)
-    """COMMENT ON: by the object's id and a column's position from 1, which is 0 for the object itself."""
+    """COMMENT ON: by object id and column position, counted from 1; position 0 is the object itself."""
 
     @cached_property
     def _database_names(self) -> dict[str, Database]:
@@ -249,7 +252,7 @@ class CatalogState:
         return replace(self, settings=settings)
 
     def with_comment(self, id: ObjectId, position: int, comment: str | None) -> CatalogState:
-        """Sets a comment, or takes it away: None."""
+        """Sets a comment; None removes it."""
         comments = {key: text for key, text in self.comments.items() if key != (id, position)}
         if comment is not None:
             comments[id, position] = comment
@@ -261,17 +264,17 @@ class CatalogState:
         return self._database_names.get(name)
 
     def schema_named(self, database_id: ObjectId | None, name: str) -> Schema | None:
-        """The schema of that name in the database, or the system schema of that name."""
+        """The schema with this name in the database, or the system schema with this name."""
         return self._schema_names.get((database_id, name)) or self._schema_names.get((None, name))
 
     def item_named(self, schema_id: ObjectId, name: str) -> Item | None:
         return self._item_names.get((schema_id, name))
 
     def resolve(self, parts: tuple[str, ...], database: str, search_path: Iterable[str]) -> Item | None:
-        """The item that `[[database.]schema.]name` means for a session; None if there is none.
+        """The item that `[[database.]schema.]name` denotes in a session; None if there is none.
 
-        An unqualified name is sought along `search_path`; system schemas that the path does not name stand before
-        it, as in PostgreSQL.
+        An unqualified name is searched in the schemas of `search_path`. System schemas that the path does not name are
+        searched first, as in PostgreSQL.
         """
         match parts:
             case (name,):
@@ -292,7 +295,7 @@ class CatalogState:
         return None
 
     def full_name(self, item: Item) -> tuple[str, ...]:
-        """(database, schema, name); system items have no database."""
+        """(database, schema, name), or (schema, name) for a system item."""
         schema = self.schemas[item.schema_id]
         if schema.database_id is None:
             return (schema.name, item.name)
@@ -320,8 +323,10 @@ class CatalogState:
     def collections(
         self, ids: Iterable[ObjectId], *, through: tuple[type[View | MaterializedView], ...] = (View,)
     ) -> frozenset[ObjectId]:
-        """The tables and materialized views that relations are read from; in place of those of the classes `through`,
-        what their queries read."""
+        """The tables and materialized views from which the relations `ids` are computed.
+
+        Objects of the classes `through` are replaced by the collections that their queries read.
+        """
         found: set[ObjectId] = set()
         seen: set[ObjectId] = set()
         queue = list(ids)
@@ -341,7 +346,10 @@ class CatalogState:
         return self._role_names.get(name)
 
     def roles_of(self, role: ObjectId, *, inherited: bool) -> frozenset[ObjectId]:
-        """The role and what it is a member of, through others too; `inherited`: as far as INHERIT carries."""
+        """The role and all roles that it is directly or indirectly a member of.
+
+        `inherited`: follows the memberships of roles with INHERIT only.
+        """
         found = self._closures.get((role, inherited))
         if found is None:
             members, queue = {role}, [role]
@@ -354,14 +362,14 @@ class CatalogState:
         return found
 
     def kind(self, id: ObjectId) -> str:
-        """Of an item, schema, database or cluster, as messages name it."""
+        """The kind of an item, schema, database or cluster, as used in messages."""
         item = self.items.get(id)
         if item is not None:
             return item.kind
         return "schema" if id in self.schemas else "database" if id in self.databases else "cluster"
 
     def owner(self, id: ObjectId) -> ObjectId:
-        """The role that owns an object; an index belongs to its relation's owner."""
+        """The role that owns an object. The owner of an index is the owner of its relation."""
         item = self.items.get(id)
         return self.owners.get(item.on if isinstance(item, Index) else id, MATERIALIZE.id)
 
@@ -388,19 +396,22 @@ class CatalogState:
         return replace(self, roles={**self.roles, role.id: role})
 
     def without_role(self, id: ObjectId) -> CatalogState:
-        """Drops a role that nothing depends on; memberships in it go with it."""
+        """Drops a role on which nothing depends, and the memberships in it."""
         left = {k: replace(r, member_of=r.member_of - {id}) for k, r in self.roles.items() if k != id}
         return replace(self, roles=left)
 
     def with_acl(self, id: ObjectId, acl: Acl) -> CatalogState:
-        """The owner's entry stays when it is empty: an object without any entry has its kind's defaults."""
+        """Replaces the privileges on an object.
+
+        The owner's entry is kept even when it is empty: an object without any entry has the defaults of its kind.
+        """
         owner = self.owner(id)
         kept = {role: granted for role, granted in acl.items() if granted and role != owner}
         kept[owner] = acl.get(owner, frozenset())
         return replace(self, privileges={**self.privileges, id: kept})
 
     def with_owner(self, id: ObjectId, role: ObjectId) -> CatalogState:
-        """Gives an object to a role; what the old owner could do by its privileges goes to the new one, too."""
+        """Changes the owner of an object. The old owner's privileges on it are transferred to the new owner."""
         old = self.owner(id)
         state = replace(self, owners={**self.owners, id: role})
         if id in self.privileges and old != role:
@@ -410,7 +421,7 @@ class CatalogState:
         return state
 
     def settled(self, before: CatalogState, creator: ObjectId) -> CatalogState:
-        """After a definition by `creator`: what is new is its own, what is gone has no owner and privileges."""
+        """The state after DDL by `creator`, who owns the new objects. Removes owners and privileges of dropped ones."""
         old, new = before._objects(), self._objects()
         state = self
         for id in new - old:
@@ -431,28 +442,28 @@ class CatalogState:
         return ObjectId(f"u{self.next_id}"), replace(self, next_id=self.next_id + 1)
 
     def with_database(self, database: Database) -> CatalogState:
-        """Adds or replaces (rename) a database. NameTaken if another has the name."""
+        """Adds or renames a database. NameTaken if another one has the name."""
         other = self.database_named(database.name)
         if other is not None and other.id != database.id:
             raise NameTaken("database", database.name)
         return replace(self, databases={**self.databases, database.id: database})
 
     def with_schema(self, schema: Schema) -> CatalogState:
-        """Adds or replaces (rename) a schema. NameTaken if another has the name, or a system schema."""
+        """Adds or renames a schema. NameTaken if another one, or a system schema, has the name."""
         other = self.schema_named(schema.database_id, schema.name)
         if other is not None and other.id != schema.id:
             raise NameTaken("schema", schema.name)
         return replace(self, schemas={**self.schemas, schema.id: schema})
 
     def with_item(self, item: Item) -> CatalogState:
-        """Adds or replaces (rename) an item. NameTaken if another in the schema has the name."""
+        """Adds or replaces an item, for example to rename it. NameTaken if another one in the schema has the name."""
         other = self.item_named(item.schema_id, item.name)
         if other is not None and other.id != item.id:
             raise NameTaken(other.kind, item.name)
         return replace(self, items={**self.items, item.id: item})
 
     def without_item(self, id: ObjectId, *, cascade: bool = False) -> CatalogState:
-        """Drops an item; indexes on it go with it. InUse if others use it and not `cascade`."""
+        """Drops an item and its indexes. Other dependents are dropped with `cascade`, otherwise raises InUse."""
         item = self.items[id]
         dependents = self.dependents(id)
         blocking = [d for d in dependents if not isinstance(d, Index)]
@@ -466,7 +477,7 @@ class CatalogState:
         return replace(self, comments={key: text for key, text in self.comments.items() if key[0] not in gone})
 
     def without_schema(self, id: ObjectId, *, cascade: bool = False) -> CatalogState:
-        """Drops a schema. InUse if it is not empty and not `cascade`; cascade reaches users in other schemas."""
+        """Drops a schema. InUse if it is not empty, unless `cascade`, which also drops dependents in other schemas."""
         schema = self.schemas[id]
         inside = list(self.items_in(id))
         if inside and not cascade:
@@ -479,7 +490,7 @@ class CatalogState:
         return state._without_comments({id})
 
     def without_database(self, id: ObjectId, *, cascade: bool = True) -> CatalogState:
-        """Drops a database with its schemas. InUse if a schema of it has items and not `cascade`."""
+        """Drops a database and its schemas. InUse if one of its schemas contains items, unless `cascade`."""
         database = self.databases[id]
         inside = [s for s in self.schemas.values() if s.database_id == id]
         items = [i for s in inside for i in self.items_in(s.id)]

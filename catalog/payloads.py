@@ -1,7 +1,7 @@
 """The files of large batches: one Arrow IPC file for each, complete and synced before the catalog names it.
 
-The place is a directory or a filesystem URI (`s3://bucket/prefix`), so that executors elsewhere can read it. Local
-files are memory-mapped: opening one reads nothing, and a reader keeps what it mapped when the file is unlinked. Only
+Their location is a directory or a filesystem URI (`s3://bucket/prefix`), which executors on other machines can read.
+Local files are memory-mapped: opening one reads no data, and a mapping stays valid when the file is unlinked. Only
 the user that runs the server can read local files.
 """
 
@@ -22,10 +22,10 @@ SUFFIX = ".arrow"
 
 
 class Payloads:
-    """The files below one place. Names are opaque, never reused, and say nothing of their content."""
+    """The payload files in one location. Names are opaque and never reused."""
 
     def __init__(self, place: str | Path, *, create: bool = True) -> None:
-        """`create`: the place is made if it is not there."""
+        """`create`: create the directory if it does not exist."""
         if isinstance(place, Path):
             self._fs, self._root = fs.LocalFileSystem(), str(place.absolute())
         else:
@@ -38,11 +38,11 @@ class Payloads:
             sync(os.path.dirname(self._root))
 
     def write(self, schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> str:
-        """Writes a file to the end, syncs it and its directory, and returns its name. Takes batches as they come."""
+        """Writes the batches to a new file and returns its name. Local files and their directory are synced."""
         name = f"{uuid.uuid4().hex}{SUFFIX}"
         path = self._path(name)
         try:
-            if self._local:  # Arrow has no way to say with which permissions it creates a file
+            if self._local:  # Arrow cannot create a file with given permissions
                 os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, FILE_MODE))
             with self._fs.open_output_stream(path) as sink, pa.ipc.new_file(sink, schema) as writer:
                 for batch in batches:
@@ -60,7 +60,7 @@ class Payloads:
         return parsed(self.read(name))
 
     def read(self, name: str) -> pa.Buffer:
-        """The file's bytes; of a local file they are mapped. OSError when the file is gone or empty."""
+        """The file's bytes, memory-mapped if the file is local. OSError when the file is gone or empty."""
         path = self._path(name)
         with pa.memory_map(path) if self._local else self._fs.open_input_file(path) as source:
             return source.read_buffer()
@@ -72,7 +72,7 @@ class Payloads:
         return int(self._fs.get_file_info(self._path(name)).size or 0)
 
     def remove(self, name: str) -> None:
-        """Unlinks a file that no transaction names any more. One that is gone already is no error."""
+        """Unlinks a file that no transaction names any more. It is no error if the file does not exist."""
         with contextlib.suppress(FileNotFoundError):
             self._fs.delete_file(self._path(name))
 
@@ -85,7 +85,7 @@ class Payloads:
 
 
 def parsed(content: pa.Buffer) -> pa.Table:
-    """The rows of a file that has this content, without copying them. pa.ArrowInvalid when it is damaged."""
+    """The table in a file's content, without a copy. pa.ArrowInvalid when it is damaged."""
     table = pa.ipc.open_file(pa.BufferReader(content)).read_all()
-    table.validate()  # the ends of each buffer: a damaged file must not be read out of bounds
+    table.validate()  # checks buffer bounds: a damaged file must not be read out of bounds
     return table

@@ -1,4 +1,4 @@
-"""How a `CatalogState` lies in SQLite's tables: read whole at start, written as the difference of two states."""
+"""Stores a `CatalogState` in SQLite: reads all of it at start, writes the difference of two states."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ V = TypeVar("V")
 
 
 def load(store: Store) -> CatalogState:
-    """The state as of the last commit, the built-in schemas and tables included."""
+    """The state as of the last commit, including the built-in schemas and tables."""
     columns: dict[str, list[Column]] = {}
     for item_id, name, type, nullable, default in store.read(
         "SELECT item_id, name, type, nullable, default_text FROM columns ORDER BY item_id, position"
@@ -73,7 +73,7 @@ def load(store: Store) -> CatalogState:
 
 
 def save(tx: sqlite3.Connection, old: CatalogState, new: CatalogState) -> None:
-    """Writes what `new` has otherwise than `old`, within a transaction."""
+    """Writes the difference between `old` and `new`, within a transaction."""
     for id, database in _changed(tx, "databases", old.databases, new.databases):
         tx.execute("INSERT OR REPLACE INTO databases VALUES (?, ?)", (id, database.name))
     for id, schema in _changed(tx, "schemas", old.schemas, new.schemas):
@@ -117,7 +117,7 @@ def save(tx: sqlite3.Connection, old: CatalogState, new: CatalogState) -> None:
 def _changed(
     tx: sqlite3.Connection, table: str, old: Mapping[ObjectId, V], new: Mapping[ObjectId, V]
 ) -> list[tuple[ObjectId, V]]:
-    """Deletes from `table` what is gone; returns what is new or changed."""
+    """Deletes the removed objects from `table`; returns the new and changed ones."""
     tx.executemany(f"DELETE FROM {table} WHERE id = ?", [(id,) for id in old.keys() - new.keys()])
     return [(id, value) for id, value in new.items() if old.get(id) != value]
 
@@ -143,7 +143,7 @@ def _definition(item: Item) -> dict[str, object]:
 def _item(
     kind: str, id: ObjectId, schema_id: ObjectId, name: str, columns: tuple[Column, ...], definition: dict[str, Any]
 ) -> Item:
-    retain_ms = definition.get("retain_ms")  # what a file of format 1 lacks
+    retain_ms = definition.get("retain_ms")  # absent in files of format 1
     match kind:
         case "table":
             keys = tuple(tuple(key) for key in definition["keys"])

@@ -1,6 +1,6 @@
-"""PostgreSQL's own system relations: names, OIDs and columns, as `pg_catalog.tsv` lists them from PostgreSQL 16.
+"""PostgreSQL's system relations: names, OIDs and columns of PostgreSQL 16, read from `pg_catalog.tsv`.
 
-`tests/data/make_pg_catalog.py` writes that file. Their rows are made in `server/pg_catalog`.
+`tests/data/make_pg_catalog.py` generates that file. `server/pg_catalog` computes the rows.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ INFORMATION_SCHEMA_DOMAINS = {
     "cardinal_number": "int4",
     "time_stamp": "timestamptz",
 }
-"""What the standard calls the types of its columns, and what they are."""
+"""The domains that information_schema uses as column types, and their base types."""
 
 _SHORT = {
     "bigint": "int8",
@@ -44,7 +44,7 @@ _PLANNED = {
 
 @dataclass(frozen=True, slots=True)
 class PgColumn:
-    """`type` is PostgreSQL's name of it, as `oid`, `name`, `"char"`, `int2vector`."""
+    """`type` is PostgreSQL's type name, such as `oid`, `name`, `"char"`, `int2vector`."""
 
     name: str
     type: str
@@ -66,7 +66,7 @@ class PgRelation:
         return ObjectId(f"s{self.oid}")
 
     def planned_columns(self) -> tuple[Column, ...]:
-        """The columns with types that queries compute with: numbers stand for OIDs, text for names."""
+        """The columns with the types used in queries: OIDs are numbers, names are text."""
         return tuple(Column(c.name, planned_type(c.type), c.nullable) for c in self.columns)
 
 

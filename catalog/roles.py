@@ -1,8 +1,8 @@
-"""Roles, and what may be granted to them. Who may do what is decided in `server/privileges.py`.
+"""Roles and privileges. Privileges are checked in `server/privileges.py`.
 
-As in PostgreSQL an object without an entry in `CatalogState.privileges` has its kind's default privileges; the first
-GRANT or REVOKE writes them down, the owner's own among them. There is no grant option: an object's privileges are
-granted in its owner's name.
+As in PostgreSQL an object without an entry in `CatalogState.privileges` has the default privileges of its kind. The
+first GRANT or REVOKE stores them explicitly, including the owner's. There is no grant option: the grantor of all
+privileges is the object's owner.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from catalog.ids import ObjectId
 
 
 class Privilege(StrEnum):
-    """What GRANT names, in PostgreSQL's order of an aclitem's letters."""
+    """The privileges of GRANT, in the order of the letters in PostgreSQL's aclitem."""
 
     INSERT = "INSERT"
     SELECT = "SELECT"
@@ -35,15 +35,15 @@ LETTERS: dict[Privilege, str] = {
     Privilege.USAGE: "U",
     Privilege.CREATE: "C",
 }
-"""As PostgreSQL's aclitem writes them (acl.h)."""
+"""The letters of PostgreSQL's aclitem (acl.h)."""
 
 Acl = Mapping[ObjectId, frozenset[Privilege]]
-"""Who may do what with an object."""
+"""The privileges that each role has on one object."""
 
 
 @dataclass(frozen=True, slots=True)
 class Role:
-    """`inherit`: it may do at once what the roles that it is a member of may do; without, only after SET ROLE."""
+    """`inherit`: the role has the privileges of the roles it is a member of; if false, only after SET ROLE."""
 
     id: ObjectId
     name: str
@@ -55,9 +55,9 @@ class Role:
 
 
 MATERIALIZE = Role(ObjectId("s1000"), "materialize", superuser=True, login=True, create_db=True)
-"""The superuser that always exists, and owns what nobody else does."""
+"""The superuser that always exists. It owns all objects without another owner."""
 PUBLIC = ObjectId("p")
-"""Everybody, as a grantee."""
+"""The grantee PUBLIC: all roles."""
 
 _TABLE = (Privilege.INSERT, Privilege.SELECT, Privilege.UPDATE, Privilege.DELETE, Privilege.TRUNCATE)
 _CONTAINER = (Privilege.USAGE, Privilege.CREATE)
@@ -68,12 +68,12 @@ _APPLICABLE: dict[str, tuple[Privilege, ...]] = {
 
 
 def applicable(kind: str) -> frozenset[Privilege]:
-    """The privileges that a kind of object has: what ALL means for it."""
+    """The privileges that apply to a kind of object: the meaning of ALL."""
     return frozenset(_APPLICABLE.get(kind, ()))
 
 
 def letters(privileges: frozenset[Privilege]) -> str:
-    """`arwd`."""
+    """The privileges as letters, such as `arwd`."""
     return "".join(letter for privilege, letter in LETTERS.items() if privilege in privileges)
 
 
@@ -82,6 +82,6 @@ def from_letters(text: str) -> frozenset[Privilege]:
 
 
 def acl_items(acl: Acl, owner: ObjectId) -> list[str]:
-    """As Materialize's mz_aclitem: `grantee=letters/grantor`, by ids; PUBLIC is `p`. The owner stands first."""
+    """Materialize's mz_aclitem, `grantee=letters/grantor` with ids, PUBLIC as `p`. The owner's item is first."""
     ordered = sorted(acl.items(), key=lambda entry: (entry[0] != owner, entry[0]))
     return [f"{grantee}={letters(privileges)}/{owner}" for grantee, privileges in ordered if privileges]

@@ -1,4 +1,4 @@
-"""The times of a batch that holds updates of several: which of its rows belong to which time."""
+"""The times of a batch with updates at several times, and the rows that belong to each."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _GREATEST = int(np.iinfo(np.int64).max)
 class Spans:
     """Rows [ends[i - 1], ends[i]) of a batch's payload are the updates at times[i]; ends[-1] is 0.
 
-    Invariants: neither `times` nor `ends` descends; they have the same length, at least 1; ends[i] <= the batch's rows.
+    Invariants: `times` and `ends` are non-descending and have the same length >= 1; ends[i] <= the batch's rows.
     """
 
     times: NDArray[np.int64]
@@ -27,24 +27,24 @@ class Spans:
         return len(self.times)
 
     def rows(self, lower: int, upper: int) -> tuple[int, int]:
-        """The range of the rows at times in [lower, upper)."""
+        """The range of the rows with `lower <= time < upper`."""
         first, last = np.searchsorted(self.times, [_clamped(lower), _clamped(upper)])
         start, end = (int(self.ends[place - 1]) if place else 0 for place in (first, last))
         return start, max(start, end)
 
     def between(self, lower: int, upper: int) -> list[Timestamp]:
-        """The times in [lower, upper), ascending; a time that occurs twice comes twice."""
+        """The times in [lower, upper), ascending, with duplicates."""
         first, last = np.searchsorted(self.times, [_clamped(lower), _clamped(upper)])
         found: list[Timestamp] = self.times[first:last].tolist()
         return found
 
     def dump(self) -> bytes:
-        """As the catalog stores it."""
+        """The stored form: little-endian int64, first all times, then all ends."""
         return np.concatenate([self.times, self.ends]).astype("<i8").tobytes()
 
     @classmethod
     def load(cls, stored: bytes) -> Spans:
-        """What `dump` made. ValueError if it cannot be that."""
+        """Reads the result of `dump`. ValueError if it is malformed."""
         numbers = np.frombuffer(stored, "<i8").astype(np.int64)
         if len(numbers) < 2 or len(numbers) % 2:
             raise ValueError(f"{len(numbers)} numbers are not pairs")
@@ -53,7 +53,7 @@ class Spans:
 
     @classmethod
     def joined(cls, parts: Iterable[tuple[int, int, Spans | None]]) -> Spans:
-        """The spans of batches one after another, each given as (time, rows, spans)."""
+        """The spans of the concatenation of batches, each given as (time, rows, spans)."""
         times, ends, before = [], [], 0
         for time, rows, spans in parts:
             times.append(np.array([time], np.int64) if spans is None else spans.times)

@@ -1,7 +1,8 @@
-"""Changes that are too many for memory, consolidated out of it: partitions in a file, one of them in memory at a time.
+"""Consolidation of changes that do not fit into memory: they are partitioned on disk, and one partition is in memory
+at a time.
 
-What lies in a file here is mapped into memory and has no name any more: the machine takes the pages back when it needs
-them, nothing is left behind however the process ends, and the file goes with the last table over it.
+Files are memory-mapped and unlinked after they are written: the kernel can evict their pages, no file remains when
+the process ends in any way, and the space is freed with the last table that uses the file.
 """
 
 from __future__ import annotations
@@ -20,18 +21,18 @@ from numpy.typing import NDArray
 from catalog import updates
 from catalog.hashing import Hashes, key_hashes
 
-MEMORY_BYTES_MAX = 32 << 20  # so much is consolidated in memory, which takes some four times as much
+MEMORY_BYTES_MAX = 32 << 20  # consolidated in memory, which needs about four times as much
 Reader: TypeAlias = pa.ipc.RecordBatchFileReader
 PARTITION_BYTES = 8 << 20
-PARTITIONS_MAX = 512  # each piece is split into so many batches: of many gigabytes partitions become larger instead
-PIECE_BYTES = 16 << 20  # read, split and written at once
-HASHED_BYTES = 1 << 20  # hashed at once
+PARTITIONS_MAX = 512  # a piece is split into at most so many batches; beyond that partitions grow
+PIECE_BYTES = 16 << 20  # read, split and written at a time
+HASHED_BYTES = 1 << 20  # hashed at a time
 
 
 def mapped(
     schema: pa.Schema, batches: Iterable[pa.RecordBatch], directory: Path | None
 ) -> pa.ipc.RecordBatchFileReader:
-    """Writes batches to a file without a name, and reads it. OSError without room."""
+    """Writes batches to an unlinked file and opens it for reading. OSError if the disk is full."""
     with tempfile.NamedTemporaryFile(dir=directory) as file:
         with pa.ipc.new_file(file, schema) as writer:
             for batch in batches:
@@ -41,7 +42,7 @@ def mapped(
 
 
 class Partitions:
-    """Rows on disk, by the number of the partition that each was given."""
+    """Rows on disk, divided into numbered partitions."""
 
     def __init__(self, schema: pa.Schema, count: int, directory: Path | None) -> None:
         self.count = count
@@ -49,11 +50,11 @@ class Partitions:
         self._file = tempfile.NamedTemporaryFile(dir=directory)  # noqa: SIM115 (closed when it has been written)
         self._writer = pa.ipc.new_file(self._file, schema)
         self._written = 0
-        self._batches: list[list[int]] = [[] for _ in range(count)]  # of each partition, their numbers in the file
+        self._batches: list[list[int]] = [[] for _ in range(count)]  # per partition: batch numbers in the file
         self._reader: Reader | None = None
 
     def add(self, table: pa.Table, numbers: NDArray[np.integer]) -> None:
-        """`numbers`: each row's partition. Memory: as much again as the table."""
+        """Appends rows; `numbers` has the partition of each. Needs as much memory as the table."""
         ordered = table.take(pa.array(np.argsort(numbers, kind="stable"))).combine_chunks()
         counts = np.bincount(numbers, minlength=self.count)
         starts = np.cumsum(counts) - counts
@@ -64,7 +65,7 @@ class Partitions:
                 self._written += 1
 
     def written(self) -> None:
-        """Nothing more will be added: from here on it is read, and the file has no name any more."""
+        """Ends writing: unlinks the file and opens it for reading."""
         self._writer.close()
         self._file.flush()
         self._reader = pa.ipc.open_file(pa.memory_map(self._file.name))
@@ -77,20 +78,20 @@ class Partitions:
             yield pa.Table.from_batches([self._reader.get_batch(number)])
 
     def close(self) -> None:
-        """Gives up what was written. May be called twice."""
+        """Discards a file that is still being written. May be called twice."""
         if self._reader is None and not self._file.closed:
             self._file.close()
 
 
 def pieces(table: pa.Table, bytes_max: int) -> Iterator[pa.Table]:
-    """Consecutive slices of a table, each of at most about so many bytes."""
+    """Consecutive slices of a table of at most about `bytes_max` bytes each."""
     rows = max(1, int(table.num_rows * bytes_max / max(table.nbytes, 1)))
     for start in range(0, table.num_rows, rows):
         yield table.slice(start, min(rows, table.num_rows - start))  # pyarrow does not clip without columns
 
 
 def partitions_for(size: int) -> int:
-    """How many partitions so many bytes are split into."""
+    """The number of partitions for `size` bytes."""
     return max(1, min(PARTITIONS_MAX, -(-size // PARTITION_BYTES)))
 
 
@@ -99,10 +100,10 @@ def size_of(tables: Iterable[pa.Table]) -> int:
 
 
 def consolidated(tables: list[pa.Table], directory: Path | None) -> Generator[pa.Table | None, None, None]:
-    """What `tables` (of rows or of changes, at least one) add up to, as consolidated changes, piece by piece.
+    """Yields the sum of `tables` (rows or changes, at least one table) as consolidated changes, in several tables.
 
-    One piece if they fit into memory; else None now and then while there is work before the next piece, so that a
-    caller can do something else, or give up, in between.
+    Yields one table if all fit into memory. Otherwise also yields None between units of work, so that the caller can
+    do other work or stop.
     """
     if size_of(tables) <= MEMORY_BYTES_MAX:
         yield updates.consolidate(pa.concat_tables([updates.as_changes(table) for table in tables]))
@@ -115,7 +116,7 @@ def consolidated(tables: list[pa.Table], directory: Path | None) -> Generator[pa
             for piece in pieces(table, PIECE_BYTES):
                 changes = updates.as_changes(piece)
                 hashes = hashes_of(piece if piece is not changes else updates.rows_of(changes))
-                if distinct(hashes) * 2 < changes.num_rows:  # or rows that are many times there were all in one
+                if distinct(hashes) * 2 < changes.num_rows:  # else copies of one row overfill a partition
                     changes = updates.consolidate(changes)
                     hashes = hashes_of(updates.rows_of(changes))
                 partitions.add(changes, ((hashes >> np.uint64(32)) * np.uint64(partitions.count)) >> np.uint64(32))
@@ -128,7 +129,7 @@ def consolidated(tables: list[pa.Table], directory: Path | None) -> Generator[pa
 
 
 def _sum(schema: pa.Schema, tables: Iterator[pa.Table], share: int) -> pa.Table:
-    """Consolidated whenever it has grown by half: memory follows the distinct rows."""
+    """Consolidates one partition. Consolidates early when it has grown by half: memory is O(distinct rows)."""
     gathered, size, limit = [schema.empty_table()], 0, 2 * share
     for table in tables:
         gathered.append(table)
@@ -141,29 +142,29 @@ def _sum(schema: pa.Schema, tables: Iterator[pa.Table], share: int) -> pa.Table:
 
 
 def hashes_of(rows: pa.Table) -> Hashes:
-    """Of whole rows, a few at a time."""
+    """Hashes of whole rows, computed HASHED_BYTES at a time."""
     found = [key_hashes(piece, piece.column_names) for piece in pieces(rows, HASHED_BYTES)]
     return np.concatenate(found) if found else np.zeros(0, np.uint64)
 
 
 def distinct(hashes: Hashes) -> int:
-    """How many different values there are. For hashes np.unique takes 150 times as long as sorting them."""
+    """The number of distinct values. For hashes np.unique takes 150 times as long as sorting."""
     ordered = np.sort(hashes)
     return int(np.count_nonzero(ordered[1:] != ordered[:-1])) + (len(ordered) > 0)
 
 
 def summed(tables: list[pa.Table], directory: Path | None) -> pa.Table:
-    """What `tables` add up to as one table of changes, on disk if it is too much for memory."""
+    """The sum of `tables` as one table of consolidated changes, on disk if it is large."""
     return kept((piece for piece in consolidated(tables, directory) if piece is not None), directory)
 
 
 def rows(tables: list[pa.Table], directory: Path | None) -> pa.Table:
-    """What `tables` add up to as one table of rows, likewise. NegativeCount if there are less than none of a row."""
+    """The sum of `tables` as one table of rows, on disk if it is large. NegativeCount if a multiplicity is negative."""
     return kept((updates.expand(piece) for piece in consolidated(tables, directory) if piece is not None), directory)
 
 
 def applied(old: pa.Table, changes: pa.Table, directory: Path | None) -> pa.Table:
-    """The rows `old` after `changes`, as `updates.apply`: in memory are only a piece of them, and those that go."""
+    """The rows `old` after `changes`, as `updates.apply`. Holds one piece of `old` and the touched rows in memory."""
     going = changes.filter(pc.less(changes[updates.DIFF], 0))
     if old.num_rows < updates.SOUGHT_SHARE * going.num_rows:
         return rows([old, changes], directory)
@@ -178,12 +179,12 @@ def applied(old: pa.Table, changes: pa.Table, directory: Path | None) -> pa.Tabl
 
 
 def on_disk(table: pa.Table, directory: Path | None) -> pa.Table:
-    """The table, in a file."""
+    """The table in a memory-mapped file."""
     return mapped(table.schema, table.combine_chunks().to_batches(), directory).read_all()
 
 
 def kept(tables: Iterator[pa.Table], directory: Path | None) -> pa.Table:
-    """Tables that come, at least one, as one: in memory if they are small, else on disk."""
+    """Concatenates tables, at least one: in memory if they are small, else on disk."""
     gathered: list[pa.Table] = []
     size = 0
     for table in tables:

@@ -1,16 +1,16 @@
 """The SQLite file: one writer thread, one transaction at a time, a fence against a second server.
 
-Callers hand `transaction` a function of the connection and await its result; the function runs in the writer
+Callers pass `transaction` a function of the connection and await its result. The function runs in the writer
 thread between BEGIN IMMEDIATE and COMMIT. With journal_mode=WAL and synchronous=FULL a transaction that returned is
-on disk. Readers have a connection of their own.
+on disk. Reads use another connection.
 
-Two servers on one directory would each believe what the other overwrites. The lock file stops a second one at the
-door with a clear message; where the lock does not hold (some network file systems, a lock file that was removed) the
-epoch does: every opening takes the next epoch, and a transaction of an older one is refused (`Fenced`).
+Two servers on one directory would overwrite each other's data. The lock file stops a second server at start. Where the
+lock does not work (some network file systems, a removed lock file) the epoch fences: every opening increments the
+epoch, and a transaction of an older epoch is refused (`Fenced`).
 
-A commit whose sync fails is not undone by that: its frames lie in SQLite's log, whole perhaps, and the next opening
-would take them for committed, after everybody was told otherwise. So they are overwritten, by another commit, before
-the failure is told; if that fails, too, nothing is told (`Undecided`).
+A failed sync does not undo its commit: the frames may be complete in SQLite's write-ahead log, and the next opening
+would treat them as committed although the caller received an error. Therefore another commit overwrites them before the
+failure is reported. If that fails, too, the outcome is unknown and the server must end (`Undecided`).
 
 Cancel safety: a transaction whose waiter is cancelled still commits or rolls back as a whole.
 """
@@ -37,14 +37,14 @@ T = TypeVar("T")
 FILE = "catalog.sqlite"
 PAGE_CACHE_KIB = 16 * 1024
 WAL_BYTES_KEPT = 64 * 1024 * 1024  # a checkpoint truncates a log that a burst has made longer
-FREE_PAGES_KEPT = 1024  # of 4 KiB: what the next commits fill again need not leave the file
-FREE_PAGES_STEP = 256  # given back in one transaction: a few milliseconds of the writer's time
+FREE_PAGES_KEPT = 1024  # of 4 KiB, kept for the next commits
+FREE_PAGES_STEP = 256  # pages freed per transaction, which takes the writer a few milliseconds
 _SYNC_FAILED = ("SQLITE_IOERR_FSYNC", "SQLITE_IOERR_DIR_FSYNC")
 _UNUSABLE = ("SQLITE_CANTOPEN", "SQLITE_READONLY", "SQLITE_PERM", "SQLITE_BUSY", "SQLITE_IOERR", "SQLITE_FULL")
 
 
 class StoreError(Exception):
-    """The data directory cannot be used. `hint` says what a person can do about it."""
+    """The data directory cannot be used. `hint` says how to correct this."""
 
     def __init__(self, message: str, hint: str) -> None:
         super().__init__(message)
@@ -52,30 +52,32 @@ class StoreError(Exception):
 
 
 class MustEnd(Exception):
-    """This server must not write any more, and has to end."""
+    """The server must not write any more and must end."""
 
 
 class Fenced(MustEnd):
-    """Another server has opened the directory since."""
+    """Another server has opened the directory since this one did."""
 
 
 class Undecided(MustEnd):
-    """A commit failed, and only the next opening can tell whether it is on disk."""
+    """A commit failed, and whether it is on disk is unknown until the next opening."""
 
 
 class Store:
-    """The catalog's SQLite file in a data directory, opened for writing by this process alone."""
+    """The catalog's SQLite file in a data directory, opened for writing by this process only."""
 
     def __init__(self, directory: Path) -> None:
-        """Opens or creates. StoreError when the directory is locked, damaged, too new or not writable."""
+        """Opens or creates the file. StoreError if the directory is locked, damaged, too new or not writable."""
         self.directory = directory
         with ExitStack() as held:
             held.callback(os.close, lock(directory))
             try:
-                create(directory / FILE)  # SQLite would let everybody read it; its other files get its permissions
+                create(
+                    directory / FILE
+                )  # SQLite would create it readable by everyone; its other files inherit the mode
                 self._writer = self._connect(held)
                 self.created = migrate(self._writer) == 0
-                # One statement: of two servers that open at once, each has to see an epoch of its own.
+                # One statement, so that two servers that open concurrently get different epochs.
                 take_epoch = "UPDATE meta SET value = value + 1 WHERE key = 'epoch' RETURNING value"
                 ((self.epoch,),) = self._writer.execute(take_epoch).fetchall()
                 self._reader = self._connect(held)
@@ -96,7 +98,7 @@ class Store:
             self._reader_lock = threading.Lock()
             self._undecided: Undecided | None = None
             self.transactions = 0
-            """How many were committed."""
+            """The number of committed transactions."""
             self._held = held.pop_all()
 
     def _connect(self, held: ExitStack) -> sqlite3.Connection:
@@ -110,11 +112,11 @@ class Store:
         return connection
 
     async def transaction(self, act: Callable[[sqlite3.Connection], T]) -> T:
-        """Runs `act` in the writer thread in one transaction. On any exception nothing of it remains."""
+        """Runs `act` in the writer thread in one transaction, which any exception rolls back."""
         return await asyncio.wrap_future(self._thread.submit(self._transact, act))
 
     def transact(self, act: Callable[[sqlite3.Connection], T]) -> T:
-        """The same for callers outside the event loop: blocks the calling thread until it is done."""
+        """As `transaction`, for callers outside the event loop. Blocks the calling thread."""
         return self._thread.submit(self._transact, act).result()
 
     def _transact(self, act: Callable[[sqlite3.Connection], T]) -> T:
@@ -129,7 +131,7 @@ class Store:
             connection.execute("COMMIT")
             self.transactions += 1
         except BaseException as error:
-            if connection.in_transaction:  # SQLite itself rolls back when the disk is full or fails
+            if connection.in_transaction:  # SQLite has rolled back already if the disk is full or failed
                 connection.execute("ROLLBACK")
             if getattr(error, "sqlite_errorname", "") in _SYNC_FAILED:
                 self._undo_unsynced(error)
@@ -137,9 +139,9 @@ class Store:
         return result
 
     def _undo_unsynced(self, error: BaseException) -> None:
-        """A commit that overwrites the frames of one whose sync failed. Undecided if it fails, too.
+        """Overwrites the frames of a commit whose sync failed, by another commit. Undecided if it fails, too.
 
-        It takes the next epoch: SQLite writes nothing for a value that stays what it was.
+        It increments the epoch because SQLite writes no frame for an unchanged value.
         """
         take_epoch = "UPDATE meta SET value = value + 1 WHERE key = 'epoch' AND value = ? RETURNING value"
         try:
@@ -151,9 +153,9 @@ class Store:
             raise self._undecided from again
 
     async def give_back(self) -> bool:
-        """Returns free pages to the file system, a bounded number of them; True while there are more.
+        """Returns a bounded number of free pages to the file system. True if more are left.
 
-        Call it after compaction: auto_vacuum=INCREMENTAL frees nothing by itself.
+        Call it after compaction: auto_vacuum=INCREMENTAL frees no page by itself.
         """
         return await self.transaction(_give_back)
 
@@ -166,7 +168,7 @@ class Store:
             raise explained(self.directory, error) from error
 
     def close(self) -> None:
-        """Waits for what was submitted, then lets go of the file and the lock. Closing twice is no error."""
+        """Waits for submitted transactions, then closes the file and releases the lock. May be called twice."""
         self._thread.shutdown(wait=True)
         with self._reader_lock:
             self._held.close()
@@ -181,14 +183,14 @@ def _give_back(tx: sqlite3.Connection) -> bool:
 
 
 def is_unusable(error: sqlite3.DatabaseError) -> bool:
-    """Whether the file cannot be used for a reason outside of it, such as its permissions or a full disk."""
+    """Whether the cause of the error is outside the file, such as its permissions or a full disk."""
     return getattr(error, "sqlite_errorname", "").startswith(_UNUSABLE)
 
 
 def explained(directory: Path, error: sqlite3.DatabaseError) -> StoreError:
-    """The error as a user should see it: the directory is damaged, or cannot be used."""
+    """The error to show to the user: the directory is damaged or cannot be used."""
     if isinstance(error, sqlite3.ProgrammingError):
-        raise error  # ours, not the file's
+        raise error  # a bug of the caller, not a property of the file
     if is_unusable(error):
         return StoreError(
             f'could not use data directory "{directory}": {error}',
@@ -201,7 +203,7 @@ def explained(directory: Path, error: sqlite3.DatabaseError) -> StoreError:
 
 
 def _check_permissions(directory: Path) -> None:
-    """StoreError if others may read the directory. Of an empty one the permissions are corrected, as by initdb."""
+    """StoreError if other users may read the directory. Corrects the permissions of an empty one, as initdb does."""
     if is_private(directory):
         return
     if is_empty(directory):
@@ -215,7 +217,10 @@ def _check_permissions(directory: Path) -> None:
 
 
 def lock(directory: Path) -> int:
-    """An open file descriptor that holds the directory's lock. StoreError if a server has it or permissions are bad."""
+    """An open file descriptor that holds the directory's lock.
+
+    StoreError if another server holds the lock, or if the directory cannot be used or has wrong permissions.
+    """
     try:
         make(directory)
         _check_permissions(directory)

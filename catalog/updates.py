@@ -1,14 +1,13 @@
-"""(row, diff) at one time as Arrow tables: the algebra that the log, the dataflows and the envelopes share.
+"""Updates (row, diff) at one time as Arrow tables, and the operations that the log, dataflows and envelopes share.
 
-Two shapes of `pa.Table`, told apart by their last column; a collection's own columns come first, named by
-position (c0, c1, ...), because users' names may repeat or be odd:
+There are two shapes of `pa.Table`, distinguished by their last column. The collection's columns are named by position
+(c0, c1, ...), because users' column names may be duplicates or contain any characters:
 
-- rows:     c0..cn         one line a copy of a row; what Spark reads and COPY sends
-- changes:  c0..cn, diff   the updates of one time
+- rows:     c0..cn         one table row per copy of a row; read by Spark, sent by COPY
+- changes:  c0..cn, diff   the updates at one time
 
-Consolidated means: one line per row, no zero diff. Two rows are the same when their bytes are: 0.0 and
--0.0 are two rows, NULL equals NULL; but every NaN is the same NaN, whatever arithmetic left in its bits.
-All of it is column operations; nothing looks at one row.
+Consolidated changes have each row once and no zero diff. Rows are equal if their bytes are: 0.0 and -0.0 are different
+rows, NULL equals NULL. All NaN are equal, whatever their bits. All operations work on columns, never row by row.
 """
 
 from __future__ import annotations
@@ -20,14 +19,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-CHUNKS_MAX = 64  # of rows that changes were applied to: more make each look at them slower
-SOUGHT_SHARE = 16  # of rows one is sought as quickly as all are added up
+CHUNKS_MAX = 64  # of a table after `apply`; more chunks make every later operation slower
+SOUGHT_SHARE = 16  # searching 1/16 of the rows takes as long as consolidating all
 DIFF = "diff"
 DIFF_FIELD = pa.field(DIFF, pa.int64(), nullable=False)
 
 
 class NegativeCount(Exception):
-    """A row's count is below zero: more copies of it were taken away than ever stood there."""
+    """The multiplicity of a row is negative."""
 
 
 def rows_schema(types: Sequence[pa.DataType]) -> pa.Schema:
@@ -36,27 +35,27 @@ def rows_schema(types: Sequence[pa.DataType]) -> pa.Schema:
 
 
 def rows_of(changes: pa.Table) -> pa.Table:
-    """The row's own columns, as they stand: counts are neither looked at nor applied."""
+    """The columns without `diff`. Diffs are ignored, not applied."""
     return changes.drop_columns([DIFF])
 
 
 def with_diff(rows: pa.Table, diff: int) -> pa.Table:
-    """Changes that add (or, below zero, take away) each line of `rows` `diff` times."""
+    """Changes with the same `diff` for each of `rows`."""
     return rows.append_column(DIFF_FIELD, pa.array(np.full(rows.num_rows, diff, np.int64)))
 
 
 def as_changes(table: pa.Table) -> pa.Table:
-    """Rows as the changes that add them; changes as they are."""
+    """Rows as changes with diff +1; changes unchanged."""
     return table if DIFF in table.column_names else with_diff(table, 1)
 
 
 def takes_away(table: pa.Table) -> bool:
-    """Whether rows or changes take a row away."""
+    """Whether the table has a negative diff."""
     return DIFF in table.column_names and table.num_rows > 0 and bool(pc.min(table[DIFF]).as_py() < 0)
 
 
 def consolidate(table: pa.Table) -> pa.Table:
-    """Adds up the diffs of equal rows of changes and drops zeros. First appearance gives the order."""
+    """Sums the diffs of equal rows and drops zeros. Rows are in the order of their first appearance."""
     if table.num_rows <= 1:
         return table.filter(pc.not_equal(table[DIFF], 0)) if table.num_rows else table
     keys = [name for name in table.column_names if name != DIFF]
@@ -70,13 +69,13 @@ def consolidate(table: pa.Table) -> pa.Table:
     ).group_by(keys, use_threads=False)
     sums = grouped.aggregate([("first", "min"), (DIFF, "sum")])
     first, diffs = sums["first_min"].to_numpy(), sums[f"{DIFF}_sum"].to_numpy()
-    order = np.argsort(first, kind="stable")  # groups come nearly in this order, which makes the sort cheap
+    order = np.argsort(first, kind="stable")  # groups are nearly in this order, which makes the sort cheap
     order = order[diffs[order] != 0]
     return table.select(keys).take(pa.array(first[order])).append_column(DIFF_FIELD, pa.array(diffs[order]))
 
 
 def expand(changes: pa.Table) -> pa.Table:
-    """Rows: each line of consolidated changes as often as its diff says. NegativeCount if one is below zero."""
+    """Consolidated changes as rows, each repeated `diff` times. NegativeCount if a diff is negative."""
     diffs = changes[DIFF].to_numpy()
     rows = rows_of(changes)
     if len(diffs) == 0 or (diffs == 1).all():
@@ -87,21 +86,21 @@ def expand(changes: pa.Table) -> pa.Table:
 
 
 def negate(changes: pa.Table) -> pa.Table:
-    """The changes that undo `changes`."""
+    """The changes with negated diffs, which undo `changes`."""
     return rows_of(changes).append_column(DIFF_FIELD, pc.negate(changes[DIFF]))
 
 
 def difference(new: pa.Table, old: pa.Table) -> pa.Table:
-    """Consolidated changes that lead from the rows `old` to the rows `new`."""
+    """`new - old`: the consolidated changes that turn the rows `old` into the rows `new`."""
     if new is old:
         return with_diff(new.slice(0, 0), 1)
     return consolidate(pa.concat_tables([with_diff(old, -1), with_diff(new, 1)]))
 
 
 def apply(rows: pa.Table, changes: pa.Table) -> pa.Table:
-    """`rows` after `changes`, those that are left as they are first. The same table when nothing changes.
+    """`rows + changes`, untouched rows first. Returns the same table if `changes` is empty.
 
-    Only rows that look like one that goes are added up; when changes only add, there is no look at `rows`.
+    Consolidates only rows that may equal a retracted one. If there are no retractions, `rows` are not examined.
     """
     if changes.num_rows == 0:
         return rows
@@ -116,10 +115,10 @@ def apply(rows: pa.Table, changes: pa.Table) -> pa.Table:
 
 
 def like(rows: pa.Table, others: pa.Table) -> NDArray[np.bool_]:
-    """Of each of `rows` whether each of its values is one of `others`: all that equal one of those, and few besides.
+    """A mask of the `rows` that may equal one of `others`: it includes all that do, and few more.
 
-    Columns are looked at, those with short values first, until about as many are left as there are others. All, if
-    there are so many others that to add up all is as quick.
+    Filters by one column after the other, those with short values first, until about as many rows are left as there
+    are `others`. Selects all rows if `others` are so many that consolidating all rows is as fast.
     """
     if rows.num_rows < SOUGHT_SHARE * others.num_rows:
         return np.ones(rows.num_rows, np.bool_)
@@ -146,7 +145,7 @@ def _is_long(type: pa.DataType) -> bool:
 
 
 def comparable(column: pa.Array) -> pa.Array:
-    """An array with equal values exactly where `column` has equal values, of a type that Arrow can group by."""
+    """An array with equal values exactly where `column` has equal values, of a type that Arrow can group."""
     type = column.type
     if pa.types.is_floating(type):
         one_nan = pc.if_else(pc.is_nan(column), pa.scalar(float("nan"), type), column)
@@ -157,7 +156,7 @@ def comparable(column: pa.Array) -> pa.Array:
 
 
 def _list_codes(column: pa.ListArray) -> pa.Array:
-    """Each list as the bytes of its elements' codes: equal lists have equal bytes, NULL elements among them."""
+    """Each list as the bytes of its elements' dictionary codes: equal lists have equal bytes; NULL equals NULL."""
     offsets = column.offsets.to_numpy()
     values = column.values.slice(offsets[0], offsets[-1] - offsets[0])
     codes = comparable(values).dictionary_encode(null_encoding="encode").indices

@@ -1,6 +1,5 @@
-"""The languages spoken at Tidewire's borders.
+"""Wire and memory formats, without IO.
 
-Nothing here does IO, awaits, reads a clock or knows what a table is: bytes and Arrow batches come in,
-messages, bytes and Arrow batches go out. `pgwire` is PostgreSQL's frontend/backend protocol, version 3,
-`columnar` Arrow's columns in memory.
+`pgwire` is PostgreSQL's frontend/backend protocol, version 3. `columnar` accesses Arrow's buffers. Functions here take
+and return bytes, messages and Arrow batches. They never await, read no clock and know nothing about tables.
 """

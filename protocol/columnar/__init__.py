@@ -1,1 +1,1 @@
-"""Arrow columns as numpy sees them: what `pgwire` and the catalog's hashes both stand on. Knows neither."""
+"""Access to Arrow columns with numpy, used by `pgwire` and by the catalog's hashes."""

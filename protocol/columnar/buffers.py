@@ -1,6 +1,6 @@
-"""Arrow arrays as numpy sees their buffers, and arrays made of new buffers. Slices are allowed for everywhere.
+"""Views of Arrow buffers as numpy arrays, and Arrow arrays built from new buffers. Arrays may be slices.
 
-Arrays have at least one row: Arrow may leave the buffers of an empty one out.
+Arrays must have at least one row: Arrow may omit the buffers of an empty one.
 """
 
 from __future__ import annotations
@@ -22,24 +22,24 @@ _NOTHING = pa.scalar("")
 
 
 def fixed_values(array: pa.Array, dtype: Any) -> NDArray[Any]:
-    """The values buffer of a fixed-width array, no copy; what stands under a null is arbitrary."""
+    """The values buffer of a fixed-width array, without a copy. Values at nulls are arbitrary."""
     dtype = np.dtype(dtype)
     return np.frombuffer(array.buffers()[1], dtype, len(array), array.offset * dtype.itemsize)
 
 
 def offsets_of(array: pa.Array) -> Offsets:
-    """The n + 1 offsets of a string, binary or list array, no copy."""
+    """The n + 1 offsets of a string, binary or list array, without a copy."""
     return np.frombuffer(array.buffers()[1], np.int32, len(array) + 1, array.offset * 4)
 
 
 def string_parts(array: pa.Array) -> tuple[Offsets, Bytes]:
-    """The offsets of a string or binary array, and the bytes they point into; no copy."""
+    """The offsets of a string or binary array, and the bytes that they index; without a copy."""
     values = array.buffers()[2]
     return offsets_of(array), np.frombuffer(values, np.uint8) if values is not None else np.empty(0, np.uint8)
 
 
 def starts_of(lengths: NDArray[Any]) -> Offsets:
-    """n lengths to n + 1 offsets."""
+    """Converts n lengths to n + 1 offsets."""
     offsets = np.zeros(len(lengths) + 1, np.int32)
     np.cumsum(lengths, out=offsets[1:])
     return offsets
@@ -52,21 +52,24 @@ def string_array(offsets: Offsets, values: Any, like: pa.Array) -> pa.Array:
 
 
 def validity(array: pa.Array) -> pa.Buffer | None:
-    """The bitmap of what is not null, from bit 0 on; None when nothing is."""
+    """The validity bitmap, starting at bit 0; None if the array has no nulls."""
     if not array.null_count:
         return None
     return pa.py_buffer(np.packbits(np.asarray(array.is_valid()), bitorder="little"))
 
 
 def joined(*parts: pa.Array | pa.Scalar) -> pa.Array:
-    """The parts of each row in one string, null if one of them is."""
+    """The row-wise concatenation of string parts; null if one of the parts is null."""
     return pc.call_function("binary_join_element_wise", [*parts, _NOTHING], _EMIT_NULL)
 
 
 def patched(
     array: pa.Array, text: pa.Array, odd: NDArray[np.bool_], of: Callable[[NDArray[np.intp]], list[str]]
 ) -> pa.Array:
-    """`text`, the rows of `odd` that `array` has no null in replaced by what `of` gives for their numbers."""
+    """`text` with some rows replaced: those in the mask `odd` that are not null in `array`.
+
+    `of` maps row numbers to the replacement strings.
+    """
     if array.null_count:
         odd = odd & np.asarray(array.is_valid())
     if not odd.any():

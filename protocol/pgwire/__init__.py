@@ -1,7 +1,7 @@
-"""PostgreSQL's frontend/backend protocol, version 3, as a server speaks it, without IO.
+"""The server side of PostgreSQL's frontend/backend protocol, version 3, without IO.
 
-`connection` turns bytes into messages and back and knows the phases; `messages` is the catalogue of both sides'
-messages; `errors` and `types` are the vocabulary that all of the server shares.
+`connection` converts between bytes and messages and tracks the protocol's phases. `messages` defines the messages of
+both sides. `errors` and `types` define the errors and types that the whole server uses.
 """
 
 from protocol.pgwire.connection import (

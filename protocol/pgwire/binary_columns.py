@@ -1,8 +1,7 @@
-"""Arrow columns to PostgreSQL's binary values (the `*send` functions), by column operations.
+"""Converts Arrow columns to PostgreSQL's binary values (the `*send` functions) with column operations.
 
-A type is either fixed, its values being one numpy column that fits into a bigger struct (`FixedColumn`), or of
-varying width, its values being a binary array (`VaryingColumn`). The encoder merges neighbouring fixed columns
-and their lengths into one struct per row, which is why the two are kept apart.
+The values of a fixed-width type are a numpy array (`FixedColumn`), those of other types an Arrow binary array
+(`VaryingColumn`). The encoder merges adjacent fixed-width columns and their lengths into one struct per row.
 """
 
 from __future__ import annotations
@@ -30,16 +29,16 @@ VaryingColumn = Callable[[pa.Array], pa.Array]
 
 
 def fixed_column(type: PgType) -> tuple[np.dtype[Any], FixedColumn] | None:
-    """The wire's dtype of a type of fixed width, and the function to its values; None for the others.
+    """The dtype of a fixed-width type in binary format and the function that computes its values; None for other types.
 
-    The values come in any byte order: they are assigned into a struct field of the dtype. Where the column is
-    null they are arbitrary.
+    The values may have any byte order, because they are assigned to a struct field of the dtype. Values at nulls are
+    arbitrary.
     """
     return _FIXED.get(type.name)
 
 
 def varying_column(type: PgType) -> VaryingColumn:
-    """The function from a column of `type` to a binary array of its values; nulls stay null."""
+    """The function that converts a column of `type` to a binary array of its values; nulls stay null."""
     if type.element is not None:
         return partial(_arrays, type.element)
     if type.name == "numeric":
@@ -48,7 +47,7 @@ def varying_column(type: PgType) -> VaryingColumn:
 
 
 def masked_rows(rows: NDArray[Any], keep: NDArray[np.bool_]) -> NDArray[np.uint8]:
-    """The bytes of an array of structs for which `keep` (rows x itemsize) is True, in order."""
+    """The bytes of an array of structs where the mask `keep` (rows x itemsize) is True, in order."""
     return rows.view(np.uint8).reshape(keep.shape)[keep]
 
 
@@ -107,12 +106,12 @@ def _bytes(array: pa.Array) -> pa.Array:
 
 
 def _jsonb(array: pa.Array) -> pa.Array:
-    """Version 1 of jsonb's binary form: the byte 1, then the text."""
+    """jsonb_send(), version 1: the byte 1, then the text."""
     return pc.binary_join_element_wise(b"\x01", array.view(_BINARY), b"")
 
 
 def _chars(array: pa.Array) -> pa.Array:
-    """charsend(): one byte always, zero for an empty text."""
+    """charsend(): always one byte, zero for empty text."""
     return pc.if_else(pc.equal(array, ""), "\0", array).view(_BINARY)
 
 
@@ -125,7 +124,7 @@ _NEGATIVE = 0x4000
 
 
 def _numerics(scale: int, array: pa.Array) -> pa.Array:
-    """numeric_send(): count of digits, weight of the first, sign, scale, then base-10000 digits without outer zeros."""
+    """numeric_send(): digit count, weight of the first digit, sign, scale, base-10000 digits without outer zeros."""
     count = len(array)
     if pa.types.is_integer(array.type):
         array = array.cast(pa.decimal128(20, 0))
@@ -137,7 +136,7 @@ def _numerics(scale: int, array: pa.Array) -> pa.Array:
 
     fraction_groups = -(-scale // 4)
     limbs = _scaled(low, high, 10 ** (4 * fraction_groups - scale))
-    groups: list[NDArray[np.uint64]] = []  # the least first
+    groups: list[NDArray[np.uint64]] = []  # least significant first
     while len(groups) < fraction_groups or limbs:
         rest = _divide_by_group(limbs, count)
         groups.append(rest)
@@ -163,7 +162,7 @@ def _numerics(scale: int, array: pa.Array) -> pa.Array:
 
 
 def _scaled(low: NDArray[np.uint64], high: NDArray[np.uint64], factor: int) -> list[NDArray[np.uint64]]:
-    """|value| * factor (at most 1000) as base 2**32 limbs, the greatest first, without limbs that are all zero."""
+    """|value| * factor (<= 1000) as base 2**32 limbs, most significant first, without leading all-zero limbs."""
     mask, shift = np.uint64(0xFFFFFFFF), np.uint64(32)
     limbs: list[NDArray[np.uint64]] = []
     carry = np.zeros(len(low), np.uint64)
@@ -178,7 +177,7 @@ def _scaled(low: NDArray[np.uint64], high: NDArray[np.uint64], factor: int) -> l
 
 
 def _divide_by_group(limbs: list[NDArray[np.uint64]], count: int) -> NDArray[np.uint64]:
-    """Long division in place; the remainders."""
+    """Divides the limbs by 10000 in place; returns the remainders."""
     rest = np.zeros(count, np.uint64)
     for index, limb in enumerate(limbs):
         limbs[index], rest = np.divmod(rest << np.uint64(32) | limb, np.uint64(_GROUP))
@@ -189,7 +188,7 @@ def _divide_by_group(limbs: list[NDArray[np.uint64]], count: int) -> NDArray[np.
 
 
 def _arrays(element: PgType, array: pa.Array) -> pa.Array:
-    """array_send(): dimensions, flags, element OID, then length and lower bound, then each element with its length."""
+    """array_send(): dimensions, null flag, element OID, length, lower bound, then each element with its length."""
     count = len(array)
     bounds = offsets_of(array)
     first, last = int(bounds[0]), int(bounds[-1])
@@ -209,7 +208,7 @@ def _arrays(element: PgType, array: pa.Array) -> pa.Array:
 
 
 def sized_values(type: PgType, array: pa.Array) -> tuple[Any, NDArray[np.int32]]:
-    """Every value behind its int32 length (-1 and nothing for NULL), end to end; and the n + 1 starts."""
+    """The concatenated values, each preceded by its int32 length (NULL is length -1 only), and the n + 1 offsets."""
     if not len(array):
         return b"", np.zeros(1, np.int32)
     fixed = fixed_column(type)
@@ -226,7 +225,7 @@ def sized_values(type: PgType, array: pa.Array) -> tuple[Any, NDArray[np.int32]]
 
 
 def sized_fixed(dtype: np.dtype[Any], values: FixedColumn, array: pa.Array) -> pa.Array:
-    """A binary array without nulls: every value behind its length, only the length -1 for NULL."""
+    """A binary array of values, each preceded by its int32 length. NULL is length -1 only; the array has no nulls."""
     rows = np.empty(len(array), [("length", ">i4"), ("value", dtype)])
     valid = np.asarray(array.is_valid())
     rows["length"], rows["value"] = np.where(valid, dtype.itemsize, -1), values(array)

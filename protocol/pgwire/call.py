@@ -1,11 +1,10 @@
-"""A whole round trip of the extended protocol, read in one step: Bind, perhaps Describe, Execute of all rows, Sync.
+"""Parses a call in one step: Bind, optionally Describe, Execute of all rows, Sync.
 
-    shape = CallShape.of(data, at)        # from the first such call, message by message
-    found = shape.read(data, at)          # each later one: only the values differ
+    shape = CallShape.of(data, at)        # parses the first call message by message
+    found = shape.read(data, at)          # later calls: only the values are parsed
 
-Drivers send these messages together, and those of one statement are equal but for the parameters' values. So what is
-around the values is compared as bytes and not parsed again. Whatever does not match is no call of this shape, and is
-read as the messages that it is.
+Drivers send these messages together, and the calls of one statement differ in the parameter values only. The bytes
+around the values are compared instead of parsed. If they differ, the messages must be parsed one by one.
 """
 
 from __future__ import annotations
@@ -24,10 +23,10 @@ _NULL_LENGTH = -1
 
 @dataclass(frozen=True, slots=True)
 class CallShape:
-    """What the calls of a statement have in common.
+    """The bytes that all calls of a statement have in common.
 
-    `bind` is the Bind of the call it was made from. `head` are its bytes before the first value, `tail` those after
-    the last, with the messages that follow; the Bind ends `formats_bytes` into the tail.
+    `bind` is the Bind of the first call. `head` is its body before the first value. `tail` is its body after the last
+    value, which has `formats_bytes` bytes, and the messages that follow.
     """
 
     bind: m.Bind
@@ -38,7 +37,7 @@ class CallShape:
 
     @classmethod
     def of(cls, data: bytes, at: int) -> Self | None:
-        """The shape of the call of the unnamed portal that stands at `at`, None if there is no whole one."""
+        """The shape of the call with the unnamed portal at `at`; None if there is no complete one."""
         if len(data) - at < m.HEADER.size or data[at] != BIND:
             return None
         end = at + 1 + m.INT32.unpack_from(data, at + 1)[0]
@@ -58,7 +57,7 @@ class CallShape:
         return cls(bind, described, head, tail, formats_bytes)
 
     def read(self, data: bytes, at: int) -> tuple[list[bytes | None], int] | None:
-        """The values of the call of this shape at `at`, None for NULL, and where the next message begins."""
+        """The values (None is NULL) of the call at `at` and the position after it; None if it has another shape."""
         if not data.startswith(self.head, at + m.HEADER.size) or data[at] != BIND:
             return None
         bind_at, limit = at, len(data) - len(self.tail)

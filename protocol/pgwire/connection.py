@@ -1,22 +1,22 @@
-"""One connection of PostgreSQL's protocol 3.0 as its server sees it: bytes in, events out; messages in, bytes out.
+"""The server side of one connection of protocol 3.0: bytes in, events out; messages in, bytes out.
 
     connection.receive_data(data)
     while (event := connection.next_event()) is not NEED_DATA:
         ...  # act on it, connection.send(...)
     transport.write(connection.data_to_send())
 
-Wanted: no IO, no clock; every phase change in this file, read from two tables; the cost of a message that arrives in
-pieces grows with its length, however small the pieces.
+There is no IO and no clock. All phase changes are in this file, defined by the tables `RECEIVED` and `SENT`. Receiving
+a message takes time linear in its length, however small the parts in which it arrives.
 
-How: `next_event` reads one message where it stands in the bytes received last; only one that is cut off is copied
-together with what came after it, once, when all of it is there. Nothing is read ahead: a phase change by `send`
-(CopyInResponse, ErrorResponse) holds for the next message, whenever its bytes came. So the session reads an event,
-finishes with it, and reads the next one. `bytes_waiting` tells when to stop reading from the socket meanwhile.
+`next_event` parses a message in place, in the bytes received last. A message that is split between receptions is
+copied once, after its last byte has arrived. Nothing is parsed ahead: a phase change by `send` (CopyInResponse,
+ErrorResponse) applies to the next message even if its bytes arrived earlier. The session therefore finishes each event
+before it reads the next one. `bytes_waiting` shows when to stop reading from the socket meanwhile.
 
-A phase is named after what the *client's next message* means. COPY OUT has none: PostgreSQL does not read while it
-writes, and neither does the session; what came in the meantime is read afterwards.
+A phase determines the meaning of the *client's next message*. COPY OUT has no phase: like PostgreSQL, the session reads
+no messages while it sends rows; messages that arrive meanwhile are read afterwards.
 
-Warning: `send_encoded` passes bytes on unseen. Messages that change the phase (`SENT`) must go through `send`.
+Warning: `send_encoded` does not examine its bytes. Messages that change the phase (`SENT`) must be sent with `send`.
 """
 
 from __future__ import annotations
@@ -32,18 +32,18 @@ from protocol.pgwire.messages import BackendMessage, FrontendMessage
 
 
 class Signal(Enum):
-    """What `next_event` returns when there is no message."""
+    """Results of `next_event` when there is no message."""
 
     NEED_DATA = "need data"
     EOF = "eof"
 
 
-NEED_DATA: Final = Signal.NEED_DATA  # no whole message is here: call `receive_data` first
-EOF: Final = Signal.EOF  # no message will ever come: the client said goodbye, went away, or was refused
+NEED_DATA: Final = Signal.NEED_DATA  # no complete message has arrived: call `receive_data` first
+EOF: Final = Signal.EOF  # no more messages: the client terminated, disconnected or was refused
 
 
 class Phase(Enum):
-    """What the client may say next."""
+    """Determines which messages the client may send next."""
 
     STARTUP = "startup"
     AUTHENTICATION = "authentication"
@@ -55,8 +55,8 @@ class Phase(Enum):
     CLOSED = "closed"
 
 
-# What a message from the client does: the phase after it, or None when it is dropped without an event.
-# What is not in its phase's row ends the connection. (postgres.c SocketBackend, copyfromparse.c CopyGetData)
+# Transitions on client messages: the phase after the message, or None if it is dropped without an event.
+# A message that is not in the phase's row ends the connection. (postgres.c SocketBackend, copyfromparse.c CopyGetData)
 _COMMANDS: dict[type[FrontendMessage], Phase | None] = {
     m.Query: Phase.READY,
     m.FunctionCall: Phase.READY,
@@ -68,7 +68,7 @@ _COMMANDS: dict[type[FrontendMessage], Phase | None] = {
     m.Flush: Phase.EXTENDED,
     m.Sync: Phase.READY,
     m.Terminate: Phase.CLOSED,
-    m.CopyData: None,  # what is left of a COPY that the server ended with an error
+    m.CopyData: None,  # the rest of a COPY that failed on the server
     m.CopyDone: None,
     m.CopyFail: None,
 }
@@ -103,8 +103,8 @@ RECEIVED: dict[Phase, dict[type[FrontendMessage], Phase | None]] = {
     },
     Phase.CLOSED: {},
 }
-# What a message to the client does. What is not in its phase's row changes nothing; an ErrorResponse of severity
-# FATAL leads to CLOSED from everywhere.
+# Transitions on server messages. A message that is not in the phase's row changes nothing. An ErrorResponse with
+# severity FATAL leads to CLOSED from every phase.
 SENT: dict[Phase, dict[type[BackendMessage], Phase]] = {
     Phase.STARTUP: {m.ErrorResponse: Phase.CLOSED},
     Phase.AUTHENTICATION: {m.AuthenticationOk: Phase.READY, m.ErrorResponse: Phase.CLOSED},
@@ -118,7 +118,7 @@ SENT: dict[Phase, dict[type[BackendMessage], Phase]] = {
 
 _COMMAND_PHASES = (Phase.READY, Phase.EXTENDED)
 
-# The messages whose length the user's data decides; all others are small.
+# Messages whose length depends on user data; all others are small.
 _LARGE = (m.Query, m.Parse, m.Bind, m.FunctionCall, m.CopyData)
 
 _Parser = Callable[[bytes, int, int], FrontendMessage]
@@ -134,7 +134,7 @@ def _readings(phase: Phase) -> dict[int, _Reading]:
     }
 
 
-# By name: hashing an enum's member is a call of its own, once for each message.
+# Keyed by name: hashing an enum member is a Python call, which would be made for each message.
 _READINGS: dict[str, dict[int, _Reading]] = {phase.name: _readings(phase) for phase in Phase}
 _SENT: dict[str, dict[type[BackendMessage], Phase]] = {phase.name: sent for phase, sent in SENT.items()}
 
@@ -147,16 +147,16 @@ class Connection:
 
     def __init__(self, *, message_bytes_max: int = m.MESSAGE_BYTES_MAX) -> None:
         self.parameters: dict[str, str] = {}
-        """The StartupMessage's, without protocol options; empty before it came."""
+        """Parameters of the StartupMessage without protocol options; empty before it has arrived."""
         self.protocol_version: tuple[int, int] = m.PROTOCOL_VERSION
-        """What the client asked for; 3.0 is what it gets."""
+        """The version that the client requested; the server always speaks 3.0."""
         self._message_bytes_max = message_bytes_max
-        self._data = b""  # read up to `_at`
+        self._data = b""  # consumed up to `_at`
         self._at = 0
-        self._pending = bytearray()  # came after `_data`
+        self._pending = bytearray()  # received after `_data`
         self._out: list[bytes] = []
         self._no_more_data = False
-        self._skip = 0  # bytes of a message that is too long, still to be dropped
+        self._skip = 0  # bytes of an oversized message that are still to be dropped
         self._after_skip: tuple[Phase, PgError | None] = (Phase.CLOSED, None)
         self._encryption_refused: set[type[FrontendMessage]] = set()
         self._enter(Phase.STARTUP)
@@ -167,13 +167,15 @@ class Connection:
 
     @property
     def bytes_waiting(self) -> int:
-        """Bytes received and not yet read as messages. The listener pauses its socket when they are many, but never
-        while the session waits behind NEED_DATA: they may be the most of one long message.
+        """The number of bytes received but not yet returned as messages.
+
+        The listener pauses reading when there are many, but never while the session waits after NEED_DATA, because they
+        may be the first part of one long message.
         """
         return len(self._data) - self._at + len(self._pending)
 
     def receive_data(self, data: bytes) -> None:
-        """Takes what the socket gave. After CLOSED it is dropped."""
+        """Appends bytes received from the client. In phase CLOSED they are dropped."""
         if self._phase is Phase.CLOSED:
             return
         if self._pending or self._at < len(self._data):
@@ -182,20 +184,20 @@ class Connection:
             self._data, self._at = data, 0
 
     def receive_eof(self) -> None:
-        """The client's end is closed: what came before is still read, then `next_event` returns EOF."""
+        """The client has closed its end. `next_event` returns the complete messages received before, then EOF."""
         self._no_more_data = True
 
     def next_event(self) -> FrontendMessage | Signal:
         """The next message, or NEED_DATA, or EOF.
 
-        PgError: the message could not be taken; send its ErrorResponse. FATAL: flush and close, `phase` is CLOSED.
-        Otherwise go on as after any failed command: in phase READY the simple protocol is spoken and ReadyForQuery
-        is due, in EXTENDED the ErrorResponse makes the connection skip until Sync.
+        Raises PgError if the message is invalid; send its ErrorResponse. If it is FATAL, `phase` is CLOSED: flush and
+        close. Otherwise continue as after any failed command: in phase READY send ReadyForQuery; in phase EXTENDED the
+        ErrorResponse makes the connection skip messages until Sync.
         """
         try:
             data, start = self._data, self._at
             if len(data) - start >= m.HEADER.size:
-                # What nearly always is: a small message, whole, where the last one ended.
+                # Fast path for the common case: a small complete message.
                 code, length = m.HEADER.unpack_from(data, start)
                 reading = self._readings.get(code)
                 end = start + length + 1
@@ -207,7 +209,7 @@ class Connection:
                             self._enter(after)
                         return parse(data, start + m.HEADER.size, end)
             elif start == len(data) and not self._pending and not self._no_more_data and self._readings:
-                self._data, self._at = b"", 0  # an idle client keeps no memory of its last message
+                self._data, self._at = b"", 0  # frees the memory of the last message while the client is idle
                 return NEED_DATA
             return self._next_opening() if self._phase is Phase.STARTUP else self._next_message()
         except PgError as error:
@@ -219,19 +221,19 @@ class Connection:
 
     @property
     def stands_at_bind(self) -> bool:
-        """Whether the next byte begins a Bind: only there can a call stand."""
+        """Whether the next message is a Bind, which is the first message of a call."""
         return self._at < len(self._data) and self._data[self._at] == BIND and not self._skip
 
     def call_shape(self) -> CallShape | None:
-        """The shape of the call that stands next, if one stands there whole. Nothing is taken."""
+        """The shape of the next call; None if there is no complete call. Consumes nothing."""
         return CallShape.of(self._data, self._at) if self._phase in _COMMAND_PHASES else None
 
     def waiting_call(self, shape: CallShape) -> tuple[list[bytes | None], int] | None:
-        """The values of the call that stands next if it is of this shape, and what `take_call` wants to take it."""
+        """If the next call has this shape: its parameter values, and the argument of `take_call` that consumes it."""
         return shape.read(self._data, self._at) if self._phase in _COMMAND_PHASES else None
 
     def take_call(self, end: int) -> None:
-        """Takes a `waiting_call` whole: what it is answered with ends with ReadyForQuery."""
+        """Consumes a `waiting_call`. Its answer must end with ReadyForQuery."""
         self._at = end
         if self._phase is not Phase.READY:
             self._enter(Phase.READY)
@@ -246,11 +248,11 @@ class Connection:
                 self._enter(Phase.CLOSED if fatal else after)
 
     def send_encoded(self, data: bytes) -> None:
-        """Queues bytes as they are: framed rows, or the one-byte answer to SSLRequest and GSSENCRequest."""
+        """Queues bytes unchanged: framed rows, or the one-byte answer to SSLRequest and GSSENCRequest."""
         self._out.append(data)
 
     def data_to_send(self) -> bytes:
-        """All that was queued since the last call; a single piece is handed out without a copy."""
+        """All bytes queued since the last call. If only one object was queued, it is returned without a copy."""
         data = b"".join(self._out)
         self._out.clear()
         return data
@@ -264,7 +266,7 @@ class Connection:
             self._pending.clear()
 
     def _has(self, size: int) -> bool:
-        """Whether the next `size` bytes are here; if so, they lie in `_data`, in one piece."""
+        """Whether the next `size` bytes have arrived. If so, they are contiguous in `_data`."""
         here = len(self._data) - self._at
         if here >= size:
             return True
@@ -276,7 +278,7 @@ class Connection:
         return True
 
     def _starved(self) -> Signal:
-        """Half a message that will never be whole is EOF too: nobody is left to be told."""
+        """NEED_DATA, or EOF if no more data will be read. An incomplete last message is dropped without an error."""
         if not self._no_more_data and self._phase is not Phase.CLOSED:
             return NEED_DATA
         self._enter(Phase.CLOSED)
@@ -305,9 +307,9 @@ class Connection:
         return self._starved()
 
     def _begin_skip(self, length: int, after: Phase, *, dropped: bool) -> None:
-        """Drops a message that is too long as its bytes arrive. Its error is raised when all of it has come.
+        """Drops an oversized message as its bytes arrive. Its error is raised after its last byte has arrived.
 
-        Until then the client may not read: an error sent at once would be lost with a connection closed on its data.
+        The client may not read before it has sent the message, so an error sent earlier could be lost.
         """
         error = PgError(
             SqlState.PROGRAM_LIMIT_EXCEEDED,
@@ -317,10 +319,10 @@ class Connection:
         )
         self._skip = length + 1
         self._after_skip = after, None if dropped else error
-        self._readings = {}  # no byte of it is read as a message
+        self._readings = {}  # its bytes must not be parsed as messages
 
     def _skipped(self) -> bool:
-        """Drops what is here of a message that is too long; whether all of it has come."""
+        """Drops the available bytes of an oversized message. Returns whether its last byte has arrived."""
         if not self._skip:
             return True
         here = min(self._skip, len(self._data) - self._at)
@@ -348,7 +350,7 @@ class Connection:
             case Phase.AUTHENTICATION:
                 return m.violation(f"expected password response, got message type {code}")
             case Phase.COPY_IN | Phase.COPY_IN_EXTENDED:
-                # As in PostgreSQL the COPY fails first, then the connection: nobody will read the message's rest.
+                # As in PostgreSQL, the COPY fails first, then the connection.
                 reason = f"unexpected message type 0x{code:02X} during COPY from stdin"
                 self.send(m.ErrorResponse.of(PgError(SqlState.PROTOCOL_VIOLATION, reason)))
                 return m.violation("terminating connection because protocol synchronization was lost")

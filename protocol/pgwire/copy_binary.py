@@ -21,7 +21,7 @@ _SIGNATURE = b"PGCOPY\n\xff\r\n\0"
 
 
 class Binary:
-    """COPY BINARY. `read` gives lists of column arrays and how much of the data it used up."""
+    """Reader of COPY BINARY. `read` returns lists of column arrays and the number of bytes consumed."""
 
     def __init__(self, columns: Columns, relation: str) -> None:
         self._columns, self._where = columns, Place(relation)
@@ -66,7 +66,7 @@ class Binary:
         return 19 + extension
 
     def _equal_rows(self, data: bytes, position: int) -> tuple[list[pa.Array] | None, int]:
-        """The leading rows that have values of fixed width only and no NULL, all at once."""
+        """Decodes the leading rows without NULL in one step, if all columns have fixed-width types."""
         if self._row_dtype is None:
             return None, position
         rows = np.frombuffer(data, self._row_dtype, (len(data) - position) // self._row_dtype.itemsize, position)
@@ -85,7 +85,7 @@ class Binary:
         return self._converted(values, None), position + rows.nbytes
 
     def _other_rows(self, data: bytes, position: int, final: bool) -> tuple[list[pa.Array], int]:
-        """NextCopyFrom(): row by row; only the places of the fields are found here."""
+        """NextCopyFrom(): finds the fields row by row, then decodes them by column."""
         width = len(self._columns)
         starts: list[int] = []
         lengths: list[int] = []
@@ -95,7 +95,7 @@ class Binary:
         while fault is None:
             position = row
             if position + 2 > size:
-                row = size if final else row  # PostgreSQL takes a lone byte for the end
+                row = size if final else row  # PostgreSQL treats a single trailing byte as the end
                 break
             (count,) = _INT16.unpack_from(data, position)
             position += 2
@@ -124,12 +124,12 @@ class Binary:
             else:
                 row = position
         if fault is not None and fault[1] is cut and not final:
-            fault = None  # the rest of the row is still to come
+            fault = None  # the rest of the row has not arrived
             del starts[len(starts) - len(starts) % width :], lengths[len(lengths) - len(lengths) % width :]
         return self._converted(self._gathered(data, starts, lengths), fault), row
 
     def _gathered(self, data: bytes, starts: list[int], lengths: list[int]) -> list[pa.Array]:
-        """The fields, in reading order, as one binary array per column; a last row may be short of columns."""
+        """The fields, given in reading order, as one binary array per column. The last row may be incomplete."""
         width = len(self._columns)
         arrays = []
         for index in range(width):
@@ -142,7 +142,7 @@ class Binary:
         return arrays
 
     def _converted(self, values: list[pa.Array], fault: _Fault | None) -> list[pa.Array]:
-        """The columns' values; of all faults the first in reading order is raised."""
+        """The columns' values. If there are several errors, the first in reading order is raised."""
         rows = len(values[-1]) if values else 0
         faults = [(rows, *fault)] if fault is not None else []
         arrays = []
@@ -159,7 +159,7 @@ class Binary:
         return arrays
 
 
-_Fault = tuple[int, PgError]  # the column's index, -1 for the row as a whole
+_Fault = tuple[int, PgError]  # the column's index, -1 for the whole row
 
 
 def _binary_array(offsets: NDArray[np.int32], data: bytes, missing: NDArray[np.bool_] | None) -> pa.Array:
@@ -169,7 +169,7 @@ def _binary_array(offsets: NDArray[np.int32], data: bytes, missing: NDArray[np.b
 
 
 def _equal_row_dtype(columns: Columns) -> np.dtype[Any] | None:
-    """A row of COPY BINARY when no value is NULL and all have a fixed width."""
+    """The dtype of a COPY BINARY row without NULL; None if a column's type has no fixed width."""
     fields: list[tuple[str, str]] = [("count", ">i2")]
     for index, (_, type) in enumerate(columns):
         fixed = fixed_column(type)

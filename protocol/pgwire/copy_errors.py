@@ -1,4 +1,4 @@
-"""Where in COPY's data an error is, as PostgreSQL's CONTEXT lines tell it."""
+"""CONTEXT lines of COPY errors: the relation, line and column of the error, as in PostgreSQL."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from protocol.pgwire.errors import PgError, SqlState
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """CopyFromErrorCallback(): what the CONTEXT line says."""
+    """Builds CONTEXT lines as CopyFromErrorCallback() does."""
 
     relation: str
 
     def at(self, error: PgError, line: int, column: str | None = None, shown: str = "") -> PgError:
-        """`error` with its place; `shown` is what `quoted` made of the line or the value."""
+        """`error` with its CONTEXT line set; `shown` is the result of `quoted` for the line or value."""
         error.where = f"COPY {self.relation}, line {line}{f', column {column}' if column is not None else ''}{shown}"
         return error
 
 
 def quoted(value: str | None) -> str:
-    """A line or a value as CONTEXT shows it, at most 100 bytes."""
+    """A line or value as CONTEXT shows it, truncated to 100 bytes."""
     if value is None:
         return ": null input"
     data = value.encode()
@@ -28,5 +28,5 @@ def quoted(value: str | None) -> str:
 
 
 def bad_file(message: str, hint: str | None = None) -> PgError:
-    """22P04."""
+    """PgError 22P04 (bad_copy_file_format)."""
     return PgError(SqlState.BAD_COPY_FILE_FORMAT, message, hint=hint)

@@ -1,11 +1,11 @@
-"""COPY FROM STDIN: CopyData payloads, cut anywhere, to Arrow batches.
+"""COPY FROM STDIN: CopyData payloads, split anywhere, to Arrow batches.
 
     decoder = CopyDecoder(columns, options, relation)
     for each CopyData: batches += decoder.feed(payload)
     at CopyDone: batches += decoder.finish()
 
-Payloads gather until there is enough for a batch; `copy_text` and `copy_binary` read what is complete. Errors are
-PgError with PostgreSQL's message, code and CONTEXT line; nothing is given out twice.
+Payloads are buffered until there are GATHER_BYTES; then `copy_text` or `copy_binary` decodes the complete records.
+Errors are PgError with PostgreSQL's message, code and CONTEXT line.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ from protocol.pgwire.copy_options import Columns, CopyOptions
 from protocol.pgwire.copy_text import Lines
 from protocol.pgwire.errors import PgError, SqlState
 
-GATHER_BYTES = 2 << 20  # some 30,000 rows of 70 bytes
+GATHER_BYTES = 2 << 20  # about 30,000 rows of 70 bytes
 BATCH_ROWS = 65_536
-RECORD_BYTES_MAX = 512 << 20  # so that what is gathered stays within Arrow's int32
+RECORD_BYTES_MAX = 512 << 20  # keeps offsets into the buffered data within Arrow's int32
 
 
 class CopyDecoder:
-    """`columns` are the names and types of the column list, `relation` the table's name for CONTEXT lines.
+    """Decodes one COPY. `columns` are names and types of the column list, `relation` is the table's name in CONTEXT.
 
-    The batches' columns are named c0, c1, ... and have their types' Arrow types.
+    The columns of the batches are named c0, c1, ... and have the Arrow types of their PgTypes.
     """
 
     def __init__(self, columns: Columns, options: CopyOptions, relation: str, *, timezone: str = "UTC") -> None:
@@ -39,13 +39,13 @@ class CopyDecoder:
         self._gathered, self._due = 0, GATHER_BYTES
 
     def feed(self, data: bytes) -> list[pa.RecordBatch]:
-        """The payload of one CopyData. Raises PgError; the decoder is of no use after that."""
+        """Adds the payload of one CopyData; returns decoded batches, if any. After a PgError do not use it further."""
         self._pending.append(data)
         self._gathered += len(data)
         return self._decode(final=False) if self._gathered >= self._due else []
 
     def finish(self) -> list[pa.RecordBatch]:
-        """The rest, at CopyDone. Raises PgError as `feed` does."""
+        """The remaining batches, at CopyDone. Raises PgError as `feed` does."""
         return self._decode(final=True)
 
     def _decode(self, *, final: bool) -> list[pa.RecordBatch]:
@@ -55,7 +55,7 @@ class CopyDecoder:
         if len(rest) > RECORD_BYTES_MAX:
             detail = f"A record of COPY holds at most {RECORD_BYTES_MAX} bytes."
             raise PgError(SqlState.PROGRAM_LIMIT_EXCEEDED, "out of memory", detail=detail)
-        # What a long record has so far is scanned again only when as much again has come.
+        # An incomplete record is scanned again only after its size has doubled: scanning stays linear.
         self._pending, self._gathered, self._due = [rest], len(rest), len(rest) + max(GATHER_BYTES, len(rest))
         names = [f"c{index}" for index in range(len(self._columns))]
         batches = (pa.record_batch(arrays, names) for arrays in tables if len(arrays[0]))

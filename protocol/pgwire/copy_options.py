@@ -1,8 +1,8 @@
-"""The options of COPY, checked as PostgreSQL checks them.
+"""The options of COPY, with PostgreSQL's checks.
 
-`CopyOptions.of(pairs, reading=...)` takes the options as the statement wrote them, in order, and raises what
-PostgreSQL's ProcessCopyOptions() raises (src/backend/commands/copy.c, version 16), message and code. The dataclass
-itself can also be made directly with values known to be good; both encoder and decoder read only its fields.
+`CopyOptions.of(pairs, reading=...)` takes the options of the statement, in order, and raises the same errors as
+ProcessCopyOptions() of PostgreSQL 16 (src/backend/commands/copy.c). The constructor of the dataclass does not check
+its arguments.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from protocol.pgwire.types import PgType
 
 OptionValue = str | int | bool | Sequence[str] | None
 Columns = Sequence[tuple[str, PgType]]
-"""The columns that are copied: names and types."""
+"""Names and types of the columns to copy."""
 
 
 class CopyFormat(StrEnum):
@@ -28,7 +28,7 @@ class CopyFormat(StrEnum):
 
 
 class Header(StrEnum):
-    """HEADER: no line of column names, one that is written or skipped, one that must equal the column list."""
+    """HEADER: no header line, a line that is written or skipped, or a line that must match the column list."""
 
     NONE = "none"
     LINE = "line"
@@ -40,9 +40,9 @@ ALL_COLUMNS = ("*",)
 
 @dataclass(frozen=True, slots=True)
 class CopyOptions:
-    """How COPY writes or reads. Column lists hold names; `ALL_COLUMNS` stands for `*`.
+    """The options of one COPY. Column lists contain names, or are `ALL_COLUMNS` for `*`.
 
-    `delimiter`, `quote` and `escape` are one byte each (kept as str); `null` is the text that stands for NULL.
+    `delimiter`, `quote` and `escape` are one byte each, as str; `null` is the text that represents NULL.
     """
 
     format: CopyFormat = CopyFormat.TEXT
@@ -57,7 +57,7 @@ class CopyOptions:
 
     @classmethod
     def csv(cls, **fields: Any) -> CopyOptions:
-        """CSV with PostgreSQL's defaults: comma, NULL as nothing at all, the escape is the quote."""
+        """CSV with PostgreSQL's defaults: delimiter comma, NULL as the empty string, escape equal to quote."""
         escape = fields.get("quote", '"')
         return cls(**({"format": CopyFormat.CSV, "delimiter": ",", "null": "", "escape": escape} | fields))
 
@@ -66,7 +66,7 @@ class CopyOptions:
         return cls(format=CopyFormat.BINARY)
 
     def positions(self, listed: Sequence[str], names: Sequence[str], relation: str | None = None) -> frozenset[int]:
-        """Which of the columns `names` a list names. Raises 42703 for an unknown name, 42701 for one named twice."""
+        """The positions in `names` of the listed columns. Raises 42703 for an unknown name, 42701 for a duplicate."""
         if tuple(listed) == ALL_COLUMNS:
             return frozenset(range(len(names)))
         for index, name in enumerate(listed):
@@ -83,10 +83,10 @@ class CopyOptions:
 
     @classmethod
     def of(cls, pairs: Sequence[tuple[str, OptionValue]], *, reading: bool) -> CopyOptions:
-        """The options written as `(name, value)`; `reading` is True for COPY FROM.
+        """The options given as `(name, value)` pairs; `reading` is True for COPY FROM. Raises PgError.
 
-        Names are folded as identifiers are. A value is what stood behind the name: text (a bare word too), a
-        number, True/False, None when nothing stood there, a sequence of column names, or `*`. Raises PgError.
+        Names must be folded to lower case like identifiers. A value is a text (also for a bare word), a number,
+        True/False, None if the option has no value, a sequence of column names, or `*`.
         """
         given: dict[str, Any] = {}
         for name, value in pairs:
@@ -172,7 +172,7 @@ _READERS: Mapping[str, Callable[[str, OptionValue], object]] = {
 
 
 def _checked(given: dict[str, Any], reading: bool) -> CopyOptions:
-    """ProcessCopyOptions() after the loop: the same order of checks, so that the same error is found first."""
+    """ProcessCopyOptions() after its loop. The checks have the same order, so that the same error is reported first."""
     format_ = given.get("format", CopyFormat.TEXT)
     is_csv, is_binary = format_ is CopyFormat.CSV, format_ is CopyFormat.BINARY
     for name in ("delimiter", "null"):

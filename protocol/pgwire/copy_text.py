@@ -1,8 +1,8 @@
-"""COPY FROM in text and CSV: lines to columns.
+"""COPY FROM in text and CSV format: lines to columns.
 
-What is ordinary is read at once by Arrow's CSV parser, that is if that parser cannot read it otherwise than PostgreSQL
-does (`Lines._ordinary`). Everything else, and everything in which anything is wrong, goes through the exact reader
-below, record by record: a port of src/backend/commands/copyfromparse.c (version 16), and the only one that raises.
+Arrow's CSV parser reads data that it parses exactly as PostgreSQL does (`Lines._ordinary`). All other data, including
+all invalid data, is read record by record by a port of src/backend/commands/copyfromparse.c (version 16). Only the port
+raises errors.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class _Record:
 
 
 class Lines:
-    """Text and csv. `read` gives lists of column arrays and how much of the data it used up."""
+    """Reader of text and csv. `read` returns lists of column arrays and the number of bytes consumed."""
 
     def __init__(self, columns: Columns, options: CopyOptions, relation: str, timezone: str) -> None:
         self._columns, self._options, self._timezone = columns, options, timezone
@@ -42,7 +42,7 @@ class Lines:
         self._delimiter = ord(options.delimiter)
         self._header_due = options.header is not Header.NONE
         self._line = 0
-        self._end_of_line = b""  # of the first line: all others must be alike
+        self._end_of_line = b""  # of the first line; all others must be the same
         self._ended = False
         quote, escape = (re.escape(c.encode()) for c in (options.quote, options.escape))
         inside = rb"[^%b]*+" % quote if quote == escape else rb"(?:[^%b%b]|%b[\s\S])*+" % (quote, escape, escape)
@@ -62,21 +62,21 @@ class Lines:
             arrays, length = ordinary
             return [arrays], used + length
         records, used, fault = self._records(data, used, final)
-        arrays = self._converted(records)  # a bad value before the fault comes first
+        arrays = self._converted(records)  # an invalid value before the fault is reported first
         if fault is not None:
             raise fault
         return [arrays], used
 
-    # -- the fast way
+    # -- the fast path: Arrow's parser
 
     def _ordinary(self, data: bytes, final: bool) -> tuple[list[pa.Array], int] | None:
-        """The complete records of `data` by Arrow's parser, or None when it might read them otherwise."""
+        """The complete records of `data` by Arrow's parser; None if its result might differ from PostgreSQL's."""
         end = len(data) if final else data.rfind(b"\n") + 1
         newline = b"\r\n" if data.find(b"\r", 0, end) >= 0 else b"\n"
         quoted = self._is_csv and self._options.quote.encode() in data
         if not end or self._end_of_line not in (b"", newline) or b"\0" in data or data.startswith(b"\xef\xbb\xbf"):
             return None
-        if b"\\." in data or data.startswith(newline) or newline * 2 in data:  # to Arrow an empty line is a row
+        if b"\\." in data or data.startswith(newline) or newline * 2 in data:  # Arrow reads an empty line as a row
             return None
         if newline == b"\r\n" and (quoted or len({data.count(mark, 0, end) for mark in (b"\r", b"\n", newline)}) > 1):
             return None
@@ -111,13 +111,13 @@ class Lines:
                 texts = [_without_escapes(text) for text in texts]
             arrays = [self._column(index, text) for index, text in enumerate(texts)]
         except (pa.ArrowInvalid, BadValue, PgError):
-            return None  # the exact reader says what is wrong, and where
+            return None  # the exact reader reports the error and its position
         self._line += data.count(b"\n", 0, end) + (end == len(data) and not data.endswith(b"\n"))
         self._end_of_line = self._end_of_line or (newline if b"\n" in data else b"")
         return arrays, end
 
     def _end_of_quoted(self, data: bytes, end: int, final: bool) -> int:
-        """Where the complete records end; 0 if a quote is neither around a whole field nor doubled in one."""
+        """The end of the complete records; 0 if there is a quote that neither encloses a whole field nor is doubled."""
         options = self._options
         if options.escape != options.quote and options.escape.encode() in data:
             return 0
@@ -147,7 +147,7 @@ class Lines:
         return end if starts.all() and ends.all() else 0
 
     def _escapes_a_separator(self, data: bytes) -> bool:
-        """True when a backslash, itself not escaped, stands before a delimiter or the end of a line."""
+        """Whether an unescaped backslash precedes a delimiter or the end of a line."""
         values = np.frombuffer(data, np.uint8)
         found = np.flatnonzero(values == ord("\\"))
         if found[-1] + 1 == len(values):
@@ -166,10 +166,10 @@ class Lines:
             texts = pc.if_else(pc.equal(texts, self._options.null), None, texts)
         return parse_text_column(self._columns[index][1], texts, timezone=self._timezone)
 
-    # -- the exact way
+    # -- the exact reader
 
     def _records(self, data: bytes, position: int, final: bool) -> tuple[list[_Record], int, PgError | None]:
-        """The complete records from `position` on, where they end, and what stopped the reading before its time."""
+        """The complete records from `position`, their end, and the error that stopped reading, if any."""
         records: list[_Record] = []
         try:
             while not self._ended:
@@ -184,7 +184,7 @@ class Lines:
         return records, len(data) if self._ended else position, None
 
     def _record(self, raw: bytes) -> _Record:
-        """The fields of a line that `_next_line` gave."""
+        """Splits a line returned by `_next_line` into fields."""
         text = self._decoded(raw)
         try:
             return _Record(self._line, text, self._csv_fields(text) if self._is_csv else self._text_fields(text))
@@ -198,9 +198,9 @@ class Lines:
             raise self._where.at(error, self._line) from None
 
     def _next_line(self, data: bytes, position: int, final: bool) -> tuple[bytes | None, int] | None:
-        """CopyReadLine(): the next line without its end, and where the one after it starts; counts it.
+        """CopyReadLine(): the next line without its line end, and the start of the following line. Counts the line.
 
-        None when the data has no further complete line; (None, ...) for the end marker.
+        None if the data has no further complete line; (None, position) for the end marker.
         """
         if position >= len(data):
             return None
@@ -208,13 +208,13 @@ class Lines:
         assert match is not None
         end, line = match.end(), match[0]
         mark = data[end : end + 1]
-        unclosed = self._is_csv and mark == self._options.quote.encode()  # its closing quote is not in this data
-        if not final and (unclosed or len(data) - end < 4):  # the end of a line, or of the data, may be cut
+        unclosed = self._is_csv and mark == self._options.quote.encode()  # the closing quote has not arrived
+        if not final and (unclosed or len(data) - end < 4):  # a line end or end marker may be incomplete
             return None
         self._line += 1
         if unclosed or (mark == b"\\" and end + 1 == len(data)):
             line, end, mark = data[position:], len(data), b""
-        if self._is_csv:  # the lines within are counted as PostgreSQL does, which does not know the first one's end yet
+        if self._is_csv:  # counts embedded lines as PostgreSQL does, which does not know the line end in the first line
             self._line += line.count(b"\n" if self._end_of_line == b"\n" else b"\r")
             self._ended = line == b"\\." and mark != b"" and data.startswith(self._end_of_line, end)
         elif mark == b"\\":
@@ -228,7 +228,7 @@ class Lines:
         return line, end + self._take_end_of_line(data[end : end + 2])
 
     def _take_end_of_line(self, mark: bytes) -> int:
-        """The length of this line's end, the first of which says what all others must be."""
+        """The length of this line's end. All line ends must be the same as the first."""
         expected = self._end_of_line
         if mark[:1] == b"\r":
             found = b"\r\n" if mark == b"\r\n" and expected != b"\r" else b"\r"
@@ -245,7 +245,7 @@ class Lines:
         return len(found)
 
     def _check_end_marker(self, after: bytes) -> None:
-        """Behind the end marker of text stands the end of a line like the others."""
+        """Raises unless the end marker of text format is followed by a line end like the others."""
         expected = self._end_of_line
         if after.startswith(expected) if expected else after[:1] in (b"\r", b"\n"):
             return
@@ -260,7 +260,7 @@ class Lines:
         if "\\" not in text:
             return [None if field == self._options.null else field for field in text.split(self._options.delimiter)]
         if (len(text) - len(text.rstrip("\\"))) % 2:
-            text = text[:-1]  # a backslash before nothing, which ends the data
+            text = text[:-1]  # a trailing backslash at the end of the data is dropped
         fields: list[str | None] = []
         position = 0
         while True:
@@ -302,7 +302,7 @@ class Lines:
                 parts.append(mark)
 
     def _converted(self, records: list[_Record]) -> list[pa.Array]:
-        """The records as column arrays. Of all faults the first in reading order is raised."""
+        """The records as column arrays. If there are several errors, the first in reading order is raised."""
         width = len(self._columns)
         faults: list[tuple[int, int, PgError]] = []
         for row, record in enumerate(records):
@@ -333,7 +333,7 @@ class Lines:
         return arrays
 
     def _read_header(self, data: bytes, final: bool) -> int:
-        """Reads the line of names; returns where the next one starts. An incomplete one stays due."""
+        """Reads the header line; returns the start of the next line. If it is incomplete, it is read again later."""
         line = self._next_line(data, 0, final)
         if line is None and not final:
             return 0
@@ -372,7 +372,7 @@ def _without_escapes(array: pa.Array) -> pa.Array:
 
 
 def _unescape(text: str) -> str:
-    """One field of COPY text. Raises PgError 22021 when the escapes make no UTF-8."""
+    """One field of COPY text without escapes. Raises PgError 22021 if the result is not UTF-8."""
 
     def character(match: re.Match[bytes]) -> bytes:
         octal, hexadecimal, other = match.groups()

@@ -1,10 +1,10 @@
-"""Dates, times and timestamps as PostgreSQL reads them, one value at a time.
+"""Input of dates, times and timestamps, one value at a time.
 
-A port of the input side of src/backend/utils/adt/datetime.c (version 16) with DateStyle ISO, MDY: the fields of the
-text (`datetime_text`) are given their meaning by their kind and by what is known already (`_Moment`):
+A port of the input part of src/backend/utils/adt/datetime.c (version 16) with DateStyle ISO, MDY. `datetime_text`
+splits the text into fields; `_Moment` interprets each field by its kind and by the fields before it. Examples:
 `2020-01-31T10:20:30.5+05:30`, `Jan 31 2020 BC`, `1/31/2020 4:00 pm Europe/Berlin`, `J2451187`, `20200131 102030`.
-Refused although PostgreSQL takes them: `infinity`, which the columns cannot hold, and `now`, `today`, ..., which would
-read a clock. Results are counts as types.py lists them.
+Unlike PostgreSQL it refuses `infinity`, which Arrow columns cannot represent, and `now`, `today`, ..., which depend on
+the clock. Results are integers with the units listed in types.py.
 """
 
 from __future__ import annotations
@@ -121,7 +121,7 @@ _CHANGING = {
         "Pacific/Rarotonga": "ckt",
     }.items()
     for name in names.split()
-}  # abbreviations of that file whose offset follows the history of a zone
+}  # abbreviations in that file whose offset depends on the history of a zone
 
 
 @cache
@@ -130,7 +130,7 @@ def _changing(name: str) -> Abbreviation:
 
 
 def zone_abbreviation(name: str) -> tzinfo | Abbreviation | None:
-    """What an abbreviation of a time zone stands for; None if it is none."""
+    """The time zone that an abbreviation denotes; None if it is not an abbreviation."""
     name = name.lower()
     if name in _CHANGING:
         return _changing(name)
@@ -144,7 +144,7 @@ _DATE = _YEAR | _MONTH | _DAY
 
 @dataclass(slots=True)
 class _Moment:
-    """What the fields of a text have said so far: DecodeDateTime()'s variables."""
+    """The result of the fields read so far: the variables of DecodeDateTime()."""
 
     known: int = 0
     year: int = 0
@@ -222,7 +222,7 @@ class _Moment:
             raise BadText(SqlState.INVALID_PARAMETER_VALUE, message.replace("{", "{{").replace("}", "}}")) from None
 
     def _read_date(self, text: str) -> None:
-        """DecodeDate(): a date in one field, parts apart by anything."""
+        """DecodeDate(): a date in one field, with any separators."""
         if not any(character.isalnum() for character in text[-2:]):
             raise bad_syntax()
         parts = re.findall(r"[0-9]+|[a-z]+", text)
@@ -267,7 +267,7 @@ class _Moment:
             raise bad_syntax()
 
     def _read_number_alone(self, text: str) -> None:
-        """DecodeNumber(): a year, month or day by its length and by what is known."""
+        """DecodeNumber(): a year, month or day, depending on its length and on the fields read before."""
         whole, point, _ = text.partition(".")
         if point and len(whole) > 2:
             return self._read_run_together(text, time_only=True)
@@ -280,7 +280,7 @@ class _Moment:
             return self._read_run_together(text)
         long = length >= 3
         if known == _YEAR | _MONTH and self.month_by_name and long and self.short_year:
-            self.take(_DAY)  # the first number was the day after all
+            self.take(_DAY)  # the number read as the year was the day
             self.day, self.year, self.short_year = self.year, value, False
             return None
         if known == 0:
@@ -347,7 +347,7 @@ class _Moment:
                 raise bad_syntax() from None
 
     def finish(self, *, time_only: bool) -> None:
-        """The checks after the last field: ValidateDate(), AM and PM."""
+        """Checks after the last field: ValidateDate(), AM and PM."""
         if self.awaits:
             raise bad_syntax()
         if self.special in OF_THE_CLOCK:
@@ -368,7 +368,7 @@ class _Moment:
             self.us += 12 * 3600 * SECOND_US
         if not (self.known & _TIME if time_only else self.has_date):
             raise bad_syntax()
-        if isinstance(self.zone, ZoneInfo) and not self.has_date:  # its offset would depend on the day
+        if isinstance(self.zone, ZoneInfo) and not self.has_date:  # its offset depends on the day
             raise bad_syntax()
 
     def _validate_date(self) -> None:
@@ -400,7 +400,7 @@ _DISPLACEMENT = re.compile(r"([+-])(\d+)(?::(\d*)(?::(\d*))?)?$", re.ASCII)
 
 
 def _displacement(text: str) -> int:
-    """DecodeTimezone(): +hh, +hhmm, +hh:mm, +hh:mm:ss in seconds east."""
+    """DecodeTimezone(): +hh, +hhmm, +hh:mm or +hh:mm:ss in seconds, positive east of Greenwich."""
     match = _DISPLACEMENT.match(text)
     if match is None:
         raise bad_syntax()
@@ -417,7 +417,7 @@ def _displacement(text: str) -> int:
 def _moment(text: str, *, time_only: bool = False) -> _Moment:
     moment = _Moment()
     fields = fields_of(text)
-    # A time may carry a date before it, which then only says which day a zone's offset is taken on.
+    # A date may precede a time. It only determines the day for a zone's offset.
     dated = len(fields) >= 2 and fields[0][0] == "date" and (fields[1][0] == "time" or fields[-1][0] == "date")
     for index, (kind, value) in enumerate(fields):
         moment.read(kind, value, time_only and not (dated and index == 0))
@@ -440,7 +440,7 @@ def parse_date(text: str) -> int:
 
 
 def parse_time(text: str) -> int:
-    """Microseconds since midnight, 24:00:00 included; a zone is read and dropped."""
+    """Microseconds since midnight; 24:00:00 is allowed. A zone is ignored. Raises PgError as `parse_date`."""
     try:
         moment = _moment(text, time_only=True)
         if moment.special:
@@ -451,12 +451,12 @@ def parse_time(text: str) -> int:
 
 
 def parse_timestamp(text: str) -> int:
-    """Microseconds since 1970-01-01 00:00; a zone is read and dropped."""
+    """Microseconds since 1970-01-01 00:00. A zone is ignored. Raises PgError as `parse_date`."""
     return _parse_instant(text, "timestamp", None)
 
 
 def parse_timestamptz(text: str, timezone: str = "UTC") -> int:
-    """Microseconds since 1970-01-01 00:00 UTC; without a zone of its own the text means `timezone`'s local time."""
+    """Microseconds since 1970-01-01 00:00 UTC. Text without a zone is local time of `timezone`."""
     return _parse_instant(text, "timestamp with time zone", timezone)
 
 

@@ -1,7 +1,7 @@
-"""Dates, times and intervals, one value at a time, as PostgreSQL prints them (DateStyle ISO, IntervalStyle postgres).
+"""Text output of dates, times and intervals, one value at a time (DateStyle ISO, IntervalStyle postgres).
 
 Days and microseconds count from 1970-01-01 in the proleptic Gregorian calendar; year 0 is 1 BC.
-Any int64 of microseconds prints, so does any int32 of days: Python's own calendar ends at 1 and 9999, this does not.
+All int64 microseconds and all int32 days can be printed, including years outside 1 to 9999, Python's limits.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ DAY_US = 86_400_000_000
 
 
 def civil_from_days(days: int) -> tuple[int, int, int]:
-    """(year, month, day) of a day count; year 0 and below are BC. (H. Hinnant, "chrono-compatible algorithms")"""
+    """(year, month, day) of a day count; years <= 0 are BC. (H. Hinnant, "chrono-compatible algorithms")"""
     era, of_era = divmod(days + 719_468, 146_097)
     year = (of_era - of_era // 1460 + of_era // 36_524 - of_era // 146_096) // 365
     of_year = of_era - (365 * year + year // 4 - year // 100)
@@ -20,7 +20,7 @@ def civil_from_days(days: int) -> tuple[int, int, int]:
 
 
 def days_from_civil(year: int, month: int, day: int) -> int:
-    """The day count of a date; `day` may run over the month's end."""
+    """The day count of a date; `day` may exceed the length of the month."""
     year -= month <= 2
     era, of_era = divmod(year, 400)
     of_year = (153 * (month - 3 if month > 2 else month + 9) + 2) // 5 + day - 1
@@ -39,13 +39,13 @@ def date_text(days: int) -> str:
 
 
 def time_text(us: int) -> str:
-    """hh:mm:ss with as many decimals as it takes; 24:00:00 is a time."""
+    """hh:mm:ss with as many decimals as necessary; 24:00:00 is allowed."""
     seconds, fraction = divmod(us, 1_000_000)
     return f"{seconds // 3600:02d}:{seconds // 60 % 60:02d}:{seconds % 60:02d}{_decimals(fraction)}"
 
 
 def timestamp_text(us: int, offset: str = "") -> str:
-    """A local time of day with its date; `offset` is what stands behind a timestamptz."""
+    """Date and time of day; `offset` is the UTC offset appended for a timestamptz."""
     days, of_day = divmod(us, DAY_US)
     date = date_text(days)
     era = " BC" if date.endswith(" BC") else ""

@@ -1,6 +1,6 @@
-"""What texts of dates, times and intervals have in common: their fields, by their looks, and a time of day.
+"""Common parts of date, time and interval input: splits the text into fields and parses a time of day.
 
-The first step of src/backend/utils/adt/datetime.c (version 16), ParseDateTime(), and DecodeTime().
+A port of ParseDateTime() and DecodeTime() of src/backend/utils/adt/datetime.c (version 16).
 """
 
 from __future__ import annotations
@@ -15,24 +15,24 @@ INT64_MIN, INT64_MAX = -(1 << 63), (1 << 63) - 1
 
 
 class BadText(Exception):
-    """A text that is not understood, or understood and out of range; `told` makes the PgError of it."""
+    """A text is invalid or its value is out of range. `told` converts it to a PgError."""
 
     def __init__(self, sqlstate: SqlState, message: str, hint: str | None = None) -> None:
         self.sqlstate, self.message, self.hint = sqlstate, message, hint
 
 
 def bad_syntax() -> BadText:
-    """22007."""
+    """Error 22007: invalid input syntax."""
     return BadText(SqlState.INVALID_DATETIME_FORMAT, 'invalid input syntax for type {type}: "{text}"')
 
 
 def field_overflow(hint: str | None = None) -> BadText:
-    """22008."""
+    """Error 22008: date/time field value out of range."""
     return BadText(SqlState.DATETIME_FIELD_OVERFLOW, 'date/time field value out of range: "{text}"', hint)
 
 
 def told(bad: BadText, type: str, text: str) -> PgError:
-    """What the client is told of `text` as a `type`."""
+    """The PgError for the invalid input `text` of type `type`."""
     return PgError(bad.sqlstate, bad.message.format(type=type, text=text), hint=bad.hint)
 
 
@@ -99,7 +99,7 @@ WORDS = WEEKDAYS | IGNORED | OF_THE_CLOCK | _OTHER_WORDS | frozenset(MONTHS)
 
 
 def bounded(digits: str) -> int:
-    """A number of at most 32 bits, 0 for no digits. 22008."""
+    """The digits as a 32-bit number; 0 if there are none. Raises 22008 if it is out of range."""
     value = int(digits or 0)
     if value > INT32_MAX:
         raise field_overflow()
@@ -107,7 +107,7 @@ def bounded(digits: str) -> int:
 
 
 def fraction_us(text: str) -> int:
-    """`.5` in microseconds, rounded as rint() does."""
+    """A fraction of a second such as `.5` in microseconds, rounded like rint()."""
     return round(float(f"0{text}0") * SECOND_US) if text else 0
 
 
@@ -115,9 +115,9 @@ _CLOCK = re.compile(r"(\d+):(\d*)(?::(\d*)(\.\d*)?|(\.\d*))?$", re.ASCII)
 
 
 def clock_of(text: str, *, minutes_first: bool = False) -> tuple[int, int, int, int]:
-    """DecodeTime(): hh:mm, hh:mm:ss, hh:mm:ss.ffffff; mm:ss.fff too. The hour is not checked.
+    """DecodeTime(): hh:mm, hh:mm:ss, hh:mm:ss.ffffff or mm:ss.fff as (hour, minute, second, us).
 
-    `minutes_first`: two numbers without a fraction are mm:ss.
+    The hour is not checked. `minutes_first`: two numbers without a fraction are mm:ss.
     """
     match = _CLOCK.match(text)
     if match is None:

@@ -1,8 +1,8 @@
-"""PostgreSQL's bytes to values: one parameter at a time, or a whole column of text or binary values.
+"""Decodes values in PostgreSQL's text or binary format: single parameters and whole columns.
 
-A column takes Arrow's cast where every value looks ordinary (a look at all its bytes and lengths at once) and the cast
-cannot differ from PostgreSQL; what is left goes through `scalars`, value by value. So the fast way decides nothing
-about right and wrong: an error is always found, and worded, by `scalars`.
+A column is cast by Arrow if a check of all bytes and lengths shows that the cast cannot differ from PostgreSQL's input
+functions. All other columns are decoded value by value by `scalars`, which also reports all errors: a failure of the
+fast path only causes the use of the slow path.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _JUST_DIGITS = b"0123456789"
 
 
 class BadValue(Exception):
-    """The value in row `row` of the array (0-based) is refused for the reason `error`."""
+    """The value in row `row` (0-based) of the array is invalid; `error` is the reason."""
 
     def __init__(self, row: int, error: PgError) -> None:
         super().__init__(f"row {row}: {error.message}")
@@ -41,8 +41,8 @@ class BadValue(Exception):
 def decode_parameter(type: PgType, format: int, data: bytes | None, *, timezone: str = "UTC") -> Any:
     """A parameter's bytes (None is NULL) as the Python scalar of its type; `format` is 0 text or 1 binary.
 
-    Raises PgError; 22P03 for binary data that is too long says "incorrect binary data format", which the caller
-    completes with the parameter's number as PostgreSQL does.
+    Raises PgError. For binary data that is too long (22P03) the message is "incorrect binary data format"; the caller
+    appends the parameter's number as PostgreSQL does.
     """
     if data is None:
         return None
@@ -54,7 +54,7 @@ def decode_parameter(type: PgType, format: int, data: bytes | None, *, timezone:
 
 
 def parse_text_column(type: PgType, strings: pa.Array, *, timezone: str = "UTC") -> pa.Array:
-    """A string array (nulls stay null) as an array of `type.arrow`. Raises BadValue for the first row refused."""
+    """Converts a string array to `type.arrow`; nulls stay null. Raises BadValue for the first invalid row."""
     if strings.null_count == len(strings):
         return pa.nulls(len(strings), type.arrow)
     fast = _FAST.get(type.name)
@@ -69,7 +69,7 @@ def parse_text_column(type: PgType, strings: pa.Array, *, timezone: str = "UTC")
 
 
 def parse_binary_column(type: PgType, values: pa.Array) -> pa.Array:
-    """A binary array (nulls stay null) as an array of `type.arrow`. Raises BadValue for the first row refused."""
+    """Converts a binary array to `type.arrow`; nulls stay null. Raises BadValue for the first invalid row."""
     if values.null_count == len(values):
         return pa.nulls(len(values), type.arrow)
     parsed = None
@@ -93,11 +93,11 @@ def _one_by_one(type: PgType, given: pa.Array, parse: Callable[[Any], Any]) -> p
     return column_of(type, parsed)
 
 
-# ---- text: each of these gives None, or fails with ArrowInvalid, when a value is not ordinary
+# ---- text: each function returns None or raises ArrowInvalid if a value needs the slow path
 
 
 class _Bytes:
-    """A set of bytes; `hold` says whether an array's text consists of them only."""
+    """A set of bytes. `hold` tests whether the text of an array consists of them only."""
 
     def __init__(self, members: bytes) -> None:
         self._outside = np.ones(256, bool)
@@ -143,7 +143,7 @@ def _floats(type: PgType, strings: pa.Array, timezone: str) -> pa.Array | None:
         return None
     parsed = strings.cast(type.arrow)
     values = fixed_values(parsed, np.float64 if type.name == "float8" else np.float32)
-    # Infinity here is overflow; a zero may be underflow, which PostgreSQL refuses too.
+    # Infinity here is overflow; a zero may be underflow, which is an error in PostgreSQL, too.
     odd = ~np.isfinite(values) | (values == 0)
     if not odd.any():
         return parsed
@@ -185,7 +185,7 @@ def _timestamptzs(type: PgType, strings: pa.Array, timezone: str) -> pa.Array | 
     except pa.ArrowInvalid:
         return _local_timestamps(type, strings, timezone)
     if pc.any(pc.match_substring_regex(strings, r"[+-](1[6-9]|2\d)(:?\d\d)?$")).as_py():
-        return None  # offsets that Arrow takes and PostgreSQL does not
+        return None  # offsets that Arrow accepts and PostgreSQL rejects
     return parsed if pc.min(parsed.view(pa.int64())).as_py() >= (_YEAR_1_DAYS + 1) * DAY_US else None
 
 
@@ -220,7 +220,7 @@ def _uuids(type: PgType, strings: pa.Array, timezone: str) -> pa.Array | None:
 
 
 def _byteas(type: PgType, strings: pa.Array, timezone: str) -> pa.Array | None:
-    """Hex only: every value is \\x and pairs of digits."""
+    """Hex format only: every value is \\x and pairs of digits."""
     lengths = _lengths(strings)
     if (lengths % 2).any() or not pc.all(pc.starts_with(strings, "\\x")).as_py():
         return None
@@ -252,7 +252,7 @@ _FAST: dict[str, Callable[[PgType, pa.Array, str], pa.Array | None]] = {
     "bytea": _byteas,
 }
 
-# ---- binary: values of fixed width, None when one of them has another width or is out of range
+# ---- binary, fixed width: None if a value has another width or is out of range
 
 
 def _fixed_values(type: PgType, values: pa.Array) -> pa.Array | None:

@@ -1,13 +1,13 @@
-"""Arrow batches to DataRow and CopyData messages, by column operations, byte for byte as PostgreSQL writes them.
+"""Encodes Arrow batches as DataRow and CopyData messages with column operations. The bytes are those of PostgreSQL.
 
-    RowEncoder(types, formats, style).encode(batch)   -> DataRow messages, end to end
+    RowEncoder(types, formats, style).encode(batch)   -> DataRow messages, concatenated
     CopyEncoder(types, options, style, names)         -> header(), encode(batch), ..., trailer()
 
-A row is a row of pieces: a struct of the message's head and whatever has a fixed width beside it, then a column of
-varying width, then the next struct, ... One `binary_join_element_wise` over the pieces writes all rows. Binary rows
-of fixed columns only are one struct array, and need no join. COPY text joins with the delimiter instead, and lets
-the newline of each row ride in the head of the next.
-Encoders hold no rows; the bytes of one may be shared by all clients with the same types, formats and style.
+Each message is the concatenation of a struct (the message's header and adjacent fixed-width fields), a column of
+varying width, the next struct, and so on. One `binary_join_element_wise` over these parts encodes all rows. Binary rows
+with fixed-width columns only are one struct array and need no join. COPY text joins with the delimiter instead, and the
+newline of each row is part of the next row's header.
+Encoders hold no rows. Their output may be shared by all clients with the same types, formats and style.
 """
 
 from __future__ import annotations
@@ -43,15 +43,15 @@ _EMPTY = pa.scalar(b"", _BINARY)
 _REPLACE_NULL_BY_NOTHING = pc.JoinOptions("replace", "")
 _DATA_ROW, _COPY_DATA = ord("D"), ord("d")
 
-CHUNK_ROWS = 16_384  # measured best between 5,000 and 20,000: the pieces of a chunk stay in the cache
-CHUNK_BYTES = 32 << 20  # of Arrow; encoded at most some 40 times that, so that int32 offsets suffice
-ROW_BYTES_MAX = 1 << 30  # PostgreSQL's own limit of a message
+CHUNK_ROWS = 16_384  # best measured between 5,000 and 20,000: a chunk's intermediate results stay in the CPU cache
+CHUNK_BYTES = 32 << 20  # of Arrow data; the encoding is at most about 40 times as large, so int32 offsets suffice
+ROW_BYTES_MAX = 1 << 30  # PostgreSQL's limit of a message
 
 TEXT_FORMAT, BINARY_FORMAT = 0, 1
 
 
 class RowEncoder:
-    """Batches to DataRow messages; `formats` are the result formats, 0 text or 1 binary, one per column."""
+    """Encodes batches as DataRow messages. `formats` has the result format of each column: 0 text, 1 binary."""
 
     def __init__(self, types: Sequence[PgType], formats: Sequence[int], style: OutputStyle = DEFAULT_STYLE) -> None:
         self._types = tuple(types)
@@ -68,12 +68,12 @@ class RowEncoder:
 
 
 class CopyEncoder:
-    """Batches to CopyData messages, one per row, in the order header, encode..., trailer.
+    """Encodes batches as CopyData messages, one per row. Call `header`, then `encode` for each batch, then `trailer`.
 
-    `names` are the columns' names, needed for HEADER and FORCE_QUOTE (42703 when a name in that is unknown).
-    PostgreSQL sends COPY BINARY's 19-byte header in the first CopyData, before the first row; so does `encode`.
-    `encode_rows` is the same without that header and changes nothing: bytes to be shared between clients, each
-    of which passes them through its own encoder's `frame`.
+    `names` are the columns' names, needed for HEADER and FORCE_QUOTE (42703 for an unknown name in FORCE_QUOTE).
+    As in PostgreSQL, the first CopyData of COPY BINARY contains the 19-byte file header before the first row.
+    `encode_rows` omits that header and has no state: its result can be shared between clients, each of which passes it
+    through `frame` of its own encoder.
     """
 
     def __init__(
@@ -94,7 +94,7 @@ class CopyEncoder:
             self._rows = _Lines(lines, options).encode
 
     def header(self) -> bytes:
-        """What precedes the rows: the line of column names, as a message, when asked for; else b""."""
+        """The line of column names as a message, if HEADER is set; else b""."""
         if self._options.header is Header.NONE:
             return b""
         escape = _escapes(self._options, force=False, alone=len(self._names) == 1)
@@ -110,11 +110,11 @@ class CopyEncoder:
 
     @property
     def has_begun(self) -> bool:
-        """Whether `frame` has nothing more to add."""
+        """Whether the file header has been sent, so that `frame` changes nothing."""
         return not self._opening
 
     def frame(self, rows: bytes | memoryview) -> bytes | memoryview:
-        """What `encode_rows` gave, with COPY BINARY's header put into the first message of this copy."""
+        """The result of `encode_rows`, with COPY BINARY's file header inserted into the first message of this COPY."""
         if not self._opening or not rows:
             return rows
         length = int.from_bytes(rows[1:5], "big") + len(self._opening)
@@ -123,7 +123,7 @@ class CopyEncoder:
         return framed
 
     def trailer(self) -> bytes:
-        """COPY BINARY's end mark (with its header if no row came); b"" for the others."""
+        """COPY BINARY's end marker, after the file header if there were no rows; b"" for the other formats."""
         if not self._options.is_binary:
             return b""
         opening, self._opening = self._opening, b""
@@ -139,7 +139,7 @@ def _copy_data(payload: bytes) -> bytes:
 
 
 def _in_chunks(batch: pa.RecordBatch, types: Sequence[PgType], encode: _ChunkEncoder) -> bytes:
-    """`encode` over slices small enough for int32 offsets and for the cache."""
+    """Applies `encode` to slices small enough for int32 offsets and the CPU cache."""
     rows = batch.num_rows
     if rows == 0:
         return b""
@@ -168,7 +168,7 @@ def _refuse_too_long(size: int) -> None:
 
 @dataclass(frozen=True, slots=True)
 class _FixedField:
-    """A column sent in binary whose values all have the width of `dtype`; `values` gives them as numpy sees them."""
+    """A binary column whose values all have the width of `dtype`. `values` returns them as a numpy array."""
 
     dtype: np.dtype[Any]
     values: FixedColumn
@@ -188,7 +188,7 @@ def _binary_field(type: PgType) -> _Field:
 
 
 class _Struct:
-    """A run of fixed-width values that become one numpy struct per row. A list of values gives a field each."""
+    """Adjacent fixed-width fields, encoded as one numpy struct per row."""
 
     def __init__(self) -> None:
         self.formats: list[Any] = []
@@ -212,11 +212,11 @@ def _row_dtype(formats: tuple[Any, ...]) -> np.dtype[Any]:
 
 
 def _sized_rows(tag: int, fields: Sequence[_Field], columns: list[pa.Array], count: int) -> bytes:
-    """Messages of tag, length, int16 count of columns, and each value behind its int32 length, -1 for NULL."""
+    """Messages of tag, length, int16 count of columns, and each value preceded by its int32 length, -1 for NULL."""
     lengths = np.full(count, 6 + 4 * len(fields), np.int32)
     struct = _Struct()
     struct.add("u1", tag)
-    struct.add(">i4", lengths)  # filled further below
+    struct.add(">i4", lengths)  # completed below
     struct.add(">i2", len(fields))
     pieces: list[_Struct | pa.Array] = []
     for field, column in zip(fields, columns, strict=True):
@@ -256,7 +256,7 @@ def _is_empty(piece: _Struct | pa.Array) -> bool:
 
 
 def _lengths(array: pa.Array) -> NDArray[np.int32]:
-    """Byte lengths of a binary array that has rows and no nulls."""
+    """Byte lengths of a binary array with at least one row and no nulls."""
     offsets = offsets_of(array)
     return offsets[1:] - offsets[:-1]
 
@@ -265,7 +265,7 @@ _offsets_of_width: dict[int, NDArray[np.int32]] = {}
 
 
 def _fixed_width(rows: NDArray[Any]) -> pa.Array:
-    """A binary array of equally long values; the offsets of a width are made once."""
+    """A binary array of values of equal width. The offsets of each width are cached."""
     count, width = len(rows), rows.dtype.itemsize
     offsets = _offsets_of_width.get(width)
     if offsets is None or len(offsets) <= count:
@@ -274,7 +274,7 @@ def _fixed_width(rows: NDArray[Any]) -> pa.Array:
 
 
 def _body(array: pa.Array) -> memoryview:
-    """All values of a binary array without nulls, end to end."""
+    """The concatenated values of a binary array without nulls."""
     offsets = offsets_of(array)
     return memoryview(array.buffers()[2])[offsets[0] : offsets[-1]]
 
@@ -297,9 +297,9 @@ _PLAIN_DELIMITERS = frozenset("\t,;|")
 def _line_column(
     type: PgType, options: CopyOptions, style: OutputStyle, forced: bool, alone: bool
 ) -> Callable[[pa.Array], pa.Array]:
-    """Text of a column with COPY's escapes or quotes; no search for them where the type cannot have any."""
+    """Text of a column with COPY's escapes or quotes. Types whose text never needs them are not searched."""
     text = text_column(type, style)
-    # A CSV value that equals the NULL string is quoted; no plain value is empty, so the default needs no look.
+    # A CSV value equal to the NULL string must be quoted. No value of these types equals the default, the empty string.
     unambiguous = options.format is CopyFormat.TEXT or (options.null == "" and not forced and options.quote == '"')
     if type.name in _PLAIN_IN_COPY and options.delimiter in _PLAIN_DELIMITERS and unambiguous:
         return text
@@ -308,7 +308,7 @@ def _line_column(
 
 
 class _Lines:
-    """Rows as lines, each in a CopyData of its own."""
+    """Encodes rows as lines, each in its own CopyData."""
 
     def __init__(self, columns: Sequence[Callable[[pa.Array], pa.Array]], options: CopyOptions) -> None:
         self._columns = columns

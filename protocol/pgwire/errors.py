@@ -1,7 +1,7 @@
-"""What a client is told when something goes wrong: PostgreSQL's SQLSTATE codes and error fields.
+"""Errors and notices for clients: PostgreSQL's SQLSTATE codes and error fields.
 
-A `PgError` is born complete, where the fault is known, and is turned into an ErrorResponse at one place, the
-session's edge (PostgreSQL manual, chapter 55.8 "Error and Notice Message Fields" and appendix A).
+Source: PostgreSQL manual, chapter 55.8 "Error and Notice Message Fields" and appendix A. The code that detects an error
+raises a complete `PgError`; the session converts it into an ErrorResponse.
 The primary message is one line, lower case, without a full stop; detail and hint are sentences.
 """
 
@@ -11,7 +11,7 @@ from enum import StrEnum
 
 
 class SqlState(StrEnum):
-    """PostgreSQL's five-letter codes, appendix A; only those that Tidewire sends."""
+    """PostgreSQL's five-character error codes (appendix A), as far as Tidewire sends them."""
 
     SUCCESSFUL_COMPLETION = "00000"
     WARNING = "01000"
@@ -126,10 +126,10 @@ class Severity(StrEnum):
 
 
 class PgError(Exception):
-    """An error that a client is told.
+    """An error to report to a client.
 
-    `position` is the 1-based index, in characters, into the text of the query that the client sent;
-    `where` is the CONTEXT line (COPY names its line and column there).
+    `position` is the 1-based index, in characters, into the text of the query that the client sent.
+    `where` is the CONTEXT line; COPY puts the input's line and column there.
     """
 
     def __init__(
@@ -156,12 +156,12 @@ class PgError(Exception):
         return f"PgError({self.sqlstate}, {self.message!r})"
 
     def __reduce__(self) -> tuple[object, ...]:
-        """Pickled with all its fields: errors cross from worker processes."""
+        """Pickles all fields: worker processes send errors to the server."""
         return PgError, (self.sqlstate, self.message), self.__dict__
 
 
 class Notice:
-    """A NoticeResponse to be: the same fields as an error, without ending anything."""
+    """A warning or notice to report to a client."""
 
     __slots__ = ("detail", "hint", "message", "severity", "sqlstate")
 

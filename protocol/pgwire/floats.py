@@ -1,10 +1,10 @@
-"""The text of float4 and float8 as PostgreSQL prints them (extra_float_digits = 1): shortest digits that read back.
+"""Text of float4 and float8 as PostgreSQL prints it (extra_float_digits = 1): the shortest digits that round-trip.
 
-PostgreSQL's Ryu (src/common/d2s.c, f2s.c) differs from Python's repr and from Arrow's cast in two ways:
-the exponent form starts at 1e15 (float4: 1e6) and below 1e-4, and digits that lie exactly on the boundary between
-two floats are never taken, although reading rounds them back to the even one: 1e23 is 9.999999999999999e+22.
-A boundary has few enough digits to matter only where neighbours are a whole number apart, so the check costs
-nothing for ordinary values and is exact (in integers) for the others.
+PostgreSQL's Ryu (src/common/d2s.c, f2s.c) differs from Python's repr and Arrow's cast in two ways. It uses exponents
+from 1e15 (float4: 1e6) and below 1e-4. It never prints digits exactly half-way between two floats, although they would
+be read as the even one: 1e23 is printed as 9.999999999999999e+22.
+A half-way point is short enough to matter only where neighbouring floats differ by at least 1. Ordinary values
+are therefore not checked; for the others the check is exact (integer arithmetic).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from protocol.columnar.buffers import fixed_values, patched
 
 _CAST = pc.CastOptions.unsafe(pa.string())
-_EXACT8, _EXACT4 = 2.0**53, 2.0**24  # beyond, neighbours are a whole number apart
+_EXACT8, _EXACT4 = 2.0**53, 2.0**24  # beyond these, neighbouring floats differ by whole numbers
 _SPECIAL = {math.inf: "Infinity", -math.inf: "-Infinity"}
 
 
@@ -31,18 +31,18 @@ def float8_text(value: float) -> str:
         return text[:-2] if text.endswith(".0") else text
     if not math.isfinite(value):
         return _SPECIAL.get(value, "NaN")
-    # Python's own exponent form is PostgreSQL's; from 1e15 to 1e16 it has none yet.
+    # Python's exponent form equals PostgreSQL's, but Python uses it only from 1e16.
     text = repr(value) if not 1e15 <= size < 1e16 else _scientific(repr(value))
-    if _EXACT8 < size < 1e41:  # an odd 54-bit boundary has at most 23 factors of five
+    if _EXACT8 < size < 1e41:  # an odd 54-bit half-way point has at most 23 factors of five
         return _off_boundary(value, text, math.nextafter(size, math.inf), math.nextafter(size, 0))
     return text
 
 
 def _float4_text(value: float, shortest: str) -> str:
-    """`shortest`: the shortest digits that read back as this float4, in any notation."""
+    """One float4 as PostgreSQL prints it. `shortest`: the shortest digits that round-trip, in any notation."""
     if not math.isfinite(value):
         return _SPECIAL.get(value, "NaN")
-    decimal, size = float(shortest), abs(value)  # nine digits at most survive in a double unharmed
+    decimal, size = float(shortest), abs(value)  # exact enough: it has at most nine digits
     if 1e-4 <= size < 1e6 or size == 0:
         return float8_text(decimal)
     text = _exponent_form(f"{decimal:.8e}")
@@ -54,7 +54,7 @@ def _float4_text(value: float, shortest: str) -> str:
 
 
 def _scientific(plain: str) -> str:
-    """A number of one or more, given in positional notation, in the exponent form."""
+    """Converts a number >= 1 (absolute value) from positional notation to the exponent form."""
     sign = "-" if plain[0] == "-" else ""
     whole, _, fraction = plain.lstrip("-").partition(".")
     return sign + _exponent_form(f"{whole[0]}.{whole[1:]}{fraction}e+{len(whole) - 1:02d}")
@@ -67,9 +67,9 @@ def _exponent_form(text: str) -> str:
 
 
 def _off_boundary(value: float, text: str, above: float, below: float) -> str:
-    """`text`, or when it lies half-way to a neighbour, the shortest and nearest digits that lie strictly inside.
+    """`text`, unless it is half-way to a neighbouring float: then the shortest, nearest digits inside the interval.
 
-    `value` is a whole number in exponent form; `above` and `below` are the neighbours of its absolute value.
+    `text` is the whole number `value` in exponent form. `above` and `below` are the neighbours of its absolute value.
     """
     mantissa, exponent = text.lstrip("-").split("e")
     digits = mantissa.replace(".", "")
@@ -88,7 +88,7 @@ def _off_boundary(value: float, text: str, above: float, below: float) -> str:
 
 
 def float8_column(array: pa.Array) -> pa.Array:
-    """The text of a float64 array of one row or more; nulls stay null."""
+    """The text of a float64 array with at least one row; nulls stay null."""
     values = fixed_values(array, np.float64)
     text = pc.cast(array, options=_CAST)
     sizes = np.abs(values)
@@ -108,7 +108,7 @@ def float8_column(array: pa.Array) -> pa.Array:
 
 
 def float4_column(array: pa.Array) -> pa.Array:
-    """The text of a float32 array of one row or more; nulls stay null."""
+    """The text of a float32 array with at least one row; nulls stay null."""
     values, text = fixed_values(array, np.float32), pc.cast(array, options=_CAST)
     sizes = np.abs(values)
     odd = ~(((sizes >= np.float32(1e-4)) & (sizes < np.float32(1e6))) | (sizes == 0))

@@ -1,7 +1,7 @@
-"""Intervals as PostgreSQL reads them: `1 year -2 days 04:05:06 ago`, `1-2`, `P1Y2M3DT4H`.
+"""Interval input: `1 year -2 days 04:05:06 ago`, `1-2`, `P1Y2M3DT4H`.
 
 A port of DecodeInterval() and DecodeISO8601Interval() of src/backend/utils/adt/datetime.c (version 16), with
-IntervalStyle postgres: each field of the text (`datetime_text`) is given its meaning by its unit (`_span`).
+IntervalStyle postgres. `datetime_text` splits the text into fields; `_span` interprets each field by its unit.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ _UNITS = {
 
 
 def interval_unit(word: str) -> str | None:
-    """The unit that an interval's text calls so; None if it is none. Ten letters count."""
+    """The unit that a word of an interval's text denotes; None if it is not a unit. Ten letters are significant."""
     return _UNITS.get(word.lower()[:10])
 
 
@@ -65,7 +65,7 @@ _UNIT_YEARS = {"year": 1, "decade": 10, "century": 100, "millennium": 1000}
 
 @dataclass(slots=True)
 class _Span:
-    """What the fields add up to; fractions of a unit flow into the smaller ones, a month being 30 days."""
+    """The sum of the fields. Fractions of a unit are added to smaller units; a month has 30 days."""
 
     years: int = 0
     months: int = 0
@@ -117,7 +117,7 @@ _YEARS_MONTHS = re.compile(r"([+-]?)(\d+)-(\d+)$", re.ASCII)
 
 
 def _signed_number(text: str) -> tuple[int, float]:
-    """`-1.5` as (-1, -0.5)."""
+    """Parses `-1.5` as (-1, -0.5)."""
     match = _SIGNED.match(text)
     if match is None:
         raise bad_syntax()
@@ -129,7 +129,7 @@ def _signed_number(text: str) -> tuple[int, float]:
 
 
 def _span(text: str, default: str, *, minutes_first: bool) -> pa.MonthDayNano:
-    """DecodeInterval(): from the last field to the first, so that a unit is known before its number."""
+    """DecodeInterval(): reads the fields in reverse order, so that a unit is known before its number."""
     span, seen, unit, sign_of_all = _Span(), set[str](), "", 1
     for kind, value in reversed(fields_of(text)):
         if kind == "time" or (kind == "zone" and ":" in value):
@@ -138,7 +138,7 @@ def _span(text: str, default: str, *, minutes_first: bool) -> pa.MonthDayNano:
                 hour, minute, second, us = clock_of(value.lstrip("+-"), minutes_first=minutes_first)
             except BadText as bad:
                 raise _span_overflow() if bad.sqlstate == SqlState.DATETIME_FIELD_OVERFLOW else bad from None
-            span.us = 0  # a time replaces what fractions of days have given, as in PostgreSQL
+            span.us = 0  # a time replaces the microseconds from fractions of days, as in PostgreSQL
             span.add("microsecond", sign * (((hour * 60 + minute) * 60 + second) * SECOND_US + us))
             named, unit = {"hour", "minute", "second", "millisecond", "microsecond"}, "day"
         elif kind in ("number", "zone", "date"):
@@ -182,7 +182,7 @@ _ISO_TIME = re.compile(r"(\d\d)(\d\d)(\d\d(?:\.\d*)?)$|(\d+)(?::(\d+)(?::(\d+(?:
 
 
 def _float_parts(text: str) -> tuple[int, float]:
-    """`-1.5` as (-1, -0.5), with the rounding of PostgreSQL's ParseISO8601Number()."""
+    """Parses `-1.5` as (-1, -0.5), with the rounding of PostgreSQL's ParseISO8601Number()."""
     value = float(text)
     if abs(value) > 1e15:
         raise _span_overflow()
@@ -198,7 +198,7 @@ def _iso_span(text: str) -> pa.MonthDayNano:
         whole = whole_part.match(part)
         if whole is not None:
             numbers = [number for number in whole.groups() if number is not None]
-            for unit, number in zip(units.values(), numbers, strict=False):  # the last may be left out
+            for unit, number in zip(units.values(), numbers, strict=False):  # trailing ones may be omitted
                 span.add(unit, *_float_parts(number))
             continue
         position = 0
@@ -213,9 +213,9 @@ def _iso_span(text: str) -> pa.MonthDayNano:
 
 
 def parse_interval(text: str, unit: str = "second", *, minutes_first: bool = False) -> pa.MonthDayNano:
-    """Raises PgError: 22007, 22015, and 22008 when hours and below pass +-292 years (nanoseconds in 64 bits).
+    """Parses an interval. `unit`: the unit of a last number without one. `minutes_first`: 2:03 is 2 min 3 s.
 
-    `unit`: of a last number without one. `minutes_first`: 2:03 is 2 minutes and 3 seconds.
+    Raises PgError 22007, 22015, or 22008 if the time part exceeds +-292 years (64-bit nanoseconds).
     """
     try:
         try:
@@ -229,7 +229,7 @@ def parse_interval(text: str, unit: str = "second", *, minutes_first: bool = Fal
 
 
 def interval_of(months: int, days: int, us: int) -> pa.MonthDayNano:
-    """The Arrow value; 22008 when the months or, as nanoseconds, the microseconds do not fit."""
+    """The Arrow value. PgError 22008 if months or days exceed 32 bits, or `us` exceeds 64 bits of nanoseconds."""
     if not (INT32_MIN <= months <= INT32_MAX and INT32_MIN <= days <= INT32_MAX) or abs(us) * 1000 > INT64_MAX:
         raise PgError(SqlState.DATETIME_FIELD_OVERFLOW, "interval out of range")
     return pa.MonthDayNano((months, days, us * 1000))

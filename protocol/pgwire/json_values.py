@@ -1,7 +1,7 @@
-"""json, checked and kept as given; jsonb in the one spelling that PostgreSQL prints.
+"""Input of json, which is validated and kept unchanged, and of jsonb, which is converted to PostgreSQL's normal form.
 
-Both are text in our columns. jsonb's normal form (src/backend/utils/adt/jsonb.c): keys ordered by length, then bytes,
-the last of equal keys kept, one space after `:` and `,`, numbers as numeric prints them (1.10 stays, 1e2 is 100).
+Both are stored as text. jsonb's normal form (src/backend/utils/adt/jsonb.c): keys ordered by length, then bytes; the
+last of equal keys is kept; one space after `:` and `,`; numbers as numeric prints them (1.10 stays 1.10, 1e2 is 100).
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from typing import Any, NoReturn
 from protocol.pgwire.errors import PgError, SqlState
 
 quoted_json = json.JSONEncoder(ensure_ascii=False).encode
-"""A string as JSON."""
+"""Encodes a string as a JSON string."""
 
 
 def parse_json(text: str) -> str:
-    """`text` itself when it is JSON. Raises PgError 22P02."""
+    """Returns `text` unchanged if it is valid JSON. Raises PgError 22P02."""
     _loads(text, str)
     return text
 
@@ -60,7 +60,7 @@ def _number(text: str) -> Decimal:
 
 
 def printed_jsonb(value: Any) -> str:
-    """What `loaded_jsonb` gives, in normal form."""
+    """The normal form of a value as `loaded_jsonb` returns it."""
     if isinstance(value, str):
         return _string(value)
     if isinstance(value, Decimal):

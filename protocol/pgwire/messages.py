@@ -1,20 +1,18 @@
-"""The messages of PostgreSQL's frontend/backend protocol 3.0, each class with its bytes beside it.
+"""The messages of PostgreSQL's frontend/backend protocol 3.0 and their encodings.
 
 Source: PostgreSQL manual, chapters 55.2 and 55.7; postmaster.c, postgres.c and pqformat.c for limits and wording.
 
-What every class has:
-- `code`, its type byte on the wire; empty for the four packets that may open a connection;
-- `parse(data, at, end)`: reads the body `data[at:end]`, the bytes behind the length word. Bytes that are not this
-  message raise PgError 08P01 of severity FATAL in PostgreSQL's words: the connection's framing cannot be trusted
-  any more. Text that is not UTF-8 raises 22021, an ordinary error: the message was whole, the connection lives;
-- `serialize()`: the whole message, framed.
+Every class has:
+- `code`, its type byte; empty for the four packets that may open a connection;
+- `parse(data, at, end)`: parses the body `data[at:end]`, the bytes after the length word. A malformed body raises
+  PgError 08P01 with PostgreSQL's message (severity ERROR: the framing is intact), text that is not UTF-8 raises 22021;
+- `serialize()`: the complete message with type byte and length.
 
-These objects are made and dropped for every message of every client, so they are plain slotted dataclasses
-(freezing costs one `object.__setattr__` call per field); nobody changes a message once it exists. Those without
-fields and ReadyForQuery are serialised once, at import. Rows are not built here one by one: `Connection.send_encoded`
-takes them as bytes; `DataRow` is for the few rows that do not come from Arrow.
+Messages must not be modified. They are slotted dataclasses that are not frozen, because freezing costs one
+`object.__setattr__` call per field of every message. Messages without fields and ReadyForQuery are serialized once, at
+import. Rows are usually sent as bytes by `Connection.send_encoded`; `DataRow` is for rows that do not come from Arrow.
 
-Format codes are the wire's: 0 text, 1 binary.
+Format codes are 0 for text, 1 for binary.
 """
 
 from __future__ import annotations
@@ -26,15 +24,15 @@ from typing import ClassVar, Literal, Self
 from protocol.pgwire.errors import Notice, PgError, Severity, SqlState
 from protocol.pgwire.types import PgType
 
-# The longest body of a startup packet: PostgreSQL's MAX_STARTUP_PACKET_LENGTH, so that a stranger cannot make
-# the server wait for, or keep, more than this before it has said who it is.
+# The longest body of a startup packet: PostgreSQL's MAX_STARTUP_PACKET_LENGTH. Bounds the memory and time that the
+# server spends on a client that has not yet identified itself.
 STARTUP_BYTES_MAX = 10_000
-# The longest message, its length word included, of those that carry no user data: PQ_SMALL_MESSAGE_LIMIT.
+# The longest message without user data, including its length word: PQ_SMALL_MESSAGE_LIMIT.
 SMALL_MESSAGE_BYTES_MAX = 10_000
-# The longest Query, Parse, Bind, FunctionCall or CopyData, if the connection is not told otherwise. PostgreSQL
-# takes 1 GiB; a message lies in memory twice while it is assembled, and one server process serves all clients.
+# Default limit of a Query, Parse, Bind, FunctionCall or CopyData. PostgreSQL's limit is 1 GiB. It is lower here because
+# a message is in memory twice while it is assembled, and one process serves all clients.
 MESSAGE_BYTES_MAX = 64 * 1024 * 1024
-LARGE_MESSAGE_BYTES_MAX = 0x3FFFFFFE  # PQ_LARGE_MESSAGE_LIMIT: a longer one is no message, but lost synchronization
+LARGE_MESSAGE_BYTES_MAX = 0x3FFFFFFE  # PQ_LARGE_MESSAGE_LIMIT: a greater length means lost synchronization
 
 PROTOCOL_VERSION = (3, 0)
 CANCEL_REQUEST_CODE = (1234, 5678)
@@ -54,12 +52,12 @@ TransactionStatus = Literal["I", "T", "E"]  # idle, in a transaction block, in a
 
 
 def violation(message: str, detail: str | None = None) -> PgError:
-    """The error that ends a connection whose bytes are not the protocol's."""
+    """The error that ends a connection after a violation of the protocol's framing or phases."""
     return PgError(SqlState.PROTOCOL_VIOLATION, message, detail=detail, severity=Severity.FATAL)
 
 
 def malformed(message: str) -> PgError:
-    """The error for a message whose body is wrong. Its length was right, so the connection goes on, as in PostgreSQL.
+    """The error for a message with a malformed body. The connection continues, as in PostgreSQL.
 
     During startup `Connection` makes it FATAL.
     """
@@ -67,12 +65,12 @@ def malformed(message: str) -> PgError:
 
 
 def decode_utf8(data: bytes) -> str:
-    """`data` as text; PgError 22021 names the first character that is none, as PostgreSQL does."""
+    """`data` as text. PgError 22021 shows the first invalid byte sequence, as PostgreSQL does."""
     try:
         return data.decode()
     except UnicodeDecodeError as error:
         lead = data[error.start]
-        # As long as the lead byte says, right or wrong: pg_utf_mblen().
+        # The length implied by the lead byte, even if the sequence is invalid: pg_utf_mblen().
         length = 2 if lead & 0xE0 == 0xC0 else 3 if lead & 0xF0 == 0xE0 else 4 if lead & 0xF8 == 0xF0 else 1
         shown = " ".join(f"0x{byte:02x}" for byte in data[error.start : error.start + length])
         raise PgError(
@@ -80,7 +78,7 @@ def decode_utf8(data: bytes) -> str:
         ) from None
 
 
-# --- reading and writing the parts of a body; readers return what they read and where the next part begins ---
+# --- reading and writing the parts of a body; readers return the value and the position after it ---
 
 
 def _need(size: int, at: int, end: int) -> None:
@@ -112,7 +110,7 @@ def _int32(data: bytes, at: int, end: int) -> tuple[int, int]:
 
 
 def _counted(letter: str, size: int, data: bytes, at: int, end: int) -> tuple[tuple[int, ...], int]:
-    """A 16-bit count, then so many integers of `size` bytes; `letter` is their struct code."""
+    """Reads a 16-bit count, then that many integers of `size` bytes; `letter` is their struct code."""
     if end - at < 2:
         _need(2, at, end)
     (count,) = _COUNT.unpack_from(data, at)
@@ -126,7 +124,7 @@ def _counted(letter: str, size: int, data: bytes, at: int, end: int) -> tuple[tu
 
 
 def _values(data: bytes, at: int, end: int) -> tuple[tuple[bytes | None, ...], int]:
-    """A 16-bit count, then so many values with their 32-bit lengths in front; -1 is NULL."""
+    """Reads a 16-bit count, then that many values, each preceded by its 32-bit length; length -1 is NULL."""
     _need(2, at, end)
     (count,) = _COUNT.unpack_from(data, at)
     at += 2
@@ -172,7 +170,7 @@ def _pack_values(values: tuple[bytes | None, ...]) -> bytes:
 
 
 class _Bare:
-    """A message that is always the same bytes. Serialised once; equal to any other of its class."""
+    """A message with constant bytes, serialized once. Instances of the same class are equal."""
 
     __slots__ = ()
     code: ClassVar[bytes]
@@ -208,7 +206,10 @@ class _Bare:
 
 @dataclass(slots=True)
 class StartupMessage:
-    """Who the client is and what it wants set. `version` is (major, minor); a name given twice keeps its last value."""
+    """The client's parameters, such as user and database; a repeated name has its last value.
+
+    `version` is (major, minor).
+    """
 
     code: ClassVar[bytes] = b""
     parameters: dict[str, str]
@@ -220,7 +221,7 @@ class StartupMessage:
         version: tuple[int, int] = _VERSION.unpack_from(data, at)
         at += _VERSION.size
         parameters = {}
-        # PostgreSQL walks the strings the same way and complains once, when it does not end at the last byte.
+        # As in PostgreSQL, the only error is that the strings do not end at the last byte.
         while at < end - 1 and data[at] != 0:
             stop = data.find(0, at, end)
             value_stop = data.find(0, stop + 1, end) if stop >= 0 else -1
@@ -253,7 +254,7 @@ class GSSENCRequest(_Bare, code=b"", body=_VERSION.pack(*GSSENC_REQUEST_CODE)):
 
 @dataclass(slots=True)
 class CancelRequest:
-    """Asks to cancel what another connection runs; never answered."""
+    """Requests to cancel the statement of another connection. It is never answered."""
 
     code: ClassVar[bytes] = b""
     process_id: int
@@ -274,9 +275,9 @@ OpeningPacket = StartupMessage | SSLRequest | GSSENCRequest | CancelRequest
 
 
 def parse_opening(data: bytes, at: int, end: int) -> OpeningPacket:
-    """The packet `data[at:end]`, its length word left out, that a connection may open with.
+    """Parses the first packet of a connection, `data[at:end]` without its length word.
 
-    PgError 0A000, FATAL, for a protocol version that is not spoken here.
+    PgError 0A000, FATAL, for an unsupported protocol version.
     """
     _need(_VERSION.size, at, end)
     code = _VERSION.unpack_from(data, at)
@@ -317,7 +318,7 @@ class PasswordMessage:
 
 @dataclass(slots=True)
 class Query:
-    """A string of any number of statements, to be run at once (the simple protocol)."""
+    """A string of any number of statements to execute (simple query protocol)."""
 
     code: ClassVar[bytes] = b"Q"
     text: str
@@ -332,7 +333,7 @@ class Query:
 
 @dataclass(slots=True)
 class Parse:
-    """Prepares one statement under `name` ("" is the unnamed one). An OID of 0 leaves that type to the server."""
+    """Prepares one statement under `name` ("" is the unnamed one). For an OID of 0 the server infers the type."""
 
     code: ClassVar[bytes] = b"P"
     name: str
@@ -353,9 +354,9 @@ class Parse:
 
 @dataclass(slots=True)
 class Bind:
-    """Makes a portal of a prepared statement and its parameters' values; None is NULL.
+    """Creates a portal from a prepared statement and parameter values; None is NULL.
 
-    Formats are as sent: none means all text, one holds for all, else one for each.
+    Formats are as sent: an empty list means text for all, a single one applies to all, else there is one for each.
     """
 
     code: ClassVar[bytes] = b"B"
@@ -368,7 +369,7 @@ class Bind:
     @classmethod
     def parse(cls, data: bytes, at: int, end: int) -> Self:
         if end - at >= 8 and data[at] == 0:
-            portal, at = "", at + 1  # nearly always the unnamed one
+            portal, at = "", at + 1  # the common case: the unnamed portal
         else:
             portal, at = _string(data, at, end)
         statement, at = _string(data, at, end)
@@ -378,7 +379,7 @@ class Bind:
         if at != end:
             _finish(at, end)
         if len(formats) > 1 and len(formats) != len(parameters):
-            # Well-formed bytes that contradict themselves: PostgreSQL lets the connection live.
+            # As in PostgreSQL this does not end the connection.
             raise PgError(
                 SqlState.PROTOCOL_VIOLATION,
                 f"bind message has {len(formats)} parameter formats but {len(parameters)} parameters",
@@ -438,7 +439,7 @@ class Close:
 
 @dataclass(slots=True)
 class Execute:
-    """Runs a portal for `max_rows` rows; 0 and less mean all of them."""
+    """Executes a portal for at most `max_rows` rows; values <= 0 mean all rows."""
 
     code: ClassVar[bytes] = b"E"
     portal: str
@@ -462,13 +463,13 @@ class Sync(_Bare, code=b"S"):
 
 
 class Flush(_Bare, code=b"H"):
-    """Asks for the answers so far."""
+    """Requests that the server send all pending output."""
 
     __slots__ = ()
 
 
 class Terminate(_Bare, code=b"X"):
-    """The client's goodbye."""
+    """Closes the connection."""
 
     __slots__ = ()
 
@@ -488,7 +489,7 @@ class CopyFail:
 
 @dataclass(slots=True)
 class FunctionCall:
-    """The fast-path call of a function. Its body is kept unread: Tidewire refuses it."""
+    """The fast-path call of a function. Its body is not parsed because Tidewire refuses the call."""
 
     code: ClassVar[bytes] = b"F"
     body: bytes
@@ -506,7 +507,7 @@ class FunctionCall:
 
 @dataclass(slots=True)
 class CopyData:
-    """A piece of a COPY stream, in either direction; from a client it may end anywhere, also within a row."""
+    """Part of a COPY stream, in either direction. A client may split the stream anywhere, even within a row."""
 
     code: ClassVar[bytes] = b"d"
     data: bytes
@@ -529,20 +530,20 @@ class CopyDone(_Bare, code=b"c"):
 
 
 class AuthenticationOk(_Bare, code=b"R", body=INT32.pack(0)):
-    """The client is let in."""
+    """Authentication succeeded."""
 
     __slots__ = ()
 
 
 class AuthenticationCleartextPassword(_Bare, code=b"R", body=INT32.pack(3)):
-    """Asks for a PasswordMessage."""
+    """Requests a PasswordMessage."""
 
     __slots__ = ()
 
 
 @dataclass(slots=True)
 class NegotiateProtocolVersion:
-    """Answers a client that asked for a newer minor version or for protocol options (`_pq_.`) not known here."""
+    """Answers a client that requested a newer minor version or unknown protocol options (`_pq_.`)."""
 
     code: ClassVar[bytes] = b"v"
     unknown_options: tuple[str, ...]
@@ -582,7 +583,7 @@ class ParameterStatus:
 
 @dataclass(slots=True)
 class BackendKeyData:
-    """What a CancelRequest for this connection must carry: two unsigned 32-bit numbers."""
+    """The key that a CancelRequest for this connection must contain: two unsigned 32-bit numbers."""
 
     code: ClassVar[bytes] = b"K"
     process_id: int
@@ -628,7 +629,7 @@ _READY: dict[TransactionStatus, bytes] = {
 
 @dataclass(frozen=True, slots=True)
 class FieldDescription:
-    """One column of a RowDescription. `table_oid` and `column_number` (1-based) are 0 when it is no table's column."""
+    """One column of a RowDescription. `table_oid` and `column_number` (1-based) are 0 if it is not a table's column."""
 
     name: str
     table_oid: int
@@ -688,7 +689,7 @@ class ParameterDescription:
 
 @dataclass(slots=True)
 class DataRow:
-    """One row, its values already in the format that RowDescription announced; None is NULL."""
+    """One row. Its values are encoded in the formats of the RowDescription; None is NULL."""
 
     code: ClassVar[bytes] = b"D"
     values: tuple[bytes | None, ...]
@@ -728,14 +729,14 @@ class PortalSuspended(_Bare, code=b"s"):
 
 
 class EmptyQueryResponse(_Bare, code=b"I"):
-    """Stands for CommandComplete when the query string was empty."""
+    """Sent instead of CommandComplete if the query string was empty."""
 
     __slots__ = ()
 
 
 @dataclass(slots=True)
 class CommandComplete:
-    """Ends a command; `tag` is its name and, for some, its row count: `SELECT 3`."""
+    """Ends a command. `tag` is its name and, for some commands, a row count: `SELECT 3`."""
 
     code: ClassVar[bytes] = b"C"
     tag: str
@@ -750,7 +751,7 @@ class CommandComplete:
 
 @dataclass(slots=True)
 class _CopyResponse:
-    """Opens a COPY: its format, and each column's (all the same as it, in text and csv 0)."""
+    """Starts a COPY: its overall format and the format of each column, which is the same; 0 for text and csv."""
 
     code: ClassVar[bytes]
     format: int
@@ -768,14 +769,14 @@ class _CopyResponse:
 
 
 class CopyInResponse(_CopyResponse):
-    """The client may now send CopyData."""
+    """Starts COPY FROM STDIN: the client sends CopyData next."""
 
     __slots__ = ()
     code = b"G"
 
 
 class CopyOutResponse(_CopyResponse):
-    """CopyData follows."""
+    """Starts COPY TO STDOUT: the server sends CopyData next."""
 
     __slots__ = ()
     code = b"H"
@@ -783,7 +784,7 @@ class CopyOutResponse(_CopyResponse):
 
 @dataclass(slots=True)
 class _Report:
-    """The fields of an ErrorResponse or NoticeResponse; see `PgError`. Fields of other servers are not kept."""
+    """The fields of an ErrorResponse or NoticeResponse; see `PgError`. `parse` ignores other fields."""
 
     code: ClassVar[bytes]
     severity: str
@@ -816,8 +817,8 @@ class _Report:
             raise malformed("invalid message format") from None
 
     def serialize(self) -> bytes:
-        # S may be translated, V may not: they are the same here. An error must always get through, so
-        # what cannot stand in a string of the protocol is replaced, not refused.
+        # S (localized) and V (not localized) are the same here. Serializing an error must never fail, so characters
+        # that the protocol's strings cannot contain are replaced.
         fields = (
             ("S", self.severity),
             ("V", self.severity),
@@ -840,7 +841,7 @@ _SEVERITY, _SQLSTATE, _MESSAGE, _DETAIL, _HINT, _POSITION, _WHERE = b"VCMDHPW"
 
 
 class ErrorResponse(_Report):
-    """Ends the statement, or, when its severity is FATAL, the connection."""
+    """Reports an error, which ends the statement or, if its severity is FATAL, the connection."""
 
     __slots__ = ()
     code = b"E"
@@ -851,7 +852,7 @@ class ErrorResponse(_Report):
 
 
 class NoticeResponse(_Report):
-    """Tells the client something; may come at any time and ends nothing."""
+    """A warning or notice. It may be sent at any time and has no effect on the protocol's state."""
 
     __slots__ = ()
     code = b"N"

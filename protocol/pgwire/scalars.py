@@ -1,12 +1,12 @@
-"""One value at a time: PostgreSQL's text and binary input, for parameters, literals and the odd row of a COPY.
+"""Text and binary input of single values: parameters, literals, and COPY data that the column decoder cannot handle.
 
-    parse_text(type, "1.5")       -> the Python scalar of types.py's table, modifiers of the type applied
+    parse_text(type, "1.5")       -> the Python scalar (see types.py), with the type's modifiers applied
     parse_binary(type, b"...")    -> the same from the binary format
     column_of(type, scalars)      -> such scalars (None is NULL) as an Arrow array of type.arrow
-    format_text(type, scalar)     -> as PostgreSQL prints it
+    format_text(type, scalar)     -> the text as PostgreSQL prints it
 
-Messages and codes are PostgreSQL 16's. What Arrow cannot hold is refused: NaN and infinities of numeric, infinite
-dates, arrays of more than one dimension.
+Messages and codes are those of PostgreSQL 16. Values that Arrow cannot represent are refused: NaN and infinities of
+numeric, infinite dates, arrays of more than one dimension.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ _SPACE = " \t\n\v\f\r"
 
 
 NUMBER_CHARS_MAX = 200_000
-"""Characters of a number, date, time or the like: numeric has at most 147,455 digits."""
+"""Limit for the text of types without arbitrary length, in characters. A numeric has at most 147,455 digits."""
 _OF_ANY_LENGTH = frozenset(("text", "varchar", "bpchar", "name", '"char"', "unknown", "bytea", "json", "jsonb"))
 
 
 def parse_text(type: PgType, text: str, *, timezone: str = "UTC") -> Any:
-    """`text` as a value of `type`, as PostgreSQL's input function for it reads it. Raises PgError."""
+    """Parses `text` as PostgreSQL's input function of `type` does. Raises PgError."""
     if type.element is not None:
         element = type.element
         return [None if t is None else parse_text(element, t, timezone=timezone) for t in _array_elements(text)]
@@ -50,8 +50,11 @@ def parse_text(type: PgType, text: str, *, timezone: str = "UTC") -> Any:
 
 
 def parse_binary(type: PgType, data: bytes) -> Any:
-    """`data` as PostgreSQL's receive function for `type` reads it. Raises PgError: 08P01 when it is too short, 22P03
-    when it is too long (the caller knows which parameter or column), and what the value's own checks raise."""
+    """Parses `data` as PostgreSQL's receive function of `type` does.
+
+    Raises PgError: 08P01 if it is too short, 22P03 if it is too long, others if the value is invalid. The caller adds
+    which parameter or column it is.
+    """
     reader = _Binary(data)
     value = _receive(type, reader)
     if reader.rest():
@@ -64,11 +67,11 @@ def column_of(type: PgType, scalars: Sequence[Any]) -> pa.Array:
     return pa.array(scalars, type.arrow)
 
 
-_AS_PYTHON_PRINTS = frozenset(("int2", "int4", "int8", "text", "varchar"))  # one by one Arrow would take long
+_AS_PYTHON_PRINTS = frozenset(("int2", "int4", "int8", "text", "varchar"))  # Arrow is slow for single values
 
 
 def format_text(type: PgType, scalar: Any, style: OutputStyle = DEFAULT_STYLE) -> str:
-    """A scalar that is not None as PostgreSQL prints it."""
+    """The text of a scalar as PostgreSQL prints it. The scalar must not be None."""
     if type.name in _AS_PYTHON_PRINTS:
         return str(scalar)
     text: str = text_column(type, style)(plain_column(column_of(type, [scalar]), type))[0].as_py()
@@ -76,7 +79,7 @@ def format_text(type: PgType, scalar: Any, style: OutputStyle = DEFAULT_STYLE) -
 
 
 def decode_utf8(data: bytes) -> str:
-    """Text off the wire. Raises PgError 22021 as PostgreSQL words it, also for a zero byte."""
+    """Decodes text from a client. Raises PgError 22021 with PostgreSQL's message, also for a zero byte."""
     try:
         text = data.decode()
     except UnicodeDecodeError as error:
@@ -127,12 +130,12 @@ _DIGITS_MAX = 1_000
 
 
 def _whole(match: re.Match[str]) -> int:
-    """The number that `_INTEGER` has matched; one beyond the range of every type if it has very many digits."""
+    """The number matched by `_INTEGER`; a number beyond the range of every type if it has too many digits."""
     sign, *digits_by_base = match.groups()
     for digits, base in zip(digits_by_base, (16, 8, 2, 10), strict=True):
         if digits is not None:
             digits = digits.replace("_", "").lstrip("0")
-            # the time to convert decimal digits is quadratic in their number
+            # int() takes quadratic time in the number of decimal digits
             value = int(digits or "0", base) if len(digits) <= _DIGITS_MAX else 10**_DIGITS_MAX
     return -value if sign == "-" else value
 
@@ -187,7 +190,7 @@ def _float(type: PgType, text: str) -> float:
 
 
 def _nearest_single(text: str, double: float, is_hex: bool) -> float:
-    """The float4 nearest to the decimal text: a double half-way between two of them was itself rounded."""
+    """The float4 nearest to the decimal text. If the rounded double is half-way between two, the exact text decides."""
     with np.errstate(over="ignore"):
         single = np.float32(double)
         if not np.isfinite(single) or is_hex or double == float(single):
@@ -205,7 +208,7 @@ _DECIMAL = re.compile(
     r"[ \t\n\v\f\r]*([+-]?(?:\d(?:_?\d)*\.?(?:\d(?:_?\d)*)?|\.\d(?:_?\d)*)(?:[eE][+-]?\d(?:_?\d)*)?)[ \t\n\v\f\r]*",
     re.ASCII,
 )
-_SCALE_MAX, _WEIGHT_MAX = 16_383, 131_071  # decimals and digits that PostgreSQL's numeric has room for
+_SCALE_MAX, _WEIGHT_MAX = 16_383, 131_071  # PostgreSQL's numeric: fraction digits, greatest exponent
 _FEWER_DIGITS = "Round the value, or use double precision."
 _EXACT = Context(prec=MAX_PREC, Emax=MAX_EMAX, Emin=MIN_EMIN, rounding=ROUND_HALF_UP)
 
@@ -222,7 +225,7 @@ def _numeric(type: PgType, text: str) -> Decimal:
 
 
 def exact_numeric(text: str) -> Decimal:
-    """The value of a number's text with as many digits as PostgreSQL's numeric has room for; 22003 beyond them."""
+    """The exact value of a number's text. PgError 22003 if it exceeds the limits of PostgreSQL's numeric."""
     match = _DECIMAL.fullmatch(text)
     assert match is not None, text
     mantissa, _, exponent = match[1].lower().replace("_", "").partition("e")
@@ -234,7 +237,7 @@ def exact_numeric(text: str) -> Decimal:
 
 
 def too_many_digits() -> PgError:
-    """22003 for a numeric that PostgreSQL could hold: Spark's and Arrow's decimals end at 38 digits."""
+    """Error 22003 for a numeric that PostgreSQL accepts but that exceeds 38 digits, the limit of Spark and Arrow."""
     return PgError(
         SqlState.NUMERIC_VALUE_OUT_OF_RANGE,
         "numeric field overflow",
@@ -252,9 +255,9 @@ def _no_decimal(what: str) -> PgError:
 
 
 def fitted_numeric(type: PgType, value: Decimal) -> Decimal:
-    """`value` rounded half away from zero to the type's scale; 22003 when its whole part is too long.
+    """`value` rounded half away from zero to the type's scale. PgError 22003 if its integer part is too long.
 
-    Of a bare numeric only surplus decimals are rounded: 1.50 stays 1.50 until a column gives it its scale.
+    For a bare numeric the scale is a maximum: 1.50 stays 1.50 until it is stored in a column.
     """
     scale, precision = type.scale or 0, type.precision or 38
     if not value or value.adjusted() < 39:
@@ -323,7 +326,7 @@ def _bytea(type: PgType, text: str) -> bytes:
 
 
 def _hex(digits: str) -> bytes:
-    """Pairs of digits, blanks between the pairs."""
+    """Decodes pairs of hexadecimal digits; white space is allowed between pairs."""
     out, position = bytearray(), 0
     if re.fullmatch("(?:[0-9a-fA-F]{2})*", digits, re.ASCII):
         return bytes.fromhex(digits)
@@ -371,7 +374,7 @@ def _array_elements(text: str) -> list[str | None]:
     position = 1
     while True:
         match = _ELEMENT.match(body, position)
-        assert match is not None  # both alternatives together match any text
+        assert match is not None  # the second alternative also matches the empty text
         quoted, plain = match.groups()
         position = match.end()
         if position >= len(body):
@@ -396,7 +399,7 @@ def _array_elements(text: str) -> list[str | None]:
 
 
 def _simple_elements(text: str) -> list[str | None] | None:
-    """The elements of `{a,b,NULL}`, without quotes, escapes and inner braces; None for any other text."""
+    """The elements of an array without quotes, escapes and inner braces, such as `{a,b,NULL}`; else None."""
     body = text[1:-1]
     if text[:1] != "{" or text[-1:] != "}" or any(mark in body for mark in '"\\{}'):
         return None
@@ -407,7 +410,7 @@ def _simple_elements(text: str) -> list[str | None] | None:
 
 
 def _unescaped(plain: str) -> str:
-    """An element without quotes: outer blanks go, unless a backslash stands before them."""
+    """The value of an unquoted element. Trailing white space is removed unless a backslash precedes it."""
     if "\\" not in plain:
         return plain.rstrip(_SPACE)
     kept = re.fullmatch(r"((?:[^\\]|\\.)*?)[ \t\n\v\f\r]*", plain, re.DOTALL)
@@ -445,7 +448,7 @@ _TEXT: dict[str, Callable[[PgType, str], Any]] = {
 
 
 class _Binary:
-    """Reads from the front; 08P01 when there is less than asked for."""
+    """Reads values from a buffer. PgError 08P01 if fewer bytes are left than requested."""
 
     def __init__(self, data: bytes) -> None:
         self._data, self._position = data, 0
@@ -501,7 +504,7 @@ _STRUCTS = {"int2": ">h", "int4": ">i", "int8": ">q", "oid": ">I", "float4": ">f
 
 
 def _receive_instant(reader: _Binary, format: str, what: str, epoch: int) -> int:
-    """Days or microseconds since 2000; the greatest and the least stand for infinities."""
+    """Reads days or microseconds since 2000. Infinities (the greatest and least values) are refused as out of range."""
     (since_2000,) = reader.unpack(format)
     value = int(since_2000) + epoch
     day = value if what == "date" else value // DAY_US

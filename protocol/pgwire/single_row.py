@@ -1,7 +1,7 @@
-"""One row of Python scalars as a DataRow: for constant answers, where Arrow's fixed cost would be most of it.
+"""Encodes one row of Python scalars as a DataRow. For constant results, where Arrow's fixed cost would dominate.
 
-Types whose text or bytes are plain are written here; all others go through the encoder of columns, so that there is
-one place that knows how PostgreSQL prints them.
+Types with a simple encoding are written here. All others use the column encoder, so that PostgreSQL's output rules are
+implemented only once.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _HEAD = struct.Struct("!cih")
 
 
 def row_writer(types: Sequence[PgType], formats: Sequence[int], style: OutputStyle) -> Writer:
-    """What makes the DataRow of values, Python scalars as `types` lists them, in the formats given."""
+    """A function that encodes values, Python scalars as listed in `types`, as a DataRow in the given formats."""
     writers = [_PLAIN[format].get(type.name) for type, format in zip(types, formats, strict=True)]
     count = len(writers)
 

@@ -1,11 +1,10 @@
-"""Arrow columns to columns of PostgreSQL's text, by column operations.
+"""Converts Arrow columns to PostgreSQL's text output with column operations.
 
-`text_column(type, style)` gives the function for one type, made once per result; nulls stay null. The ordinary
-values of a type take Arrow's cast and a correction; the few that Arrow prints otherwise (floats with exponents, years
-outside 1 to 9999) are found by a mask and printed one by one. Escapes and quotes are bytes put into the values
-buffer, found by a look at the whole buffer first.
-Arrays given to these functions have the Arrow type of their PgType (see `plain_column`), may be slices, and hold
-less than 2 GiB of text and at least one row (the encoder cuts them so).
+`text_column(type, style)` returns the function for one type; nulls stay null. Ordinary values are cast by Arrow, then
+corrected. The few that Arrow prints differently (floats with exponents, years outside 1 to 9999) are selected by a mask
+and printed one by one. Escapes and quotes are inserted into the values buffer, after a search of the whole buffer.
+Arguments of these functions have the Arrow type of their PgType (see `plain_column`), may be slices, and must have at
+least one row and less than 2 GiB of text. The encoder splits batches accordingly.
 """
 
 from __future__ import annotations
@@ -45,10 +44,10 @@ INTERVAL = np.dtype([("months", "<i4"), ("days", "<i4"), ("ns", "<i8")])
 
 @dataclass(frozen=True, slots=True)
 class OutputStyle:
-    """The session's settings that shape values: two clients share encoded bytes only when theirs are equal.
+    """The session settings that affect output. Clients can share encoded bytes only if their styles are equal.
 
-    `timezone` is a name that `timezones.zone` takes, `bytea_output` is "hex" or "escape".
-    DateStyle is ISO, IntervalStyle postgres, extra_float_digits 1.
+    `timezone` is a name that `timezones.zone` accepts, `bytea_output` is "hex" or "escape".
+    DateStyle is always ISO, IntervalStyle postgres, extra_float_digits 1.
     """
 
     timezone: str = "UTC"
@@ -61,9 +60,9 @@ DEFAULT_STYLE = OutputStyle()
 
 
 class Escapes:
-    """Puts `prefix` before each of some bytes, and another byte in their place if `letters` says so.
+    """Inserts `prefix` before each `special` byte, and replaces the byte if it is in `letters`.
 
-    The bytes given to it are tested all at once; a column without any of them is returned as it is.
+    A column without special bytes is returned unchanged.
     """
 
     def __init__(self, special: bytes, prefix: str, letters: dict[str, str] | None = None) -> None:
@@ -77,7 +76,7 @@ class Escapes:
             self._letter[ord(byte)] = ord(letter)
 
     def may_occur(self, values: Bytes) -> bool:
-        """False when no byte needs the prefix; quick, and now and then True without need."""
+        """A fast test whether a byte needs the prefix. It may return True if there is none, never False if there is."""
         if not len(values):
             return False
         return bool(self._below and values.min() < self._below) or any((values == byte).any() for byte in self._others)
@@ -97,7 +96,7 @@ class Escapes:
 
 
 def copy_escapes(delimiter: str) -> Escapes:
-    """COPY text: CopyAttributeOutText() of src/backend/commands/copyto.c."""
+    """The escapes of COPY text: CopyAttributeOutText() of src/backend/commands/copyto.c."""
     letters = {"\b": "b", "\f": "f", "\n": "n", "\r": "r", "\t": "t", "\v": "v"}
     return Escapes("".join({*letters, "\\", delimiter}).encode(), "\\", letters)
 
@@ -109,7 +108,7 @@ class CsvQuotes:
         self._marks = Escapes("".join({delimiter, quote, "\n", "\r"}).encode(), escape)
         self._doubled = Escapes("".join({quote, escape}).encode(), escape)
         self._needing = [*{delimiter, quote, "\n", "\r"}]
-        self._equal = pa.array([null, "\\."] if alone else [null])  # alone on its line, \. would end the data
+        self._equal = pa.array([null, "\\."] if alone else [null])  # a line with only \. would end the data
         self._quote = pa.scalar(quote)
         self._force = force
 
@@ -133,9 +132,9 @@ class CsvQuotes:
 
 
 def plain_column(array: pa.Array, type: PgType) -> pa.Array:
-    """`array` in the Arrow type of its PgType: dictionaries, views, large and narrow types are cast.
+    """`array` in the Arrow type of its PgType. Dictionaries, views, large and narrow types are cast.
 
-    A numeric without decimals may also be any integer (mz_timestamp travels so); it stays one.
+    Integers are accepted for a numeric with scale 0 (such as mz_timestamp) and not cast.
     Raises pa.ArrowInvalid when the values do not fit.
     """
     if array.type == type.arrow or (type.name == "numeric" and type.scale == 0 and pa.types.is_integer(array.type)):
@@ -148,7 +147,7 @@ def plain_column(array: pa.Array, type: PgType) -> pa.Array:
 
 
 def text_column(type: PgType, style: OutputStyle) -> TextColumn:
-    """The function that turns a column of `type` into a string array as PostgreSQL prints it."""
+    """The function that converts a column of `type` to a string array as PostgreSQL prints it."""
     if type in (INT2VECTOR, OIDVECTOR):
         return _vector_text
     if type.element is not None:
@@ -185,7 +184,7 @@ def _date_text(array: pa.Array) -> pa.Array:
 
 
 def _without_zeros(text: pa.Array) -> pa.Array:
-    """Drops a fraction's trailing zeros, and its point when nothing is left."""
+    """Removes trailing zeros of a fraction, and the point if no digit is left."""
     return pc.call_function("ascii_rtrim", [pc.call_function("ascii_rtrim", [text], _TRIM_ZEROS)], _TRIM_POINT)
 
 
@@ -215,7 +214,7 @@ def _timestamptz_text(style: OutputStyle, array: pa.Array) -> pa.Array:
     naive = pa.Array.from_buffers(pa.timestamp("us"), len(array), [validity(array), pa.py_buffer(local)])
     suffix = pa.scalar(texts[0]) if len(texts) == 1 else pa.array(texts).take(pa.array(which))
     text = joined(_without_zeros(_cast(naive)), suffix)
-    odd = (utc < _YEAR_1_US + DAY_US) | (utc >= _YEAR_10000_US - DAY_US)  # also those whose local time has no int64
+    odd = (utc < _YEAR_1_US + DAY_US) | (utc >= _YEAR_10000_US - DAY_US)  # also if local time overflows int64
     return patched(
         array,
         text,
@@ -235,9 +234,9 @@ def _interval_text(array: pa.Array) -> pa.Array:
 
 def _numeric_text(type: PgType, array: pa.Array) -> pa.Array:
     scale = type.scale or 0
-    # Arrow writes an exponent only where six zeros follow the point: below scale 7 never.
+    # Arrow prints an exponent only if at least six zeros follow the point, which needs scale > 6.
     text = _cast(array) if scale <= 6 else _unscaled_text(array, scale)
-    # A bare numeric keeps no decimals of its own; its Arrow scale is ours, so what that scale added goes again.
+    # The scale of a bare numeric is internal (BARE_NUMERIC_SCALE): the trailing zeros that it adds are removed.
     return _without_zeros(text) if type.precision is None and scale == BARE_NUMERIC_SCALE else text
 
 
@@ -265,7 +264,7 @@ _OCTAL_LENGTH[92] = 2
 
 
 def _bytea_escape(array: pa.Array) -> pa.Array:
-    """Printable bytes as they are, a backslash doubled, the rest as three octal digits."""
+    """Printable bytes unchanged, backslashes doubled, other bytes as a backslash and three octal digits."""
     offsets, values = string_parts(array)
     values = values[offsets[0] : offsets[-1]]
     lengths = _OCTAL_LENGTH[values]

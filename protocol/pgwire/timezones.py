@@ -1,9 +1,9 @@
-"""Time zones: which offset holds at an instant, and which instant a local time means.
+"""Time zones: the UTC offset at an instant, and the UTC offset of a local time.
 
-Names come from the tz database (`zoneinfo`); fixed offsets are spelled as PostgreSQL's TimeZone setting takes them
-(`+05:30` there is POSIX: east is negative; ISO spelling inside a value is east-positive and is the caller's).
-Columns are handled by year: a year's transitions are found once, by bisection, and kept.
-Beyond the years that Python's calendar knows, the same rules go on: the Gregorian calendar repeats every 400 years.
+Names are those of the tz database (`zoneinfo`). Fixed offsets are spelled as in PostgreSQL's TimeZone setting, which is
+POSIX: `+05:30` is west of Greenwich. (ISO offsets inside a value, positive east, are parsed by the caller.)
+For columns, the transitions of each year are found by bisection and cached.
+For years after Python's calendar the rules repeat, because the Gregorian calendar repeats every 400 years.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ _DAY_S = 86_400
 _CYCLE_S = 146_097 * _DAY_S  # 400 years
 _FIRST_S = -62_135_596_800 + _DAY_S  # 0001-01-02
 _LAST_S = 253_402_300_800 - _DAY_S  # 9999-12-31
-_HISTORY_S = (-3_000_000_000, 2_145_916_800)  # 1874 to 2038: all changes of abbreviations that the tz database has
+_HISTORY_S = (-3_000_000_000, 2_145_916_800)  # 1874 to 2038: contains all changes of abbreviations in the tz database
 _STEP_S = 14 * _DAY_S
 _POSIX = re.compile(r"(?:[A-Za-z]{3,}|<[^>]+>)?([+-]?)(\d{1,2})(?::?(\d{2}))?(?::?(\d{2}))?$")
 
 
 @cache
 def zone(name: str) -> tzinfo:
-    """The zone of that name, letter case ignored for the usual ones. LookupError when there is none."""
+    """The zone with this name or POSIX offset. Names are case-insensitive. LookupError if there is none."""
     if name.upper() in ("UTC", "GMT", "Z", "ZULU", "UCT"):
         return UTC
     posix = _POSIX.match(name)
@@ -53,14 +53,15 @@ def zone(name: str) -> tzinfo:
 
 @cache
 def _spellings() -> dict[str, str]:
-    """Lower case to the tz database's own spelling: PostgreSQL ignores the case of a zone's name."""
+    """Maps lower-case names to the tz database's spelling. Zone names are case-insensitive in PostgreSQL."""
     return {name.lower(): name for name in available_timezones()}
 
 
 class Abbreviation:
-    """An abbreviation whose offset has changed, such as MSK: at an instant it has the offset that it had last.
+    """An abbreviation whose offset has changed over time, such as MSK.
 
-    Before its first use it has the offset of the first; one that the tz database no longer has is the zone itself.
+    At an instant it has the offset of its latest use at or before the instant, or of its first use if there is none.
+    If the tz database does not contain the abbreviation, it means the zone.
     See pg_interpret_timezone_abbrev() in src/timezone/localtime.c, version 16.
     """
 
@@ -70,16 +71,16 @@ class Abbreviation:
         self._starts = [start for start, _ in self._uses]
 
     def offset_at(self, seconds: int) -> int | None:
-        """The offset in seconds at an instant since 1970; None if the tz database does not have the abbreviation."""
+        """The offset in seconds at an instant (s since 1970); None if the tz database lacks the abbreviation."""
         if not self._uses:
             return None
         return self._uses[max(bisect_right(self._starts, seconds) - 1, 0)][1]
 
 
 def _changes(where: tzinfo) -> Iterator[tuple[int, str, int]]:
-    """Each change of a zone until 2038: the instant in s since 1970, the abbreviation and offset from then on.
+    """Each change of a zone in `_HISTORY_S`: the instant in s since 1970, the new abbreviation and the new offset.
 
-    A change that is undone within `_STEP_S` may be overlooked; the tz database has none in these zones.
+    A change that is undone within `_STEP_S` may be missed; the tz database has none in these zones.
     """
 
     def at(seconds: int) -> tuple[str, int]:
@@ -88,7 +89,7 @@ def _changes(where: tzinfo) -> Iterator[tuple[int, str, int]]:
 
     before = at(_HISTORY_S[0])
     for start in range(*_HISTORY_S, _STEP_S):
-        low, high = start, start + _STEP_S  # the change lies in (low, high]
+        low, high = start, start + _STEP_S  # the change is in (low, high]
         after = at(high)
         while before != after and high - low > 1:
             middle = (low + high) // 2
@@ -99,17 +100,16 @@ def _changes(where: tzinfo) -> Iterator[tuple[int, str, int]]:
 
 
 def offset_text(seconds: int) -> str:
-    """An offset as PostgreSQL prints it behind a timestamptz: +00, -03:30, +00:19:32."""
+    """An offset as PostgreSQL prints it after a timestamptz: +00, -03:30, +00:19:32."""
     sign, seconds = ("-", -seconds) if seconds < 0 else ("+", seconds)
     hours, minutes, rest = seconds // 3600, seconds // 60 % 60, seconds % 60
     return f"{sign}{hours:02d}" + (f":{minutes:02d}" if minutes or rest else "") + (f":{rest:02d}" if rest else "")
 
 
 def local_offset(where: tzinfo | Abbreviation, local_us: int) -> int:
-    """The offset in seconds that a local time (us since 1970-01-01 00:00 local) has.
+    """The offset in seconds of a local time (us since 1970-01-01 00:00 local).
 
-    As PostgreSQL: a time that the clock skips is read with the offset before the gap, one that it repeats with
-    the offset after it.
+    As in PostgreSQL, a skipped local time has the offset before the gap, a repeated one the offset after the change.
     """
     local = _EPOCH + timedelta(seconds=_within_calendar(local_us // SECOND_US))
     if isinstance(where, Abbreviation):
@@ -121,7 +121,7 @@ def local_offset(where: tzinfo | Abbreviation, local_us: int) -> int:
 
 
 def offset_at(where: tzinfo | Abbreviation, utc_us: int) -> int:
-    """The offset in seconds that holds at an instant (us since 1970-01-01 UTC)."""
+    """The offset in seconds at an instant (us since 1970-01-01 UTC)."""
     if isinstance(where, Abbreviation):
         found = where.offset_at(utc_us // SECOND_US)
         return offset_at(where.zone, utc_us) if found is None else found
@@ -129,7 +129,7 @@ def offset_at(where: tzinfo | Abbreviation, utc_us: int) -> int:
 
 
 def offsets_at(where: tzinfo, utc_us: Int64s) -> Int64s:
-    """`offset_at` of every element."""
+    """`offset_at` for every element."""
     if isinstance(where, timezone):
         return np.full(len(utc_us), offset_at(where, 0), np.int64)
     seconds = utc_us // SECOND_US
@@ -146,7 +146,7 @@ def offsets_at(where: tzinfo, utc_us: Int64s) -> Int64s:
 
 
 def _within_calendar(seconds: int) -> int:
-    """The same moment in a year that Python knows and that has the same rules."""
+    """An instant within Python's calendar that has the same offset: shifted by 400-year cycles, or the first one."""
     if seconds < _FIRST_S:
         return _FIRST_S
     return seconds if seconds < _LAST_S else seconds - ((seconds - _LAST_S) // _CYCLE_S + 1) * _CYCLE_S
@@ -160,13 +160,13 @@ def _offset(where: tzinfo, seconds: int) -> int:
 
 @lru_cache(maxsize=4096)
 def _transitions(where: tzinfo, year: int) -> tuple[tuple[int, int], ...]:
-    """(instant in s, offset from then on) for the start of `year` (since 1970) and every change within it."""
+    """(instant in s, offset from then on) for the start of `year` (counted from 1970) and every change within it."""
     start, end = np.array([year, year + 1]).astype("M8[Y]").astype("M8[s]").astype(np.int64).tolist()
     days = range(max(start, _FIRST_S), end + 1, _DAY_S)
     known = [_offset(where, min(day, _LAST_S)) for day in days]
     found = [(start, known[0])]
     for day, before, after in zip(days, known, known[1:], strict=False):
-        low, high = day, day + _DAY_S  # the change lies in (low, high]
+        low, high = day, day + _DAY_S  # the change is in (low, high]
         while before != after and high - low > 1:
             middle = (low + high) // 2
             low, high = (middle, high) if _offset(where, middle) == before else (low, middle)

@@ -1,9 +1,9 @@
-"""PostgreSQL's types as Tidewire knows them: name, OID, modifiers, and the Arrow type that carries their values.
+"""The PostgreSQL types that Tidewire supports: name, OID, modifiers, and the Arrow type of their values.
 
-This is the house's one type language. The catalog stores `str(type)`, the planner computes with `PgType`, the
-wire sends `oid`, `size` and `typmod`, rows travel in `arrow`. OIDs are PostgreSQL's own (pg_type.dat).
+The whole server uses these types. The catalog stores `str(type)`, the planner uses `PgType`, RowDescription has `oid`,
+`size` and `typmod`, rows are in `arrow`. OIDs are those of PostgreSQL (pg_type.dat).
 
-How values are carried in Arrow, and as Python scalars where single values are handled (parameters, literals):
+Representation of values in Arrow, and as Python scalars for single values (parameters, literals):
 
 | type                     | Arrow                   | Python scalar                                   |
 |--------------------------|-------------------------|-------------------------------------------------|
@@ -21,7 +21,7 @@ How values are carried in Arrow, and as Python scalars where single values are h
 | name, "char"             | string                  | str                                             |
 | T[]                      | list<T>                 | list                                            |
 
-A bare `numeric` has no declared precision; Arrow needs one scale per column, so it carries a scale of its own
+A bare `numeric` has no declared precision or scale. Because Arrow needs one scale per column, it has an internal scale
 (18 for columns, 0 for a sum of bigints, 16 for an average, ...) and 38 digits.
 """
 
@@ -40,7 +40,7 @@ VARHDRSZ = 4  # PostgreSQL adds the size of a varlena header to the modifiers of
 
 @dataclass(frozen=True, slots=True)
 class PgType:
-    """One PostgreSQL type with its modifiers. Make it with `parse_type` or take a constant from this module.
+    """One PostgreSQL type with its modifiers. Create it with `parse_type` or use a constant of this module.
 
     `length` is n of varchar(n) and char(n). `precision` is p of numeric(p, s), None when bare; `scale` is the
     scale that Arrow uses, set for every numeric. `element` is set for arrays only.
@@ -55,7 +55,7 @@ class PgType:
     element: PgType | None = None
 
     def __eq__(self, other: object) -> bool:
-        """As dataclasses have it. Most are constants of this module, and a long list compares each item's."""
+        """Equality of all fields. Faster than a dataclass's for identical objects, which are the common case."""
         if self is other:
             return True
         if not isinstance(other, PgType):
@@ -68,7 +68,7 @@ class PgType:
         )
 
     def __str__(self) -> str:
-        """The spelling that the catalog stores and that `parse_type` reads back."""
+        """The spelling that the catalog stores and that `parse_type` parses."""
         if self.element is not None:
             return f"{self.element}[]"
         if self.length is not None:
@@ -93,7 +93,7 @@ class PgType:
 
     @property
     def base_display(self) -> str:
-        """`display` without modifiers: what "cannot cast type ..." and "invalid input syntax for type ..." name."""
+        """`display` without modifiers, as in "cannot cast type ..." and "invalid input syntax for type ..."."""
         return self.without_modifiers.display
 
     @property
@@ -108,7 +108,7 @@ class PgType:
 
     @property
     def typmod(self) -> int:
-        """atttypmod as RowDescription sends it: -1 when there is no modifier."""
+        """The atttypmod of RowDescription; -1 if there is no modifier."""
         source = self.element if self.element is not None else self
         if source.length is not None:
             return source.length + VARHDRSZ
@@ -126,7 +126,7 @@ class PgType:
 
     @property
     def arrow(self) -> pa.DataType:
-        """The Arrow type that carries this type's values from log to socket."""
+        """The Arrow type of this type's values."""
         return _arrow(self)
 
 
@@ -203,13 +203,13 @@ _ALIASES: dict[str, str] = {
 
 
 def scalar(name: str) -> PgType:
-    """The type of that internal name, without modifiers. KeyError if there is none."""
+    """The type with this internal name, without modifiers. KeyError if there is none."""
     oid, size = _SCALARS[name]
     return PgType(name, oid, size, scale=BARE_NUMERIC_SCALE if name == "numeric" else None)
 
 
 def array_of(element: PgType) -> PgType:
-    """The one-dimensional array type over `element`. KeyError when PostgreSQL or Tidewire has none."""
+    """The one-dimensional array type of `element`. KeyError if there is none."""
     return PgType(f"_{element.name}", _ARRAY_OIDS[element.name], -1, element=element)
 
 
@@ -217,9 +217,9 @@ BOOL, BYTEA, INT8, INT2, INT4 = (scalar(n) for n in ("bool", "bytea", "int8", "i
 TEXT, JSON, FLOAT4, FLOAT8, UNKNOWN = (scalar(n) for n in ("text", "json", "float4", "float8", "unknown"))
 BPCHAR, VARCHAR, DATE, TIME = (scalar(n) for n in ("bpchar", "varchar", "date", "time"))
 TIMESTAMP, TIMESTAMPTZ, INTERVAL = (scalar(n) for n in ("timestamp", "timestamptz", "interval"))
-# Types of the system catalogs: results have them, and parameters; queries that compute take numbers and text instead.
+# Types of the system catalogs. Results and parameters have them; queries compute with numbers and text instead.
 OID, NAME, CHAR = PgType("oid", 26, 4), PgType("name", 19, 64), PgType('"char"', 18, 1)
-INT2VECTOR = PgType("int2vector", 22, -1, element=INT2)  # their text has blanks between the numbers, no brackets
+INT2VECTOR = PgType("int2vector", 22, -1, element=INT2)  # printed with spaces between the numbers, without brackets
 OIDVECTOR = PgType("oidvector", 30, -1, element=OID)
 NUMERIC, UUID, JSONB = (scalar(n) for n in ("numeric", "uuid", "jsonb"))
 MZ_TIMESTAMP = replace(NUMERIC, scale=0)
@@ -228,14 +228,14 @@ SCALAR_TYPES: tuple[PgType, ...] = tuple(scalar(n) for n in _SCALARS if n != "un
 
 
 def numeric(precision: int, scale: int = 0) -> PgType:
-    """numeric(precision, scale). ValueError outside 1..38 and 0..precision: Arrow and Spark end there."""
+    """numeric(precision, scale). ValueError outside 1..38 and 0..precision, the limits of Arrow and Spark."""
     if not 1 <= precision <= NUMERIC_PRECISION_MAX or not 0 <= scale <= precision:
         raise ValueError(f"numeric({precision},{scale})")
     return replace(NUMERIC, precision=precision, scale=scale)
 
 
 def bare_numeric(scale: int) -> PgType:
-    """A numeric without declared precision whose Arrow column carries `scale` decimals."""
+    """A numeric without declared precision whose Arrow column has the given scale."""
     return replace(NUMERIC, scale=scale)
 
 
@@ -246,9 +246,9 @@ _SPELLING = re.compile(
 
 @cache
 def parse_type(spelling: str) -> PgType:
-    """Reads `int4`, `integer`, `numeric(10,2)`, `varchar(20)[]`, `timestamp with time zone`, ...
+    """Parses `int4`, `integer`, `numeric(10,2)`, `varchar(20)[]`, `timestamp with time zone`, ...
 
-    ValueError says what is wrong: an unknown name, a modifier out of range, more than one dimension.
+    ValueError for an unknown name, a modifier out of range, or more than one dimension; its text is the message.
     """
     match = _SPELLING.match(spelling.lower())
     if match is None:
@@ -281,7 +281,7 @@ def _modified(base: PgType, spelled: str, first: str | None, second: str | None)
         return numeric(precision, scale)
     if base.name in ("varchar", "bpchar"):
         if first is None:
-            # PostgreSQL: `char` alone means char(1); its internal name `bpchar` has no limit.
+            # As in PostgreSQL, `char` means char(1), but the internal name `bpchar` has no limit.
             return replace(base, length=1) if spelled in ("char", "character") else base
         length = int(first)
         if not 1 <= length <= 10_485_760:
@@ -336,7 +336,7 @@ BY_OID: dict[int, PgType] = {
     **{t.oid: t for t in SCALAR_TYPES},
     **{array_of(t).oid: array_of(t) for t in SCALAR_TYPES},
     UNKNOWN.oid: UNKNOWN,
-    19: TEXT,  # name: drivers may declare a parameter so; it is text here
-    26: INT8,  # oid: wide enough for any
+    19: TEXT,  # name: drivers may declare parameters with it; handled as text
+    26: INT8,  # oid: int8 can represent all values
     **{array_of(t).oid: array_of(t) for t in (OID, NAME, CHAR)},
 }
