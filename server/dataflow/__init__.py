@@ -1,12 +1,13 @@
-"""Queries kept up to date: from the log's changes to what a subscriber is sent.
+"""Incremental view maintenance: dataflows that turn the log's updates into the updates of queries.
 
-- `computation`: a query that stands at a time and can be moved on; computed anew and subtracted (`Recomputation`), or
-  `incremental`. For that `delta` makes a plan of `nodes`, `operators` are these at work, and `arrangement`s, of sorted
-  `run`s, find rows by their keys; those of collections are `shared`. A `filed_arrangement` has its runs in files that
-  Spark's executors search (`run_files`), by tasks that a `task_runner` gives to them.
-- `work`, `hydration`: what operators did, and how far a dataflow is with its first state; `explained` shows plans.
-- `feed`: the changes of one relation, one timestamp after another, with their history for whoever lags behind.
-  A collection's feed is the log's changes as they are; a query's feed is a dataflow. Equal queries share one.
-- `view`: the dataflow of a materialized view, which writes its changes to the log like any collection.
-- `subscription`: one subscriber's place in a feed: snapshot, changes, progress, bounds.
+- `computation`: a query and its current time. `Recomputation` computes the whole query at each time and subtracts the
+  previous result; `incremental` uses operators. `delta` lowers a relation to a plan of `nodes`, and `operators` creates
+  the operator of each node. An `arrangement` consists of sorted `run`s and finds rows by key; arrangements of
+  collections are `shared`. A `filed_arrangement` stores its runs in files, which Spark's executors search (`run_files`)
+  in tasks that a `task_runner` submits.
+- `work` counts what operators did, `hydration` tracks the computation of the initial state, `explained` formats plans.
+- `feed`: the updates of one relation in order of timestamp, buffered for readers that lag. The feed of a collection
+  contains the log's updates; the feed of a query is a dataflow. Equal queries share one feed.
+- `view`: the dataflow of a materialized view, which writes its updates to the log.
+- `subscription`: a subscriber's position in a feed: snapshot, updates, progress, bounds.
 """

@@ -1,4 +1,4 @@
-"""What a stream of changes adds up to, without work on all rows at each change."""
+"""The sum of a stream of changes, with amortized work per change instead of work on all rows."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ import pyarrow as pa
 
 from catalog import updates
 
-FOLD_ROWS = 8_192  # fewer changes than this wait in any case
+FOLD_ROWS = 8_192  # up to this number changes are always buffered
 
 
 class Accumulated:
-    """Rows, and changes that are yet to be applied to them: at most as many as there are rows, or FOLD_ROWS."""
+    """Rows and a buffer of changes to apply to them: at most as many as there are rows, or FOLD_ROWS."""
 
     def __init__(self, rows: pa.Table) -> None:
         self._rows = rows
@@ -18,7 +18,7 @@ class Accumulated:
         self._waiting = 0
 
     def add(self, changes: pa.Table) -> None:
-        """Consolidated changes of the next time. Applied when as many wait as there are rows: each once, amortized."""
+        """Adds consolidated changes of the next time. Applies the buffer when it is too large."""
         if changes.num_rows:
             self._changes.append(changes)
             self._waiting += changes.num_rows
@@ -27,7 +27,7 @@ class Accumulated:
 
     @property
     def rows(self) -> pa.Table:
-        """The rows now. NegativeCount if more was taken away than there was."""
+        """The rows after all changes. NegativeCount if a row has a negative multiplicity."""
         if self._changes:
             changes = updates.consolidate(pa.concat_tables(self._changes))
             self._rows = updates.apply(self._rows, changes)

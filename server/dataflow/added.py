@@ -1,4 +1,4 @@
-"""What changes add to: the sums and counts by key that some aggregates follow from."""
+"""Sums and counts by key, from which aggregates are computed, and what a change adds to each."""
 
 from __future__ import annotations
 
@@ -16,10 +16,11 @@ _MINUS_OR_PLUS = "CASE WHEN {0} > 0 THEN CAST({1} AS DECIMAL(38,%d)) ELSE -CAST(
 
 
 class Added:
-    """The sums and counts that some aggregates follow from, the number of rows first, and what a row adds to each."""
+    """`columns`: the sums and counts from which aggregates are computed, the number of rows first. `changes`: for each
+    of them what a line adds to it."""
 
     def __init__(self, diff: Expression, new: NewColumns, arm: Expression | None = None) -> None:
-        """`diff`: 1 of a row that comes, -1 of one that goes. `arm`: of which lines this is so, if not of all."""
+        """`diff`: 1 for an insertion, -1 for a retraction. `arm`: a condition for the lines to add, if not all."""
         self._diff = diff
         self._new = new
         self._numbers: list[tuple[tuple[object, ...], Column]] = []
@@ -28,7 +29,7 @@ class Added:
         self.changes: list[Expression] = [self._diff if arm is None else _when(arm, self._diff, "0L")]
 
     def result(self, call: Aggregate, arm: Expression | None = None) -> Expression:
-        """An aggregate over the sums' columns; `arm`: of which lines, if of other ones than usual."""
+        """The result of an aggregate call as an expression over `columns`. `arm`: instead of the constructor's."""
         arm = self._arm if arm is None else arm
         counted: list[Expression] = [] if call.filter is None else [call.filter]
         if call.arguments and call.arguments[0].nullable:
@@ -49,8 +50,8 @@ class Added:
         return Call(form, (ColumnRef(total), ColumnRef(count)), call.type, call.nullable, call.precision)
 
     def _signed(self, value: Expression) -> tuple[Expression, str]:
-        """What a row's value adds to an exact sum, and such a sum of nothing."""
-        if value.type.name in ("int2", "int4"):  # more rows than there can be would not make it too large
+        """What a row's value adds to an exact sum, and the SQL of a zero of the sum's type."""
+        if value.type.name in ("int2", "int4"):  # sums of up to 2**32 values fit into a bigint
             form = Function("signed", (), INT8, "(CAST({1} AS BIGINT) * {0})")
             return Call(form, (self._diff, value), INT8, False), "0L"
         scale = value.type.scale or 0
@@ -70,7 +71,7 @@ class Added:
 
 
 def either(held: Column, change: Expression) -> Expression:
-    """The number of a line that is state, what a line adds that is a change."""
+    """The total of a line with old state (`held`), or what a line with a change adds."""
     return Call(syntax.COALESCE, (ColumnRef(held), change), held.type, False, held.precision)
 
 

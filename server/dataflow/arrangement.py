@@ -1,18 +1,18 @@
-"""A collection's updates sorted by a key, so that the rows of a few keys are found without a scan.
+"""Arrangements: a collection's updates sorted by a key, so that the rows of a few keys are found without a scan.
 
     arrangement = storage.arrangement(ByKey(("c0", "c2")), schema)
-    await arrangement.insert(updates, time)       # rows with a diff, all of one time at or beyond `upper`
-    await arrangement.probe(hashes, as_of)        # the rows of these keys as they stood at `as_of`, with their counts
-    arrangement.advance(since)                    # nothing before `since` will be asked for any more
+    await arrangement.insert(updates, time)       # rows with a diff, all at one time, `time >= upper`
+    await arrangement.probe(hashes, as_of)        # the rows with these key hashes at `as_of`, with multiplicities
+    arrangement.advance(since)                    # no later probe has `as_of < since`
 
-How: runs, each sorted by a number for each row (`run`). An insert is a new run; runs merge when the newer is at least
-half as large as the older, so there are few, and a row is moved a logarithm of times. A probe is a binary search in
-each run.
+An arrangement is a sequence of runs, each sorted by a number computed from each row (`run`). An insert adds a run. Two
+neighbouring runs are merged when the newer has at least half as many entries as the older, so that there are O(log n)
+runs and an entry is rewritten O(log n) times. A probe is a binary search in each run.
 
-An entry found by its hash may belong to another key with the same one: whoever asks compares the key again.
+A probe finds rows by the hash of their key. Rows of another key may have the same hash: the caller compares the keys.
 
-Here they are in the server: in memory, beyond a budget in files without names, mapped. Large merges are for a thread of
-their own (`Storage.merging`): until one is done a probe looks at a run more.
+This module implements arrangements in the server process: in memory, and beyond a budget in unlinked memory-mapped
+files. Large merges run in a separate thread (`Storage.merging`); until such a merge ends, probes search both runs.
 """
 
 from __future__ import annotations
@@ -34,15 +34,18 @@ from catalog.hashing import Hashes
 from server.dataflow.run import ByKeyAndOrder, Run, Sorting, first, first_of, merged, probed, sorted_run, whole
 from server.dataflow.threads import THREAD_ROWS, in_thread
 
-MEMORY_BYTES_MAX = 1 << 30  # of all runs of a server in memory; those that come beyond it go to files
-MERGED_AT_ONCE = 64 * 1024  # rows of a merge that the inserting thread does itself; larger ones have their own
+MEMORY_BYTES_MAX = 1 << 30  # of all runs of a server in memory; runs that exceed it are written to files
+MERGED_AT_ONCE = 64 * 1024  # rows of a merge that the inserting thread does; larger merges run in `Storage.merging`
 
 
 class Arrangement(Protocol):
-    """See the module. `since` (inclusive) and `upper` (exclusive) bound the times that it can be asked for.
+    """Updates sorted by a key. Inserts require `time >= upper`, reads `as_of >= since`.
 
-    One task at a time inserts; any number may probe, also meanwhile. An insert that was cancelled, or failed, may have
-    been made or not; a probe can be cancelled and fail, nothing comes of it.
+    Reads are correct up to the last time whose updates the caller has inserted. `upper` is the last inserted time + 1;
+    it does not advance at times without updates, so `as_of` and `since` may exceed it.
+
+    Only one task at a time may insert; any number may read concurrently. An insert that was cancelled or failed may or
+    may not have taken effect. Reads have no side effects.
     """
 
     @property
@@ -50,7 +53,7 @@ class Arrangement(Protocol):
 
     @property
     def schema(self) -> pa.Schema:
-        """The rows' own columns."""
+        """The columns of the rows, without time and diff."""
 
     @property
     def since(self) -> int: ...
@@ -59,16 +62,16 @@ class Arrangement(Protocol):
     def upper(self) -> int: ...
 
     async def insert(self, changes: pa.Table, time: int) -> None:
-        """Adds consolidated changes (the schema's columns and `diff`) at a time that is at or beyond `upper`."""
+        """Adds consolidated changes (the schema's columns and `diff`) at `time >= upper`."""
 
     def advance(self, since: int) -> None:
-        """Lets go of the history before `since`, which is at most `upper`; merges to come put it together."""
+        """Allows compaction up to `since`: later merges change times before `since` to `since` and consolidate."""
 
     async def settle(self) -> None:
-        """Waits for a merge that is under way. Exceptions of it are raised here."""
+        """Waits for the merge in progress, if any, and raises its exception."""
 
     def entries(self, codes: Hashes) -> int:
-        """How many entries have one of these codes (ascending, distinct), as far as the server knows unread."""
+        """The number of entries with one of these codes (ascending, distinct), without entries in executors' files."""
 
     async def probe(self, codes: Hashes, as_of: int) -> pa.Table:
         """The rows with one of these codes (ascending, distinct) at `as_of`: consolidated changes."""
@@ -77,51 +80,51 @@ class Arrangement(Protocol):
         """All rows at `as_of`, consolidated."""
 
     async def first(self, count: int, as_of: int) -> pa.Table:
-        """Sorted `ByOrder`: the rows that stand first, `count` copies at least, and all that share the last one's code.
+        """Only for `ByOrder`: the first rows in this order, with all rows that have the same code as the last of them.
 
-        Fewer only if there are fewer. Consolidated.
+        Their multiplicities add up to at least `count`, or the result is all rows. Consolidated.
         """
 
     async def first_of(self, codes: Hashes, counts: NDArray[np.int64], as_of: int) -> pa.Table:
-        """Sorted `ByKeyAndOrder`: the same for each of these keys (ascending, distinct), with a count of its own."""
+        """Only for `ByKeyAndOrder`: `first` within each of these key hashes (ascending, distinct), by its own count."""
 
     def close(self) -> None:
-        """It is not used any more. May be called twice."""
+        """Releases the runs. May be called twice."""
 
     @property
     def rows(self) -> int:
-        """Entries, those that later ones take away included."""
+        """The number of entries, including those that later entries retract."""
 
     @property
     def bytes(self) -> int:
-        """In memory and on disk."""
+        """Size in memory and on disk."""
 
     @property
     def memory_bytes(self) -> int:
-        """In the server's memory."""
+        """Size in the server's memory."""
 
     @property
     def probed_by(self) -> str:
-        """Who searches it: `server` or `executors`."""
+        """The process that searches the runs: `server` or `executors`."""
 
 
 class Arranger(Protocol):
-    """What arrangements are made by, and where they are kept."""
+    """A factory of arrangements."""
 
     def arrangement(self, sorted_by: Sorting, schema: pa.Schema, since: int = 0) -> Arrangement:
-        """An empty one. `schema`: the rows' own columns."""
+        """An empty arrangement. `schema`: the columns of the rows, without time and diff."""
 
 
 class Storage:
-    """Where runs lie: in memory up to `memory_bytes_max`, then in files in `directory` that have no names any more.
+    """Stores runs: in memory up to `memory_bytes_max` in total, then in unlinked files in `directory`.
 
-    `merging` runs the large merges of all arrangements, one after another. Close it at the end.
+    `merging` runs the large merges of all arrangements, one at a time. The owner closes the storage.
     """
 
     def __init__(self, directory: Path | None = None, memory_bytes_max: int = MEMORY_BYTES_MAX) -> None:
         self.directory = directory
         self._memory_bytes_max = memory_bytes_max
-        self._lock = threading.RLock()  # a run may be collected, and so `_left` called, while we have it
+        self._lock = threading.RLock()  # garbage collection of a run may call `_left` in the thread that has the lock
         self.memory_bytes = 0
         self.merging = ThreadPoolExecutor(1, thread_name_prefix="merging")
 
@@ -130,7 +133,7 @@ class Storage:
         return ServerArrangement(sorted_by, schema, self, since)
 
     def place(self, run: Run) -> Run:
-        """The run, in a file if memory is full. OSError when there is no room there either."""
+        """The run, written to a file if the memory budget is exhausted. OSError if the disk is full."""
         with self._lock:
             in_memory = self.memory_bytes + run.bytes <= self._memory_bytes_max
             if in_memory:
@@ -149,7 +152,7 @@ class Storage:
 
 
 class ServerArrangement:
-    """See `Arrangement`. Its threads: one inserts at a time, any may probe."""
+    """An `Arrangement` in the server process. One thread at a time inserts; any number may probe."""
 
     probed_by = "server"
 
@@ -162,7 +165,7 @@ class ServerArrangement:
         self._lock = threading.Lock()
         self._runs: tuple[Run, ...] = ()
         self._merging: Future[None] | None = None
-        self._busy: Run | None = None  # the newer of the two that a thread merges
+        self._busy: Run | None = None  # the newer of the two runs that `Storage.merging` merges
 
     # -- writing ------------------------------------------------------------------------------------------------
 
@@ -176,7 +179,7 @@ class ServerArrangement:
         run = self._storage.place(sorted_run(self.sorted_by, changes, time))
         with self._lock:
             self._runs = (*self._runs, run)
-            self.upper = time + 1  # whatever becomes of merges: who comes again after an error goes on behind it
+            self.upper = time + 1  # before merging: if a merge fails, a retry must not insert these changes again
         self._merge_small()
 
     def advance(self, since: int) -> None:
@@ -192,14 +195,14 @@ class ServerArrangement:
             if len(older.codes) + len(newer.codes) > MERGED_AT_ONCE:
                 if self._busy is None:
                     if self._merging is not None:
-                        self._merging.result()  # what went wrong with the last one is told now
+                        self._merging.result()  # raises the error of the previous merge
                     self._busy = newer
                     self._merging = self._storage.merging.submit(self._merge_large, older, newer)
                 return
             self._replace(older, newer)
 
     def _mergeable(self) -> tuple[Run, Run] | None:
-        """The newest neighbours that are worth it, behind those that are being merged."""
+        """The newest neighbours with `2 * |newer| >= |older|`, among the runs after those that are being merged."""
         with self._lock:
             free = self._runs if self._busy is None else self._runs[self._runs.index(self._busy) + 1 :]
         for older, newer in zip(reversed(free[:-1]), reversed(free[1:]), strict=True):
@@ -216,7 +219,7 @@ class ServerArrangement:
     def _replace(self, older: Run, newer: Run) -> None:
         run = merged(self.sorted_by, (older, newer), self.since)
         placed = () if run is None else (self._storage.place(run),)
-        with self._lock:  # an insert may have come meanwhile, at the end
+        with self._lock:  # an insert may have appended a run during the merge
             at = self._runs.index(older)
             self._runs = (*self._runs[:at], *placed, *self._runs[at + 2 :])
             if self._busy is newer:
@@ -245,14 +248,14 @@ class ServerArrangement:
         return await in_thread(first_of, runs, self.schema, self.sorted_by, codes, counts, as_of)
 
     def runs_at(self, as_of: int) -> tuple[Run, ...]:
-        """All runs, for who asks them about `as_of`."""
+        """All runs. Requires `as_of >= since`."""
         assert as_of >= self.since, f"{as_of} is before {self.since}"
         return self._runs
 
     def close(self) -> None:
-        """Memory and files go with the last reference."""
+        """Does nothing: memory and files are freed with the last reference to each run."""
 
-    # -- watching -----------------------------------------------------------------------------------------------
+    # -- statistics ---------------------------------------------------------------------------------------------
 
     @property
     def rows(self) -> int:

@@ -1,8 +1,8 @@
-"""Subscribers of one feed who have all that there is and get the same bytes: what comes is written to all in one go.
+"""Broadcasts: live subscriptions of one feed that get the same bytes are served by one task.
 
-A subscriber on its own costs a task that wakes, takes, encodes or finds what was encoded, and writes. A thousand of
-them on a commit are a thousand of these; in a broadcast one task does it, and each of them costs its socket's write. A
-subscriber whose socket is full leaves, goes on from where it is at its own pace, and joins again when it has all.
+For every commit, a subscription by itself costs a task that wakes, takes the entries, encodes them or finds the encoded
+form, and writes. A broadcast does this once and costs one socket write per subscription. A subscription whose socket
+is full leaves the broadcast, continues by itself from its position, and joins again when it is live.
 """
 
 from __future__ import annotations
@@ -18,27 +18,27 @@ from server.dataflow.subscription import Progress, Subscription
 from server.frontiers import Pulse
 from server.outlet import Transport
 
-BYTES_MAX = 256 * 1024  # of one round; of more everybody takes chunk by chunk, as fast as each socket goes
-WRITES_MAX = 256  # in a row, before others have their turn
+BYTES_MAX = 256 * 1024  # of one round; larger changes are written by each subscription by itself, chunk by chunk
+WRITES_MAX = 256  # without yielding to the event loop
 
 
 class Member:
-    """A subscriber's place in a broadcast. `released` is done when it must go on by itself."""
+    """A subscription in a broadcast. `released` is done when it must continue by itself."""
 
     __slots__ = ("released", "rows", "subscription", "transport")
 
     def __init__(self, subscription: Subscription, transport: Transport, rows: int) -> None:
         self.subscription = subscription
         self.transport = transport
-        self.rows = -rows  # in the end, how many rows were written to it
+        self.rows = -rows  # after `Broadcast.leave`, the number of rows written to it
         self.released: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
 
 class Broadcast:
-    """One for each feed and form of bytes, as long as it has members. `run` is its task."""
+    """One per feed and key, as long as it has members. Starts its own task."""
 
     def __init__(self, subscription: Subscription, key: Hashable, envelope: Envelope, encode: Encode) -> None:
-        """`subscription`, which is live, says where it begins."""
+        """Begins at the position of `subscription`, which is live. `key`: equal for equal bytes."""
         self._feed = subscription.feed
         self._key = key
         self._envelope = envelope
@@ -49,13 +49,13 @@ class Broadcast:
         self._rows = 0
         self._writing = False
         self.settled = Pulse()
-        """Fires at the end of each round: who could not join may look again."""
+        """Fires at the end of each round: a subscription that could not join may retry."""
         self._members: dict[Member, None] = {}
         self._feed.broadcasts[key] = self
         self._task = asyncio.create_task(self._run())
 
     def join(self, subscription: Subscription, transport: Transport) -> Member | None:
-        """A live subscription's place here; None if it is not where the broadcast is."""
+        """Adds a live subscription. None if it is not at the broadcast's position, or during a round."""
         if self._writing or subscription.reader.next != self._reader.next or subscription.told != self._told:
             return None
         member = Member(subscription, transport, self._rows)
@@ -64,7 +64,7 @@ class Broadcast:
         return member
 
     def leave(self, member: Member) -> None:
-        """The subscription goes on from here. May be called twice."""
+        """Removes a subscription, which continues at the broadcast's position. May be called twice."""
         if member not in self._members:
             return
         del self._members[member]
@@ -82,7 +82,7 @@ class Broadcast:
         self._reader.close()
 
     async def _run(self) -> None:
-        """Until nobody is left; what fails here, fails again for each of them alone, and is told there."""
+        """Runs until there are no members. After an error each member continues by itself and reports it."""
         try:
             while self._feed.failure is None:
                 if self._reader.is_at_end and self._feed.upper == self._told:
@@ -96,7 +96,7 @@ class Broadcast:
             self.settled.fire()
 
     async def _round(self) -> bool:
-        """Writes what has come. False, and nothing is written, if it is too much to be written at once."""
+        """Writes the new entries to all members. Returns False and writes nothing if they exceed BYTES_MAX."""
         self._writing = True
         entries, upper = self._reader.waiting(), self._feed.upper
         pieces: list[Data] = []
@@ -134,9 +134,9 @@ class Broadcast:
 async def follow(
     subscription: Subscription, key: Hashable, envelope: Envelope, encode: Encode, transport: Transport
 ) -> int:
-    """Lets a live subscription follow its feed as others do, as long as it can; the number of rows that it was sent.
+    """Serves a live subscription by a broadcast as long as possible. Returns the number of rows written to it.
 
-    `key`: equal for equal bytes. Cancel safety: the subscription has its own place again.
+    `key`: equal for equal bytes. Cancel safety: the subscription continues by itself.
     """
     broadcast = subscription.feed.broadcasts.get(key)
     if broadcast is None:
@@ -155,7 +155,7 @@ async def follow(
 async def encoded_entry(
     entry: Entry, key: Hashable, envelope: Envelope, encode: Encode, directory: Path | None
 ) -> Encoded:
-    """The entry's rows for the wire; encoded once for all who ask for the same."""
+    """The entry's rows in wire format, encoded once per key."""
     task = entry.encoded.get(key)
     if task is None:
 

@@ -1,7 +1,7 @@
-"""A planned query as the dataflows see it: its rows at a time, and from then on its changes.
+"""A maintained query: its rows at one time, then its changes at later times.
 
-A `Computation` stands at a time. `hydrate` puts it there, `advance` moves it on; what is between is its own business:
-`Recomputation` computes the query anew and subtracts, `incremental` follows the changes through operators.
+A `Computation` has a current time. `hydrate` sets it and computes the rows, `advance` moves it forward and computes the
+changes. `Recomputation` computes the whole query and subtracts the previous rows; `incremental` uses operators.
 """
 
 from __future__ import annotations
@@ -25,17 +25,17 @@ from server.sql.constant import Bindings
 from server.sql.plan import QueryPlan
 from server.trace import step
 
-TOGETHER = 2  # times that a query that is computed anew takes at once when it lags: each keeps a slot of the engine
+TOGETHER = 2  # times that a lagging `Recomputation` computes concurrently; each occupies a slot of the engine
 
 Present = Callable[[], Awaitable[pa.Table]]
 ReadRows = Callable[[ObjectId, Timestamp], Awaitable[pa.Table]]
 
 
 class Inputs(Protocol):
-    """What a dataflow reads. A caller holds the history that it asks for."""
+    """The collections that a dataflow reads. The caller holds the history that it reads."""
 
     def is_logged(self, id: ObjectId) -> bool:
-        """Whether it is a collection whose changes the log has."""
+        """Whether it is a collection whose updates are in the log."""
         ...
 
     async def rows(self, id: ObjectId, as_of: Timestamp) -> pa.Table:
@@ -43,81 +43,83 @@ class Inputs(Protocol):
         ...
 
     def lines(self, id: ObjectId, lower: int = 0, upper: int | None = None) -> int:
-        """How much there is to read: the lines of changes in [lower, upper), or up to now. 0 if not known."""
+        """The number of log rows at times in [lower, upper); without `upper`, up to now. 0 if not known."""
         ...
 
     async def changes(self, id: ObjectId, lower: int, upper: int) -> pa.Table:
-        """What happened to a logged collection in [lower, upper), consolidated."""
+        """The changes of a logged collection at times in [lower, upper), consolidated as if at one time."""
         ...
 
     def change_times(self, id: ObjectId, lower: int, upper: int) -> list[Timestamp]:
-        """The times in [lower, upper) at which something happened."""
+        """The times in [lower, upper) at which the collection has updates, ascending."""
         ...
 
     async def check(self, id: ObjectId, lower: int, time: Timestamp) -> None:
-        """NegativeCount if a row of a logged collection has a count below zero at `time`, and had none before `lower`.
+        """NegativeCount if a row of a logged collection has a negative multiplicity at `time`, but not before `lower`.
 
-        It costs nothing where whoever wrote from `lower` on has read what he took away.
+        Reads nothing if every transaction that wrote at `lower` or later had read the rows that it retracted.
         """
         ...
 
 
 LOOP_ROWS_MAX = 20_000
-"""Rows of a relation that are filtered on the event loop."""
+"""Up to this number, the rows of a relation are filtered on the event loop."""
 
 
 class Computation(Protocol):
-    """What a dataflow needs of a query. One task at a time uses it."""
+    """A maintained query. Only one task at a time may use it."""
 
     @property
     def inputs(self) -> frozenset[ObjectId]: ...
 
     @property
     def fingerprint(self) -> str:
-        """Equal for queries that mean the same over the same objects."""
+        """Equal for equivalent queries over the same objects."""
         ...
 
     @property
     def arrangements(self) -> Sequence[tuple[str, Arrangement]]:
-        """What it keeps to find rows by, and the columns that each goes by."""
+        """The arrangements that it uses, each with the names of its key columns."""
         ...
 
     @property
     def hydration(self) -> Hydration:
-        """How far `hydrate` is, or was when it last ended."""
+        """The progress of `hydrate`, or the outcome of the last one."""
         ...
 
     async def hydrate(self, as_of: Timestamp, known: pa.Table | None = None) -> pa.Table:
-        """The rows at `as_of`, where the computation then stands; from wherever it stood before.
+        """Computes the state at `as_of`, which replaces any previous state, and returns the rows.
 
-        `known`: those rows, where somebody has them: then only what `advance` needs is made. An error leaves nothing.
+        After an error nothing of the new state is kept.
+        `known`: the rows at `as_of`, if the caller has them. They are returned, and need not be computed.
         """
         ...
 
     def times(self, lower: int, upper: int) -> list[Timestamp]:
-        """The next times in [lower, upper) at which the rows may change, as many as one `advance` should take.
+        """The next times in [lower, upper) at which the rows may change, as many as one `advance` should process.
 
-        Ascending; empty only if there are none. What `advance` finds can add times behind those that it was given.
+        Ascending; empty only if there are none. `advance` can cause further, later times (temporal filters).
         """
         ...
 
     async def advance(self, times: Sequence[Timestamp], present: Present | None = None) -> list[pa.Table]:
-        """The consolidated changes at each of `times`, which ascend from where it stands; it stands at the last then.
+        """Moves the computation to the last of `times` and returns the consolidated changes at each of them.
 
-        What the inputs did between two of the times counts for the later one. After an error, or when cancelled, it
-        stands where it stood. `present` gives the rows where it stands, for whom it is cheaper to compute all anew; who
-        finds that of several times raises, and is asked for one after the other.
+        `times` ascend and are later than the current time. Changes of the inputs between two of the times are
+        attributed to the later one. After an error or a cancellation the current time is unchanged. `present` returns
+        the rows at the current time: it permits a full recomputation if that is cheaper. If it is cheaper, but there
+        are several times, an implementation may raise; the caller then passes one time after another.
         """
         ...
 
     def close(self) -> None:
-        """It is not used any more. May be called twice."""
+        """Releases the state. May be called twice."""
         ...
 
 
 @dataclass(slots=True)
 class Ticks:
-    """How many ticks a dataflow has made, and how long they took. `together`: those of all dataflows."""
+    """The number and the durations of a dataflow's steps. `together`: the histogram over all dataflows."""
 
     together: Durations = field(default_factory=Durations)
     own: Durations = field(default_factory=Durations)
@@ -140,8 +142,8 @@ class Ticks:
 async def advanced(
     computation: Computation, times: Sequence[Timestamp], present: Present, ticks: Ticks
 ) -> AsyncIterator[tuple[Timestamp, pa.Table | Exception]]:
-    """Each of the times with its changes, or with the error that there is at that time: then they are left out, and
-    the next time has the changes since the last that went well."""
+    """Yields each time with its changes, or with the error of evaluating the query at that time. After an error, the
+    changes of the next successful time are relative to the last successful one."""
     together = len(times)
     at = 0
     while at < len(times):
@@ -165,7 +167,7 @@ async def advanced(
 async def compute(
     plan: QueryPlan, bindings: Bindings, engine: Runner, read: ReadRows, as_of: Timestamp, *, patient: bool = False
 ) -> pa.Table:
-    """The query's rows at `as_of` as c0, c1, ...; without Spark where nothing is to be computed.
+    """The query's rows at `as_of`, with columns c0, c1, ...; without Spark if the plan has a `direct_scan`.
 
     `patient`: as in `Engine.run`.
     """
@@ -192,19 +194,19 @@ async def compute(
 
 
 async def bound_sql(plan: QueryPlan, bindings: Bindings) -> str:
-    """The plan's statement for Spark. 54000 for parameters that are too long for one."""
+    """The plan's Spark SQL statement. 54000 if the parameters are too long for one statement."""
     return plan.spark_sql(bindings) if bindings.are_short else await asyncio.to_thread(plan.spark_sql, bindings)
 
 
 def shaped(table: pa.Table, schema: pa.Schema) -> pa.Table:
-    """What the engine gave, with the columns that the plan has; for a plan without columns Spark has one of its own."""
+    """The engine's result cast to `schema`. The column that Spark returns for a plan without columns is dropped."""
     return table.rename_columns(schema.names).cast(schema) if schema.names else table.select([])
 
 
 class Recomputation:
-    """A maintained query, computed anew at each time at which an input changed, the last rows subtracted.
+    """Computes the whole query at each time at which an input changes and subtracts the previous rows.
 
-    Its parameters are bound, nothing depends on the session or the clock.
+    The query has no unbound parameters and does not depend on the session or the clock.
     """
 
     arrangements: Sequence[tuple[str, Arrangement]] = ()
@@ -213,7 +215,7 @@ class Recomputation:
         self._plan = plan
         self._engine = engine
         self._reads = inputs
-        self._rows: pa.Table = None  # where it stands
+        self._rows: pa.Table = None  # at the current time
         self.inputs = plan.inputs
         self.fingerprint = plan.fingerprint
         self.hydration = Hydration()
@@ -246,7 +248,7 @@ class Recomputation:
         self._rows = None
 
     async def _computed_at(self, times: Sequence[Timestamp]) -> list[pa.Table]:
-        """The rows at each of the times, which do not depend on each other."""
+        """The rows at each of the times, computed concurrently."""
         tasks = [asyncio.ensure_future(self._computed(time, self._reads.rows)) for time in times]
         try:
             return [await task for task in tasks]
@@ -256,5 +258,5 @@ class Recomputation:
             await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _computed(self, as_of: Timestamp, read: ReadRows) -> pa.Table:
-        """Waits for an engine that is away: a dataflow has nobody to tell who could try again."""
+        """The rows at `as_of`. Waits while the engine is unavailable: a dataflow has no client that could retry."""
         return await compute(self._plan, Bindings(), self._engine, read, as_of, patient=True)

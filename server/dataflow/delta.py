@@ -1,17 +1,19 @@
-"""From a rewritten relation to the plan that keeps it up: nodes with a rule each, and what Spark computes for them.
+"""Lowering of a rewritten relation to a delta plan: nodes with a delta rule each, and their Spark statements.
 
-A node turns the changes of its inputs into its own. Its statement reads d0, d1, ...: rows of its inputs with columns
-behind their own that tell the version in which they stand (`v`), and, where rows count, how often (`diff`). It gives
-rows in the same form. Text is written once, here: it does not change from tick to tick.
+A node computes its changes from the changes of its inputs. Its statement reads d0, d1, ...: rows of the inputs, each
+followed by its version `v` (see `operator`) and, where multiplicities matter, its `diff`. It returns rows in the same
+form. Statements are rendered once, with the plan, and are the same in every step.
 
-Rules:
-    linear        row by row: what is below a stateful operator, or above one that cannot take it into its statement
-    join          inner joins: changes of one side with the rows of the other that have their keys
-    totals        count, exact sum and average: sums by key are kept, changes are added; least and greatest values are
-                  looked up, DISTINCT ones are added as they come to be there or no longer are
-    once          which rows there are, where their number does not matter: by counting, without Spark
-    by key        everything else that has a key: the keys that changed, computed before and after
-    whole         as by key, where there is none: all rows
+Rules, with A the old and A' = A + ΔA the new input, and A[K] the rows of A whose key is in K:
+    linear        Δf(A) = f(ΔA): filters, projections and unnest, below a stateful operator, or above one if its
+                  statement cannot include them
+    join          Δ(A ⋈ B) = ΔA ⋈ B' + A ⋈ ΔB: inner joins; only rows whose key is in ΔA or ΔB are looked up
+    totals        count, exact sum and average: S' = S + Σ diff * value, by key. min and max are looked up in the values
+                  of the key in order; DISTINCT calls add the changes of the `once` node of the key and the value
+    once          DISTINCT: keeps a multiplicity per row and emits a change when it becomes or ceases to be positive;
+                  without Spark
+    by key        Δf(A) = f(A'[K]) - f(A[K]), with K the keys of ΔA: every other operator that has a key
+    whole         Δf(A) = f(A') - f(A): the same without a key
 """
 
 from __future__ import annotations
@@ -90,18 +92,18 @@ from server.sql.temporal import bound_of, is_known, is_maintainable, is_temporal
 
 
 class NoRule(Exception):
-    """The query cannot be followed; the message says which part of it has no rule."""
+    """The query has no delta plan; the message names the part that has no rule."""
 
 
 def delta_plan(relation: Relation, followed: frozenset[ObjectId]) -> Node:
-    """The plan for a relation that `rewrite` has been over. NoRule also where it reads what is not in `followed`."""
+    """The delta plan of a rewritten relation (`rewrite`). NoRule also if it reads a relation not in `followed`."""
     if not is_maintainable(relation):
         raise NoRule("mz_now() beside columns of several queries")
     return _Planner(relation, followed).planned(relation)
 
 
 def arrow_type(column: Column) -> pa.DataType:
-    """What Spark gives for a column inside a plan: a numeric has the digits of its expression."""
+    """The Arrow type of Spark's result for a column inside a plan: a numeric has its expression's precision, scale."""
     if column.type.name == "numeric" and column.precision:
         return pa.decimal128(column.precision, column.type.scale or 0)
     return column.type.arrow
@@ -124,7 +126,7 @@ class _Planner:
         self._once_of: dict[tuple[Node, tuple[int, ...]], Once] = {}
 
     def planned(self, relation: Relation) -> Node:
-        """The node for a relation; the same one for relations that are the same but for the ids of their columns."""
+        """The node of a relation. Relations that differ only in the ids of their columns share one node."""
         name = _fingerprint(relation)
         if name not in self._known:
             self._known[name] = self._node(relation)
@@ -192,7 +194,7 @@ class _Planner:
         return self._linear(source, kept, base, relation)
 
     def _linear(self, below: Node, columns: Sequence[Column], base: Relation, relation: Relation) -> Node:
-        """Filter, Project and Unnest of `relation`, down to `base`, over a node that gives these columns."""
+        """The Filter, Project and Unnest nodes from `relation` down to `base`, over a node with these columns."""
         if relation is base:
             return below
         scan, more = self._scan(0, columns, "diff")
@@ -208,14 +210,14 @@ class _Planner:
         )
 
     def _with_column(self, relation: Relation) -> Relation:
-        """The relation, with a column if it has none: rows without columns are not counted in a result of Spark."""
+        """The relation, with a column added if it has none: Spark's result without columns has no row count."""
         if relation.columns:
             return relation
         one = Literal(1, INT8)
         return Project(relation, (self._new.column("", one),), (one,))
 
     def _linear_over(self, base: Relation, relation: Relation) -> Node:
-        """What `base` gives, by a node of its own, which others may share."""
+        """A linear node over the separate node of `base`, which other relations may share."""
         return self._linear(self.planned(base), base.columns, base, relation)
 
     def _temporal(self, base: Filter) -> Node:
@@ -235,7 +237,7 @@ class _Planner:
         schema = _schema(base.columns)
         arms: list[Node] = []
         queue: list[Relation] = [base]
-        while queue:  # a union of many is one concatenation: those inside it are not planned one by one
+        while queue:  # nested unions become one Concat instead of one each
             match queue.pop():
                 case SetOperation(kind=SetKind.UNION, all=True, columns=columns, left=left, right=right) if (
                     _schema(columns) == schema
@@ -253,7 +255,8 @@ class _Planner:
         join = keyed.join
         if not all(never_fails(c) or splits_by_side(c, join) for c in parts(join.condition)):
             return self._other_join(base, relation)
-        if not all(map(never_fails, _chain(relation, base))):  # never of a pair of rows that were not there together
+        # The statement computes pairs of rows that never exist in the same version: expressions must not fail on these.
+        if not all(map(never_fails, _chain(relation, base))):
             return self._linear_over(base, relation)
         columns = relation.columns
         left, (left_v, left_diff) = self._scan(0, join.left.columns, "diff")
@@ -324,7 +327,7 @@ class _Planner:
         ]
         state, sql = self._added_up(base, relation, values, changes, v, ColumnRef(diff), is_arm)
         at_first = None
-        if not values.distinct:  # each of which would want the rows once more
+        if not values.distinct:  # a DISTINCT call would need the rows once more
             rows = replace(changes, columns=input.columns or (v,))
             _, at_first = self._added_up(base, relation, values, rows, None, _ONE, ())
         return Totals(
@@ -349,7 +352,10 @@ class _Planner:
         diff: Expression,
         is_arm: Sequence[Expression],
     ) -> tuple[tuple[Column, ...], Statement]:
-        """The columns of the state, and what gives rows and state: from lines, or of a first version from its rows."""
+        """The columns of the state, and the statement that computes rows and state.
+
+        The statement reads the lines of `Totals`; without `version`, for hydration, it reads the input's rows.
+        """
         added = Added(diff, self._new, is_arm[0] if len(is_arm) > 1 else None)
         results: list[Expression] = []
         extremes: list[AggregateCall] = []
@@ -401,7 +407,7 @@ class _Planner:
         once: Sequence[bool] = (False, False),
         mark: Column | None = None,
     ) -> Recompute:
-        """`once`: of an input it only matters whether a row is there."""
+        """`once`: for each input whether the result depends on the presence of rows only, not on multiplicities."""
         if not isinstance(base, SetOperation):
             inputs = [with_some_column(input, self._new) for input in inputs]
         scans: list[Relation] = []
@@ -430,7 +436,7 @@ class _Planner:
         )
 
     def _once(self, node: Node, places: tuple[int, ...]) -> Once:
-        """The same one for the same columns of a node."""
+        """The `Once` node over these columns; one per node and columns."""
         columns = tuple(node.relation.columns[place] for place in places)
         if (node, places) not in self._once_of:
             self._once_of[node, places] = Once(_schema(columns), only(node.relation, columns), node, places)
@@ -442,7 +448,7 @@ class _Planner:
         return self._new.column("", _ZERO)
 
     def _scan(self, number: int, columns: Sequence[Column], *more: str) -> tuple[Scan, tuple[Column, ...]]:
-        """A statement's input: these columns, then the version, then as many bigints as there are names in `more`."""
+        """A statement's input: these columns, the version, then one bigint for each name in `more`."""
         extra = (self._bigint(), *(self._bigint() for _ in more))
         return Scan(ObjectId(f"d{number}"), (*columns, *extra)), extra
 
@@ -452,21 +458,21 @@ def _above_zero(version: Column) -> Expression:
 
 
 def _over(base: Relation, scans: Sequence[Relation]) -> Relation:
-    """An operator over its statement's inputs; a LIMIT keeps its ORDER BY."""
+    """`base` with the statement's inputs instead of its own. The Sort below a Limit is kept."""
     if isinstance(base, Limit) and isinstance(base.input, Sort):
         return replace(base, input=replace(base.input, input=scans[0]))
     return with_inputs(base, scans)
 
 
 def _only_projects(relation: Relation, base: Relation) -> bool:
-    """Whether there is a row for each of the base's."""
+    """Whether only Projects are above `base`, so that each of its rows gives one row."""
     while isinstance(relation, Project) and relation is not base:
         relation = relation.input
     return relation is base
 
 
 def _chain(relation: Relation, base: Relation) -> list[Expression]:
-    """What the nodes between a relation and one below it compute."""
+    """The expressions of the nodes from `relation` down to `base`. An Unnest counts as one that can fail."""
     found: list[Expression] = []
     while relation is not base:
         match relation:
@@ -484,7 +490,7 @@ _FAILS = Call(Function("unnest", (), BOOL, None), (), BOOL, False)
 
 
 def _expressions(relation: Relation, base: Scan) -> list[set[int]]:
-    """The columns of a scan that the nodes above it name or put out."""
+    """The ids of the scan's columns that each node above it reads or returns."""
     found = []
     while relation is not base:
         match relation:
@@ -518,13 +524,13 @@ def _schema(columns: Sequence[Column]) -> pa.Schema:
 
 
 def _text(relation: Relation, *, linear: bool = False) -> Statement:
-    """What is linear has no hint: so Spark folds few rows when it plans, and runs no job."""
+    """Linear statements have no hint: Spark then evaluates few rows while it plans, without a job."""
     large = Renderer(relation, unbound, single_partition=False).text()
     return Statement(large if linear else Renderer(relation, unbound, hash_joins=True).text(), large)
 
 
 def _fingerprint(relation: Relation) -> str:
-    """A relation's text, with columns called by the order in which they appear."""
+    """The relation's SQL, with columns renamed x0, x1, ... in order of appearance."""
     names: dict[str, str] = {}
     refs = Project(relation, relation.columns, tuple(map(ColumnRef, relation.columns)))
     text = Renderer(refs, unbound, single_partition=False).text()
@@ -532,7 +538,7 @@ def _fingerprint(relation: Relation) -> str:
 
 
 def _is_constant(relation: Relation) -> bool:
-    """Whether it reads nothing; an aggregate over no relation is computed like any other."""
+    """Whether the relation depends on neither a collection nor the time."""
     if isinstance(relation, (Values, Series)):
         return True
     below = inputs_of(relation)

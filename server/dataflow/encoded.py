@@ -1,4 +1,4 @@
-"""Rows as bytes for the wire, encoded once for all who want the same; many of them lie in a file that is mapped."""
+"""Rows in wire format, encoded once for all readers of the same bytes. Large results are in a mapped file."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ import pyarrow as pa
 from catalog.spill import pieces
 
 CHUNK_ROWS = 8_192  # encoded and written at once
-CHUNK_BYTES = 512 * 1024  # of Arrow, likewise
-THREAD_ROWS = 1_024  # chunks from this size on are encoded in a thread, so that others are answered meanwhile
-MEMORY_BYTES_MAX = 1024 * 1024  # of one time's changes; more lie in a file
+CHUNK_BYTES = 512 * 1024  # of Arrow data, likewise
+THREAD_ROWS = 1_024  # from this number on a chunk is encoded in a thread, to keep the event loop responsive
+MEMORY_BYTES_MAX = 1024 * 1024  # of one time's changes; a larger result is written to a file
 
 Encode = Callable[[pa.Table], bytes]
 Data = bytes | memoryview
@@ -25,7 +25,7 @@ Data = bytes | memoryview
 
 @dataclass(frozen=True, slots=True)
 class Encoded:
-    """`chunks`: what to write at once; each ends with a whole message. `bytes` of them all."""
+    """`chunks`: the units of writing, each a sequence of complete messages. `bytes`: their total size."""
 
     rows: int
     chunks: tuple[Data, ...]
@@ -33,14 +33,14 @@ class Encoded:
 
 
 def chunks_of(rows: pa.Table) -> Iterator[pa.Table]:
-    """The rows in slices that are encoded at once."""
+    """The rows in slices of at most CHUNK_ROWS and about CHUNK_BYTES."""
     for part in pieces(rows, CHUNK_BYTES):
         for start in range(0, part.num_rows, CHUNK_ROWS):
             yield part.slice(start, min(CHUNK_ROWS, part.num_rows - start))  # pyarrow does not clip without columns
 
 
 async def encoded_chunks(rows: pa.Table, encode: Encode) -> AsyncIterator[bytes]:
-    """Each chunk encoded."""
+    """Encodes the rows chunk by chunk."""
     for chunk in chunks_of(rows):
         if chunk.num_rows < THREAD_ROWS and chunk.nbytes < CHUNK_BYTES // 4:
             yield encode(chunk)
@@ -49,7 +49,7 @@ async def encoded_chunks(rows: pa.Table, encode: Encode) -> AsyncIterator[bytes]
 
 
 async def encoded(rows: pa.Table, encode: Encode, directory: Path | None) -> Encoded:
-    """All of the rows. OSError when there are many and no room in `directory`."""
+    """Encodes all rows. OSError if they are written to `directory` and the disk is full."""
     if rows.nbytes <= MEMORY_BYTES_MAX:
         few = tuple([chunk async for chunk in encoded_chunks(rows, encode)])
         return Encoded(rows.num_rows, few, sum(map(len, few)))

@@ -1,8 +1,7 @@
-"""How a subscription's messages look as rows: Arrow tables with the columns that SUBSCRIBE describes.
+"""Envelopes: conversion of a subscription's messages to Arrow tables with the columns of SUBSCRIBE's result.
 
-Every output is a pure function of one timestamp's consolidated changes. A progress row has NULL for all but its first
-two columns. The envelopes' cases are told in docs/subscribe.md; what there was at earlier timestamps is not looked
-at.
+The rows of a timestamp are a pure function of its consolidated changes; earlier timestamps have no influence. A
+progress row is NULL in all columns but the first two. docs/subscribe.md specifies the envelopes.
 """
 
 from __future__ import annotations
@@ -25,10 +24,10 @@ from server.sql.plan import Field
 
 
 class Envelope(ABC):
-    """`fields` are what a client is told of the columns; `form` is equal for envelopes that make the same rows."""
+    """`fields`: the columns of the result. `form`: equal for envelopes with the same rows for the same changes."""
 
     def __init__(self, fields: Sequence[Field], form: Hashable, *, progress: bool) -> None:
-        """`fields`: those behind mz_timestamp and mz_progressed."""
+        """`fields`: the columns after mz_timestamp and mz_progressed."""
         self.progress = progress
         self.form = (form, progress)
         self.fields = (
@@ -37,10 +36,10 @@ class Envelope(ABC):
             *((replace(f, nullable=True) for f in fields) if progress else fields),
         )
         types = [pa.uint64(), *(f.type.arrow for f in self.fields[1:])]
-        self.schema = updates.rows_schema(types)  # a number of 64 bits is all that a decimal(20) would carry
+        self.schema = updates.rows_schema(types)  # mz_timestamp as uint64: all values of its decimal type fit
 
     async def rows(self, message: Message) -> pa.Table:
-        """The message's rows, c0, c1, ..."""
+        """The message's rows, with columns c0, c1, ...."""
         match message:
             case Progress(time):
                 nulls = (pa.nulls(1, field.type) for field in list(self.schema)[2:])
@@ -53,30 +52,30 @@ class Envelope(ABC):
                 return pa.table([*head, *columns], schema=self.schema)
 
     async def sort_columns(self, changes: pa.Table) -> tuple[pa.Table, SortColumns] | None:
-        """The changes, in some order, and what sorts them for this envelope. None: any order will do.
+        """The changes in any order, and the columns by which this envelope sorts them. None if the order is arbitrary.
 
-        Rows that are equal in all of these columns must reach `columns` together; so must all rows of a time where
-        `whole` is set.
+        Rows that are equal in all of these columns must be passed to the same call of `columns`. With `whole`, so must
+        all rows of a time.
         """
         return None
 
     @property
     def whole(self) -> bool:
-        """Whether a row's place depends on the other rows of its time in another way than by a comparison."""
+        """Whether the sort keys of a row depend on the other rows of its time (window functions)."""
         return False
 
     @property
     def copies(self) -> bool:
-        """Whether what `columns` gives takes memory of its own."""
+        """Whether the result of `columns` is a copy instead of a view of the changes."""
         return True
 
     @abstractmethod
     async def columns(self, changes: pa.Table) -> list[pa.ChunkedArray]:
-        """The data columns of a time's consolidated changes, those behind mz_timestamp and mz_progressed."""
+        """The columns after mz_timestamp and mz_progressed, for one time's consolidated changes."""
 
 
 class DiffEnvelope(Envelope):
-    """Changes as they are, each with its diff; `order` is WITHIN TIMESTAMP ORDER BY."""
+    """The default envelope: mz_diff and the row. `order`: WITHIN TIMESTAMP ORDER BY."""
 
     def __init__(self, relation: tuple[Field, ...], *, progress: bool, order: Order | None = None) -> None:
         form = ("diff", order.plan.form if order is not None else None)
@@ -101,7 +100,7 @@ class DiffEnvelope(Envelope):
 
 
 class State(StrEnum):
-    """What became of a key."""
+    """The values of mz_state."""
 
     INSERT = "insert"
     UPSERT = "upsert"
@@ -110,10 +109,10 @@ class State(StrEnum):
 
 
 class KeyedEnvelope(Envelope):
-    """ENVELOPE UPSERT, or with `before` ENVELOPE DEBEZIUM: one row for each key that changed, in the keys' order."""
+    """ENVELOPE UPSERT, or with `before` ENVELOPE DEBEZIUM: one row for each changed key, sorted by key."""
 
     def __init__(self, relation: tuple[Field, ...], keys: tuple[int, ...], *, before: bool, progress: bool) -> None:
-        """`keys`: columns of the relation, by number, in the order of the KEY clause."""
+        """`keys`: positions of the key columns in the relation, in the order of the KEY clause."""
         self._keys = keys
         self._values = tuple(i for i in range(len(relation)) if i not in keys)
         self._before = before
@@ -154,7 +153,7 @@ class KeyedEnvelope(Envelope):
 
 
 def _differs(ranks: Sequence[np.ndarray], order: np.ndarray) -> np.ndarray:
-    """Which rows, in `order`, have another key than the row before; the first always."""
+    """For each row in `order`: whether its key differs from the previous row's. True for the first row."""
     differs = np.zeros(len(order), np.bool_)
     differs[:1] = True
     for rank in ranks:

@@ -1,4 +1,4 @@
-"""A delta plan as a person reads it: one line a node with its rule and its key, its inputs indented below."""
+"""EXPLAIN output for a delta plan: one line per node with its rule and its key, its inputs indented below."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from server.sql.outline import Outline
 
 @dataclass(frozen=True, slots=True)
 class Notes:
-    """What is known of a node beside the plan: lines, and the same by name."""
+    """Additional information about a node, for example statistics: as lines of text, and by name."""
 
     lines: tuple[str, ...] = ()
     figures: Mapping[str, object] = field(default_factory=dict)
@@ -33,7 +33,7 @@ class Notes:
 def explained_delta(
     root: Node, name_of: Callable[[ObjectId], str], notes: Callable[[Node], Notes] | None = None
 ) -> Outline:
-    """The plan, to be shown. `name_of` gives the name of a collection, `notes` what stands below a node's line."""
+    """The outline of the plan. `name_of`: the name of a collection; `notes`: what is shown below a node's line."""
     numbers = {node: number for number, node in numbered(root)}
     shown: set[Node] = set()
 
@@ -49,7 +49,7 @@ def explained_delta(
 
 
 def numbered(root: Node) -> list[tuple[int, Node]]:
-    """The nodes, each once, with the numbers by which they are known: from 1 on, each before its inputs."""
+    """Each node once, with its number: from 1 on, a node before its inputs."""
     found: dict[Node, None] = {}
 
     def visit(node: Node) -> None:
@@ -63,7 +63,7 @@ def numbered(root: Node) -> list[tuple[int, Node]]:
 
 
 def described(node: Node, name_of: Callable[[ObjectId], str]) -> str:
-    """The node's rule and what it goes by."""
+    """The node's rule, with its key or its columns."""
     match node:
         case Source():
             columns = called(node, range(len(node.schema)))
@@ -101,15 +101,15 @@ def _keys(node: Node, keys: Sequence[tuple[int, ...]]) -> str:
 
 
 def called(node: Node, places: Iterable[int]) -> str:
-    """The names of columns; those that the planner made have none."""
+    """The names of the columns at these positions. Columns made by the planner have no name and are shown as ?."""
     return ", ".join(node.relation.columns[place].name or "?" for place in places)
 
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """What an operator arranges: the rows of an input, or numbers of its own, by the columns at these places.
+    """An arrangement of an operator: the rows of an input, or state of its own, by the columns at `places`.
 
-    `first`: those of a key, or all, in this order. `own`: what numbers.
+    `first`: the order of the rows, within a key if there is one. `own`: a description of the operator's own state.
     """
 
     rows_of: Node
@@ -119,7 +119,7 @@ class Kept:
 
     @property
     def name(self) -> object:
-        """Equal for what is one arrangement, whoever keeps it; None for what is never shared."""
+        """Equal for operators that share the arrangement. None if it is never shared."""
         node, first = self.rows_of, self.first
         if self.own or not isinstance(node, Source):
             return None
@@ -135,7 +135,7 @@ class Kept:
 
 
 def kept(node: Node) -> tuple[Kept, ...]:
-    """In the order of the operator's `arrangements`."""
+    """The node's arrangements, in the order of `Operator.arrangements`."""
     match node:
         case InnerJoin(keys=keys):
             return tuple(Kept(below, key) for below, key in zip(node.inputs, keys, strict=True))

@@ -1,11 +1,12 @@
-"""The changes of one relation, one timestamp after another, shared by everyone who subscribes to it.
+"""Feeds: the changes of one relation in order of timestamp, shared by all subscriptions to it.
 
-A feed keeps its latest changes as entries until every reader has taken them. A reader is a place in that history,
-so waiting costs no copy for each of them; an entry also keeps its encoded forms, so that equal readers share bytes.
-Beyond `MEMORY_BYTES_MAX` the oldest entries go to files as `catalog.spill` writes them: what waits for slow readers
-takes disk, and nothing is left behind, however the process ends.
+A feed keeps changes as entries until every reader has taken them. A reader is a position in this sequence, so buffering
+needs no copy per reader. An entry also keeps its encoded forms, so that readers with the same encoding share the bytes.
+Beyond `MEMORY_BYTES_MAX` the oldest entries are moved to unlinked files (`catalog.spill`): slow readers take disk space
+instead of memory, and no files are left however the process ends.
 
-Invariant: when `upper` is u, every change at a time in (start, u) is, or was, an entry, and none at u or later is.
+Invariant: the changes at all times since the feed's start and before `upper` are or were entries, and no others are:
+the owner calls `append` and then `advance` without an await in between.
 """
 
 from __future__ import annotations
@@ -36,19 +37,20 @@ from server.frontiers import Frontiers, Pulse
 if TYPE_CHECKING:
     from server.dataflow.broadcast import Broadcast
 
-MEMORY_BYTES_MAX = 32 * 1024 * 1024  # of entries in memory; half of what may wait, for Arrow needs more than nbytes
-MOVED_BYTES = 8 * 1024 * 1024  # of entries that go into one file
-THREAD_ROWS = 8_192  # from this size on a commit's changes are consolidated in a thread
+MEMORY_BYTES_MAX = 32 * 1024 * 1024  # of entries in memory, by nbytes: Arrow's buffers take up to twice as much
+MOVED_BYTES = 8 * 1024 * 1024  # of entries that are moved into one file
+THREAD_ROWS = 8_192  # from this number of rows on a commit's changes are consolidated in a thread
 log = structlog.get_logger()
 
-Check = Callable[[Timestamp], Awaitable[None]]  # raises what is wrong with a collection at a time
+Check = Callable[[Timestamp], Awaitable[None]]  # raises if the collection is invalid at the time
 
 
 @dataclass(slots=True)
 class Entry:
-    """Consolidated changes of one time, or a part of them. `encoded`: their rows for the wire, by all that shapes them.
+    """Consolidated changes of one time, or a part of them.
 
-    `shared`: several readers take it, so that it pays to keep what it was encoded to. `bytes` is its size in memory.
+    `encoded`: the encoded rows by envelope and format. `shared`: several readers take the entry, so that it is worth
+    keeping its encoded rows. `bytes`: the size of the changes in memory.
     """
 
     time: Timestamp
@@ -62,7 +64,7 @@ class Entry:
 
 
 async def move_to_disk(entries: Sequence[Entry], directory: Path | None) -> None:
-    """All into one file. OSError when there is no room; the entries stay as they were."""
+    """Moves the entries' changes into one file. OSError if the disk is full; the entries are then unchanged."""
     batches = [entry.changes.combine_chunks().to_batches() for entry in entries]
     every = (batch for own in batches for batch in own)
     reader = await asyncio.to_thread(spill.mapped, entries[0].changes.schema, every, directory)
@@ -74,10 +76,10 @@ async def move_to_disk(entries: Sequence[Entry], directory: Path | None) -> None
 
 
 class Reader:
-    """One reader's place in a feed. Close it, or the feed keeps what it has not read.
+    """One reader's position in a feed. Until it is closed, the feed keeps the entries that it has not taken.
 
-    Beyond its limit it is `overrun`: it loses its place, and `on_overrun` is called, which may not be where it reads: a
-    client that does not read keeps its session waiting at the socket.
+    A reader with more than `limit` bytes to take is `overrun`: it loses its position and `on_overrun` is called, from
+    the task that appends to the feed. The reader's own task may be blocked by a client that does not read.
     """
 
     __slots__ = ("_counted", "_feed", "limit", "next", "on_close", "on_overrun", "overrun", "passed")
@@ -86,7 +88,7 @@ class Reader:
         self._feed = feed
         self.next = feed.end
         self.passed = feed.appended_bytes
-        """Bytes that were appended to the feed before this place."""
+        """Bytes that were appended to the feed before this position."""
         self._counted = 0
         self.limit: int | None = None
         self.overrun = False
@@ -99,17 +101,17 @@ class Reader:
 
     @property
     def waiting_bytes(self) -> int:
-        """What it has yet to take, of what the limit counts."""
+        """Bytes of the entries that the reader has not taken and that count toward `limit`."""
         return self._feed.appended_bytes - max(self.passed, self._counted)
 
     def bound(self, limit: int) -> None:
-        """From now on no more than `limit` bytes of what comes may wait for it."""
+        """Limits the bytes of entries appended from now on that the reader has not taken."""
         self._counted = self._feed.appended_bytes
         self.limit = limit
         self._feed.least_limit = min(self._feed.least_limit, limit)
 
     def take(self, bytes_max: int | None = None, *, count: int | None = None) -> list[Entry]:
-        """The next entries, in order of time: all, `count`, or up to so many bytes, at least one if there is one."""
+        """Takes the next entries in order of time: at most `count` and `bytes_max`, at least one if there is one."""
         entries: list[Entry] = []
         size = 0
         for entry in self._feed.entries_from(self.next):
@@ -122,7 +124,7 @@ class Reader:
         return entries
 
     def check(self) -> None:
-        """After an append."""
+        """Called after each append: detects an overrun."""
         if self.limit is not None and self.waiting_bytes > self.limit and not self.overrun:
             self.overrun = True
             self._feed.leave(self)
@@ -130,7 +132,7 @@ class Reader:
                 self.on_overrun()
 
     def waiting(self) -> list[Entry]:
-        """The entries that `take` would give."""
+        """The entries that `take` would return, without taking them."""
         return list(self._feed.entries_from(self.next))
 
     def close(self) -> None:
@@ -142,40 +144,40 @@ class Reader:
 
 
 class Feed:
-    """History and readers. Its owner appends entries and moves `upper`; `failure` ends the feed for everyone.
+    """Entries and readers. The owner appends entries and advances `upper`; `failure` ends the feed for all readers.
 
     `abandoned` is called when the last reader has left.
     """
 
     def __init__(self, upper: Timestamp, directory: Path | None = None) -> None:
-        """`directory` takes what waits on disk; None: the system's for temporary files."""
+        """`directory`: for entries on disk; None: the system's directory for temporary files."""
         self.upper = upper
         self.directory = directory
         self.broadcasts: dict[Hashable, Broadcast] = {}
-        """By what shapes their bytes."""
+        """The broadcasts of this feed, by envelope and format."""
         self._moving: asyncio.Task[None] | None = None
         self.failure: PgError | None = None
         self.abandoned: Callable[[], None] | None = None
         self.moved = Pulse()
         self.end = 0
-        """The number of the next entry; an entry's number is its place in the feed's whole history."""
+        """The number of the next entry. Entries are numbered from 0 in the order of appending."""
         self.appended_bytes = 0
-        """Of all entries that ever were."""
+        """Bytes of all entries ever appended."""
         self.kept_bytes = 0
-        """Of the entries that some reader has not taken yet."""
+        """Bytes of the entries that some reader has not taken yet."""
         self.memory_bytes = 0
-        """Of those that are in memory."""
+        """Bytes of the kept entries that are in memory."""
         self.least_limit = 1 << 63
-        """No reader's limit was ever less: none can be overrun before so much waits for somebody."""
-        self._entries: dict[int, Entry] = {}  # those that are kept, by number
-        self._on_disk: set[int] = set()  # the numbers of those that are
-        self._in_memory: deque[tuple[int, Entry]] = deque()  # the oldest first; some may have been let go of
-        self._first = 0  # the number of the oldest entry that is kept
+        """The least limit that any reader ever had. While `kept_bytes` does not exceed it, no reader can be overrun."""
+        self._entries: dict[int, Entry] = {}  # the kept entries, by number
+        self._on_disk: set[int] = set()  # the numbers of the entries on disk
+        self._in_memory: deque[tuple[int, Entry]] = deque()  # oldest first; some may not be kept any more
+        self._first = 0  # the number of the oldest kept entry
         self._readers: set[Reader] = set()
-        self._places: Counter[int] = Counter()  # how many readers stand at which entry's number
+        self._places: Counter[int] = Counter()  # the number of readers by position
 
     def append(self, time: Timestamp, changes: pa.Table) -> None:
-        """Changes at `time`, which is at or beyond `upper`. Nobody sees them before `advance` has passed them."""
+        """Appends changes at `time >= upper`. The caller then calls `advance` beyond `time` without awaiting before."""
         self._add(Entry(time, changes), on_disk=False)
 
     def _add(self, entry: Entry, *, on_disk: bool) -> None:
@@ -198,7 +200,7 @@ class Feed:
             self._moving = asyncio.create_task(self._move_to_disk())
 
     async def _move_to_disk(self) -> None:
-        """The oldest entries first. Without room they stay in memory, and the next append tries again."""
+        """Moves entries to disk, the oldest first. If the disk is full they stay in memory; the next append retries."""
         run: list[tuple[int, Entry]] = []
         try:
             while self.memory_bytes > MEMORY_BYTES_MAX:
@@ -219,24 +221,24 @@ class Feed:
             self._moving = None
 
     def advance(self, upper: Timestamp) -> None:
-        """All times before `upper` are final."""
+        """Makes all times before `upper` final."""
         if upper > self.upper:
             self.upper = upper
             self.moved.fire()
 
     def fail(self, error: PgError) -> None:
-        """Ends the feed: readers are told once they have taken what came before."""
+        """Ends the feed with an error, which readers get after the entries before it."""
         self.failure = error
         self.moved.fire()
 
     def join(self) -> Reader:
-        """A reader of everything from now on: changes at times >= the present upper."""
+        """A new reader at the end of the feed: of changes at times >= the current `upper`."""
         reader = Reader(self)
         self._stands(reader)
         return reader
 
     def rejoin(self, reader: Reader, beside: Reader) -> None:
-        """A reader that had left takes the place of another one, which has not."""
+        """Adds a reader that has left the feed again, at the position of the reader `beside`, which has not left."""
         reader.next, reader.passed = beside.next, beside.passed
         if reader not in self._readers:
             self._stands(reader)
@@ -253,18 +255,18 @@ class Feed:
                 self.abandoned()
 
     def entries_from(self, number: int) -> Iterator[Entry]:
-        """Those of that number and later."""
+        """The entries from this number on."""
         return (self._entries[n] for n in range(number, self.end))
 
     def moves(self, reader: Reader, place: int, passed: int) -> None:
-        """A reader has taken the entries up to that number."""
+        """Moves a reader to the position `place`."""
         left, reader.next, reader.passed = reader.next, place, passed
         if reader in self._readers:
             self._places[place] += 1
             self._left(left)
 
     def _left(self, place: int) -> None:
-        """A reader stands there no more: lets go of what every reader has taken, with no look at the readers."""
+        """Called when a reader has left a position: drops entries that all readers have taken, in amortized O(1)."""
         self._places[place] -= 1
         if not self._places[place]:
             del self._places[place]
@@ -279,7 +281,7 @@ class Feed:
 
 
 class CollectionFeed(Feed):
-    """The log's changes as they are. Large commits are consolidated beside the loop, and what follows them waits."""
+    """The log's changes. Large commits are consolidated in a thread; later commits are queued meanwhile."""
 
     def __init__(self, upper: Timestamp, directory: Path | None = None) -> None:
         super().__init__(upper, directory)
@@ -287,7 +289,7 @@ class CollectionFeed(Feed):
         self._working: asyncio.Task[None] | None = None
 
     def committed(self, time: Timestamp, tables: list[pa.Table], check: Check | None = None) -> None:
-        """What one commit wrote, as rows or changes. `check` is awaited before anybody is told of it."""
+        """Appends what one commit wrote, as rows or changes. `check` is awaited before the changes are appended."""
         if check is None and self._working is None and sum(table.num_rows for table in tables) < THREAD_ROWS:
             changes = updates.consolidate(pa.concat_tables([updates.as_changes(table) for table in tables]))
             if changes.num_rows:
@@ -298,14 +300,14 @@ class CollectionFeed(Feed):
             self._working = asyncio.create_task(self._work())
 
     def closed(self, upper: Timestamp) -> None:
-        """All commits before `upper` have been told."""
+        """All commits before `upper` were passed to `committed`: advances `upper` when they are appended."""
         if self._working is None:
             self.advance(upper)
         else:
             self._arrived.append((upper, None, None))
 
     async def _entries_of(self, time: Timestamp, tables: list[pa.Table]) -> AsyncIterator[tuple[Entry, bool]]:
-        """With each, whether it lies on disk."""
+        """The entries of a commit, each with whether it is on disk."""
         async for changes in consolidated(tables, self.directory):
             entry = Entry(time, changes)
             yield entry, entry.bytes > RESIDENT_BYTES
@@ -320,7 +322,7 @@ class CollectionFeed(Feed):
                     self.advance(time)
                 else:
                     entries = [entry async for entry in self._entries_of(time, tables)]
-                    for entry, on_disk in entries:  # all at once: nobody joins in the midst of a time
+                    for entry, on_disk in entries:  # without an await: no reader joins between entries of one time
                         self._add(entry, on_disk=on_disk)
                 self._arrived.popleft()
         except Exception as error:
@@ -333,9 +335,9 @@ _numbers = itertools.count(1)
 
 
 class QueryFeed(Feed):
-    """A dataflow: a query's rows at one time, then its changes at each time at which they change.
+    """The dataflow of a subscribed query: its rows at one time, then its changes at each later time.
 
-    `run` is its task. It holds its inputs' history from the time that it has reached.
+    `run` is its task. It holds its inputs' history from its current time on.
     """
 
     def __init__(
@@ -346,7 +348,7 @@ class QueryFeed(Feed):
         directory: Path | None = None,
         counts: Counts | None = None,
     ) -> None:
-        """NotReadable if an input cannot be read at `as_of`. `counts`: the server's."""
+        """NotReadable if an input cannot be read at `as_of`. `counts`: the server's counters."""
         super().__init__(as_of, directory)
         self.id = f"q{next(_numbers)}"
         self.computation = computation
@@ -366,13 +368,13 @@ class QueryFeed(Feed):
 
     @property
     def rows(self) -> pa.Table:
-        """At upper - 1, once hydrated."""
+        """The rows at `upper - 1`. Requires `hydrated`."""
         assert self._accumulated is not None
         return self._accumulated.rows
 
     @property
     def next_time(self) -> Timestamp:
-        """What its inputs did before is taken, and no longer held."""
+        """Changes of the inputs at this time and later are held, earlier ones are not."""
         return Timestamp(self._holder.time + 1)
 
     @property
@@ -383,7 +385,7 @@ class QueryFeed(Feed):
         return self.rows
 
     async def run(self) -> None:
-        """Until cancelled or failed. Cancel safety: the inputs' history is let go."""
+        """Runs until cancelled or failed. Cancel safety: the hold on the inputs is released."""
         try:
             await self._hydrate()
             while True:

@@ -1,11 +1,12 @@
-"""Arrangements whose runs lie in a directory that Spark's executors reach, and are searched and merged there.
+"""Arrangements whose runs are files in a directory that Spark's executors can access, which search and merge them.
 
-    insert    few changes stay in the server, in a small arrangement of the usual kind, the head; when it is full, and
-              for many changes at once, the server writes a run into files
-    probe     the head; and tasks for some of the codes each: Spark's Python workers map the files
-    merges    in the workers, too, in the background: a task for each range of codes
+    insert    Few changes are inserted into the head, a small arrangement in the server. When the head is full, it is
+              written to files as runs. Many changes at once are written to files directly.
+    probe     Searches the head in the server. Tasks for a part of the codes each search the files: Spark's Python
+              workers map them.
+    merge     In the workers, in the background: one task per range of codes.
 
-All that the server's memory has of a run in files is where its pieces are. Files go when nobody searches them any more.
+The server's memory contains only the metadata of the files (`Piece`). Files are removed when no read uses them.
 """
 
 from __future__ import annotations
@@ -50,23 +51,23 @@ from server.dataflow.threads import THREAD_ROWS
 from server.spark import Engine
 
 AUTO, SERVER, EXECUTORS = PROBING = ("auto", "server", "executors")
-SERVER_BYTES_MAX = 1 << 30  # an arrangement that grows beyond it goes to files, if the choice is ours
-HEAD_BYTES_MAX = 8 << 20  # of what stays in the server of one that is in files
-RUNS_MAX = 12  # in files; from here on merges do not wait until Spark has nothing else to do
+SERVER_BYTES_MAX = 1 << 30  # with `auto`, a larger arrangement is moved to files
+HEAD_BYTES_MAX = 8 << 20  # of the head of an arrangement in files
+RUNS_MAX = 12  # in files; from this number on, merges do not wait until Spark is idle
 CODES_A_TASK = 8_192
-ANSWERS_AT_ONCE = 16  # ranges that are asked for the first rows, at most
+ANSWERS_AT_ONCE = 16  # the most ranges that `first` searches concurrently
 
 _log = structlog.get_logger()
 
 
 class Executors:
-    """Makes arrangements in `directory`, or in the server: `probing` says `auto`, `server` or `executors`.
+    """An `Arranger` of arrangements in files or in the server. `probing` returns `auto`, `server` or `executors`.
 
-    `close` and `join` it.
+    The owner calls `close`, then `join`.
     """
 
     def __init__(self, directory: Path, engine: Engine, storage: Storage, probing: Callable[[], str]) -> None:
-        """`directory` is ours alone, and emptied. `storage`: where those in the server are. OSError."""
+        """`directory` is used exclusively and emptied. `storage`: for arrangements in the server. OSError."""
         self.tasks = TaskRunner(engine, directory.parent)
         self.storage = storage
         self._directory = directory
@@ -91,7 +92,7 @@ class Executors:
         return made
 
     def remove(self, paths: Sequence[Path]) -> None:
-        """Files or directories, beside everything else. A finalizer calls it: it must not wait for a lock."""
+        """Removes files or directories in a background thread. A finalizer calls it: it must not wait for a lock."""
         self._unused.put(paths)
 
     def _remove(self) -> None:
@@ -99,14 +100,14 @@ class Executors:
             _remove(paths)
 
     def close(self) -> None:
-        """Ends the merges. What is still asked for fails."""
+        """Cancels the merges and removes the files. Reads in progress fail."""
         for arrangement in self._open:
             arrangement.close()
         self._unused.put([self._directory])
         self._unused.put(None)
 
     def join(self) -> None:
-        """After `close`: returns when all files are removed."""
+        """Waits, after `close`, until all files are removed."""
         self._remover.join()
 
 
@@ -120,7 +121,7 @@ def _remove(paths: Sequence[Path]) -> None:
 
 @dataclass(frozen=True, eq=False)
 class FiledRun:
-    """A run in files, in the order of their codes. The files go with it."""
+    """A run in files, which are sorted by their codes. They are removed when the object is garbage-collected."""
 
     pieces: Pieces
 
@@ -137,7 +138,7 @@ Runs = tuple[FiledRun, ...]
 
 
 class FiledArrangement:
-    """See `arrangement.Arrangement`; for one event loop. In the server as long as it is small, unless `at_once`."""
+    """An `arrangement.Arrangement`, for one event loop. Small ones are in the server only, unless `at_once`."""
 
     def __init__(
         self,
@@ -194,7 +195,7 @@ class FiledArrangement:
             raise
 
     async def _empty_head(self) -> None:
-        """All that is in the server goes into files."""
+        """Writes the head to files and makes a new one."""
         filed = await asyncio.to_thread(self._write_head)
         self._runs = (*self._runs, *map(self._filed, filed))
         self._head = self._executors.storage.arrangement(self.sorted_by, self.schema, self.since)
@@ -212,12 +213,12 @@ class FiledArrangement:
             raise
 
     def _name_in_directory(self) -> str:
-        """A new one, which a run's files begin with."""
+        """A unique prefix for the names of a run's files. Creates the directory."""
         self._directory.mkdir(exist_ok=True)
         return uuid.uuid4().hex
 
     def _remove_all(self, name: str, but: Sequence[Piece] = ()) -> None:
-        """The files of a run that did not come to be."""
+        """Removes the files with the prefix `name` that are not in `but`: those of a failed write or merge."""
         known = {Path(piece.path) for piece in but}
         _remove([path for path in self._directory.glob(f"{name}-*") if path not in known])
 
@@ -243,7 +244,7 @@ class FiledArrangement:
             self._merging.add_done_callback(_told)
 
     def _mergeable(self) -> tuple[FiledRun, FiledRun] | None:
-        """The newest neighbours that are worth it."""
+        """The newest neighbours with `2 * |newer| >= |older|`."""
         for newer, older in itertools.pairwise(reversed(self._runs)):
             if newer.rows * 2 >= older.rows:
                 return older, newer
@@ -260,7 +261,7 @@ class FiledArrangement:
             try:
                 answers = await self._executors.tasks.run(tasks, background=len(self._runs) < RUNS_MAX)
                 found = [piece for answer in answers for piece in pieces_of(answer)]
-            finally:  # a task that was run twice has left what nobody knows
+            finally:  # if Spark ran a task twice, one of its outputs is unknown here
                 await asyncio.to_thread(self._remove_all, name, found)
             at = self._runs.index(pair[0])
             new = (self._filed(found),) if found else ()
@@ -302,7 +303,7 @@ class FiledArrangement:
             First(pieces, low, end, as_of, count + gone) for low, end, pieces in itertools.islice(ranges, asked)
         ]:
             found += await self._executors.tasks.run(tasks)
-            # What is here takes away `gone` of them at most: no row behind these can be among the first.
+            # The head retracts at most `gone` of these rows, so no later row can be among the first `count`.
             if sum(part[u.DIFF].to_numpy().sum() for part in found) >= count + gone:
                 break
             asked = min(2 * asked, ANSWERS_AT_ONCE)
@@ -312,8 +313,8 @@ class FiledArrangement:
     async def first_of(self, codes: Hashes, counts: NDArray[np.int64], as_of: int) -> pa.Table:
         assert isinstance(self.sorted_by, ByKeyAndOrder)
         head, runs = self._seen_at(as_of)
-        here = await head.probe(codes, as_of)  # little
-        # What is here takes away so many of a key at most: no row behind these can be among the first.
+        here = await head.probe(codes, as_of)  # few rows
+        # The head retracts at most so many rows of a key: with these added, no later row can be among the first.
         going = here.filter(pc.less(here[u.DIFF], 0))
         asked = counts.copy()
         np.add.at(asked, np.searchsorted(codes, self.sorted_by.codes(going)), -going[u.DIFF].to_numpy())
@@ -323,7 +324,7 @@ class FiledArrangement:
             if pieces := tuple(piece for run in runs for piece in run.pieces if piece.has_any(codes[own])):
                 tasks.append(FirstOf(pieces, self.sorted_by, codes[own], asked[own], as_of))
         found = await self._together(tasks, here)
-        found = found.filter(pc.greater(found[u.DIFF], 0))  # what goes from behind them was not found
+        found = found.filter(pc.greater(found[u.DIFF], 0))  # retractions of rows that were not read
         return cut(self.sorted_by, found, codes, counts)
 
     def _seen_at(self, as_of: int) -> tuple[ServerArrangement, Runs]:
@@ -338,7 +339,7 @@ class FiledArrangement:
             return await asyncio.to_thread(together, self.schema, parts)
         return together(self.schema, parts)
 
-    # -- watching -----------------------------------------------------------------------------------------------
+    # -- statistics ---------------------------------------------------------------------------------------------
 
     @property
     def rows(self) -> int:
@@ -358,7 +359,10 @@ class FiledArrangement:
 
 
 def _ranges(runs: Sequence[FiledRun]) -> Iterator[tuple[int, int | None, Pieces]]:
-    """Ranges [low, end) of codes that together are all, each with the pieces that have some, in order."""
+    """A partition of all codes into ranges [low, end), in order, each with the pieces that overlap it.
+
+    Ranges without pieces are omitted.
+    """
     if not runs:
         return
     largest = max(runs, key=lambda run: run.rows)
@@ -370,6 +374,6 @@ def _ranges(runs: Sequence[FiledRun]) -> Iterator[tuple[int, int | None, Pieces]
 
 
 def _told(merging: asyncio.Task[None]) -> None:
-    """A merge that failed is tried again when there is another run; until then a probe looks at a run more."""
+    """Logs a failed merge. It is retried after the next run is added; until then probes search both runs."""
     if not merging.cancelled() and (error := merging.exception()) is not None:
         _log.warning("arrangement not merged", reason=str(error))

@@ -1,4 +1,4 @@
-"""Which operators need no more than the first rows of an order, of all rows or of each key."""
+"""Detects operators that need only the first rows in an order, of all rows or of each key (LIMIT, top n)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ ORDERED = frozenset(  # types whose order is that of `hashing.order_codes`
 
 
 def first_by_order(key: SortKey, input: Relation, count: int) -> First | None:
-    """What a number of rows by an order takes, where they can be found by its first column."""
+    """A `First` of `count` rows by the first column of an ORDER BY. None if rows cannot be looked up in its order."""
     if not isinstance(key.expression, ColumnRef) or key.expression.type.name not in ORDERED:
         return None
     place = [c.id for c in input.columns].index(key.expression.column.id)
@@ -31,7 +31,7 @@ def first_by_limit(node: Limit) -> First | None:
 
 
 def first_by_number(base: Window, relation: Relation) -> First | None:
-    """What conditions above a window leave of each partition: rows up to some row_number or rank."""
+    """A `First` if conditions above a window keep only rows up to some row_number or rank of each partition."""
     first = base.calls[0]
     if not first.order or not all(isinstance(key, ColumnRef) for key in first.partition):
         return None
@@ -46,7 +46,7 @@ def first_by_number(base: Window, relation: Relation) -> First | None:
 
 
 def _conditions(relation: Relation, base: Relation) -> list[Expression]:
-    """What the filters above a relation ask of its columns, those that stand over nothing else than projections."""
+    """The conditions of the filters from `relation` down to `base`, as expressions over the columns of `base`."""
     if relation is base:
         return []
     match relation:
@@ -59,7 +59,7 @@ def _conditions(relation: Relation, base: Relation) -> list[Expression]:
 
 
 def _picked(relation: Relation, base: Relation) -> dict[int, Expression]:
-    """The columns of a relation as expressions over those of the base."""
+    """By column id: the relation's columns as expressions over the columns of `base`."""
     if relation is base:
         return {}
     (input,) = inputs_of(relation)
@@ -70,7 +70,7 @@ def _picked(relation: Relation, base: Relation) -> dict[int, Expression]:
 
 
 def _upper_bound(condition: Expression, columns: set[int]) -> int | None:
-    """The greatest value of one of the columns that a condition lets pass; at least 1. None: it says nothing of it."""
+    """The greatest value of one of `columns` that satisfies the condition, at least 1. None if there is no bound."""
     match condition:
         case Call(function=syntax.NOT, arguments=(Call(function=function, arguments=(left, right)),)):
             name = {">": "<=", ">=": "<", "<": ">=", "<=": ">"}.get(function.name)
@@ -90,7 +90,7 @@ def _upper_bound(condition: Expression, columns: set[int]) -> int | None:
 
 
 def _number(expression: Expression | None) -> int | None:
-    """An integer that is known when the query is planned."""
+    """The value of an integer expression, if it is known at planning time."""
     match expression:
         case Literal(value=int() as value) if not isinstance(value, bool):
             return value

@@ -1,4 +1,4 @@
-"""How far a dataflow is with its first state: for those who wait for it, in `mz_hydration_statuses` and the log."""
+"""Progress of a dataflow's hydration, for `mz_hydration_statuses` and the server's log."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ import structlog
 from catalog.objects import Timestamp
 from server.counts import CANCELED, ERROR, OK, Counts
 
-PROGRESS_S = 5.0  # from one line of the log to the next; what is done before the first has none
+PROGRESS_S = 5.0  # between log entries; a shorter hydration has none
 log = structlog.get_logger()
 
 
 class State(StrEnum):
-    WAITING = "waiting"  # for its inputs, or its turn
+    WAITING = "waiting"  # for its inputs or its turn
     RUNNING = "running"
     HYDRATED = "hydrated"
     FAILED = "failed"  # with an error of the query
@@ -31,9 +31,10 @@ def _now_us() -> int:
 
 @dataclass(slots=True)
 class Hydration:
-    """`rows_there`: lines that the log has of the inputs, of which `rows_read` rows are read: some take others away.
+    """`rows_there`: the log rows of the inputs. `rows_read`: the rows read so far, fewer in the end due to retractions.
 
-    `seconds`: of the last one that ended well. `count`: how many did; a large change can be reason for another.
+    `seconds`: the duration of the last successful hydration. `count`: the number of successful ones; a large change can
+    cause another.
     """
 
     state: State = State.WAITING
@@ -49,7 +50,7 @@ class Hydration:
 
     @contextmanager
     def running(self, as_of: Timestamp, operators: int, rows_there: int) -> Iterator[None]:
-        """Around the work. What fails when there was a state before leaves that as it is."""
+        """Records the enclosed hydration. After a failure the state is HYDRATED if an earlier one succeeded."""
         self._begun_s = time.monotonic()
         self._becomes(State.RUNNING)
         self.as_of, self.operators, self.rows_there = as_of, operators, rows_there
@@ -76,7 +77,7 @@ class Hydration:
 
 @asynccontextmanager
 async def watched(hydration: Hydration, as_of: Timestamp, counts: Counts, **dataflow: object) -> AsyncIterator[None]:
-    """Around a computation's `hydrate`. One that lasts is told of in the log: that it goes on, and how it ended."""
+    """Counts the enclosed `hydrate` by outcome. After PROGRESS_S, logs its progress at intervals, and its outcome."""
     begun = time.monotonic()
     outcome, failure = ERROR, {}
     told = log.bind(as_of=as_of, **dataflow)

@@ -1,4 +1,4 @@
-"""A maintained query as operators: the work of a time follows what changed, not what there is."""
+"""Incremental computation of a query by operators: the work per step depends on the changes, not on the rows."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ from server.sql.constant import Bindings
 from server.sql.plan import QueryPlan
 from server.sql.render import spark_text
 
-TIMES_MAX = 16  # that a lagging dataflow takes in one tick: each more is a version more of the touched rows
+TIMES_MAX = 16  # of one step of a lagging dataflow: each adds a version of the touched rows
 
 
 def computation_of(
     plan: QueryPlan, upkeep: Upkeep, engine: Engine, inputs: Inputs, shared: SharedArrangements
 ) -> Computation:
-    """The query as operators; recomputed if a part of it has no rule. 0A000 if it can be neither."""
+    """Operators if every part of the query has a delta rule, else a recomputation. 0A000 if neither is possible."""
     upkeep.check()
     if upkeep.root is None:
         relation = upkeep.relation
@@ -45,10 +45,10 @@ def computation_of(
 
 
 class IncrementalComputation:
-    """A delta plan with its state. Equal subplans are one operator."""
+    """The operators of a delta plan with their state. Equal subplans share one operator."""
 
     def __init__(self, root: Node, plan: QueryPlan, inputs: Inputs, engine: Engine, shared: SharedArrangements) -> None:
-        """`root`: what follows the plan."""
+        """`root`: the delta plan of `plan`."""
         self.inputs = plan.inputs
         self.fingerprint = plan.fingerprint
         self.root = root
@@ -57,9 +57,9 @@ class IncrementalComputation:
         self._engine = Share(engine)
         self._shared = shared
         self._operators: list[Operator] = []
-        self._coming: list[Operator] = []  # that are being hydrated
+        self._coming: list[Operator] = []  # the operators that are being hydrated
         self._time: Timestamp | None = None
-        self._is_whole = True  # the state is all of a time's
+        self._is_whole = True  # every operator has the state at `_time`
         self._effort = Effort()
         self._waits = any(isinstance(node, Temporal) for node in nodes_of(root))
         self._plan = plan
@@ -74,12 +74,12 @@ class IncrementalComputation:
 
     @property
     def has_state(self) -> bool:
-        """Whether the next tick can follow its changes; else it makes the state again, or does without."""
+        """Whether the next step can be incremental. Otherwise it hydrates again or computes all rows."""
         return self._is_whole
 
     @property
     def operators(self) -> Sequence[Operator]:
-        """Those at work; before they have a state, those that get one."""
+        """The current operators; during the first hydration those that are being hydrated."""
         return self._operators or self._coming
 
     async def hydrate(self, as_of: Timestamp, known: pa.Table | None = None) -> pa.Table:
@@ -95,7 +95,7 @@ class IncrementalComputation:
                 raise
             finally:
                 self._coming = []
-            for before, operator in zip(self._operators, operators, strict=False):  # none, at first
+            for before, operator in zip(self._operators, operators, strict=False):  # none in the first hydration
                 operator.record.follow(before.record)
             self.close()
             self._operators, self._time = operators, as_of
@@ -109,7 +109,7 @@ class IncrementalComputation:
         return sorted(found)[: self._times_max if self._is_whole else 1]
 
     async def advance(self, times: Sequence[Timestamp], present: Present | None = None) -> list[pa.Table]:
-        if not self._is_whole:  # there was no room on disk for a part of it, or all was computed anew
+        if not self._is_whole:  # a commit failed or was cancelled, or `_computed_anew` dropped the state
             if present is not None and len(times) == 1:
                 return [await self._made_again(times[0], present)]
             assert self._time is not None
@@ -129,12 +129,12 @@ class IncrementalComputation:
         return [_outgoing(changes.filter(pc.equal(changes[VERSION], version))) for version in tick.new]
 
     def _begin(self, time: Timestamp, *, limited: bool) -> None:
-        """A tick up to `time`; TooMuch if that is known of it before anything is read."""
+        """Begins to count the effort of a step to `time`. TooMuch if the number of changes alone exceeds the limit."""
         assert self._time is not None
         self._effort.begin(sum(self._reads.lines(id, self._time + 1, time + 1) for id in self.inputs), limited=limited)
 
     async def _made_again(self, time: Timestamp, present: Present) -> pa.Table:
-        """The changes up to a time where there is no state: whatever makes that again gives the rows as well."""
+        """The changes up to a time if there is no state: hydrates at that time and subtracts the present rows."""
         try:
             self._begin(time, limited=True)
         except TooMuch:
@@ -143,8 +143,11 @@ class IncrementalComputation:
         return await in_thread(updates.difference, rows, await present())
 
     async def _computed_anew(self, time: Timestamp, present: Present) -> pa.Table:
-        """The changes up to a time, by subtraction. The state is made again with the next tick, if that is not another
-        such one. What waits for its time is state that is needed at once."""
+        """The changes up to a time: computes all rows and subtracts the present rows.
+
+        The state is dropped; the next step hydrates again unless it also computes all rows. With a temporal filter it
+        hydrates at once, because `next_time` depends on the state.
+        """
         if self._waits:
             rows = await self.hydrate(time)
             return await in_thread(updates.difference, rows, await present())
@@ -161,7 +164,7 @@ class IncrementalComputation:
         self._operators = []
 
     async def _ticked(self, operators: list[Operator], tick: Tick) -> pa.Table:
-        """The root's changes. The operators have taken the tick, or after an exception nothing of it."""
+        """The root's changes. All operators have committed the step, or after an exception in a step none."""
         tasks: dict[int, asyncio.Task[pa.Table]] = {}
 
         async def step(operator: Operator) -> pa.Table:
@@ -189,7 +192,7 @@ class IncrementalComputation:
 
 
 def _outgoing(changes: pa.Table) -> pa.Table:
-    """Changes of one version, what goes first: most who read them in their order have a row by key."""
+    """The changes of one version, retractions first: most clients that apply them in order keep one row per key."""
     coming = changes[DIFF].to_numpy() > 0
     return changes.drop_columns([VERSION]).take(pa.array(np.argsort(coming, kind="stable")))
 

@@ -1,9 +1,9 @@
-"""Indexes: arrangements with a name, kept as long as the catalog has them, that SELECT looks rows up in.
+"""Indexes: named arrangements in which SELECT looks up rows.
 
-A `LogIndex` has a collection's rows as the log has them, and shares its arrangement with the dataflows that look the
-same rows up. A `ComputedIndex` has rows that Spark computes: those of a view, or a collection's with a key that is an
-expression. Each follows the write frontier of its relation, and can be asked for the times from its `since` on; whoever
-asks before it has its rows, or for another time, is told so and reads the relation.
+A `LogIndex` contains a collection's rows as they are in the log and shares its arrangement with dataflows that look up
+the same rows. A `ComputedIndex` contains rows that Spark computes: those of a view, or those of a collection if a key
+is an expression. An index follows the `upper` of its relation and can be read at times >= its `since`. Before it is
+hydrated, and at earlier times, `rows` returns None and the caller reads the relation.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ log = structlog.get_logger()
 
 
 class IndexDataflow(Protocol):
-    """What keeps an index up. `run` is its task."""
+    """Maintains an index. `run` is its task."""
 
     index: Index
     ticks: Ticks
@@ -43,31 +43,32 @@ class IndexDataflow(Protocol):
 
     @property
     def upper(self) -> Timestamp:
-        """Its rows are there for times before it."""
+        """The index is complete at times before it."""
         ...
 
     @property
     def error(self) -> PgError | None:
-        """Why it does not go on."""
+        """The error that keeps the index from advancing."""
         ...
 
     @property
     def arrangement(self) -> Arrangement | None: ...
 
     async def run(self) -> None:
-        """Until cancelled; then its rows are let go."""
+        """Runs until cancelled, then releases the rows."""
         ...
 
     async def rows(self, codes: Hashes | None, as_of: Timestamp) -> pa.Table | None:
-        """The relation's rows at `as_of` whose key has one of the hashes, and perhaps others; all rows for None.
+        """The relation's rows at `as_of` whose key has one of the hashes `codes`; all rows if `codes` is None.
 
-        None if it cannot be asked for that time. The relation is final there.
+        Rows of other keys with the same hash may be included. Returns None if the index cannot be read at `as_of`. The
+        relation must be final at `as_of`.
         """
         ...
 
 
 class LogIndex:
-    """The rows of a collection, by some of its columns."""
+    """A collection's rows, arranged by some of its columns."""
 
     def __init__(
         self,
@@ -78,7 +79,7 @@ class LogIndex:
         frontiers: Frontiers,
         shared: SharedArrangements,
     ) -> None:
-        """`key`: the numbers of the columns; `schema`: the collection's."""
+        """`key`: the positions of the key columns. `schema`: the collection's."""
         self.index = index
         self.ticks = Ticks()
         self.hydrated = False
@@ -117,14 +118,14 @@ class LogIndex:
             self._holder.release()
 
     async def _reached(self, time: Timestamp) -> bool:
-        """Whether the arrangement has what happened up to `time`."""
+        """Brings the arrangement up to `time` and returns whether that succeeded."""
         lease = self._lease
         try:
             await lease.reach(self._reads, time)
-        except OSError as error:  # no room: there may be some when time has moved on
+        except OSError as error:  # the disk is full: the next call retries
             raise_if_cancelled()
             log.error("index not written", index=self.index.name, id=self.index.id, error=str(error))
-            if lease is self._lease:  # it may lack something now
+            if lease is self._lease:  # the arrangement may be incomplete: it is replaced
                 self.hydrated = False
                 lease.spoil()
                 since, holder = self._frontiers.since(self.index.id), self._holder
@@ -138,7 +139,7 @@ class LogIndex:
         frontiers, id = self._frontiers, self.index.id
         if not self.hydrated or id not in frontiers.floors or as_of < max(self._lease.time, frontiers.since(id)):
             return None
-        holder = frontiers.take_over((id,), as_of)  # it does not let the time go meanwhile
+        holder = frontiers.take_over((id,), as_of)  # the index must not compact beyond `as_of` meanwhile
         try:
             lease = self._lease
             reached = await self._reached(as_of) and self.hydrated and lease is self._lease
@@ -148,7 +149,7 @@ class LogIndex:
 
 
 class ComputedIndex:
-    """The rows of a query, by some of its columns; the relation's are the first `width`."""
+    """The rows of a query, arranged by some of its columns. The first `width` columns are the relation's."""
 
     def __init__(
         self,
@@ -163,7 +164,7 @@ class ComputedIndex:
         again: Callable[[], None],
         counts: Counts,
     ) -> None:
-        """`key`: the numbers of the query's columns; `schema`: the query's. `again` starts another one instead."""
+        """`key`: the positions of the key columns. `schema`: the query's. `again` replaces this object by a new one."""
         self.index = index
         self.arrangement: Arrangement | None = None
         self.upper = frontiers.since(index.id)
@@ -212,11 +213,11 @@ class ComputedIndex:
         if changes is not None:
             try:
                 await to_the_end(arrangement.insert(changes, int(time)))
-            except OSError:  # no room: it may lack something now
+            except OSError:  # the disk is full: the arrangement may be incomplete
                 self._lost = True
                 self.arrangement = None
                 raise
-        if self._failed:  # between the last time that went well and this one there are no rows
+        if self._failed:  # there are no rows at the times at which the query failed
             arrangement.advance(time)
             self._failed = False
         self.arrangement, self.upper = arrangement, upper
@@ -234,7 +235,7 @@ class ComputedIndex:
         try:
             while self.hydrated and self.upper <= as_of:
                 if self.error is not None and as_of < self.dataflow.seen:
-                    return None  # whoever computes it meets the error
+                    return None  # the caller computes the query and gets the error
                 await self._frontiers.moved.wait()
             if self.arrangement is None or as_of < self.arrangement.since:
                 return None

@@ -1,4 +1,4 @@
-"""Inner joins: the changes of each side with the rows of the other."""
+"""Inner joins: Δ(A ⋈ B) = ΔA ⋈ B' + A ⋈ ΔB, with B' = B + ΔB."""
 
 from __future__ import annotations
 
@@ -26,11 +26,15 @@ from server.dataflow.operator import (
 from server.dataflow.run import ByKey
 from server.dataflow.threads import in_thread
 
-PAIRS_MAX = 1_000_000  # of rows as they were that a join may look at in vain
+PAIRS_MAX = 1_000_000  # pairs of old rows that a statement may compare, although none of them is in the result
 
 
 class JoinOperator(ArrangingOperator):
-    """Inner: the changes of each side with the rows of the other, and with its changes."""
+    """Looks up the rows of each side that have the other side's changed keys.
+
+    One statement joins (A + ΔA) with (B + ΔB) and drops the pairs of old rows, A ⋈ B. If these are too many, there are
+    two statements, for ΔA ⋈ B' and A ⋈ ΔB.
+    """
 
     def __init__(self, node: InnerJoin, place: Place) -> None:
         super().__init__(node, node.inputs, place, [ByKey(names_of(key)) for key in node.keys])
@@ -50,7 +54,7 @@ class JoinOperator(ArrangingOperator):
         before = [versioned(part, 0) for part in found]
         pairs = before[0].num_rows * before[1].num_rows
         if pairs > PAIRS_MAX and len(np.intersect1d(codes[0], codes[1], assume_unique=True)):
-            # a large key that changes on both sides: no pair of rows as they were is looked at
+            # keys with many rows change on both sides: two statements that compare no pairs of old rows
             tasks = [(inputs[0], pa.concat_tables([before[1], inputs[1]])), (before[0], inputs[1])]
         else:
             left, right = (pa.concat_tables([b, c]) for b, c in zip(before, inputs, strict=True))

@@ -1,7 +1,7 @@
-"""The nodes of a delta plan: each with a rule, and the text of what Spark computes for it.
+"""The nodes of a delta plan: one delta rule each (see `delta`), with the Spark statement that computes it.
 
-A statement reads d0, d1, ...: rows of the node's inputs with columns behind their own that tell the version in which
-they stand (`v`), and, where rows count, how often (`diff`). It gives rows in the same form.
+A statement reads d0, d1, ...: rows of the node's inputs, each followed by its version `v` (see `operator`) and, where
+multiplicities matter, its `diff`. It returns rows in the same form.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from server.sql.relations import Relation
 VERSION = "v"
 
 
-SMALL_ROWS = 2_000_000  # one task: a shuffle takes twice the processor time; beyond, memory counts
+SMALL_ROWS = 2_000_000  # up to this number one task suffices, with half a shuffle's CPU time; beyond, memory limits it
 
 
 @dataclass(frozen=True, slots=True)
 class Statement:
-    """Spark SQL in two forms: for few rows without a shuffle or a broadcast, for many with what Spark sees fit."""
+    """Spark SQL in two forms: `small` without shuffles and broadcasts, `large` without hints to Spark's optimizer."""
 
     small: str
     large: str
@@ -35,7 +35,7 @@ class Statement:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Node:
-    """`schema`: the rows that it gives, c0, c1, ..., as Arrow has them. `relation`: what it computes, for EXPLAIN."""
+    """`schema`: the Arrow schema of its rows, c0, c1, .... `relation`: the relation that it computes."""
 
     schema: pa.Schema
     relation: Relation
@@ -47,7 +47,7 @@ class Node:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Source(Node):
-    """The changes of a collection: its columns at `places`."""
+    """The changes of a collection, with its columns at the positions `places`."""
 
     id: ObjectId
     places: tuple[int, ...]
@@ -55,14 +55,14 @@ class Source(Node):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Constant(Node):
-    """Rows that are there from the beginning; the statement reads nothing."""
+    """Rows that never change. The statement reads nothing."""
 
     sql: Statement
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Linear(Node):
-    """`scan`: rows are taken as they are, without Spark; else the statement computes them."""
+    """Filters, projections and unnest. `scan`: columns and rows are selected without Spark; None: by the statement."""
 
     input: Node
     scan: DirectScan | None
@@ -75,8 +75,8 @@ class Linear(Node):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Temporal(Node):
-    """Rows that are seen for some time: the statement, linear, gives them with the first time at which they are seen
-    and the first at which they no longer are in front of v and diff."""
+    """A temporal filter. The statement, which is linear, adds the columns `lower` and `upper` before v and diff: the
+    row is in the result at times t with `lower <= t < upper`."""
 
     input: Node
     sql: Statement
@@ -97,8 +97,8 @@ class Concat(Node):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Once(Node):
-    """The different rows of the input's columns at `places`, without Spark: a change is a row that there was not, or
-    that there is no more. Rows are different here whose bytes are."""
+    """DISTINCT over the input's columns at `places`, without Spark: a change is emitted when a row's multiplicity
+    becomes or ceases to be positive. Rows are equal if their bytes are (see `catalog.updates`)."""
 
     input: Node
     places: tuple[int, ...]
@@ -110,9 +110,10 @@ class Once(Node):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class InnerJoin(Node):
-    """`keys`: the places of the key columns in each side; none: every row is a partner of every row.
+    """`keys`: the positions of the key columns in each side; without keys all pairs of rows are compared.
 
-    d0 and d1 are the sides with v and diff: at v = 0 rows as they were, from 1 on changes. Out come those pairs.
+    d0 and d1 are the sides with v and diff: old rows at v = 0, changes at v >= 1. The statement returns the pairs of
+    which at least one row is a change, with the greater v and the product of the diffs.
     """
 
     left: Node
@@ -127,17 +128,18 @@ class InnerJoin(Node):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Totals(Node):
-    """The totals by key are `state`: the key's columns, how many rows there are, then sums and counts.
+    """Aggregates computed from totals by key. `state`: the key's columns, the number of rows, then sums and counts.
 
-    d0 has lines of several arms, told apart by a column behind v and diff. Arm 0 are changes, each line one row that
-    comes or goes (diff 1 or -1), in each version from theirs on; and the state before in every version (diff 0), its
-    key at the input's `key`, the rest in columns behind the arm. Then the changes of each of `distinct`, the different
-    values of a key, as those of arm 0; then those that stand first of each of `firsts`, as they are in each version.
-    Both have the key first and the value last, and stand where they came from in the input.
+    d0 contains lines of several kinds: the input's columns, v, diff, `arm` (the kind), then the state without its key.
+    - arm 0: the old state in every version, diff 0, its key in the input's `key` columns; and the changes, one line per
+      copy of a row (diff 1 or -1), repeated in every version from their own on.
+    - one arm for each of `distinct`, the distinct values by key: their changes, in the form of those in arm 0.
+    - one arm for each of `firsts`, the least or greatest value by key: the first rows of each version, diff 0.
+    The lines of `distinct` and `firsts` have the columns of the key and the value, at their positions in the input.
 
-    Out come the rows with the state of their key behind them, v last. Without a key there always is one row.
+    The statement returns the rows, each followed by the state of its key, and v. Without a key there is always one row.
 
-    `at_first` gives the same of the rows that there are when there is no state; None: that would not be less work.
+    `at_first` returns the same for hydration, from the input's rows. None if `sql` is used for hydration, too.
     """
 
     input: Node
@@ -159,12 +161,13 @@ class Rows(Enum):
 
 
 Apart = Rows | Once
-"""`Once`, the keys that are there: the changed rows, if the key is there throughout: any row of it tells that."""
+"""The rows that are needed of a key of which only this input changed. A `Once` of the input's key: the changed rows
+suffice if the presence of the key does not change; else all rows are needed."""
 
 
 @dataclass(frozen=True, slots=True)
 class First:
-    """Only the first `count` rows matter, by the column at `place`, and those that share the last one's value."""
+    """Only the first `count` rows in the order of the column at `place`, and ties with the last, affect the result."""
 
     place: int
     descending: bool
@@ -174,11 +177,14 @@ class First:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Recompute(Node):
-    """d0, d1: in each version the rows of the inputs that have the keys that changed, with v; out come rows with v.
+    """Δf(A) = f(A'[K]) - f(A[K]), with K the keys that changed.
 
-    `keys`: the places of the key's columns in each input, none: all rows. `first`: of the key, or of all. `apart`: how
-    much of an input is needed for a key of which only this input changed. `marked`: a row more in each version, with
-    a last column that tells it from the others, because the result has a row also where the input has none.
+    d0, d1: the rows of the inputs with these keys in each version, with v. The statement returns rows with v.
+
+    `keys`: the positions of the key columns in each input; without them all rows. `first`: only the first rows
+    of each key, or of all rows, are read. `apart`: for each input the rows that are needed of a key of which only this
+    input changed. `marked`: the result has a row even for an empty input, so each version has one more line; a last
+    column is false in this line and true in the others.
     """
 
     arms: tuple[Node, ...]
@@ -191,12 +197,12 @@ class Recompute(Node):
 
     @property
     def is_whole(self) -> bool:
-        """Whether each change means work on all rows."""
+        """Whether every change recomputes all rows."""
         return not all(self.keys) and self.first is None
 
     @property
     def inputs(self) -> tuple[Node, ...]:
-        """The arms, and behind them the keys that are there of those for which that matters."""
+        """The arms, then the `Once` nodes in `apart`."""
         return (*self.arms, *(apart for apart in self.apart if isinstance(apart, Once)))
 
 

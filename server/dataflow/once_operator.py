@@ -1,4 +1,4 @@
-"""Which rows there are at all, kept by counting them."""
+"""DISTINCT: keeps a multiplicity per row and emits a change when it becomes or ceases to be positive."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ COUNT = "count"
 
 
 class OnceOperator(Operator):
-    """Each different row with its count, however many copies there are: a tick costs what changed."""
+    """Arranges each distinct row with its multiplicity as a column. The cost of a step depends on the changes only."""
 
     def __init__(self, node: Once, place: Place) -> None:
         super().__init__(node, place)

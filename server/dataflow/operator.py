@@ -1,9 +1,10 @@
-"""The nodes of a delta plan at work: each step turns the changes of a tick into changes, and is kept or forgotten.
+"""Operators: the nodes of a delta plan with their state.
 
-A tick takes the state from a time to later ones, t1 to tm. Version 0 is what there was, version i what there is at ti.
-Changes are tables of a node's columns, the version from which on they hold (`v`), and `diff`. A stateful operator gives
-Spark the rows of the touched keys in each version, and what comes out in one version but not in the one before is its
-change. Its state changes only when the whole tick has worked (`commit`).
+A step (`Tick`) moves a dataflow from the time `since` to later times t1, ..., tm. Version 0 is the old state, at
+`since`; version i is the state at ti. Changes are tables with a node's columns, the version from which on they apply
+(`v`), and `diff`. A stateful operator passes the rows of the touched keys in each version to Spark; the differences
+between the results of consecutive versions are its changes. Operators update their state only after the step of the
+whole dataflow has succeeded (`commit`); otherwise they discard the step's results (`forget`).
 """
 
 from __future__ import annotations
@@ -44,14 +45,14 @@ VERSION_FIELD = pa.field(VERSION, pa.int64(), nullable=False)
 
 @dataclass(frozen=True, eq=False)
 class Tick:
-    """`since`: where the state stands; None if there is none, and all that there is at `times`, one time, is new."""
+    """A step of a dataflow. `since`: the time of the state; None for hydration, which has exactly one of `times`."""
 
     since: Timestamp | None
     times: tuple[Timestamp, ...]
 
     @property
     def versions(self) -> range:
-        """Those that are computed: without a state there is nothing before."""
+        """The versions that are computed: 0 to m, in hydration 1 only."""
         return range(1 if self.since is None else 0, len(self.times) + 1)
 
     @property
@@ -61,7 +62,7 @@ class Tick:
 
 @dataclass(frozen=True, eq=False)
 class Place:
-    """Where operators work: what they read and share, and the time at which their state begins."""
+    """What operators are created with: engine, inputs, shared arrangements and the time of their hydration."""
 
     engine: Runner
     inputs: Inputs
@@ -71,10 +72,10 @@ class Place:
 
 
 class Operator(ABC):
-    """One node. `inputs` of `step` are the changes of the node's inputs, in their order.
+    """The operator of one node.
 
-    `row_cost`: of a row that a statement of a tick reads, as a multiple of what it costs to compute all rows; finding
-    and keeping it is counted in. `rows_met`: rows that it reads for one that changes, at least. Measured, per rule, by
+    `row_cost`: the cost of a row that a statement of a step reads, including looking it up and storing it, in units of
+    `Effort`. `rows_met`: the least number of rows that a step reads for one changed row. Both are measured per rule by
     `python -m tests.bench deltas --never`.
     """
 
@@ -92,12 +93,12 @@ class Operator(ABC):
 
     @property
     def arrangements(self) -> list[tuple[str, Arrangement]]:
-        """What it keeps, or shares with others, each with the columns that it goes by."""
+        """Its arrangements, own and shared, each with the names of its key columns."""
         return []
 
     @cached_property
     def schema(self) -> pa.Schema:
-        """Of the operator's changes."""
+        """The schema of the operator's changes."""
         return pa.schema([*self.node.schema, VERSION_FIELD, DIFF_FIELD])
 
     @cached_property
@@ -106,18 +107,21 @@ class Operator(ABC):
 
     @property
     def next_time(self) -> Timestamp | None:
-        """The next time at which there is a change, also if no input has one."""
+        """The next time at which the operator has a change even if its inputs have none."""
         return None
 
     @abstractmethod
     async def step(self, tick: Tick, inputs: Sequence[pa.Table]) -> pa.Table:
-        """The changes of a tick, consolidated unless there is no state. Nothing is kept of it before `commit`."""
+        """The changes of a step, consolidated except in hydration. The state is unchanged until `commit`.
 
-    async def look_up(self, tick: Tick, changes: pa.Table) -> None:  # noqa: B027 (most begin when all are there)
-        """Finds, for `step`, what follows from the changes of the first input alone, while others are computed."""
+        `inputs`: the changes of the node's inputs, in their order.
+        """
+
+    async def look_up(self, tick: Tick, changes: pa.Table) -> None:  # noqa: B027 (most operators need all inputs)
+        """Does look-ups for `step` that need only the changes of the first input, while other inputs are computed."""
 
     async def counted_step(self, tick: Tick, coming: Sequence[Awaitable[pa.Table]]) -> pa.Table:
-        """`step` over inputs that are being computed, recorded from when they are there."""
+        """Awaits the inputs and runs `step`. The recorded time begins when all inputs are available."""
         inputs, begun = [], monotonic()
         if coming:
             first = await coming[0]
@@ -131,12 +135,12 @@ class Operator(ABC):
         return changes
 
     def forget(self) -> None:
-        """The tick did not work."""
+        """The dataflow's step failed: discards its changes to the state."""
         self._pending.clear()
         self.record.forget()
 
     async def commit(self, tick: Tick) -> None:
-        """The tick worked: what it changed is the state. Let it come to its end."""
+        """The dataflow's step succeeded: applies its changes to the state. Must not be cancelled."""
         for arrangement, time, changes in self._pending:
             await arrangement.insert(changes, time)
         self._pending.clear()
@@ -146,14 +150,14 @@ class Operator(ABC):
             lease.advance(tick.times[-1])
 
     def close(self) -> None:
-        """It is not used any more."""
+        """Releases the state."""
         for lease in self._leases:
             lease.release()
         for arrangement in self._own:
             arrangement.close()
 
     async def _run(self, statement: Statement, views: Mapping[str, pa.Table]) -> pa.Table:
-        """What a statement gives over tables, whose columns it knows by their places."""
+        """Runs a statement over `views`, whose columns are renamed to c0, c1, ...."""
         self._effort.add(sum(view.num_rows for view in views.values()), self.row_cost, self.rows_met)
         named = {name: view.rename_columns([f"c{i}" for i in range(view.num_columns)]) for name, view in views.items()}
         begun = monotonic()
@@ -163,14 +167,14 @@ class Operator(ABC):
         return found
 
     def _result(self, table: pa.Table, extra: Sequence[pa.Field]) -> pa.Table:
-        """What a statement gave: the node's columns and these."""
+        """A statement's result, named and cast to the node's columns and `extra`."""
         schema = pa.schema([*self.node.schema, *extra])
         named = table.rename_columns(schema.names)
         return named if named.schema.equals(schema) else named.cast(schema)
 
 
 class ArrangedInput:
-    """An input of an operator by a key, as it was before a tick; that of a collection is shared."""
+    """The old state of an operator's input, arranged by a key. Arrangements of collections are shared."""
 
     def __init__(self, place: Place, node: Node, sorting: Sorting) -> None:
         self._inputs = place.inputs
@@ -183,8 +187,10 @@ class ArrangedInput:
             self.arrangement = place.shared.arranger.arrangement(sorting, node.schema)
 
     async def first(self, first: First, key: tuple[int, ...], codes: Hashes, changes: pa.Table, tick: Tick) -> pa.Table:
-        """The first rows of these keys as they were, and as many more as go: then the first of any later version are
-        among these, and what comes."""
+        """The first `first.count + r` rows of each key in the old state, with r its number of retractions in `changes`.
+
+        The first `first.count` rows of every later version are among these and the insertions in `changes`.
+        """
         if tick.since is None:
             return await slice_of(self.arrangement, codes, tick)
         going = changes.filter(pc.less(changes[DIFF], 0))
@@ -196,7 +202,10 @@ class ArrangedInput:
         return await self.arrangement.first_of(codes, counts, tick.since)
 
     async def take(self, changes: pa.Table, tick: Tick) -> list[tuple[Arrangement, Timestamp, pa.Table]]:
-        """What is to be inserted once the tick has worked. A shared one takes it from the log at once."""
+        """The inserts to make when the step has succeeded: (arrangement, time, changes).
+
+        A shared arrangement needs none: it reads the changes from the log at once, at times after `tick.since`.
+        """
         if self.lease is not None:
             await self.lease.reach(self._inputs, tick.times[-1])
             return []
@@ -209,10 +218,10 @@ class ArrangedInput:
 
 
 class ArrangingOperator(Operator):
-    """One whose inputs are arranged."""
+    """An operator with arranged inputs."""
 
     def __init__(self, node: Node, arms: Sequence[Node], place: Place, sortings: Sequence[Sorting]) -> None:
-        """`arms`: the inputs that are arranged, the first ones of the node's."""
+        """`arms`: the inputs that are arranged, a prefix of the node's inputs."""
         super().__init__(node, place)
         self._arms = arms
         self._arranged = [ArrangedInput(place, arm, sorting) for arm, sorting in zip(arms, sortings, strict=True)]
@@ -235,17 +244,17 @@ class ArrangingOperator(Operator):
 
 
 async def _all(first: pa.Table, coming: Sequence[Awaitable[pa.Table]]) -> tuple[list[pa.Table], float]:
-    """The inputs, and when they were there."""
+    """The inputs, and the time at which all were available."""
     return [first, *[await changes for changes in coming]], monotonic()
 
 
 def consolidated(changes: pa.Table, tick: Tick) -> pa.Table:
-    """At first rows only come: a line for each is as good."""
+    """`changes` consolidated, except in hydration: all diffs are +1 then, and one state row per input row suffices."""
     return changes if tick.since is None else updates.consolidate(changes)
 
 
 def codes_of(tick: Tick, keys: Sequence[tuple[int, ...]], *changes: pa.Table) -> Hashes:
-    """The hashes of the keys that changes touch, ascending and distinct; none where there is no state to look into."""
+    """The hashes of the keys in `changes`, ascending and distinct. Empty in hydration: there is no state to look up."""
     if tick.since is None:
         return np.empty(0, np.uint32)
     return np.unique(np.concatenate([key_codes(c, names_of(k)) for c, k in zip(changes, keys, strict=True)]))
@@ -278,7 +287,11 @@ def sorting_of(first: First | None, key: tuple[int, ...]) -> Sorting:
 
 
 def at_version(before: pa.Table, changes: pa.Table, version: int, tick: Tick, first: First | None) -> pa.Table:
-    """The rows in a version, with their counts. What goes from behind the first was not among them."""
+    """The rows in a version, with their multiplicities.
+
+    With `first`, rows removed from beyond the first n are not part of `before`: their negative multiplicities are
+    dropped.
+    """
     if not version:
         return before
     now = pa.concat_tables([before, until(changes, version, tick)])
@@ -288,7 +301,7 @@ def at_version(before: pa.Table, changes: pa.Table, version: int, tick: Tick, fi
 
 
 def until(changes: pa.Table, version: int, tick: Tick) -> pa.Table:
-    """What happened up to a version, each change with its diff alone."""
+    """The changes up to and including a version, without `v`."""
     here = changes if len(tick.times) == 1 else changes.filter(pc.less_equal(changes[VERSION], version))
     return here.drop_columns([VERSION])
 
@@ -299,7 +312,7 @@ def check_counts(changes: pa.Table) -> None:
 
 
 def differences(found: pa.Table, tick: Tick, schema: pa.Schema) -> pa.Table:
-    """From the rows of each version the changes from each to the next."""
+    """The changes between consecutive versions, from the rows of each version."""
     versions = found[VERSION]
     come = found if tick.since is None else found.filter(pc.greater(versions, 0))
     parts = [updates.with_diff(come, 1)]

@@ -1,4 +1,4 @@
-"""From the nodes of a delta plan to the operators that keep them up."""
+"""Creates the operators of a delta plan."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from server.dataflow.totals_operator import TotalsOperator
 
 
 def operators_of(root: Node, place: Place) -> list[Operator]:
-    """An operator for each node, with no state, those that are read before those that read them. Close them."""
+    """One operator without state per node, inputs before their readers. The caller closes them."""
     made: list[Operator] = []
     for node in nodes_of(root):
         match node:

@@ -1,6 +1,6 @@
-"""Putting Arrow rows in PostgreSQL's order: NaN above all numbers, text by bytes, NULLs where each key wants them.
+"""Sorting of Arrow rows in PostgreSQL's order: NaN above all numbers, text by bytes, NULLs first or last per key.
 
-A column becomes codes, small integers that compare as its values do; rows are then sorted and grouped by codes alone.
+Each column is converted to codes, integers that compare as its values do. Rows are sorted and grouped by the codes.
 """
 
 from __future__ import annotations
@@ -25,26 +25,26 @@ from server.sql.relations import Window
 
 Codes = NDArray[np.int64]
 
-THREAD_ROWS = 8_192  # from this size on rows are sorted in a thread, so that others are answered meanwhile
+THREAD_ROWS = 8_192  # from this number on rows are sorted in a thread, to keep the event loop responsive
 
 
 @dataclass(frozen=True, slots=True)
 class SortKey:
-    """How one column counts."""
+    """The direction of one sort column."""
 
     descending: bool = False
     nulls_first: bool = False
 
 
 SortColumns = list[tuple[pa.ChunkedArray, SortKey]]
-"""The columns that rows are sorted by, the first counts most."""
+"""The columns by which rows are sorted, the most significant first."""
 
 
 def codes(column: pa.Array | pa.ChunkedArray, key: SortKey = SortKey()) -> Codes:
-    """One number for each row: less, equal or greater as the values are in the order of `key`."""
+    """One integer per row, which compare as the values do in the order of `key`."""
     array = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
     if pa.types.is_floating(array.type):
-        array = pc.add(array, 0.0)  # 0 and -0 are one value
+        array = pc.add(array, 0.0)  # -0.0 becomes 0.0
     ranks, values = _ranks(array)
     if key.descending:
         ranks = len(values) - 1 - ranks
@@ -54,12 +54,12 @@ def codes(column: pa.Array | pa.ChunkedArray, key: SortKey = SortKey()) -> Codes
 
 
 def sorted_rows(columns: Sequence[Codes]) -> Codes:
-    """The row numbers in the order of the first column of codes, then the second, ...; equal rows keep theirs."""
+    """The row numbers sorted by the first column of codes, then the second, .... The sort is stable."""
     return np.lexsort(list(reversed(columns))) if columns else np.arange(0)
 
 
 def _ranks(array: pa.Array) -> tuple[Codes, Sequence[Any]]:
-    """Each value's rank among the distinct ones (any number for NULL), and those in order."""
+    """The rank of each value among the distinct values (arbitrary for NULL), and the distinct values in order."""
     if pa.types.is_nested(array.type) or pa.types.is_interval(array.type):
         return _ranks_of_scalars(array)
     encoded = array.dictionary_encode()
@@ -72,7 +72,7 @@ def _ranks(array: pa.Array) -> tuple[Codes, Sequence[Any]]:
 
 
 def _ranks_of_scalars(array: pa.Array) -> tuple[Codes, Sequence[Any]]:
-    """Arrow does not sort lists and intervals."""
+    """As `_ranks`, for lists and intervals, which Arrow does not sort."""
     keys = [None if value is None else _comparable(value) for value in array.to_pylist()]
     values = sorted({key for key in keys if key is not None})
     rank = {value: number for number, value in enumerate(values)}
@@ -80,7 +80,7 @@ def _ranks_of_scalars(array: pa.Array) -> tuple[Codes, Sequence[Any]]:
 
 
 def _comparable(value: Any) -> Any:
-    """A Python value that compares as PostgreSQL compares: in an array NULL is greatest, a month has 30 days."""
+    """A Python value that compares as in PostgreSQL: in an array NULL is greatest, a month has 30 days."""
     if isinstance(value, pa.MonthDayNano):
         return ((value.months * 30 + value.days) * 86_400_000_000_000 + value.nanoseconds,)
     if isinstance(value, list):
@@ -92,9 +92,9 @@ def _comparable(value: Any) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class OrderPlan:
-    """WITHIN TIMESTAMP ORDER BY: a query over (diff, c0, c1, ...) that gives them and behind them what else is needed.
+    """WITHIN TIMESTAMP ORDER BY: a query over (diff, c0, c1, ...) that returns these columns, then computed sort keys.
 
-    `places`: where each key stands among the query's columns.
+    `places`: the position of each key among the query's columns.
     """
 
     query: QueryPlan
@@ -103,37 +103,37 @@ class OrderPlan:
 
     @property
     def form(self) -> tuple[str, tuple[SortKey, ...], tuple[int, ...]]:
-        """Equal for orders that mean the same."""
+        """Equal for equivalent orders."""
         return self.query.fingerprint, self.keys, self.places
 
     @property
     def is_rowwise(self) -> bool:
-        """Whether a row's keys depend on that row alone."""
+        """Whether the sort keys of a row depend on this row only."""
         return not any(isinstance(node, Window) for node in walk(self.query.relation))
 
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """An order with the engine that computes its expressions; columns and their numbers take none."""
+    """An order and the engine that computes its expressions. Plain columns need no engine."""
 
     plan: OrderPlan
     engine: Engine
 
     async def arrange(self, changes: pa.Table) -> pa.Table:
-        """The consolidated changes of one time in this order; ties by row, then diff."""
+        """The consolidated changes of one time in this order. Ties are sorted by row, then diff."""
         columns, by = await self._keys(changes)
         if len(columns[0]) < THREAD_ROWS:
             return _arranged(changes, columns, by)
         return await asyncio.to_thread(_arranged, changes, columns, by)
 
     async def sort_columns(self, changes: pa.Table) -> tuple[pa.Table, SortColumns]:
-        """The changes as `arrange` would have them, unsorted, and all columns that say how they are sorted."""
+        """The changes, unsorted, and all columns by which `arrange` sorts them."""
         columns, by = await self._keys(changes)
         table = _table(changes, columns)
         return table, [*by, *((column, SortKey()) for column in (*columns[1:], columns[0]))]
 
     async def _keys(self, changes: pa.Table) -> tuple[list[pa.ChunkedArray], SortColumns]:
-        """Diff and the columns, as the query has them, and the columns that the clause names."""
+        """The diff and the row's columns from the query's result, and the sort columns of the clause."""
         rows = updates.rows_of(changes)
         names = [f"c{i}" for i in range(rows.num_columns + 1)]
         table = pa.table([changes[updates.DIFF], *rows.columns], names=names)
@@ -152,7 +152,7 @@ class Order:
 
 
 def _table(changes: pa.Table, columns: list[pa.ChunkedArray]) -> pa.Table:
-    """`changes` made again of diff and columns."""
+    """A table with the schema of `changes` from these columns, the first of which is the diff."""
     diff, *others = columns
     return pa.table([*others, diff], names=changes.column_names).cast(changes.schema)
 

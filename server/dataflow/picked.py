@@ -1,4 +1,4 @@
-"""Some columns of an arrangement that has more: a join looks into the arrangement of an index this way."""
+"""Projection of an arrangement to some of its columns. A join can use the arrangement of an index this way."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from server.dataflow.threads import in_thread
 
 
 class PickedArrangement:
-    """An `Arrangement`, to be read only: whoever has the whole one writes to it. `columns`: their names there."""
+    """A read-only `Arrangement`. Inserts go to the `whole` arrangement. `columns`: names of columns in `whole`."""
 
     def __init__(self, whole: Arrangement, columns: Sequence[str], schema: pa.Schema, sorted_by: Sorting) -> None:
-        """`schema` and `sorted_by` have the columns' names here."""
+        """`schema` and `sorted_by` use the names of the projected columns."""
         self.schema = schema
         self.sorted_by = sorted_by
         self._whole = whole
@@ -65,7 +65,7 @@ class PickedArrangement:
         return await self._picked(await self._whole.first_of(codes, counts, as_of))
 
     async def _picked(self, found: pa.Table) -> pa.Table:
-        """Rows that differ elsewhere may be equal now."""
+        """The projected changes, consolidated: rows that differ only in other columns become equal."""
         named = found.select(self._columns).rename_columns([*self.schema.names, updates.DIFF])
         return await in_thread(updates.consolidate, named)
 
@@ -79,4 +79,4 @@ class PickedArrangement:
         await self._whole.settle()
 
     def close(self) -> None:
-        """The whole one is closed by who has it."""
+        """Does nothing: the owner of the whole arrangement closes it."""

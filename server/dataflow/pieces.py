@@ -1,7 +1,7 @@
-"""Changes of one time in pieces that fit into memory, however many they are, made beside the loop.
+"""Consolidates and sorts the changes of one time in pieces that fit into memory, in threads.
 
-Work of a piece is a step in a thread: between two steps others have their turn, and whoever waits can be cancelled. A
-piece that is not small lies on disk as soon as it is made: it may wait for a client for hours.
+Each piece is a separate unit of work in a thread: between two pieces other work runs, and the caller can be cancelled.
+Every piece that is not small is written to disk at once, because it may be buffered for a slow client for hours.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ import pyarrow as pa
 from catalog import spill
 from server.dataflow.order import THREAD_ROWS, Codes, SortColumns, codes, sorted_rows
 
-_THREADS = ThreadPoolExecutor(2, "tidewire-pieces")  # of their own: a large snapshot must not delay a commit's thread
+_THREADS = ThreadPoolExecutor(2, "tidewire-pieces")  # separate, so that a large snapshot does not delay commits
 
-RESIDENT_BYTES = 1 << 20  # of a piece that waits in memory
+RESIDENT_BYTES = 1 << 20  # of a piece that is buffered in memory
 
 T = TypeVar("T")
 
 
 async def consolidated(tables: list[pa.Table], directory: Path | None) -> AsyncGenerator[pa.Table]:
-    """What `tables` (of rows or changes) add up to; nothing if that is nothing. `directory` takes what is too much."""
+    """The consolidated changes of `tables` (rows or changes) in pieces, none of them empty. `directory`: for files."""
     work = spill.consolidated(tables, directory)
     little = min(RESIDENT_BYTES, spill.MEMORY_BYTES_MAX)
     if sum(table.num_rows for table in tables) < THREAD_ROWS and spill.size_of(tables) <= little:
@@ -46,17 +46,17 @@ async def consolidated(tables: list[pa.Table], directory: Path | None) -> AsyncG
             if piece is not None and piece.num_rows:
                 yield piece
     finally:
-        step.add_done_callback(lambda _: work.close())  # a step that runs cannot be stopped
+        step.add_done_callback(lambda _: work.close())  # a running thread cannot be stopped
 
 
 def _next(work: Iterator[pa.Table | None], directory: Path | None) -> object:
-    """`work` itself at the end: a StopIteration cannot pass a future."""
+    """The next piece, or `work` itself at the end: a future cannot raise StopIteration."""
     piece = next(work, work)
     return spill.on_disk(piece, directory) if isinstance(piece, pa.Table) and piece.nbytes > RESIDENT_BYTES else piece
 
 
 class Sorting(Protocol):
-    """How the changes of a time are to be ordered; an `Envelope` is one."""
+    """The order of the changes of one time. Implemented by `Envelope`."""
 
     async def sort_columns(self, changes: pa.Table) -> tuple[pa.Table, SortColumns] | None: ...
     @property
@@ -64,10 +64,10 @@ class Sorting(Protocol):
 
 
 async def ordered(tables: list[pa.Table], directory: Path | None, sorting: Sorting) -> AsyncIterator[pa.Table]:
-    """As `consolidated`; and no row of a later piece belongs before one of an earlier piece.
+    """As `consolidated`, with pieces that are ordered among each other: no row sorts before a row of an earlier piece.
 
-    Rows that are equal in what sorts them come in one piece. The first piece of many is a fair sample, being chosen by
-    a hash: it gives the bounds between ranges of rows, and each range is a partition.
+    Rows that are equal in their sort columns are in the same piece. Range partitioning: the first piece, selected by a
+    hash, is a random sample of the rows and determines the bounds of the ranges.
     """
     async with aclosing(consolidated(tables, directory)) as pieces:
         if sorting.whole:
@@ -104,7 +104,7 @@ async def ordered(tables: list[pa.Table], directory: Path | None, sorting: Sorti
 
 
 async def resident(table: pa.Table, directory: Path | None) -> pa.Table:
-    """The table itself if it is small, else one that lies on disk."""
+    """The table itself if it is small, else a copy on disk."""
     return table if table.nbytes <= RESIDENT_BYTES else await _step(spill.on_disk, table, directory)
 
 
@@ -113,7 +113,7 @@ async def _step(work: Callable[..., T], *arguments: Any) -> T:
 
 
 def _bounds(columns: SortColumns, count: int) -> list[pa.Array]:
-    """Of each column the values that the ranges but the first begin with."""
+    """For each column its value at the beginning of every range but the first."""
     order = sorted_rows([codes(column, key) for column, key in columns])
     chosen = order[np.linspace(0, len(order), count, endpoint=False, dtype=np.int64)[1:]]
     return [column.take(pa.array(chosen)).combine_chunks() for column, _ in columns]
@@ -127,7 +127,7 @@ def _add(partitions: spill.Partitions, bounds: list[pa.Array], piece: pa.Table, 
     before = len(bounds[0])
     order: Codes = sorted_rows([codes(column, key) for column, key in both])
     ranges = np.empty(len(order), np.int64)
-    ranges[order] = np.cumsum(order < before)  # a bound stands before the rows that equal it: the sort is stable
+    ranges[order] = np.cumsum(order < before)  # a bound precedes rows equal to it, as the sort is stable
     partitions.add(piece, ranges[before:])
 
 

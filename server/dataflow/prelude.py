@@ -1,7 +1,7 @@
-"""What comes before a reader's place in a feed: the snapshot at AS OF, and the changes between it and the feed.
+"""The messages of a subscription before its position in a feed: the snapshot at AS OF and the changes after it.
 
-It is made in the background, a little ahead of whoever takes it, and what has been made waits on disk (`pieces`): a
-client that reads slowly costs little memory, however large its snapshot is.
+They are produced in the background, up to AHEAD_BYTES ahead of the consumer, and buffered on disk (`pieces`). So a slow
+client takes little memory, however large its snapshot is.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from server.dataflow.feed import Entry
 from server.failures import told
 from server.frontiers import Pulse
 
-AHEAD_BYTES = 8 << 20  # made ahead of who takes it; one piece more may be under way
+AHEAD_BYTES = 8 << 20  # produced ahead of the consumer; the last piece can exceed it
 
 
 class Prelude:
-    """Entries in order of time. `start` it, and close it, or what makes them holds what it reads."""
+    """Entries in order of time, produced by a task. The owner calls `start`, and `close` to release the holds."""
 
     def __init__(self, entries: AsyncGenerator[Entry], release: Callable[[], None]) -> None:
-        """`release` is called at the end, however it comes; it may be called twice."""
+        """`release` is called at the end, after errors and cancellations, too. It may be called twice."""
         self.failure: PgError | None = None
         self.moved = Pulse()
         self._entries = entries
@@ -31,21 +31,21 @@ class Prelude:
         self._ready: deque[Entry] = deque()
         self._ready_bytes = 0
         self._taken = asyncio.Event()
-        self._complete = False  # everything has been made
+        self._complete = False  # all entries have been produced
         self._task: asyncio.Task[None] | None = None
 
     @property
     def finished(self) -> bool:
-        """Everything has been taken."""
+        """Whether all entries have been produced and taken."""
         return not self._ready and self._complete
 
     def start(self) -> None:
-        """Begins to make them."""
+        """Starts the task that produces the entries."""
         self._task = asyncio.create_task(self._make())
         self._task.add_done_callback(self._ended)
 
     async def begun(self) -> None:
-        """Returns when some of it can be taken, all of it if it is little. Raises what it failed with."""
+        """Returns when AHEAD_BYTES of entries, or all, can be taken. Raises the failure if there are none."""
         assert self._task is not None
         while not self._complete and self.failure is None and self._ready_bytes < AHEAD_BYTES:
             await self.moved.wait()
@@ -67,14 +67,14 @@ class Prelude:
             self.failure = told(error)
 
     def _ended(self, task: asyncio.Task[None]) -> None:
-        """However it ended: one that did not come to its end is not taken for one that had nothing to give."""
+        """Ends the prelude. A task that was cancelled counts as failed: its entries are incomplete."""
         self._release()
         if not self._complete and self.failure is None:
             self.failure = told(RuntimeError("the snapshot was not made to its end"))
         self.moved.fire()
 
     def take(self) -> list[Entry]:
-        """What has been made. Raises what the making failed with, once the entries before it have been taken."""
+        """Takes the entries produced so far. If there are none, raises the failure, if any."""
         if not self._ready and self.failure is not None:
             raise self.failure
         entries = list(self._ready)
@@ -84,7 +84,7 @@ class Prelude:
         return entries
 
     def close(self) -> None:
-        """Gives up the rest. May be called twice."""
+        """Cancels the task and drops the entries. May be called twice."""
         self._ready.clear()
         if self._task is not None:
             self._task.cancel()

@@ -1,4 +1,4 @@
-"""What is computed for the touched keys as they were and as they are."""
+"""Recomputation by key: Δf(A) = f(A'[K]) - f(A[K]), with K the keys of ΔA."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from server.dataflow.threads import in_thread
 
 
 class RecomputeOperator(ArrangingOperator):
-    """The touched keys, before and after."""
+    """Computes the rows of the touched keys in each version."""
 
     def __init__(self, node: Recompute, place: Place) -> None:
         super().__init__(node, node.arms, place, [sorting_of(node.first, key) for key in node.keys])
@@ -65,7 +65,7 @@ class RecomputeOperator(ArrangingOperator):
         return await in_thread(differences, found, tick, self.schema)
 
     def _lines(self, tick: Tick, before: pa.Table, changes: pa.Table) -> pa.Table:
-        """The rows of an input in each version."""
+        """The rows of an input in each version, as lines for the statement (see `Recompute`)."""
         first = self._recompute.first
         return pa.concat_tables(
             [self._at_version(at_version(before, changes, version, tick, first), version) for version in tick.versions]
@@ -97,7 +97,7 @@ def _all(codes: Sequence[Hashes]) -> Hashes:
 def _alone(
     tick: Tick, codes: Sequence[Hashes], number: int, apart: Apart, changes_of: Mapping[Node, pa.Table]
 ) -> Hashes:
-    """Of the keys that each arm touches, those for which the changed rows of one arm are enough."""
+    """The keys touched by arm `number` only, for which its changed rows suffice (see `Apart`)."""
     if apart is Rows.ALL:
         return codes[number][:0]
     others = [of_arm for i, of_arm in enumerate(codes) if i != number]
@@ -107,8 +107,11 @@ def _alone(
 
 
 def _rows_that_changed(changes: pa.Table, apart: Apart) -> pa.Table:
-    """What stands for the rows of these keys as they were: those that go, so that they can. What is more than there was
-    is so in each version, and cancels. Where it matters that the key is there throughout, each row shows it."""
+    """A substitute for the old rows of keys for which the changed rows suffice: the rows that `changes` retract.
+
+    With these, no multiplicity becomes negative. Copies that are not in the old state are present in every version and
+    cancel. With a `Once`, each changed row is added once more, so that the key is present in every version.
+    """
     going = updates.negate(changes.filter(pc.less(changes[DIFF], 0)).drop_columns([VERSION]))
     if not isinstance(apart, Once):
         return going

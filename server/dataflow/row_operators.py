@@ -1,4 +1,4 @@
-"""Operators that look at one row at a time, and keep nothing but rows whose time has not come."""
+"""Linear operators: each row is processed by itself. Only `TemporalOperator` has state."""
 
 from __future__ import annotations
 
@@ -49,12 +49,12 @@ class SourceOperator(Operator):
         parts, lower, is_all = [self.none], tick.since + 1, True
         for version, time in enumerate(tick.times, 1):
             if times := self._inputs.change_times(id, lower, time + 1):
-                # From the first on: of the times before it, at which nothing happened, the log may have no history.
+                # From the first change on: the log may have no history of the times before it.
                 changes = await self._inputs.changes(id, times[0], time + 1)
                 if updates.takes_away(changes):
-                    await self._inputs.check(id, tick.since + 1, time)  # what is built upon it does not look again
+                    await self._inputs.check(id, tick.since + 1, time)  # later operators do not check
                 parts.append(self._picked(changes, version))
-                is_all = len({*self._source.places}) == changes.num_columns - 1  # then no two are equal
+                is_all = len({*self._source.places}) == changes.num_columns - 1  # then rows remain distinct
             lower = time + 1
         found = pa.concat_tables(parts)
         return found if is_all else await in_thread(updates.consolidate, found)
@@ -102,7 +102,7 @@ class LinearOperator(Operator):
 
 
 class TemporalOperator(Operator):
-    """A change comes when its row is first seen, and its opposite when the row no longer is. One time a tick."""
+    """Emits a change at `max(lower, now)` and its negation at `upper`. Requires steps of one time each."""
 
     def __init__(self, node: Temporal, place: Place) -> None:
         super().__init__(node, place)

@@ -1,10 +1,11 @@
-"""A run: updates sorted by a number for each row, so that the rows of a few keys are found by a binary search.
+"""Runs: updates sorted by a code for each row, so that the rows of a few keys are found by binary search.
 
-The number is a hash of the key, a uint32, or for `ByOrder` a code that keeps ORDER BY's order, a uint64;
-`ByKeyAndOrder` also sorts rows of one hash, by such a code, which is computed again where it is asked for. Runs are
-never changed; two become one by `merged`, which puts the times behind `since` together and lets updates that cancel
-each other go. An arrangement consists of runs, in the server's memory or in files; whoever searches one, the server or
-a Python worker of Spark's, searches it here.
+The code is a uint32 hash of the key, or for `ByOrder` a uint64 in the order of ORDER BY. `ByKeyAndOrder` also sorts the
+rows of one hash by an order code, which is not stored but computed again when needed. Runs are immutable. `merged`
+makes one run of several: it advances times before `since` to `since` and drops updates that cancel.
+
+An arrangement consists of runs, in the server's memory or in files. The functions here search runs in the server and in
+Spark's Python workers.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ _CODE, _TIME, _START, _SHARED = "code", "time", "start", "shared"
 
 @dataclass(frozen=True, slots=True)
 class ByKey:
-    """Sorted by the hash of these columns; none: all rows belong together."""
+    """Sorted by the hash of these columns. Without columns all rows have the same code."""
 
     columns: tuple[str, ...]
 
@@ -37,7 +38,7 @@ class ByKey:
 
 @dataclass(frozen=True, slots=True)
 class ByOrder:
-    """Sorted as ORDER BY would sort by this column, values with one code side by side."""
+    """Sorted by the order code of this column, as ORDER BY sorts it. Different values may have the same code."""
 
     column: str
     descending: bool = False
@@ -49,7 +50,7 @@ class ByOrder:
 
 @dataclass(frozen=True, slots=True)
 class ByKeyAndOrder:
-    """Sorted by the hash of these columns, rows with the same one as `order` says."""
+    """Sorted by the hash of these columns, then by `order`."""
 
     columns: tuple[str, ...]
     order: ByOrder
@@ -63,10 +64,11 @@ Sorting: TypeAlias = ByKey | ByOrder | ByKeyAndOrder
 
 @dataclass(frozen=True, eq=False)
 class Run:
-    """Updates in the order of `codes`. `diffs` None: all are 1. `times`: one for all, or one a row, from `start` on.
+    """Updates in the order of `codes`.
 
-    Diffs and times of rows are integers as narrow as they can be: most of them are a byte. `shared`: codes that several
-    keys have, known where the rows of a code have an order.
+    `diffs`: None if all are 1. `times`: an int if all are equal, else one offset from `start` per row. Arrays of diffs
+    and times have the narrowest integer type that fits, mostly one byte. `shared`: the codes that several keys in the
+    run share; only computed for `ByKeyAndOrder`.
     """
 
     rows: pa.Table
@@ -79,7 +81,7 @@ class Run:
 
     @classmethod
     def of(cls, table: pa.Table) -> Run:
-        """A run that lies in the buffers of what `table` gave, which need not be in memory."""
+        """The run that `Run.table` converted to `table`. It uses the table's buffers, which may be a mapped file."""
 
         def column(name: str) -> Any:
             return table[name].combine_chunks().to_numpy()
@@ -99,7 +101,7 @@ class Run:
         )
 
     def table(self) -> pa.Table:
-        """All of it as one table."""
+        """The run as one table, the inverse of `of`."""
         table = self.rows.append_column(_CODE, pa.array(self.codes))
         if self.diffs is not None:
             table = table.append_column(u.DIFF, pa.array(self.diffs))
@@ -118,14 +120,14 @@ class Run:
         return self.diffs is not None and bool((self.diffs < 0).any())
 
     def between(self, low: int, end: int | None) -> Run:
-        """The part with the codes in [low, end); None: all from `low` on."""
-        code = self.codes.dtype.type  # a number of another type would have all of them converted
+        """The part with codes in [low, end), or codes >= `low` if `end` is None."""
+        code = self.codes.dtype.type  # with a number of another type numpy would convert the whole array
         first = int(np.searchsorted(self.codes, code(low), "left"))
         last = len(self.codes) if end is None else int(np.searchsorted(self.codes, code(end), "left"))
         return self.part(first, last)
 
     def part(self, first: int, last: int) -> Run:
-        """The entries at the places in [first, last)."""
+        """The entries at positions in [first, last)."""
         return Run(
             self.rows.slice(first, last - first),
             self.codes[first:last],
@@ -137,12 +139,12 @@ class Run:
         )
 
     def entries(self, codes: Hashes) -> int:
-        """How many entries have one of these codes, which are ascending and distinct."""
+        """The number of entries with one of these codes, which are ascending and distinct."""
         ends = np.searchsorted(self.codes, codes, "right") - np.searchsorted(self.codes, codes, "left")
         return int(ends.sum())
 
     def spans(self, codes: Hashes) -> NDArray[np.intp]:
-        """The places of the entries with one of these codes, which are ascending and distinct."""
+        """The positions of the entries with one of these codes, which are ascending and distinct."""
         first = np.searchsorted(self.codes, codes, "left")
         counts = np.searchsorted(self.codes, codes, "right") - first
         found = counts > 0
@@ -151,20 +153,20 @@ class Run:
         return np.repeat(first - before, counts) + np.arange(counts.sum())
 
     def as_of(self, places: NDArray[np.intp], time: int) -> NDArray[np.intp]:
-        """Those of the places whose time is not after `time`."""
+        """The positions among `places` with times <= `time`."""
         if isinstance(self.times, np.ndarray):
             return places[self.times[places] <= time - self.start]
         return places if self.times <= time else places[:0]
 
     def changes(self, places: NDArray[np.intp]) -> pa.Table:
-        """The rows at these places with their diffs."""
+        """The rows at these positions, with their diffs."""
         rows = self.rows.take(pa.array(places))
         if self.diffs is None:
             return u.with_diff(rows, 1)
         return rows.append_column(u.DIFF_FIELD, pa.array(self.diffs[places].astype(np.int64)))
 
     def count(self, code: np.uint64, time: int) -> int:
-        """The sum of the diffs up to and with this code, of times up to `time`."""
+        """The sum of the diffs of entries with codes <= `code` and times <= `time`."""
         end = int(np.searchsorted(self.codes, code, "right"))
         if isinstance(self.times, np.ndarray):
             now = self.times[:end] <= time - self.start
@@ -185,12 +187,12 @@ def whole(runs: Sequence[Run], schema: pa.Schema, as_of: int) -> pa.Table:
 
 
 def first(runs: Sequence[Run], schema: pa.Schema, count: int, as_of: int) -> pa.Table:
-    """The rows that stand first in the order, `count` copies at least, with all that share the last one's code.
+    """The first rows in the order, with all rows that have the same code as the last of them. Consolidated.
 
-    Fewer only if there are fewer. Consolidated.
+    Their multiplicities add up to at least `count`, or the result is all rows.
     """
     low, high = 0, (1 << 64) - 1
-    while low < high:  # the least code up to which there are `count` rows
+    while low < high:  # binary search for the least code with `count` rows up to it
         middle = (low + high) // 2
         if sum(run.count(np.uint64(middle), as_of) for run in runs) >= count:
             high = middle
@@ -208,10 +210,12 @@ def first_of(
     counts: NDArray[np.int64],
     as_of: int,
 ) -> pa.Table:
-    """The rows that stand first of each of these keys (ascending, distinct), `counts` copies at least, and all that
-    share the last one's code; fewer only if there are fewer; all rows of keys that share a hash. Consolidated.
+    """The first rows of each of these key hashes (ascending, distinct), with all rows that have the same order code as
+    the last of them. Consolidated.
 
-    Looks at so many entries of each run, and at more only as far as they cancel each other or share a code.
+    The multiplicities of each add up to at least its number in `counts`, or the result has all rows of the key. If
+    several keys share a hash, the result has all of their rows. Reads about `counts` entries of each run, and
+    more only if entries cancel or share an order code.
     """
     shared = np.isin(codes, _shared(runs, sorted_by, codes))
     found = [probed(runs, schema, codes[shared], as_of)]
@@ -219,7 +223,7 @@ def first_of(
     asked = counts
     while len(wanted):
         parts = [_beginning(run, sorted_by.order, wanted, asked, as_of) for run in runs]
-        # Of what stands behind the last entry that was looked at in any run, something may be missing.
+        # Behind the last entry that was read of any run the result may be incomplete.
         ends = np.min([part.ends for part in parts], axis=0) if parts else np.zeros(len(wanted), np.uint64)
         whole = np.all([part.whole for part in parts], axis=0) if parts else np.ones(len(wanted), bool)
         sums = np.zeros(len(wanted), np.int64)
@@ -238,7 +242,7 @@ def first_of(
 
 
 def cut(sorted_by: ByKeyAndOrder, found: pa.Table, codes: Hashes, counts: NDArray[np.int64]) -> pa.Table:
-    """Of consolidated rows those that stand first of each of these keys, as `first_of`."""
+    """The rows among the consolidated `found` that `first_of` returns."""
     if found.num_rows == 0:
         return found
     rows = u.rows_of(found)
@@ -255,7 +259,7 @@ def cut(sorted_by: ByKeyAndOrder, found: pa.Table, codes: Hashes, counts: NDArra
 
 
 def _shared(runs: Sequence[Run], sorted_by: ByKeyAndOrder, codes: Hashes) -> Hashes:
-    """Those of the codes that several keys have."""
+    """The hashes among `codes` that several keys share."""
     keys = []
     for run in runs:
         first = np.searchsorted(run.codes, codes, "left")
@@ -270,7 +274,7 @@ def _shared(runs: Sequence[Run], sorted_by: ByKeyAndOrder, codes: Hashes) -> Has
 
 
 def _shared_in(rows: pa.Table, codes: Hashes, sorted_by: ByKeyAndOrder) -> Hashes:
-    """The codes that several keys have in rows sorted by them: then two such stand side by side."""
+    """The hashes that several keys share, in rows sorted by hash: two rows with different keys are then adjacent."""
     differs = np.zeros(max(len(codes) - 1, 0), bool)
     for name in sorted_by.columns:
         column = u.comparable(rows[name].combine_chunks())
@@ -282,8 +286,11 @@ def _shared_in(rows: pa.Table, codes: Hashes, sorted_by: ByKeyAndOrder) -> Hashe
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Beginning:
-    """Of each key the first entries of a run: of the entries, the number of their key and the code of their order. Of
-    the keys, the code of the last entry, and whether there are no more."""
+    """The first entries of each key in a run.
+
+    Per entry: `keys`, the index of its key, and `orders`, its order code. Per key: `whole`, whether all of its entries
+    were read, and `ends`, the order code of the last entry that was read, or the maximum if all were.
+    """
 
     changes: pa.Table
     keys: NDArray[np.intp]
@@ -316,13 +323,13 @@ def _gathered(
 
 
 def together(schema: pa.Schema, parts: Sequence[pa.Table]) -> pa.Table:
-    """What was found in different places: one may take away what another has."""
+    """The consolidated union of changes found in different runs: one may contain retractions of another's rows."""
     found = pa.concat_tables([u.with_diff(schema.empty_table(), 1), *parts])
     return u.consolidate(found) if (found[u.DIFF].to_numpy() < 0).any() else found
 
 
 def sorted_run(sorted_by: Sorting, changes: pa.Table, time: int) -> Run:
-    """Consolidated changes of one time as a run."""
+    """A run of the consolidated changes of one time."""
     rows = u.rows_of(changes)
     return _run(sorted_by, rows, sorted_by.codes(rows), changes[u.DIFF].to_numpy(), np.full(len(rows), time))
 
@@ -335,7 +342,7 @@ def _run(
     times: NDArray[np.int64],
     kind: Literal["quicksort", "stable"] = "quicksort",
 ) -> Run:
-    """`kind`: "stable" is quicker over what is nearly sorted."""
+    """`kind`: "stable" is faster for nearly sorted codes."""
     if isinstance(sorted_by, ByKeyAndOrder):
         order = np.lexsort((sorted_by.order.codes(rows), codes))
     else:
@@ -361,13 +368,16 @@ def _narrow(values: NDArray[np.int64]) -> NDArray[np.signedinteger]:
 
 
 def merged(sorted_by: Sorting, runs: Sequence[Run], since: int) -> Run | None:
-    """All in one; times before `since` become `since`, and what cancels there goes. None: nothing is left."""
+    """The runs merged into one. Times before `since` become `since`, and updates that cancel are dropped.
+
+    None if no update is left.
+    """
     rows = pa.concat_tables([run.rows for run in runs])
     codes = np.concatenate([run.codes for run in runs])
     diffs = np.concatenate([_diffs(run) for run in runs])
     times = np.maximum(np.concatenate([_times(run) for run in runs]), since)
     if any(run.takes_away for run in runs):
-        touched = np.isin(codes, codes[diffs < 0])  # only what shares a code with something taken away can cancel
+        touched = np.isin(codes, codes[diffs < 0])  # only rows that share a code with a retraction can cancel
         consolidated = u.consolidate(
             rows.filter(pa.array(touched))
             .append_column("time", pa.array(times[touched]))

@@ -1,13 +1,13 @@
-"""Runs in files, and what Spark's Python workers do with them: tasks that are sent there, and answered there.
+"""Runs in files, and the tasks with which Spark's Python workers search and merge them.
 
-    server            SELECT arrangement_task(task) FROM tasks         one `Task` a row, pickled
-    a Python worker   maps the files that the task names, searches or merges them, answers with Arrow
+    server            SELECT arrangement_task(task) FROM tasks         one pickled `Task` per row
+    Python worker     maps the files that the task names, searches or merges them, returns an Arrow stream
 
-A run is cut into pieces, each a file in Arrow's format, sorted by code: so a range of codes is a few files, and a task
-is about a range. Files are never changed; a worker keeps those that it uses mapped.
+A run consists of pieces: Arrow files, sorted by code. A range of codes is in few files, and most tasks are about a
+range. Files are immutable; a worker keeps the files that it uses mapped.
 
-A worker that cannot read or write a file says so in its answer: it is no error of the statement, and is not tried again
-by Spark but by who asked. What is in a file that is not there yet, or not yet whole, is never taken for nothing.
+A worker that cannot read or write a file reports that in its answer. The statement does not fail and Spark does not
+retry it; the server does. A missing or incomplete file is always an error, never treated as empty.
 """
 
 from __future__ import annotations
@@ -34,18 +34,18 @@ from catalog.hashing import Hashes
 from server.dataflow.run import ByKeyAndOrder, Run, Sorting, first, first_of, merged, probed, sorted_run, whole
 
 FUNCTION = "arrangement_task"
-PIECE_BYTES = 32 << 20  # of a file; a merge needs some six times as much memory in a worker
-ANSWER_BYTES_MAX = 8 << 20  # larger answers go through a file
-MAPPED_MAX = 512  # files that a worker keeps mapped,
-MAPPED_S = 60.0  # and for how long without use: a file that was removed takes room until then
-PATH, ERROR, ERRNO = b"path", b"error", b"errno"  # in the metadata of an answer
+PIECE_BYTES = 32 << 20  # per file; a merge needs about six times as much memory in a worker
+ANSWER_BYTES_MAX = 8 << 20  # larger answers are written to a file
+MAPPED_MAX = 512  # files that a worker keeps mapped
+MAPPED_S = 60.0  # for which a worker keeps an unused file mapped; a removed file takes disk space until then
+PATH, ERROR, ERRNO = b"path", b"error", b"errno"  # keys in the metadata of an answer
 
 Pieces = tuple["Piece", ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """A file with entries of a run, whose codes are from `low` to `high`."""
+    """A file with entries of a run, with codes from `low` to `high`, both inclusive."""
 
     path: str
     rows: int
@@ -54,25 +54,25 @@ class Piece:
     high: int
 
     def overlaps(self, low: int, end: int | None) -> bool:
-        """Whether it may have codes in [low, end)."""
+        """Whether it may contain codes in [low, end); without `end`, codes >= `low`."""
         return self.high >= low and (end is None or self.low < end)
 
     def has_any(self, codes: Hashes) -> bool:
-        """Whether it may have one of these codes, which are ascending."""
+        """Whether it may contain one of these codes, which are ascending."""
         low, high = codes.dtype.type(self.low), codes.dtype.type(self.high)
         return bool(np.searchsorted(codes, low, "left") < np.searchsorted(codes, high, "right"))
 
 
 class Task(Protocol):
-    """Something to do where the files can be reached. Pickled, it is what `arrangement_task` is called with."""
+    """Work on files in a process that can access them. Pickled, it is the argument of `arrangement_task`."""
 
     @property
     def pieces(self) -> Pieces:
-        """What is read; at least one."""
+        """The files to read, at least one."""
 
     @property
     def effort(self) -> int:
-        """How many searches or entries it takes, about."""
+        """The approximate number of searches, or of entries to read."""
 
     def answer(self) -> pa.Table: ...
 
@@ -114,7 +114,7 @@ class Whole:
 
 @dataclass(frozen=True, slots=True)
 class First:
-    """The first of the rows whose codes are in [low, end) at `as_of`: `count` copies, with ties; or all of them."""
+    """The first rows with codes in [low, end) at `as_of`, as `run.first`."""
 
     pieces: Pieces
     low: int
@@ -133,7 +133,7 @@ class First:
 
 @dataclass(frozen=True, slots=True)
 class FirstOf:
-    """The first of the rows with each of these codes at `as_of`: `counts` copies, with ties."""
+    """The first rows with each of these codes at `as_of`, as `run.first_of`."""
 
     pieces: Pieces
     sorted_by: ByKeyAndOrder
@@ -152,7 +152,7 @@ class FirstOf:
 
 @dataclass(frozen=True, slots=True)
 class Merge:
-    """The entries whose codes are in [low, end) as one run. The answer: its pieces, whose names begin with `name`."""
+    """Merges the entries with codes in [low, end) into one run. Returns its pieces; file names begin with `name`."""
 
     pieces: Pieces
     low: int
@@ -176,7 +176,7 @@ class Merge:
 
 
 def written(run: Run, directory: Path, name: str) -> list[Piece]:
-    """The run in files. OSError without room; those that were written before are left to the caller."""
+    """Writes the run to files. OSError if the disk is full; the caller removes the files already written."""
     count = -(-run.bytes // PIECE_BYTES)
     places = np.linspace(0, len(run.codes), count + 1, dtype=np.int64)
     return [_written(run.part(first, last), directory, name) for first, last in itertools.pairwise(places.tolist())]
@@ -185,12 +185,12 @@ def written(run: Run, directory: Path, name: str) -> list[Piece]:
 def written_sorted(
     sorted_by: Sorting, changes: pa.Table, time: int, directory: Path, name: str, scratch: Path | None
 ) -> list[Piece]:
-    """Changes of one time as a run in files. More than a piece is sorted by way of a file in `scratch`."""
+    """Writes changes of one time to files as a run. More than a piece is sorted with a temporary file in `scratch`."""
     if changes.nbytes <= PIECE_BYTES:
         return written(sorted_run(sorted_by, changes, time), directory, name)
     codes = np.concatenate([sorted_by.codes(u.rows_of(part)) for part in spill.pieces(changes, PIECE_BYTES)])
     count = min(spill.PARTITIONS_MAX, -(-changes.nbytes // PIECE_BYTES))
-    bounds = np.unique(np.sort(codes)[:: -(-len(codes) // count)])  # what the partitions begin with
+    bounds = np.unique(np.sort(codes)[:: -(-len(codes) // count)])  # the first code of each partition
     partitions = spill.Partitions(changes.schema, len(bounds), scratch)
     try:
         done = 0
@@ -220,11 +220,11 @@ def _written(run: Run, directory: Path, name: str) -> Piece:
     return Piece(str(path), len(run.codes), run.bytes, int(run.codes[0]), int(run.codes[-1]))
 
 
-_used: OrderedDict[str, tuple[Run, float]] = OrderedDict()  # the one that was used last is the last
+_used: OrderedDict[str, tuple[Run, float]] = OrderedDict()  # in order of last use
 
 
 def _mapped(piece: Piece) -> Run:
-    """OSError when it is not there, or not whole."""
+    """The piece's run, mapped. OSError if the file is missing or incomplete."""
     now = time.monotonic()
     known = _used.pop(piece.path, None)
     run = known[0] if known is not None else _opened(piece)
@@ -244,11 +244,11 @@ def _opened(piece: Piece) -> Run:
     return run
 
 
-# -- what Spark calls --------------------------------------------------------------------------------------------------
+# -- the function that Spark calls -------------------------------------------------------------------------------------
 
 
 def answers(tasks: pa.Array) -> pa.Array:
-    """`arrangement_task`: what each pickled task answers, as a stream of Arrow."""
+    """`arrangement_task`: the answer of each pickled task as an Arrow stream."""
     return pa.array([_answer(pickle.loads(task.as_py())) for task in tasks], pa.binary())
 
 
@@ -267,7 +267,7 @@ def _answer(task: Task) -> bytes:
 
 
 def _left(table: pa.Table, directory: Path) -> pa.Table:
-    """The table's schema, with a word where the rows are."""
+    """Writes the table to a file. Returns an empty table with its schema and the file's path in the metadata."""
     path = directory / f"answer-{uuid.uuid4().hex}.arrow"
     try:
         with pa.OSFile(str(path), "wb") as file, pa.ipc.new_file(file, table.schema) as writer:
@@ -279,7 +279,7 @@ def _left(table: pa.Table, directory: Path) -> pa.Table:
 
 
 def answered(answer: bytes) -> pa.Table:
-    """What a worker answered. OSError: what it, or we, could not read or write."""
+    """The table in a worker's answer. OSError if the worker or this process could not read or write a file."""
     table = pa.ipc.open_stream(answer).read_all()
     words = table.schema.metadata or {}
     if ERROR in words:
@@ -309,4 +309,4 @@ def pieces_of(table: pa.Table) -> list[Piece]:
 
 
 FUNCTIONS = {FUNCTION: (answers, '"binary"')}
-"""What the engine registers; see `server.spark.python_functions`."""
+"""The functions that the engine registers; see `server.spark.python_functions`."""

@@ -1,4 +1,4 @@
-"""One dataflow's part of the engine, so that a slow one delays no other."""
+"""A limit of the Spark statements that one dataflow runs concurrently, so that it cannot delay other dataflows."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ import pyarrow as pa
 
 from server.spark import Runner
 
-STATEMENTS_MAX = 2  # of a dataflow at a time; the engine has slots for more
+STATEMENTS_MAX = 2  # per dataflow at a time, so that other dataflows get slots of the engine
 
 
 class Share:
-    """Runs a few statements at once and lets the others wait here, not where those of other dataflows wait."""
+    """Runs at most STATEMENTS_MAX statements at a time. The others wait here instead of in the engine's queue."""
 
     def __init__(self, engine: Runner) -> None:
         self._engine = engine

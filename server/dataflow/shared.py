@@ -1,8 +1,9 @@
-"""Arrangements of collections, shared by all operators that look rows up by the same columns.
+"""Arrangements of collections, shared by all operators that look up rows by the same columns.
 
-An operator has a lease: a time at which it looks. The arrangement is brought to a time by whoever needs it there first,
-from the log; what is later than an operator's own time is not seen by it. Nothing is kept behind the earliest lease,
-and an arrangement without leases is gone. One by the same columns that has more of them, as an index has, serves too.
+An operator has a lease with a time, at which it reads. The first lease that needs a later time inserts the updates from
+the log; reads at an earlier time do not see them. The arrangement's `since` is the least time of its leases. Without
+leases the arrangement is closed. A lease may also use an arrangement by the same key with additional columns, such as
+that of an index.
 """
 
 from __future__ import annotations
@@ -30,13 +31,13 @@ class _Shared:
     key: Key
     arrangement: Arrangement
     leases: set[Lease] = field(default_factory=set)
-    filled: bool = False  # with the rows at a first time
+    filled: bool = False  # whether the rows at its first time are inserted
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
 
 
 @dataclass(eq=False)
 class Lease:
-    """One operator's use of an arrangement. Release it, or nothing behind its time is let go."""
+    """One operator's use of an arrangement. Until it is released, history from `time` on is kept."""
 
     owner: SharedArrangements
     key: Key
@@ -46,7 +47,7 @@ class Lease:
 
     @cached_property
     def arrangement(self) -> Arrangement:
-        """What the operator asks: the shared arrangement, or of one that has more columns those that it wants."""
+        """The shared arrangement, or a projection of it if it has more columns than the operator needs."""
         (_, has, _), (_, wanted, sorting) = self.shared.key, self.key
         if has == wanted:
             return self.shared.arrangement
@@ -54,14 +55,14 @@ class Lease:
         return PickedArrangement(self.shared.arrangement, columns, self.schema, sorting)
 
     async def reach(self, inputs: Inputs, time: Timestamp) -> None:
-        """Takes in what happened up to `time`; the caller holds the collection's history from the lease's time on.
+        """Inserts the updates up to and including `time`. The caller holds the collection's history since `self.time`.
 
-        Cancel safety: the arrangement has some of it, and the next call goes on there.
+        Cancel safety: some of the updates are inserted; the next call continues after them.
         """
         id = self.key[0]
         async with self.shared.lock:
             if not self.shared.filled:
-                start = min(lease.time for lease in self.shared.leases)  # whose owner holds the history from there on
+                start = min(lease.time for lease in self.shared.leases)  # its owner holds the history from there on
                 await self._insert(updates.with_diff(await inputs.rows(id, start), 1), start)
                 self.shared.filled = True
             times = inputs.change_times(id, self.arrangement.upper, time + 1)
@@ -75,12 +76,12 @@ class Lease:
         await to_the_end(self.shared.arrangement.insert(pa.table(columns, names=names), int(time)))
 
     def advance(self, time: Timestamp) -> None:
-        """The operator will not look at earlier times any more."""
+        """The operator will not read at earlier times any more."""
         self.time = time
         self.arrangement.advance(min(lease.time for lease in self.shared.leases))
 
     def spoil(self) -> None:
-        """Releases it, because an insert has failed: nobody else gets the arrangement."""
+        """Releases the lease after a failed insert: the arrangement gets no further leases."""
         self.owner.spoilt(self)
         self.release()
 
@@ -90,14 +91,14 @@ class Lease:
 
 
 class SharedArrangements:
-    """Those of one server. `arranger` makes them, and those that are not shared."""
+    """The shared arrangements of a server, made by `arranger`. Operators also use it for unshared arrangements."""
 
     def __init__(self, arranger: Arranger) -> None:
         self.arranger = arranger
         self._known: dict[Key, _Shared] = {}
 
     def lease(self, key: Key, schema: pa.Schema, as_of: Timestamp) -> Lease:
-        """A lease at `as_of`, of an arrangement that can be asked for that time."""
+        """A lease at `as_of`, of an existing arrangement with `since <= as_of` or a new one."""
         shared = next((self._known[k] for k in self._serving(key) if self._known[k].arrangement.since <= as_of), None)
         if shared is None:
             shared = self._known[key] = _Shared(key, self.arranger.arrangement(key[2], schema, as_of))
@@ -106,7 +107,7 @@ class SharedArrangements:
         return lease
 
     def _serving(self, key: Key) -> Iterator[Key]:
-        """The keys of arrangements that have what one of `key` would have: first its own."""
+        """The keys of existing arrangements that can serve `key`: first `key` itself."""
         if key in self._known:
             yield key
         by = _by(key)
@@ -122,7 +123,7 @@ class SharedArrangements:
             self.spoilt(lease)
 
     def spoilt(self, lease: Lease) -> None:
-        """Whoever has a lease keeps it; there are no new ones."""
+        """Existing leases remain valid; there are no new ones."""
         if self._known.get(lease.shared.key) is lease.shared:
             del self._known[lease.shared.key]
 
@@ -131,6 +132,6 @@ class SharedArrangements:
 
 
 def _by(key: Key) -> tuple[int, ...] | None:
-    """The collection's columns by whose hash an arrangement is sorted; None for one that has an order."""
+    """The positions of the collection's columns by whose hash an arrangement is sorted; None if not `ByKey`."""
     _, places, sorting = key
     return tuple(places[int(name[1:])] for name in sorting.columns) if isinstance(sorting, ByKey) else None

@@ -1,11 +1,11 @@
-"""One subscription: a snapshot, then every change as it commits, timestamp by timestamp, with progress messages.
+"""Subscriptions: a snapshot, then every change as it commits, in order of timestamp, with progress messages.
 
-The rules are those of docs/subscribe.md: rows leave in order of time; a progress message at t promises that all
-times before t are final; the first one stands at the AS OF, before the snapshot. SNAPSHOT true keeps times >= AS OF,
-false keeps times > AS OF, both keep times < UP TO.
+docs/subscribe.md specifies them. Rows are sent in order of time. A progress message at t means that all times before t
+are final. The first progress message is at AS OF and precedes the snapshot. Rows are sent at times t with
+`AS OF <= t < UP TO`; with SNAPSHOT false with `AS OF < t < UP TO`.
 
-What waits for a reader that lags is bounded once its snapshot is delivered: beyond `waiting_bytes_max` the
-subscription ends with 54000, also while its session waits at a socket that takes nothing (`on_overrun`).
+After the snapshot is delivered, the changes buffered for a lagging reader are limited: beyond `waiting_bytes_max` the
+subscription ends with 54000, even while its session is blocked by a full socket (`on_overrun`).
 """
 
 from __future__ import annotations
@@ -49,9 +49,9 @@ class Bounds:
 
 
 class Subscription:
-    """A place in a feed, with what comes before it, its prelude, which has begun.
+    """A reader of a feed, and a started prelude: the snapshot and the changes before the reader's position.
 
-    Batches of messages come from `next`, so that a caller can wait with a deadline; `close` releases what it holds.
+    `next` returns batches of messages, so that a caller can wait with a deadline. `close` releases the reader.
     """
 
     def __init__(
@@ -64,25 +64,24 @@ class Subscription:
         self._bounds = bounds
         self._waiting_bytes_max = waiting_bytes_max
         self.told = int(as_of)
-        """The greatest progress that was told, or would have been with PROGRESS."""
-        self._sent = 0  # the last progress that a caller has sent, beyond AS OF: a point to resume from
+        """The greatest progress returned so far; without PROGRESS, the one that would have been returned."""
+        self._sent = 0  # the last progress > AS OF that the caller has sent: a point to resume from; 0 for none
         self.on_overrun: Callable[[PgError], None] | None = None
         self.reader.on_overrun = self._overran
         self._first: list[Message] = [Progress(as_of)] if bounds.progress else []
         self.finished = False
 
     def opened(self) -> None:
-        """The first progress has been told already."""
+        """Called if the first progress message has been sent already: it is not returned again."""
         self._first.clear()
 
     def _wanted(self, entries: list[Entry]) -> list[Entry]:
         return [e for e in entries if e.time > self._as_of and not self._bounds.past(e.time)]
 
     async def next(self, bytes_max: int | None = None) -> list[Message]:
-        """The next messages, at least one unless the stream has `finished`. Raises what ended the feed.
+        """Waits for the next messages: at least one unless the stream has `finished`. Raises the feed's failure.
 
-        `bytes_max`: no more than about so much of what there is. Cancel safety: no message is lost; the next call
-        gives it.
+        `bytes_max`: an approximate limit of their size. Cancel safety: no message is lost; the next call returns it.
         """
         while True:
             messages = self.ready(bytes_max)
@@ -91,7 +90,7 @@ class Subscription:
             await (self.feed.moved if self._prelude.finished else self._prelude.moved).wait()
 
     def ready(self, bytes_max: int | None = None) -> list[Message]:
-        """What can be had without waiting."""
+        """The messages that are available without waiting, as `next`."""
         if self.finished:
             return []
         if self.reader.overrun:
@@ -102,7 +101,7 @@ class Subscription:
             if not self._prelude.finished:
                 return messages
         elif self.reader.limit is None:
-            self.reader.bound(self._waiting_bytes_max)  # from now on: the snapshot has been taken
+            self.reader.bound(self._waiting_bytes_max)  # from now on, as the snapshot is delivered
         messages.extend(self._wanted(self.reader.take(bytes_max)))
         if not self.reader.is_at_end:
             return messages
@@ -119,7 +118,7 @@ class Subscription:
 
     @property
     def is_live(self) -> bool:
-        """Everything there is has been taken, and what comes is the same for all who are live in this feed."""
+        """Whether every available message was taken, so that all live subscriptions get the same from now on."""
         return (
             self.told == self.feed.upper
             and self.told > self._as_of
@@ -132,9 +131,9 @@ class Subscription:
         )
 
     def follows(self, reader: Reader, told: int, sent: int) -> None:
-        """Takes the place of another reader of the feed, through which this one was told of times before `told`.
+        """Continues at the position of another reader, which delivered the times before `told` to this client.
 
-        `sent`: the last progress that a caller has sent meanwhile, 0 for none.
+        `sent`: the last progress that was sent meanwhile, 0 for none.
         """
         self.feed.rejoin(self.reader, reader)
         if self.reader.limit is None:
@@ -143,7 +142,7 @@ class Subscription:
         self._sent = max(self._sent, sent)
 
     def sent(self, message: Message) -> None:
-        """The caller has put a message into its byte stream, in which an error would stand behind it."""
+        """Called when the message is in the client's byte stream: a later error follows it there."""
         if isinstance(message, Progress) and message.time > self._as_of:
             self._sent = message.time
 
@@ -152,7 +151,7 @@ class Subscription:
             self.on_overrun(self._fell_behind())
 
     def _fell_behind(self) -> PgError:
-        """The hint is true of the byte stream: it names what stands before the error there."""
+        """54000. The hint names the last progress that precedes the error in the byte stream."""
         resume = (
             f"The last progress before this error is {self._sent}: SUBSCRIBE ... WITH (PROGRESS, SNAPSHOT false) "
             f"AS OF {self._sent - 1} goes on from there, as long as that time can be read."
@@ -167,17 +166,17 @@ class Subscription:
         )
 
     def close(self) -> None:
-        """Releases the place in the feed. May be called twice."""
+        """Releases the reader and the prelude. May be called twice."""
         self.finished = True
         self._prelude.close()
         self.reader.close()
 
 
 class ConstantSubscription:
-    """A relation that reads nothing: time does not pass, its rows come at the greatest time and the stream ends."""
+    """A subscription to a relation without inputs: its rows are sent at `time`, then the stream ends."""
 
     def __init__(self, rows: pa.Table, *, snapshot: bool, progress: bool, time: int = TIMESTAMP_MAX) -> None:
-        self.on_overrun: Callable[[PgError], None] | None = None  # never: it is all here
+        self.on_overrun: Callable[[PgError], None] | None = None  # never called: nothing is buffered
         self._messages: list[Message] = []
         if progress:
             self._messages.append(Progress(time))
@@ -190,7 +189,7 @@ class ConstantSubscription:
         return self.ready(bytes_max)
 
     def sent(self, message: Message) -> None:
-        """Nothing can fail behind it."""
+        """Does nothing: no error can follow."""
 
     def ready(self, bytes_max: int | None = None) -> list[Message]:
         self.finished = True
@@ -202,7 +201,7 @@ class ConstantSubscription:
 
 
 class ComingSubscription:
-    """One as of a time that has not come: the first progress is told at once, the rest when it has `begun`."""
+    """A subscription AS OF a future time: the first progress is sent at once, the rest when it has `begun`."""
 
     def __init__(self, begin: Coroutine[Any, Any, Subscription], as_of: int, *, progress: bool) -> None:
         self.on_overrun: Callable[[PgError], None] | None = None
@@ -212,7 +211,7 @@ class ComingSubscription:
 
     @property
     def begun(self) -> Subscription | None:
-        """What to go on with from here. Raises what kept it from beginning."""
+        """The subscription to continue with; None until AS OF has passed. Raises the error of starting it."""
         if not self._beginning.done() or self.finished:
             return None
         subscription = self._beginning.result()
@@ -221,7 +220,7 @@ class ComingSubscription:
         return subscription
 
     async def next(self, bytes_max: int | None = None) -> list[Message]:
-        """As a subscription's, but an empty list may mean that it has begun."""
+        """As `Subscription.next`, but returns an empty list when the subscription has begun."""
         if not self._messages:
             await asyncio.wait([self._beginning])
         return self.ready(bytes_max)
@@ -231,7 +230,7 @@ class ComingSubscription:
         return messages
 
     def sent(self, message: Message) -> None:
-        """The first progress is no point to resume from."""
+        """Does nothing: the first progress is not a point to resume from."""
 
     def close(self) -> None:
         self.finished = True

@@ -1,10 +1,10 @@
-"""Tasks for Spark's Python workers, as statements. Who asks for little at the same time shares one.
+"""Runs tasks in Spark's Python workers by SQL statements. Small concurrent requests share a statement.
 
-Whatever it does, a statement costs Spark some tens of milliseconds; most tasks take less than one. So those that come
-within JOIN_S are one statement, whoever asks: both sides of a join, operators of a tick, dataflows that see a commit.
-Tasks with much to do are spread over arms of a UNION ALL; Spark computes each arm in a task of its own.
+A statement costs Spark some tens of milliseconds, and most tasks take less than one. So all small requests within
+JOIN_S become one statement: from both sides of a join, several operators of a step, several dataflows.
+Expensive tasks are distributed over the branches of a UNION ALL, each of which Spark computes in a separate task.
 
-Who asks for much has a statement alone, and so has who must try again: nobody waits for it, or fails with it.
+Large requests and retries have a statement of their own, so that no other request waits for them or fails with them.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ from server.dataflow.run_files import FUNCTION, Task, answered
 from server.spark import Engine
 
 JOIN_S = 0.001
-EFFORT_AN_ARM = 8_192  # see `Task.effort`; a statement that is shared may have some more
+EFFORT_AN_ARM = 8_192  # see `Task.effort`; in a shared statement it can be exceeded
 ARMS_MAX = 16
-WORKERS_MAX = 4  # that may fail at a task, as spark.task.maxFailures has it
-RETRY_S = 10.0  # a file may be seen late on another machine
+WORKERS_MAX = 4  # failures of the workers before the error is raised, as in spark.task.maxFailures
+RETRY_S = 10.0  # a new file may become visible late on another machine
 RETRY_PAUSES_S = (0.05, 0.2, 0.5, 1.0)
-PARSED_AT_ONCE = 1 << 20  # bytes of answers; more are for a thread
+PARSED_AT_ONCE = 1 << 20  # bytes of answers; more are parsed in a thread
 
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _REFUSED = (errno.EROFS, errno.EACCES, errno.EPERM)
@@ -44,19 +44,20 @@ Answer: TypeAlias = pa.Table | OSError
 
 
 class TaskRunner:
-    """For one event loop."""
+    """Runs tasks for one event loop."""
 
     def __init__(self, engine: Engine, directory: Path) -> None:
-        """`directory`: where the files are, for who is told that they cannot be used."""
+        """`directory`: where the files are, for error messages."""
         self._engine = engine
         self._directory = directory
-        self._next: _Shared | None = None  # that has not begun
+        self._next: _Shared | None = None  # the shared statement that has not started yet
 
     async def run(self, tasks: Sequence[Task], *, background: bool = False) -> list[pa.Table]:
-        """What the tasks answer, in their order. Those whose files cannot be read are tried again for a while; those
-        that a worker fails at, a few times: a cluster's Spark gives them to another one, a local one to nobody.
+        """The answers of the tasks, in their order.
 
-        PgError of the engine; 58030 when an executor still cannot read a file, OSError if it has no room for one.
+        Tasks whose files cannot be read are retried for RETRY_S. If a worker fails, its statement is retried, up to
+        WORKERS_MAX failures: Spark itself retries on another worker in a cluster, but not in local mode. PgError of the
+        engine; 58030 if an executor still cannot read a file; OSError if a disk is full.
         """
         until = time.monotonic() + RETRY_S
         pauses = itertools.chain(RETRY_PAUSES_S, itertools.repeat(RETRY_PAUSES_S[-1]))
@@ -80,7 +81,7 @@ class TaskRunner:
         return [found[number] for number in range(len(tasks))]
 
     def _check(self, errors: Sequence[OSError], until: float) -> None:
-        """Raises what is not worth another try."""
+        """Raises errors for which a retry is pointless, or any error after `until`."""
         for error in errors:
             if error.errno in _FULL:
                 raise error
@@ -133,7 +134,7 @@ class TaskRunner:
 
 
 class _Shared:
-    """A statement of several who ask. Without any of them left it is cancelled."""
+    """A statement for several requests. It is cancelled when all of them are."""
 
     statement: asyncio.Task[list[Answer]]
 
@@ -143,7 +144,7 @@ class _Shared:
 
 
 def _arms(tasks: Sequence[Task]) -> np.ndarray[tuple[int], np.dtype[np.int32]]:
-    """Of each task the arm that does it: they have about as much to do, each arm at least one task."""
+    """The arm of each task. Arms have about equal effort and at least one task each."""
     behind = np.cumsum([task.effort for task in tasks], dtype=np.int64)
     count = min(ARMS_MAX, -(-int(behind[-1]) // EFFORT_AN_ARM))
     ends = -(-behind * count // max(1, int(behind[-1])))
@@ -157,7 +158,7 @@ def _statement(arms: int) -> str:
 
 
 def _parsed(found: pa.Table) -> list[Answer]:
-    """In the order of the tasks."""
+    """The answers in the order of the tasks."""
     answers = found.sort_by("number")["answer"]
     return [_answer(answer.as_py()) for answer in answers]
 

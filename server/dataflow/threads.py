@@ -1,4 +1,4 @@
-"""Work on many rows beside the event loop, work on few where it is asked for."""
+"""Runs work on many rows in threads and work on few rows on the event loop."""
 
 from __future__ import annotations
 
@@ -15,26 +15,29 @@ Result = TypeVar("Result")
 
 
 async def in_thread(work: Callable[..., Result], *args: Any) -> Result:
-    """`work` here, or in a thread if one of its arguments is a large table or array."""
+    """Runs `work`: in a thread if an argument is a table or array with more than THREAD_ROWS rows, else here."""
     large = any(isinstance(arg, pa.Table | np.ndarray) and len(arg) > THREAD_ROWS for arg in args)
     return await asyncio.to_thread(work, *args) if large else work(*args)
 
 
 async def to_the_end(work: Coroutine[Any, Any, None]) -> None:
-    """`work`, which ends in any case: who is cancelled meanwhile learns of it then, however it ended."""
+    """Runs `work` to its end even if the caller is cancelled. CancelledError is raised after the end.
+
+    An error of `work` is lost in this case. A second cancellation is raised at once; `work` still continues.
+    """
     task = asyncio.ensure_future(work)
     try:
         await asyncio.shield(task)
     except asyncio.CancelledError:
         await asyncio.wait([task])
-        task.cancelled() or task.exception()  # it is known
+        task.cancelled() or task.exception()  # marks the exception as retrieved
         raise
 
 
 async def all_or_none(tasks: Sequence[asyncio.Task[Any]]) -> None:
-    """Returns when all have worked. If one fails, raises its error when the others, which are cancelled, have ended.
+    """Returns when all tasks have succeeded. If one fails, cancels the others, awaits them and raises the error.
 
-    A TaskGroup of Python 3.11 may count a failure as a cancellation of who waits for it.
+    Used instead of TaskGroup, which in Python 3.11 may report a failure as a cancellation of the caller.
     """
     try:
         await asyncio.wait(tasks, return_when=asyncio.FIRST_EXCEPTION)
@@ -50,4 +53,4 @@ async def all_or_none(tasks: Sequence[asyncio.Task[Any]]) -> None:
 async def _ended(tasks: Sequence[asyncio.Task[Any]]) -> None:
     await asyncio.wait(tasks)
     for task in tasks:
-        task.cancelled() or task.exception()  # it is known
+        task.cancelled() or task.exception()  # marks the exception as retrieved

@@ -1,4 +1,4 @@
-"""Exact sums and counts by key, kept up by adding."""
+"""Exact sums and counts by key: S' = S + Σ diff * value."""
 
 from __future__ import annotations
 
@@ -44,25 +44,29 @@ ARM_FIELD = pa.field(ARM, pa.int64(), nullable=False)
 
 
 class TotalsOperator(Operator):
-    """Exact sums and counts by key, kept: what comes and goes is added. Least and greatest values are looked up."""
+    """Keeps exact sums and counts by key and adds the changes. Looks up least and greatest values in arrangements."""
 
     def __init__(self, node: Totals, place: Place) -> None:
         super().__init__(node, place)
         self._totals = node
         self.row_cost = 5.0 if node.firsts else 7.0
-        self.rows_met = 2.3 + 1.5 * len(node.firsts)  # the group's state, and what stands first, in each version
+        self.rows_met = 2.3 + 1.5 * len(node.firsts)  # the group's state and first values, per version
         self._width = len(node.key)
-        self._key = tuple(range(self._width))  # of the state, and of what has values by key
+        self._key = tuple(range(self._width))  # the positions of the key in the state and in `_firsts`
         self._state = place.shared.arranger.arrangement(ByKey(names_of(self._key)), node.state)
         self._firsts = [ArrangedInput(place, once, sorting_of(first, self._key)) for once, first in node.firsts]
-        self._held: Sequence[pa.Table] = ()  # the state of the keys that a tick touches, and their first values
+        self._held: Sequence[pa.Table] = ()  # the old state and first values of the touched keys
         self._own = [self._state, *(arranged.arrangement for arranged in self._firsts)]
         numbers = list(node.state)[self._width :]
         named = [pa.field(f"n{i}", field.type) for i, field in enumerate(numbers)]
         self._lines = pa.schema([*node.input.schema, VERSION_FIELD, DIFF_FIELD, ARM_FIELD, *named])
 
     async def look_up(self, tick: Tick, changes: pa.Table) -> None:
-        """Of values no more go than rows: so the first ones are asked for before it is known which values go."""
+        """Looks up the old state and first values of the touched keys.
+
+        At most as many distinct values of a key are retracted as rows. So the first values can be looked up by the
+        changes of the rows, before those of the values are known.
+        """
         if changes.num_rows == 0 and tick.since is not None:
             return
         key = self._totals.key
@@ -115,7 +119,7 @@ class TotalsOperator(Operator):
         firsts: Sequence[pa.Table],
         values: Sequence[pa.Table],
     ) -> pa.Table:
-        """What the statement reads. `before`: the state of the touched keys; `firsts`: their first values then."""
+        """The lines that the statement reads (see `Totals`). `before`, `firsts`: old state and first values."""
         node = self._totals
         check_counts(before)
         state = updates.rows_of(before)
@@ -138,7 +142,7 @@ class TotalsOperator(Operator):
         return pa.concat_tables(parts)
 
     def _change_lines(self, arm: int, places: Sequence[int], changes: pa.Table, version: int) -> pa.Table:
-        """A line for each row that comes or goes."""
+        """One line with diff 1 or -1 for each copy of a row in `changes`."""
         diffs, rows = changes[DIFF].to_numpy(), updates.rows_of(changes)
         counts = np.abs(diffs)
         if not (counts == 1).all():

@@ -1,4 +1,4 @@
-"""What stands in for the computation of a view whose stored query cannot be planned."""
+"""Placeholder for the computation of a view whose stored query cannot be planned."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from server.dataflow.hydration import Hydration, State
 
 
 class Unplanned:
-    """A `Computation` that has no rows: `plan` makes one that has, or raises what is wrong."""
+    """A `Computation` without rows. `plan` returns the real one, or raises the error of planning."""
 
     arrangements: Sequence[tuple[str, Arrangement]] = ()
     fingerprint = ""
 
     def __init__(self, plan: Callable[[], Computation], inputs: frozenset[ObjectId], reads: Inputs) -> None:
-        """`inputs`: whatever the query may read."""
+        """`inputs`: the collections that the query may read."""
         self.plan = plan
         self.inputs = inputs
         self.hydration = Hydration(State.FAILED)
@@ -35,4 +35,4 @@ class Unplanned:
         raise AssertionError("it has no rows")
 
     def close(self) -> None:
-        """It keeps nothing."""
+        """Does nothing: there is no state."""

@@ -1,4 +1,4 @@
-"""How a query is kept up to date: what is decided of it before any of its rows is read."""
+"""Decides how a query is maintained: by operators or by recomputation."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from server.sql.temporal import names_now
 
 @dataclass(frozen=True, slots=True)
 class Upkeep:
-    """By the operators of `root`, or, where that is None, computed anew because there is no rule for `lacking`.
+    """By the operators of the delta plan `root`; if it is None, by recomputation, as `lacking` has no delta rule.
 
-    `relation`: the query as it is computed, by either.
+    `relation`: the rewritten query, which is computed in both cases.
     """
 
     relation: Relation
@@ -28,11 +28,11 @@ class Upkeep:
 
     @property
     def is_possible(self) -> bool:
-        """A query with a temporal filter changes when no input does: it cannot be computed anew."""
+        """Whether the query can be maintained. A temporal filter needs operators: time alone changes its result."""
         return self.root is not None or not names_now(self.relation)
 
     def check(self) -> None:
-        """0A000 if it is not possible."""
+        """Raises 0A000 unless `is_possible`."""
         if not self.is_possible:
             raise PgError(
                 SqlState.FEATURE_NOT_SUPPORTED,
@@ -42,7 +42,7 @@ class Upkeep:
 
 
 def upkeep_of(plan: QueryPlan, sizes: Mapping[ObjectId, int]) -> Upkeep:
-    """`sizes`: of those of its inputs whose changes the log has, how many lines these are."""
+    """`sizes`: the number of log rows by input; inputs that are not in the log are omitted."""
     relation = rewritten_or_not(plan.relation, sizes)
     try:
         return Upkeep(relation, delta_plan(relation, frozenset(sizes)))

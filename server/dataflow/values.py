@@ -1,4 +1,4 @@
-"""The calls of an aggregate that are about the different values of a column, or about the least or the greatest one."""
+"""Aggregate calls that need the distinct values of a column, or its least or greatest value."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def adds_up_by_value(call: AggregateCall) -> bool:
 
 
 def extreme(call: AggregateCall) -> bool | None:
-    """Whether the result is that of the greatest value alone, or (False) of the least; None: neither."""
+    """True if the result depends on the greatest value only, False if on the least value only, else None."""
     known = {"min": False, "max": True, "bool_and": False, "every": False, "bool_or": True}
     if call.function.name not in known or call.arguments[0].type.name not in ORDERED:
         return None
@@ -25,9 +25,11 @@ def extreme(call: AggregateCall) -> bool | None:
 
 
 class CallValues:
-    """The columns of which an aggregate's calls need the different values, or the least or the greatest one, by key.
+    """The columns of which an aggregate's calls need the distinct, least or greatest values by key.
 
-    `arm_of`: for each call the number of the arm that has its values, and their column; None: of the rows themselves.
+    `distinct`: columns with distinct values. `firsts`: (column, whether the greatest value is needed). `arm_of`: for
+    each call the number of its arm (see `Totals`) and the column; (0, None) if the call is computed from the rows.
+    `input`: the aggregate's input, with computed columns appended.
     """
 
     def __init__(self, node: Aggregate, new: NewColumns) -> None:

@@ -1,11 +1,11 @@
-"""The dataflow of a materialized view: its changes go to the log, each at the time of the commit that caused it.
+"""The dataflow of a materialized view. It writes its updates to the log, at the times of the commits that caused them.
 
-An index of rows that Spark computes has such a dataflow, too; its changes go to an arrangement, and each start of the
-server begins it anew.
+An index of computed rows has the same kind of dataflow. Its updates are inserted into an arrangement, which is computed
+again after a restart.
 
-A restart continues where the log ends and never repeats an update: what the computation stands on is made again at
-the last time that the log has. A time at which the query fails (a division by zero, say) moves nothing: the view stays
-where it is, `error` tells its readers why (its subscribers' streams end), and the next change of an input tries again.
+After a restart the dataflow continues where the view's log ends and never repeats an update: it is hydrated at the last
+time in the log. At a time at which the query fails (for example with a division by zero) the view's `upper` does not
+advance: `error` has the reason, subscriptions to the view end, and the next change of an input retries.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ from server.frontiers import Frontiers
 
 log = structlog.get_logger()
 
-# Writes changes at a time to the view's log, and moves its upper; None: only the upper.
+# Writes changes at a time to the view's log and advances its upper; with None only the upper.
 Write = Callable[[Timestamp, pa.Table | None, Timestamp], Awaitable[None]]
 
 
 class ViewDataflow:
-    """Keeps one materialized view. `run` is its task."""
+    """Maintains one materialized view or computed index. `run` is its task."""
 
     def __init__(
         self,
@@ -49,10 +49,10 @@ class ViewDataflow:
         counts: Counts | None = None,
         begin: Callable[[], Timestamp] | None = None,
     ) -> None:
-        """`stored` reads the view's own rows from the log at a time; `failed` is told as long as it cannot go on.
+        """`stored` returns the view's own rows at a time. `failed` is called with the error while the view fails.
 
-        `keeps_too_much`: whether it is too far behind its inputs. `counts`: the server's.
-        `begin`, of what has no rows from before a restart: the first time that is of use, once the inputs are final.
+        `keeps_too_much`: whether the dataflow lags too far behind its inputs. `counts`: the server's counters.
+        `begin`: only for an index, which has no rows after a restart: its `since`, the first time to compute.
         """
         self.view = view
         self.error: PgError | None = None
@@ -62,16 +62,16 @@ class ViewDataflow:
         self._write = write
         self._tell_failed = failed
         self._keeps_too_much = keeps_too_much
-        # A view that was never computed has no history yet: since = upper, the time of its creation.
+        # A view that was never computed has no history: since = upper = the time of its creation.
         self._fresh = begin is not None or frontiers.floors[view.id] == frontiers.upper(view.id)
         self._begin = begin
         if begin is None:
-            # What it has not taken of its inputs was held for it until the server ended, however long their history is.
+            # The inputs' history from `start` on is still there: it was held for this dataflow until the server ended.
             inputs = [id for id in computation.inputs if id in frontiers.floors]
             start = Timestamp(frontiers.upper(view.id) - (0 if self._fresh else 1))
             start = max([start, *(frontiers.floors[id] for id in inputs)])
             self._holder = frontiers.take_over(inputs, start)
-        else:  # the inputs' history is kept for it from there on, whether they can be read there or not
+        else:  # the logs of the inputs begin at the index's `since` or earlier, even if their own `since` is later
             start = frontiers.since(view.id)
             self._holder = frontiers.take_over(computation.inputs, start)
         self.task: asyncio.Task[None] | None = None
@@ -79,7 +79,7 @@ class ViewDataflow:
         self.ticks = Ticks(self._counts.ticks)
         self.hydrated = False
         self.seen = frontiers.upper(view.id) if begin is None else start
-        """The first time that was not looked at: `error` is what there is before it."""
+        """The first time that was not processed yet. `error` applies to times before it."""
 
     @property
     def inputs(self) -> frozenset[ObjectId]:
@@ -91,7 +91,7 @@ class ViewDataflow:
 
     @property
     def next_time(self) -> Timestamp:
-        """What its inputs did before is taken, and no longer held."""
+        """Changes of the inputs at this time and later are held, earlier ones are not."""
         return Timestamp(self._holder.time + 1)
 
     @property
@@ -99,7 +99,7 @@ class ViewDataflow:
         return self.hydrated and self.error is None
 
     async def run(self) -> None:
-        """Until cancelled. Cancel safety: a write is whole or absent; the inputs' history is let go."""
+        """Runs until cancelled. Cancel safety: a write is complete or absent; the hold on the inputs is released."""
         try:
             await self._hydrate(self._holder.time)
             while True:
@@ -125,7 +125,7 @@ class ViewDataflow:
             self.computation.close()
 
     async def _begin_anew(self) -> None:
-        """Lets go of what it stands on, which is held for an error that lasts; once repaired, all is computed."""
+        """Releases the history that is held while the query fails. Hydrates again at the next change of an input."""
         log.warning("materialized view that fails lets go of its inputs' history", view=self.view.name, id=self.view.id)
         self.hydrated = False
         self.computation.close()
@@ -136,7 +136,7 @@ class ViewDataflow:
         return await self._stored(Timestamp(self.upper - 1))
 
     async def _hydrate(self, time: Timestamp) -> None:
-        """Puts the computation at `time`, or at the first change after it at which the query does not fail."""
+        """Hydrates at `time`, or at the first later change at which the query does not fail."""
         while True:
             self._holder.advance(time)
             await self._frontiers.reached(self.computation.inputs, time)
@@ -156,7 +156,7 @@ class ViewDataflow:
                 raise_if_cancelled()
                 self._failed(error, time)
             time = await self._next_change()
-        # Nothing, unless the log is empty or ends before: what it has is what later changes are subtracted from.
+        # Empty, unless the view has no log yet or its log ends before `time`.
         changes = await asyncio.to_thread(updates.difference, rows, rows.slice(0, 0) if stored is None else stored)
         upper = self.upper if self._begin is None else time
         await self._record(max(time, upper), changes, Timestamp(max(time + 1, upper)))
@@ -165,19 +165,19 @@ class ViewDataflow:
         self.hydrated = True
 
     async def _record(self, time: Timestamp, changes: pa.Table, upper: Timestamp) -> None:
-        """Writes changes to the log. A disk that is full may have room again when time has moved on."""
+        """Writes changes to the log. Retries after an error when a frontier advances, as a full disk may have room."""
         while True:
             try:
                 return await self._write(time, changes if changes.num_rows else None, upper)
             except MustEnd:
-                raise  # so does the server
+                raise  # the server ends, too
             except Exception as error:
                 raise_if_cancelled()
                 log.error(f"{self.view.kind} not written", view=self.view.name, id=self.view.id, error=str(error))
             await self._frontiers.moved.wait()
 
     async def _next_change(self) -> Timestamp:
-        """The first time that was not looked at at which an input changes."""
+        """The first time at or after `seen` at which an input changes."""
         inputs = self.computation.inputs
         while True:
             await self._frontiers.reached(inputs, self.seen)
@@ -185,7 +185,7 @@ class ViewDataflow:
             if times := self.computation.times(self.seen, upper):
                 return times[0]
             self.seen = upper
-            self._holder.advance(upper - 1)  # nothing stands on what was before
+            self._holder.advance(upper - 1)  # there is no state that needs the history before
             if self.error is not None:
                 self._stays(self.error)
 
@@ -202,6 +202,6 @@ class ViewDataflow:
         self._stays(self.error)
 
     def _stays(self, error: PgError) -> None:
-        """Tells those who wait that nothing will come before an input changes."""
+        """Reports that the view does not advance before an input changes, and wakes tasks that wait for frontiers."""
         self._tell_failed(error)
         self._frontiers.moved.fire()

@@ -1,4 +1,4 @@
-"""Changes whose time has not come, found again by their time without a look at those of later ones."""
+"""The buffer of temporal filters: future changes sorted by time, so that due changes are found without a scan."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from catalog import updates
 
 @dataclass(slots=True)
 class _Run:
-    """Changes in the order of `times`; those before `start` are gone."""
+    """Changes in the order of `times`. Those at positions before `start` have been dropped."""
 
     times: NDArray[np.int64]
     changes: pa.Table
@@ -25,15 +25,15 @@ class _Run:
 
 
 class Waiting:
-    """Runs that are merged when the newer is at least half as large as the older: few, and cheap to keep."""
+    """Sorted runs. The newest two are merged while the newer has at least half as many changes as the older."""
 
     def __init__(self, schema: pa.Schema) -> None:
-        """`schema`: of changes, a row's columns and `diff`."""
+        """`schema`: the row's columns and `diff`."""
         self.schema = schema
         self._runs: list[_Run] = []
 
     def insert(self, changes: pa.Table, times: NDArray[np.int64]) -> None:
-        """Each change at its time."""
+        """Adds changes, each with its time."""
         if len(times) == 0:
             return
         self._runs.append(_sorted(changes, times))
@@ -43,19 +43,19 @@ class Waiting:
                 self._runs.append(merged)
 
     def due(self, time: int) -> pa.Table:
-        """The changes at times up to `time`; they stay until `drop`."""
+        """The changes at times <= `time`. They are kept until `drop`."""
         found = [r.changes.slice(r.start, self._end(r, time) - r.start) for r in self._runs]
         return pa.concat_tables([self.schema.empty_table(), *found])
 
     def drop(self, time: int) -> None:
-        """Lets go of the changes at times up to `time`."""
+        """Removes the changes at times <= `time`."""
         for run in self._runs:
             run.start = self._end(run, time)
         self._runs = [run for run in self._runs if run.left]
 
     @property
     def next_time(self) -> int | None:
-        """The least time of a change that waits."""
+        """The least time of a change in the buffer; None if it is empty."""
         return min((int(run.times[run.start]) for run in self._runs), default=None)
 
     @property
@@ -71,7 +71,7 @@ class Waiting:
         times = np.concatenate([run.times[run.start :] for run in runs])
         changes = pa.concat_tables([run.changes.slice(run.start) for run in runs])
         timed = changes.add_column(changes.num_columns - 1, "time", pa.array(times))
-        kept = updates.consolidate(timed)  # what comes and goes before its time is not kept
+        kept = updates.consolidate(timed)  # drops changes that were retracted before they became due
         return _sorted(kept.drop_columns(["time"]), kept["time"].to_numpy()) if kept.num_rows else None
 
 

@@ -1,4 +1,4 @@
-"""What an operator did: rows, time and statements. A few numbers a step, nothing a row."""
+"""Per-operator counters of rows, time and statements. Updated once per step, never per row."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 @dataclass(slots=True)
 class Work:
-    """Of one step, or of several. `seconds` are from a step's start to its end, `spark_s` those of its statements."""
+    """Counters of one or several steps. `seconds`: wall time of the steps; `spark_s`: of their Spark statements."""
 
     rows_in: int = 0
     rows_out: int = 0
@@ -25,9 +25,9 @@ class Work:
 
 @dataclass(slots=True)
 class Record:
-    """An operator's work since its dataflow began: when its state was last made, and in the ticks from then on.
+    """An operator's work: in the last hydration, in the last step and in all steps since the dataflow started.
 
-    `step` is under way; only that of a tick that works is kept. `hydration` None: it has not got so far.
+    `step`: the step in progress, discarded if the dataflow's step fails. `hydration`: None until it has ended.
     """
 
     step: Work = field(default_factory=Work)
@@ -37,11 +37,11 @@ class Record:
     total: Work = field(default_factory=Work)
 
     def hydrated(self) -> None:
-        """The step made the state; that counts at once, so that it is seen while others are at it."""
+        """Records the step as the hydration, at once: it is visible while other operators still hydrate."""
         self.hydration, self.step = self.step, Work()
 
     def keep(self) -> None:
-        """The tick worked."""
+        """Records the step: the dataflow's step succeeded."""
         self.ticks += 1
         self.last, self.step = self.step, Work()
         self.total.add(self.last)
@@ -50,5 +50,5 @@ class Record:
         self.step = Work()
 
     def follow(self, before: Record) -> None:
-        """The operator takes the place of one whose state was made anew."""
+        """Takes over the counters of the operator that this one replaces because the dataflow was hydrated again."""
         self.ticks, self.last, self.total = before.ticks, before.last, before.total
