@@ -1,12 +1,12 @@
-"""SQL: from a statement's text to what it means, and to Spark SQL. Nothing here runs anything or does IO.
+"""SQL: parsing, binding, planning, and rendering to Spark SQL. Nothing in this package executes a query or does IO.
 
-`parse`        text to `statements`: our own grammar, read by `reader` from the tokens of `lexer` (`role_grammar` for
-               roles); queries inside become sqlglot's trees (`trees`, `dialect`)
-`plan`         a statement to its plan, by the modules below; what is refused is refused here
+`parse`        text to `statements`: Tidewire's own grammar, read by `reader` from the tokens of `lexer`
+               (`role_grammar` for roles). Queries inside statements become sqlglot trees (`trees`, `dialect`).
+`plan`         plans a statement, using the modules below. Unsupported statements are rejected here.
 `bind`         trees to `relations` of typed `expressions`: names (`scope`), types (`coerce`, `casts`, `decimals`)
-`functions`    the functions and operators, a row each; `patterns` and `regex` are what LIKE and ~ mean
-`decorrelate`  subqueries that Spark does not compute as they stand, to joins
-`rewrite`      the plan of a query that is kept up to date; `lift` and `temporal` are of its operators
-`render`       relations to Spark SQL; `constant` and `direct` find what needs no Spark
-`explain`      plans as people read them
+`functions`    the table of functions and operators; `patterns` and `regex` implement LIKE and ~
+`decorrelate`  turns subqueries that Spark cannot compute into joins
+`rewrite`      rewrites the plans of maintained queries; `lift` and `temporal` serve their operators
+`render`       relations to Spark SQL; `constant` and `direct` recognise plans that need no Spark
+`explain`      formats plans for EXPLAIN
 """

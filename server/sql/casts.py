@@ -1,8 +1,9 @@
-"""ONE table of the casts between types: when PostgreSQL makes them by itself, and how Python and Spark make them.
+"""The table of casts between types: the contexts in which PostgreSQL applies them, and their Python and Spark forms.
 
-Contexts as in pg_cast: `implicit` in any expression, `assignment` also into a column, `explicit` only when written.
-Casts to and from text go through the types' text forms; to text is an assignment, from text must be written.
-The Python form serves literals and parameters, the Spark form columns; None there means refused (0A000).
+The contexts are those of pg_cast: `implicit` in any expression, `assignment` also on assignment to a column,
+`explicit` only if written. Casts to and from text use the types' text forms: to text is an assignment cast, from text
+an explicit cast. Literals and parameters are cast by the Python form, columns by the Spark form. If the Spark form is
+None, columns are cast by the Python form in a Python UDF.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ _WIDE = Context(prec=1000)
 
 
 class Coercion(IntEnum):
-    """How willing a cast is; a context admits every cast at or below it."""
+    """The context of a cast. A context allows every cast whose rule has the same or a lower value."""
 
     IMPLICIT = 0
     ASSIGNMENT = 1
@@ -44,9 +45,10 @@ class Coercion(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class CastRule:
-    """`python(value, target)` over a value that is not None. `spark`: {0} is the operand, {t} the target's type.
+    """`python(value, target)` casts a value that is not None. In `spark`, {0} is the operand and {t} the target type.
 
-    `zoned(value, target, timezone)`: the cast depends on the session's time zone; the other two are for UTC.
+    `zoned(value, target, timezone)`: set if the cast depends on the session's time zone; `python` and `spark` are then
+    for UTC.
     """
 
     context: Coercion
@@ -63,7 +65,7 @@ def _same(value: Any, target: PgType) -> Any:
 
 
 def _to_integer(value: Any, target: PgType) -> int:
-    """From an integer, a numeric (half away from zero) or a float (half to even)."""
+    """Casts an integer, a numeric (rounds half away from zero) or a float (rounds half to even)."""
     if isinstance(value, float) and value - value != 0:
         raise _out_of_range(target)
     result = int(value.quantize(Decimal(1), ROUND_HALF_UP, _WIDE)) if isinstance(value, Decimal) else round(value)
@@ -99,12 +101,12 @@ def _to_numeric(value: Any, target: PgType) -> Decimal:
 
 
 def _float_to_numeric(digits: int) -> Callable[[float, PgType], Decimal]:
-    """By its certain decimal digits, as PostgreSQL takes them."""
+    """Rounds to `digits` significant decimal digits, as PostgreSQL does."""
     return lambda value, target: parse_text(target.without_modifiers, f"{value:.{digits}g}")
 
 
 def _of_jsonb(value: str, target: PgType) -> Any:
-    """A jsonb number or boolean as a value."""
+    """Casts a jsonb number or boolean. 22023 for any other jsonb value."""
     found = loaded_jsonb(value)
     wanted = bool if target.name == "bool" else Decimal
     if type(found) is not wanted:
@@ -184,7 +186,7 @@ _TABLE: dict[tuple[str, str], CastRule] = {
     },
     ("jsonb", "json"): CastRule(_A, _same, "{0}"),
 }
-# Spark prints years beyond four digits, and those before Christ, in its own way
+# Spark prints years after 9999 and years BC in a different format than PostgreSQL
 _DATE_TEXT = (
     "IF({0} IS NULL, NULL, "
     "format_string('%04d-%02d-%02d', IF(year({0}) > 0, year({0}), 1 - year({0})), month({0}), day({0})))"
@@ -213,7 +215,7 @@ def _text_of(source: PgType) -> Callable[[Any, PgType], Any]:
 
 
 def text_form(type: PgType, value: Any) -> str:
-    """The text of a value that is not None, as PostgreSQL prints it; a numeric with the decimals it has."""
+    """The text of a value that is not None, as PostgreSQL prints it. A numeric keeps its own scale."""
     match type.name:
         case "numeric":
             return f"{value:f}"
@@ -259,25 +261,25 @@ def date_to_timestamp(days: int) -> int:
 
 
 def in_range(us: int, message: str = "timestamp out of range") -> int:
-    """`us`, or 22008 where PostgreSQL or the Arrow type has no such timestamp."""
+    """Returns `us`. 22008 if it is outside the range of PostgreSQL's or Arrow's timestamp."""
     if not DATE_MIN * DAY_US <= us < 1 << 63:
         raise PgError(SqlState.DATETIME_FIELD_OVERFLOW, message)
     return us
 
 
 def instant(local_us: int, where: tzinfo | Abbreviation) -> int:
-    """The instant that a zone's local time means."""
+    """The instant of a local time in a zone, in microseconds."""
     return in_range(local_us - local_offset(where, local_us) * SECOND_US)
 
 
 def local_time(utc_us: int, where: tzinfo | Abbreviation) -> int:
-    """A zone's local time at an instant."""
+    """The local time in a zone at an instant, in microseconds."""
     return in_range(utc_us + offset_at(where, utc_us) * SECOND_US)
 
 
 @cache
 def find_cast(source: PgType, target: PgType) -> CastRule | None:
-    """The rule between two types, modifiers aside; None if PostgreSQL has no such cast."""
+    """The rule for a cast between two types, ignoring modifiers; None if PostgreSQL has no such cast."""
     if source.element is not None and target.element is not None:
         return _array_cast(find_cast(source.element, target.element), source.element, target.element)
     if source.name == target.name:
@@ -289,7 +291,7 @@ def find_cast(source: PgType, target: PgType) -> CastRule | None:
         spark = _TO_TEXT.get(source.name) if source.element is None else None
         return CastRule(_A, _text_of(source), spark, _zoned_text(source))
     if source.name in _STRINGS:
-        # not Spark's: it reads other spellings
+        # no Spark form: Spark accepts different spellings
         return CastRule(
             _E, lambda value, target: parse_text(target.without_modifiers, value), None, _zoned_value(target)
         )
@@ -316,9 +318,10 @@ def _array_cast(rule: CastRule | None, source: PgType, target: PgType) -> CastRu
 
 
 def modify(value: Any, type: PgType, *, assignment: bool = False) -> Any:
-    """`value`, of the type without modifiers, made to fit varchar(n), char(n) or numeric's scale and precision.
+    """Applies the modifiers of varchar(n), char(n) or numeric(p, s) to a value of the type without modifiers.
 
-    A string too long is cut by an explicit cast; an assignment (22001) only cuts spaces. 22003 for a numeric.
+    An explicit cast truncates a string that is too long. An assignment truncates only spaces, else raises 22001. Raises
+    22003 for a numeric that does not fit.
     """
     if value is None:
         return None
@@ -340,13 +343,13 @@ PADDING_MAX = 1_000
 
 
 def pads_far(type: PgType) -> bool:
-    """Whether `modify` makes long texts of short ones: PostgreSQL allows char(10485760)."""
+    """Whether `modify` may pad a text to more than PADDING_MAX characters: PostgreSQL allows char(10485760)."""
     element = type.element or type
     return element.name == "bpchar" and (element.length or 0) > PADDING_MAX
 
 
 def natural_numeric(value: Decimal) -> PgType:
-    """The numeric type whose scale is the value's own: what a literal has. 22003 beyond 38 digits."""
+    """The type of a numeric literal: a bare numeric with the value's scale. 22003 for more than 38 digits."""
     exponent = value.as_tuple().exponent
     type = bare_numeric(max(-exponent, 0) if isinstance(exponent, int) else 0)
     if (type.scale or 0) > NUMERIC_PRECISION_MAX:
@@ -361,7 +364,7 @@ def has_modifiers(type: PgType) -> bool:
 
 
 def resulting_type(source: PgType, target: PgType) -> PgType:
-    """The type of a cast to `target`: a bare numeric keeps or gets the scale that the source has."""
+    """The type of a cast from `source` to `target`. A bare numeric as target gets the scale of the source."""
     if target.element is not None and source.element is not None:
         return array_of(resulting_type(source.element, target.element))
     if target.name == "numeric" and target.precision is None:

@@ -1,7 +1,7 @@
-"""Stops the parsing and planning of a statement that nobody waits for any more.
+"""Cancellation of the parsing and planning of a statement.
 
-A thread cannot be killed. The work that runs in one calls `checkpoint` at least every few milliseconds, which asks
-whoever started it.
+A thread cannot be killed. Work that runs in a thread therefore calls `checkpoint` at least every few milliseconds;
+`checkpoint` calls the `is_stopped` function that was given to `stoppable`.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ _is_stopped: ContextVar[Callable[[], bool] | None] = ContextVar("is_stopped", de
 
 
 class Stopped(BaseException):
-    """The statement was cancelled. Not an `Exception`: no handler of errors may take it for one."""
+    """The statement was cancelled. A BaseException, so that `except Exception` does not catch it."""
 
 
 def stoppable(is_stopped: Callable[[], bool], work: Callable[..., Result], *args: Any) -> Result:
-    """Returns `work(*args)`. Raises Stopped from the next `checkpoint` inside it once `is_stopped` says so."""
+    """Returns `work(*args)`. Once `is_stopped` returns true, the next `checkpoint` inside `work` raises Stopped."""
     token = _is_stopped.set(is_stopped)
     try:
         return work(*args)
@@ -29,7 +29,7 @@ def stoppable(is_stopped: Callable[[], bool], work: Callable[..., Result], *args
 
 
 def checkpoint() -> None:
-    """Raises Stopped if the statement that this thread works for was cancelled."""
+    """Raises Stopped if the statement that this thread processes was cancelled."""
     is_stopped = _is_stopped.get()
     if is_stopped is not None and is_stopped():
         raise Stopped

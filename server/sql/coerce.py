@@ -1,4 +1,4 @@
-"""Casts, the types of unknown literals and parameters, and common types (PostgreSQL's manual, chapter 10)."""
+"""Type conversion: casts, the types of unknown literals and parameters, common types (PostgreSQL's manual, ch. 10)."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ IMPLICIT, ASSIGNMENT, EXPLICIT = Coercion.IMPLICIT, Coercion.ASSIGNMENT, Coercio
 
 
 class Coercer:
-    """Coerces expressions of one statement; learns the types of its parameters on the way.
+    """Coerces expressions of one statement and infers the types of its parameters.
 
-    `parameters` has an entry for every $n seen or declared, None while its type is not known. `maintained`: the
-    query is kept up to date, for sessions of any time zone.
+    `parameters` has an entry for every $n seen or declared; None while its type is unknown. `maintained`: the query is
+    maintained incrementally, so its result must not depend on a session's time zone.
     """
 
     def __init__(self, parameters: Sequence[PgType | None] | None, timezone: str, *, maintained: bool) -> None:
-        """`parameters` None: there can be none."""
+        """`parameters` None: parameters are not allowed."""
         self.maintained = maintained
         self.takes_parameters = parameters is not None
         self.parameters = list(parameters or ())
@@ -53,9 +53,9 @@ class Coercer:
     def coerce(
         self, expression: Expression, target: PgType, context: Coercion = IMPLICIT, position: int | None = None
     ) -> Expression:
-        """`expression` as a `target`, modifiers included. 42846 if there is no such cast in the context.
+        """`expression` converted to `target`, including modifiers. 42846 if the context allows no such cast.
 
-        A bare numeric keeps the scale it has: see `rescale`.
+        With a bare numeric as target, the expression keeps its scale; see `rescale`.
         """
         if expression.type == UNKNOWN:
             return self._unknown(expression, target, context, position)
@@ -71,7 +71,7 @@ class Coercer:
         return self.cast(expression, rule, result, context is ASSIGNMENT)
 
     def cast(self, expression: Expression, rule: CastRule, target: PgType, assignment: bool = False) -> Expression:
-        """The literal's value cast, otherwise a Cast node. 0A000 if it depends on a time zone and must not."""
+        """A Literal with the cast value if the operand is a literal, otherwise a Cast node. Raises as `check_zone`."""
         if rule.zoned is not None:
             self.check_zone(f"a cast from {expression.type.base_display} to {target.base_display}")
         if isinstance(expression, Literal) and not (pads_far(target) and expression.value is not None):
@@ -82,7 +82,7 @@ class Coercer:
         return Cast(expression, target, assignment, self.timezone if rule.zoned is not None else "")
 
     def check_zone(self, what: str) -> None:
-        """0A000 if `what`, which depends on the time zone, stands in a query that is kept up to date for everyone."""
+        """0A000 if the query is maintained and the session's time zone is not UTC. `what` depends on the time zone."""
         if self.maintained and not self.is_utc:
             raise PgError(
                 SqlState.FEATURE_NOT_SUPPORTED,
@@ -113,7 +113,7 @@ class Coercer:
                 )
             typed = replace(expression, type=base)
             return self.coerce(typed, target, context, position) if has_modifiers(target) else typed
-        # a column of a subquery that nothing has given a type: PostgreSQL makes it text there
+        # an untyped column of a subquery; PostgreSQL would make it text
         raise cannot_cast(UNKNOWN, target, position)
 
     def _literal(self, literal: Literal, target: PgType, context: Coercion, position: int | None) -> Expression:
@@ -135,7 +135,7 @@ class Coercer:
         return Literal(value, self._literal_type(value, target), literal.position)
 
     def rescale(self, expression: Expression, target: PgType) -> Expression:
-        """After `coerce`: a numeric (or an array of them) gets exactly the target's scale."""
+        """Called after `coerce`: casts a numeric or an array of numerics to exactly the target's scale."""
         if expression.type == target:
             return expression
         numeric = (target.element or target).name == "numeric"
@@ -146,9 +146,10 @@ class Coercer:
         return Cast(expression, target)
 
     def common_type(self, expressions: Sequence[Expression], what: str, position: int | None = None) -> PgType:
-        """select_common_type: the type that CASE, UNION, VALUES, ... make of several. 42804 if there is none.
+        """The common type of the branches of CASE, UNION, VALUES, ...; text if all are unknown. 42804 if there is none.
 
-        `what` begins the message: `CASE types integer and text cannot be matched`. Unknowns alone make text.
+        `what` is the start of the message: `CASE types integer and text cannot be matched`.
+        Source: PostgreSQL's select_common_type.
         """
         types = [e.type for e in expressions]
         known = [t for t in types if t != UNKNOWN]
@@ -159,7 +160,7 @@ class Coercer:
         chosen = known[0].without_modifiers
         last = None
         for expression in expressions:
-            if expression.type is last:  # most of a long list
+            if expression.type is last:  # makes long lists of equal types cheap
                 continue
             last = expression.type
             type = last.without_modifiers
@@ -179,7 +180,7 @@ class Coercer:
 
     @staticmethod
     def _with_scale(chosen: PgType, types: Sequence[PgType]) -> PgType:
-        """A bare numeric wide enough in decimals for all."""
+        """`chosen`; if it is numeric, a bare numeric with the largest scale of `types`."""
         inner = chosen.element or chosen
         if inner.name != "numeric":
             return chosen
@@ -189,16 +190,16 @@ class Coercer:
     def to_common(
         self, expressions: Sequence[Expression], what: str, position: int | None = None
     ) -> tuple[PgType, list[Expression]]:
-        """All of them as their common type."""
+        """The common type and the expressions converted to it."""
         common = self.common_type(expressions, what, position)
         coerced = [self.coerce(e, common, IMPLICIT, position) for e in expressions]
         differ = any(e.type != common for e in coerced)
-        if differ and (common.element or common).name == "numeric":  # literals may have brought a larger scale
+        if differ and (common.element or common).name == "numeric":  # literals may have a larger scale
             common = self._with_scale(common, [e.type for e in coerced])
         return common, [self.rescale(e, common) for e in coerced]
 
     def default_unknown(self, expression: Expression) -> Expression:
-        """What nothing gave a type is text."""
+        """The expression as text if its type is still unknown, otherwise unchanged."""
         return self.coerce(expression, TEXT) if expression.type == UNKNOWN else expression
 
     def array(self, elements: Sequence[Expression], position: int | None) -> Array:
@@ -217,7 +218,7 @@ def cannot_cast(source: PgType, target: PgType, position: int | None) -> PgError
 
 
 def integer_literal(text: str, position: int | None) -> Literal:
-    """An unsigned or negated integer of the source text: integer, bigint or numeric by its size."""
+    """The literal for an integer in the source text: integer, bigint or numeric, depending on its value."""
     value = Decimal(text)
     for type, bits in ((INT4, 31), (INT8, 63)):
         if -(1 << bits) <= value < 1 << bits:
@@ -226,9 +227,10 @@ def integer_literal(text: str, position: int | None) -> Literal:
 
 
 def check_digits(literal: Literal) -> None:
-    """22003 for a number of the source text that is a numeric with more digits than one can have here.
+    """22003 if a literal is a numeric with more digits than the 38 that are supported.
 
-    Such a number may be converted to another type: `1e300` is added to a double precision, and stays exact until then.
+    This is checked only after binding, because such a literal may be converted to another type first: `1e300` can be
+    added to a double precision.
     """
     for value in literal.value if isinstance(literal.value, list) else (literal.value,):
         if isinstance(value, Decimal) and (value.adjusted() >= MAX or int(value.as_tuple().exponent) < -MAX):

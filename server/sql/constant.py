@@ -1,11 +1,12 @@
-"""Queries that read no relation: literals, parameters, casts, session values and functions of them. They need no Spark.
+"""Evaluation without Spark of queries that read no relation.
 
-`compiled(relation)` returns a `Constant` if the plan is of that kind, whatever its text was. It is closures, made once
-per plan: a row of `SELECT $1::int` costs a few calls.
+Such queries consist of literals, parameters, casts, session values and functions of them. `compiled(relation)` returns
+a `Constant` for a plan of this kind. It consists of closures that are created once per plan, so evaluating a row of
+`SELECT $1::int` takes a few calls.
 
-Clients wait for each other's constants: the server evaluates them on its event loop. There only what is cheap whatever
-the client writes is evaluated; everything else raises `NotCheap`, and `server.evaluation` evaluates it in a process
-that can be stopped. Cheap are functions and casts of values of a fixed size, and linear functions of short ones.
+The server evaluates constants on its event loop, where a slow one would delay all clients. Only cheap expressions are
+evaluated there: functions and casts of fixed-size values, and linear functions of short values. All others raise
+`NotCheap`, and `server.evaluation` evaluates them in a process that can be stopped.
 """
 
 from __future__ import annotations
@@ -28,9 +29,9 @@ from server.sql.relations import Project, Relation, Values
 
 
 class Bindings(NamedTuple):
-    """What a plan needs at execution. `parameters`: Python scalars as types.py lists them, None for NULL.
+    """The values that a plan needs at execution. `parameters`: Python scalars as listed in types.py, None for NULL.
 
-    `now_us`: microseconds since 1970, of the transaction's start. `mz_now`: the query's timestamp, milliseconds.
+    `now_us`: the transaction's start, in microseconds since 1970. `mz_now`: the query's timestamp, in milliseconds.
     """
 
     parameters: tuple[Any, ...] = ()
@@ -44,9 +45,9 @@ class Bindings(NamedTuple):
     backend_pid: int = 0
     settings: Mapping[str, str] = MappingProxyType({})
     signal: Callable[[str, int], bool] | None = None
-    """What a function of SIGNALS does, by its name and the process id."""
+    """Executes a function of SIGNALS, given its name and the process id."""
     inquire: Callable[[str, Sequence[str | None]], bool | None] | None = None
-    """What a function of INQUIRIES answers, by its name and arguments."""
+    """Evaluates a function of INQUIRIES, given its name and arguments."""
 
     @property
     def are_short(self) -> bool:
@@ -72,7 +73,7 @@ _SESSION: dict[str, Callable[[Bindings], Any]] = {
 }
 
 SIGNALS = ("pg_cancel_backend", "pg_terminate_backend")
-"""Functions of a process id that act on another session: called once a row, and never by Spark."""
+"""Functions of a process id that act on another session. They are called once per row and never by Spark."""
 
 INQUIRIES = (
     "has_table_privilege",
@@ -81,16 +82,16 @@ INQUIRIES = (
     "has_cluster_privilege",
     "pg_has_role",
 )
-"""Functions that tell what a role may do: of an array of texts, role (or none), object and privilege."""
+"""Functions that test privileges. The argument is an array of texts: the role (optional), the object, the privilege."""
 
 Evaluate = Callable[[Bindings, tuple[Any, ...]], Any]
-"""A compiled expression: bindings and the row of the node below, to a Python scalar."""
+"""A compiled expression. The arguments are the bindings and the input row; the result is a Python scalar."""
 
 
 LENGTH_MAX = 1_000
-"""Characters, bytes or elements of a value that functions are evaluated over on the event loop."""
+"""The maximum characters, bytes or elements of a value for evaluation on the event loop."""
 CELLS_MAX = 2_000
-"""Cells of a query that is evaluated on the event loop."""
+"""The maximum number of nodes in the plan of a query that is evaluated on the event loop."""
 BATCH_ROWS = 4_096
 
 _FIXED_SIZE = frozenset(
@@ -104,7 +105,7 @@ _LINEAR = frozenset(
      *("quote_ident", "quote_literal", "concat", "concat_ws", "starts_with", "md5", "array_length", "cardinality",
       "extract", "date_part", "date_trunc", "timezone"))
 )  # fmt: skip
-"""Functions of texts and arrays whose time and result are linear in their arguments, pattern matching excluded."""
+"""Functions of texts and arrays whose time and result size are linear in their arguments. Excludes pattern matching."""
 
 
 class _NotConstant(Exception):
@@ -112,11 +113,14 @@ class _NotConstant(Exception):
 
 
 class NotCheap(Exception):
-    """The event loop is no place for this expression over these values."""
+    """The expression is too expensive to be evaluated on the event loop for these values."""
 
 
 def session_value(expression: SessionValue, bindings: Bindings) -> Any:
-    """The value of a session function. 42704 for a setting that does not exist."""
+    """The value of a session function in a query that Spark runs.
+
+    Raises 42704 for a setting that does not exist, and 0A000 for a function of SIGNALS or an expensive argument.
+    """
     if expression.name in SIGNALS:
         raise PgError(
             SqlState.FEATURE_NOT_SUPPORTED, f"{expression.name}() is not supported in a query that reads relations"
@@ -162,9 +166,9 @@ def _inquiry(function: str, arguments: Evaluate) -> Evaluate:
 
 
 def _evaluator(expression: Expression, row: Mapping[int, int], *, bounded: bool) -> Evaluate:
-    """The closure for an expression; `row` maps column ids to places in the row below.
+    """The closure for an expression. `row` maps column ids to indexes in the input row.
 
-    `bounded`: it raises NotCheap for values that are too long.
+    `bounded`: the closure raises NotCheap for values that are too long.
     """
     match expression:
         case Literal(value=value):
@@ -237,7 +241,7 @@ def _is_of_fixed_size(call: Call) -> bool:
 
 
 def _is_cheap(node: Any) -> bool:
-    """Whether a node, without those inside it, is cheap over short values."""
+    """Whether evaluating a node, without its children, is cheap for short values."""
     match node:
         case Call(function=function):
             return function.name in _LINEAR or (_is_of_fixed_size(node) and function.name not in _EXPENSIVE)
@@ -248,10 +252,10 @@ def _is_cheap(node: Any) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Constant:
-    """A query of constant rows. `rows`: per row the closures of its cells; `levels`: projections over them.
+    """A query of constant rows. `rows`: the closures of each row's cells. `levels`: the projections over them.
 
-    `is_cheap`: it may be evaluated on the event loop, where it may still raise NotCheap. `is_literal`: all its cells
-    are literals, and too many for the event loop.
+    `is_cheap`: it may be evaluated on the event loop, where it may still raise NotCheap for long values. `is_literal`:
+    all its cells are literals, but there are too many for the event loop.
     """
 
     relation: Relation
@@ -266,7 +270,7 @@ class Constant:
         return len(self.rows) == 1
 
     def evaluate_row(self, bindings: Bindings) -> tuple[Any, ...]:
-        """The one row of a query `is_single_row`, as Python scalars. NotCheap."""
+        """The row of a query with `is_single_row`, as Python scalars. Raises NotCheap."""
         if not self.is_cheap:
             raise NotCheap
         return self._row(self.rows[0], bindings)
@@ -278,7 +282,7 @@ class Constant:
         return row
 
     def evaluate(self, bindings: Bindings) -> pa.RecordBatch:
-        """All rows; the columns are c0, c1, ... NotCheap."""
+        """All rows, with columns c0, c1, ... Raises NotCheap."""
         if not self.is_cheap:
             raise NotCheap
         return self._batch(self.rows, bindings)
@@ -287,20 +291,20 @@ class Constant:
         return batch_of([self._row(cells, bindings) for cells in rows], self.types)
 
     def literal_rows(self) -> pa.Table:
-        """All rows of a query `is_literal`; made in batches, between which a thread lets others run."""
+        """All rows of a query with `is_literal`. They are made in batches so that other threads can run in between."""
         starts = range(0, len(self.rows), BATCH_ROWS)
         return pa.Table.from_batches([self._batch(self.rows[i : i + BATCH_ROWS], Bindings()) for i in starts])
 
 
 def batch_of(rows: Sequence[tuple[Any, ...]], types: Sequence[PgType]) -> pa.RecordBatch:
-    """Rows of Python scalars as Arrow; the columns are c0, c1, ..."""
+    """Rows of Python scalars as an Arrow batch with columns c0, c1, ..."""
     columns = zip(*rows, strict=True) if rows else [() for _ in types]
     arrays = [pa.array(list(cells), type.arrow) for cells, type in zip(columns, types, strict=True)]
     return pa.RecordBatch.from_arrays(arrays, [f"c{i}" for i in range(len(arrays))])
 
 
 def compiled(relation: Relation, *, bounded: bool = True) -> Constant | None:
-    """The evaluator of a plan that needs no Spark, None if it needs it. `bounded` False: no value is too long."""
+    """Compiles a plan that needs no Spark; None for any other plan. `bounded` False: never raises NotCheap."""
     projections: list[Project] = []
     node = relation
     while isinstance(node, Project):
@@ -329,6 +333,6 @@ _LITERAL_NODES = (Project, Values, Literal, ColumnRef)
 
 def _is_cheap_query(relation: Relation) -> bool:
     nodes = list(islice(walk(relation), CELLS_MAX + 1))
-    # a function with an effect is not called again because another one turned out to be expensive
+    # NotCheap restarts the evaluation elsewhere, which must not repeat a call that has an effect
     signals = any(isinstance(node, SessionValue) and node.name in SIGNALS for node in nodes)
     return len(nodes) <= CELLS_MAX and all(_is_cheap(n) and not (signals and isinstance(n, Call)) for n in nodes)

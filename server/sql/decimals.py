@@ -1,11 +1,11 @@
-"""Arithmetic of numerics inside Spark's 38 digits.
+"""Precision and scale of numeric arithmetic within Spark's 38 digits.
 
-PostgreSQL's numeric grows as it needs to; Spark's DECIMAL(p, s) is fixed, and when a result would need more than 38
-digits Spark silently keeps fewer decimals (`DecimalType.adjustPrecisionScale`). Here the result's scale is decided
-first, by rules close to PostgreSQL's, and the operands are then cast so that Spark arrives at exactly that scale: what
-does not fit raises (22003), nothing is rounded away behind our back.
+PostgreSQL's numeric has no fixed precision, Spark's DECIMAL(p, s) does. If a result needs p > 38 digits, Spark silently
+reduces its scale (`DecimalType.adjustPrecisionScale`): it becomes DECIMAL(38, max(38 - (p - s), min(s, 6))).
 
-Spark's result of p > 38 digits, s of them decimals, is DECIMAL(38, max(38 - (p - s), min(s, 6))).
+The functions here first choose the result's scale, by rules close to PostgreSQL's. They then choose the types to which
+the operands are cast, so that Spark's result has exactly this scale. Values that do not fit raise 22003; nothing is
+rounded silently.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class Shape(NamedTuple):
 
     @property
     def whole(self) -> int:
-        """Digits before the point."""
+        """The number of digits before the decimal point."""
         return self.precision - self.scale
 
     def __str__(self) -> str:
@@ -34,7 +34,7 @@ class Shape(NamedTuple):
 
 
 class Operation(NamedTuple):
-    """The operands' shapes to cast to, and the result's."""
+    """The shapes that the operands are cast to, and the shape of the result."""
 
     left: Shape
     right: Shape
@@ -42,7 +42,7 @@ class Operation(NamedTuple):
 
 
 def add(left: Shape, right: Shape) -> Operation:
-    """Also subtraction: exact, of the larger scale."""
+    """Addition and subtraction. The result is exact and has the larger scale."""
     scale = max(left.scale, right.scale)
     whole = max(left.whole, right.whole)
     if whole + scale + 1 <= MAX:
@@ -52,11 +52,14 @@ def add(left: Shape, right: Shape) -> Operation:
 
 
 def multiply(left: Shape, right: Shape) -> Operation:
-    """Exact while the product's digits fit; beyond that rounded to the larger of the scales, at least 18."""
+    """Multiplication. The result is exact if its digits fit in 38.
+
+    Otherwise it is rounded to the largest of the operands' scales and min(sum of the scales, PRODUCT_SCALE).
+    """
     if left.precision + right.precision + 1 <= MAX:
         return Operation(left, right, Shape(left.precision + right.precision + 1, left.scale + right.scale))
     scale = max(left.scale, right.scale, min(left.scale + right.scale, PRODUCT_SCALE))
-    room = MAX - scale - 1  # whole digits that both operands share
+    room = MAX - scale - 1  # the digits before the point that both operands have together
     right_whole = min(right.whole, room - min(left.whole, room - room // 2))
     left_whole = room - right_whole  # the sum must be exact for Spark to arrive at `scale`
     excess = left_whole + left.scale - MAX
@@ -70,7 +73,10 @@ def multiply(left: Shape, right: Shape) -> Operation:
 
 
 def divide(left: Shape, right: Shape) -> Operation:
-    """Rounded to the larger of 16 and the scales. A divisor of more than 9 decimals is refused by its cast."""
+    """Division. The result is rounded to the largest of DIVISION_SCALE and the operands' scales.
+
+    The divisor is cast to at most 9 decimals. The caller must raise an error if this changes its value.
+    """
     scale = max(DIVISION_SCALE, left.scale, right.scale)
     divisor = Shape(MAX, min(right.scale, 9))
     whole = MAX - scale - divisor.scale
@@ -78,6 +84,6 @@ def divide(left: Shape, right: Shape) -> Operation:
 
 
 def remainder(left: Shape, right: Shape) -> Operation:
-    """Exact, of the larger scale."""
+    """The remainder. The result is exact and has the larger scale."""
     scale = max(left.scale, right.scale)
     return Operation(left, right, Shape(min(left.whole, right.whole) + scale, scale))

@@ -1,17 +1,17 @@
-"""Queries inside queries that name columns of the query around them, as joins. Spark knows a few shapes, this all.
+"""Decorrelation: turns correlated subqueries and LATERAL joins into joins. Spark itself supports only a few forms.
 
-`decorrelated(relation)` rewrites LATERAL joins and those subqueries that Spark would refuse (`_is_native` tells). Then
-no expression inside a query names a column of another, except in the shapes that stay.
+`decorrelated(relation)` rewrites LATERAL joins and the subqueries that Spark would reject (see `_is_native`).
+Afterwards, only native subqueries name columns of an enclosing query.
 
-How (Neumann and Kemper, "Unnesting arbitrary queries", 2015): the inner query is computed for every distinct
-combination of the outer columns that it names, its domain, at once. `_Push` carries the domain's columns through
-each node up to its top, where they are joined with the outer rows; NULL is equal to NULL there. What was a value of
-the outer row is then a column below:
+The method is that of Neumann and Kemper, "Unnesting Arbitrary Queries" (2015). The domain of an inner query is the set
+of distinct combinations of the outer columns that it names. The inner query is computed once for the whole domain:
+`_Push` adds the domain's columns to its nodes. The result is joined with the outer rows on these columns, with
+NULL equal to NULL. References to outer columns become references to the domain's columns:
 
-    a (query)      LEFT JOIN, a check that it has one row, and its column
-    EXISTS         LEFT JOIN with the combinations that have a row
-    ANY, ALL, IN   LEFT JOIN with how often the comparison is true, false, unknown; the operands are outer columns too
-    LATERAL        the join that it is, and equal combinations
+    (query)        LEFT JOIN, with an error if a combination has more than one row
+    EXISTS         LEFT JOIN with the number of rows per combination
+    ANY, ALL, IN   LEFT JOIN with the counts of decisive and of NULL comparisons; the operands are outer columns too
+    LATERAL        a join of the same kind, with equality of the combinations as an additional condition
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ from server.sql.relations import (
     Window,
 )
 
-COLUMNS_MAX = 20_000  # that a statement's rewriting may make
+COLUMNS_MAX = 20_000  # the maximum number of columns that the rewriting of a statement may create
 Node = TypeVar("Node")
 
 _SAME = Function("<=>", (), BOOL, "({0} <=> {1})", nulls=Nulls.NEVER)
@@ -86,9 +86,9 @@ _NEGATIVE = {
 
 
 def decorrelated(relation: Relation, *, native: bool = True) -> Relation:
-    """The same rows, without what Spark would refuse. 0A000 for the little that cannot be rewritten.
+    """An equivalent relation without constructs that Spark rejects. 0A000 for what cannot be rewritten.
 
-    Without `native` no subquery stays, also none that Spark would compute as it stands.
+    If not `native`, all subqueries are rewritten, including those that Spark supports.
     """
     if any(isinstance(n, Subquery) or (isinstance(n, Join) and n.lateral) for n in walk(relation)):
         return _Decorrelator(relation, native=native).relation(relation)
@@ -96,7 +96,7 @@ def decorrelated(relation: Relation, *, native: bool = True) -> Relation:
 
 
 def free_columns(node: Relation) -> list[Column]:
-    """The columns of queries around this one that it names, in the order of their ids."""
+    """The columns of enclosing queries that the node names, ordered by id."""
     known: set[int] = set()
     named: dict[int, Column] = {}
     for inner in walk(node):
@@ -112,7 +112,7 @@ def free_columns(node: Relation) -> list[Column]:
 
 
 def substituted(node: Node, swap: dict[int, Column]) -> Node:
-    """References to some columns replaced by references to others."""
+    """The node with column references replaced by references to other columns; `swap` is keyed by column id."""
 
     def change(inner: Any) -> Any | None:
         if isinstance(inner, ColumnRef) and inner.column.id in swap:
@@ -123,7 +123,7 @@ def substituted(node: Node, swap: dict[int, Column]) -> Node:
 
 
 def _is_native(subquery: Subquery, place: Relation) -> bool:
-    """Whether Spark computes it as it stands: if correlated, only by conditions of WHERE, above nothing but joins."""
+    """Whether Spark supports the subquery: if correlated, only in WHERE conditions over inner and cross joins."""
     if subquery.kind in (SubqueryKind.ANY, SubqueryKind.ALL):
         return False
     if not isinstance(place, (Project, Filter, AggregateNode)):
@@ -157,9 +157,9 @@ def _is_simple(node: Relation, outer: set[int]) -> bool:
 
 
 def _in_lambdas(part: Any) -> list[Subquery]:
-    """The subqueries in expressions that Spark would see inside a higher-order function, where it refuses them.
+    """The subqueries in expressions that would be rendered inside a higher-order function, where Spark rejects them.
 
-    The subqueries inside those subqueries are not among them.
+    Subqueries nested in these subqueries are not included.
     """
     found: list[Subquery] = []
 
@@ -185,7 +185,7 @@ def _in_lambdas(part: Any) -> list[Subquery]:
 
 
 def uses_lambda(node: Any) -> bool:
-    """Whether the Spark SQL of an expression puts its arguments into a higher-order function."""
+    """Whether the Spark SQL of an expression contains its arguments inside a higher-order function."""
     match node:
         case Call(function=function, arguments=arguments, timezone=timezone):
             return not is_utc(timezone) or _form_uses_lambda(function.spark, arguments)
@@ -193,7 +193,7 @@ def uses_lambda(node: Any) -> bool:
             rule = find_cast(operand.type.without_modifiers, target.without_modifiers)
             return rule is not None and (not is_utc(timezone) or _form_uses_lambda(rule.spark, (operand,)))
         case Aggregate(function=function, arguments=arguments):
-            # values of a group that are ordered, or given to Python, are sorted with a comparison function
+            # values of a group that are ordered, or passed to Python, are sorted with a comparison lambda
             return _form_uses_lambda(function.spark, arguments) or "{a}" in _form(function.spark, arguments)
         case WindowCall(call=call):
             return uses_lambda(call)
@@ -205,12 +205,12 @@ def uses_lambda(node: Any) -> bool:
 
 
 def _form(spark: str | Form | None, arguments: Sequence[Expression]) -> str:
-    """The Spark SQL of a function whose arguments are subqueries."""
+    """The Spark SQL of a function with subqueries as arguments; "" if it has no form in Spark SQL."""
     return (spark(arguments, ["(SELECT 1)"] * len(arguments)) if callable(spark) else spark) or ""
 
 
 def _form_uses_lambda(spark: str | Form | None, arguments: Sequence[Expression]) -> bool:
-    """A function without a form in Spark SQL is computed in Python, and its value taken out by a lambda."""
+    """Whether a form contains a lambda. Without a form, a Python UDF is called and its result unpacked by a lambda."""
     form = _form(spark, arguments)
     return not form or "->" in form
 
@@ -232,7 +232,7 @@ def _has_query(part: Any) -> bool:
 
 
 def _is_single(node: Relation) -> bool:
-    """Whether it has at most one row, whatever the data."""
+    """Whether the relation has at most one row for any data."""
     match node:
         case AggregateNode(keys=keys):
             return not keys
@@ -246,7 +246,7 @@ def _is_single(node: Relation) -> bool:
 
 
 def same(pairs: Sequence[tuple[Column, Column]]) -> Expression:
-    """Whether columns are pairwise equal, NULL to NULL."""
+    """The condition that columns are pairwise equal, with NULL equal to NULL."""
     tests: list[Expression] = [Call(_SAME, (ColumnRef(a), ColumnRef(b)), BOOL, False) for a, b in pairs]
     return _all(tests)
 
@@ -280,7 +280,7 @@ def _join(kind: JoinKind, left: Relation, right: Relation, condition: Expression
 
 
 def _least_source(node: Relation, ids: set[int]) -> Relation:
-    """The side of a join that has all these columns, and every combination of them that the join has."""
+    """The smallest input of nested joins that has these columns and every combination of their values in the join."""
     while isinstance(node, Join):
         sides = []
         if node.kind in (JoinKind.INNER, JoinKind.CROSS, JoinKind.LEFT):
@@ -295,14 +295,14 @@ def _least_source(node: Relation, ids: set[int]) -> Relation:
 
 
 def _only(relation: Relation, columns: Sequence[Column]) -> Relation:
-    """The relation with these columns of it and no others."""
+    """The relation with only these of its columns."""
     if relation.columns == tuple(columns):
         return relation
     return Project(relation, tuple(columns), tuple(ColumnRef(c) for c in columns))
 
 
 class NewColumns:
-    """Makes columns whose ids nothing in a plan has."""
+    """Creates columns with ids that are unused in a plan."""
 
     def __init__(self, root: Relation) -> None:
         ids = [0]
@@ -317,9 +317,9 @@ class NewColumns:
         self._most = self._last + COLUMNS_MAX
 
     def column(self, name: str, like: Expression) -> Column:
-        """A column that can take the value of an expression."""
+        """A new column with the type, nullability and precision of an expression. 54001 beyond COLUMNS_MAX."""
         self._last += 1
-        if self._last > self._most:  # each level may name the one before, and then holds it twice
+        if self._last > self._most:  # nested levels can double the plan: a level may contain the previous one twice
             raise PgError(
                 SqlState.STATEMENT_TOO_COMPLEX,
                 "stack depth limit exceeded",
@@ -330,7 +330,7 @@ class NewColumns:
 
 
 class _Namer(Protocol):
-    """Whoever makes new columns."""
+    """An object with a method `column` that creates columns, as `NewColumns` does."""
 
     @property
     def column(self) -> Callable[[str, Expression], Column]: ...
@@ -342,7 +342,7 @@ class _Decorrelator:
         self.column = NewColumns(root).column
 
     def relation(self, node: Relation) -> Relation:
-        """The node and all below it, rewritten."""
+        """The node and all nodes below it, rewritten."""
         changed = self._without_queries(node)
         if isinstance(changed, Join) and changed.lateral:
             changed = self._lateral(changed)
@@ -352,10 +352,10 @@ class _Decorrelator:
 
         return transform(changed, inside)
 
-    # -- where subqueries stand -------------------------------------------------------------------------------------
+    # -- nodes with subqueries --------------------------------------------------------------------------------------
 
     def _without_queries(self, node: Relation) -> Relation:
-        """The node without the subqueries in its own expressions that are not native."""
+        """The node with the non-native subqueries in its own expressions rewritten."""
         match node:
             case Values(rows=rows) if _has_query(rows):
                 return self._without_queries(self._projected_rows(node))
@@ -395,7 +395,7 @@ class _Decorrelator:
         return node
 
     def _projected_rows(self, node: Values) -> Relation:
-        """VALUES as projections of one row each: Spark has no subqueries in VALUES."""
+        """VALUES as a union of one-row projections, because Spark does not support subqueries in VALUES."""
         arms: list[Relation] = []
         for row in node.rows:
             columns = node.columns
@@ -410,7 +410,7 @@ class _Decorrelator:
         return result
 
     def _queries(self, part: Any, place: Relation) -> list[Subquery]:
-        """The subqueries in expressions, those inside them aside, that are to be rewritten."""
+        """The subqueries in expressions that must be rewritten, excluding those nested in other subqueries."""
         found: list[Subquery] = []
         in_lambda = _in_lambdas(part) if self._native and _has_query(part) else []
 
@@ -430,9 +430,9 @@ class _Decorrelator:
     def _attached(
         self, input: Relation, expressions: tuple[Any, ...], place: Relation
     ) -> tuple[Relation, tuple[Any, ...]]:
-        """The input with the subqueries' values in columns of their own, and the expressions, which use those columns.
+        """The input extended by columns with the subqueries' values, and the expressions rewritten to use them.
 
-        The expressions may be sort keys.
+        The expressions may also be sort keys or window calls.
         """
         values: list[tuple[Subquery, Expression]] = []
         for subquery in self._queries(expressions, place):
@@ -449,7 +449,10 @@ class _Decorrelator:
         return input, tuple(transform(e, change) for e in expressions)
 
     def _outer_join(self, node: Join) -> Relation:
-        """Subqueries in the condition of an outer join are computed on the side whose columns they name."""
+        """Computes each subquery in an outer join's condition on the side whose columns it names.
+
+        0A000 if it names columns of both sides.
+        """
         assert node.condition is not None
         sides = [node.left, node.right]
         condition = node.condition
@@ -470,10 +473,10 @@ class _Decorrelator:
         named = {n.column.id for operand in subquery.operands for n in walk(operand) if isinstance(n, ColumnRef)}
         return named | {c.id for c in free_columns(subquery.relation)}
 
-    # -- what a subquery comes to -----------------------------------------------------------------------------------
+    # -- the value of a subquery ------------------------------------------------------------------------------------
 
     def _computed(self, input: Relation, subquery: Subquery) -> tuple[Relation, Expression]:
-        """The input with columns more, and the subquery's value over them."""
+        """The input with additional columns, and an expression over them that is the subquery's value."""
         relation, test = subquery.relation, subquery.test
         if subquery.kind in (SubqueryKind.IN, SubqueryKind.ANY, SubqueryKind.ALL):
             assert test is not None
@@ -512,7 +515,10 @@ class _Decorrelator:
     def _left_joined(
         self, input: Relation, relation: Relation, calls: Sequence[Aggregate] | None
     ) -> tuple[Relation, tuple[Column, ...]]:
-        """The input joined with the relation, computed for it; `calls` are made once for each row of the input."""
+        """The input LEFT JOINed with the relation, and the columns of the relation in the join.
+
+        With `calls`, the relation is first aggregated by the domain's columns, and the columns are those of the calls.
+        """
         outer = [c for c in free_columns(relation) if c.id in {known.id for known in input.columns}]
         pushed, carried = self._pushed(relation, self._domain(input, outer), outer)
         own = relation.columns
@@ -529,7 +535,7 @@ class _Decorrelator:
         return result, tuple(known[c.id] for c in own)
 
     def _domain(self, input: Relation, outer: Sequence[Column]) -> Callable[[], Relation]:
-        """Makes the distinct combinations of some columns of the input, under new names each time."""
+        """Returns a function that creates the domain of some columns of the input, with new column ids on each call."""
 
         source = _least_source(input, {column.id for column in outer})
 
@@ -575,9 +581,9 @@ class _Decorrelator:
 
 
 def numbered_limit(node: Limit, new: _Namer, partition: tuple[Column, ...] = ()) -> Relation:
-    """LIMIT as a condition on the rows' numbers, by `partition`."""
+    """LIMIT as a condition on row_number() OVER (PARTITION BY `partition`)."""
     input = node.input
-    if isinstance(input, Project):  # what stands above the order commutes with the limit
+    if isinstance(input, Project):  # a projection commutes with LIMIT
         return replace(input, input=numbered_limit(replace(node, input=input.input), new, partition))
     order = input.keys if isinstance(input, Sort) else ()
     number = Aggregate(_ROW_NUMBER, (), INT8, False)
@@ -602,7 +608,7 @@ def numbered_limit(node: Limit, new: _Namer, partition: tuple[Column, ...] = ())
 
 
 def _bound(value: Expression | None, clause: str) -> Expression | None:
-    """The value, which must not be negative; None if there is none."""
+    """The value, wrapped to raise an error if it is negative; None if there is no bound."""
     if value is None or (isinstance(value, Literal) and value.value is None):
         return None
     if isinstance(value, Literal):
@@ -622,7 +628,7 @@ def _refused(what: str) -> PgError:
 
 
 class _Push:
-    """One inner query, computed for all of its domain: each node gets the domain's columns in front."""
+    """Computes one inner query for its whole domain by adding the domain's columns to each of its nodes."""
 
     def __init__(self, owner: _Decorrelator, domain: Callable[[], Relation], outer: Sequence[Column]) -> None:
         self._owner = owner
@@ -631,7 +637,7 @@ class _Push:
         self._ids = {column.id for column in outer}
 
     def pushed(self, node: Relation) -> tuple[Relation, tuple[Column, ...]]:
-        """The node's rows for each combination, and the columns that tell which; other columns keep their ids."""
+        """The node's rows for each combination, and the domain's columns in them. Other columns keep their ids."""
         if not self._depends(node):
             domain = self._domain()
             return _join(JoinKind.CROSS, domain, node, None), domain.columns
@@ -672,14 +678,14 @@ class _Push:
                 order = tuple(ex.SortKey(ref, False, False) for ref in refs) + (order or ())
                 return DistinctOn(below, (*refs, *keys), order), carried
             case Sort(input=input):
-                return self.pushed(input)  # rows of a set have no order
+                return self.pushed(input)  # the order has no effect without LIMIT
             case Limit():
                 return self._limit(node)
             case SetOperation():
                 return self._set_operation(node)
             case Recursive() | RecursiveRows():
                 raise _refused("WITH RECURSIVE that names columns of the query around it")
-        raise AssertionError(node)  # scans and series name nothing
+        raise AssertionError(node)  # scans and series name no outer columns
 
     def _depends(self, part: Any) -> bool:
         return _names(part, self._ids)
@@ -691,7 +697,7 @@ class _Push:
         return substituted(part, swap)
 
     def _values(self, node: Values) -> tuple[Relation, tuple[Column, ...]]:
-        """A row is a projection of the domain, several are their union."""
+        """Each row becomes a projection of the domain; several rows become a UNION ALL of these."""
         arms: list[Relation] = []
         for row in node.rows:
             domain = self._domain()
@@ -751,7 +757,7 @@ class _Push:
         return Project(joined, (*keys, *rest), (*merged, *(ColumnRef(c) for c in rest))), keys
 
     def _aggregate(self, node: AggregateNode) -> tuple[Relation, tuple[Column, ...]]:
-        """Without GROUP BY there is a row for every combination, also for one without rows."""
+        """Without GROUP BY, every combination has a row, even if it has no input rows: hence a LEFT JOIN first."""
         below, carried = self.pushed(node.input)
         keys, calls = self._swapped(node.keys, carried), self._swapped(node.calls, carried)
         if not node.keys:
@@ -769,7 +775,7 @@ class _Push:
         return AggregateNode(below, (*refs, *keys), calls, (*groups, *node.columns)), groups
 
     def _limit(self, node: Limit) -> tuple[Relation, tuple[Column, ...]]:
-        if isinstance(node.input, Project):  # what stands above the order commutes with the limit
+        if isinstance(node.input, Project):  # a projection commutes with LIMIT
             return self.pushed(replace(node.input, input=replace(node, input=node.input.input)))
         input = node.input
         order = input.keys if isinstance(input, Sort) else ()

@@ -1,10 +1,10 @@
-"""How sqlglot must read PostgreSQL so that nothing of what was written is lost before the planner sees it.
+"""The sqlglot dialect for PostgreSQL, which keeps names and values as written.
 
-sqlglot's own dialect is made for transpiling: it folds `pow`, `char_length`, `now` into classes of its own and
-forgets the name, cuts the text of intervals into pieces and shifts array subscripts. The planner needs names
-(PostgreSQL calls an output column after the function) and values as written. So: functions stay `exp.Anonymous`
-with their name and position, except those with a grammar of their own (CAST, EXTRACT, POSITION, SUBSTRING, TRIM,
-OVERLAY); INTERVAL keeps its string; `->` keeps its operand; subscripts are as written.
+sqlglot's own PostgreSQL dialect is made for transpiling. It maps `pow`, `char_length` and `now` to its own classes and
+drops the name, splits the text of intervals, and shifts array subscripts. The planner needs names (PostgreSQL names an
+output column after the function) and values as written. In this dialect, functions stay `exp.Anonymous` with their name
+and position, except those with their own grammar (CAST, EXTRACT, POSITION, SUBSTRING, TRIM, OVERLAY). INTERVAL keeps
+its string, `->` keeps its operand, and subscripts are unchanged.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from sqlglot.parsers.postgres import PostgresParser
 from sqlglot.tokenizer_core import TokenType
 
 _OWN_GRAMMAR = ("CAST", "EXTRACT", "POSITION", "SUBSTRING", "TRIM", "OVERLAY")
-_INTERVAL_ENDS = {  # the fields that INTERVAL 'text' names, and those that may follow behind TO
+_INTERVAL_ENDS = {  # the fields that can follow INTERVAL 'text', each with the fields that can follow it after TO
     "YEAR": ("MONTH",),
     "MONTH": (),
     "DAY": ("HOUR", "MINUTE", "SECOND"),
@@ -29,7 +29,7 @@ _INTERVAL_ENDS = {  # the fields that INTERVAL 'text' names, and those that may 
 _CONSTANT_TYPES = PostgresParser.TYPE_TOKENS - {TokenType.INTERVAL, TokenType.VAR}
 
 
-# PostgreSQL's operators without a precedence of their own: they bind like ||, from left to right (manual, 4.1.6).
+# PostgreSQL's "any other operator": the same precedence as ||, left associative (manual, 4.1.6).
 _OTHER_OPERATORS: dict[TokenType, type[exp.Expr]] = {
     TokenType.ARROW: exp.JSONExtract,
     TokenType.DARROW: exp.JSONExtractScalar,
@@ -51,12 +51,12 @@ _PREFIX_OPERATORS: dict[TokenType, type[exp.Expr]] = {
     TokenType.RLIKE: exp.BitwiseNot,
     TokenType.PIPE_SLASH: exp.Sqrt,
     TokenType.DPIPE_SLASH: exp.Cbrt,
-    TokenType.GLOB: exp.Abs,  # `trees` gives this token for @
+    TokenType.GLOB: exp.Abs,  # `trees` converts @ to this token
 }
 
 
 def _prefix(kind: type[exp.Expr]) -> Callable[[Any], exp.Expr]:
-    """~ 1 + 2 is ~ (1 + 2)."""
+    """A prefix operator with lower precedence than + and *: ~ 1 + 2 is ~ (1 + 2)."""
     return lambda self: self.expression(kind(this=self._parse_term()))
 
 
@@ -74,7 +74,7 @@ class _Parser(PostgresParser):
         for name, parser in PostgresParser.NO_PAREN_FUNCTION_PARSERS.items()
         if name in ("ANY", "CASE", "VARIADIC")
     }
-    LAMBDAS: ClassVar[dict[Any, Callable[..., Any]]] = {  # without `->`: that is an operator wherever it stands
+    LAMBDAS: ClassVar[dict[Any, Callable[..., Any]]] = {  # without `->`, which is always an operator
         TokenType.FARROW: PostgresParser.LAMBDAS[TokenType.FARROW]
     }
     JSON_OPERATORS: ClassVar[dict[Any, Callable[..., Any]]] = {
@@ -90,7 +90,7 @@ class _Parser(PostgresParser):
     }
 
     def _parse_bitwise(self) -> exp.Expr | None:
-        """As sqlglot's, with !~ and !~*, which come as two tokens each."""
+        """As in sqlglot, with the operators !~ and !~*, which are two tokens each."""
         this = self._parse_term()
         while True:
             if self._match_pair(TokenType.NOT, TokenType.RLIKE):
@@ -111,7 +111,7 @@ class _Parser(PostgresParser):
                 return this
 
     def _parse_cube_or_rollup(self, with_prefix: bool = False) -> exp.Cube | exp.Rollup | None:
-        """Their keys are any expressions; sqlglot takes none with a comparison."""
+        """CUBE or ROLLUP. The keys can be any expressions; sqlglot does not accept comparisons."""
         for token, kind in ((TokenType.CUBE, exp.Cube), (TokenType.ROLLUP, exp.Rollup)):
             if self._match(token):
                 return self.expression(kind(expressions=self._parse_wrapped_csv(self._parse_assignment)))
@@ -121,7 +121,7 @@ class _Parser(PostgresParser):
         return self._parse_grouping_sets() or self._parse_cube_or_rollup() or self._parse_assignment()
 
     def _parse_type(self, parse_interval: bool = True, fallback_to_identifier: bool = False) -> exp.Expr | None:
-        """DATE 'text'::type is (DATE 'text')::type."""
+        """Parses DATE 'text'::type as (DATE 'text')::type."""
         start = self._index
         if self._curr and self._curr.token_type in _CONSTANT_TYPES:
             type = self._parse_types(check_func=True, allow_identifiers=False)
@@ -131,7 +131,7 @@ class _Parser(PostgresParser):
         return super()._parse_type(parse_interval, fallback_to_identifier)
 
     def _parse_interval(self, require_interval: bool = True, parse_function_unit: bool = True) -> exp.Interval | None:
-        """INTERVAL 'text' [field [TO field [(digits)]]]: the text as it is, the fields as a Var."""
+        """INTERVAL 'text' [field [TO field [(digits)]]]. The text is unchanged; the fields are a Var."""
         if not (
             self._curr and self._curr.token_type == TokenType.INTERVAL and self._next.token_type == TokenType.STRING
         ):
@@ -156,7 +156,7 @@ class _Parser(PostgresParser):
 
 
 class TidewirePostgres(Postgres):
-    """Hand it to sqlglot as `read=`. Trees it makes are the ones that `bind` understands."""
+    """The dialect to pass to sqlglot as `read=`. `bind` expects trees of this dialect."""
 
     INDEX_OFFSET = 0
     Parser = _Parser

@@ -1,7 +1,7 @@
-"""Plans that take rows as they are: columns of one relation, all rows of it or those with given keys. No Spark.
+"""Plans that need no Spark because they return rows of one relation unchanged: all rows, or those with given keys.
 
-`SELECT * FROM t` and `SELECT a, b FROM t WHERE id = $1 AND kind IN ('x', 'y')`. Which conditions are keys: `keys.py`;
-one whose column has to be cast is computed by Spark, like everything else.
+Examples are `SELECT * FROM t` and `SELECT a, b FROM t WHERE id = $1 AND kind IN ('x', 'y')`. `keys.py` defines which
+conditions are keys. A plan with any other condition, or with a key whose column must be cast, is computed by Spark.
 """
 
 from __future__ import annotations
@@ -21,21 +21,21 @@ from server.sql.relations import Filter, Project, Relation, Scan
 
 @dataclass(frozen=True, slots=True)
 class DirectScan:
-    """`columns`, by number, of the rows of `source` that have all `keys`."""
+    """The columns with the numbers `columns`, of the rows of `source` that match all `keys`."""
 
     source: ObjectId
     columns: tuple[int, ...]
     keys: tuple[Key, ...] = ()
 
     def rows(self, table: pa.Table, bindings: Bindings) -> pa.Table:
-        """The rows, of the relation's rows at one time; columns keep their names."""
+        """Selects from `table`, all rows of the relation at one timestamp. The columns keep their names."""
         for key in self.keys:  # after the first key few rows are left
             table = table.filter(_is_one_of(table.column(key.column), key.wanted(bindings)))
         return table.select(list(self.columns))
 
 
 def direct_scan(relation: Relation) -> DirectScan | None:
-    """The scan that a plan is, if it is one."""
+    """The plan as a DirectScan; None if Spark is needed."""
     match relation:
         case Scan(id=id, columns=columns):
             return DirectScan(id, tuple(range(len(columns))))

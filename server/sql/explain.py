@@ -1,7 +1,7 @@
-"""A plan as a person reads it: one line a relational node, its inputs indented below, for EXPLAIN.
+"""Formatting of plans for EXPLAIN: one line per relational node, with its inputs indented below it.
 
-Expressions are written as PostgreSQL would write them, with every cast that the planner put in. A subquery is written
-below the node that uses it.
+Expressions are written in PostgreSQL's syntax, including the casts that the planner added. A subquery is written below
+the node that uses it.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def explained(
     name_of: Callable[[ObjectId], str],
     lookups: Mapping[ObjectId, Lookup] = MappingProxyType({}),
 ) -> Outline:
-    """The plan, to be shown. `name_of` gives the name of a relation that is scanned, or of an index."""
+    """The plan as an Outline. `name_of` returns the name of a scanned relation or of an index."""
     return _Explainer(name_of, lookups).outline(relation)
 
 
@@ -128,7 +128,7 @@ class _Explainer:
         )
 
     def text(self, expression: Expression) -> str:
-        """The expression as SQL."""
+        """The expression as SQL text."""
         match expression:
             case Literal(value=None):
                 return "NULL"
@@ -192,7 +192,7 @@ class _Explainer:
 
 
 def _inputs(node: r.Relation) -> Iterator[r.Relation]:
-    """The relations that a node reads, left to right."""
+    """The inputs of a node, left to right."""
     for name in ("input", "left", "right", "anchor", "step"):
         below = getattr(node, name, None)
         if below is not None and hasattr(below, "columns"):

@@ -1,11 +1,11 @@
-"""Typed scalar expressions: a closed set of frozen nodes, `Expression` at the end names them all.
+"""Typed scalar expressions: a closed set of frozen nodes. `Expression` is their union.
 
-`bind` makes them, `render` writes them as Spark SQL, `constant.py` evaluates those that need no Spark.
-Every node knows its PostgreSQL `type` and whether it can be NULL. A numeric also knows `precision`: the digits of
-the Spark DECIMAL(precision, type.scale) that its rendered form has (PostgreSQL's numeric has no such bound, and a
-bare numeric's PgType says nothing of it; arithmetic needs it, see `decimals.py`).
+`bind` creates them, `render` writes them as Spark SQL, and `constant.py` evaluates those that need no Spark.
+Every node has its PostgreSQL `type` and `nullable`. A numeric also has `precision`: the digits of the Spark
+DECIMAL(precision, type.scale) that it is rendered to. PostgreSQL's numeric has no such bound and the PgType of a bare
+numeric does not contain it, but arithmetic needs it (see `decimals.py`).
 
-Nodes compare by meaning: where they stand in the text does not count.
+Equality of nodes ignores their positions in the text.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _INTEGER_DIGITS = {"int2": 5, "int4": 10, "int8": 19}
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column that a relational node puts out. `id` is unique within a plan, so it needs no qualifier."""
+    """An output column of a relational node. `id` is unique within a plan, so a column needs no qualifier."""
 
     id: int
     name: str = field(compare=False)
@@ -38,7 +38,7 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class Literal:
-    """`value` is a Python scalar as `protocol.pgwire.types` lists them, or None. Type `unknown`: still a str."""
+    """`value` is a Python scalar as listed in `protocol.pgwire.types`, or None. With type `unknown` it is a str."""
 
     value: Any
     type: PgType
@@ -62,7 +62,11 @@ class Parameter:
 
 @dataclass(frozen=True, slots=True)
 class SessionValue:
-    """now, current_user and the like: a field of `Bindings`, or with `argument` a setting of the session."""
+    """A value that depends on the session or the clock, such as now and current_user.
+
+    Without `argument` it is a field of `Bindings`. With `argument` it is a setting, or the result of `Bindings.signal`
+    or `Bindings.inquire`.
+    """
 
     name: str
     type: PgType
@@ -73,7 +77,7 @@ class SessionValue:
 
 @dataclass(frozen=True, slots=True)
 class ColumnRef:
-    """A column of a node below, or of a query around this one. `written` is how messages name it."""
+    """A column of a node below, or of an enclosing query. `written` is its name in error messages."""
 
     column: Column
     written: str = field(default="", compare=False)
@@ -90,7 +94,7 @@ class ColumnRef:
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A function or operator of `functions` over arguments that have its types already.
+    """A function or operator of `functions`. The arguments already have its argument types.
 
     `timezone`: the session's, if the function depends on it.
     """
@@ -105,7 +109,7 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class Cast:
-    """To another type or other modifiers. `assignment`: a string too long is an error, not cut.
+    """A cast to another type or other modifiers. `assignment`: a string that is too long is an error, not truncated.
 
     `timezone`: the session's, if the cast depends on it.
     """
@@ -122,7 +126,7 @@ class Cast:
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """CASE WHEN condition THEN value ... ELSE default END; all values have the type."""
+    """CASE WHEN condition THEN value ... ELSE default END; all values have type `type`."""
 
     branches: tuple[tuple[Expression, Expression], ...]
     default: Expression
@@ -135,7 +139,7 @@ class Case:
 
 @dataclass(frozen=True, slots=True)
 class Array:
-    """ARRAY[elements]; all have the element type."""
+    """ARRAY[elements]; all elements have the element type."""
 
     elements: tuple[Expression, ...]
     type: PgType
@@ -145,7 +149,7 @@ class Array:
 
 @dataclass(frozen=True, slots=True)
 class InList:
-    """operand IN (items); all have one type, which has an equality."""
+    """operand IN (items). The operand and the items have the same type, which has an equality operator."""
 
     operand: Expression
     items: tuple[Expression, ...]
@@ -159,7 +163,7 @@ class InList:
 
 @dataclass(frozen=True, slots=True)
 class Quantified:
-    """operand operator ANY/ALL (array): `call` compares the operand with `element`, which stands for each in turn."""
+    """operand operator ANY/ALL (array). `call` compares the operand with `element`, which denotes an array element."""
 
     call: Expression
     element: Column
@@ -179,10 +183,10 @@ class SortKey:
 
 @dataclass(frozen=True, slots=True)
 class Aggregate:
-    """An aggregate call; stands only in `relations.Aggregate` and in windows once a query is bound.
+    """An aggregate call. In a bound query it occurs only in `relations.Aggregate` and in windows.
 
-    `level` is that of the SELECT that it aggregates the rows of, which may be one around the query that it stands in;
-    0 in a window and where a rewrite made it.
+    `level`: the nesting level of the SELECT whose rows it aggregates, which may enclose the query that contains the
+    call; 0 in a window and in calls that a rewrite created.
     """
 
     function: Function
@@ -199,7 +203,7 @@ class Aggregate:
 
 @dataclass(frozen=True, slots=True)
 class WindowCall:
-    """`frame` is the text between the parentheses after ORDER BY, in words that both servers share."""
+    """`frame` is the text after ORDER BY in the parentheses, in syntax that PostgreSQL and Spark share."""
 
     call: Aggregate
     partition: tuple[Expression, ...]
@@ -232,7 +236,7 @@ class SubqueryKind(StrEnum):
 class Subquery:
     """(query), EXISTS (query), operands IN (query), operands operator ANY/ALL (query).
 
-    It may name columns of the query around it. ANY and ALL: `test` compares `holders`, which stand for the operands,
+    It may name columns of the enclosing query. IN, ANY and ALL: `test` compares `holders`, which denote the operands,
     with the columns of the relation.
     """
 
@@ -264,7 +268,7 @@ Expression = (
 
 
 def name_of(expression: Expression) -> str:
-    """What EXPLAIN calls a column that holds it and that the query gives no name."""
+    """The name of a column that has this value and no name in the query. EXPLAIN shows it."""
     match expression:
         case ColumnRef(column=column):
             return column.name
@@ -279,7 +283,7 @@ def name_of(expression: Expression) -> str:
 
 
 def precision(expression: Expression) -> int:
-    """The digits of the Spark decimal that carries a numeric expression; of an integer, those it can have."""
+    """The precision of the Spark decimal for a numeric expression. For an integer, the maximum number of digits."""
     if expression.type.name in _INTEGER_DIGITS:
         return _INTEGER_DIGITS[expression.type.name]
     match expression:
@@ -306,7 +310,7 @@ _field_name_cache: dict[type[Any], tuple[str, ...]] = {}
 
 
 def _field_names(cls: type[Any]) -> tuple[str, ...]:
-    """Of a node's class, the fields that can hold other nodes."""
+    """The fields of a node's class that can contain other nodes."""
     names = _field_name_cache.get(cls)
     if names is None:
         names = _field_name_cache[cls] = tuple(f.name for f in fields(cls) if f.type not in _LEAVES)
@@ -314,7 +318,7 @@ def _field_names(cls: type[Any]) -> tuple[str, ...]:
 
 
 def children(node: Any) -> Sequence[Any]:
-    """The nodes directly inside an expression or relation, those of subqueries included."""
+    """The direct children of an expression or relation. The relation of a subquery is one of its children."""
     names = _field_names(node.__class__)
     if not names:
         return ()
@@ -352,7 +356,7 @@ def walk(node: Any) -> Iterator[Any]:
 
 
 def contains(expression: Any, kind: type) -> bool:
-    """Whether a node of that class stands in an expression, queries inside it aside."""
+    """Whether an expression contains a node of that class. Relations of subqueries are not searched."""
     stack = [expression]
     while stack:
         node = stack.pop()
@@ -370,7 +374,7 @@ def contains(expression: Any, kind: type) -> bool:
 
 
 def transform(node: Node, change: Callable[[Any], Any | None]) -> Node:
-    """Rebuilds a tree: where `change` gives a node it stands instead and is not entered, None means go deeper."""
+    """Rebuilds a tree. `change` returns a replacement, which is not visited further, or None to visit the children."""
     changed = change(node)
     if changed is not None:
         return changed  # type: ignore[no-any-return]

@@ -1,4 +1,4 @@
-"""The keys of an index, from the SQL text that the catalog keeps: columns of its relation, or expressions of them."""
+"""The keys of an index, parsed from their SQL text in the catalog: columns of its relation or expressions over them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _NOTHING = PlanContext(CatalogState({}, {}, {}, 1), "", (), "")
 
 
 def key_column(key: str, columns: tuple[Column, ...]) -> int | None:
-    """The number of the column that a key names, from 0; None for an expression."""
+    """The number, from 0, of the column that a key names; None for an expression."""
     text = key.strip()
     name = text
     if _PLAIN.fullmatch(text):
@@ -26,9 +26,9 @@ def key_column(key: str, columns: tuple[Column, ...]) -> int | None:
 
 @lru_cache(4096)
 def index_keys(columns: tuple[Column, ...], keys: tuple[str, ...]) -> tuple[int | Expression, ...]:
-    """Each key as a column's number, or as an expression over columns whose ids are their numbers and one.
+    """Each of `keys` as a column number, or as an expression over `columns`, in which a column's id is its number + 1.
 
-    Of an index's `keys` over a relation of these columns. PgError if one of them is no expression over the columns.
+    Raises PgError if a key is not a valid expression over the columns.
     """
     found = (key_column(key, columns) for key in keys)
     return tuple(
@@ -45,6 +45,6 @@ def _bound(key: str, columns: tuple[Column, ...]) -> int | Expression:
 
 
 def is_computed(index: Index, state: CatalogState) -> bool:
-    """Whether Spark computes what the index has: rows of a view, or a key that is an expression."""
+    """Whether Spark computes the index: it is on a view, or a key is an expression."""
     relation = state.items[index.on]
     return isinstance(relation, View) or not all(isinstance(k, int) for k in index_keys(relation.columns, index.keys))

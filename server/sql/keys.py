@@ -1,7 +1,8 @@
-"""Conditions of WHERE that say which values a column has: `k = $1`, `k IN (1, 2)`, `k = ANY ($1)`, `k = 1 OR k = 2`.
+"""Conditions of WHERE that list a column's values: `k = $1`, `k IN (1, 2)`, `k = ANY ($1)`, `k = 1 OR k = 2`.
 
-They choose rows without Spark (`direct.py`), and by way of an index without a scan (`lookups.py`). Only types whose
-equality is that of their Arrow values, once -0.0 is 0.0 and NaN is NaN; everything else is for Spark to compare.
+They select rows without Spark (`direct.py`) or from an index without a scan (`lookups.py`). Only types are supported
+whose equality is that of their Arrow values after normalizing -0.0 to 0.0 and all NaNs to one. Spark evaluates all
+other conditions.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from server.sql.functions.table import INTEGERS, OPERATORS
 
 Value = Literal | Parameter
 Numbers = Callable[[Expression], int | None]
-"""The number of the column that an expression is, None if it is none."""
+"""Returns the number of the column that an expression refers to; None if it is not a column."""
 
 _SAME = frozenset(("bool", "date", "time", "timestamp", "timestamptz", "uuid", "bytea", "numeric"))
 _TEXTS = frozenset(("text", "varchar"))
@@ -36,9 +37,10 @@ _INTEGERS = frozenset(INTEGERS)
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """The column, by number, of this type, has one of the values; of an array one of its elements.
+    """The condition that a column is equal to one of `values`, or to an element of one that is an array.
 
-    `operand`: what is compared with them, the column, or a cast of it that loses nothing.
+    `column`: the column's number. `type`: its type. `operand`: the compared expression, which is the column or a
+    lossless cast of it. `is_cast`: `operand` is a cast.
     """
 
     column: int
@@ -48,7 +50,7 @@ class Key:
     is_cast: bool = False
 
     def wanted(self, bindings: Bindings) -> pa.Array:
-        """The values as the column has them, in its Arrow type: those that it can have. Distinct, no NULL."""
+        """The values in the column's Arrow type, distinct, without NULL and without values the column cannot have."""
         given: list[Any] = []
         for value in self.values:
             scalar = value.value if isinstance(value, Literal) else bindings.parameters[value.index]
@@ -58,7 +60,7 @@ class Key:
 
 
 def keys_of(conditions: Iterable[Expression], number_of: Numbers) -> list[Key]:
-    """The conditions that are keys."""
+    """The keys among the conditions."""
     found = (_key(condition, number_of) for condition in conditions)
     return [key for key in found if key is not None]
 
@@ -81,7 +83,7 @@ def _key(condition: Expression, number_of: Numbers) -> Key | None:
 
 
 def _either(keys: list[Key | None]) -> Key | None:
-    """One of the keys, if they are of the same column."""
+    """The disjunction of the keys; None if they are not all for the same column."""
     first = keys[0]
     if first is None or any(key is None or replace(key, values=first.values) != first for key in keys):
         return None
@@ -113,7 +115,7 @@ def _is_comparable(column: PgType, value: PgType) -> bool:
 
 
 def _loses_nothing(column: PgType, compared: PgType) -> bool:
-    """Whether a cast of the column makes no two of its values equal, and can be undone by `_as_column`."""
+    """Whether a cast of the column keeps distinct values distinct and can be inverted by `_as_column`."""
     a, b = column.name, compared.name
     return (
         column == compared
@@ -126,7 +128,7 @@ def _loses_nothing(column: PgType, compared: PgType) -> bool:
 
 
 def _as_column(value: Any, type: PgType, compared: PgType) -> Any | None:
-    """The value of the column that is equal to `value`; None if the column can have none that is."""
+    """The column's value that is equal to `value`; None if the column's type has no such value."""
     if compared.name in _FLOATS:
         number = float(np.float32(value)) if compared.name == "float4" else float(value)
         if type.name in _BITS:

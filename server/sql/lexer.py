@@ -1,12 +1,12 @@
-"""Text to tokens, by the rules of PostgreSQL's scanner (src/backend/parser/scan.l, version 16).
+"""Lexer: text to tokens, by the rules of PostgreSQL's scanner (src/backend/parser/scan.l, version 16).
 
-`tokenize(text) -> list[Token]`; the last token has kind END. Positions are indices into the client's own text, in
-characters. Every client text passes here once: statements are split, heads parsed and queries handed to sqlglot
-from this one list, so there is no second opinion about where a string or a comment ends.
+`tokenize(text) -> list[Token]`; the last token has kind END. Positions are indices into the client's text, in
+characters. The text is tokenized only here: statements are split and parsed from this list, and sqlglot's tokens are
+made from it. All parts of the parser therefore agree on where a string or a comment ends.
 
-How: one regular expression finds the next token. Its repetitions are possessive, so that an unterminated string
-fails in linear time and is never read as two shorter ones. Nested comments and dollar quotes, which are not
-regular, are followed by hand.
+One regular expression matches the next token. Its repetitions are possessive, so an unterminated string fails in linear
+time and is never split into shorter strings. Nested comments and dollar quotes, which are not regular, are scanned by
+separate code.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from server.sql.checkpoint import checkpoint
 
 TARGETS_MAX = 1_664  # entries of a select list and columns of a result: MaxTupleAttributeNumber
 STATEMENT_TOKENS_MAX = 250_000  # the tree of such a statement takes a few hundred megabytes
-TEXT_TOKENS_MAX = 1_000_000  # in all statements of one text: 200 MB of tokens
-CHECKED_TOKENS = 1_000  # read between two checks of the limits: less than a millisecond
-NAME_BYTES_MAX = 63  # NAMEDATALEN - 1: longer names are cut, as PostgreSQL does
+TEXT_TOKENS_MAX = 1_000_000  # in all statements of one text; the tokens take about 200 MB
+CHECKED_TOKENS = 1_000  # tokens between two checks of the limits; reading them takes less than a millisecond
+NAME_BYTES_MAX = 63  # NAMEDATALEN - 1: longer names are truncated, as PostgreSQL does
 NUMBER_DIGITS_MAX = 4000  # below Python's own limit for reading integers (4300); numeric ends at 38 digits here
 
 
 def words(text: str) -> frozenset[str]:
-    """The set of the words of `text`."""
+    """The set of the whitespace-separated words of `text`."""
     return frozenset(text.split())
 
 
@@ -43,7 +43,7 @@ class Kind(IntEnum):
 
 
 class Token(NamedTuple):
-    """`value` is the meaning: a name folded and cut, a string decoded, a number in decimal, a parameter's digits."""
+    """`value`: a folded and truncated name, a decoded string, a number in decimal, or a parameter's digits."""
 
     kind: Kind
     value: str
@@ -55,7 +55,7 @@ _NAME = r"[A-Za-z_\x80-\U0010ffff][A-Za-z0-9_$\x80-\U0010ffff]*+"
 _DIGITS = r"[0-9](?:_?[0-9])*+"
 _STRING = r"'[^']*+(?:''[^']*+)*+'"
 _ESCAPE_STRING = r"'[^'\\]*+(?:(?:''|\\.)[^'\\]*+)*+'"
-# Two strings with a line break between are one (whitespace_with_newline in scan.l).
+# Strings that are separated by whitespace with a newline are one string (whitespace_with_newline in scan.l).
 _CONTINUED = r"(?:[ \t\f\v]|--[^\n\r]*+)*+[\n\r](?:[ \t\n\r\f\v]|--[^\n\r]*+[\n\r])*+"
 
 _TOKEN = re.compile(
@@ -99,11 +99,11 @@ _RADIX = {"x": (16, "hexadecimal"), "o": (8, "octal"), "b": (2, "binary")}
 
 
 def tokenize(text: str) -> list[Token]:
-    """All tokens of `text`, then END.
+    """Returns all tokens of `text`, then END.
 
-    PgError 42601 at a broken token, 22021 for what is not UTF-8 text, 54011 for too long a select list, 54000 for a
-    statement of more than STATEMENT_TOKENS_MAX tokens or a text of more than TEXT_TOKENS_MAX. The limits are checked
-    while the text is read, so that what is refused costs no memory that grows with its length.
+    Raises PgError 42601 for an invalid token, 22021 for text that is not valid UTF-8, 54011 for a select list that is
+    too long, and 54000 for a statement of more than STATEMENT_TOKENS_MAX tokens or a text of more than TEXT_TOKENS_MAX.
+    The limits are checked during tokenization, so memory is bounded even for a text that exceeds them.
     """
     if "\0" in text or not (text.isascii() or _encodes(text)):
         raise PgError(
@@ -119,7 +119,7 @@ def tokenize(text: str) -> list[Token]:
             limits.check(tokens)
             unchecked_max = len(tokens) + CHECKED_TOKENS
         match = match_token(text, position)
-        assert match is not None  # the last alternative takes any character
+        assert match is not None  # the last alternative matches any character
         group, start, position = match.lastgroup, position, match.end()
         if group == "word":
             tokens.append(Token(Kind.WORD, fold(match[0]), start, position))
@@ -167,16 +167,16 @@ def tokenize(text: str) -> list[Token]:
 
 
 class _Limits:
-    """Counts the tokens of each statement and the entries of each select list, as far as a text has been read."""
+    """Counts the tokens of each statement and the entries of each select list during tokenization."""
 
     def __init__(self) -> None:
-        self._checked = 0  # tokens
+        self._checked = 0  # the number of tokens checked so far
         self._begin = 0  # the index of the statement's first token
-        self._has_lists = True  # false in GRANT SELECT and its like, where `select` begins no list
-        self._commas = [-1]  # of the select list at each depth of brackets, the innermost last; -1 outside of one
+        self._has_lists = True  # false in statements such as GRANT SELECT, where `select` starts no list
+        self._commas = [-1]  # commas of the select list at each bracket depth, innermost last; -1: not in a list
 
     def check(self, tokens: list[Token]) -> None:
-        """Counts the tokens that were added since the last call. PgError 54000 or 54011."""
+        """Counts the tokens that were added since the last call. Raises PgError 54000 or 54011."""
         checkpoint()
         if len(tokens) > TEXT_TOKENS_MAX:
             raise _too_long("query string", TEXT_TOKENS_MAX, "Send its statements one at a time.")
@@ -215,23 +215,23 @@ def _too_long(what: str, tokens_max: int, hint: str) -> PgError:
 
 
 def too_many_targets(position: int | None = None) -> PgError:
-    """PostgreSQL's 54011 for a select list or a result that is too wide."""
+    """PostgreSQL's 54011 for a select list or a result with too many columns."""
     message = f"target lists can have at most {TARGETS_MAX} entries"
     return PgError(SqlState.TOO_MANY_COLUMNS, message, position=position)
 
 
 def syntax_error(what: str, near: str, start: int) -> PgError:
-    """`<what> at or near "<near>"`, 42601; `start` is the 0-based index where `near` begins."""
+    """A 42601 with the message `<what> at or near "<near>"`. `start` is the 0-based index of `near`."""
     return PgError(SqlState.SYNTAX_ERROR, f'{what} at or near "{near}"', position=start + 1)
 
 
 def fold(name: str) -> str:
-    """An unquoted name as PostgreSQL means it: ASCII letters lowered, others left, cut to 63 bytes."""
+    """Folds an unquoted name as PostgreSQL does: only ASCII letters to lower case, truncated to 63 bytes."""
     return _cut(name.lower() if name.isascii() else name.translate(_UPPER_TO_LOWER))
 
 
 def quote_identifier(name: str) -> str:
-    """The SQL spelling that reads back as `name`; quoted only where that is needed, as quote_ident() does."""
+    """The SQL spelling of `name`, quoted only if necessary, as by quote_ident()."""
     return name if _PLAIN_NAME.fullmatch(name) and name not in _NEED_QUOTES else quoted(name)
 
 
@@ -276,7 +276,7 @@ def _number(match: re.Match[str]) -> str:
 
 
 def _operators(run: str, start: int) -> Iterator[Token]:
-    """The operators that a run of operator characters means: `=-` is two, so that `a=-1` is `a = -1`."""
+    """Splits a run of operator characters into operators: `=-` is two operators, so `a=-1` is `a = -1`."""
     body = run if any(c in "~!@#^&|`?%" for c in run) else run.rstrip("+-")
     if body:
         yield Token(Kind.SYMBOL, body, start, start + len(body))
@@ -296,7 +296,7 @@ def _comment_end(text: str, start: int) -> int:
 
 
 def _segments(raw: str, segment: re.Pattern[str]) -> list[tuple[int, str]]:
-    """The quoted parts of a string token, without quotes, each with its index in `raw`."""
+    """The quoted parts of a string token, without the quotes, each with its index in `raw`."""
     parts = []
     position = raw.index("'")
     while True:
@@ -333,7 +333,7 @@ def _not_utf8(wrong: str) -> PgError:
 
 
 def _unescape(body: str, start: int) -> str:
-    """Resolves the escapes of one segment. Bytes above 127 come as surrogates, as `surrogateescape` writes them."""
+    """Resolves the escapes of one segment. Bytes above 127 become surrogates, as with `surrogateescape`."""
 
     def replaced(match: re.Match[str]) -> str:
         if match["char"] is not None:
@@ -363,8 +363,9 @@ def _unescape(body: str, start: int) -> str:
     return _ESCAPE.sub(replaced, body)
 
 
-# PostgreSQL 16's keywords by class (pg_get_keywords()). Reserved words name nothing unless quoted; type and function
-# words name no column or table; column words name no function; the rest, not listed, name anything.
+# PostgreSQL 16's keywords by class (pg_get_keywords()). Unquoted, a reserved word is never a name, a type or function
+# word is not a name of a column or table, and a column word is not a name of a function. Other keywords can name
+# anything and are not listed.
 RESERVED_WORDS = words(
     """all analyse analyze and any array as asc asymmetric both case cast check collate column constraint create
     current_catalog current_date current_role current_time current_timestamp current_user default deferrable desc
@@ -385,6 +386,6 @@ COLUMN_NAME_WORDS = words(
     xmltable"""
 )
 _AFTER_SELECT_LIST = words("from into where group having window union intersect except order limit offset fetch for")
-NOT_NAMES = RESERVED_WORDS | TYPE_FUNCTION_WORDS  # what cannot be a column's or table's name unquoted
+NOT_NAMES = RESERVED_WORDS | TYPE_FUNCTION_WORDS  # words that are not names of columns or tables unless quoted
 _NEED_QUOTES = NOT_NAMES | COLUMN_NAME_WORDS
 _PLAIN_NAME = re.compile(r"[a-z_][a-z0-9_]*")

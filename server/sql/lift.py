@@ -1,7 +1,7 @@
-"""An operator for several versions of its inputs in one statement.
+"""Evaluates an operator for several versions of its inputs in one statement.
 
-The inputs' rows carry a column that tells in which version they stand, and so do the rows that come out: each is what
-the operator gives for that version alone. Groups, partitions, distinct rows and partners are those of one version.
+Input and output rows have a version column. The output rows of a version are the operator's result for the input rows
+of that version alone: groups, partitions, distinct rows and joins never combine rows of different versions.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ _EQUAL = next(f for f in OPERATORS["="] if f.arguments == (INT8, INT8))
 
 
 def equal(left: Column, right: Column) -> Expression:
-    """Whether two bigint columns are."""
+    """The condition that two bigint columns are equal."""
     return Call(_EQUAL, (ColumnRef(left), ColumnRef(right)), BOOL, False)
 
 
 def carried(node: Relation, base: Relation, over: Relation, more: tuple[Column, ...]) -> Relation:
-    """A chain of Filter, Project and Unnest over `base`, made over another relation, of which it keeps `more`."""
+    """A chain of Filter, Project and Unnest over `base`, moved to the relation `over`, with its columns `more` kept."""
     if node is base:
         return over
     match node:
@@ -58,7 +58,7 @@ def carried(node: Relation, base: Relation, over: Relation, more: tuple[Column, 
 
 
 def lifted(node: Relation, versions: Mapping[ObjectId, Column], new: NewColumns) -> tuple[Relation, Column]:
-    """The node over scans whose columns include the version; gives its columns and the version's, which is returned."""
+    """The node over scans that have a version column (`versions`), and the version column in its own output."""
     match node:
         case Scan(id=id):
             return node, versions[id]
@@ -109,7 +109,7 @@ def lifted(node: Relation, versions: Mapping[ObjectId, Column], new: NewColumns)
 
 
 def _own(node: Relation, versions: Mapping[ObjectId, Column]) -> list[Column]:
-    """A node's columns without the version that a scan has among them."""
+    """A node's columns without the version columns of scans."""
     return [c for c in node.columns if all(c.id != version.id for version in versions.values())]
 
 

@@ -1,11 +1,11 @@
-"""INSERT ... VALUES of many rows of literals, read without a token, a tree node and an expression for each value.
+"""Fast path for INSERT ... VALUES of many literal rows: no token, tree node or expression is created per value.
 
-    `split(text)`           recognises such a statement: its head with the first row, and all rows as raw texts
-    `LiteralRows.column`    the values of one column, converted as a whole to the type of the table's column
+    `split(text)`           recognises such a statement and returns its head and the texts of all values
+    `LiteralRows.column`    converts the values of one column to the type of the table's column
 
-A statement is recognised if its rows are numbers, strings without escapes, NULL, TRUE and FALSE, and no clause follows
-them. Every other statement, and one whose values need a cast between types, is parsed and planned value by value.
-`tests/server/test_literal_rows.py` holds the two to the same rows and errors.
+A statement is recognised if its values are numbers, strings without escapes, NULL, TRUE or FALSE, and no clause follows
+the rows. All other statements, and those whose values need a cast between types, are parsed and planned value by value.
+`tests/server/test_literal_rows.py` checks that both ways give the same rows and errors.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from protocol.pgwire.decode import BadValue, parse_text_column
 from protocol.pgwire.types import PgType
 from server.sql.checkpoint import checkpoint
 
-ROWS_MIN = 8  # of fewer rows the ordinary way is as fast
-CHUNK_ROWS = 500  # read at once: a few milliseconds, during which no other thread runs
+ROWS_MIN = 8  # with fewer rows, parsing value by value is as fast
+CHUNK_ROWS = 500  # matched at once, in a few milliseconds, during which no other thread runs
 HEAD_CHARS_MAX = 4_096
 
 _SPACE = r"[ \t\n\r\f\v]*+"
@@ -46,16 +46,16 @@ _FRACTIONS = ("numeric", "float4", "float8")
 
 @lru_cache(64)
 def _rows_of(width: int) -> re.Pattern[str]:
-    """At most CHUNK_ROWS rows of that many values."""
+    """Matches between 1 and CHUNK_ROWS rows of `width` values."""
     row = rf"\({_SPACE}{_CELL}(?:{_SPACE},{_SPACE}{_CELL}){{{width - 1}}}+{_SPACE}\)"
     return re.compile(rf"{row}(?:{_SPACE},{_SPACE}{row}){{0,{CHUNK_ROWS - 1}}}+")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LiteralRows:
-    """`text`: the whole statement; `head`: what precedes its first row. `raw`: the values as they are written.
+    """`text`: the whole statement. `head`: the text before its first row. `raw`: the texts of the values.
 
-    `starts`: where each chunk of CHUNK_ROWS rows begins in the text.
+    `starts`: the index in the text of each chunk of CHUNK_ROWS rows.
     """
 
     text: str
@@ -64,7 +64,7 @@ class LiteralRows:
     starts: Sequence[int]
 
     def column(self, number: int, type: PgType, timezone: str) -> pa.ChunkedArray | None:
-        """The values of a column in `type.arrow`; None if they need a cast. BadValue of the first row refused."""
+        """The values of a column in `type.arrow`; None if they need a cast. BadValue for the first invalid row."""
         chunks, row = [], 0
         for chunk in self.raw.column(number).chunks:
             checkpoint()
@@ -79,7 +79,7 @@ class LiteralRows:
         return pa.chunked_array(chunks, type.arrow)
 
     def row(self, number: int) -> tuple[str, int]:
-        """The statement with that row alone, and by how much positions in the row are greater in the whole text."""
+        """The statement with only that row, and the offset from positions in it to positions in the whole text."""
         chunk, within = divmod(number, CHUNK_ROWS)
         match = _ROW.match(self.text, self.starts[chunk])
         for _ in range(within):
@@ -92,7 +92,7 @@ class LiteralRows:
 
 
 def split(text: str) -> LiteralRows | None:
-    """The rows of a statement that is an INSERT of at least ROWS_MIN rows of literals; None for any other text."""
+    """The rows of an INSERT of at least ROWS_MIN literal rows; None for any other text."""
     head = _HEAD.match(text, 0, HEAD_CHARS_MAX)
     first = _ROW.match(text, head.end()) if head is not None else None
     if head is None or first is None or "\0" in text:
@@ -121,7 +121,7 @@ def split(text: str) -> LiteralRows | None:
 
 
 def _values(raw: pa.Array, type: PgType) -> pa.Array | None:
-    """Literals as texts of `type`; None if one of them is of another type that has to be cast."""
+    """Literals as text input for `type`; None if a literal has another type and needs a cast."""
     is_string = pc.starts_with(raw, "'")
     is_null = pc.equal(pc.ascii_lower(raw), "null")
     strings = pc.sum(is_string).as_py() or 0

@@ -1,7 +1,7 @@
-"""Which relations of a query can be read by way of an index: those of which it looks at rows with given keys only.
+"""Index lookups: the relations of a query of which only rows with given keys are needed.
 
-How it is known: conditions are pushed down to the scans as `rewrite.filters` does, so what is asked of the relation
-anywhere in the query are rows that meet them. The query itself runs as it was planned, over these rows alone.
+Conditions are pushed down to the scans by `rewrite.filters`, so every scan of the relation needs only rows that meet
+its conditions. The query itself is executed as planned, with only these rows as input.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ from server.sql.relations import Filter, Relation, Scan
 from server.sql.rewrite.filters import filters_down
 from server.sql.rewrite.nodes import parts
 
-COMBINED_MAX = 10_000  # combinations of values of several columns that are looked up; more are not worth it
+COMBINED_MAX = 10_000  # combinations of values of several columns; with more, the relation is read without the index
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Lookup:
-    """`scans`: for each scan of the relation in the query, by the id of its first column, what the key's columns are.
+    """`scans`: the keys of each scan of the relation, by the id of the scan's first column.
 
-    A key's `column` is its place in the index's key.
+    The `column` of a Key is its position in the index key.
     """
 
     index: ObjectId
@@ -39,11 +39,11 @@ class Lookup:
 
     @property
     def width(self) -> int:
-        """How many columns the key has."""
+        """The number of columns of the index key."""
         return len(next(iter(self.scans.values())))
 
     def codes(self, bindings: Bindings) -> Hashes | None:
-        """The hashes of the keys that are looked for, ascending and distinct; None if they are too many."""
+        """The hashes of the keys to look up, ascending and distinct; None for more than COMBINED_MAX combinations."""
         found = []
         for keys in self.scans.values():
             columns = [key.wanted(bindings) for key in keys]
@@ -59,9 +59,9 @@ class Lookup:
 
 
 def lookups_of(relation: Relation, scanned: Iterable[ObjectId], state: CatalogState) -> Mapping[ObjectId, Lookup]:
-    """The relations of a query that an index can serve, each with the index whose key is the longest.
+    """The relations of a query that an index can serve, each with the index that has the most key columns.
 
-    `scanned`: the relations that it scans.
+    `scanned`: the relations that the query scans.
     """
     found = {}
     for id, (indexes, asked) in _asked_of(relation, scanned, state).items():
@@ -74,7 +74,7 @@ def lookups_of(relation: Relation, scanned: Iterable[ObjectId], state: CatalogSt
 def too_wide(
     relation: Relation, scanned: Iterable[ObjectId], state: CatalogState
 ) -> Iterator[tuple[Index, tuple[int, ...]]]:
-    """Indexes that would serve if their key had some of its columns only, and the places in the key of these."""
+    """Indexes that could serve the query with fewer key columns, each with the positions of the usable columns."""
     served = lookups_of(relation, scanned, state)
     for id, (indexes, asked) in _asked_of(relation, scanned, state).items():
         for index in indexes if id not in served else ():
@@ -89,7 +89,7 @@ _Asked = list[tuple[Scan, Sequence[Expression]]]
 def _asked_of(
     relation: Relation, scanned: Iterable[ObjectId], state: CatalogState
 ) -> dict[ObjectId, tuple[tuple[Index, ...], _Asked]]:
-    """Of each relation that has indexes these, its scans and the conditions that are asked of all their rows."""
+    """For each relation that has indexes: the indexes, and its scans with the conditions on all their rows."""
     found: dict[ObjectId, tuple[tuple[Index, ...], _Asked]] = {
         id: (indexes, []) for id in scanned if (indexes := state.indexes_on(id))
     }
@@ -99,7 +99,7 @@ def _asked_of(
         for scan, conditions in _asked(filters_down(relation)):
             if scan.id in found:
                 found[scan.id][1].append((scan, conditions))
-    except RecursionError:  # it can be run all the same
+    except RecursionError:  # the query can still be executed without an index
         return {}
     return found
 
@@ -109,20 +109,20 @@ def _lookup(index: Index, state: CatalogState, asked: _Asked) -> Lookup | None:
     scans: dict[int, tuple[Key, ...]] = {}
     for scan, conditions in asked:
         known = _keys(index, state, scan, conditions)
-        if len(known) < len(places) or scan.columns[0].id in scans:  # or it stands twice in the plan
+        if len(known) < len(places) or scan.columns[0].id in scans:  # or the same scan occurs twice in the plan
             return None
         scans[scan.columns[0].id] = tuple(known[place] for place in places)
     return Lookup(index.id, scans)
 
 
 def _keys(index: Index, state: CatalogState, scan: Scan, conditions: Sequence[Expression]) -> dict[int, Key]:
-    """What is asked of the columns of the index's key, by their places in it."""
+    """The keys among the conditions, by their positions in the index key."""
     wanted = index_keys(state.items[index.on].columns, index.keys)
     return {key.column: key for key in reversed(keys_of(conditions, _numbering(scan, wanted)))}
 
 
 def _numbering(scan: Scan, wanted: Sequence[int | Expression]) -> Numbers:
-    """The places in the index's key of the scan's columns and of expressions over them."""
+    """Maps the scan's columns, and expressions over them, to their positions in the index key."""
     numbers = {column.id: number for number, column in enumerate(scan.columns)}
     columns = {column.id: column for column in scan.columns}
     places: dict[Any, int] = {}
@@ -141,14 +141,14 @@ def _numbering(scan: Scan, wanted: Sequence[int | Expression]) -> Numbers:
             return places.get(numbers[expression.column.id])
         try:
             return places.get(expression)
-        except TypeError:  # it has a list of values, which no key has
+        except TypeError:  # not hashable: the expression contains a list of values, which no key does
             return None
 
     return number_of
 
 
 def _asked(root: Relation) -> Iterator[tuple[Scan, Sequence[Expression]]]:
-    """Every scan, subqueries included, with the conditions that are asked of all its rows."""
+    """Every scan, including those in subqueries, with the conditions that all its rows must meet."""
     stack: list[Any] = [root]
     while stack:
         match stack.pop():

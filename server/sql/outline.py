@@ -1,4 +1,4 @@
-"""A plan to be shown: lines below lines as text, or the same as JSON in the shape that PostgreSQL's EXPLAIN has."""
+"""The output of EXPLAIN as a tree: formatted as indented text, or as JSON in the format of PostgreSQL's EXPLAIN."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ INDENT = "  "
 
 @dataclass(frozen=True, slots=True)
 class Outline:
-    """A line and those below it.
+    """A line and the lines below it.
 
-    `figures`: what is known of it, by the names of JSON; as text the same stands behind the line (`told`) and in lines
-    of its own (`notes`).
+    `figures`: the node's properties, by their JSON names. In text format the same information is appended to the line
+    (`told`) and written in separate lines below it (`notes`).
     """
 
     text: str
@@ -23,7 +23,7 @@ class Outline:
     figures: Mapping[str, object] = field(default_factory=dict)
 
     def lines(self, depth: int = 0) -> list[str]:
-        """The text, line by line."""
+        """The lines of the text format."""
         return list(self._lines(depth))
 
     def _lines(self, depth: int) -> Iterator[str]:
@@ -34,7 +34,7 @@ class Outline:
             yield from outline._lines(depth + 1)
 
     def json(self) -> dict[str, object]:
-        """PostgreSQL's names for what a plan has in any case: `Node Type` and `Plans`."""
+        """The JSON format, with PostgreSQL's names `Node Type` and `Plans`."""
         shown: dict[str, object] = {"Node Type": self.text, **self.figures}
         if self.below:
             shown["Plans"] = [outline.json() for outline in self.below]

@@ -1,13 +1,13 @@
-"""PostgreSQL text to statements: our own recursive descent over the heads, sqlglot for the queries inside.
+"""Parser: PostgreSQL text to statements. Recursive descent for the statements, sqlglot for the queries inside them.
 
-`parse(text)` reads a whole Query message before anything of it runs: a list of statements, or the first error, with
-its position and in PostgreSQL's words (`syntax error at or near "x"`, 42601). What PostgreSQL has and Tidewire lacks
-is 0A000 and names itself. Where SUBSCRIBE and its kin go beyond PostgreSQL, the words are Materialize's
-(`Expected one of PROGRESS or SNAPSHOT, found ...`).
+`parse(text)` reads a whole Query message before any of it is executed. It returns a list of statements or raises the
+first error, with its position and PostgreSQL's message (`syntax error at or near "x"`, 42601). For a PostgreSQL
+feature that Tidewire lacks, the error is 0A000 and names the feature. For syntax that only Materialize has, such as
+SUBSCRIBE, the messages are Materialize's (`Expected one of PROGRESS or SNAPSHOT, found ...`).
 
-lexer.py makes one list of tokens, reader.py walks it, trees.py asks sqlglot; here stands the grammar, one method a
-statement, in the order of statements.py. Nothing recurses deeper than EXPLAIN, PREPARE, COPY or DECLARE around one
-statement.
+lexer.py makes the list of tokens, reader.py reads it, and trees.py calls sqlglot. This module contains the grammar:
+one method per statement, in the order of statements.py. The only nesting of statements is EXPLAIN, PREPARE, COPY or
+DECLARE around another statement.
 """
 
 from __future__ import annotations
@@ -97,13 +97,13 @@ from server.sql.statements import (
     WithinTimestampOrderBy,
 )
 
-# What CREATE, ALTER and DROP name in PostgreSQL or Materialize, and Tidewire lacks.
+# Object kinds of CREATE, ALTER and DROP in PostgreSQL or Materialize that Tidewire lacks.
 _OTHER_KINDS = words(
     """access aggregate cast cluster collation connection constraint conversion default domain event extension foreign
     function group language large operator policy procedure publication routine rule secret sequence server
     sink source statistics subscription system tablespace text transform trigger type"""
 )
-# Statements that Tidewire lacks, with what to do instead.
+# Statements that Tidewire lacks, with the hint for each.
 _OTHER_HEADS: dict[str, str | None] = {
     "analyze": "There are no statistics to collect.",
     "call": None,
@@ -122,7 +122,7 @@ _OTHER_HEADS: dict[str, str | None] = {
     "security": None,
     "vacuum": "The log is compacted in the background.",
 }
-# Constraints that Tidewire lacks, with what to do instead.
+# Constraints that Tidewire lacks, with the hint for each.
 _UNENFORCED = {
     "check": "Leave it out; a view can show the rows that break the rule.",
     "references": "Leave it out; a view can show the rows that refer to nothing.",
@@ -138,7 +138,7 @@ _ISOLATION_LEVELS = (
     "strong session serializable",
 )
 _STAGES = ("raw", "decorrelated", "locally", "optimized", "physical", "spark")
-_SPARK_MODES = ("extended", "formatted", "codegen", "cost")  # of Spark's own EXPLAIN
+_SPARK_MODES = ("extended", "formatted", "codegen", "cost")  # the modes of Spark's own EXPLAIN
 _EXPLAIN_SWITCHES = words("analyze verbose costs settings generic_plan buffers wal timing summary memory")
 _STAGE_SWITCHES = {ExplainStage.PHYSICAL: frozenset(("verbose",)), ExplainStage.SPARK: frozenset(_SPARK_MODES)}
 _CREATES = (CreateView, CreateMaterializedView, CreateIndex)
@@ -146,10 +146,10 @@ _TRUE, _FALSE = ("true", "on", "1", "t", "yes"), ("false", "off", "0", "f", "no"
 
 
 def parse(text: str) -> list[Statement]:
-    """The statements of a Query message; none if it is blank.
+    """Returns the statements of a Query message; an empty list if the text is blank.
 
-    PgError 42601 (syntax), 0A000 (not supported), 42704 (unknown type), 54001 (nested too deep), 22xxx (a string or
-    number that cannot be). No other exception, and in time that is bounded by a multiple of the text's length.
+    Raises PgError 42601 (syntax), 0A000 (not supported), 42704 (unknown type), 54001 (nested too deeply), 22xxx
+    (invalid string or number), and no other exception. The time is linear in the length of the text.
     """
     rows = split(text)
     if rows is None:
@@ -162,7 +162,7 @@ def parse(text: str) -> list[Statement]:
 
 
 def parse_each(text: str) -> list[Statement]:
-    """As `parse`, with a tree for each value of an INSERT."""
+    """As `parse`, but always with a tree for each value of an INSERT (no `LiteralRows`)."""
     grammar = _Grammar(text)
     statements: list[Statement] = []
     while not grammar.at_end:
@@ -174,7 +174,7 @@ def parse_each(text: str) -> list[Statement]:
 
 
 def parse_query(text: str) -> Query:
-    """A query alone, as the catalog stores those of views."""
+    """Parses a single query, as stored in the catalog for a view."""
     reader = Reader(text)
     query = reader.query()
     reader.expect_end()
@@ -182,7 +182,7 @@ def parse_query(text: str) -> Query:
 
 
 def parse_expression(text: str) -> Expr:
-    """A scalar expression alone, as the catalog stores defaults and the keys of indexes."""
+    """Parses a single scalar expression, as stored in the catalog for a default or an index key."""
     reader = Reader(text)
     expression = reader.expression()
     reader.expect_end()
@@ -190,7 +190,7 @@ def parse_expression(text: str) -> Expr:
 
 
 class _Grammar(RoleGrammar):
-    """One method a statement. It begins at the statement's first word and stops behind its last."""
+    """One method per statement. It starts at the statement's first token and stops after its last."""
 
     def statement(self) -> Statement:
         head = self.word
@@ -212,7 +212,10 @@ class _Grammar(RoleGrammar):
         return Select(*self.located(start), query, as_of)
 
     def refuse_with_write(self) -> None:
-        """WITH ... INSERT and its like: a query of WITH begins, outside brackets, with a word of its own."""
+        """0A000 for WITH ... INSERT, UPDATE, DELETE or MERGE. Leaves the reading position unchanged otherwise.
+
+        The statement after WITH starts with the first keyword of a query or write outside parentheses.
+        """
         mark = self.index, self.token
         self.advance()
         span = self.span("select", "values", "table", "insert", "update", "delete", "merge")
@@ -228,7 +231,7 @@ class _Grammar(RoleGrammar):
         at_least = self.take("at", "least")
         if self.ended or self.at(")"):
             if self.at(";"):
-                self.advance()  # what is missing is looked for behind the statement's end
+                self.advance()  # the message names the token after the semicolon
             raise self.expected(f"a timestamp value after 'AS OF{' AT LEAST' if at_least else ''}'")
         return AsOf(self.expression("up", "envelope", "within", "as"), at_least)
 
@@ -262,7 +265,7 @@ class _Grammar(RoleGrammar):
         return Update(*self.located(start), table, alias, assignments, where, returning, others)
 
     def assignment(self) -> tuple[Assignment | RowAssignment, ...]:
-        """column = value; (columns) = [ROW] (values) is as many of them; (columns) = (query)"""
+        """column = value; (columns) = [ROW] (values), which gives an Assignment per column; (columns) = (query)"""
         if self.at("("):
             return self.row_assignment()
         return (self.column_assignment(),)
@@ -301,7 +304,7 @@ class _Grammar(RoleGrammar):
         return Delete(*self.located(start), table, alias, where, returning, others)
 
     def written_table(self) -> Name:
-        """[ONLY] name [*]: no table inherits from another, so both say nothing."""
+        """[ONLY] name [*]. ONLY and * have no effect, because there is no table inheritance."""
         self.take("only")
         name = self.name()
         self.take("*")
@@ -349,7 +352,7 @@ class _Grammar(RoleGrammar):
         return CopyFrom(*self.located(start), relation, columns, options)
 
     def copy_options(self, direction: str) -> Options:
-        """STDIN or STDOUT, then options in the newer syntax, in brackets, or the older, without."""
+        """STDIN or STDOUT, then options in the new syntax (in parentheses) or the old syntax (without)."""
         if not (self.take("stdin") or self.take("stdout")):
             if self.token.kind is Kind.STRING or self.at("program"):
                 what = "a program" if self.at("program") else "a file"
@@ -480,7 +483,7 @@ class _Grammar(RoleGrammar):
             columns.append(self.column_definition(table, keys))
 
     def key(self, table: Name, keys: list[Key], columns: tuple[Ident, ...] | None) -> None:
-        """PRIMARY KEY or UNIQUE, of the table (`columns` None: they follow) or of a column."""
+        """PRIMARY KEY or UNIQUE, as a table constraint (`columns` None: the list follows) or a column constraint."""
         token = self.token
         primary = self.choose("primary", "unique") == "primary"
         if primary:
@@ -559,7 +562,7 @@ class _Grammar(RoleGrammar):
         return CreateMaterializedView(*self.located(start), name, columns, query, or_replace, exists, retain)
 
     def in_cluster(self) -> None:
-        """IN CLUSTER name, Materialize's: there is one cluster, so it says nothing. 42704 for another."""
+        """Materialize's IN CLUSTER name. There is one cluster; 42704 for any other name."""
         if self.take("in"):
             if not self.take("cluster"):
                 raise self.expected("CLUSTER")
@@ -573,7 +576,7 @@ class _Grammar(RoleGrammar):
                 )
 
     def retain_option(self, refused: str) -> str | None:
-        """WITH (RETAIN HISTORY [=] FOR interval), or nothing. 0A000, named `refused`, for other options."""
+        """WITH (RETAIN HISTORY [=] FOR interval), or nothing. 0A000 naming `refused` for other options."""
         if not self.at("with"):
             return None
         if not (self.ahead().value == "(" and self.ahead(2).value == "retain"):
@@ -630,7 +633,7 @@ class _Grammar(RoleGrammar):
         self.take("only")
         relation = self.name()
         if self.take("using"):
-            self.ident()  # every index is an arrangement
+            self.ident()  # the access method has no effect: every index is an arrangement
         keys = () if default else self.in_parentheses(self.index_key)
         retain = self.retain_option("CREATE INDEX ... WITH")
         if not self.ended and self.at("include", "where", "tablespace", "nulls"):
@@ -878,14 +881,14 @@ class _Grammar(RoleGrammar):
         return SetVariable(*self.located(start), name, values, local, False)
 
     def variable(self) -> str:
-        """A setting's name, in lower case: settings are found without regard to case, quoted or not."""
+        """A setting's name in lower case. Names of settings are case-insensitive, even if quoted."""
         parts = [self.ident().name]
         while self.take("."):
             parts.append(self.ident().name)
         return ".".join(parts).lower()
 
     def setting_value(self) -> str:
-        """A string, a word or a signed number, as SET and the options of COPY and EXPLAIN take."""
+        """A string, a word or a signed number, in SET and in the options of COPY and EXPLAIN."""
         token = self.token
         if token.kind is Kind.SYMBOL and token.value in ("-", "+"):
             self.advance()
@@ -954,7 +957,7 @@ class _Grammar(RoleGrammar):
     # -- SUBSCRIBE --------------------------------------------------------------------------------------------------
 
     def subscribe(self) -> Subscribe:
-        """SUBSCRIBE [TO] source [output] [WITH (...)] [AS OF ...] [UP TO ...] [output]; one output at most."""
+        """SUBSCRIBE [TO] source [output] [WITH (...)] [AS OF ...] [UP TO ...] [output]; at most one output."""
         start = self.index
         self.expect("subscribe")
         self.take("to")
@@ -1072,7 +1075,7 @@ class _Grammar(RoleGrammar):
         )
 
     def explain_stage(self) -> ExplainStage | None:
-        """`RAW PLAN` and so on; `PLAN` alone is the summary."""
+        """`RAW PLAN` and so on. None for `PLAN` alone, which is the summary."""
         if self.at("decorrelated", "locally"):
             what = "DECORRELATED" if self.at("decorrelated") else "LOCALLY OPTIMIZED"
             raise self.refused(f"EXPLAIN {what} PLAN", "EXPLAIN OPTIMIZED PLAN shows the plan after all passes.")
@@ -1099,7 +1102,7 @@ class _Grammar(RoleGrammar):
         return statement
 
     def explain_options(self, stage: ExplainStage | None) -> dict[str, str]:
-        """Options by name, those that are switches as `true` or `false`; PostgreSQL's, or a stage's."""
+        """The options by name; Boolean options are `true` or `false`. `stage` None: PostgreSQL's options."""
         known = _EXPLAIN_SWITCHES if stage is None else _STAGE_SWITCHES.get(stage, frozenset())
         options: dict[str, str] = {}
         for token, name, value in self.in_parentheses(self.explain_option):
@@ -1185,7 +1188,7 @@ class _Grammar(RoleGrammar):
         return Fetch(*self.located(start), cursor, count, timeout)
 
     def fetch_count(self) -> int | None:
-        """How many rows; None is ALL. A word of direction that stands last is the cursor's name."""
+        """The number of rows; None for ALL. A direction keyword at the end of the statement is the cursor's name."""
         after = self.ahead()
         if not self.at("all") and (after.kind is Kind.END or after.value == ";"):
             return 1

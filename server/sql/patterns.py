@@ -1,7 +1,7 @@
 """Patterns of LIKE and SIMILAR TO.
 
-`like` writes a LIKE pattern as Spark's LIKE reads it, `matches` is LIKE itself, `similar` writes an SQL regular
-expression as a POSIX one, which `regex` knows.
+`like` translates a LIKE pattern for Spark's LIKE, `matches` implements LIKE in Python, and `similar` translates an SQL
+regular expression to a POSIX one for `regex`.
 """
 
 from __future__ import annotations
@@ -14,16 +14,16 @@ def _ends_in_escape() -> PgError:
 
 
 def check_escape(escape: str) -> None:
-    """22025 unless it is empty or one character."""
+    """22025 unless the escape string is empty or one character."""
     if len(escape) > 1:
         hint = "Escape string must be empty or one character."
         raise PgError(SqlState.INVALID_ESCAPE_SEQUENCE, "invalid escape string", hint=hint)
 
 
 def like(pattern: str, escape: str = "\\") -> str | None:
-    """A LIKE pattern as Spark's LIKE reads it: backslash escapes, and only `%`, `_` and itself.
+    """A LIKE pattern for Spark's LIKE, in which a backslash escapes only `%`, `_` and itself.
 
-    None if the pattern ends with the escape character: that is an error only where a text fits it so far.
+    None if the pattern ends with the escape character. This is an error only for a text that matches up to there.
     """
     out: list[str] = []
     characters = iter(pattern)
@@ -41,11 +41,11 @@ def like(pattern: str, escape: str = "\\") -> str | None:
 
 
 def without_backtracking(pattern: str) -> str | None:
-    """A Java regular expression, for RLIKE, that matches what this LIKE pattern of `like` matches, in linear time.
+    """A Java regular expression for RLIKE that matches the same texts as a pattern returned by `like`, in linear time.
 
-    None if Spark's LIKE takes linear time: it makes every `%` a `.*`, and all but the last of them multiply its time.
-    Here the text between two `%` is matched where it first occurs, which is as good as any later occurrence, and the
-    atomic groups keep Java from trying the later ones.
+    None if Spark's LIKE takes linear time. Spark translates every `%` to `.*`, and each of them but the last multiplies
+    the time. Here the text between two `%` is matched at its first occurrence, which never excludes a match, and atomic
+    groups keep Java from trying later occurrences.
     """
     segments = [""]
     characters = iter(pattern)
@@ -68,13 +68,13 @@ ANY_TEXT, ANY_CHARACTER, ERROR = "%", "_", ""
 
 
 def matches(text: str | bytes, pattern: str | bytes, escape: str = "\\") -> bool:
-    """text LIKE pattern; over bytes, a byte is a character."""
+    """Evaluates text LIKE pattern. For bytes, every byte is a character."""
     if isinstance(text, bytes):
         text = text.decode("latin-1")
     if isinstance(pattern, bytes):
         pattern = pattern.decode("latin-1")
     check_escape(escape)
-    tokens: list[tuple[str, str]] = []  # what it is, and the character where it is only itself
+    tokens: list[tuple[str, str]] = []  # the kind and, for "itself", the literal character
     characters = iter(pattern)
     for character in characters:
         if escape and character == escape:
@@ -86,7 +86,7 @@ def matches(text: str | bytes, pattern: str | bytes, escape: str = "\\") -> bool
 
 
 def _matches(text: str, tokens: list[tuple[str, str]]) -> bool:
-    """Goes back to the last % only: an earlier one cannot help."""
+    """Backtracks only to the last %: backtracking to an earlier one cannot lead to a match."""
     at = place = 0
     back: tuple[int, int] | None = None
     while at < len(text):
@@ -108,7 +108,7 @@ def _matches(text: str, tokens: list[tuple[str, str]]) -> bool:
 
 
 def similar(pattern: str, escape: str = "\\") -> str:
-    """An SQL regular expression as a POSIX one that matches the whole text (similar_escape in regexp.c)."""
+    """Translates an SQL regular expression to a POSIX one for the whole text (similar_escape in regexp.c)."""
     check_escape(escape)
     out: list[str] = []
     quotes, is_escaped, in_brackets = 0, False, False

@@ -1,12 +1,12 @@
-"""Statements to plans: what a SELECT, INSERT, UPDATE or DELETE means, known without running anything.
+"""Planner: SELECT, INSERT, UPDATE and DELETE statements to plans. Nothing is executed.
 
     text -> parse.py -> sqlglot's tree -> bind (names, types) -> relations.py -> render -> Spark SQL
                                                                                \\-> constant.py, no Spark needed
 
 A plan's columns have PostgreSQL's names and types. Its Spark SQL reads a view for each input, named by its ObjectId,
-with columns c0, c1, ... in catalog order and every row as often as it is there; it puts out c0, c1, ... of exactly the
-Spark types that become `PgType.arrow`. Errors that Spark itself raises are for the engine to translate;
-`raise_error('<code>:<message>')` carries PostgreSQL's own.
+with columns c0, c1, ... in catalog order and each row repeated by its multiplicity. The output columns are
+c0, c1, ... and have exactly the Spark types that map to `PgType.arrow`. The engine translates errors that Spark itself
+raises. `raise_error('<code>:<message>')` carries PostgreSQL's SQLSTATE and message.
 """
 
 from __future__ import annotations
@@ -92,16 +92,18 @@ class Field:
 class QueryPlan:
     """A planned query.
 
-    `inputs` are the collections and system tables it reads, views expanded; `uses` the relations its text names;
-    `scanned` those whose rows its Spark SQL takes: `inputs`, but a view with an index, which has its rows, is itself.
-    `expanded` plans the query without such views, for when the index has none. `lookups`: of the scanned the ones that
-    an index can serve, because rows with some keys are all that is asked of them.
-    `stored_text` is the text with those named by id: planned again it means the same, whatever was renamed.
-    `direct_scan`: the whole plan is rows of one relation as they are, so no Spark is needed.
-    `constant`: the query reads nothing and needs no Spark either. `uses_session`: its rows depend on the session or
-    the clock.
-    `template`: its Spark SQL with marks for what is bound at execution, empty for a constant; `is_bound` if there is
-    nothing to bind.
+    `inputs`: the collections and system tables that it reads, with all views expanded.
+    `scanned`: the relations that its Spark SQL reads. These are `inputs`, except that an indexed view is read from its
+    index and is not expanded.
+    `expanded`: plans the query with indexed views expanded, for when the index cannot be read; None if there are none.
+    `uses`: the relations that its text names.
+    `lookups`: the scanned relations of which only rows with given keys are needed, so that an index can serve them.
+    `stored_text`: the text with relations named by id, so that it keeps its meaning when relations are renamed.
+    `direct_scan`: set if the plan returns rows of one relation unchanged, so that no Spark is needed.
+    `constant`: set if the query reads no relation and needs no Spark.
+    `uses_session`: the rows depend on the session or the clock.
+    `template`: the Spark SQL with placeholders for values that are bound at execution; empty for a constant.
+    `is_bound`: there are no values to bind.
     """
 
     columns: tuple[Field, ...]
@@ -120,10 +122,10 @@ class QueryPlan:
     expanded: Callable[[], QueryPlan] | None = None
 
     def spark_sql(self, bindings: Bindings | None = None, *, single_partition: bool = True) -> str:
-        """The statement for Spark, with parameters and session values as literals.
+        """The Spark SQL, with parameters and session values as literals.
 
-        `bindings` None: only for a plan that `is_bound`. `single_partition`: inputs are small, so read each in one
-        partition and never shuffle.
+        `bindings` may be None only if the plan `is_bound`. `single_partition`: the inputs are small, so each is read
+        in one partition and nothing is shuffled.
         """
         if self.is_bound and single_partition and self.template:
             return self.template
@@ -138,18 +140,18 @@ class QueryPlan:
 
     @property
     def fingerprint(self) -> str:
-        """Equal for plans that mean the same over the same objects."""
+        """A text that is equal only for plans that compute the same query over the same objects."""
         return f"{self.template or self.relation} -> {', '.join(str(column.type) for column in self.columns)}"
 
 
 @dataclass(frozen=True, slots=True)
 class WritePlan:
-    """A planned write of `table`. The query's columns are the old row, the new row and RETURNING, as the slices say.
+    """A planned write to `table`. The slices `old`, `new` and `returning` divide the query's columns.
 
-    INSERT has no old row, DELETE no new one; `returning` is None without RETURNING. `reads_table`: it looks at columns
-    of the table, in a condition, a new value or RETURNING. The query's `uses` are the other relations that it names.
-    `literals`: of an INSERT of many rows of literals the columns that it gives, by their number in the table; the query
-    has the first row then.
+    `old` is None for INSERT, `new` for DELETE, `returning` without RETURNING. `reads_table`: a condition, a new value
+    or RETURNING names columns. The query's `uses` are the other relations that the statement names.
+    `literals`: for an INSERT of many literal rows, the given columns by their number in the table; the query then has
+    only the first row.
     """
 
     table: ObjectId
@@ -168,9 +170,11 @@ def plan_query(
     *,
     maintained: bool = False,
 ) -> QueryPlan:
-    """Plans a query. `parameter_types` are those the client declared, each None to be inferred; None: no parameters.
+    """Plans a query.
 
-    `maintained`: for a view that is kept up to date, or SUBSCRIBE: nothing volatile (0A000).
+    `parameter_types`: the types that the client declared, None for each one to be inferred. None instead of a
+    sequence: parameters are not allowed. `maintained`: the query is for a materialized view, an index or SUBSCRIBE, so
+    volatile functions are rejected (0A000).
     """
     binder = Binder(context, parameter_types, text=query.text, offset=query.offset, maintained=maintained)
     plan = _guarded(lambda: _finished(binder, binder.query(query.tree, Scope()), query))
@@ -183,14 +187,17 @@ def plan_query(
 
 
 def plan_insert(statement: Insert, context: PlanContext, parameter_types: Sequence[PgType | None] = ()) -> WritePlan:
-    """Plans an INSERT: casts to the columns' types, defaults, RETURNING over the new row."""
+    """Plans an INSERT, with casts to the columns' types and with defaults. RETURNING is over the new row."""
     if statement.rows is None:
         return _guarded(lambda: _Writer(statement, context, parameter_types).insert(statement))
     return _plan_literals(statement, statement.rows, context)
 
 
 def _plan_literals(statement: Insert, rows: LiteralRows, context: PlanContext) -> WritePlan:
-    """Plans an INSERT of many rows of literals: its first row as usual, all rows column by column."""
+    """Plans an INSERT of many literal rows: the first row as a query, all rows as Arrow columns (`literals`).
+
+    If a value needs a cast, the whole statement is parsed and planned value by value.
+    """
     plan = _plan_row(rows, 0, context)
     table = context.state.items[plan.table]
     assert isinstance(table, Table)
@@ -205,7 +212,7 @@ def _plan_literals(statement: Insert, rows: LiteralRows, context: PlanContext) -
             refused.append(error.row)
     needs_casts = any(values is None for values in literals.values())
     if refused and not needs_casts:
-        _plan_row(rows, min(refused), context)  # reports the value where it stands
+        _plan_row(rows, min(refused), context)  # raises the error with the value's position
     if refused or needs_casts:
         (whole,) = parse_each(rows.text)
         assert isinstance(whole, Insert)
@@ -214,7 +221,7 @@ def _plan_literals(statement: Insert, rows: LiteralRows, context: PlanContext) -
 
 
 def _plan_row(rows: LiteralRows, number: int, context: PlanContext) -> WritePlan:
-    """Plans an INSERT of one of the rows. PgError with its position in the whole text."""
+    """Plans an INSERT of one of the rows. The position of a PgError is in the whole text."""
     text, shift = rows.row(number)
     (statement,) = parse_each(text)
     assert isinstance(statement, Insert)
@@ -251,7 +258,7 @@ def _guarded(plan: Callable[[], Plan]) -> Plan:
 
 
 def bound(plan: QueryPlan, parameters: Sequence[object]) -> QueryPlan:
-    """The plan as if the parameters' values stood in its text: what is kept up to date is one dataflow a value."""
+    """The plan with parameters replaced by literals. A maintained query has a dataflow per parameter value."""
     if not plan.parameters:
         return plan
 
@@ -301,7 +308,7 @@ def _finished(binder: Binder, relation: Relation, source: Query | None) -> Query
 
 
 def _with_relation(plan: QueryPlan, relation: Relation) -> QueryPlan:
-    """The plan with this relation, and the ways in which it can be run."""
+    """The plan with another relation, and with the fields that depend on the relation computed for it."""
     checkpoint()
     constant = compiled(relation)
     checkpoint()
@@ -313,14 +320,14 @@ def _with_relation(plan: QueryPlan, relation: Relation) -> QueryPlan:
         scanned=frozenset(node.id for node in nodes if isinstance(node, Scan)),
         direct_scan=direct_scan(relation),
         constant=constant,
-        # written now, also when it may not be run: what Spark cannot do is refused at planning
+        # rendered even if Spark may not be needed: rendering rejects what Spark cannot do, at planning time
         template="" if constant is not None else spark_text(relation),
         is_bound=not any(isinstance(node, (Parameter, SessionValue)) for node in nodes),
     )
 
 
 def _of_full_precision(expression: Expression) -> Expression:
-    """A numeric that leaves the plan is a decimal of all the digits its Arrow type has."""
+    """Casts a numeric output column to the precision of its Arrow type."""
     if expression.type.name == "numeric" and precision(expression) != (expression.type.precision or 38):
         if isinstance(expression, Literal):
             return expression
@@ -463,7 +470,7 @@ class _Writer:
             raise PgError(SqlState.SYNTAX_ERROR, message, position=statement.columns[given].position)
 
     def _assign(self, value: Expression, column: CatalogColumn, tree: exp.Expr | None) -> Expression:
-        """42804 unless the value can be assigned to the column."""
+        """The value cast to the column's type by an assignment cast. 42804 if there is none."""
         target = parse_type(column.type)
         position = self.binder.at(tree)
         try:
@@ -485,7 +492,7 @@ class _Writer:
         if column.default is None:
             return Literal(None, parse_type(column.type))
         expression: Expr = parse_expression(column.default)
-        self.binder.inside_view += 1  # the client did not write this text
+        self.binder.inside_view += 1  # positions in the default's text are not positions in the client's text
         try:
             value = self.binder.expression(expression.tree, Scope(clause="DEFAULT expressions"))
             return self._assign(value, column, None)
@@ -495,7 +502,7 @@ class _Writer:
     def _row(
         self, relation: Relation, expressions: Sequence[Expression], table: Table, others: Sequence[Column] = ()
     ) -> Project:
-        """The row that a write puts out, and behind it the columns of `others`, for RETURNING."""
+        """The output row of a write, followed by the columns of `others` for RETURNING."""
         names = [column.name for column in table.columns] * 2
         columns = tuple(self.binder.new_column(n, e) for n, e in zip(names, expressions, strict=False))
         return Project(relation, (*columns, *others), (*expressions, *map(ColumnRef, others)))
@@ -503,10 +510,10 @@ class _Writer:
     def _matched(
         self, table: Table, statement: Update | Delete
     ) -> tuple[Relation, Relation, Scope, tuple[Column, ...]]:
-        """The table, its rows that the statement means, what can be named, and the columns of the other tables.
+        """Returns the table's scan, the matched rows, the scope, and the columns of the other tables.
 
-        A row that several rows of the others match is meant once, with any of them, as in PostgreSQL: so the rows
-        are numbered before they are joined.
+        As in PostgreSQL, a row that joins with several rows of the other tables is changed once, with any one of them.
+        Rows are therefore numbered before the join, and DISTINCT ON the number is applied after it.
         """
         scan, scope = self._scanned(table, statement.alias)
         if statement.others is None:
@@ -529,7 +536,7 @@ class _Writer:
     def _assignments(
         self, statement: Update, scope: Scope
     ) -> Iterator[tuple[Ident, Expression | None, exp.Expr | None]]:
-        """Each column with its new value, None for its default."""
+        """Each assigned column with its new value (None: its default) and the value's tree."""
         for assignment in statement.assignments:
             if isinstance(assignment, RowAssignment):
                 tree = assignment.query.tree
@@ -596,7 +603,7 @@ class _Writer:
 
 
 def _looking(statement: Insert | Update | Delete) -> Iterator[exp.Expr]:
-    """The parts of a write that can look at the table's columns."""
+    """The trees of a write in which the table's columns can be named."""
     yield from (item.tree for item in statement.returning)
     if isinstance(statement, Insert):
         return

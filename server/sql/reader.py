@@ -1,8 +1,8 @@
-"""A cursor over a statement's tokens: what every statement of parse.py is read with.
+"""The base class of the statement parser in parse.py: a position in the list of tokens, and common constructs.
 
-Small constructs (names, types, lists) are read here. A query or expression is not: `span` finds its end, by brackets
-and by the words that can follow it, and trees.py makes its tree. Faults are raised in PostgreSQL's words by `fail`,
-in Materialize's by `expected`, at the token where they are found.
+Names, types and lists are parsed here. For a query or expression, `span` finds the end by parentheses and by the words
+that can follow it, and trees.py makes the tree. `fault` makes an error with PostgreSQL's message, `expected` one with
+Materialize's. The error's position is that of the current token.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ _AFTER_ALIAS = words("from where group having window union intersect except orde
 
 
 class Reader:
-    """A place in the token list. A method reads one construct and stops behind it, or raises PgError."""
+    """A position in the token list. A method reads one construct and stops after it, or raises PgError."""
 
     def __init__(self, source: str) -> None:
         self.source = source
@@ -68,18 +68,18 @@ class Reader:
         self.token = self.tokens[self.index]
 
     def ahead(self, count: int = 1) -> Token:
-        """The token that many places on; END also beyond the end."""
+        """The token `count` positions ahead; END beyond the end."""
         return self.tokens[min(self.index + count, len(self.tokens) - 1)]
 
     def at(self, *choices: str) -> bool:
-        """Whether the token is one of these words or symbols. Quoted names and strings are neither."""
+        """Whether the token is one of these words or symbols. Quoted names and strings never match."""
         return self.token.value in choices and _is_plain(self.token)
 
     def at_all(self, *sequence: str) -> bool:
         return all(_is_plain(t := self.ahead(i)) and t.value == wanted for i, wanted in enumerate(sequence))
 
     def take(self, *sequence: str) -> bool:
-        """Steps over these words or symbols, if all stand here in this order."""
+        """Skips these words or symbols if they are the next tokens. Returns whether they are."""
         if not self.at_all(*sequence):
             return False
         self.advance(len(sequence))
@@ -91,7 +91,7 @@ class Reader:
                 raise self.fault()
 
     def choose(self, *choices: str) -> str:
-        """Steps over one of these words, and says which."""
+        """Skips one of these words and returns it. 42601 for any other token."""
         if not self.at(*choices):
             raise self.fault()
         word = self.token.value
@@ -100,7 +100,7 @@ class Reader:
 
     @property
     def word(self) -> str:
-        """The word or symbol that stands here; "" for names and values in quotes, and at the end."""
+        """The current word or symbol; "" at the end and for quoted names, strings, numbers and parameters."""
         return self.token.value if _is_plain(self.token) else ""
 
     @property
@@ -109,7 +109,7 @@ class Reader:
 
     @property
     def ended(self) -> bool:
-        """Whether the statement ends here."""
+        """Whether the position is at the end of the statement."""
         return self.at_end or self.at(";")
 
     def expect_end(self) -> None:
@@ -120,7 +120,7 @@ class Reader:
         return unexpected(self.source, self.token)
 
     def expected(self, what: str) -> PgError:
-        """Materialize's words: `Expected <what>, found <token>`, 42601."""
+        """A 42601 with Materialize's message: `Expected <what>, found <token>`."""
         token = self.token
         match token.kind:
             case Kind.END:
@@ -141,7 +141,7 @@ class Reader:
         return PgError(SqlState.SYNTAX_ERROR, f"Expected {what}, found {found}", position=position)
 
     def expect_one_of(self, *choices: str) -> str:
-        """`choose`, with Materialize's words."""
+        """As `choose`, with Materialize's error message."""
         if not self.at(*choices):
             names = [_SYMBOL_NAMES.get(choice, choice.upper()) for choice in choices]
             raise self.expected(names[0] if len(names) == 1 else f"one of {' or '.join(names)}")
@@ -151,23 +151,23 @@ class Reader:
         return not_supported(what, at or self.token, hint)
 
     def refuse_at(self, what: str, *words: str, hint: str | None = None) -> None:
-        """0A000 if one of these words stands here."""
+        """0A000 if the current token is one of these words."""
         if self.at(*words):
             raise self.refused(what, hint)
 
     def located(self, start: int) -> tuple[str, int]:
-        """`text` and `offset` of the statement that began at token `start` and ends here."""
+        """`text` and `offset` of the statement from token `start` to the token before the current one."""
         offset = self.tokens[start].start
         return self.source[offset : self.tokens[self.index - 1].end], offset
 
     def drop_behavior(self) -> bool:
-        """[CASCADE | RESTRICT]: whether it is CASCADE."""
+        """[CASCADE | RESTRICT]. Returns whether it is CASCADE."""
         return self.take("cascade") or (self.take("restrict") and False)
 
     # -- names, literals, lists -------------------------------------------------------------------------------------
 
     def ident(self, refused: frozenset[str] = NOT_NAMES) -> Ident:
-        """A column, alias, cursor or the like (ColId in gram.y)."""
+        """A name of a column, alias, cursor and so on (ColId in gram.y). `refused`: the words that are not names."""
         token = self.token
         if token.kind is not Kind.IDENT and (token.kind is not Kind.WORD or token.value in refused):
             raise self.fault()
@@ -226,7 +226,7 @@ class Reader:
         return self.take("if", "not", "exists")
 
     def type(self) -> PgType:
-        """A type as gram.y's Typename spells it. 42704 if there is none of that name."""
+        """A type (Typename in gram.y). 42704 if it does not exist."""
         first = self.token
         if self.at_all("pg_catalog", ".") or self.at_all("mz_catalog", ".", "mz_timestamp"):
             self.advance(2)
@@ -281,7 +281,7 @@ class Reader:
             else:
                 state = SqlState.INVALID_PARAMETER_VALUE
             raise PgError(state, message, position=token.start + 1) from None
-        except KeyError:  # an array of what PostgreSQL has no arrays of
+        except KeyError:  # an array of a type that has no array type
             raise PgError(
                 SqlState.UNDEFINED_OBJECT, f'type "{spelling}" does not exist', position=token.start + 1
             ) from None
@@ -298,11 +298,14 @@ class Reader:
             raise self.fault()
         return self.number()
 
-    # -- spans: what goes to sqlglot --------------------------------------------------------------------------------
+    # -- spans: the tokens that sqlglot parses ----------------------------------------------------------------------
 
     def span(self, *stops: str, query: bool = False) -> Sequence[Token]:
-        """The tokens to the end of the statement, to a bracket that closes more than was opened, or to one of the
-        words or symbols `stops` outside brackets; and the token that ended it. For a `query`, AS OF ends it too."""
+        """Skips and returns the tokens of a query or expression, followed by the token that ends it.
+
+        It ends at the end of the statement, at an unmatched closing bracket, or at one of the words or symbols `stops`
+        outside brackets. A `query` also ends at AS OF.
+        """
         tokens, start, index, depth = self.tokens, self.index, self.index, 0
         while True:
             token = tokens[index]
@@ -328,7 +331,7 @@ class Reader:
         return tokens[start : index + 1]
 
     def _stops(self, index: int) -> bool:
-        """Whether a word that can follow an expression or query does so here, and is not part of it."""
+        """Whether the word at `index`, one of `stops`, ends the expression or query and is not part of it."""
         before, word, after = self.tokens[index - 1], self.tokens[index].value, self.tokens[index + 1]
         preceding = before.value if _is_plain(before) else ""
         if preceding in (".", "as"):
@@ -348,7 +351,7 @@ class Reader:
         return not (_is_plain(after) and (after.value in (",", ")") or after.value in _AFTER_ALIAS))
 
     def sliced(self, span: Sequence[Token]) -> tuple[str, int]:
-        """Text and offset of a span. 42601 if it is empty."""
+        """The text and offset of a span. 42601 if it is empty."""
         if len(span) == 1:
             raise unexpected(self.source, span[0])
         return self.source[span[0].start : span[-2].end], span[0].start
@@ -369,7 +372,7 @@ class Reader:
         return Query(trees.parse_query(self.source, span), text, offset)
 
     def other_tables(self) -> Query:
-        """What FROM of an UPDATE and USING of a DELETE name, as the query `SELECT FROM ...`."""
+        """The FROM clause of an UPDATE or the USING clause of a DELETE, as the query `SELECT FROM ...`."""
         first, *rest = self.span("where", "returning")
         text, offset = self.sliced((first, *rest))
         head = Token(Kind.WORD, "select", first.start, first.start), first._replace(value="from")
@@ -388,5 +391,5 @@ class Reader:
 
 
 def _is_plain(token: Token) -> bool:
-    """Whether its value is a word or symbol as written, not the content of quotes."""
+    """Whether the token is an unquoted word or a symbol."""
     return token.kind is Kind.WORD or token.kind is Kind.SYMBOL

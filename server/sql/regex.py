@@ -1,18 +1,18 @@
-"""PostgreSQL's regular expressions: whether a text matches, where, and what the groups captured.
+"""PostgreSQL's regular expressions: matching, positions of matches, and captured groups.
 
     Regex.test(text)        whether the pattern matches anywhere
-    Regex.find(text, at)    where: of the matches that begin first PostgreSQL takes the longest, or the shortest if the
-                            first quantifier prefers that, and divides it among the groups from left to right
+    Regex.find(text, at)    the first match. Of the matches with the same start, PostgreSQL takes the longest, or the
+                            shortest if the first quantifier is non-greedy. Groups are matched from left to right.
 
-Three engines share the work, because the cost of a match is controlled by the client's text:
+Three engines are used, because the client controls the cost of a match:
 
-- RE2 searches in time linear in the text. It takes every pattern without lookaround and back references, and finds the
-  leftmost-longest match.
-- The package `regex` backtracks. It takes the rest, with a limit on the time of each search (`SEARCH_S_MAX`).
-- `_Matcher` divides a match among groups and finds shortest matches, which neither library does as PostgreSQL does.
-  The places that it visits are limited (`PLACES_MAX`).
+- RE2 searches in time linear in the text. It is used for patterns without lookaround and back references, and finds
+  the leftmost-longest match.
+- The package `regex` backtracks. It is used for all other patterns, with a time limit per search (`SEARCH_S_MAX`).
+- `_Matcher` assigns parts of a match to groups and finds shortest matches. Neither library does this as PostgreSQL
+  does. The number of positions that it visits is limited (`PLACES_MAX`).
 
-A search that reaches a limit is an error, 54000. `regex_tree` parses patterns.
+A search that exceeds a limit raises 54000. `regex_tree` parses patterns.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ PLACES_MAX = 2_000_000
 
 @dataclass(frozen=True)
 class Match:
-    """`spans[0]` is the match, the others are the groups; None for a group that took no part."""
+    """`spans[0]` is the span of the match, the others are those of the groups; None for a group that did not match."""
 
     spans: tuple[tuple[int, int] | None, ...]
 
@@ -65,11 +65,11 @@ class Regex:
         self._text = spelled(self.root)
         self._shorter = bool(shorter(self.root))
         if self.linear is None:
-            _ = self.backtracking  # reports what neither engine supports
+            _ = self.backtracking  # raises an error if neither engine supports the pattern
 
     @property
     def java(self) -> str | None:
-        """A pattern that matches the same texts in Java, None if Java's backtracking could take long over one."""
+        """A Java pattern that matches the same texts; None if Java's backtracking could be slow for some text."""
         if not is_linear_when_backtracking(self.root):
             return None
         return ("(?i)" if self.insensitive else "") + self._text
@@ -78,11 +78,11 @@ class Regex:
         return _Search(self, text).at(0) is not None
 
     def find(self, text: str, start: int = 0) -> Match | None:
-        """The match that begins first at `start` or behind it."""
+        """The first match that starts at or after `start`."""
         return next(self.find_all(text, start), None)
 
     def find_all(self, text: str, start: int = 0) -> Iterator[Match]:
-        """Successive matches; behind an empty match the search continues one character later."""
+        """Successive matches. After an empty match the search continues one character later."""
         search = _Search(self, text)
         while start <= len(text):
             found = search.at(start)
@@ -109,7 +109,7 @@ class Regex:
 
     @cached_property
     def linear(self) -> re2._Regexp | None:
-        """The pattern for RE2, None if RE2 does not support it."""
+        """The pattern compiled by RE2; None if RE2 does not support it."""
         text = re2_text(self.root)
         if text is None or (self.insensitive and not text.isascii()):
             return None
@@ -120,7 +120,7 @@ class Regex:
         options.log_errors = False
         try:
             return re2.compile(text, options)
-        except re2.error:  # the automaton is too large
+        except re2.error:  # for example because the automaton is too large
             return None
 
     @cached_property
@@ -132,20 +132,20 @@ class Regex:
 
 
 class _Search:
-    """Searches of one text, each at or behind the one before."""
+    """Searches in one text. The start positions must not decrease."""
 
     def __init__(self, pattern: Regex, text: str) -> None:
         self._text = text
-        # RE2 folds the case of all letters, PostgreSQL in the locale C only that of ASCII's.
+        # RE2 folds the case of all letters, PostgreSQL in the locale C only of ASCII letters.
         self._linear = pattern.linear if text.isascii() or not pattern.insensitive else None
         self._pattern = pattern
         self._bytes = text.encode() if self._linear is not None else b""
-        self._character = self._byte = 0  # the same place in the text and in its bytes
+        self._character = self._byte = 0  # the same position in the text and in its bytes
 
     def at(self, start: int) -> tuple[int, int | None] | None:
-        """The first match at or behind `start`: where it begins, and where the longest one from there ends.
+        """The start of the first match at or after `start`, and the end of the longest match from there.
 
-        The end is None where the engine does not know the longest match. 54000 after SEARCH_S_MAX.
+        The end is None if the engine does not find the longest match. 54000 after SEARCH_S_MAX.
         """
         if self._linear is None:
             try:
@@ -186,7 +186,7 @@ def _one(text: str, flags: int) -> regex.Pattern[str]:
 
 @dataclass
 class _Matcher:
-    """Where parts of a pattern match in one text. `_known`: the ends of a node from a place, each computed once."""
+    """Matches parts of a pattern in one text. `_known` caches the ends of a node's matches from a position."""
 
     text: str
     flags: int
@@ -194,7 +194,7 @@ class _Matcher:
     _places: int = 0
 
     def ends(self, node: Node, at: int) -> frozenset[int]:
-        """Where matches of `node` that begin at `at` can end. 54000 beyond PLACES_MAX."""
+        """The possible ends of matches of `node` that start at `at`. 54000 after PLACES_MAX positions."""
         key = (id(node), at)
         known = self._known.get(key)
         if known is None:
@@ -247,10 +247,10 @@ class _Matcher:
             self._visited(len(places))
         return found
 
-    # -- the parentheses --------------------------------------------------------------------------------------------
+    # -- capturing groups -------------------------------------------------------------------------------------------
 
     def share(self, node: Node, begin: int, end: int, spans: list[tuple[int, int] | None]) -> bool:
-        """Gives the groups inside `node`, which matches from `begin` to `end`, their parts."""
+        """Sets the spans of the groups inside `node` for a match from `begin` to `end`. False if there is none."""
         match node:
             case Group(inner=inner, number=number):
                 if not self.share(inner, begin, end, spans):
@@ -281,15 +281,18 @@ class _Matcher:
         self, inner: Node, begin: int, end: int, least: int, most: int | None, short: bool,
         spans: list[tuple[int, int] | None],
     ) -> bool:  # fmt: skip
-        """As PostgreSQL: x{m,n} with m > 0 is x{m-1,n-1}x, of which only the last x has groups. Rounds of x{0,n} take
-        as much as they can one after the other; the groups show what the last one took."""
+        """As PostgreSQL: x{m,n} with m > 0 is x{m-1,n-1}x, of which only the last x has groups.
+
+        The iterations of x{0,n} are matched one after the other, each as long as possible (as short as possible if x
+        prefers that); the groups are those of the last iteration.
+        """
         if least > 0:
             before = self._repeated(inner, begin, least - 1, None if most is None else most - 1)
             for middle in sorted(before, reverse=not short):
                 if end in self.ends(inner, middle) and self.share(inner, middle, end, spans):
                     return True
             return False
-        if begin == end:  # one empty round, if that is possible
+        if begin == end:  # one empty iteration, if that is possible
             return begin not in self.ends(inner, begin) or self.share(inner, begin, begin, spans)
         feasible = self._before(inner, begin, end) if most is None else None
         while most is None or most > 0:
@@ -307,7 +310,7 @@ class _Matcher:
         return False
 
     def _before(self, inner: Node, begin: int, end: int) -> set[int]:
-        """The places from which rounds of `inner` lead to `end`."""
+        """The positions after `begin` from which iterations of `inner` can reach `end`."""
         found = {end}
         for place in range(end - 1, begin, -1):
             if not found.isdisjoint(self.ends(inner, place)):

@@ -1,7 +1,8 @@
-"""The syntax of PostgreSQL's regular expressions (ARE; manual, 9.7.3): `Parser.parse` gives a tree of nodes.
+"""Parser of PostgreSQL's regular expressions (ARE; manual, 9.7.3). `Parser.parse` returns a tree of nodes.
 
-2201B for what PostgreSQL refuses, 0A000 for the little that is not supported. The classes are those of the locale C.
-`spelled` writes a tree for Python's `re` and for Java, which agree on all that it uses but the end of the text.
+Raises 2201B for patterns that PostgreSQL rejects and 0A000 for unsupported constructs. The character classes are those
+of the locale C. `spelled` writes a tree as a pattern for Java and for the package `regex`. The two agree on the syntax
+that it uses, except for the end of the text.
 """
 
 from __future__ import annotations
@@ -44,14 +45,14 @@ def unsupported(what: str) -> PgError:
 
 @dataclass(frozen=True, eq=False)
 class One:
-    """A character of a class, in the words of `re` and Java."""
+    """One character of a class. `text` is the class in the syntax of Java, RE2 and the package `regex`."""
 
     text: str
 
 
 @dataclass(frozen=True, eq=False)
 class Here:
-    """A condition on a place: an anchor or the border of a word."""
+    """A zero-width condition: an anchor or a word boundary."""
 
     text: str
 
@@ -88,7 +89,7 @@ class Either:
 
 @dataclass(frozen=True, eq=False)
 class Repeat:
-    """`most` None: no bound. `short`: takes as little as it can; None for {m}, which leaves that to what it repeats."""
+    """A quantifier. `most` None: no bound. `short`: non-greedy; None for {m}, which has the preference of `inner`."""
 
     inner: Node
     least: int
@@ -97,11 +98,11 @@ class Repeat:
 
 
 Node = One | Here | Look | Back | Group | Sequence | Either | Repeat
-BEGIN, END = "\\A", "\\z"  # the begin and the end of the text, in Java and RE2
+BEGIN, END = "\\A", "\\z"  # the start and the end of the text, in Java and RE2
 
 
 def shorter(node: Node) -> bool | None:
-    """Whether a node prefers short matches; None: it does not care."""
+    """Whether a node prefers short matches; None if it has no preference."""
     match node:
         case Group(inner=inner):
             return shorter(inner)
@@ -131,7 +132,7 @@ SIZE_MAX = 20_000
 
 
 def size(node: Node) -> int:
-    """How many characters the pattern has when its counted repeats are written out."""
+    """The number of atoms in the pattern after expanding counted repetitions."""
     match node:
         case Group(inner=inner) | Look(inner=inner):
             return size(inner)
@@ -146,17 +147,18 @@ CHOICES_MAX = 64
 
 
 def is_linear_when_backtracking(root: Node) -> bool:
-    """Whether a backtracking search takes time linear in the text, whatever the text is.
+    """Whether a backtracking search takes time linear in the text for every text.
 
-    Either nothing repeats without bound, or the pattern is anchored at the text's begin and one class does; and the
-    alternatives at one start, alternations and bounded repeats multiplied, are at most CHOICES_MAX.
+    There may be no unbounded repetition, except for one in a pattern that is anchored at the start of the text; what it
+    repeats may match in only one way. In addition, the number of ways to match at one start must be at most
+    CHOICES_MAX (see `_ways`).
     """
     choices, unbounded = _ways(root)
     return choices <= CHOICES_MAX and (unbounded == 0 or (unbounded == 1 and _is_anchored(root)))
 
 
 def _ways(node: Node) -> tuple[float, float]:
-    """In how many ways a node can match from one place, unbounded repeats apart, and how many of those it has."""
+    """The number of ways to match from one position, ignoring unbounded repetitions, and the number of those."""
     match node:
         case One() | Here():
             return 1, 0
@@ -177,7 +179,7 @@ def _ways(node: Node) -> tuple[float, float]:
 
 
 def _is_anchored(node: Node) -> bool:
-    """Whether every match begins at the begin of the text."""
+    """Whether every match starts at the start of the text."""
     match node:
         case Here(text=text):
             return text == BEGIN
@@ -392,7 +394,7 @@ class Parser:
         return self._literal(self._escaped_character())
 
     def _escaped_character(self) -> str:
-        """The character that the escape after a backslash stands for."""
+        """The character that an escape denotes. The backslash has already been read."""
         following = self.pattern[self.at]
         self.at += 1
         if following in _CHARACTERS:
@@ -481,7 +483,7 @@ class Parser:
 
 
 def _written(character: str) -> str:
-    """A character as `re` and Java read it, inside and outside brackets."""
+    """A character in the syntax of Java, RE2 and the package `regex`, valid inside and outside brackets."""
     if character.isascii() and not character.isalnum() and character != "_":
         return f"\\x{ord(character):02x}" if character < " " or character == "\x7f" else "\\" + character
     return character
@@ -509,7 +511,7 @@ _IN_RE2 = {_LINE_BEGIN: "(?m:^)", _LINE_END: "(?m:$)", _WORDS["y"]: "\\b", _WORD
 
 
 def re2_text(node: Node) -> str | None:
-    """As `spelled`, for RE2; None for what it does not support."""
+    """As `spelled`, for RE2; None if RE2 does not support the pattern."""
     match node:
         case One(text=text):
             return text

@@ -1,8 +1,8 @@
-"""Relational nodes: the closed set that every query becomes, `Relation` at the end names them all.
+"""Relational nodes: the closed set of operators of a logical plan. `Relation` is their union.
 
-A node puts out `columns`; each has an id that is unique in the plan, so expressions name columns by id and no pass
-ever renumbers. Filter, Sort, Limit, Distinct put out their input's columns. Common table expressions and views are
-expanded where they are named. Subqueries in expressions stay there (`expressions.Subquery`).
+`columns` are a node's output columns. Each has an id that is unique in the plan; expressions refer to columns by id,
+and no pass renumbers them. Filter, Sort, Limit, Distinct and DistinctOn output their input's columns. Common table
+expressions and views are expanded where they are named. Subqueries remain in expressions (`expressions.Subquery`).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from server.sql.expressions import Column, Expression, SortKey, WindowCall
 
 @dataclass(frozen=True, slots=True)
 class Scan:
-    """The rows of a collection or system table; `columns` are all of it, in catalog order."""
+    """The rows of a collection or system table. `columns` are all its columns, in catalog order."""
 
     id: ObjectId
     columns: tuple[Column, ...]
@@ -25,7 +25,7 @@ class Scan:
 
 @dataclass(frozen=True, slots=True)
 class Values:
-    """Literal rows; one row of no columns is a SELECT without FROM."""
+    """Literal rows. One row without columns is a SELECT without FROM."""
 
     columns: tuple[Column, ...]
     rows: tuple[tuple[Expression, ...], ...]
@@ -43,10 +43,10 @@ class Series:
 
 @dataclass(frozen=True, slots=True)
 class Unnest:
-    """For each row of the input, a row for each place of the longest of `arrays`; the shorter are filled with NULLs.
+    """For each input row, one row per element of the longest of `arrays`; shorter arrays are padded with NULLs.
 
-    `columns` are the input's, one for each array's elements, and with `ordinality` the place, from 1. `outer`: a row
-    of the input whose arrays are all empty stays, once, with NULLs.
+    `columns`: the input's columns, one column of elements per array and, with `ordinality`, the element's number from
+    1. `outer`: an input row whose arrays are all empty yields one row with NULLs.
     """
 
     input: Relation
@@ -58,9 +58,10 @@ class Unnest:
 
 @dataclass(frozen=True, slots=True)
 class Recursive:
-    """WITH RECURSIVE: the rows of `anchor`, then those of `step` over the rows found last, until there are none.
+    """WITH RECURSIVE ... UNION ALL: the rows of `anchor` and of `step`, which is repeated until it yields no rows.
 
-    In `step` a `RecursiveRows` of the same `name` is the rows found last. Both sides have the types of `columns`.
+    In `step`, a `RecursiveRows` with the same `name` denotes the rows of the previous iteration. Both sides have the
+    types of `columns`.
     """
 
     name: int
@@ -71,7 +72,7 @@ class Recursive:
 
 @dataclass(frozen=True, slots=True)
 class RecursiveRows:
-    """The rows that the round before found, inside `Recursive.step`."""
+    """The rows of the previous iteration, inside `Recursive.step`."""
 
     name: int
     columns: tuple[Column, ...]
@@ -110,11 +111,12 @@ class JoinKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Join:
-    """`columns` are the left's, then the right's, nullable where the kind makes them so (the ids stay).
+    """`columns`: the left side's, then the right side's, with the same ids; nullable where the kind adds NULLs.
 
-    SEMI and ANTI, which only rewriting makes, put out the left's alone: its rows that have a partner, or have none.
+    SEMI and ANTI are created only by rewrites. They output the columns of the left side: its rows that have a match
+    (SEMI) or have none (ANTI).
 
-    `lateral`: the right side names columns of the left, so it stands for other rows with each row of the left.
+    `lateral`: the right side names columns of the left side and is evaluated for each of its rows.
     """
 
     kind: JoinKind
@@ -137,7 +139,7 @@ class Aggregate:
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """The input's columns and behind them one for each call."""
+    """`columns`: the input's columns, followed by one column per call."""
 
     input: Relation
     calls: tuple[WindowCall, ...]
@@ -146,7 +148,7 @@ class Window:
 
 @dataclass(frozen=True, slots=True)
 class Distinct:
-    """Each row once."""
+    """DISTINCT: every row of the input with multiplicity 1."""
 
     input: Relation
 
@@ -157,7 +159,7 @@ class Distinct:
 
 @dataclass(frozen=True, slots=True)
 class DistinctOn:
-    """Of the rows that agree in `keys`, the first by `order`."""
+    """DISTINCT ON: of the rows with equal `keys`, the first by `order`."""
 
     input: Relation
     keys: tuple[Expression, ...]
@@ -176,7 +178,7 @@ class SetKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class SetOperation:
-    """Both sides have the types of `columns` already."""
+    """UNION, INTERSECT or EXCEPT. Both sides already have the types of `columns`."""
 
     kind: SetKind
     all: bool
@@ -197,7 +199,7 @@ class Sort:
 
 @dataclass(frozen=True, slots=True)
 class Limit:
-    """None: no bound. Both are bigint expressions over no row."""
+    """`limit` and `offset` are bigint expressions that name none of the input's columns. None: no bound."""
 
     input: Relation
     limit: Expression | None

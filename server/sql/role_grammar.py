@@ -1,6 +1,6 @@
-"""The grammar of roles and privileges (gram.y, as far as it means something here).
+"""The grammar of roles and privileges, a subset of PostgreSQL's gram.y.
 
-What a role can have in PostgreSQL and not here is refused by name, unless it says what is so anyway (NOREPLICATION).
+Role attributes that Tidewire lacks are rejected by name. Their negated form (NOREPLICATION) is accepted.
 """
 
 from __future__ import annotations
@@ -45,12 +45,12 @@ def _reserved(name: str, position: int, detail: str | None = None) -> PgError:
 
 
 class RoleGrammar(Reader):
-    """One method a statement; the verbs CREATE, DROP, ALTER and SET are read already."""
+    """One method per statement. The caller has already read the verbs CREATE, DROP, ALTER and SET."""
 
     # -- names ------------------------------------------------------------------------------------------------------
 
     def role(self) -> RoleName:
-        """A role that is named or meant (RoleSpec in gram.y)."""
+        """A role, by name or keyword (RoleSpec in gram.y)."""
         token = self.token
         position = token.start + 1
         for spellings, special in (
@@ -104,7 +104,7 @@ class RoleGrammar(Reader):
         return CreateRole(*self.located(start), name, RoleAttributes(**given), groups, members, exists)
 
     def role_attribute(self, given: dict[str, bool], said: set[str]) -> None:
-        """One attribute, put into `given`; one that is said twice is refused."""
+        """Parses one attribute into `given`. 42601 if it was already specified (`said`)."""
         token = self.token
         word = self.word
         self.refuse_at("ADMIN", "admin", hint="Superusers grant roles.")
@@ -205,7 +205,7 @@ class RoleGrammar(Reader):
         return self.granted(start, "from")
 
     def granted(self, start: int, preposition: str) -> GrantPrivileges | GrantRoles:
-        """What both have behind their verb: privileges ON objects, or roles; then to or from whom."""
+        """The part of GRANT and REVOKE after the verb: privileges ON objects, or roles; then TO or FROM roles."""
         revoke = preposition == "from"
         privileges: tuple[Ident, ...] | None = None
         is_all = self.take("all")
@@ -228,11 +228,11 @@ class RoleGrammar(Reader):
         grantees = self.roles()
         self.refuse_options()
         if revoke:
-            self.drop_behavior()  # without a grant option there is nothing that depends on a privilege
+            self.drop_behavior()  # it has no effect: without grant options, nothing depends on a privilege
         return GrantPrivileges(*self.located(start), privileges, kind, objects, grantees, revoke)
 
     def privilege(self) -> Ident:
-        """A privilege or a role: which of them, what follows tells."""
+        """The name of a privilege or of a role. The tokens after the list decide which of the two it is."""
         return self.ident(refused=frozenset())
 
     def refuse_options(self) -> None:

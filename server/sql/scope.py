@@ -1,6 +1,6 @@
-"""What a name means: relations by the catalog, columns by what FROM brought into view.
+"""Name resolution: relations by the catalog, columns by the tables of FROM.
 
-Messages, codes and hints are PostgreSQL's (parse_relation.c). Positions are the callers' to give.
+Messages, SQLSTATEs and hints are PostgreSQL's (parse_relation.c). Callers pass the error position.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ ID_SCHEMA = "$id"  # `"$id"."u12"` names a relation by its id, in the stored tex
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A column in view. `table` is its table's alias, None for a column merged by USING.
+    """A column that can be named. `table` is its table's alias; None for the merged column of a USING.
 
-    `visible`: by its bare name and by `*`; a column that USING merged is only seen by its table's name. `is_row`: a
-    function's only column under the alias of its table, which `*` has already.
+    `visible`: it can be named without its table and is part of `*`; false for the columns that a USING has merged.
+    `is_row`: an additional entry for a function's only column under the table alias; not part of `*`.
     """
 
     name: str
@@ -35,9 +35,9 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class CommonTable:
-    """A WITH query, bound anew wherever it is named.
+    """A WITH query. It is bound again for every reference.
 
-    `recursive`: it names itself. `rows`: inside its own text, the rows found last.
+    `recursive`: it names itself. `rows`: set inside its own query; the rows of the previous iteration.
     """
 
     query: exp.Expr
@@ -49,12 +49,12 @@ class CommonTable:
 
 @dataclass(slots=True)
 class Scope:
-    """The names of one SELECT; `parent` is the query around it.
+    """The names that are visible in one SELECT. `parent` is the scope of the enclosing query.
 
-    `clause` is where aggregates are refused, None where they may stand; `real_names` maps the names of tables that
-    were given an alias to it, for the hint. `hidden` are tables of the same FROM that cannot be seen from here.
-    `sets`: where set-returning functions may stand, their columns and arrays are put here. `level` identifies the
-    SELECT, to which also the scopes of its clauses belong; 0 for what is no SELECT.
+    `clause`: the clause in which aggregates are not allowed, for messages; None where they are allowed. `real_names`:
+    the alias of each table by its real name, for hints. `hidden`: tables of this FROM that cannot be referenced here.
+    `sets`: collects the columns and arrays of set-returning functions; None where these are not allowed. `level`:
+    identifies the SELECT, and is the same in the scopes of its clauses; 0 outside a SELECT.
     """
 
     entries: list[Entry] = field(default_factory=list)
@@ -82,21 +82,24 @@ class Scope:
 
 
 def in_clause(scope: Scope, clause: str | None) -> Scope:
-    """The same names, in a clause where aggregates are refused in its name."""
+    """A scope with the same names for a clause in which aggregates are not allowed (None: allowed)."""
     return Scope(
         scope.entries, scope.parent, scope.common_tables, clause, scope.real_names, scope.windows, level=scope.level
     )
 
 
 def alone(scope: Scope) -> Scope:
-    """What a query in FROM or beside UNION sees: the queries around it and WITH, none of the tables beside it."""
+    """The scope of a query in FROM or of a branch of UNION: enclosing queries and WITH, but no tables of this FROM."""
     return Scope(parent=scope.parent, common_tables=scope.common_tables)
 
 
 def find_relation(
     state: CatalogState, parts: tuple[str, ...], database: str, search_path: Sequence[str], position: int | None
 ) -> Relation:
-    """The relation of a name of one to three parts, or by id. 42P01; 42809 for an index or a hold."""
+    """The relation with a name of one to three parts, or with an id (`"$id"."u12"`).
+
+    Raises 42P01 if it does not exist, 0A000 for a name in an unknown database, 42809 for an index or a hold.
+    """
     if len(parts) == 2 and parts[0] == ID_SCHEMA:
         item = state.items.get(ObjectId(parts[1]))
     else:
@@ -117,7 +120,7 @@ def find_relation(
 
 
 def level_of(scope: Scope, columns: Collection[int]) -> Scope:
-    """The innermost query level of which one of the columns is; this one, if the columns are of none."""
+    """The innermost query level that contains one of the columns; `scope` if there is none."""
     if scope.parent is not None and columns:
         for level in scope.chain:
             for entry in level.entries:
@@ -127,7 +130,7 @@ def level_of(scope: Scope, columns: Collection[int]) -> Scope:
 
 
 def find_column(scope: Scope, table: str | None, name: str, position: int | None) -> Expression:
-    """The column, from this query or the ones around it, nearest first. 42703, 42702, 42P01."""
+    """The column, from this query or from the nearest enclosing one. 42703, 42702 (ambiguous), 42P01, 0A000 (a row)."""
     for level in scope.chain:
         if table is None:
             matches = [e for e in level.entries if e.name == name and e.visible]
@@ -147,7 +150,7 @@ def find_column(scope: Scope, table: str | None, name: str, position: int | None
 
 
 def located(entry: Entry, position: int | None) -> Expression:
-    """The entry's expression, knowing how and where it was written."""
+    """The entry's expression with its written name and position, if it is a column reference."""
     if isinstance(entry.expression, ColumnRef):
         written = f"{entry.table}.{entry.name}" if entry.table else entry.name
         return ColumnRef(entry.expression.column, written, position)
@@ -190,7 +193,7 @@ def _no_column(scope: Scope, table: str | None, name: str, position: int | None)
 
 
 def _nearest(scope: Scope, table: str | None, name: str) -> str | None:
-    """The one column in view whose name is almost this: at most 3 edits and at most half of the name."""
+    """The visible column with the most similar name: at most 3 edits and at most half of the name; None on a tie."""
     found: dict[str, int] = {}
     for level in scope.chain:
         for entry in level.entries:
@@ -205,7 +208,7 @@ def _nearest(scope: Scope, table: str | None, name: str) -> str | None:
 
 
 def _edits(a: str, b: str) -> int:
-    """Levenshtein's distance."""
+    """The Levenshtein distance."""
     row = list(range(len(b) + 1))
     for i, x in enumerate(a, 1):
         previous, row[0] = row[0], i

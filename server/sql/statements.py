@@ -1,13 +1,13 @@
-"""Every statement that Tidewire knows: a closed set of frozen dataclasses, `Statement` at the end names them all.
+"""The statements that Tidewire parses: a closed set of frozen dataclasses. `Statement` is their union.
 
-`parse.py` makes them; the session and the planner `match` on their classes and end with `assert_never`.
-A statement holds what was written and nothing that must be looked up: names are not resolved, columns not checked.
+`parse.py` creates them. The session and the planner `match` on their classes and end with `assert_never`.
+A statement holds only what the text says: names are not resolved and columns are not checked.
 
-- Names are folded (unquoted: lower case), unquoted and cut to 63 bytes, as PostgreSQL's lexer gives them.
-- `position` is an error position: the 1-based index, in characters, into the whole text the client sent.
+- Names are folded to lower case (if unquoted), unquoted and truncated to 63 bytes, as PostgreSQL's lexer does.
+- `position` is an error position: the 1-based index, in characters, into the whole text that the client sent.
 - `text` and `offset` (0-based) are a node's own slice of that text: `whole[offset:offset + len(text)] == text`.
-- The query or expression inside is sqlglot's tree. Its identifiers are folded already, and
-  `position_of(identifier)` gives where in the whole text they stand.
+- Queries and expressions are sqlglot trees. Their identifiers are already folded, and `position_of(identifier)`
+  returns their position in the whole text.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from server.sql.literal_rows import LiteralRows
 
 
 def position_of(node: exp.Expr) -> int | None:
-    """Where the first token of `node` that has a position stands in the whole text, as `PgError.position` counts."""
+    """The error position (as in `PgError.position`) of the node's first token; None if no token has a position."""
     first: int | None
     if isinstance(node, exp.Literal):
         first = node.meta.get("start")
@@ -33,7 +33,7 @@ def position_of(node: exp.Expr) -> int | None:
 
 
 class ObjectKind(StrEnum):
-    """What CREATE, DROP, ALTER and SHOW CREATE name; the catalog's nouns have the same `kind`."""
+    """The kinds of object in CREATE, DROP, ALTER and SHOW CREATE. Catalog objects have the same `kind`."""
 
     DATABASE = "database"
     SCHEMA = "schema"
@@ -45,7 +45,7 @@ class ObjectKind(StrEnum):
 
 
 class ShowKind(StrEnum):
-    """What `SHOW <kind>` lists."""
+    """The kinds of object that SHOW lists."""
 
     DATABASES = "databases"
     SCHEMAS = "schemas"
@@ -67,7 +67,7 @@ class ShowKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Ident:
-    """One name that cannot be qualified: a column, a cursor, a new name."""
+    """A name that cannot be qualified, for example a column, a cursor or the new name in RENAME TO."""
 
     name: str
     position: int
@@ -81,12 +81,12 @@ class Name:
     position: int
 
     def __str__(self) -> str:
-        """As PostgreSQL's messages write it inside their quotes: `relation "s.t" does not exist`."""
+        """The name as PostgreSQL's messages quote it: `relation "s.t" does not exist`."""
         return ".".join(self.parts)
 
 
 class SpecialRole(StrEnum):
-    """Words that stand for a role. CURRENT_ROLE is CURRENT_USER."""
+    """Keywords that denote a role. CURRENT_ROLE is parsed as CURRENT_USER."""
 
     CURRENT_USER = "current_user"
     SESSION_USER = "session_user"
@@ -95,7 +95,7 @@ class SpecialRole(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class RoleName:
-    """A role by its name, or by a word."""
+    """A role, given by its name or by a keyword (`special`)."""
 
     name: str
     position: int
@@ -104,7 +104,7 @@ class RoleName:
 
 @dataclass(frozen=True, slots=True)
 class RoleAttributes:
-    """Of CREATE ROLE and ALTER ROLE. None: not said."""
+    """The attributes in CREATE ROLE and ALTER ROLE. None: not specified."""
 
     superuser: bool | None = None
     inherit: bool | None = None
@@ -113,7 +113,7 @@ class RoleAttributes:
 
 
 class GrantKind(StrEnum):
-    """What privileges are granted on. A table may be any relation."""
+    """The kinds of object in GRANT ON and REVOKE ON. TABLE includes every kind of relation."""
 
     TABLE = "table"
     TABLES_IN_SCHEMA = "all tables in schema"
@@ -124,7 +124,7 @@ class GrantKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """A SELECT, VALUES, WITH or set operation; `TABLE t` has become `SELECT * FROM t`."""
+    """A SELECT, VALUES, WITH or set operation. `TABLE t` is parsed as `SELECT * FROM t`."""
 
     tree: exp.Expr
     text: str
@@ -170,7 +170,7 @@ class RowAssignment:
 
 @dataclass(frozen=True, slots=True)
 class ColumnDefinition:
-    """A column of CREATE TABLE. `not_null` is also set by a PRIMARY KEY over the column, wherever that is written."""
+    """A column of CREATE TABLE. `not_null` is also set by a PRIMARY KEY over it, as column or table constraint."""
 
     name: Ident
     type: PgType
@@ -188,7 +188,7 @@ class Key:
 
 @dataclass(frozen=True, slots=True)
 class TransactionModes:
-    """None: not said. `isolation` is `serializable`, `repeatable read`, `read committed` or `read uncommitted`,
+    """None: not specified. `isolation` is `serializable`, `repeatable read`, `read committed` or `read uncommitted`,
     or Materialize's `strict serializable` or `strong session serializable`."""
 
     isolation: str | None = None
@@ -218,7 +218,7 @@ class WithinTimestampOrderBy:
 
 
 Output = EnvelopeUpsert | EnvelopeDebezium | WithinTimestampOrderBy
-# Names in lower case, in the order written; None: no value given; a tuple: a list in parentheses, or of column names.
+# Names are lower case, in the order written. Value None: no value given; a tuple: a parenthesised list or column names.
 Options = tuple[tuple[str, str | tuple[str, ...] | None], ...]
 
 
@@ -227,7 +227,7 @@ Options = tuple[tuple[str, str | tuple[str, ...] | None], ...]
 
 @dataclass(frozen=True, slots=True)
 class Parsed:
-    """What every statement has: its own slice of the client's text, without the semicolon, and where that begins."""
+    """The base class of statements: the slice of the client's text, without the semicolon, and its offset."""
 
     text: str
     offset: int
@@ -243,9 +243,9 @@ class Select(Parsed):
 
 @dataclass(frozen=True, slots=True)
 class Insert(Parsed):
-    """`columns` empty: all, in order. `source` None is DEFAULT VALUES. DEFAULT inside VALUES is an `exp.Var`.
+    """`columns` empty: all columns, in order. `source` None is DEFAULT VALUES. DEFAULT inside VALUES is an `exp.Var`.
 
-    `rows`: all rows of a statement that inserts many rows of literals; `source` is then the first of them.
+    `rows`: all rows of an INSERT of many literal rows; `source` then holds only the first row.
     """
 
     table: Name
@@ -258,7 +258,7 @@ class Insert(Parsed):
 
 @dataclass(frozen=True, slots=True)
 class Update(Parsed):
-    """UPDATE table SET assignments FROM others WHERE ...; `others` is a SELECT without columns."""
+    """UPDATE table SET assignments FROM others WHERE ...; `others` is a SELECT without a select list."""
 
     table: Name
     alias: Ident | None
@@ -270,7 +270,7 @@ class Update(Parsed):
 
 @dataclass(frozen=True, slots=True)
 class Delete(Parsed):
-    """DELETE FROM table USING others WHERE ...; `others` is a SELECT without columns."""
+    """DELETE FROM table USING others WHERE ...; `others` is a SELECT without a select list."""
 
     table: Name
     alias: Ident | None
@@ -286,7 +286,7 @@ class Truncate(Parsed):
 
 @dataclass(frozen=True, slots=True)
 class CopyFrom(Parsed):
-    """COPY table (columns) FROM STDIN. Options of both of PostgreSQL's syntaxes come in the form of the newer."""
+    """COPY table (columns) FROM STDIN. Options in PostgreSQL's old syntax are converted to those of the new syntax."""
 
     table: Name
     columns: tuple[Ident, ...]
@@ -314,7 +314,7 @@ class Definition(Parsed):
 
     __slots__ = ()
     tag: ClassVar[str]
-    """The command tag, which is also how messages name the statement."""
+    """The command tag. Messages also use it to name the statement."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -335,7 +335,7 @@ class CreateSchema(Definition):
 
 @dataclass(frozen=True, slots=True)
 class CreateTable(Definition):
-    """`retain`, as of the other statements that have it, is the text of the interval of RETAIN HISTORY FOR."""
+    """`retain`, here and in other statements, is the text of the interval in RETAIN HISTORY FOR."""
 
     tag = "CREATE TABLE"
 
@@ -397,7 +397,7 @@ class CreateHold(Definition):
 
 @dataclass(frozen=True, slots=True)
 class AdvanceHold(Parsed):
-    """ALTER HOLD name ADVANCE [TO time]. It moves a hold and defines nothing."""
+    """ALTER HOLD name ADVANCE [TO time]. It advances a hold and does not change a definition."""
 
     name: Name
     to: Expr | None
@@ -460,7 +460,7 @@ class AlterRetention(Definition):
 
 @dataclass(frozen=True, slots=True)
 class CreateRole(Definition):
-    """CREATE ROLE, and CREATE USER, which may log in. `groups`: IN ROLE; `members`: ROLE."""
+    """CREATE ROLE, or CREATE USER, which implies LOGIN. `groups`: IN ROLE; `members`: ROLE."""
 
     tag = "CREATE ROLE"
 
@@ -553,7 +553,7 @@ class SetRole(Parsed):
 
 @dataclass(frozen=True, slots=True)
 class CommentOn(Definition):
-    """COMMENT ON kind name IS comment; `kind` None: a column, whose name ends that of its relation."""
+    """COMMENT ON kind name IS comment. `kind` None: a column; `name` is the relation's name and the column's."""
 
     tag = "COMMENT"
 
@@ -566,7 +566,7 @@ class CommentOn(Definition):
 
 @dataclass(frozen=True, slots=True)
 class Begin(Parsed):
-    """BEGIN or START TRANSACTION; `tag` is the command tag, which differs."""
+    """BEGIN or START TRANSACTION; `tag` is the command tag, which differs between the two."""
 
     modes: TransactionModes
     tag: str
@@ -584,7 +584,7 @@ class Rollback(Parsed):
 
 @dataclass(frozen=True, slots=True)
 class Savepoint(Parsed):
-    """SAVEPOINT and its family. Tidewire has none; the session says so, in whatever state the transaction is.
+    """SAVEPOINT, RELEASE SAVEPOINT or ROLLBACK TO SAVEPOINT. Not supported: the session raises 0A000.
 
     `verb` is `SAVEPOINT`, `RELEASE SAVEPOINT` or `ROLLBACK TO SAVEPOINT`.
     """
@@ -595,7 +595,7 @@ class Savepoint(Parsed):
 
 @dataclass(frozen=True, slots=True)
 class Prepare(Parsed):
-    """`types` are of the first parameters; the planner infers the others."""
+    """`types` are the types of the first parameters; the planner infers the types of the others."""
 
     name: Ident
     types: tuple[PgType, ...]
@@ -619,7 +619,7 @@ class Deallocate(Parsed):
 class SetVariable(Parsed):
     """SET [LOCAL] name = values; `is_default` is TO DEFAULT, without values.
 
-    SET TIME ZONE, SET NAMES and SET SCHEMA come as `timezone`, `client_encoding` and `search_path`.
+    SET TIME ZONE, SET NAMES and SET SCHEMA set `timezone`, `client_encoding` and `search_path`.
     """
 
     name: str
@@ -655,7 +655,7 @@ class ResetVariable(Parsed):
 
 @dataclass(frozen=True, slots=True)
 class ShowVariable(Parsed):
-    """name None: ALL. SHOW TRANSACTION ISOLATION LEVEL and SHOW TIME ZONE come by the names of their variables."""
+    """name None: ALL. SHOW TRANSACTION ISOLATION LEVEL and SHOW TIME ZONE have the names of their variables."""
 
     name: str | None
 
@@ -691,7 +691,7 @@ class Discard(Parsed):
 
 @dataclass(frozen=True, slots=True)
 class Subscribe(Parsed):
-    """SUBSCRIBE [TO] source; without options there are no progress rows, and a snapshot."""
+    """SUBSCRIBE [TO] source. The defaults are `progress` false and `snapshot` true."""
 
     source: Name | Query | ShowStatement
     output: Output | None
@@ -702,7 +702,7 @@ class Subscribe(Parsed):
 
 
 class ExplainStage(StrEnum):
-    """What EXPLAIN shows; without one of these a summary."""
+    """The stage that EXPLAIN shows. Without a stage, EXPLAIN shows a summary."""
 
     RAW = "raw"
     OPTIMIZED = "optimized"
@@ -713,7 +713,7 @@ class ExplainStage(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class StoredQuery:
-    """VIEW, MATERIALIZED VIEW or INDEX name, where EXPLAIN takes a query."""
+    """VIEW, MATERIALIZED VIEW or INDEX name as the object of EXPLAIN."""
 
     kind: ObjectKind
     name: Name
@@ -737,9 +737,9 @@ Explained = (
 class Explain(Parsed):
     """EXPLAIN [ANALYZE] [(options)] statement, EXPLAIN stage PLAN [WITH (options)] FOR statement.
 
-    `verbose`: with what operators ask of Spark. `no_timing`: ANALYZE without the times of steps. `summary`: how long
-    planning, and with ANALYZE execution, took.
-    `spark_mode`: of Spark's own EXPLAIN, None for the simple one.
+    `verbose`: includes the Spark SQL of operators. `no_timing`: ANALYZE without the times of steps. `summary`: includes
+    the planning time and, with ANALYZE, the execution time.
+    `spark_mode`: the mode of Spark's own EXPLAIN; None for the simple mode.
     """
 
     statement: Explained
@@ -778,7 +778,7 @@ class CloseCursor(Parsed):
 
 @dataclass(frozen=True, slots=True)
 class Unlisten(Parsed):
-    """UNLISTEN: nothing to do, since LISTEN is refused; connection pools send it."""
+    """UNLISTEN. It has no effect, because LISTEN is not supported. Connection pools send it."""
 
 
 ShowStatement = ShowVariable | ShowObjects | ShowColumns | ShowCreate

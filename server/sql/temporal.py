@@ -1,7 +1,8 @@
-"""Temporal filters: conditions of WHERE that compare mz_now() with something of the row, so that rows come and go.
+"""Temporal filters: conditions in WHERE that compare mz_now() with an expression of the row.
 
-`mz_now() op e`, with op one of < <= = >= > and e without mz_now(). In a query that is kept up to date, mz_now() may
-stand nowhere else. A row is seen from `lower` on and before `upper`, timestamps that follow from it alone.
+A temporal filter has the form `mz_now() op e`, with op one of < <= = >= > and e without mz_now(). In a maintained
+query, mz_now() is allowed only in temporal filters. A row is in the result at the timestamps t with
+`lower <= t < upper`; both bounds depend only on the row.
 """
 
 from __future__ import annotations
@@ -17,13 +18,13 @@ from server.sql.functions.table import OPERATORS, SYNTAX, Function
 from server.sql.relations import Filter, Relation
 from server.sql.rewrite.nodes import parts
 
-LAST = (1 << 63) - 1  # of the times that are reckoned with; a row that is seen until then is always seen
+LAST = (1 << 63) - 1  # the greatest timestamp; a row with this `upper` never leaves the result
 _MIRRORED = {"<": ">", "<=": ">=", "=": "=", ">=": "<=", ">": "<"}
 
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """mz_now() `operator` `expression`."""
+    """The condition mz_now() `operator` `expression`."""
 
     operator: str
     expression: Expression
@@ -47,7 +48,7 @@ SYNTAX["mz_timestamp"] = list(_MILLISECONDS.values())
 
 
 def in_milliseconds(expression: Expression) -> Expression:
-    """What is compared with mz_now(): a point in time becomes its milliseconds since 1970."""
+    """Converts a date or timestamp to milliseconds since 1970, for the comparison with mz_now()."""
     function = _MILLISECONDS.get(expression.type.name)
     return expression if function is None else Call(function, (expression,), INT8, expression.nullable)
 
@@ -57,7 +58,7 @@ def names_now(node: object) -> bool:
 
 
 def bound_of(condition: Expression) -> Bound | None:
-    """What a condition says of the time, if it says it as a temporal filter does."""
+    """The bound of a temporal filter; None if the condition is not a temporal filter."""
     if not isinstance(condition, Call) or len(condition.arguments) != 2:
         return None
     left, right = condition.arguments
@@ -75,7 +76,7 @@ def is_temporal(node: Relation) -> bool:
 
 
 def is_maintainable(relation: Relation) -> bool:
-    """Whether nothing in it depends on the session, and on the clock only temporal filters."""
+    """Whether the relation has no session values other than mz_now() in temporal filters."""
     session = [node.name for node in walk(relation) if isinstance(node, SessionValue)]
     filters = sum(
         bound_of(part) is not None
@@ -87,7 +88,7 @@ def is_maintainable(relation: Relation) -> bool:
 
 
 def check_temporal(relation: Relation) -> None:
-    """0A000 if mz_now() stands anywhere but in temporal filters."""
+    """0A000 if the relation is not maintainable (see `is_maintainable`)."""
     if not is_maintainable(relation):
         raise PgError(
             SqlState.FEATURE_NOT_SUPPORTED,
@@ -102,7 +103,10 @@ _BEHIND = Function("behind", (), INT8, f"CAST(least(greatest(floor({{0}}) + 1, 0
 
 
 def times_of(bounds: Sequence[Bound]) -> tuple[Expression, Expression]:
-    """The first time at which a row is seen, and the first at which it no longer is. None of the bounds is NULL."""
+    """The expressions `lower` and `upper`: a row is visible at t if `lower <= t < upper`. No bound may be NULL.
+
+    `mz_now() >= e`: lower = ceil(e). `> e`: lower = floor(e) + 1. `<= e`: upper = floor(e) + 1. `< e`: upper = ceil(e).
+    """
     lower: list[Expression] = [Literal(0, INT8)]
     upper: list[Expression] = [Literal(LAST, INT8)]
     for bound in bounds:
@@ -118,7 +122,7 @@ def times_of(bounds: Sequence[Bound]) -> tuple[Expression, Expression]:
 
 
 def is_known(bounds: Sequence[Bound]) -> list[Expression]:
-    """That the bounds are not NULL: of a time that is not known nothing is true."""
+    """The conditions that the bounds are not NULL. A comparison of mz_now() with NULL is never true."""
     return [Call(syntax.IS_NOT_NULL, (b.expression,), BOOL, False) for b in bounds if b.expression.nullable]
 
 

@@ -1,12 +1,12 @@
-"""The query inside a statement: our tokens to sqlglot's tree. The one place that knows sqlglot's parser.
+"""Parses the queries and expressions inside statements: the lexer's tokens to sqlglot trees.
 
-sqlglot reads every dialect there is and refuses little; PostgreSQL's scanner and keywords are stricter. So sqlglot
-gets tokens made from ours, never text:
-- only PostgreSQL's own keywords become keywords (`qualify`, `pivot`, `top` are names), its reserved words never
-  become names, names come folded, strings decoded, operators that PostgreSQL lacks are refused;
-- each token keeps its place in the client's text, so errors and identifiers (`meta["start"]`) have positions;
-- what sqlglot would pass on unread (`Command`) or warn about is an error;
-- sqlglot tries and goes back, in the worst case exponentially often (`array[array[array[...`): that has a budget.
+sqlglot accepts many dialects and rejects little; PostgreSQL's scanner and keywords are stricter. sqlglot therefore
+never gets text, only tokens that are made from the lexer's:
+- Only PostgreSQL's keywords become keywords (`qualify`, `pivot`, `top` are names), and its reserved words never become
+  names. Names are already folded and strings decoded. Operators that PostgreSQL lacks are rejected.
+- Each token keeps its position in the client's text, so errors and identifiers (`meta["start"]`) have positions.
+- Syntax that sqlglot would keep unparsed (`Command`) or warn about is an error.
+- sqlglot backtracks, in the worst case exponentially often (`array[array[array[...`). A budget limits this.
 """
 
 from __future__ import annotations
@@ -25,23 +25,24 @@ from server.sql.checkpoint import checkpoint
 from server.sql.dialect import TidewirePostgres
 from server.sql.lexer import CHECKED_TOKENS, RESERVED_WORDS, Kind, Token, syntax_error, words
 
-logging.getLogger("sqlglot").setLevel(logging.CRITICAL)  # what it would warn about, we refuse
+logging.getLogger("sqlglot").setLevel(logging.CRITICAL)  # `_Parser` raises an error instead of a warning
 
-REREAD_MIN = 20_000  # tokens that sqlglot may read again in a statement of any size,
-REREAD_FACTOR = 100  # for each of its first 20,000 tokens,
-LONG_REREAD_FACTOR = 5  # and for each token of it; real queries stay below 5
+# The backtracking budget of a statement, in tokens that sqlglot may read again, is the sum of
+REREAD_MIN = 20_000  # a constant,
+REREAD_FACTOR = 100  # this for each of its first REREAD_MIN tokens,
+LONG_REREAD_FACTOR = 5  # and this for each of its tokens. Real queries need less than 5 per token.
 
 
 class _Dialect(TidewirePostgres):
     def tokenize(self, sql: str, dialect: object = None) -> list[GlotToken]:
-        """sqlglot would read a type's name as a text of its own (`"int; drop"`, `tinyint`): it is a name."""
+        """Keeps sqlglot from tokenizing a type's name as SQL text (`"int; drop"`, `tinyint`)."""
         return []
 
 
 _DIALECT = _Dialect()
 _KEYWORDS = TidewirePostgres.Tokenizer.KEYWORDS
 _SINGLES = TidewirePostgres.Tokenizer.SINGLE_TOKENS
-# Words that mean something inside a query. Any other word is a name.
+# Words that are keywords inside a query. Any other word is a name.
 _WORDS: dict[str, TokenType] = {
     **{
         word: _KEYWORDS[word.upper()]
@@ -73,7 +74,7 @@ _PHRASES: dict[tuple[str, str], TokenType] = {
     )
 }
 _PHRASE_HEADS = frozenset(first for first, _ in _PHRASES)
-# Reserved words that sqlglot reads from their text, where its grammar has a place for them.
+# Reserved words that sqlglot's grammar recognises by their text, not by a token type.
 _WORDS_AS_TEXT = words("asymmetric both cast grouping leading placing symmetric to trailing")
 _OPERATORS: dict[str, tuple[TokenType, ...]] = {
     **{symbol: (_SINGLES[symbol],) for symbol in "()[]&^:,.-=><%|+/*#?"},
@@ -93,7 +94,8 @@ _OPERATORS: dict[str, tuple[TokenType, ...]] = {
 }
 _PLAIN = (Kind.WORD, Kind.SYMBOL)
 _LITERALS = (Kind.STRING, Kind.NUMBER, Kind.PARAMETER)
-# What cannot end a construct, and what cannot begin one: sqlglot shrugs where the one stands before the other.
+# Tokens that cannot end a construct, and tokens that cannot begin one. sqlglot does not always reject an opener that is
+# followed by a closer.
 _OPENERS = words(
     """, ( . :: + - / % ^ < > = <= >= <> != || -> ->> #> #>> ~ ~* ~~ ~~* !~ !~* !~~ !~~* @> <@ and or not like ilike in
     between where having on by limit offset when then else join union except intersect as over using from select
@@ -106,15 +108,15 @@ _CLOSERS = words(
 _MAY_FOLLOW = {
     "(": _CLOSERS - words(", . :: ]"),
     "select": _CLOSERS - words(", . ::"),
-}  # what the opener may well stand before
+}  # the closers that may follow an opener
 _DML = frozenset(("insert", "update", "delete", "merge"))
 
 
 def parse_query(source: str, tokens: Sequence[Token]) -> exp.Expr:
     """The tree of a SELECT, VALUES, TABLE, WITH or set operation.
 
-    `tokens` are the query's, and one more: the token that follows it, at which "unexpected end" is reported.
-    PgError 42601 (syntax), 0A000 (INTO, FOR UPDATE, data-modifying WITH), 54001 (too deep).
+    `tokens` are those of the query, followed by one more token, at which an unexpected end is reported.
+    Raises PgError 42601 (syntax), 0A000 (INTO, FOR UPDATE, data-modifying WITH), 54001 (too deeply nested).
     """
     if tokens[0].value == "(":
         tree = _run(source, tokens, lambda parser: parser._parse_statement())
@@ -131,7 +133,7 @@ def parse_expression(source: str, tokens: Sequence[Token]) -> exp.Expr:
 
 
 def parse_select_item(source: str, tokens: Sequence[Token]) -> exp.Expr:
-    """The tree of one item of a RETURNING list, perhaps with an alias."""
+    """The tree of one item of a RETURNING list, which may have an alias."""
     return _run(source, tokens, lambda parser: parser._parse_expression())
 
 
@@ -141,16 +143,16 @@ def parse_order_term(source: str, tokens: Sequence[Token]) -> exp.Expr:
 
 
 def release(tree: exp.Expr) -> None:
-    """Breaks the reference cycles of a tree that is not used any more: its memory is freed with the last reference.
+    """Breaks the reference cycles of a tree that is no longer used, so that its memory is freed immediately.
 
-    Each node refers to its parent. The cycle collector would find a tree of 100 MB only after many more.
+    Each node refers to its parent. The cycle collector runs too rarely: many trees of 100 MB could accumulate first.
     """
     for node in tree.walk():
         node.parent = None
 
 
 def unexpected(source: str, token: Token) -> PgError:
-    """PostgreSQL's 42601 for a token that cannot stand where it stands."""
+    """PostgreSQL's 42601 for an unexpected token."""
     if token.kind is Kind.END:
         return PgError(SqlState.SYNTAX_ERROR, "syntax error at end of input", position=len(source) + 1)
     return syntax_error("syntax error", source[token.start : token.end], token.start)
@@ -169,7 +171,7 @@ def too_complex() -> PgError:
 
 
 class _Parser(TidewirePostgres.Parser):  # type: ignore[misc, valid-type]
-    """sqlglot's parser with exact faults, without its fallbacks, and with a budget for going back."""
+    """sqlglot's parser with exact error positions, without its fallbacks, and with a backtracking budget."""
 
     __slots__ = ("_next_checkpoint", "_rereads_left", "furthest")
 
@@ -177,10 +179,10 @@ class _Parser(TidewirePostgres.Parser):  # type: ignore[misc, valid-type]
         super().__init__(dialect=_DIALECT)
         self._rereads_left = REREAD_MIN + REREAD_FACTOR * min(size, REREAD_MIN) + LONG_REREAD_FACTOR * size
         self._next_checkpoint = CHECKED_TOKENS
-        self.furthest = -1  # index into the source of the last token that was ever complained of
+        self.furthest = -1  # the greatest index in the source of a token at which an error was raised
 
     def raise_error(self, message: str, token: GlotToken | None = None) -> None:
-        """Of several readings of a text, the one that came furthest is the one whose complaint helps."""
+        """Records the position. If several alternatives fail, the error of the one that read furthest is reported."""
         at = token if message.startswith("Found multiple") else self._curr
         self.furthest = max(self.furthest, at.start if at else len(self.sql))
         raise ParseError(message, errors=[{"description": message}])
@@ -202,7 +204,7 @@ class _Parser(TidewirePostgres.Parser):  # type: ignore[misc, valid-type]
         self.raise_error("unsupported syntax", self._prev)
 
     def _parse_string_as_identifier(self) -> None:
-        """No string is a name in PostgreSQL."""
+        """Returns None: in PostgreSQL, a string is never a name."""
 
     def _parse_user_defined_type(self, identifier: exp.Identifier) -> exp.DataType:
         while self._match(TokenType.DOT):
@@ -212,7 +214,7 @@ class _Parser(TidewirePostgres.Parser):  # type: ignore[misc, valid-type]
         return exp.DataType(this=exp.DType.USERDEFINED, kind=identifier)
 
     def _parse_join(self, *args: Any, **kwargs: Any) -> exp.Join | None:
-        """A join without its condition is no cross join."""
+        """Requires ON or USING, unless the join is CROSS or NATURAL. sqlglot would make it a cross join."""
         comma = self._curr.token_type is TokenType.COMMA
         join: exp.Join | None = super()._parse_join(*args, **kwargs)
         if join is None or comma:
@@ -228,7 +230,7 @@ class _Parser(TidewirePostgres.Parser):  # type: ignore[misc, valid-type]
         return join
 
     def _parse_statement(self) -> exp.Expr | None:
-        """What follows WITH, too: sqlglot has no place for a WITH in front of VALUES, which is SELECT * FROM it."""
+        """Parses VALUES as SELECT * FROM (VALUES ...), because sqlglot does not support WITH before VALUES."""
         if not self._match(TokenType.VALUES, advance=False):
             return super()._parse_statement()  # type: ignore[no-any-return]
         rows = exp.From(this=self._parse_derived_table_values())
@@ -236,7 +238,7 @@ class _Parser(TidewirePostgres.Parser):  # type: ignore[misc, valid-type]
         return self._parse_query_modifiers(self._parse_set_operations(select))  # type: ignore[no-any-return]
 
     def _parse_value(self, values: bool = True) -> exp.Tuple:
-        """A row of VALUES is always in parentheses, and its items have no aliases."""
+        """A row of VALUES. It must be in parentheses, and its items have no aliases."""
         if not self._match(TokenType.L_PAREN):
             self.raise_error("expected a row")
         items = self._parse_csv(self._parse_value_item)
@@ -259,7 +261,10 @@ class _Parser(TidewirePostgres.Parser):  # type: ignore[misc, valid-type]
         return self._parse_plain_literal() or super()._parse_disjunction()
 
     def _parse_plain_literal(self) -> exp.Expr | None:
-        """A number or string that is a whole item: long INSERTs, IN lists and arrays are made of these."""
+        """A number or string that is a whole list item; None for anything else.
+
+        This makes long INSERTs, IN lists and arrays of literals fast.
+        """
         token = self._curr
         if token.token_type not in _PLAIN_LITERALS or self._next.token_type not in _ITEM_ENDS:
             return None
@@ -313,13 +318,13 @@ def _check_as(source: str, token: Token, before: str, following: Token) -> None:
 
 
 def _check_path(token: Token, following: Token, after: Token | None = None) -> None:
-    """0A000 for SEARCH and CYCLE behind the query of a WITH: their columns are rows or arrays of rows."""
+    """0A000 for SEARCH and CYCLE after the query of a WITH, because their columns are rows or arrays of rows."""
     if following.value in ("depth", "breadth") if token.value == "search" else after and after.value in (",", "set"):
         hint = "Keep the path in a column of the recursive query, as an array that each round appends to."
         raise not_supported(f"{token.value.upper()} of a recursive query", token, hint)
 
 
-# Keywords that sqlglot would read as another dialect means them, or that ask for what Tidewire lacks.
+# Checks of keywords that sqlglot would accept as in other dialects, or that denote features that Tidewire lacks.
 _REFUSED: dict[str, Callable[[str, Token, str, Token], None]] = {
     "into": _check_into,
     "for": _check_for,
@@ -330,7 +335,7 @@ _REFUSED: dict[str, Callable[[str, Token, str, Token], None]] = {
 
 
 def _qualified_operator(tokens: Sequence[Token], position: int) -> int | None:
-    """Where the operator stands in OPERATOR(pg_catalog.+), which begins at `position`; None if no such thing does."""
+    """The index of the operator in OPERATOR(pg_catalog.+) if such a construct starts at `position`; otherwise None."""
     values = [token.value for token in tokens[position + 1 : position + 6]]
     if len(values) == 5 and values[:3] == ["(", "pg_catalog", "."] and values[4] == ")":
         return position + 4
@@ -338,18 +343,18 @@ def _qualified_operator(tokens: Sequence[Token], position: int) -> int | None:
 
 
 def _is_cte(converted: Sequence[GlotToken]) -> bool:
-    """Whether what comes behind these tokens, an opening bracket the last, is the query of a WITH."""
+    """Whether these tokens, which end with an opening parenthesis, are followed by the query of a WITH."""
     return len(converted) > 1 and (converted[-2].token_type is TokenType.ALIAS or converted[-2].text == "materialized")
 
 
 def _converted(source: str, tokens: Sequence[Token]) -> list[GlotToken]:
-    """sqlglot's tokens for all but the last of ours. PgError for what sqlglot lets pass and PostgreSQL does not."""
+    """sqlglot's tokens for all tokens but the last. PgError for syntax that sqlglot accepts and PostgreSQL rejects."""
     converted: list[GlotToken] = []
     parens = brackets = 0
-    before = ""  # the word or symbol before; "" at the start and after a name, string, number or parameter
+    before = ""  # the previous word or symbol; "" at the start and after a name, string, number or parameter
     position, size = 0, len(tokens) - 1
     next_checkpoint = CHECKED_TOKENS
-    skipped = -1  # the bracket that closes OPERATOR(pg_catalog.+), which is +
+    skipped = -1  # the index of the closing parenthesis of OPERATOR(pg_catalog.+), which becomes +
     while position < size:
         if position >= next_checkpoint:
             checkpoint()

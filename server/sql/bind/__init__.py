@@ -1,23 +1,23 @@
-"""sqlglot's query trees to relations and typed expressions, by PostgreSQL's rules (parse_clause.c, parse_expr.c, ...).
+"""Binds sqlglot's query trees: resolves names and types by PostgreSQL's rules (parse_clause.c, parse_expr.c, ...).
 
-    `binder`   one statement's `binder.Binder`; its doors (query, expression) find what binds a tree
+    `binder`   `binder.Binder` binds one statement; its methods query and expression dispatch on the class of a tree
 
-    queries    `select`, whose clauses are bound in PostgreSQL's order:
+    queries    `select`, which binds its clauses in PostgreSQL's order:
                  `common_tables`  WITH
                  `from_clause`    FROM: `from_item`, `joins`, `tables`, `table_functions`, `values`
-                 `select_list`    the items, `output_names` without AS
-                 `grouping_sets`  GROUP BY, and `grouping`: the other clauses over its rows
+                 `select_list`    the items; `output_names` names those without AS
+                 `grouping_sets`  GROUP BY; `grouping` rewrites the other clauses over its rows
                  `windows`        OVER and WINDOW; `frames`
-                 `distinct`, `order`, `limits`; `terms` are what they and GROUP BY go by
+                 `distinct`, `order`, `limits`; `terms` binds the terms of these clauses and of GROUP BY
                `set_operations`, over `outputs`
     leaves     `names`, `literals`, `session`
     operators  `operators`, `connectives`, `predicates`, `row_values`, `quantified`, `subqueries`
     values     `conditionals`, `arrays`, `casts`
     functions  `functions`, `grammar`, `aggregates`; `calls` chooses among the rows of the function table
-    all        `shapes`, what a tree shows unbound; `keys`, what may be sorted and grouped by
+    all        `shapes`, properties of unbound trees; `keys`, checks of sort and group keys
 
-What they do not know they refuse by name (0A000). Views and common table expressions are bound anew wherever they are
-named, so every column of the plan has an id of its own.
+Unsupported trees are refused by name (0A000). Views and common table expressions are bound once per reference, so that
+every column of the plan has a unique id.
 """
 
 from importlib import import_module
@@ -46,5 +46,5 @@ __all__ = [
 for _module in (
     *("select", "set_operations", "values", "names", "literals", "session", "operators", "connectives", "predicates"),
     *("subqueries", "conditionals", "arrays", "casts", "functions", "grammar", "windows"),
-):  # each registers the forms that it binds
+):  # each module registers the forms that it binds
     import_module(f"{__name__}.{_module}")

@@ -37,7 +37,7 @@ def aggregate_call(
     over: bool,
     tree: exp.Expr,
 ) -> Expression:
-    """The aggregate with its arguments, DISTINCT, ORDER BY and FILTER. 42803 where the clause allows none.
+    """An aggregate call with its arguments, DISTINCT, ORDER BY and FILTER. 42803 if the clause allows no aggregates.
 
     `scope` is the scope of the call, `inner` that of its arguments. `over`: OVER follows.
     """
@@ -84,9 +84,9 @@ def aggregate_call(
 
 
 def _level_of_aggregate(binder: Binder, parts: Sequence[Expression], scope: Scope, tree: exp.Expr) -> int:
-    """The innermost query level whose columns the aggregate's parts name; without columns, that of its own query.
+    """The innermost query level whose columns the aggregate references; without columns, that of its own query.
 
-    42803 if the clause of that query in which the aggregate stands allows none.
+    42803 if the aggregate is in a clause of that query that allows no aggregates, or is nested in another aggregate.
     """
     nodes = [node for part in parts for node in walk(part)]
     owner = level_of(scope, {node.column.id for node in nodes if isinstance(node, ColumnRef)})

@@ -57,7 +57,7 @@ def several_dimensions(binder: Binder, tree: exp.Expr) -> PgError:
 
 
 def array_query(binder: Binder, query: exp.Expr, scope: Scope, tree: exp.Expr) -> Expression:
-    """ARRAY(query): array_agg in the query's order, and an empty array of no rows."""
+    """ARRAY(query): array_agg in the query's order; an empty array if there are no rows."""
     relation = binder.subquery(query, scope)
     if len(relation.columns) != 1:
         message = "subquery must return only one column"
@@ -79,7 +79,7 @@ def array_query(binder: Binder, query: exp.Expr, scope: Scope, tree: exp.Expr) -
 
 
 def _with_order(binder: Binder, relation: Relation) -> tuple[Relation, tuple[SortKey, ...]]:
-    """The relation with what its ORDER BY sorts by in columns of their own, and the order by those."""
+    """The relation with its sort keys as additional columns where necessary, and the order by these columns."""
     match relation:
         case Sort(keys=keys):
             return relation, keys
@@ -139,7 +139,7 @@ def _json_subscript(binder: Binder, json: Expression, tree: exp.Bracket, scope: 
 
 
 def constant_array(array: Array) -> Expression:
-    """ARRAY of literals is a literal."""
+    """Folds an ARRAY of literals into a literal."""
     if all(isinstance(e, Literal) for e in array.elements):
         return Literal([e.value for e in array.elements if isinstance(e, Literal)], array.type)
     return array

@@ -1,8 +1,8 @@
-"""What the binding of one statement has met so far, and the two doors through which its parts reach each other.
+"""The state of binding one statement, and the dispatch from sqlglot's nodes to the functions that bind them.
 
-`Binder.expression` and `Binder.query` look up, by the class of sqlglot's node, which function binds it: each module of
-this package registers its own with `form` and `query_form`. Functions that several modules want are imported as usual;
-only the doors go round in circles.
+`Binder.expression` and `Binder.query` look up the binding function by the class of the node. Each module of this
+package registers its functions with `form` and `query_form`. Only this dispatch is mutually recursive; functions that
+several modules share are imported as usual.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ from server.sql.statements import position_of
 
 @dataclass(frozen=True, slots=True)
 class PlanContext:
-    """What a statement is planned against. `search_path` is without the system schemas, which come first.
+    """The context of planning. `search_path` does not contain the system schemas, which are searched first.
 
-    `views_expanded`: a view's query stands in its place also where an index has the view's rows.
+    `views_expanded`: every view is replaced by its query, even if an index has the view's rows.
     """
 
     state: CatalogState
@@ -41,7 +41,7 @@ class PlanContext:
 
 @dataclass(frozen=True, slots=True)
 class Replacement:
-    """A name in the query's text, from `start` to `end` (exclusive) in the whole text, and what stores it by id."""
+    """A name at `start` to `end` (exclusive) of the query's whole text, and the `text` that references it by id."""
 
     start: int
     end: int
@@ -49,10 +49,10 @@ class Replacement:
 
 
 class Binder(Coercer):
-    """Binds one statement. Afterwards `inputs`, `uses`, `replacements` and `parameters` tell what it met.
+    """Binds one statement. Afterwards `inputs`, `uses`, `replacements` and `parameters` describe it.
 
-    `inside_view`: how many views' texts it is in; what stands there has no position in the client's text. `maintained`
-    refuses what a query that is kept up to date cannot have.
+    `inside_view`: the nesting depth in views' texts, where nodes have no position in the client's text. `maintained`:
+    refuses constructs that a maintained query cannot contain.
     """
 
     def __init__(
@@ -64,9 +64,9 @@ class Binder(Coercer):
         offset: int = 0,
         maintained: bool = False,
     ) -> None:
-        """`text` is the statement's, which begins at `offset` of what the client sent; for error positions.
+        """`text`: the statement's text, at `offset` of the text that the client sent; for error positions.
 
-        `parameters` None: there can be none (42P02).
+        `parameters` None: parameters are not allowed (42P02).
         """
         super().__init__(parameters, context.timezone, maintained=maintained)
         self.context = context
@@ -78,12 +78,12 @@ class Binder(Coercer):
         self._last_id = 0
         self._last_level = 0
 
-    # -- doors ------------------------------------------------------------------------------------------------------
+    # -- dispatch ---------------------------------------------------------------------------------------------------
 
     def expression(self, tree: exp.Expr, scope: Scope) -> Expression:
-        """The typed form of a scalar expression; its type may be unknown (literals, NULL, parameters).
+        """Binds a scalar expression. The result's type may be unknown (literals, NULL, parameters).
 
-        0A000 for what no module knows.
+        0A000 for a class of node that no module registers.
         """
         checkpoint()
         bind = _FORMS.get(type(tree))
@@ -92,18 +92,18 @@ class Binder(Coercer):
         return bind(self, tree, scope)
 
     def query(self, tree: exp.Expr, scope: Scope, *, keep_unknown: bool = False) -> Relation:
-        """A query expression. `scope`: the one around it. `keep_unknown`: untyped output columns stay so (INSERT)."""
+        """Binds a query. `scope`: the enclosing one. `keep_unknown`: untyped output columns stay untyped (INSERT)."""
         bind = _QUERY_FORMS.get(type(tree))
         if bind is None:
             raise self.unsupported("this query", tree)
         return bind(self, tree, scope, keep_unknown)
 
     def subquery(self, tree: exp.Expr, scope: Scope) -> Relation:
-        """A query inside an expression: it sees the names of `scope`."""
+        """Binds a query inside an expression, which can reference the columns of `scope`."""
         return self.query(tree, Scope(parent=scope, common_tables=scope.common_tables))
 
     def condition(self, tree: exp.Expr, scope: Scope, clause: str) -> Expression:
-        """A boolean expression. 42804 `argument of WHERE must be type boolean, not type integer`."""
+        """Binds a boolean expression. 42804 `argument of WHERE must be type boolean, not type integer`."""
         bound = self.expression(tree, scope)
         if bound.type == UNKNOWN:
             return self.coerce(bound, BOOL)
@@ -118,12 +118,12 @@ class Binder(Coercer):
     # -- columns and positions --------------------------------------------------------------------------------------
 
     def new_id(self) -> int:
-        """For a column, of which each in the plan has its own."""
+        """A column id, unique in the plan."""
         self._last_id += 1
         return self._last_id
 
     def new_level(self) -> int:
-        """For a SELECT, of which each in the plan has its own."""
+        """A query level, unique in the plan, for a SELECT."""
         self._last_level += 1
         return self._last_level
 
@@ -132,7 +132,7 @@ class Binder(Coercer):
         return Column(self.new_id(), name or name_of(expression), expression.type, expression.nullable, digits)
 
     def at(self, tree: exp.Expr | None) -> int | None:
-        """The position to report for a node; none inside a view's text, which the client did not write."""
+        """The error position of a node; None inside a view's text, which the client did not write."""
         return None if self.inside_view or tree is None else position_of(tree)
 
     def unsupported(self, what: str, tree: exp.Expr | None = None) -> PgError:
@@ -166,6 +166,6 @@ def _registered(forms: dict[type[exp.Expr], Any], trees: Sequence[type[exp.Expr]
 
 
 def _described(tree: exp.Expr) -> str:
-    """A word for what is refused: sqlglot's class, spaced."""
+    """The name of an unsupported construct, from sqlglot's class: `SomeClass` becomes `SOME CLASS`."""
     name = type(tree).__name__
     return "".join(f" {c}" if c.isupper() and i else c for i, c in enumerate(name)).upper()

@@ -1,4 +1,4 @@
-"""Operators and functions over bound arguments: which row of the function table is meant, and the call of it."""
+"""Operators and functions over bound arguments: resolution in the function table, and the call."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ def operator(binder: Binder, name: str, arguments: list[Expression], tree: exp.E
 
 
 def operator_position(binder: Binder, tree: exp.Expr | None) -> int | None:
-    """Where the operator itself stands. sqlglot keeps no position for it, so look behind the left operand's last
-    token, or before the only operand's first, for the next character that can begin one."""
+    """The position of an operator, which sqlglot does not record: the next character that can begin an operator, after
+    the last token of the left operand, or before the first token of a prefix operator's operand."""
     if tree is None or binder.inside_view:
         return None
     if tree.args.get("expression") is None:
@@ -53,12 +53,12 @@ def operator_position(binder: Binder, tree: exp.Expr | None) -> int | None:
 
 
 def call(binder: Binder, name: str, arguments: Sequence[exp.Expr], scope: Scope, tree: exp.Expr) -> Expression:
-    """A function over arguments as they are written."""
+    """Binds the arguments, then applies the function."""
     return apply(binder, name, [binder.expression(a, scope) for a in arguments], tree)
 
 
 def apply(binder: Binder, name: str, arguments: list[Expression], tree: exp.Expr) -> Expression:
-    """A function over bound arguments. 42883, 42725, 0A000; aggregates come back bare."""
+    """A function over bound arguments. 42883, 42725, 0A000. An aggregate has no DISTINCT, ORDER BY or FILTER yet."""
     types = tuple(a.type.without_modifiers for a in arguments)
     resolved = resolved_function(binder, name, types, tree)
     if resolved is None:
@@ -67,13 +67,13 @@ def apply(binder: Binder, name: str, arguments: list[Expression], tree: exp.Expr
 
 
 def resolved_function(binder: Binder, name: str, types: tuple[PgType, ...], tree: exp.Expr) -> Resolved | None:
-    """The row of the function table; None if it has none for these types. 42725 if it has several."""
+    """The row of the function table; None if none matches these types. 42725 if several match."""
     with placed_at(binder, tree):
         return resolve.resolve_function(name, plain_types(types))
 
 
 def set_array(binder: Binder, name: str, array: str, arguments: list[Expression], tree: exp.Expr) -> Expression:
-    """The values of a column of a set-returning function's result; `array` names the row that computes them."""
+    """One column of a set-returning function's result as an array; `array` names the row that computes it."""
     types = tuple(a.type.without_modifiers for a in arguments)
     with placed_at(binder, tree):
         resolved = resolve.resolve_set_array(array, plain_types(types))
@@ -89,20 +89,20 @@ def set_array(binder: Binder, name: str, array: str, arguments: list[Expression]
 
 
 def call_or_cast(binder: Binder, name: str, arguments: list[Expression], tree: exp.Expr) -> Expression:
-    """date(x), text(x), int4(x): a type's name called with one argument is a cast."""
+    """date(x), text(x), int4(x): a type name called with one argument is a cast."""
     if len(arguments) == 1:
         try:
             return binder.coerce(arguments[0], parse_type(name), EXPLICIT, binder.at(tree))
         except ValueError:
-            pass  # no such type: no such function
+            pass  # neither a type nor a function
     shown = f"{name}({', '.join(a.type.base_display for a in arguments)})"
     raise resolve.no_such("function", shown, len(arguments), binder.at(tree))
 
 
 def applied(binder: Binder, resolved: Resolved, arguments: Sequence[Expression], tree: exp.Expr | None) -> Call:
-    """The call with its arguments made what the row wants."""
+    """The call with its arguments cast to the row's types and prepared."""
     function = resolved.function
-    context = EXPLICIT if function.name == "||" else IMPLICIT  # || writes anything as text
+    context = EXPLICIT if function.name == "||" else IMPLICIT  # || converts any type to text
     coerced = tuple(
         binder.default_unknown(argument) if target == ANY else binder.coerce(argument, target, context)
         for argument, target in zip(arguments, resolved.arguments, strict=True)
@@ -121,7 +121,7 @@ def applied(binder: Binder, resolved: Resolved, arguments: Sequence[Expression],
 def polymorphic(
     binder: Binder, resolved: Resolved, arguments: tuple[Expression, ...]
 ) -> tuple[tuple[Expression, ...], PgType]:
-    """Numerics that share a pseudo-type get one scale, which is the result's too."""
+    """Rescales numerics that share a pseudo-type to one scale, which is also the result's scale."""
     result = resolved.result
     shared = [
         argument
@@ -146,7 +146,7 @@ def polymorphic(
 
 
 def _output_of(binder: Binder, argument: Expression) -> Expression:
-    """A value as concat() writes it: a boolean is t or f, char(n) keeps its blanks."""
+    """A value converted to text as by concat(): a boolean is t or f, char(n) keeps its padding."""
     if argument.type.name == "bpchar":
         return argument
     if argument.type != BOOL:
@@ -157,7 +157,7 @@ def _output_of(binder: Binder, argument: Expression) -> Expression:
 
 
 def check_available(binder: Binder, function: Function) -> None:
-    """0A000 for a function that is known, but not computed here or not in this time zone."""
+    """0A000 for a function that is not implemented, or not in the session's time zone."""
     if function.spark is None and function.python is None:
         raise PgError(SqlState.FEATURE_NOT_SUPPORTED, f"{function} is not supported")
     if function.zoned:
@@ -169,7 +169,7 @@ def check_available(binder: Binder, function: Function) -> None:
 
 @contextmanager
 def placed_at(binder: Binder, tree: exp.Expr | None) -> Iterator[None]:
-    """Gives a PgError that has none the position of a node; to look for it takes a walk over the node."""
+    """Sets the position of a PgError without one. The position is computed only on error: it requires a tree walk."""
     try:
         yield
     except PgError as error:
@@ -183,7 +183,7 @@ def _placed(error: PgError, position: int | None) -> PgError:
 
 
 def call_of(function: Function, arguments: tuple[Expression, ...], result: PgType) -> Call:
-    """The node with its type, scale and nullability."""
+    """The call with its result type, scale and nullability."""
     nullable = {
         Nulls.STRICT: any(a.nullable for a in arguments),
         Nulls.OPTIONAL: True,
@@ -201,5 +201,5 @@ def call_of(function: Function, arguments: tuple[Expression, ...], result: PgTyp
 
 
 def plain_types(types: tuple[PgType, ...]) -> tuple[PgType, ...]:
-    """numeric without its scale, so that types are equal when their names are."""
+    """Removes the scale of numerics, so that types are equal if their names are."""
     return tuple(NUMERIC if t.name == "numeric" else array_of(NUMERIC) if t.name == "_numeric" else t for t in types)

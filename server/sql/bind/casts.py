@@ -1,4 +1,4 @@
-"""Types as they are written, and casts to them."""
+"""Type names, and casts."""
 
 from __future__ import annotations
 
@@ -45,11 +45,11 @@ _OTHER_TYPES = words(
     regprocedure regrole regtype pg_lsn jsonpath int4range int8range numrange daterange tsrange tstzrange record
     refcursor aclitem pg_snapshot txid_snapshot int2vector oidvector"""
 )
-"""PostgreSQL's types that Tidewire lacks."""
+"""PostgreSQL's types that Tidewire does not support."""
 
 
 def type_of(binder: Binder, tree: exp.Expr) -> PgType:
-    """A type as it was written. 42704 if there is none."""
+    """The type that a tree names. 42704 if there is none."""
     try:
         return parse_type(type_spelling(tree))
     except ValueError as error:
@@ -68,7 +68,7 @@ def type_of(binder: Binder, tree: exp.Expr) -> PgType:
 
 
 def type_spelling(tree: exp.Expr) -> str:
-    """A DataType in the words of `parse_type`."""
+    """The spelling of a DataType for `parse_type`."""
     if not isinstance(tree, exp.DataType):
         return tree.name.lower()
     if tree.this == exp.DType.ARRAY:
@@ -78,7 +78,7 @@ def type_spelling(tree: exp.Expr) -> str:
     if tree.this == exp.DType.USERDEFINED:
         kind = tree.args.get("kind")
         if isinstance(kind, exp.Identifier) and kind.quoted and kind.name == "char":
-            return '"char"'  # a type of its own, a byte
+            return '"char"'  # a type of its own, one byte
         return kind.name if isinstance(kind, exp.Expr) else str(kind)
     name = _TYPE_NAMES.get(tree.this, tree.this.value.lower())
     sizes = [str(size.name) for size in tree.expressions]
@@ -97,7 +97,7 @@ def fraction_digits(tree: exp.Expr) -> int | None:
 
 @form(exp.Cast)
 def cast(binder: Binder, tree: exp.Cast, scope: Scope) -> Expression:
-    """CAST(x AS type), x::type, type 'text'. 42846, and what the conversion of a constant says."""
+    """CAST(x AS type), x::type, type 'text'. 42846, and the errors of converting a constant."""
     inner = unparenthesised(tree.this)
     fields = tree.args["to"].this
     if isinstance(fields, exp.Interval):  # 'text'::interval year to month
@@ -127,12 +127,12 @@ def cast(binder: Binder, tree: exp.Cast, scope: Scope) -> Expression:
 
 
 def rounded(binder: Binder, expression: Expression, digits: int, tree: exp.Expr) -> Expression:
-    """timestamp(3) and the like."""
+    """Rounds seconds to `digits` decimals, as for timestamp(3)."""
     return apply(binder, expression.type.name, [expression, Literal(digits, INT4)], tree)
 
 
 def _cast_position(binder: Binder, tree: exp.Cast) -> int | None:
-    """PostgreSQL points at `::`; at CAST we point at what is cast."""
+    """Like PostgreSQL, the position of `::`. For CAST, the position of the operand."""
     ends = [node.meta["end"] + 1 for node in tree.this.find_all(exp.Expr) if "end" in node.meta]
     if ends and not binder.inside_view:
         rest = binder.source[max(ends) - binder.offset :]

@@ -1,4 +1,4 @@
-"""WITH: common table expressions, recursive ones too."""
+"""WITH: common table expressions, including recursive ones."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from server.sql.scope import CommonTable, Scope
 
 
 def with_common_tables(binder: Binder, tree: exp.Expr, scope: Scope) -> Scope:
-    """The scope with what the query's WITH names, each item seeing those before it. 42712, 42P19."""
+    """The scope extended by the items of the query's WITH. Each item can reference those before it. 42712, 42P19."""
     clause = tree.args.get("with_")
     if clause is None:
         return scope
@@ -39,13 +39,13 @@ def with_common_tables(binder: Binder, tree: exp.Expr, scope: Scope) -> Scope:
             raise binder.unsupported("WITH RECURSIVE in a query whose result is kept up to date", item)
         table = CommonTable(item.this, columns, dict(visible), recursive)
         if name not in named:
-            common_table(binder, table, name, scope, item)  # nobody reads it, yet it must be right
+            common_table(binder, table, name, scope, item)  # unreferenced, but must still be valid
         visible[name] = table
     return Scope(parent=scope.parent, common_tables=visible, entries=scope.entries)
 
 
 def common_table(binder: Binder, table: CommonTable, name: str, scope: Scope, tree: exp.Expr) -> Relation:
-    """The rows of a WITH query, bound anew. `tree`: where it is named."""
+    """The rows of a WITH query, bound once per reference. `tree`: the reference."""
     if table.rows is not None:
         columns = tuple(binder.new_column(c.name, ColumnRef(c)) for c in table.rows.columns)
         return replace(table.rows, columns=columns)
@@ -117,7 +117,7 @@ def _other_type(name: str, number: int, have: PgType, common: PgType) -> PgError
 
 
 def _recursion_fault(query: exp.Expr, name: str) -> str | None:
-    """Why PostgreSQL would not take a WITH RECURSIVE query, None if it does (parse_cte.c)."""
+    """The message for why PostgreSQL refuses a WITH RECURSIVE query; None if it does not (parse_cte.c)."""
     shape = 'recursive query "{name}" does not have the form non-recursive-term UNION [ALL] recursive-term'
     if not isinstance(query, exp.Union):
         return shape

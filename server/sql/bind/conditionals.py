@@ -22,7 +22,7 @@ SAME_TYPE_FORMS: dict[str, Function] = {
 
 @form(exp.Case)
 def case_expression(binder: Binder, tree: exp.Case, scope: Scope) -> Expression:
-    """CASE, with an operand or without; its values become of one type. 42804."""
+    """CASE, with or without an operand. Its results are cast to their common type. 42804."""
     scope = replace(scope, sets=None)
     operand = tree.this
     conditions: list[Expression] = []
@@ -33,7 +33,7 @@ def case_expression(binder: Binder, tree: exp.Case, scope: Scope) -> Expression:
             sides = [binder.expression(operand, scope), binder.expression(branch.this, scope)]
             conditions.append(operator(binder, "=", sides, tree))
     default = tree.args.get("default")
-    # PostgreSQL lists ELSE first when it looks for the common type
+    # PostgreSQL considers ELSE first when it determines the common type.
     values = [binder.expression(default, scope) if default is not None else Literal(None, UNKNOWN)]
     values += [binder.expression(branch.args["true"], scope) for branch in tree.args["ifs"]]
     common, coerced = binder.to_common(values, "CASE", binder.at(tree))

@@ -16,7 +16,7 @@ from server.sql.scope import Scope
 
 @form(exp.And, exp.Or)
 def and_or(binder: Binder, tree: exp.Expr, scope: Scope) -> Expression:
-    """A chain of one connective is one call, however long."""
+    """A chain of the same connective is bound as one call, without recursion over its length."""
     kind = type(tree)
     parts: list[exp.Expr] = []
     stack = [tree]
@@ -32,12 +32,12 @@ def and_or(binder: Binder, tree: exp.Expr, scope: Scope) -> Expression:
 
 
 def conjunction(conditions: Sequence[Expression]) -> Expression:
-    """All of one or more conditions."""
+    """AND of one or more conditions."""
     return _connective(syntax.AND, conditions)
 
 
 def disjunction(conditions: Sequence[Expression]) -> Expression:
-    """Any of one or more conditions."""
+    """OR of one or more conditions."""
     return _connective(syntax.OR, conditions)
 
 
@@ -54,5 +54,5 @@ def _connective(function: Function, conditions: Sequence[Expression]) -> Express
 
 @form(exp.Not)
 def negated(binder: Binder, tree: exp.Not, scope: Scope) -> Expression:
-    """NOT as it is written."""
+    """NOT x"""
     return negation(binder.condition(tree.this, scope, "NOT"))

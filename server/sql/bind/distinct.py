@@ -18,7 +18,7 @@ from server.sql.scope import Scope
 
 
 def distinct_on(binder: Binder, tree: exp.Expr | None, items: Sequence[Item], scope: Scope) -> list[Expression] | None:
-    """The keys of DISTINCT ON; None without it."""
+    """The keys of DISTINCT ON; None if it is absent."""
     if tree is None or tree.args.get("on") is None:
         return None
     on = tree.args["on"]
@@ -42,7 +42,7 @@ def check_distinct_on(binder: Binder, on: Sequence[Expression], order: Sequence[
 def distinct_rows(
     binder: Binder, relation: Relation, items: Sequence[Item], order: Sequence[SortKey], tree: exp.Expr
 ) -> Relation:
-    """SELECT DISTINCT: the items without duplicates, in an order of nothing but them. 42P10."""
+    """SELECT DISTINCT: the items without duplicates, sorted. 42P10 if a sort key is not an item."""
     project = projection(binder, relation, items)
     for item in items:
         groupable(binder, item.expression, item.tree)

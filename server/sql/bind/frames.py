@@ -1,4 +1,4 @@
-"""Frames of windows, in Spark's words."""
+"""Window frames, as Spark SQL."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from server.sql.scope import Scope
 def frame_of(
     binder: Binder, spec: exp.Expr | None, call: Aggregate, order: tuple[SortKey, ...], tree: exp.Expr
 ) -> tuple[str, tuple[SortKey, ...]]:
-    """The frame's text, and the order that it wants. 42P20; 0A000 for what Spark has not."""
+    """The frame as Spark SQL, and the order it requires. 42P20; 0A000 if Spark has no such frame."""
     if spec is None:
         return "", order
     kind = spec.args["kind"].upper()
@@ -43,7 +43,7 @@ def frame_of(
     if kind == "RANGE" and any(bound[0].isdigit() or bound.startswith(("CAST", "INTERVAL")) for bound in bounds):
         order = (replace(order[0], expression=_ranged(order[0].expression)),)
     if call.function.kind is Kind.WINDOW and not call.function.name.endswith("_value"):
-        return "", order  # a frame means nothing to them
+        return "", order  # these functions ignore the frame
     exclude = spec.args.get("exclude")
     if exclude is not None and exclude.name.upper() != "NO OTHERS":
         raise binder.unsupported(f"a window frame with EXCLUDE {exclude.name.upper()}", tree)
@@ -75,7 +75,7 @@ def _check_frame(binder: Binder, start: str, end: str, tree: exp.Expr) -> None:
 def _frame_bound(
     binder: Binder, spec: exp.Expr, side: str, kind: str, order: tuple[SortKey, ...], tree: exp.Expr
 ) -> str:
-    """UNBOUNDED PRECEDING, CURRENT ROW, 3 FOLLOWING, ... in Spark's words."""
+    """UNBOUNDED PRECEDING, CURRENT ROW, 3 FOLLOWING, ... as Spark SQL."""
     bound = spec.args[side]
     direction = (spec.args.get(f"{side}_side") or "").upper()
     if isinstance(bound, str):
@@ -111,7 +111,7 @@ def _frame_bound(
 
 
 def _range_offset(binder: Binder, offset: Expression, key: Expression, tree: exp.Expr) -> Expression:
-    """The offset in the type that goes with the order's."""
+    """The offset, cast to the type that matches the sort key's type."""
     name = key.type.name
     if key.type.is_numeric_family:
         wanted = FLOAT8 if name.startswith("float") else NUMERIC if name == "numeric" else INT8
@@ -161,7 +161,7 @@ def _range_text(binder: Binder, offset: Literal, key: Expression, tree: exp.Expr
 
 
 def _is_backwards(start: str, end: str) -> bool:
-    """Whether a frame of ROWS is empty, as from 2 PRECEDING to 3 PRECEDING."""
+    """Whether a ROWS frame ends before it starts, as from 2 PRECEDING to 3 PRECEDING."""
     first, last = (int(bound.split()[0]) if bound[0].isdigit() else None for bound in (start, end))
     if first is None or last is None or start.split()[1] != end.split()[1]:
         return False
@@ -169,7 +169,7 @@ def _is_backwards(start: str, end: str) -> bool:
 
 
 def _ranged(key: Expression) -> Expression:
-    """What a RANGE with an offset is ordered by: a type in which adding the offset does not overflow."""
+    """The sort key of a RANGE with an offset, cast to a type in which adding the offset does not overflow."""
     targets = {"int2": INT8, "int4": INT8, "int8": numeric(21), "float4": FLOAT8, "date": TIMESTAMP}
     if key.type.name == "numeric":
         return Cast(key, numeric(NUMERIC_PRECISION_MAX, key.type.scale or 0))

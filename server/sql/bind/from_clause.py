@@ -16,15 +16,15 @@ from server.sql.checkpoint import checkpoint
 from server.sql.relations import Values
 from server.sql.scope import Entry, Scope, alone
 
-FROM_ITEMS_MAX = 1_000  # a join of n relations takes memory and time that grow with the square of n
+FROM_ITEMS_MAX = 1_000  # memory and time of a join of n relations are quadratic in n
 
 
 def from_clause(binder: Binder, tree: exp.Expr, outer: Scope) -> FromItem:
-    """All of FROM; one row without columns where there is none."""
+    """The whole FROM clause; without one, a single row without columns."""
     from_ = tree.args.get("from_")
     if from_ is None:
         return FromItem(Values((), ((),)), [])
-    # a comma binds less tightly than JOIN: each starts a group of joins of its own
+    # A comma binds less tightly than JOIN: each comma starts a new group of joins.
     hidden = frozenset(real_names(tree).values())
     outer = Scope([], outer.parent, outer.common_tables, hidden=hidden, level=outer.level)
     result: FromItem | None = None
@@ -46,12 +46,12 @@ def from_clause(binder: Binder, tree: exp.Expr, outer: Scope) -> FromItem:
 
 
 def other_tables(binder: Binder, tree: exp.Expr, scope: Scope) -> FromItem:
-    """FROM of an UPDATE, USING of a DELETE; what is LATERAL there sees the table that is written."""
+    """FROM of an UPDATE, USING of a DELETE. LATERAL items cannot reference the table that is written."""
     return from_clause(binder, tree, Scope(parent=scope.parent, common_tables=scope.common_tables))
 
 
 def _from_item(binder: Binder, tree: exp.Expr, outer: Scope, before: list[Entry]) -> FromItem:
-    """One item of FROM with its alias. What is LATERAL, as functions always are, sees `before`."""
+    """One item of FROM with its alias. LATERAL items, and functions, can reference `before`."""
     checkpoint()
     if tree.args.get("sample"):
         raise binder.unsupported("TABLESAMPLE", tree)
@@ -90,7 +90,7 @@ def _from_item(binder: Binder, tree: exp.Expr, outer: Scope, before: list[Entry]
 
 
 def _table_with_joins(binder: Binder, tree: exp.Table, outer: Scope, before: list[Entry]) -> FromItem:
-    """A table that sqlglot hung joins on: `(a JOIN b ON ...)`."""
+    """A table to which sqlglot attached joins: `(a JOIN b ON ...)`."""
     bare = tree.copy()
     joins = bare.args.pop("joins")
     result = _from_item(binder, bare, outer, before)
@@ -137,7 +137,7 @@ def _with_join(binder: Binder, left: FromItem, join: exp.Join, outer: Scope, bef
 
 
 def _is_join(tree: exp.Expr) -> bool:
-    """Whether brackets in FROM hold a table or joins, not a query."""
+    """Whether parentheses in FROM contain a table or joins rather than a query."""
     while isinstance(tree, exp.Subquery):
         if tree.args.get("joins"):
             return True

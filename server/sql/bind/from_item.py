@@ -1,4 +1,4 @@
-"""One item of FROM, bound: its rows and the names of its columns."""
+"""One bound item of FROM: its relation and its column names."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from server.sql.scope import Entry
 
 @dataclass(slots=True)
 class FromItem:
-    """`lateral`: a part of it may name columns of items to its left, which may be outside of it."""
+    """`lateral`: the item may reference columns of items to its left."""
 
     relation: Relation
     entries: list[Entry]
@@ -24,7 +24,7 @@ class FromItem:
 
 
 def aliased(binder: Binder, relation: Relation, tree: exp.Expr, default: str) -> list[Entry]:
-    """The columns under the names that the alias gives them."""
+    """The columns, named by the alias."""
     alias = tree.alias or default
     names = column_aliases(tree)
     check_width(binder, relation, "table", alias, names, tree)
@@ -35,7 +35,7 @@ def aliased(binder: Binder, relation: Relation, tree: exp.Expr, default: str) ->
 def check_width(
     binder: Binder, relation: Relation, what: str, table: str, names: Sequence[str], tree: exp.Expr
 ) -> None:
-    """42P10 if the alias names more columns than there are."""
+    """42P10 if the alias names more columns than the relation has."""
     if len(names) > len(relation.columns):
         raise PgError(
             SqlState.INVALID_COLUMN_REFERENCE,
@@ -45,11 +45,11 @@ def check_width(
 
 
 def alias_columns(tree: exp.Expr) -> list[exp.Expr]:
-    """The columns in brackets behind an alias, as they are written."""
+    """The column list of an alias."""
     alias = tree.args.get("alias")
     return list(alias.args.get("columns") or ()) if alias is not None else []
 
 
 def column_aliases(tree: exp.Expr) -> list[str]:
-    """The names of those columns."""
+    """The column names of an alias."""
     return [column.name for column in alias_columns(tree)]

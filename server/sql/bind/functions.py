@@ -1,4 +1,4 @@
-"""Calls by name: functions that are a form of their own, then scalar, aggregate and window functions."""
+"""Calls by name: functions with their own binding, then scalar, aggregate and window functions."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ _VOLATILE = (
 
 @form(exp.Anonymous, exp.Filter, exp.WithinGroup)
 def function(binder: Binder, tree: exp.Expr, scope: Scope, over: bool = False) -> Expression:
-    """A call by name with its FILTER and WITHIN GROUP. `over`: OVER follows, so a window function may stand here.
+    """A call by name with its FILTER and WITHIN GROUP. `over`: OVER follows, so a window function is allowed.
 
-    42883, 42725, 42809 if what follows the name does not go with the kind of function.
+    42883, 42725; 42809 if a clause after the call does not match the kind of function.
     """
     where = None
     call = tree
@@ -98,7 +98,7 @@ def function(binder: Binder, tree: exp.Expr, scope: Scope, over: bool = False) -
 def _own_form(
     binder: Binder, name: str, arguments: list[exp.Expr], star: bool, scope: Scope, call: exp.Anonymous
 ) -> Expression | None:
-    """The functions whose arguments are not those of a row of the function table; None for all others."""
+    """Functions whose arguments do not follow a row of the function table; None for all other functions."""
     if name in SETS or name == "unnest":
         return set_returning(binder, call, scope)
     if name == "grouping":
@@ -143,7 +143,7 @@ def qualified_function(binder: Binder, tree: exp.Dot, scope: Scope) -> Expressio
 
 
 def _argument_list(call: exp.Anonymous) -> tuple[list[exp.Expr], bool, list[exp.Ordered], bool]:
-    """The arguments, whether DISTINCT, the terms of ORDER BY, whether it is (*)."""
+    """The arguments, whether DISTINCT is given, the terms of ORDER BY, and whether the list is (*)."""
     arguments = list(call.expressions)
     distinct, order, star = False, [], False
     if arguments and isinstance(arguments[-1], exp.Order):

@@ -1,4 +1,4 @@
-"""Functions with a grammar of their own: EXTRACT(field FROM x), SUBSTRING(x FROM 2 FOR 3), ..."""
+"""Functions with special syntax: EXTRACT(field FROM x), SUBSTRING(x FROM 2 FOR 3), ..."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def overlay(binder: Binder, tree: exp.Overlay, scope: Scope) -> Expression:
 
 
 def normal_form(binder: Binder, tree: exp.Column) -> exp.Expr:
-    """NFC, NFD, NFKC and NFKD are words of normalize's own."""
+    """NFC, NFD, NFKC and NFKD are keywords in normalize()."""
     if tree.name not in ("nfc", "nfd", "nfkc", "nfkd"):
         raise PgError(SqlState.SYNTAX_ERROR, f'syntax error at or near "{tree.name}"', position=binder.at(tree))
     return exp.Literal.string(tree.name)

@@ -29,13 +29,13 @@ from server.sql.relations import Project, Relation, SetKind, SetOperation
 
 
 class Grouping:
-    """Rewrites expressions over the input of an Aggregate into expressions over its output, then makes the node.
+    """Rewrites expressions over the input of an Aggregate into expressions over its output, then builds the node.
 
-    Several grouping sets are the union of as many aggregates: so the empty set has its row without any input.
+    Several grouping sets become a UNION ALL of one aggregate per set. So the empty set has a row for an empty input.
     """
 
     def __init__(self, binder: Binder, relation: Relation, groups: Groups, items: Sequence[Item], level: int) -> None:
-        """`items` are those of the select list, before they are rewritten."""
+        """`items`: the select list before it is rewritten."""
         self.binder = binder
         self.level = level
         self.relation = relation
@@ -69,8 +69,8 @@ class Grouping:
         return Project(result, (*columns, *self.marker_columns), refs)
 
     def _arm(self, numbers: tuple[int, ...]) -> Project:
-        """The groups of one grouping set; the keys that it has not are NULL."""
-        keys = list(dict.fromkeys(self.keys.index(self.keys[number]) for number in numbers))  # equal ones once
+        """The groups of one grouping set. Keys that are not in the set are NULL."""
+        keys = list(dict.fromkeys(self.keys.index(self.keys[number]) for number in numbers))  # without duplicates
         columns = {number: self.binder.new_column("", self.keys[number]) for number in keys}
         inner = {number: columns[self.keys.index(self.keys[number])] for number in numbers}
         calls = [self.binder.new_column("", call) for call in self.calls]
@@ -98,7 +98,7 @@ class Grouping:
         return ColumnRef(self.marker_columns[self.markers.index(marker)])
 
     def rewrite(self, expression: Expression) -> Expression:
-        """The expression over the node's output; that of an item that is a key becomes the key's column."""
+        """The expression over the node's output. An item that is a key becomes the key's column."""
         number = next((number for known, number in self._outputs if known is expression), None)
         if number is not None:
             return ColumnRef(self.key_columns[number], getattr(expression, "written", ""))
@@ -131,7 +131,7 @@ class Grouping:
         return None
 
     def _change_inside(self, node: Any) -> Any | None:
-        """In a subquery only the aggregates of this level are computed here; columns of this level must be grouped."""
+        """In a subquery, computes only aggregates of this level here. Columns of this level must be grouped."""
         if isinstance(node, Aggregate) and node.level == self.level:
             return self._call(node)
         if isinstance(node, Call) and node.function is syntax.GROUPING and _is_marker(node, self.inputs):
@@ -162,7 +162,7 @@ class Grouping:
 
 
 def is_aggregated(expression: Expression, level: int, inputs: frozenset[int]) -> bool:
-    """Whether an aggregate or GROUPING() of the query of that level stands in it, perhaps in a subquery."""
+    """Whether the expression, including its subqueries, contains an aggregate or GROUPING() of the query level."""
     return any(
         node.level == level
         if isinstance(node, Aggregate)
@@ -172,6 +172,6 @@ def is_aggregated(expression: Expression, level: int, inputs: frozenset[int]) ->
 
 
 def _is_marker(call: Call, inputs: frozenset[int]) -> bool:
-    """Whether a GROUPING() is of the query whose input has these columns, and not of one around it."""
+    """Whether a GROUPING() belongs to the query whose input has these columns, rather than to an enclosing query."""
     named = {node.column.id for node in walk(call) if isinstance(node, ColumnRef)}
     return not named or bool(named & inputs)

@@ -1,4 +1,4 @@
-"""GROUP BY: the keys, and the grouping sets that ROLLUP, CUBE and GROUPING SETS make of them."""
+"""GROUP BY: the keys, and the grouping sets of ROLLUP, CUBE and GROUPING SETS."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ CUBE_MAX = 12  # as in PostgreSQL
 class Groups:
     """GROUP BY: all keys, and for each grouping set the numbers of its keys.
 
-    `outputs` are the keys that are items of the select list, item to key. Two items with equal expressions are two
-    keys: after `SELECT a AS x, a AS y`, the set (x) of ROLLUP (x, y) has NULL for y.
+    `outputs` maps items of the select list to their keys. Two items with equal expressions are two keys: with
+    `SELECT a AS x, a AS y`, the set (x) of ROLLUP (x, y) has NULL for y.
     """
 
     keys: list[Expression] = field(default_factory=list)
@@ -34,7 +34,7 @@ class Groups:
 
 
 def group_by(binder: Binder, tree: exp.Expr | None, items: Sequence[Item], scope: Scope) -> Groups | None:
-    """None: no GROUP BY. A name means an input column first, then an output column; a number an item."""
+    """None without GROUP BY. A name is an input column, else an output column; a number is an item."""
     if tree is None:
         return None
     if any(tree.args.get(k) for k in ("grouping_sets", "cube", "rollup", "totals")):
@@ -55,7 +55,7 @@ def group_by(binder: Binder, tree: exp.Expr | None, items: Sequence[Item], scope
 def _grouping_sets(
     binder: Binder, tree: exp.Expr, items: Sequence[Item], scope: Scope, groups: Groups
 ) -> list[tuple[int, ...]]:
-    """The grouping sets of one term, by the numbers of their keys, which are added to `groups`."""
+    """The grouping sets of one term as key numbers. Adds new keys to `groups`."""
     if isinstance(tree, exp.GroupingSets):
         return [found for e in tree.expressions for found in _grouping_sets(binder, e, items, scope, groups)]
     if isinstance(tree, (exp.Rollup, exp.Cube)):
@@ -78,7 +78,7 @@ def _grouping_sets(
 
 
 def _group_key(binder: Binder, tree: exp.Expr, items: Sequence[Item], scope: Scope, groups: Groups) -> int:
-    """The number of one key, which is added to `groups` if it is new."""
+    """The number of a key. Adds the key to `groups` if it is new."""
     bare = unparenthesised(tree)
     expression = positional(binder, bare, items, "GROUP BY")
     if expression is None and is_bare_name(bare) and not any(e.name == bare.name and e.visible for e in scope.entries):

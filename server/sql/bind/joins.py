@@ -23,7 +23,7 @@ from server.sql.scope import Entry, Scope
 
 
 def crossed(left: FromItem, right: FromItem) -> FromItem:
-    """Every row of one with every row of the other."""
+    """CROSS JOIN."""
     columns = left.relation.columns + right.relation.columns
     node = Join(JoinKind.CROSS, left.relation, right.relation, None, columns, right.lateral)
     return FromItem(node, left.entries + right.entries, left.lateral or right.lateral)
@@ -113,7 +113,10 @@ def _merged(
     right: FromItem,
     kind: JoinKind,
 ) -> list[Entry]:
-    """The merged columns first, once each; then the rest of both sides. The merged stay known by table."""
+    """The merged columns without a table name, then all columns of both sides.
+
+    The sides' merged columns are hidden from `*` and bare names, but can be referenced by table name.
+    """
     result = []
     for name, a, b in merged:
         after_a = left_entries[left.entries.index(a)].expression
@@ -131,7 +134,7 @@ def _merged(
 
 
 def _maybe_null(entries: list[Entry], nulls: bool) -> list[Entry]:
-    """The entries behind an outer join that may fill their side with NULLs."""
+    """If `nulls`, the entries as nullable: the outer join may fill their side with NULLs."""
     if not nulls:
         return entries
     inner = {}

@@ -1,4 +1,4 @@
-"""What rows may be sorted and grouped by."""
+"""Checks of sort and group keys."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from server.sql.bind.binder import Binder
 from server.sql.expressions import Expression, SortKey
 
 _UNORDERED = ("json", "jsonb", "interval", "bpchar")
-"""Elements of arrays that Spark does not order as PostgreSQL does."""
+"""Types of array elements that Spark orders differently from PostgreSQL."""
 
 
 def sort_key(binder: Binder, tree: exp.Ordered, expression: Expression) -> SortKey:
-    """NULLs are last when ascending, first when descending, unless said otherwise."""
+    """The sort key. By default NULLs are last when ascending, first when descending."""
     sortable(binder, expression, tree)
     return SortKey(expression, bool(tree.args.get("desc")), bool(tree.args.get("nulls_first")))
 
 
 def sortable(binder: Binder, expression: Expression, tree: exp.Expr) -> None:
-    """42883 or 0A000 unless the type has an order."""
+    """42883 if the type has no order, 0A000 if Spark cannot sort by it."""
     name = expression.type.name
     if name == "json":
         raise PgError(
@@ -33,7 +33,7 @@ def sortable(binder: Binder, expression: Expression, tree: exp.Expr) -> None:
 
 
 def groupable(binder: Binder, expression: Expression, tree: exp.Expr | None) -> None:
-    """42883 or 0A000 unless values of the type can be told equal by Spark as PostgreSQL tells."""
+    """42883 if the type has no equality, 0A000 if Spark's equality of the type differs from PostgreSQL's."""
     name = expression.type.name
     if name == "json":
         message = "could not identify an equality operator for type json"

@@ -19,7 +19,7 @@ from server.sql.scope import Scope, in_clause
 
 
 def limited(binder: Binder, relation: Relation, tree: exp.Expr, scope: Scope) -> Relation:
-    """The relation with LIMIT, OFFSET or FETCH of the query. 42804, 42P10, 2201W, 2201X."""
+    """The relation with the query's LIMIT, OFFSET or FETCH. 42804, 42P10, 2201W, 2201X."""
     limit_tree, offset_tree = tree.args.get("limit"), tree.args.get("offset")
     limit = offset = None
     if isinstance(limit_tree, exp.Fetch):
@@ -43,7 +43,7 @@ def limited(binder: Binder, relation: Relation, tree: exp.Expr, scope: Scope) ->
 def _with_ties(
     binder: Binder, relation: Relation, limit: Expression, offset: Expression | None, tree: exp.Expr
 ) -> Relation:
-    """The first rows in the order, and those that are equal to the last of them in it."""
+    """FETCH ... WITH TIES: the first rows in the order, and all rows that tie with the last of them."""
     if isinstance(relation, Project):
         return replace(relation, input=_with_ties(binder, relation.input, limit, offset, tree))
     if not isinstance(relation, Sort):

@@ -1,6 +1,6 @@
-"""Constants as they are written, and parameters: `1.5`, `'text'`, `INTERVAL '1' DAY`, `$1`.
+"""Constants and parameters: `1.5`, `'text'`, `INTERVAL '1' DAY`, `$1`.
 
-A string in quotes has no type yet: its neighbours give it one (`coerce`).
+A string literal has type unknown. The context determines its type (`coerce`).
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from server.sql.scope import Scope
 
 @form(exp.Literal)
 def literal(binder: Binder, tree: exp.Literal, scope: Scope) -> Expression:
-    """A number, or a string of which nobody knows the type yet."""
+    """A number, or a string of type unknown."""
     if tree.is_string:
         return Literal(tree.this, UNKNOWN, binder.at(tree))
     return number_literal(tree.this, binder.at(tree))
 
 
 def number_literal(text: str, position: int | None) -> Literal:
-    """integer, bigint or numeric by its digits. A numeric may have more digits than a column: see `check_digits`."""
+    """integer, bigint or numeric, by value. A numeric may have more digits than a column: see `check_digits`."""
     text = text.replace("_", "")
     if text.lstrip("-").isdigit():
         return integer_literal(text, position)
@@ -65,7 +65,7 @@ def interval(binder: Binder, tree: exp.Interval, scope: Scope) -> Expression:
 
 @form(exp.Concat)
 def adjacent_strings(binder: Binder, tree: exp.Concat, scope: Scope) -> Expression:
-    """'a' 'b': strings that the source breaks over lines are one."""
+    """'a' 'b': adjacent string literals are concatenated."""
     return Literal("".join(part.name for part in tree.expressions), UNKNOWN, binder.at(tree))
 
 
@@ -77,13 +77,13 @@ def truth(binder: Binder, tree: exp.Boolean, scope: Scope) -> Expression:
 
 @form(exp.Null)
 def null(binder: Binder, tree: exp.Null, scope: Scope) -> Expression:
-    """NULL, of no type yet."""
+    """NULL, of type unknown."""
     return Literal(None, UNKNOWN)
 
 
 @form(exp.RawString, exp.ByteString, exp.National)
 def marked_string(binder: Binder, tree: exp.Expr, scope: Scope) -> Expression:
-    """$$text$$, E'text' and the like, already decoded."""
+    """$$text$$, E'text' etc., already decoded."""
     return Literal(tree.this, UNKNOWN, binder.at(tree))
 
 

@@ -1,4 +1,4 @@
-"""Casts to and from mz_timestamp: milliseconds since 1970, unsigned 64-bit, carried as a numeric without decimals."""
+"""Casts to and from mz_timestamp: unsigned 64-bit milliseconds since 1970, represented as a numeric of scale 0."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _TO_TIMESTAMPTZ = Function(
 
 
 def to_mz_timestamp(binder: Binder, expression: Expression, tree: exp.Expr) -> Expression:
-    """From a number, a point in time, or a text of either. 22P02 or 22003 for a constant that is none."""
+    """Casts a number, a date or timestamp, or a text of either. 22P02 or 22003 for an invalid constant."""
     if isinstance(expression, Literal) and isinstance(expression.value, str):
         expression = Literal(_parsed(expression.value, binder.at(tree)), MZ_TIMESTAMP, expression.position)
     expression = binder.rescale(binder.coerce(in_milliseconds(expression), MZ_TIMESTAMP, EXPLICIT), MZ_TIMESTAMP)
@@ -41,7 +41,7 @@ def to_mz_timestamp(binder: Binder, expression: Expression, tree: exp.Expr) -> E
 
 
 def is_mz_timestamp(expression: Expression, tree: exp.Expr) -> bool:
-    """Whether the expression, made from `tree`, is mz_now() or a cast to mz_timestamp: its type alone is numeric."""
+    """Whether the expression, bound from `tree`, is mz_now() or a cast to mz_timestamp. Its type is only numeric."""
     tree = unparenthesised(tree)
     is_cast = isinstance(tree, exp.Cast) and isinstance(tree.args["to"], exp.DataType)
     spelled = tree.args["to"].args.get("kind") if is_cast else None
@@ -56,7 +56,7 @@ def to_timestamp(binder: Binder, expression: Expression, target: PgType) -> Expr
 
 
 def is_target(source: PgType, target: PgType) -> bool:
-    """Whether `to_timestamp` makes the target from a source that is an mz_timestamp."""
+    """Whether `to_timestamp` can cast an mz_timestamp of type `source` to `target`."""
     return target in (TIMESTAMP, TIMESTAMPTZ) and source != UNKNOWN and source.name == MZ_TIMESTAMP.name
 
 

@@ -1,4 +1,4 @@
-"""Names of columns and tables in expressions."""
+"""Column and table names in expressions."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from server.sql.scope import Scope, find_column
 
 @form(exp.Column)
 def column(binder: Binder, tree: exp.Column, scope: Scope) -> Expression:
-    """A column by its name, with its table's and schema's or without. 42703, 42702, 42P01."""
+    """A column by its name, optionally qualified by table and schema. 42703, 42702, 42P01."""
     forget_schema(binder, tree)
     if isinstance(tree.this, exp.Star):
         raise binder.unsupported("a row as a value", tree)
@@ -27,7 +27,7 @@ def column(binder: Binder, tree: exp.Column, scope: Scope) -> Expression:
 
 
 def forget_schema(binder: Binder, tree: exp.Expr) -> None:
-    """schema.table.column is stored as table.column: the table keeps its alias, not its schema."""
+    """Stores schema.table.column as table.column, because the stored query refers to a table by its alias."""
     qualifiers = [tree.args[k] for k in ("catalog", "db", "table") if tree.args.get(k) is not None]
     schema = tree.args.get("db")
     if schema is not None and all(schema.name != s.name for s in binder.context.state.schemas.values()):
@@ -38,7 +38,7 @@ def forget_schema(binder: Binder, tree: exp.Expr) -> None:
 
 
 def replace_name(binder: Binder, identifiers: Sequence[exp.Expr], text: str) -> None:
-    """Has the stored text name by `text` what the identifiers name."""
+    """Replaces the identifiers by `text` in the stored text."""
     spans = [(i.meta["start"], i.meta["end"]) for i in identifiers if "start" in i.meta]
     if spans:
         binder.replacements.append(Replacement(min(s for s, _ in spans), max(e for _, e in spans) + 1, text))

@@ -1,4 +1,4 @@
-"""Operators as they are written, between operands of any kind."""
+"""Operators over unbound operands."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ _PREFIX: dict[type[exp.Expr], str] = {
 
 @form(*_BINARY)
 def binary(binder: Binder, tree: exp.Expr, scope: Scope) -> Expression:
-    """left operator right: values, rows, or ANY and ALL at the right."""
+    """left operator right: values, rows, or ANY and ALL on the right."""
     name = f"!{_BINARY[type(tree)]}" if tree.args.get("negate") else _BINARY[type(tree)]
     left, right = tree.this, tree.expression
     if isinstance(right, (exp.Any, exp.All)) or quantifier(right) is not None:
@@ -79,7 +79,7 @@ def binary(binder: Binder, tree: exp.Expr, scope: Scope) -> Expression:
 
 
 def _chain(binder: Binder, tree: exp.Expr, scope: Scope) -> Expression:
-    """a + b - c + ...: a long chain is a deep tree, taken without recursion."""
+    """a + b - c + ...: binds a long chain, which is a deep tree, without recursion."""
     links = []
     current: exp.Expr = tree
     while isinstance(current, (exp.Add, exp.Sub)):
@@ -93,7 +93,7 @@ def _chain(binder: Binder, tree: exp.Expr, scope: Scope) -> Expression:
 
 @form(*_PREFIX)
 def prefix(binder: Binder, tree: exp.Expr, scope: Scope) -> Expression:
-    """operator operand; a minus belongs to the number behind it."""
+    """operator operand. A minus before a number is part of the literal."""
     inner = tree.this
     if isinstance(tree, exp.Neg) and isinstance(inner, exp.Literal) and not inner.is_string:
         return number_literal("-" + inner.this, binder.at(tree))
@@ -120,7 +120,7 @@ def escape(binder: Binder, tree: exp.Escape, scope: Scope) -> Expression:
 
 @form(exp.Collate)
 def collate(binder: Binder, tree: exp.Collate, scope: Scope) -> Expression:
-    """x COLLATE name: there is one order of text, that of bytes. 42704 for another."""
+    """x COLLATE name. The only collation is by bytes. 42704 for any other."""
     if tree.expression.name not in ("C", "POSIX", "default", "ucs_basic"):
         message = f'collation "{tree.expression.name}" for encoding "UTF8" does not exist'
         raise PgError(SqlState.UNDEFINED_OBJECT, message, position=binder.at(tree.expression))

@@ -19,7 +19,7 @@ from server.sql.scope import Scope, alone, no_table
 
 
 def order_terms(binder: Binder, tree: exp.Expr | None, items: Sequence[Item], scope: Scope) -> list[SortKey]:
-    """The keys of ORDER BY, each once."""
+    """The keys of ORDER BY without duplicates."""
     if tree is None:
         return []
     keys: list[SortKey] = []
@@ -31,7 +31,7 @@ def order_terms(binder: Binder, tree: exp.Expr | None, items: Sequence[Item], sc
 
 
 def ordered_output(binder: Binder, relation: Relation, tree: exp.Expr, scope: Scope) -> Relation:
-    """ORDER BY and LIMIT behind a set operation, VALUES or parentheses: over the output columns only."""
+    """ORDER BY and LIMIT after a set operation, VALUES or parentheses. Only output columns can be referenced."""
     order = tree.args.get("order")
     if order is not None:
         keys = []

@@ -1,4 +1,4 @@
-"""What an output column without AS is called."""
+"""Names of output columns without AS."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ _NAMELESS = "?column?"
 
 
 def output_name(tree: exp.Expr) -> str:
-    """What PostgreSQL calls an output column without AS (FigureColname)."""
+    """PostgreSQL's name for an output column without AS (FigureColname)."""
     return _figured(tree)[0]
 
 
 def _figured(tree: exp.Expr) -> tuple[str, int]:
-    """A name and how much it is worth: 0 none, 1 a type's or CASE, 2 a real one."""
+    """A name and its strength: 0 none, 1 from a type or CASE, 2 a real name."""
     match tree:
         case exp.Column():
             return tree.name, 2

@@ -1,4 +1,4 @@
-"""The output columns of a relation, while their types can still be given."""
+"""The output columns of a relation, while their types can still be changed."""
 
 from __future__ import annotations
 
@@ -11,15 +11,14 @@ from server.sql.relations import Project, Relation
 
 
 def output_expressions(relation: Relation) -> list[Expression]:
-    """What the columns of a relation are, as far as they can still be coerced: the expressions of a projection or of
-    a row of VALUES, else references."""
+    """The expressions of a projection, which can still be coerced; for other relations, references to their columns."""
     if isinstance(relation, Project):
         return list(relation.expressions)
     return [ColumnRef(column) for column in relation.columns]
 
 
 def with_outputs(binder: Binder, relation: Relation, outputs: Sequence[Expression]) -> Relation:
-    """A relation whose output expressions (`output_expressions`) have become others."""
+    """Replaces the output expressions (`output_expressions`) of a relation."""
     if output_expressions(relation) == list(outputs) and all(c.type != UNKNOWN for c in relation.columns):
         return relation
     if isinstance(relation, Project):
@@ -29,13 +28,13 @@ def with_outputs(binder: Binder, relation: Relation, outputs: Sequence[Expressio
 
 
 def assigned(binder: Binder, relation: Relation, outputs: Callable[[int, Expression], Expression]) -> Relation:
-    """The relation with every output column passed through `outputs` (its number, its expression)."""
+    """Maps every output column by `outputs` (number, expression)."""
     changed = [outputs(i, e) for i, e in enumerate(output_expressions(relation))]
     return with_outputs(binder, relation, changed)
 
 
 def projected(binder: Binder, relation: Relation, expressions: Sequence[Expression]) -> Relation:
-    """`relation` with `expressions` over its columns in their place; itself if they are its columns."""
+    """A projection of `expressions` over `relation`; `relation` itself if they are its columns."""
     if [e.column for e in expressions if isinstance(e, ColumnRef)] == list(relation.columns):
         return relation
     columns = tuple(binder.new_column(c.name, e) for c, e in zip(relation.columns, expressions, strict=True))

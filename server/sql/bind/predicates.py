@@ -1,4 +1,4 @@
-"""Tests with a grammar of their own: IS, IS DISTINCT FROM, BETWEEN, IN."""
+"""Predicates with special syntax: IS, IS DISTINCT FROM, BETWEEN, IN."""
 
 from __future__ import annotations
 
@@ -117,7 +117,7 @@ def in_test(binder: Binder, tree: exp.In, scope: Scope) -> Expression:
         if error.sqlstate is not SqlState.DATATYPE_MISMATCH:
             raise
         return disjunction([operator(binder, "=", [operand, item], tree) for item in bound])
-    operator(binder, "=", [coerced[0], coerced[0]], tree)  # the type must have an equality
+    operator(binder, "=", [coerced[0], coerced[0]], tree)  # raises if the type has no equality
     if common.name in ("bpchar", "interval"):
         return disjunction([operator(binder, "=", [coerced[0], item], tree) for item in coerced[1:]])
     return InList(coerced[0], tuple(coerced[1:]))

@@ -17,7 +17,7 @@ from server.sql.scope import Scope
 
 
 def quantified(binder: Binder, name: str, left: exp.Expr, right: exp.Expr, scope: Scope) -> Expression:
-    """left operator ANY or ALL of `right`. 42809 for what is neither an array nor a query."""
+    """left operator ANY or ALL of `right`. 42809 if `right` is neither an array nor a query."""
     word = quantifier(right)
     every = isinstance(right, exp.All) if word is None else word == "all"
     inner = unparenthesised(right.this if word is None else right.expressions[0])
@@ -54,7 +54,7 @@ def _quantified_query(
     check_width_of_query(binder, len(operands), relation, tree)
     outer = tree.parent if tree.parent is not None else tree
     for operand, column in zip(operands, relation.columns, strict=True):
-        operator(binder, name, [operand, ColumnRef(column)], outer)  # to fail in its own words
+        operator(binder, name, [operand, ColumnRef(column)], outer)  # raises the operator's own error
     typed = tuple(_typed_like(binder, o, c, name, outer) for o, c in zip(operands, relation.columns, strict=True))
     holders = tuple(binder.new_column("", operand) for operand in typed)
     pairs = [(ColumnRef(h), ColumnRef(c)) for h, c in zip(holders, relation.columns, strict=True)]
@@ -64,7 +64,7 @@ def _quantified_query(
 
 
 def _typed_like(binder: Binder, operand: Expression, column: Column, name: str, tree: exp.Expr) -> Expression:
-    """An operand whose type the operator told."""
+    """The operand; if of type unknown, with the type that the operator's resolution chose."""
     if operand.type != UNKNOWN:
         return operand
     call = operator(binder, name, [operand, ColumnRef(column)], tree)
@@ -72,7 +72,7 @@ def _typed_like(binder: Binder, operand: Expression, column: Column, name: str, 
 
 
 def quantifier(tree: exp.Expr) -> str | None:
-    """`any`, `some` or `all` where sqlglot took it for a function."""
+    """`any`, `some` or `all` if sqlglot parsed it as a function call."""
     if isinstance(tree, exp.Anonymous) and len(tree.expressions) == 1:
         name = function_name(tree)
         return name if name in ("any", "some", "all") else None

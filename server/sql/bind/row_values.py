@@ -32,7 +32,7 @@ def rows_compared(
 def compared_rows(
     binder: Binder, name: str, pairs: Sequence[tuple[Expression, Expression]], tree: exp.Expr
 ) -> Expression:
-    """A comparison of rows: by all fields, or by the first that are not equal; unknown if those are."""
+    """A comparison of rows. = and <> compare all fields; < etc. are decided by the first fields that are not equal."""
     tests = [operator(binder, name, [a, b], tree) for a, b in pairs]
     for test in tests:
         if test.type != BOOL:
@@ -62,7 +62,7 @@ def compared_rows(
 def paired_fields(
     binder: Binder, left: Sequence[exp.Expr], right: Sequence[exp.Expr], tree: exp.Expr
 ) -> list[tuple[exp.Expr, exp.Expr]]:
-    """The fields of both side by side. 42601 if one has more."""
+    """Pairs of corresponding fields. 42601 if the lengths differ."""
     if len(left) != len(right):
         message = "unequal number of entries in row expressions"
         raise PgError(SqlState.SYNTAX_ERROR, message, position=operator_position(binder, tree))

@@ -1,4 +1,4 @@
-"""SELECT: its clauses in PostgreSQL's order."""
+"""SELECT: binds its clauses in PostgreSQL's order."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from server.sql.scope import Scope, in_clause
 
 @query_form(exp.Select)
 def select(binder: Binder, tree: exp.Select, outer: Scope, keep_unknown: bool) -> Relation:
-    """The clauses in the order in which PostgreSQL binds them: so the first error is the same."""
+    """Binds the clauses in the same order as PostgreSQL, so that the first error is the same."""
     outer = with_common_tables(binder, tree, outer)
     for clause in ("into", "locks", "sample", "qualify", "connect", "match", "laterals", "pivots", "hint"):
         if tree.args.get(clause):
@@ -97,7 +97,7 @@ def _expanded(
     *,
     ordered: bool,
 ) -> tuple[Relation, list[SortKey]]:
-    """The rows that the select list's set-returning functions make, in their order."""
+    """The relation expanded by the select list's set-returning functions. `ordered`: in each call's order."""
     place = binder.new_column("ordinality", Literal(1, INT8))
     arrays = tuple(array for _, array in sets)
     if any(contains(array, WindowCall) for array in arrays):

@@ -26,7 +26,7 @@ class Item:
 
 
 def select_list(binder: Binder, trees: Sequence[exp.Expr], scope: Scope) -> list[Item]:
-    """The items, `*` as the columns that it stands for."""
+    """The items; `*` is expanded to columns."""
     items: list[Item] = []
     for tree in trees:
         if isinstance(tree, exp.Star) or (isinstance(tree, exp.Column) and isinstance(tree.this, exp.Star)):
@@ -39,7 +39,7 @@ def select_list(binder: Binder, trees: Sequence[exp.Expr], scope: Scope) -> list
 
 
 def returning_items(binder: Binder, trees: Sequence[exp.Expr], scope: Scope) -> list[Item]:
-    """A RETURNING list: as a select list, without aggregates."""
+    """A RETURNING list: like a select list, but without aggregates."""
     items = select_list(binder, trees, in_clause(scope, "RETURNING"))
     for item in items:
         item.expression = binder.default_unknown(item.expression)
@@ -66,6 +66,6 @@ def _star(binder: Binder, tree: exp.Expr, scope: Scope) -> list[Item]:
 
 
 def projection(binder: Binder, relation: Relation, items: Sequence[Item]) -> Project:
-    """The items over the relation."""
+    """The projection of the items over the relation."""
     columns = tuple(binder.new_column(item.name, item.expression) for item in items)
     return Project(relation, columns, tuple(item.expression for item in items))

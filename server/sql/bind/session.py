@@ -1,6 +1,6 @@
-"""What depends on the session: current_user, now(), current_setting() and what asks or signals the server.
+"""Session functions: current_user, now(), current_setting(), privilege inquiries, and signals to other sessions.
 
-None may stand in a query that is kept up to date for everyone, mz_now() aside. 0A000.
+Except for mz_now(), they are not allowed in maintained queries (0A000), whose results all sessions share.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ SESSION_FUNCTIONS: dict[str, PgType] = {
     "pg_backend_pid": INT4,
     "mz_now": MZ_TIMESTAMP,
 }
-"""Functions of the session without arguments; `constant.session_value` knows what each is."""
+"""Session functions without arguments; `constant.session_value` computes them."""
 _SESSION_NAMES: dict[type[exp.Expr], str] = {
     exp.CurrentDate: "current_date",
     exp.CurrentTimestamp: "current_timestamp",
@@ -42,21 +42,21 @@ _SESSION_NAMES: dict[type[exp.Expr], str] = {
 
 @form(*_SESSION_NAMES)
 def session_word(binder: Binder, tree: exp.Expr, scope: Scope) -> Expression:
-    """current_date and the other words that are called without brackets."""
+    """current_date and the other functions that are called without parentheses."""
     return session_value(binder, session_name(tree), tree)
 
 
 def session_value(binder: Binder, name: str, tree: exp.Expr) -> Expression:
-    """A function of the session without arguments, `SESSION_FUNCTIONS`."""
-    if name != "mz_now":  # where that may stand, `temporal` knows
+    """A session function without arguments (`SESSION_FUNCTIONS`)."""
+    if name != "mz_now":  # `temporal` checks where mz_now() is allowed
         check_maintained(binder, name, tree)
     if (type := SESSION_FUNCTIONS[name]) in (DATE, TIME, TIMESTAMP):
-        return binder.coerce(SessionValue("now", TIMESTAMPTZ), type, ASSIGNMENT)  # of the session's time zone
+        return binder.coerce(SessionValue("now", TIMESTAMPTZ), type, ASSIGNMENT)  # in the session's time zone
     return SessionValue(name, SESSION_FUNCTIONS[name])
 
 
 def check_maintained(binder: Binder, name: str, tree: exp.Expr) -> None:
-    """0A000 for the function in a query that is kept up to date for everyone."""
+    """0A000 if the query is maintained."""
     if binder.maintained:
         clocks = (DATE, TIME, TIMESTAMP, TIMESTAMPTZ)
         raise PgError(
@@ -82,7 +82,7 @@ def signal(binder: Binder, name: str, process_id: exp.Expr, scope: Scope, tree: 
 
 
 def inquiry(binder: Binder, name: str, arguments: Sequence[exp.Expr], scope: Scope, tree: exp.Expr) -> Expression:
-    """has_table_privilege(...) and the like: who may do what, asked once a statement. 0A000 for columns."""
+    """has_table_privilege(...) etc., evaluated once per statement. 0A000 if the arguments depend on columns."""
     check_maintained(binder, name, tree)
     texts = tuple(binder.coerce(binder.expression(argument, scope), TEXT) for argument in arguments)
     if any(isinstance(node, ColumnRef | Subquery) for text in texts for node in walk(text)):
@@ -91,5 +91,5 @@ def inquiry(binder: Binder, name: str, arguments: Sequence[exp.Expr], scope: Sco
 
 
 def session_name(tree: exp.Expr) -> str:
-    """The function that such a word calls."""
+    """The function that a keyword calls."""
     return _SESSION_NAMES[type(tree)]

@@ -1,4 +1,4 @@
-"""UNION, INTERSECT and EXCEPT, and queries in brackets."""
+"""UNION, INTERSECT and EXCEPT, and parenthesized queries."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ _SET_KINDS: dict[type[exp.Expr], SetKind] = {
 
 @query_form(*_SET_KINDS)
 def set_operation(binder: Binder, tree: exp.SetOperation, scope: Scope, keep_unknown: bool) -> Relation:
-    """Both sides' columns become of their common types. 42601 if one has more, 42804."""
+    """Casts the columns of both sides to their common types. 42601 if the numbers of columns differ, 42804."""
     scope = with_common_tables(binder, tree, scope)
     if tree.args.get("by_name") or tree.args.get("side") or tree.args.get("kind") or tree.args.get("on"):
         raise binder.unsupported("this set operation", tree)
     kind = _SET_KINDS[type(tree)]
     if isinstance(tree.this, exp.Select) and any(tree.this.args.get(k) for k in ("order", "limit", "offset")):
-        raise PgError(SqlState.SYNTAX_ERROR, f'syntax error at or near "{kind}"')  # it needs brackets
+        raise PgError(SqlState.SYNTAX_ERROR, f'syntax error at or near "{kind}"')  # requires parentheses
     left = binder.query(tree.this, alone(scope), keep_unknown=True)
     right = binder.query(tree.expression, alone(scope), keep_unknown=True)
     if len(left.columns) != len(right.columns):
@@ -55,7 +55,7 @@ def set_operation(binder: Binder, tree: exp.SetOperation, scope: Scope, keep_unk
                 (common.scale is not None and 38) or 0,
             )
         )
-    if any(c.type.name == "numeric" for c in columns):  # both sides' decimals must be of one precision
+    if any(c.type.name == "numeric" for c in columns):  # both sides need decimals of the same precision
         for side in sides:
             for i, c in enumerate(columns):
                 if c.type.name == "numeric" and ex.precision(side[i]) != 38:

@@ -1,4 +1,4 @@
-"""Queries as values: EXISTS, IN (query), a query for its only row."""
+"""Subqueries in expressions: EXISTS, IN (query), scalar subqueries."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def exists(binder: Binder, tree: exp.Exists, scope: Scope) -> Expression:
 
 @form(exp.Subquery)
 def scalar_subquery(binder: Binder, tree: exp.Subquery, scope: Scope) -> Expression:
-    """(query) as a value: that of its only row, NULL if it has none. 42601 for more than one column."""
+    """(query) as a value: that of its single row, NULL if it has none. 42601 for more than one column."""
     relation = binder.subquery(tree, scope)
     if len(relation.columns) != 1:
         message = "subquery must return only one column"
@@ -63,7 +63,7 @@ def in_query(binder: Binder, left: exp.Expr, query: exp.Expr, scope: Scope, tree
 
 
 def row_subquery(binder: Binder, name: str, tree: exp.Expr, query: exp.Subquery, scope: Scope) -> Expression:
-    """(a, b) = (query): the comparison with its only row; NULL if it has none."""
+    """(a, b) = (query): the comparison with its single row; NULL if it has none."""
     relation = binder.subquery(query, scope)
     operands = [binder.expression(field, scope) for field in row_of(tree.this) or ()]
     check_width_of_query(binder, len(operands), relation, tree)
@@ -76,7 +76,7 @@ def row_subquery(binder: Binder, name: str, tree: exp.Expr, query: exp.Subquery,
 
 
 def check_width_of_query(binder: Binder, wanted: int, relation: Relation, tree: exp.Expr) -> None:
-    """42601 if the query has not as many columns as are wanted."""
+    """42601 if the query does not have `wanted` columns."""
     if wanted != len(relation.columns):
         few = "few" if len(relation.columns) < wanted else "many"
         raise PgError(SqlState.SYNTAX_ERROR, f"subquery has too {few} columns", position=binder.at(tree))

@@ -24,7 +24,7 @@ from server.sql.scope import Entry, Scope
 
 
 def functions_in_from(binder: Binder, calls: Sequence[exp.Expr], tree: exp.Expr, scope: Scope) -> FromItem:
-    """Functions in FROM, side by side: ROWS FROM, or one alone."""
+    """Functions in FROM: one alone, or several in parallel by ROWS FROM."""
     inner = Scope(
         scope.entries, scope.parent, scope.common_tables, "functions in FROM", hidden=scope.hidden, level=scope.level
     )
@@ -56,7 +56,7 @@ def functions_in_from(binder: Binder, calls: Sequence[exp.Expr], tree: exp.Expr,
         names = [tree.alias] if first.name in (name, alias) else []
     shown = names + [column.name for column in relation.columns[len(names) :]]
     entries = [Entry(n, ColumnRef(c), alias) for n, c in zip(shown, relation.columns, strict=True)]
-    if len(entries) == 1 and entries[0].name != alias:  # the row of a function that gives no rows is its value
+    if len(entries) == 1 and entries[0].name != alias:  # as a whole row, the alias denotes the single column's value
         entries.append(replace(entries[0], name=alias, is_row=True))
     return FromItem(relation, entries, True)
 
@@ -70,7 +70,7 @@ def _element(binder: Binder, name: str, array: Expression) -> Column:
 
 
 def _set_columns(binder: Binder, tree: exp.Expr, scope: Scope, alias: str) -> list[tuple[str, Expression]]:
-    """The columns of a function's result: name and values, as an array."""
+    """The columns of a function's result: names, and values as arrays."""
     name = "unnest" if isinstance(tree, exp.Unnest) else function_name(tree)  # type: ignore[arg-type]
     if name == "unnest":
         arrays = [binder.expression(a, scope) for a in tree.expressions]
@@ -99,7 +99,7 @@ def _set_columns(binder: Binder, tree: exp.Expr, scope: Scope, alias: str) -> li
 
 
 def set_returning(binder: Binder, tree: exp.Anonymous, scope: Scope) -> Expression:
-    """A set-returning function in a select list: the column of its rows. 0A000 anywhere else."""
+    """A set-returning function in a select list: the column of its rows. 0A000 in all other places."""
     if scope.sets is None:
         where = scope.clause or "this place"
         message = f"set-returning functions are not allowed in {where}"
@@ -118,7 +118,7 @@ def set_returning(binder: Binder, tree: exp.Anonymous, scope: Scope) -> Expressi
 
 
 def _series(binder: Binder, tree: exp.Expr, scope: Scope) -> Series | None:
-    """generate_series of integers that depend on no row: Spark counts them without an array."""
+    """generate_series of integers that do not depend on rows: Spark generates them without an array. Else None."""
     if isinstance(tree, exp.Unnest) or function_name(tree) != "generate_series":  # type: ignore[arg-type]
         return None
     if not all(isinstance(unparenthesised(a), (exp.Literal, exp.Neg, exp.Parameter)) for a in tree.expressions):
@@ -132,7 +132,7 @@ def _series(binder: Binder, tree: exp.Expr, scope: Scope) -> Series | None:
     if isinstance(step, Literal) and step.value == 0:
         raise PgError(SqlState.INVALID_PARAMETER_VALUE, "step size cannot equal zero")
     if not isinstance(step, Literal) or any(isinstance(b, Literal) and abs(b.value) >= INT8_MAX for b in bounds):
-        return None  # Spark's range() wants a bound beyond the last
+        return None  # Spark's range() needs an exclusive bound, which would overflow
     return Series((Column(binder.new_id(), "generate_series", type, False),), bounds[0], bounds[1], step)
 
 

@@ -1,4 +1,4 @@
-"""Relations of the catalog by their names; a view's query in its place."""
+"""References to catalog relations; views are replaced by their queries."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from server.sql.statements import Query
 
 
 def named_relation(binder: Binder, tree: exp.Table, outer: Scope) -> Relation:
-    """A relation of the catalog or of WITH by the name in the text, which is stored by its id. 42P01, 42809."""
+    """A relation of the catalog or of WITH by name. The stored text references it by id. 42P01, 42809."""
     if isinstance(tree.this, exp.Dot):
         message = f"improper qualified name (too many dotted names): {tree.sql()}"
         raise PgError(SqlState.SYNTAX_ERROR, message, position=binder.at(tree))
@@ -42,7 +42,7 @@ def named_relation(binder: Binder, tree: exp.Table, outer: Scope) -> Relation:
 
 
 def relation_of(binder: Binder, item: CatalogRelation) -> Relation:
-    """The rows of a catalog relation; a view's query in its place, unless an index has the view's rows."""
+    """The rows of a catalog relation. A view is replaced by its query, unless an index has the view's rows."""
     if isinstance(item, View):
         context = binder.context
         inputs = context.state.collections(item.uses, through=(View,))
@@ -80,6 +80,6 @@ def _digits(type: PgType) -> int:
 
 @lru_cache(maxsize=1024)
 def stored_query(text: str) -> exp.Expr:
-    """The tree of a view's stored text. It is read, never changed."""
+    """The tree of a view's stored text. It is cached and must not be modified."""
     query: Query = parse_query(text)
     return query.tree

@@ -24,7 +24,7 @@ def output_term(binder: Binder, tree: exp.Expr, items: Sequence[Item], scope: Sc
 
 
 def positional(binder: Binder, tree: exp.Expr, items: Sequence[Item], clause: str) -> Expression | None:
-    """The item of a number; None if it is none. 42601 for another constant, 42P10 if there is no such item."""
+    """The item with this number; None if not a constant. 42601 for another constant, 42P10 if out of range."""
     sign = -1 if isinstance(tree, exp.Neg) else 1
     bare = tree.this if isinstance(tree, exp.Neg) else tree
     if isinstance(tree, (exp.Null, exp.Boolean)) or (
@@ -42,7 +42,7 @@ def positional(binder: Binder, tree: exp.Expr, items: Sequence[Item], clause: st
 
 
 def output_named(binder: Binder, tree: exp.Expr, items: Sequence[Item], clause: str) -> Expression | None:
-    """The item of this name; None if there is none. 42702 if there are several."""
+    """The item with this name; None if there is none. 42702 if it is ambiguous."""
     found: list[Expression] = []
     for item in items:
         if item.name == tree.name and item.expression not in found:

@@ -17,7 +17,7 @@ from server.sql.scope import Scope, in_clause
 
 
 def written_values(binder: Binder, tree: exp.Values, scope: Scope, keep_unknown: bool) -> Relation:
-    """VALUES without what follows it. `keep_unknown`: untyped cells of a single row stay so (INSERT)."""
+    """VALUES without ORDER BY and LIMIT. `keep_unknown`: untyped cells of a single row stay untyped (INSERT)."""
     inner = in_clause(scope, "VALUES")
     for cell in (c for row in tree.expressions for c in row.expressions if isinstance(c, exp.Var)):
         message = "DEFAULT is not allowed in this context"
@@ -31,7 +31,7 @@ def written_values(binder: Binder, tree: exp.Values, scope: Scope, keep_unknown:
 
 
 def values(binder: Binder, rows: Sequence[Sequence[Expression]], keep_unknown: bool, tree: exp.Expr) -> Values:
-    """Rows of bound cells as a relation, each column of one type."""
+    """Rows of bound cells as a relation. The cells of a column are cast to their common type."""
     cells: list[list[Expression]] = []
     for column in zip(*rows, strict=True):
         if keep_unknown and len(rows) == 1:

@@ -75,7 +75,7 @@ def window_call(binder: Binder, tree: exp.Window, scope: Scope) -> Expression:
 def _definition(
     binder: Binder, tree: exp.Expr, scope: Scope, known: Sequence[str]
 ) -> tuple[Sequence[exp.Expr], exp.Expr | None, exp.Expr | None]:
-    """PARTITION BY, ORDER BY and frame of a window, with what it takes over from one of those `known` by name."""
+    """PARTITION BY, ORDER BY and frame of a window, including those inherited from a named window in `known`."""
     partition, order, spec = (tree.args.get(k) for k in ("partition_by", "order", "spec"))
     base = tree.args.get("alias")
     if base is None:
@@ -98,7 +98,7 @@ def _definition(
 
 
 def named_windows(binder: Binder, tree: exp.Select) -> dict[str, exp.Expr]:
-    """WINDOW name AS (...), ...: by name. 42P20 for a name given twice."""
+    """WINDOW name AS (...), ...: the definitions by name. 42P20 if a name is defined twice."""
     windows: dict[str, exp.Expr] = {}
     for window in tree.args.get("windows") or ():
         if window.this.name in windows:
@@ -111,7 +111,7 @@ def named_windows(binder: Binder, tree: exp.Select) -> dict[str, exp.Expr]:
 def windowed(
     binder: Binder, relation: Relation, items: list[Item], order: list[SortKey]
 ) -> tuple[Relation, list[Item], list[SortKey]]:
-    """The relation with a node for all window functions of the items and the order, and these over its columns."""
+    """Adds a node for all window functions of the items and the order. Returns both rewritten over its columns."""
     calls: list[WindowCall] = []
     columns: list[Column] = []
 

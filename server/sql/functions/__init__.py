@@ -1,6 +1,6 @@
-"""The functions and operators that Tidewire knows: a table, a module for each chapter of the manual's part 9.
+"""The functions and operators that Tidewire supports: a table, with a module for each section of the manual's part 9.
 
-`resolve` chooses among its rows; `table` tells what a row is.
+`table` defines a row; `resolve` chooses among rows.
 """
 
 from importlib import import_module
@@ -9,5 +9,5 @@ for _chapter in (
     *("arithmetic", "mathematics", "comparison", "strings", "binary_strings", "matching", "formatting"),
     *("arrays", "json", "intervals", "datetimes", "datetime_fields", "aggregates", "windows", "sets"),
     "sizes",
-):  # each adds its rows
+):  # each adds its rows to the table
     import_module(f"{__name__}.{_chapter}")

@@ -1,7 +1,7 @@
 """Aggregates (chapter 9.21).
 
-A form has {d} for DISTINCT and {f} for what follows the parentheses (FILTER, OVER); {a} is an ordered list.
-Where Spark has no such aggregate, `python` gets the list of the group's values, one for each argument (`table`).
+A form contains {d} for DISTINCT, {f} for the clauses after the parentheses (FILTER, OVER) and {a} for the ordered list.
+Where Spark has no equivalent aggregate, `python` gets one list of the group's values per argument (`table`).
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def _aggregate(
 
 
 ORDERED_SETS = ("percentile_cont", "percentile_disc", "mode")
-"""Aggregates that are called with WITHIN GROUP; the ordered values are their last argument."""
+"""Aggregates that are called with WITHIN GROUP. The ordered values are their last argument."""
 
 
 def _sum_shape(args: Sequence[Expression]) -> Shape:
@@ -65,7 +65,7 @@ def _average_operation(args: Sequence[Expression]) -> decimals.Operation:
 
 
 def _average(args: Sequence[Expression], texts: Sequence[str]) -> str:
-    """PostgreSQL's: the exact sum, divided once."""
+    """Like PostgreSQL: the exact sum, divided once."""
     operation = _average_operation(args)
     return (
         f"(CAST(sum({{d}}CAST({texts[0]} AS {shape_of(args[0])})){{f}} AS {operation.left})"
@@ -82,14 +82,14 @@ _INFINITE = "CAST('Infinity' AS DOUBLE)"
 
 
 _TOTAL = "sum({d}{0}){f}"
-# By size, whatever order the rows come in.
+# Sums in ascending order, so that the result does not depend on the order of the rows.
 _ORDERED_TOTAL = (
     "aggregate(array_sort(collect_list({d}CAST({0} AS DOUBLE)){f}), CAST(NULL AS DOUBLE), (a, e) -> coalesce(a + e, e))"
 )
 
 
 def _float_sum(type: str, total: str = _TOTAL) -> str:
-    """Raises where finite values gave an infinite sum."""
+    """Raises an error if finite values have an infinite sum."""
     total = f"CAST({total} AS {type})"
     fault = f"raise_error('{SqlState.NUMERIC_VALUE_OUT_OF_RANGE}:value out of range: overflow')"
     overflow = f"abs({total}) = {_INFINITE} AND NOT bool_or(abs({{0}}) = {_INFINITE}){{f}}"
@@ -117,14 +117,14 @@ for _name, _spark in (("bool_and", "bool_and"), ("every", "bool_and"), ("bool_or
     _aggregate(_name, "bool", "bool", f"{_spark}({{0}}){{f}}")
 
 
-# The order of a list without ORDER BY is the values' own: one canonical order, in a snapshot and in every tick.
-# Not listagg: beside another DISTINCT it fails in Spark 4.3.
+# A list without ORDER BY is sorted by its values, so that it is the same in a snapshot and in every tick.
+# Not listagg: in Spark 4.3 it fails in a query with another DISTINCT aggregate.
 def _joined(args: Sequence[Expression], texts: Sequence[str]) -> str:
     return f"array_join({{a}}, {texts[1]})" if isinstance(args[1], Literal) and args[1].value is not None else ""
 
 
 def _string_agg(values: list[Any], delimiters: list[Any]) -> Any:
-    """A delimiter stands before its value; the first one's does not."""
+    """Each delimiter precedes its value; the first value's delimiter is omitted."""
     pairs = [(value, delimiter) for value, delimiter in zip(values, delimiters, strict=True) if value is not None]
     if not pairs:
         return None
@@ -154,14 +154,14 @@ ORDER_FREE: dict[Function, Function] = dict(
         _ordered("any_value", "anyelement", "min({0}){f}"),
     )
 )
-"""For aggregates whose result may depend on the order of the rows: forms that do not."""
+"""For aggregates whose result depends on the order of the rows: equivalent forms whose result does not."""
 
 
-# -- what adds up -----------------------------------------------------------------------------------------------------
+# -- additive aggregates ----------------------------------------------------------------------------------------------
 
 
 def adds_up(call: Aggregate) -> bool:
-    """Whether the result follows from two exact numbers that are kept up by adding: a sum, and of how many it is."""
+    """Whether the result is a function of an exact sum and a count, which are maintained by adding."""
     exact = call.function.name == "count" or (
         call.function.name in ("sum", "avg") and call.arguments[0].type.name in (*INTEGERS, "numeric")
     )
@@ -169,7 +169,7 @@ def adds_up(call: Aggregate) -> bool:
 
 
 def from_totals(call: Aggregate, total: str, count: str) -> str:
-    """The result of a call that `adds_up`: `total` is the arguments' sum, a BIGINT or DECIMAL, of `count` of them."""
+    """The result of a call that `adds_up`. `total`: the arguments' sum, a BIGINT or DECIMAL; `count`: their number."""
     if call.function.name == "count":
         return count
     total = f"CASE WHEN {count} <> 0L THEN {total} END"
@@ -188,7 +188,7 @@ def _json_agg(values: list[Any], types: Sequence[PgType]) -> str | None:
     if not values:
         return None
     texts = [json_of(types[0], value) for value in values]
-    if types[0].element is not None:  # an array begins a line
+    if types[0].element is not None:  # each array starts on a new line
         texts[1:] = ["\n " * (value is not None) + text for text, value in zip(texts[1:], values[1:], strict=True)]
     return f"[{', '.join(texts)}]"
 
@@ -217,7 +217,7 @@ def _normal(text: str | None) -> str | None:
 
 
 def _strict(make: Callable[..., str | None], empty: str) -> Callable[..., str | None]:
-    """Without the members whose value is NULL; their keys must not be."""
+    """Omits members whose value is NULL. A NULL key is an error even if its value is NULL."""
 
     def python(keys: list[Any], values: list[Any], types: Sequence[PgType]) -> str | None:
         whole = make(keys, values, types)
@@ -251,7 +251,7 @@ _STATISTICS_SHAPE = Shape(NUMERIC_PRECISION_MAX, decimals.DIVISION_SCALE)
 
 
 def _division_scale(left: Decimal, right: Decimal) -> int:
-    """The decimals that PostgreSQL gives a quotient (select_div_scale): for 16 digits, or as many as its operands."""
+    """The scale of PostgreSQL's quotient (select_div_scale): 16 significant digits, at least the operands' scale."""
     weights = [number.adjusted() // 4 for number in (left, right)]
     groups = [int(n.scaleb(-4 * w, _EXACT)) for n, w in zip((left, right), weights, strict=True)]
     weight = weights[0] - weights[1] - (groups[0] <= groups[1])
@@ -259,7 +259,7 @@ def _division_scale(left: Decimal, right: Decimal) -> int:
 
 
 def _spread(sample: bool, root: bool) -> Callable[[list[Any]], Decimal | None]:
-    """Variance and standard deviation of exact numbers: the sums are exact, the quotient is rounded as PostgreSQL's."""
+    """Variance and standard deviation of exact numbers: exact sums; the quotient is rounded like PostgreSQL's."""
 
     def python(values: list[Any]) -> Decimal | None:
         numbers = [Decimal(v) for v in values if v is not None]
@@ -294,7 +294,7 @@ def _float_spread(sample: bool, root: bool) -> Callable[[list[Any]], float | Non
 
 
 class _Sums:
-    """Youngs and Cramer's sums over pairs (y, x), as float8_regr_accum makes them. 22003 when finite ones overflow."""
+    """Youngs and Cramer's sums over pairs (y, x), as in float8_regr_accum. PgError 22003 if finite values overflow."""
 
     def __init__(self, pairs: Sequence[tuple[float, float]]) -> None:
         self.n = 0
@@ -329,7 +329,7 @@ for _name, _sample, _root in (
 
 
 def _regression(python: Callable[[_Sums], float | None], least: int = 1) -> Callable[..., float | None]:
-    """NULL of fewer than `least` pairs."""
+    """NULL for fewer than `least` pairs."""
 
     def of(ys: list[Any], xs: list[Any]) -> float | None:
         sums = _Sums([(y, x) for y, x in zip(ys, xs, strict=True) if y is not None and x is not None])
@@ -363,7 +363,7 @@ _aggregate("regr_count", "float8 float8", "int8", None, Nulls.NEVER,
            python=lambda ys, xs: sum(y is not None and x is not None for y, x in zip(ys, xs, strict=True)))  # fmt: skip
 
 
-# -- ordered sets; the values come in their order ---------------------------------------------------------------------
+# -- ordered sets; the values are sorted ------------------------------------------------------------------------------
 
 
 def _checked(fraction: float) -> float:

@@ -1,4 +1,4 @@
-"""Numbers: the operators of PostgreSQL's chapter 9.3, and its rounding functions; `mathematics` has the others."""
+"""Numeric operators (chapter 9.3) and rounding functions; `mathematics` has the other functions."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def _ranged(name: str, function: Callable[..., int]) -> Callable[..., int]:
 
 
 def _shifted(name: str, left: bool) -> Callable[[int, int], int]:
-    bits = 63 if name == "int8" else 31  # the processor looks at no more of the count
+    bits = 63 if name == "int8" else 31  # the processor ignores the higher bits of the count
     if left:
         return lambda value, count: _wrapped(name, value << (count & bits))
     return lambda value, count: value >> (count & bits)
@@ -112,7 +112,7 @@ _OVERFLOW, _UNDERFLOW = "value out of range: overflow", "value out of range: und
 
 
 def finite(spark: str, finite_arguments: str, not_zero: str = "false") -> str:
-    """Raises where finite arguments gave an infinite double, or a zero that they should not, as PostgreSQL does."""
+    """Raises PostgreSQL's error where finite arguments yield an infinite double, or zero where `not_zero` holds."""
     limit = SqlState.NUMERIC_VALUE_OUT_OF_RANGE
     finite_arguments = finite_arguments.replace("{inf}", _INFINITY)
     checked = guarded(f"{finite_arguments} AND abs({spark}) = {_INFINITY}", limit, _OVERFLOW, spark)
@@ -122,7 +122,7 @@ def finite(spark: str, finite_arguments: str, not_zero: str = "false") -> str:
 
 
 def _checked(a: str, b: str, result: str, symbol: str) -> str:
-    """A float operation, its operands named `a` and `b`, with PostgreSQL's errors."""
+    """A float operation with PostgreSQL's errors. `a` and `b` are the names of its operands."""
     limit = SqlState.NUMERIC_VALUE_OUT_OF_RANGE
     finite_operands = f"abs({a}) < {_INFINITY}" + (f" AND abs({b}) < {_INFINITY}" if symbol != "/" else "")
     text = guarded(f"abs({result}) = {_INFINITY} AND {finite_operands}", limit, _OVERFLOW, result)
@@ -133,12 +133,12 @@ def _checked(a: str, b: str, result: str, symbol: str) -> str:
 
 
 def _float_form(symbol: str, single: bool) -> Form:
-    """Operands that are not names or literals are computed once, in a lambda's variable."""
+    """Operands that are not names or literals are evaluated once, as a lambda variable."""
 
     def form(args: Sequence[Expression], texts: Sequence[str]) -> str:
         simple = all(isinstance(arg, (ColumnRef, Literal)) for arg in args)
         a, b = texts if simple else ("r.a", "r.b")
-        if symbol == "/":  # of NaN by zero is NaN
+        if symbol == "/":  # NaN / 0 is NaN
             result = f"({a} / IF(isnan({a}) AND {b} = 0, CAST(1 AS {'FLOAT' if single else 'DOUBLE'}), {b}))"
         else:
             result = f"({a} {symbol} {b})"
@@ -153,7 +153,7 @@ def _float_form(symbol: str, single: bool) -> Form:
 
 
 def single(value: float) -> float:
-    """The nearest float4; an infinity beyond its range."""
+    """The nearest float4; infinity if out of its range."""
     try:
         return float(struct.unpack("f", struct.pack("f", value))[0])
     except OverflowError:
@@ -238,7 +238,7 @@ for _table, _name in ((FUNCTIONS, "abs"), (OPERATORS, "@")):
 
 
 def _decimals_kept(args: Sequence[Expression]) -> int:
-    """Of round(x, n): n if it is known, else what x has; PostgreSQL's result may have fewer, but no other value."""
+    """The scale of round(x, n): n if constant, else that of x. PostgreSQL's may be smaller, with an equal value."""
     count = args[1]
     if isinstance(count, Literal) and count.value is not None:
         return int(min(max(count.value, 0), 18))
@@ -252,7 +252,7 @@ def _round_shape(args: Sequence[Expression]) -> Shape:
 
 
 def _rounded(spark: str) -> Form:
-    """round, floor or ceil of a numeric to a known number of decimals."""
+    """round, floor or ceil of a numeric to a constant number of decimals."""
 
     def form(args: Sequence[Expression], texts: Sequence[str]) -> str:
         count = args[1]
@@ -294,7 +294,7 @@ def _float_whole(function: Callable[[float], Any]) -> Callable[[float], float]:
 
 
 def _float_sign(value: float) -> float:
-    return 1.0 if value > 0 else -1.0 if value < 0 else 0.0  # of NaN, too
+    return 1.0 if value > 0 else -1.0 if value < 0 else 0.0  # also for NaN
 
 
 def _decimal_sign(value: Decimal) -> Decimal:
@@ -302,7 +302,7 @@ def _decimal_sign(value: Decimal) -> Decimal:
 
 
 _TRUNC = "IF({0} < 0, ceil({0}{1}), floor({0}{1}))"
-# ceil and floor of a DOUBLE are BIGINT in Spark; beyond 2^52 a double is whole anyway
+# Spark's ceil and floor of a DOUBLE return BIGINT. From 2^52 on every double is integral.
 _FLOAT_WHOLE = "IF(abs({{0}}) < 4503599627370496D, CAST({0} AS DOUBLE), {{0}})"
 
 row(FUNCTIONS, "sign", "float8", "float8", "CASE WHEN isnan({0}) OR {0} = 0 THEN 0D ELSE signum({0}) END",

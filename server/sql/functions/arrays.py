@@ -1,4 +1,4 @@
-"""Arrays of one dimension (chapter 9.19). In all of them a NULL equals a NULL and is greater than any value."""
+"""One-dimensional arrays (chapter 9.19). In all functions NULL equals NULL and is greater than any value."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _NATIVE = frozenset(("bool", "int2", "int4", "int8", "float4", "float8", "numeri
 
 
 def ordering(type: PgType) -> Callable[[Any], Any]:
-    """Makes of values (None too) of a type keys that compare and are equal as PostgreSQL's. 42883 for json."""
+    """A function from values (or None) of the type to keys with PostgreSQL's order and equality. 42883 for json."""
     if type.element is not None:
         inner = ordering(type.element)
         return lambda value: (value is None, () if value is None else tuple(map(inner, value)))
@@ -43,7 +43,7 @@ def _interval_span(value: Any) -> int:
 
 
 def _keys(values: Sequence[Any], types: Sequence[PgType]) -> list[Any]:
-    """The values of an array of the type that comes first, as keys."""
+    """The sort keys of an array's elements; the first of `types` is the array's type."""
     assert types[0].element is not None
     return list(map(ordering(types[0].element), values))
 
@@ -53,7 +53,7 @@ def _compared(test: Callable[[Any, Any], bool]) -> Callable[..., bool]:
 
 
 def _order(symbol: str) -> Form:
-    """Of elements that Spark orders as PostgreSQL does; a struct of (is null, value) puts NULL last."""
+    """A form for elements that Spark orders like PostgreSQL. A struct (is null, value) sorts NULL last."""
 
     def form(args: Sequence[Expression], texts: Sequence[str]) -> str:
         element = args[0].type.element
@@ -85,7 +85,7 @@ row(OPERATORS, "<@", "anyarray anyarray", "bool", typed=True, python=lambda a, b
 row(OPERATORS, "&&", "anyarray anyarray", "bool", typed=True, python=_overlap)
 
 
-# -- joining; a NULL array is as an empty one -----------------------------------------------------------------------
+# -- joining; a NULL array is treated as an empty one ---------------------------------------------------------------
 
 
 def _cat(a: list[Any] | None, b: list[Any] | None) -> list[Any] | None:
@@ -116,7 +116,7 @@ for _table, _names in ((OPERATORS, ("||",) * 3), (FUNCTIONS, ("array_cat", "arra
 
 
 def _of_first(number: Callable[[int], int | None]) -> Callable[[list[Any], int], int | None]:
-    """A number of the one dimension there is; of any other, and of an empty array, NULL."""
+    """A number about dimension 1. NULL for any other dimension and for an empty array."""
     return lambda array, dimension: number(len(array)) if dimension == 1 and array else None
 
 
@@ -246,7 +246,7 @@ row(FUNCTIONS, "string_to_array", "text text", "text[]", nulls=Nulls.MAYBE, pyth
 row(FUNCTIONS, "string_to_array", "text text text", "text[]", nulls=Nulls.MAYBE, python=_from_string)
 
 
-# -- GREATEST and LEAST of what Spark does not order as PostgreSQL does -----------------------------------------------
+# -- GREATEST and LEAST of types that Spark orders differently from PostgreSQL ----------------------------------------
 
 
 def _extreme(choose: Callable[..., Any]) -> Callable[..., Any]:
@@ -261,7 +261,7 @@ for _name, _choose in (("greatest", max), ("least", min)):
         python=_extreme(_choose))  # fmt: skip
 
 
-# -- subscripts, which the grammar makes ------------------------------------------------------------------------------
+# -- subscripts, which have no function name --------------------------------------------------------------------------
 
 
 def element_at(array: list[Any], index: int) -> Any:

@@ -1,4 +1,4 @@
-"""Binary strings (chapter 9.5): bytea, counted in bytes; bits are counted from the least of each byte."""
+"""Binary strings (chapter 9.5): bytea. Positions count bytes. Bits of each byte count from the least significant."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ def _base64_digits(text: str) -> bytes:
 
 
 def _base64_text(value: bytes) -> str:
-    """A line break behind every 76 digits."""
+    """Breaks lines after 76 characters."""
     return re.sub("(.{76})", "\\1\n", base64.b64encode(value).decode())
 
 

@@ -1,4 +1,4 @@
-"""= <> < <= > >=, and counting NULLs (chapter 9.2)."""
+"""= <> < <= > >=, num_nulls and num_nonnulls (chapter 9.2)."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from server.sql.functions.table import (
 
 
 def _compare_numeric(symbol: str) -> Form:
-    """Spark widens to 38 digits at the cost of decimals, so that 0.1 could equal 0.10000001: fix the scale first."""
+    """Fixes a common scale: Spark widens to 38 digits by dropping decimals, so that 0.1 could equal 0.10000001."""
 
     def form(args: Sequence[Expression], texts: Sequence[str]) -> str:
         left, right = shape_of(args[0]), shape_of(args[1])
@@ -41,7 +41,7 @@ def _by(key: Callable[[Any], Any], compare: Callable[[Any, Any], bool]) -> Calla
 
 
 def _float_key(value: float) -> tuple[bool, float]:
-    """NaN is equal to itself and above all others."""
+    """NaN is equal to itself and greater than all other values."""
     return (True, 0.0) if value != value else (False, value)
 
 

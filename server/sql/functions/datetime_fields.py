@@ -1,7 +1,7 @@
-"""extract, date_part, date_trunc (chapter 9.9): what a date, a time or an interval is made of.
+"""extract, date_part, date_trunc (chapter 9.9): fields of dates, times and intervals.
 
-`_FIELDS` has each field's Spark form over dates and timestamps; Python serves the rest: times, intervals, time zones
-other than UTC. Which numeric scale a field has is known when the query is planned.
+`_FIELDS` has the Spark form of each field of dates and timestamps. Python computes the rest: times, intervals, and time
+zones other than UTC. A field's numeric scale is known when the query is planned.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _WIDE = Context(prec=60)
 
 
 def _ad(form: str) -> Callable[[str], str]:
-    """A form over {y}, the astronomical year."""
+    """A form over {y}, the astronomical year number."""
     return lambda x: once(f"year({x})", lambda y: form.replace("{y}", y))
 
 
@@ -72,19 +72,19 @@ _RESERVED = ("now", "today", "tomorrow", "yesterday", "infinity", "+infinity", "
 
 
 def _field_of(written: str) -> str | None:
-    """The field's one name; None if nothing is called so. PostgreSQL looks at ten letters."""
+    """The field's canonical name, or None. Only the first ten characters count, as in PostgreSQL."""
     word = written.lower()[:10]
     return interval_unit(word) or _SPECIAL.get(word) or ("" if word in _RESERVED else None)
 
 
 def _unit_of(written: str) -> str | None:
-    """As `_field_of`, of what can be cut off."""
+    """Like `_field_of`, for the units of date_trunc."""
     field = _field_of(written)
     return field if field in _TRUNCATIONS or field in _ZONE_FIELDS else None
 
 
 def _checked(written: str, type: str, supported: frozenset[str], name: Callable[[str], str | None] = _field_of) -> str:
-    """The field; 22023 if there is none of that name, 0A000 if the type has it not."""
+    """The field's canonical name. 22023 if there is no such field, 0A000 if the type does not have it."""
     field = name(written)
     shown = scalar(type).display
     if field is None:
@@ -135,7 +135,7 @@ def _calendar_field(field: str, days: int) -> int:
 
 
 def _clock_field(field: str, us: int) -> Decimal | int:
-    """Of a time of day or an interval's time, which may be negative."""
+    """A field of a time of day, or of an interval's time, which may be negative."""
     match field:
         case "hour":
             return int(us / Decimal(3_600 * SECOND_US))
@@ -224,7 +224,7 @@ def _extracted(type: str, written: str, value: Any, **zone: str) -> Decimal:
 
 
 def _float_part(type: str, written: str, value: Any, **zone: str) -> float:
-    """date_part() computes in floats where extract() is exact."""
+    """date_part() computes with floats; extract() is exact."""
     field = _checked(written, type, _SUPPORTED[type])
     exact = _VALUES[type](field, value, **zone)
     us = int(exact * SECOND_US) if field in ("second", "epoch") else 0
@@ -263,7 +263,7 @@ def _check_extraction(args: tuple[Expression, ...]) -> tuple[Expression, ...]:
 
 
 def _spark_field(field: str, type: str, text: str) -> str:
-    """Empty where there is none."""
+    """The empty string if the field has no Spark form."""
     if type not in ("date", "timestamp", "timestamptz") or field not in _SUPPORTED[type]:
         return ""
     if field == "epoch":
@@ -335,7 +335,7 @@ def _truncate_timestamp(written: str, us: int) -> int:
 
 
 def _truncate_in(written: str, us: int, where: Any) -> int:
-    """Units of a day and more begin at the zone's midnight; smaller ones keep the offset."""
+    """Days and larger units begin at midnight in the zone; smaller units keep the offset."""
     field = _checked(written, "timestamptz", _TRUNCATIONS, _unit_of)
     offset = offset_at(where, us)
     local = _truncated(field, us + offset * SECOND_US)

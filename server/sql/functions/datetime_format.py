@@ -1,8 +1,8 @@
-"""to_char over dates, times and intervals, to_date and to_timestamp: PostgreSQL's templates (formatting.c), locale C.
+"""to_char of dates, times and intervals, to_date, to_timestamp: PostgreSQL's templates (formatting.c), locale C.
 
-nodes(format)        the template: patterns with their modifiers, separators, other characters
+nodes(format)        parses a template: patterns with their modifiers, separators, other characters
 written(fields, ..)  to_char
-read(text, format)   to_date and to_timestamp: the fields found, made a moment by `moment`
+read(text, format)   to_date and to_timestamp: reads the fields and combines them in a `Moment`
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from server.sql.functions.number_format import ordinal
 
 DAY_US = 86_400_000_000
 _EPOCH = 2_440_588  # the Julian day of 1970-01-01
-_PATTERNS = (  # where one begins another the longer comes first
+_PATTERNS = (  # a pattern precedes its own prefixes
     *("A.D.", "A.M.", "AD", "AM", "B.C.", "BC", "CC", "DAY", "DDD", "DD", "DY", "Day", "Dy", "D"),
     *("FF1", "FF2", "FF3", "FF4", "FF5", "FF6", "FX", "HH24", "HH12", "HH", "IDDD", "ID", "IW"),
     *("IYYY", "IYY", "IY", "I", "J", "MI", "MM", "MONTH", "MON", "MS", "Month", "Mon", "OF", "P.M.", "PM", "Q"),
@@ -28,7 +28,7 @@ _PATTERNS = (  # where one begins another the longer comes first
 )
 _ALL_PATTERNS = (*_PATTERNS, *(p.lower() for p in _PATTERNS if p not in ("Day", "Dy", "Month", "Mon")))
 _WORDS = ("A.D.", "A.M.", "AD", "AM", "B.C.", "BC", "P.M.", "PM", "DAY", "DY", "MONTH", "MON", "RM")
-_WIDER = ("HH", "HH12", "HH24", "MI", "SS", "MM", "YYYY", "YYY", "YY", "IYYY", "IYY", "IY")  # one place, if negative
+_WIDER = ("HH", "HH12", "HH24", "MI", "SS", "MM", "YYYY", "YYY", "YY", "IYYY", "IYY", "IY")  # wider if negative
 _NOT_DIGITS = frozenset((*_WORDS, "TZ", "FX", "OF", "TZH"))
 _MONTHS = ("January", "February", "March", "April", "May", "June", "July", "August", "September", "October",
            "November", "December")  # fmt: skip
@@ -40,7 +40,7 @@ _GREGORIAN = ("DDD", "DD", "D", "MM", "MONTH", "MON", "RM", "WW", "W", "Y,YYY", 
 
 
 class Node(NamedTuple):
-    """A pattern in capitals with how it was `spelled`, or a `character` (a space, a separator or another)."""
+    """A `pattern` in upper case and as `spelled`, or a `character` (a space, a separator or another)."""
 
     pattern: str
     spelled: str
@@ -51,7 +51,7 @@ class Node(NamedTuple):
 
     @property
     def is_separator(self) -> bool:
-        """A space or what is neither letter nor digit."""
+        """Whether it is a space, or neither a letter nor a digit."""
         return self.character.isspace() or (self.character.isascii() and " " < self.character < "\x7f"
                                             and not self.character.isalnum())  # fmt: skip
 
@@ -90,7 +90,7 @@ def nodes(format: str) -> tuple[Node, ...]:
 
 
 def julian(year: int, month: int, day: int) -> int:
-    """The Julian day; months and days may lie outside their ranges. Year 0 is 1 BC."""
+    """The Julian day. Month and day may be out of range. Year 0 is 1 BC."""
     if month > 2:
         month, year = month + 1, year + 4800
     else:
@@ -130,7 +130,7 @@ def _days_of(year: int) -> Sequence[int]:
 
 @dataclass(frozen=True, slots=True)
 class Fields:
-    """A moment, or an interval, whose fields may be negative. `offset_s`: east of Greenwich; `year` 0 is 1 BC."""
+    """Fields of a timestamp, or of an interval (may be negative). `offset_s`: east of UTC; `year` 0 is 1 BC."""
 
     year: int
     month: int
@@ -159,7 +159,7 @@ class Fields:
 
 
 def fields_of(us: int, zone: str = "", offset_s: int = 0) -> Fields:
-    """Of microseconds since 1970 on the clock that is shown."""
+    """`us`: local time, in microseconds since 1970."""
     days, rest = divmod(us, DAY_US)
     year, month, day = calendar(days + _EPOCH)
     seconds, fraction = divmod(rest, 1_000_000)
@@ -179,7 +179,7 @@ def interval_fields(months: int, days: int, us: int) -> Fields:
 
 
 def _quotient(value: int, by: int) -> tuple[int, int]:
-    """Quotient towards zero, and the remainder."""
+    """The quotient, truncated towards zero, and the remainder."""
     quotient = abs(value) // by * (1 if value >= 0 else -1)
     return quotient, value - quotient * by
 
@@ -189,7 +189,7 @@ def written(fields: Fields, format: str) -> str:
 
 
 def _padded(value: int, width: int, node: Node) -> str:
-    """With zeros; FM takes them away."""
+    """Pads with zeros, unless the pattern has FM."""
     digits = f"{value:0{0 if node.fill else width}d}"
     return digits + _ordinal(digits, node)
 
@@ -199,7 +199,7 @@ def _ordinal(digits: str, node: Node) -> str:
 
 
 def _cased(word: str, node: Node, width: int) -> str:
-    """A name in the case of its pattern."""
+    """A name in the letter case of its pattern."""
     if node.spelled.islower():
         word = word.lower()
     elif node.spelled.isupper():
@@ -266,7 +266,7 @@ def _pattern(f: Fields, node: Node) -> str:
         case "RM":
             if not f.month and not f.year:
                 return ""
-            if f.month == 0:  # whole years
+            if f.month == 0:  # an interval of whole years
                 place = 0 if f.year >= 0 else 11
                 return _cased(_ROMAN[place], node._replace(translated=False), 4)
             place = -f.month - 1 if f.month < 0 else 12 - f.month
@@ -310,8 +310,10 @@ def _invalid(message: str) -> PgError:
 
 
 class Moment(NamedTuple):
-    """What was read. `offset_s`: of the zone in the text, None without one; `us` of the day; `decimals` of a second:
-    those that the template has (FF3), to which a timestamp is rounded."""
+    """The result of reading. `us`: time of day; `offset_s`: of the zone in the text, or None.
+
+    `decimals`: of the seconds, as in the template (FF3); a timestamp is rounded to them.
+    """
 
     days: int
     us: int
@@ -320,7 +322,7 @@ class Moment(NamedTuple):
 
 
 def read(text: str, format: str) -> Moment:
-    """22007 for text that the template does not fit, 22008 for fields out of range."""
+    """22007 if the text does not match the template, 22008 if a field is out of range."""
     reader = _Reader(text, nodes(format))
     reader.run()
     return reader.moment()
@@ -333,7 +335,7 @@ class _Reader:
         self.text, self.template = text, template
         self.at = 0
         self.exact = False  # FX
-        self.skipped = 0  # characters of the text beyond those of the template
+        self.skipped = 0  # characters of the text skipped in excess of the template's
         self.found: dict[str, int] = {}
         self.is_iso: bool | None = None
         self.year_digits = 0
@@ -386,14 +388,14 @@ class _Reader:
         raise _invalid(f'invalid value "{self.text[self.at :].split(" ")[0]}" for "{node.spelled}"')
 
     def _ends_number(self, place: int) -> bool:
-        """Whether what follows in the template is no digit."""
+        """Whether the next element of the template cannot be a digit."""
         if self.template[place].ordinal or place + 1 == len(self.template):
             return True
         following = self.template[place + 1]
         return following.pattern in _NOT_DIGITS if following.pattern else not following.character.isdigit()
 
     def _integer(self, name: str, place: int, digits: int) -> int:
-        """A number of the text, kept as `name`; how many characters it took."""
+        """Reads a number and stores it as `name`. Returns how many characters it took."""
         node, start = self.template[place], self.at
         begin = start
         while self.text[begin : begin + 1] and self.text[begin] in " \t\n\v\f\r":
@@ -455,7 +457,7 @@ class _Reader:
                 return
             case "DAY" | "DY":
                 days = _DAYS if pattern == "DAY" else tuple(d[:3] for d in _DAYS)
-                self._set("weekday", self._word(days, node), node)  # before it is counted from 1, as PostgreSQL does
+                self._set("weekday", self._word(days, node), node)  # before the conversion to 1-based, as in PostgreSQL
                 self.found["weekday"] += 1
                 return
             case "RM":
@@ -531,7 +533,7 @@ class _Reader:
         return Moment(julian(year, month, day) - _EPOCH, us, offset, self.decimals)
 
     def _clock(self) -> tuple[int, int, int, int]:
-        """Hour, minute, second and microseconds, which may be out of range."""
+        """Hour, minute, second and microseconds; not yet range-checked."""
         get = self.found.get
         hour = minute = second = 0
         if get("second of day"):
@@ -545,7 +547,7 @@ class _Reader:
         return hour, minute, second, get("ms", 0) * 1000 + get("us", 0)
 
     def _date(self) -> tuple[int, int, int, set[str]]:
-        """Year, month, day, and which of them the text told."""
+        """Year, month, day, and the names of those that the text determines."""
         get = self.found.get
         year, month, day, known = 0, 1, 1, set[str]()
         century = -get("century", 0) if get("bc") else get("century", 0)

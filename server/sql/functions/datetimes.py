@@ -1,7 +1,7 @@
-"""Dates, times and timestamps (chapter 9.9): operators, time zones, making. `datetime_fields` takes them apart.
+"""Dates, times and timestamps (chapter 9.9): operators, time zones, make_*. `datetime_fields` has their fields.
 
-Ports of src/backend/utils/adt/{date,timestamp}.c, version 16. A Spark form is for UTC: in a session of another time
-zone a row that depends on it is computed by its Python.
+Ports of src/backend/utils/adt/{date,timestamp}.c, version 16. Spark forms are for UTC. In a session with another time
+zone, a row of the function table that depends on the zone is computed in Python.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from server.sql.functions.table import COMPARISONS, FUNCTIONS, OPERATORS, Form, 
 
 OVERFLOW = SqlState.DATETIME_FIELD_OVERFLOW
 _TIMESTAMP_MIN = DATE_MIN * DAY_US
-_TIMESTAMP_END = days_from_civil(294_277, 1, 1) * DAY_US  # PostgreSQL's; Arrow's is a few decades earlier
+_TIMESTAMP_END = days_from_civil(294_277, 1, 1) * DAY_US  # PostgreSQL's limit; Arrow's is a few decades earlier
 
 # -- comparison -----------------------------------------------------------------------------------------------------
 
@@ -57,7 +57,7 @@ for _symbol in COMPARISONS:
             zoned=(_a == "timestamptz") != (_b == "timestamptz"), python=_comparison(_symbol, _a, _b))  # fmt: skip
 
 
-# -- moving through time --------------------------------------------------------------------------------------------
+# -- addition and subtraction ---------------------------------------------------------------------------------------
 
 
 def _date(days: int) -> int:
@@ -67,7 +67,7 @@ def _date(days: int) -> int:
 
 
 def _moved_date(symbol: str, date: int, count: int) -> Form:
-    """Spark's date_add() runs over in silence."""
+    """Checks the range: Spark's date_add() overflows silently."""
     error = fail(OVERFLOW, "date out of range")
     body = f"IF({{r}} NOT BETWEEN {DATE_MIN}L AND {DATE_END - 1}L, {error}, date_from_unix_date(CAST({{r}} AS INT)))"
     return lambda args, texts: once(
@@ -82,14 +82,14 @@ row(OPERATORS, "-", "date date", "int4", "datediff({0}, {1})", python=operator.s
 
 
 def _possible(us: int) -> int:
-    """On the way to a result: what PostgreSQL's own type holds."""
+    """An intermediate result must fit in PostgreSQL's own type."""
     if not _TIMESTAMP_MIN <= us < _TIMESTAMP_END:
         raise PgError(OVERFLOW, "timestamp out of range")
     return us
 
 
 def _months_later(us: int, months: int) -> int:
-    """The same day of another month, or that month's last."""
+    """The same day of another month, or that month's last day."""
     days, of_day = divmod(us, DAY_US)
     year, month, day = civil_from_days(days)
     more, month = divmod(month - 1 + months, 12)
@@ -108,7 +108,7 @@ def moved(us: int, span: Any) -> int:
 
 
 def moved_in(us: int, span: Any, where: tzinfo) -> int:
-    """timestamptz_pl_interval(): months and days are the zone's own."""
+    """timestamptz_pl_interval(): months and days are counted in the zone's local time."""
     months, days, rest = parts(span)
     if months:
         local = _months_later(us + offset_at(where, us) * SECOND_US, months)
@@ -120,7 +120,7 @@ def moved_in(us: int, span: Any, where: tzinfo) -> int:
 
 
 def _moved(symbol: str, point: int, span: int, type: str) -> Form:
-    """By an interval that is known when the query is planned, unless it is a very long one."""
+    """Adds an interval that is constant when the query is planned and is not very long."""
 
     def form(args: Sequence[Expression], texts: Sequence[str]) -> str:
         value = args[span]
@@ -182,7 +182,7 @@ row(OPERATORS, "-", "time time", "interval", python=lambda a, b: interval(0, 0, 
 
 
 def _difference(a: int, b: int) -> Any:
-    """Whole days and the rest."""
+    """Whole days and the remainder."""
     if abs(a - b) >= 1 << 63:
         raise out_of_range()
     sign = -1 if a < b else 1
@@ -202,7 +202,7 @@ for _type in ("timestamp", "timestamptz"):
 
 
 def _age(a: int, b: int) -> Any:
-    """timestamp_age(): years, months and days as a calendar counts them."""
+    """timestamp_age(): calendar years, months and days."""
     sign = 1
     later, earlier = a, b
     if a < b:
@@ -246,13 +246,13 @@ row(FUNCTIONS, "isfinite", "date", "bool", "IF({0} IS NULL, NULL, true)", python
 
 
 def named_zone(name: str) -> tzinfo:
-    """The time zone that an abbreviation is of, of a name or of a POSIX offset. 22023"""
+    """The time zone for an abbreviation, a zone name or a POSIX offset. 22023"""
     found = offset_zone(name)
     return found.zone if isinstance(found, Abbreviation) else found
 
 
 def offset_zone(name: str) -> tzinfo | Abbreviation:
-    """`named_zone`, but an abbreviation whose offset has changed has the offset that it had at the time."""
+    """Like `named_zone`, but an abbreviation whose offset has changed over time has the offset valid at each time."""
     if (abbreviation := zone_abbreviation(name)) is not None:
         return abbreviation
     try:
@@ -289,11 +289,11 @@ row(FUNCTIONS, "date_subtract", "timestamptz interval text", "timestamptz",
     python=lambda us, span, where: moved_in(us, negated(span), named_zone(where)))  # fmt: skip
 
 
-# -- making ---------------------------------------------------------------------------------------------------------
+# -- construction ---------------------------------------------------------------------------------------------------
 
 
 def _made_date(year: int, month: int, day: int) -> int:
-    """A negative year is before Christ."""
+    """A negative year is BC."""
     astronomical = year + 1 if year < 0 else year
     valid = year and 1 <= month <= 12 and 1 <= day <= 31 and -4_713 <= astronomical <= 5_874_898
     if not valid or day > days_in_month(astronomical, month):
@@ -319,7 +319,7 @@ def _made_timestamp(year: int, month: int, day: int, hour: int, minute: int, sec
 
 
 def _given_zone(name: str) -> tzinfo | Abbreviation:
-    """parse_sane_timezone(): a number is east of Greenwich and has a sign."""
+    """parse_sane_timezone(): a numeric offset is positive east of Greenwich and must have a sign."""
     if name[:1].isdigit():
         raise PgError(
             SqlState.INVALID_PARAMETER_VALUE,
@@ -348,7 +348,7 @@ def _from_epoch(seconds: float) -> int:
         raise PgError(OVERFLOW, "timestamp cannot be NaN")
     if not _TIMESTAMP_MIN <= seconds * 1e6 < _TIMESTAMP_END:
         raise PgError(OVERFLOW, f'timestamp out of range: "{seconds:g}"')
-    since_2000 = seconds - 946_684_800  # so that it is rounded where PostgreSQL rounds
+    since_2000 = seconds - 946_684_800  # so that rounding is the same as in PostgreSQL
     return in_range(round(since_2000 * 1e6) + 946_684_800 * SECOND_US)
 
 
@@ -357,7 +357,7 @@ row(FUNCTIONS, "to_timestamp", "float8", "timestamptz", python=_from_epoch)
 
 # -- precision ------------------------------------------------------------------------------------------------------
 
-_EPOCH_2000 = 946_684_800 * SECOND_US  # timestamps are rounded away from there
+_EPOCH_2000 = 946_684_800 * SECOND_US  # PostgreSQL rounds timestamps away from 2000-01-01
 
 
 def _rounded(us: int, digits: int) -> int:
@@ -390,7 +390,7 @@ for _type, _python in (
 
 
 def _overlap(start: Any, end: Any, other_start: Any, other_end: Any) -> bool | None:
-    """overlaps_timestamp(): an end that is not known may still leave no doubt."""
+    """overlaps_timestamp(): the result may be known although an end is NULL."""
     periods = []
     for low, high in ((start, end), (other_start, other_end)):
         if low is None and high is None:
@@ -409,7 +409,7 @@ def _overlap(start: Any, end: Any, other_start: Any, other_end: Any) -> bool | N
 
 
 def _overlap_of(kind: str, ends: tuple[str, str]) -> Callable[..., bool | None]:
-    """Each end is a point, or an interval from its start."""
+    """Each end is a point in time, or an interval after the start."""
 
     def overlap(*points: Any, timezone: str = "UTC") -> bool | None:
         values = list(points)

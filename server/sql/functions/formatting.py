@@ -1,6 +1,6 @@
-"""to_char, to_number, to_date and to_timestamp of text (chapter 9.8).
+"""to_char, to_number, to_date and to_timestamp(text, text) (chapter 9.8).
 
-Their templates are read by `number_format` and `datetime_format`.
+`number_format` and `datetime_format` parse their templates.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from protocol.pgwire.timezones import SECOND_US, local_offset, offset_at, zone
 from server.sql.functions import datetime_format, number_format
 from server.sql.functions.table import FUNCTIONS, Nulls, row
 
-_FIRST_US = -210_866_803_200_000_000  # 4714-11-24 BC, since 1970
+_FIRST_US = -210_866_803_200_000_000  # 4714-11-24 BC, in microseconds since 1970
 _YEAR_2000_US = 946_684_800_000_000
 _END_US = 9_224_318_016_000_000_000  # 294277-01-01
 
 
 def _timestamp_char(us: int, format: str) -> str | None:
-    """NULL for an empty template."""
+    """NULL if the template is empty."""
     return datetime_format.written(datetime_format.fields_of(us), format) if format else None
 
 
@@ -28,7 +28,7 @@ def _timestamptz_char(us: int, format: str, *, timezone: str) -> str | None:
         return None
     where = zone(timezone)
     offset = offset_at(where, us)
-    seconds = min(max(us // SECOND_US, -62_135_510_400), 253_402_214_400)  # the abbreviation of a far year's zone
+    seconds = min(max(us // SECOND_US, -62_135_510_400), 253_402_214_400)  # clamped for the abbreviation of far years
     name = (datetime(1970, 1, 1, tzinfo=UTC) + timedelta(seconds=seconds)).astimezone(where).tzname() or ""
     return datetime_format.written(datetime_format.fields_of(us + offset * SECOND_US, name, offset), format)
 
@@ -45,7 +45,7 @@ def _to_date(text: str, format: str) -> int:
 
 
 def _rounded(us: int, unit: int) -> int:
-    """To a multiple of `unit`, half of it away from 2000, where PostgreSQL counts from."""
+    """To a multiple of `unit`; halves are rounded away from 2000-01-01, PostgreSQL's epoch."""
     since = us - _YEAR_2000_US
     rounded = (abs(since) + unit // 2) // unit * unit
     return _YEAR_2000_US + (rounded if since >= 0 else -rounded)

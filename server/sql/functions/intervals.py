@@ -1,7 +1,7 @@
 """Intervals (chapter 9.9): arithmetic, order, justification. Ports of src/backend/utils/adt/timestamp.c, version 16.
 
-In Spark an interval is a struct {months, days, us}; `interval_length` is what such structs are compared by: a month is
-30 days and a day 24 hours, so that '1 mon' equals '30 days'.
+In Spark an interval is a struct {months, days, us}. Intervals are compared by `interval_length`: a month counts as 30
+days and a day as 24 hours, so that '1 mon' equals '30 days'.
 """
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ def parts(value: Any) -> tuple[int, int, int]:
 
 
 def interval(months: int, days: int, us: int) -> Any:
-    """The scalar; 22008 when a part is too large."""
+    """The Python scalar. 22008 if months or days are out of range."""
     if not (-_INT32 <= days < _INT32 and -_INT32 <= months < _INT32):
         raise out_of_range()
     return interval_of(months, days, us)
 
 
 def length(value: Any) -> int:
-    """In microseconds."""
+    """The interval in microseconds; a month counts as 30 days."""
     months, days, us = parts(value)
     return (months * MONTH_DAYS + days) * DAY_US + us
 
@@ -54,7 +54,7 @@ def interval_length(text: str) -> str:
 
 
 def from_parts(months: str, days: str, us: str) -> str:
-    """Spark SQL for an interval of these BIGINT texts."""
+    """Spark SQL for an interval; the arguments are SQL of BIGINTs."""
     struct = f"named_struct('months', {months}, 'days', {days}, 'us', {us})"
     return f"CAST({struct} AS STRUCT<months: INT, days: INT, us: BIGINT>)"
 
@@ -88,7 +88,7 @@ def _added(a: Any, b: Any) -> Any:
 
 
 def _to_int32(value: float) -> int:
-    if not -_INT32 <= value < _INT32:  # NaN too
+    if not -_INT32 <= value < _INT32:  # also rejects NaN
         raise out_of_range()
     return int(value)
 
@@ -103,7 +103,7 @@ def _rint(value: float) -> float:
 
 
 def _scaled(value: Any, scale: Callable[[float], float]) -> Any:
-    """interval_mul() and interval_div(): fractions of months flow into days of 30, fractions of days into seconds."""
+    """interval_mul() and interval_div(): fractions of months become days, fractions of days become seconds."""
     months, days, us = parts(value)
     new_months, new_days = _to_int32(scale(months)), _to_int32(scale(days))
     month_rest = _microsecond((scale(months) - new_months) * MONTH_DAYS)
@@ -139,7 +139,11 @@ row(OPERATORS, "/", "interval float8", "interval", python=divided)
 
 
 def extreme(function: str, texts: Sequence[str], step: int = 0) -> str:
-    """`function` of intervals by their length; of equal ones the first, with `step` 1 or -1, but always the same."""
+    """Spark SQL for `function` of intervals by their length.
+
+    Of equal lengths the first in `texts` is chosen if `step` is 1 (least) or -1 (greatest). With `step` 0, for
+    aggregates, the choice among equal lengths is deterministic.
+    """
     keyed = (
         f"IF({t} IS NULL, NULL, named_struct('t', {interval_length(t)}, 'place', {step * i}, 'v', {t}))"
         for i, t in enumerate(texts)
@@ -163,7 +167,7 @@ _LENGTH = Function("length", (INTERVAL,), bare_numeric(0), lambda args, texts: i
 
 
 def length_of(expression: Expression) -> Call:
-    """A number that stands for an interval where values are compared."""
+    """A number with the order and equality of the interval."""
     return Call(_LENGTH, (expression,), bare_numeric(0), expression.nullable, NUMERIC_PRECISION_MAX)
 
 
@@ -173,7 +177,7 @@ _SUMS = ", ".join(f"'{part}', sum(CAST({{0}}.{part} AS DECIMAL(28,0))){{f}}" for
 
 
 def _bounded(name: str) -> str:
-    """A part of the sum s, which must fit."""
+    """Spark SQL for a field of the sum s; raises an error if it is out of range."""
     least, most = _SUM_BOUNDS[name]
     error = fail(SqlState.DATETIME_FIELD_OVERFLOW, "interval out of range")
     return f"IF(s.{name} NOT BETWEEN {least}BD AND {most}BD, {error}, CAST(s.{name} AS BIGINT))"
@@ -184,7 +188,7 @@ def _let(name: str, value: str, form: str) -> str:
 
 
 def _divided_sum() -> str:
-    """`divided` by the number of values, in Spark SQL."""
+    """Spark SQL for the sum divided by the number of values, like interval_div()."""
     quotient = {part: f"(CAST({_bounded(part)} AS DOUBLE) / s.n)" for part in _SUM_BOUNDS}
     whole = {part: f"CAST({quotient[part]} AS BIGINT)" for part in ("months", "days")}
     rest = f"(rint(({quotient['months']} - {whole['months']}) * {MONTH_DAYS} * 1e6D) / 1e6D)"
@@ -204,7 +208,7 @@ AVERAGE = _let("s", _ALL_SUMS, f"IF(s.n = 0, NULL, {_divided_sum()})")
 
 
 def _carried(small: int, large: int, size: int) -> tuple[int, int]:
-    """As much of `small` in whole `size`s as there is, added to `large`; then both have one sign if they can."""
+    """Moves whole `size`s from `small` to `large`, then gives both the same sign where possible."""
     quotient = abs(small) // size * _sign(small)
     small, large = small - quotient * size, large + quotient
     if large > 0 > small:
@@ -231,7 +235,7 @@ def _justified_days(value: Any) -> Any:
 
 
 def _justified(value: Any) -> Any:
-    """interval_justify_interval(): hours to days, days to months, and one sign for all."""
+    """interval_justify_interval(): hours to days, days to months; all fields get the same sign."""
     months, days, us = parts(value)
     whole = abs(us) // DAY_US * _sign(us)
     days, us = days + whole, us - whole * DAY_US
@@ -254,23 +258,23 @@ row(FUNCTIONS, "justify_interval", "interval", "interval", python=_justified)
 row(FUNCTIONS, "isfinite", "interval", "bool", "IF({0} IS NULL, NULL, true)", python=lambda value: True)
 
 
-# -- making ---------------------------------------------------------------------------------------------------------
+# -- construction ---------------------------------------------------------------------------------------------------
 
 MAKE_INTERVAL = ("years", "months", "weeks", "days", "hours", "mins", "secs")
-"""The names of make_interval()'s arguments, each 0 where it is left out."""
+"""The names of make_interval()'s arguments. Each defaults to 0."""
 
 
 def _made(
     years: int = 0, months: int = 0, weeks: int = 0, days: int = 0, hours: int = 0, mins: int = 0, secs: float = 0.0
 ) -> Any:
-    if not abs(secs) < 2**63:  # nor is NaN
+    if not abs(secs) < 2**63:  # also rejects NaN
         raise out_of_range()
     us = (hours * 3_600 + mins * 60) * 1_000_000 + round(secs * 1e6)
     return interval(years * 12 + months, weeks * 7 + days, us)
 
 
 def positional(arguments: list[exp.Expr]) -> list[exp.Expr]:
-    """make_interval(days => 3)'s arguments in their places. 42601, 42883"""
+    """The positional arguments of a call like make_interval(days => 3). 42601, 42883"""
     named = [a for a in arguments if isinstance(a, exp.Kwarg)]
     if not named:
         return arguments
@@ -295,7 +299,7 @@ _CUTS = {"HOUR": 3_600_000_000, "MINUTE": 60_000_000, "SECOND": 1}
 
 
 def with_fields(text: str, fields: str) -> Any:
-    """INTERVAL 'text' YEAR TO MONTH and the like: the last field is the unit of a bare number and the least kept."""
+    """INTERVAL 'text' YEAR TO MONTH etc.: the last field is the unit of a bare number and the smallest field kept."""
     least = fields.rpartition(" ")[2]
     found = parse_interval(text, least.lower(), minutes_first=fields == "MINUTE TO SECOND")
     months, days, us = parts(found)

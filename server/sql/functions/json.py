@@ -1,10 +1,10 @@
 """json and jsonb (chapter 9.16).
 
-Both are text here: json as it was given, jsonb in its normal form (`protocol.pgwire.json_values`). A part of either is
-a piece of that text, so one scanner (`_items`) serves both, and numbers keep their digits. What compares values works
-on `order_key`, PostgreSQL's btree order of jsonb; what changes them works on trees of Python values.
+Both are text: json as received, jsonb in its normal form (`protocol.pgwire.json_values`). A part of either is a
+substring, so one scanner (`_items`) serves both and numbers keep their digits. Comparisons use `order_key`,
+PostgreSQL's btree order of jsonb. Functions that change values work on trees of Python values.
 
-Refused: jsonpath (the types do not exist here), records (row_to_json, json_populate_record).
+Not supported: jsonpath (the type does not exist here), composite types (row_to_json, json_populate_record).
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from protocol.pgwire.scalars import format_text
 from protocol.pgwire.types import DATE, TEXT, TIMESTAMP, PgType
 from server.sql.functions.table import COMPARISONS, FUNCTIONS, GRAMMAR, OPERATORS, Nulls, exact_texts, row
 
-# -- pieces of the text -----------------------------------------------------------------------------------------------
+# -- substrings -------------------------------------------------------------------------------------------------------
 
 _TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|[][{},:]|[^][{},:"\s]+', re.DOTALL)
 
 
 def _items(text: str) -> list[str]:
-    """The texts directly inside an array, or keys and values in turn of an object. `text` is valid JSON."""
+    """The texts of an array's elements, or of an object's keys and values alternately. `text` must be valid JSON."""
     items: list[str] = []
     depth, start, end = 0, -1, 0
     for match in _TOKEN.finditer(text):
@@ -71,7 +71,7 @@ def json_pairs(text: str) -> list[tuple[str, str]]:
 
 
 def json_text(text: str) -> str | None:
-    """What ->> makes of a value: a string without its quotes, null is NULL, all else as it stands."""
+    """The result of ->>: a string without quotes, NULL for null, the unchanged text of any other value."""
     text = text.strip()
     if text.startswith('"'):
         return _unquoted(text)
@@ -108,7 +108,7 @@ _INDEX = re.compile(r"[ \t\n\v\f\r]*[+-]?\d+", re.ASCII)
 
 
 def _element_b(text: str, index: int) -> str | None:
-    """Of jsonb: a scalar is as an array of one."""
+    """An element of jsonb. A scalar is treated as an array of one element."""
     return text if index in (0, -1) and kind_of(text) not in ("array", "object") else _element(text, index)
 
 
@@ -134,7 +134,7 @@ _RANKS = {type(None): 0, str: 1, Decimal: 2, bool: 3, list: 16, dict: 17}
 
 
 def order_key(text: str) -> tuple[Any, ...]:
-    """Compares as jsonb does: objects above arrays, booleans, numbers, strings and null; longer ones above shorter."""
+    """A key in the order of jsonb: objects > arrays > booleans > numbers > strings > null; longer > shorter."""
     value = loaded_jsonb(text)
     is_container = isinstance(value, (list, dict))
     return tuple(_tokens(value)) if is_container else ((16, 1, 0), *_tokens(value))
@@ -156,12 +156,12 @@ def _tokens(value: Any) -> Iterator[tuple[Any, ...]]:
 
 
 def _sort_key(text: str) -> bytes:
-    """`order_key` in bytes that compare as it does, for Spark to sort by."""
+    """`order_key` encoded in bytes with the same order, for sorting in Spark."""
     key = bytearray()
     for rank, value, *more in order_key(text):
         key.append(rank)
         if isinstance(value, bytes):
-            key += value + b"\0"  # which is in no string of jsonb
+            key += value + b"\0"  # a jsonb string cannot contain it
         elif rank == _RANKS[Decimal]:
             key += _number_key(value)
         else:
@@ -203,7 +203,7 @@ def _is_container(value: Any) -> bool:
 
 
 def _contained(whole: str, part: str) -> bool:
-    """@>: an array may contain a bare scalar."""
+    """@>: an array contains a scalar that is one of its elements."""
     a, b = loaded_jsonb(whole), loaded_jsonb(part)
     if not _is_container(b) and not isinstance(a, dict):
         return any(_equal(mine, b) for mine in (a if isinstance(a, list) else [a]))
@@ -253,7 +253,7 @@ def _without_index(text: str, index: int) -> str:
     return printed_jsonb(value)
 
 
-# Setting a path. `change(container, place, exists)` alters the innermost container.
+# Functions that set a path: `change(container, place, exists)` alters the innermost container.
 _Change = Callable[[Any, Any, bool], None]
 
 
@@ -395,7 +395,7 @@ def _length(text: str) -> int:
     return len(_items(text))
 
 
-# -- making json of other values --------------------------------------------------------------------------------------
+# -- construction -----------------------------------------------------------------------------------------------------
 
 
 def json_of(type: PgType, value: Any, separator: str = ",") -> str:
@@ -426,7 +426,7 @@ def json_of(type: PgType, value: Any, separator: str = ",") -> str:
 
 
 def _iso(us: int, zone: str = "") -> str:
-    """A timestamp with T between date and time; the era comes last, behind the zone."""
+    """A timestamp with T between date and time. The era follows the zone."""
     day, era, _ = format_text(DATE, us // DAY_US).partition(" BC")
     clock = format_text(TIMESTAMP, us % DAY_US).partition(" ")[2]
     return f"{day}T{clock}{zone}{era}"
@@ -459,7 +459,7 @@ def _array_without_nulls(*values: Any, types: Sequence[PgType] = ()) -> str:
 
 
 def json_key(type: PgType, value: Any, place: int) -> str:
-    """A key for an object, of any scalar type."""
+    """An object key from a value of any scalar type."""
     if type.element is not None or type.name in ("json", "jsonb"):
         raise _bad("key value must be scalar, not array, composite, or json")
     text = json_of(type, value)
@@ -514,7 +514,7 @@ def _as_jsonb(make: Callable[..., str]) -> Callable[..., str]:
     return lambda *arguments, **typed: printed_jsonb(loaded_jsonb(make(*arguments, **typed)))
 
 
-# -- the rows ---------------------------------------------------------------------------------------------------------
+# -- table rows -------------------------------------------------------------------------------------------------------
 
 
 def _compared(test: Callable[[Any, Any], bool]) -> Callable[[str, str], bool]:

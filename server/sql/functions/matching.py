@@ -1,8 +1,8 @@
 """LIKE, SIMILAR TO and POSIX regular expressions (chapter 9.7).
 
-A pattern that is known when the query is planned becomes Spark's LIKE or RLIKE, provided that Java, whose regular
-expressions backtrack, matches it in time linear in the text: nothing can interrupt Java there. Other patterns, and
-functions that return what was matched, are computed by `patterns` and `regex`.
+A pattern that is constant when the query is planned becomes Spark's LIKE or RLIKE if Java matches it in time linear in
+the text: Java's matcher backtracks and cannot be interrupted. `patterns` and `regex` compute all other patterns, and
+the functions that return matches.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from server.sql.functions.table import FUNCTIONS, OPERATORS, Form, Nulls, quote,
 from server.sql.regex import Match, compiled
 
 _UPPER, _LOWER = "ABCDEFGHIJKLMNOPQRSTUVWXYZ", "abcdefghijklmnopqrstuvwxyz"
-_FOLDED = f"translate({{}}, '{_UPPER}', '{_LOWER}')"  # the locale is C: only ASCII has cases
+_FOLDED = f"translate({{}}, '{_UPPER}', '{_LOWER}')"  # locale C: only ASCII letters have case
 _TO_LOWER = str.maketrans(_UPPER, _LOWER)
 
 # -- LIKE -----------------------------------------------------------------------------------------------------------
@@ -57,7 +57,7 @@ for _name, _negated in (("~~", False), ("!~~", True)):
             row(OPERATORS, _name + _tail, _types, "bool", _like(_negated, _folds), python=_liked(_negated, _folds))
     row(OPERATORS, _name, "bytea bytea", "bool", python=_liked(_negated, False))
 
-# -- regular expressions: does it match? ----------------------------------------------------------------------------
+# -- regular expressions: tests -------------------------------------------------------------------------------------
 
 
 def _rlike(negated: bool, flags: str, translate: Callable[..., str]) -> Form:
@@ -84,18 +84,18 @@ def _itself(pattern: str) -> str:
 
 for _name, _negated in (("~", False), ("!~", True)):
     for _tail, _flags in (("", ""), ("*", "i")):
-        for _types in ("text text", "bpchar text"):  # the padding of a char(n) counts
+        for _types in ("text text", "bpchar text"):  # the padding of a char(n) is significant
             row(OPERATORS, _name + _tail, _types, "bool", _rlike(_negated, _flags, _itself),
                 python=_tested(_negated, _flags, _itself))  # fmt: skip
 for _types in ("text text", "text text text"):
     row(OPERATORS, "SIMILAR TO", _types, "bool", _rlike(False, "", patterns.similar),
         python=_tested(False, "", patterns.similar))  # fmt: skip
 
-# -- regular expressions: what matches? -----------------------------------------------------------------------------
+# -- regular expressions: matches -----------------------------------------------------------------------------------
 
 
 def _options(function: str, flags: str, *, globally: bool = False) -> tuple[str, bool]:
-    """The flags that the expression has, and whether there is a `g`, which not every function takes."""
+    """The flags without `g`, and whether `g` is given. 22023 for an unknown flag, and for `g` unless `globally`."""
     rest = flags.replace("g", "")
     for letter in rest:
         if letter not in "bceimnpqstwx":
@@ -118,7 +118,7 @@ def _part(text: str, match: Match, group: int) -> str | None:
 
 
 def _substring(text: str, pattern: str) -> str | None:
-    """The first group, or without groups the match."""
+    """The first group; the whole match if there are no groups."""
     match = compiled(pattern).find(text)
     return None if match is None else _part(text, match, 1 if len(match.spans) > 1 else 0)
 
@@ -178,7 +178,7 @@ def _nth_substring(
 
 
 def _replaced(text: str, pattern: str, replacement: str, options: str, start: int, number: int) -> str:
-    """`number` 0: all matches."""
+    """Replaces match `number`; 0 means all matches."""
     out, done = [], 0
     for count, match in enumerate(compiled(pattern, options).find_all(text, start - 1), 1):
         begin, end = match.spans[0] or (0, 0)
@@ -226,7 +226,7 @@ def _replace_from(
 
 
 def _split(text: str, pattern: str, flags: str = "") -> list[str]:
-    """Empty matches at either end and right behind a match do not split."""
+    """Ignores empty matches at either end of the text and directly after a match."""
     out, done = [], 0
     for match in compiled(pattern, _options("regexp_split_to_array", flags)[0]).find_all(text):
         begin, end = match.spans[0] or (0, 0)

@@ -1,8 +1,8 @@
 """Powers, roots, logarithms, trigonometry and number theory (chapter 9.3).
 
-Numerics are computed with as many digits as PostgreSQL would show (its rules of scale, numeric.c), and then kept with
-`SCALE` decimals, because a column has one scale. Floats go through the C library, as PostgreSQL's do; Java's exp, ln
-and power may differ from it in the last of 17 digits.
+Numerics are computed with as many digits as PostgreSQL shows (its scale rules, numeric.c) and then stored with `SCALE`
+decimals, because a column has one scale. Floats are computed by the C library, as in PostgreSQL; the results of Java's
+exp, ln and power can differ in the last of 17 digits.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from server.sql.functions.table import FUNCTIONS, OPERATORS, exact_texts, fixed,
 
 SCALE = 16
 _EXACT = Context(prec=1200, rounding=ROUND_HALF_UP)
-_SIGNIFICANT = 16  # digits that PostgreSQL gives at least
+_SIGNIFICANT = 16  # PostgreSQL's minimum number of significant digits
 _OVERFLOW, _UNDERFLOW = "value out of range: overflow", "value out of range: underflow"
 _POWER, _LOGARITHM = SqlState.INVALID_ARGUMENT_FOR_POWER_FUNCTION, SqlState.INVALID_ARGUMENT_FOR_LOGARITHM
 _planned = fixed(38, SCALE)
@@ -32,7 +32,7 @@ def _scale(value: Decimal) -> int:
 
 
 def _weight(value: Decimal) -> int:
-    """Of the first digit, in the base 10,000 that PostgreSQL computes in."""
+    """The weight of the first digit in base 10,000, PostgreSQL's internal base."""
     return value.adjusted() // 4 if value else 0
 
 
@@ -62,7 +62,7 @@ def _numeric_exp(value: Decimal) -> Decimal:
 
 
 def _ln_weight(value: Decimal) -> int:
-    """Where the first digit of ln(value) is, about."""
+    """The approximate position of the first digit of ln(value)."""
     if Decimal("0.9") <= value <= Decimal("1.1"):
         rest = value - 1
         if not rest:
@@ -132,7 +132,7 @@ def _numeric_div(left: Decimal, right: Decimal) -> Decimal:
 
 
 def _as_integers(*values: Decimal) -> tuple[int, tuple[int, ...]]:
-    """The larger scale, and the values in units of its last digit."""
+    """The larger scale, and both values as integers in units of its last digit."""
     scale = max(map(_scale, values))
     return scale, tuple(int(value.scaleb(scale, _EXACT)) for value in values)
 
@@ -206,7 +206,7 @@ def _input_out_of_range() -> PgError:
 
 
 def _checked(result: float, *arguments: float) -> float:
-    """22003 where finite arguments gave no finite result."""
+    """22003 if finite arguments yield a result that is not finite."""
     if math.isinf(result) and all(map(math.isfinite, arguments)):
         raise PgError(SqlState.NUMERIC_VALUE_OUT_OF_RANGE, _OVERFLOW)
     return result
@@ -290,7 +290,7 @@ row(FUNCTIONS, "pi", "", "float8", "3.141592653589793D", python=lambda: math.pi)
 
 # -- trigonometry ---------------------------------------------------------------------------------------------------
 
-_RADIANS = 0.0174532925199432957692  # of a degree
+_RADIANS = 0.0174532925199432957692  # one degree
 
 
 def _circular(function: Callable[[float], float]) -> Callable[[float], float]:
@@ -330,7 +330,7 @@ def _atanh(value: float) -> float:
     return math.copysign(math.inf, value) if abs(value) == 1 else math.atanh(value)
 
 
-# Degrees: PostgreSQL scales by the C library's own values, so that sind(30) is 0.5 exactly.
+# Degrees: like PostgreSQL, scales by the C library's own values, so that sind(30) is exactly 0.5.
 _SIN_30, _ONE_MINUS_COS_60 = math.sin(30 * _RADIANS), 1 - math.cos(60 * _RADIANS)
 _ASIN_HALF, _ACOS_HALF, _ATAN_1 = math.asin(0.5), math.acos(0.5), math.atan(1.0)
 
@@ -355,7 +355,7 @@ _TAN_45, _COT_45 = _sind_q1(45) / _cosd_q1(45), _cosd_q1(45) / _sind_q1(45)
 
 
 def _quadrant(degrees: float) -> tuple[float, bool, bool, bool]:
-    """The angle in the first quadrant; whether it was negative, in the lower half, in the left half."""
+    """The angle reduced to the first quadrant; whether it was negative, in the lower half, in the left half."""
     angle = math.fmod(degrees, 360)
     negative = angle < 0
     angle = -angle if negative else angle
@@ -446,14 +446,14 @@ def _width_bucket(value: float | Decimal, low: float | Decimal, high: float | De
 
 
 def _numeric_bucket(value: Decimal, low: Decimal, high: Decimal, count: int) -> int:
-    """compute_bucket(): the product comes before the quotient, which is rounded as PostgreSQL's division does."""
+    """compute_bucket(): multiplies before it divides; the quotient is rounded like PostgreSQL's."""
     over, under = _EXACT.multiply(_EXACT.subtract(value, low), Decimal(count)), _EXACT.subtract(high, low)
     quotient = _rounded(_EXACT.divide(over, under), _division_scale(abs(over), abs(under)))
     return min(int(quotient) + 1, count)
 
 
 def _division_scale(over: Decimal, under: Decimal) -> int:
-    """select_div_scale(): the decimals of a quotient of numbers that are not negative."""
+    """select_div_scale(): the scale of the quotient of two non-negative numbers."""
     first, second = (int(value.scaleb(-4 * _weight(value), _EXACT)) for value in (over, under))
     weight = _weight(over) - _weight(under) - (first <= second)
     return max(_SIGNIFICANT - weight * 4, _scale(over), _scale(under), 0)

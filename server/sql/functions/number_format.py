@@ -1,11 +1,10 @@
 """to_char and to_number over numbers: PostgreSQL's templates (formatting.c), locale C.
 
-    parse(format) -> Template        the nodes and what all of them together say (signs, digits, fill mode)
-    digits_of_*(value, template)     the number as the digits that the template has room for, with its sign
-    written(template, ...)           to_char: walks the nodes and puts the digits where they belong
-    read(text, format)               to_number: walks the nodes over the text
+    parse(format) -> Template        the nodes and their combined properties (signs, digits, fill mode)
+    format_*(value, text)            to_char: rounds to the template's digits, then iterates over the nodes (`_Writer`)
+    read(text, format)               to_number: iterates over the nodes and consumes the text (`_Reader`)
 
-The walk keeps PostgreSQL's own variables, because its answers to odd templates follow from how they change.
+The iteration has the same variables as PostgreSQL's, so that the results for unusual templates are the same.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ _KEYWORDS = (
     *("b", "c", "d", "eeee", "fm", "g", "l", "mi", "pl", "pr", "rn", "sg", "sp", "s", "th", "v"),
 )
 _EXACT = Context(prec=2000, rounding=ROUND_HALF_UP)
-_THOUSANDS, _CURRENCY = ",", " "  # of the locale C
+_THOUSANDS, _CURRENCY = ",", " "  # in locale C
 _ROMAN = (
     *((1000, "M"), (900, "CM"), (500, "D"), (400, "CD"), (100, "C"), (90, "XC"), (50, "L"), (40, "XL")),
     *((10, "X"), (9, "IX"), (5, "V"), (4, "IV"), (1, "I")),
@@ -37,7 +36,7 @@ _NOT_EATEN = "0123456789.,+-"
 class Template:
     """`nodes`: (keyword, "") or ("", character). `pre`, `post`: digits before and after the point; `multi`: after V.
 
-    `zero_start`: the first place, from 1, where a zero is written; `sign_place`: where S stands.
+    `zero_start`: the 1-based position from which zeros are written; `sign_place`: where S is.
     """
 
     nodes: list[tuple[str, str]] = field(default_factory=list)
@@ -60,7 +59,7 @@ def _syntax(message: str) -> PgError:
 
 @lru_cache(1024)
 def parse(text: str) -> Template:
-    """42601 for patterns that exclude each other. The result is shared: copy before changing it."""
+    """42601 for patterns that exclude each other. The result is cached and shared: copy it before changing it."""
     template, at = Template(), 0
     while at < len(text):
         keyword = next((k for k in _KEYWORDS if text.startswith(k, at)), None)
@@ -84,7 +83,7 @@ def parse(text: str) -> Template:
 
 
 def _take(template: Template, keyword: str) -> None:
-    """What one keyword says of the whole."""
+    """Adds the effect of one keyword to the template."""
     has, flags = template.has, template.flags
     if has("EEEE") and keyword != "EEEE":
         raise _syntax('"EEEE" must be the last pattern used')
@@ -148,11 +147,11 @@ def _take(template: Template, keyword: str) -> None:
             flags.add("FM")
 
 
-# -- to_char: the digits --------------------------------------------------------------------------------------------
+# -- to_char: digits --------------------------------------------------------------------------------------------------
 
 
 def format_integer(value: int, text: str, *, bits: int = 31) -> str:
-    """to_char(int4 or int8, text); `bits` of the type beside its sign."""
+    """to_char(int4 or int8, text). `bits`: of the type, without its sign."""
     template = parse(text)
     if not text:
         return ""
@@ -163,7 +162,7 @@ def format_integer(value: int, text: str, *, bits: int = 31) -> str:
     if template.has("V"):
         value *= 10**template.multi
         if bits == 31:
-            value = (value + (1 << 31)) % (1 << 32) - (1 << 31)  # PostgreSQL lets it run over
+            value = (value + (1 << 31)) % (1 << 32) - (1 << 31)  # wraps around, as in PostgreSQL
         elif not -(1 << bits) <= value < 1 << bits:
             raise PgError(SqlState.NUMERIC_VALUE_OUT_OF_RANGE, "bigint out of range")
     digits = str(abs(value)) + ("." + "0" * template.post if template.post else "")
@@ -185,7 +184,7 @@ def format_numeric(value: Decimal, text: str) -> str:
 
 
 def format_float(value: float, text: str, *, certain_digits: int = 15) -> str:
-    """to_char(float8, text); a float4 has 6 certain digits."""
+    """to_char(float8, text). `certain_digits`: 15, or 6 for float4."""
     template = parse(text)
     if not text:
         return ""
@@ -227,7 +226,7 @@ def _roman(value: int) -> str:
 
 
 def _scientific(value: Decimal, decimals: int) -> str:
-    """PostgreSQL takes the exponent before it rounds: 9.9 can become 10e+00."""
+    """Like PostgreSQL, determines the exponent before rounding: 9.9 can become 10e+00."""
     exponent = value.adjusted() if value else 0
     mantissa = value.scaleb(-exponent, _EXACT).quantize(Decimal(1).scaleb(-decimals), context=_EXACT)
     return f"{'-' if value < 0 else ' '}{abs(mantissa):f}e{'-' if exponent < 0 else '+'}{abs(exponent):02}"
@@ -242,11 +241,11 @@ def _placed(template: Template, digits: str, sign: str) -> str:
     return _written(template, digits, sign, max(width - whole, 0))
 
 
-# -- to_char: the walk ----------------------------------------------------------------------------------------------
+# -- to_char: output --------------------------------------------------------------------------------------------------
 
 
 def _written(template: Template, number: str, sign: str, spaces: int) -> str:
-    """`number` in its places; `spaces`: how many whole digits the template has more than the number."""
+    """Writes `number`. `spaces`: how many more integral digits the template has than the number."""
     return _Writer(template, number, sign, spaces).text()
 
 
@@ -316,7 +315,7 @@ class _Writer:
         return ""
 
     def _begins_with_zero(self) -> bool:
-        """0.1 in 9.9 is written ` .1`."""
+        """0.1 in template 9.9 is written ` .1`."""
         return "0" not in self.flags and not self.at and self.number.startswith("0") and self.post != 0
 
     def _digit(self, keyword: str) -> None:
@@ -371,7 +370,7 @@ class _Writer:
 
 
 def ordinal(digits: str, style: str) -> str:
-    """st, nd, rd or th of a number; `style` is TH or th."""
+    """The suffix st, nd, rd or th of a number. `style` is TH or th."""
     if not digits[-1:].isdigit():
         raise PgError(SqlState.INVALID_TEXT_REPRESENTATION, f'"{digits}" is not a number')
     last = "" if digits[-2:-1] == "1" else digits[-1]
@@ -383,7 +382,7 @@ def ordinal(digits: str, style: str) -> str:
 
 
 def read(text: str, format: str) -> Decimal | None:
-    """to_number; None for an empty format, as PostgreSQL has it."""
+    """to_number; None for an empty format, as in PostgreSQL."""
     if not format:
         return None
     template = parse(format)
@@ -425,13 +424,13 @@ class _Reader:
         return self.sign + "".join(self.digits).removesuffix(".")
 
     def _action(self, keyword: str) -> bool:
-        """Whether one more character is used up."""
+        """Whether the caller must consume one more character."""
         following, fill = self._next, self.template.has("FM")
         match keyword:
             case "9" | "0" | "." | "D":
                 self._part(keyword)
                 return True
-            case "," | "G":  # there is never a digit written, so that fill mode skips none
+            case "," | "G":  # no digit has been written yet, so fill mode never skips one
                 return not fill and following == ","
             case "L":
                 self._eat(1)

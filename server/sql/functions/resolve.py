@@ -1,4 +1,4 @@
-"""Choosing among the rows of one name as PostgreSQL does (manual, chapter 10; parse_func.c, parse_oper.c)."""
+"""Function and operator resolution by PostgreSQL's rules (manual, chapter 10; parse_func.c, parse_oper.c)."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def is_preferred(type: PgType) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Resolved:
-    """The row chosen, and what it is for these arguments: pseudo-types replaced, a variadic tail spread."""
+    """The chosen row with its argument and result types: pseudo-types replaced, variadic arguments expanded."""
 
     function: Function
     arguments: tuple[PgType, ...]
@@ -53,25 +53,25 @@ class Resolved:
 
 @cache
 def resolve_function(name: str, types: tuple[PgType, ...]) -> Resolved | None:
-    """The row for a call; None if none fits. 42725 if several fit and none is better. Types without modifiers."""
+    """The row for a call; None if none matches, 42725 if several match equally well. `types` are without modifiers."""
     return _choose(FUNCTIONS.get(name, ()), types, "function", f"{name}({', '.join(t.display for t in types)})")
 
 
 @cache
 def resolve_set_array(name: str, types: tuple[PgType, ...]) -> Resolved | None:
-    """The row that gives a column of a set-returning function's result, as an array."""
+    """The row that computes a column of a set-returning function's result, as an array."""
     rows = SET_ARRAYS.get(name) or FUNCTIONS.get(name) or []
     return _choose(rows, types, "function", f"{name}({', '.join(t.display for t in types)})")
 
 
 @cache
 def resolve_operator(name: str, types: tuple[PgType, ...]) -> Resolved | None:
-    """As `resolve_function`; a prefix operator has one argument, LIKE with ESCAPE three."""
+    """Like `resolve_function`. A prefix operator has one argument, LIKE with ESCAPE three."""
     rows = OPERATORS.get(name, [])
     known = tuple(type for type in types if type != UNKNOWN)
     if len(types) == 2 and len(known) == 1:
         same = known + known
-        for row in rows:  # rule 2a: an unknown is first taken to be of the other's type
+        for row in rows:  # rule 2a: an unknown operand is first assumed to have the other's type
             if row.arguments == same:
                 return Resolved(row, row.arguments, row.result)
     if name == "||" and len(types) == 2 and (plain := _concatenation(types)) is not None:
@@ -80,14 +80,14 @@ def resolve_operator(name: str, types: tuple[PgType, ...]) -> Resolved | None:
 
 
 def _concatenation(types: tuple[PgType, ...]) -> tuple[PgType, ...] | None:
-    """text || anything and anything || text write the other as text."""
+    """text || anything and anything || text convert the other operand to text."""
     texts = [category(t) in ("S", "X") for t in types]
     others = [category(t) not in ("S", "A", "X") for t in types]
     return (TEXT, TEXT) if any(texts) and any(others) else None
 
 
 def operator_text(name: str, types: Sequence[PgType]) -> str:
-    """`integer + text` or `- text`, as messages write it."""
+    """`integer + text` or `- text`, as in error messages."""
     shown = [t.display for t in types]
     return f"{name} {shown[0]}" if len(shown) == 1 else f"{shown[0]} {name} {shown[1]}"
 
@@ -113,13 +113,13 @@ def _choose(rows: Sequence[Function], types: tuple[PgType, ...], what: str, show
 
 
 def _is_undetermined(row: Function, types: tuple[PgType, ...]) -> bool:
-    """Whether nothing tells what anyelement is."""
+    """Whether all arguments that would determine anyelement are of type unknown."""
     polymorphic = [type for a, type in zip(row.arguments, types, strict=False) if a in (ANYELEMENT, ANYARRAY)]
     return bool(polymorphic) and all(type == UNKNOWN for type in polymorphic)
 
 
 def _applicable(rows: Sequence[Function], types: tuple[PgType, ...]) -> Iterator[Resolved]:
-    """The rows whose arguments these types become by implicit casts."""
+    """The rows to whose argument types these types can be cast implicitly."""
     for row in rows:
         arguments = row.arguments
         if row.variadic and len(types) > len(arguments):
@@ -139,7 +139,7 @@ def _implicit(source: PgType, target: PgType) -> bool:
 
 
 def _without_pseudo(row: Function, arguments: tuple[PgType, ...], types: tuple[PgType, ...]) -> Resolved | None:
-    """anyelement and anyarray replaced by what the arguments make of them; None if those disagree."""
+    """Replaces anyelement and anyarray by the types of the arguments; None if the arguments disagree."""
     if ANYCOMPATIBLEARRAY in arguments or ANYCOMPATIBLE in arguments:
         return _with_common_type(row, arguments, types)
     if ANYELEMENT not in arguments and ANYARRAY not in arguments:
@@ -163,7 +163,7 @@ def _without_pseudo(row: Function, arguments: tuple[PgType, ...], types: tuple[P
 
 
 def _with_common_type(row: Function, arguments: tuple[PgType, ...], types: tuple[PgType, ...]) -> Resolved | None:
-    """anycompatible replaced by the common type of all such arguments, an array's elements among them."""
+    """Replaces anycompatible by the common type of all such arguments, including the elements of arrays."""
     found: list[PgType] = []
     for argument, type in zip(arguments, types, strict=True):
         if argument == ANYCOMPATIBLEARRAY and type != UNKNOWN:
@@ -201,7 +201,7 @@ def _best(candidates: list[Resolved], types: tuple[PgType, ...]) -> list[Resolve
         return [c for c in candidates if score(c) == top]
 
     def declared(candidate: Resolved, place: int) -> PgType:
-        arguments = candidate.function.arguments  # a pseudo-type is no exact match
+        arguments = candidate.function.arguments  # a pseudo-type is not an exact match
         return arguments[min(place, len(arguments) - 1)]
 
     candidates = most(lambda c: sum(declared(c, i) == types[i] for i in known))
@@ -229,7 +229,7 @@ def _best(candidates: list[Resolved], types: tuple[PgType, ...]) -> list[Resolve
 
 
 def no_such(what: str, shown: str, count: int, position: int | None) -> PgError:
-    """42883: what = `function` or `operator`."""
+    """42883. `what`: `function` or `operator`."""
     noun = "argument types" if count != 1 else "argument type" if what == "operator" else "argument types"
     casts = "explicit type casts" if noun.endswith("s") else "an explicit type cast"
     return PgError(

@@ -1,7 +1,7 @@
-"""Set-returning functions (chapters 9.25, 9.16, 9.19, 9.4): each is known by the arrays of its result's columns.
+"""Set-returning functions (chapters 9.25, 9.16, 9.19, 9.4). Each column of a result is computed as an array.
 
-`SETS` names them. A row of `SET_ARRAYS` computes the values of one column for one call, as an array; the node
-`relations.Unnest` makes rows of arrays. unnest() itself has no row: its arguments are the arrays.
+`SETS` names them. A row of `SET_ARRAYS` computes one column's values for one call, as an array; the node
+`relations.Unnest` turns arrays into rows. unnest() itself has no row, because its arguments are the arrays.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from server.sql.functions.datetimes import moved, moved_in, named_zone
 from server.sql.functions.json import json_elements, json_pairs, json_text, kind_of
 from server.sql.functions.table import SET_ARRAYS, Form, fail, row
 
-SIZE_MAX = 10_000_000  # rows of one call; they are in memory at once
+SIZE_MAX = 10_000_000  # rows of one call; all of them are in memory
 
 
 @dataclass(frozen=True, slots=True)
 class SetReturning:
-    """`arrays`: by column of the result, whose row of `SET_ARRAYS` or of `FUNCTIONS` gives its values.
+    """`arrays`: for each column of the result, the row of `SET_ARRAYS` or `FUNCTIONS` that computes its values.
 
-    `columns`: their names; None where the column is called after the function or its alias.
+    `columns`: their names; None if the column has the name of the function or of its alias.
     """
 
     arrays: tuple[str, ...]
@@ -59,7 +59,7 @@ def _no_step() -> PgError:
 
 
 def _steps(start: Any, stop: Any, forward: bool, following: Callable[[Any], Any]) -> list[Any]:
-    """start, and what follows as long as it is not beyond stop."""
+    """start and its successors that are not beyond stop."""
     beyond = operator.gt if forward else operator.lt
     values: list[Any] = []
     value = start
@@ -103,9 +103,9 @@ def _instants(start: int, stop: int, span: Any, zone: str = "", *, timezone: str
 
 
 def _spaced(instant: str, point: str) -> Form:
-    """Points in time with a literal step that has no months: Spark counts microseconds. Others follow the calendar.
+    """Timestamps with a literal step without months: Spark adds microseconds. Other steps are computed in Python.
 
-    `instant`: SQL of a point's microseconds since 1970; `point`: of the point from `us`.
+    `instant`: SQL for a timestamp's microseconds since 1970; `point`: SQL for the timestamp from `us`.
     """
 
     def form(arguments: Sequence[Expression], texts: Sequence[str]) -> str:

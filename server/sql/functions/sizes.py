@@ -1,4 +1,4 @@
-"""Sizes in bytes as text, and back (chapter 9.27). Ports of src/backend/utils/adt/dbsize.c, version 16."""
+"""Sizes in bytes as text, and the reverse (chapter 9.27). Ports of src/backend/utils/adt/dbsize.c, version 16."""
 
 from __future__ import annotations
 
@@ -12,26 +12,26 @@ from server.sql.functions.table import FUNCTIONS, exact_texts, row
 
 _UNITS = ("bytes", "kB", "MB", "GB", "TB", "PB")
 _UNIT_BITS = {"": 0, "b": 0} | {unit.lower(): 10 * place for place, unit in enumerate(_UNITS)}
-_BYTES_END = 10 * 1024  # from here on a size is shown in kB,
-_UNIT_END = 20 * 1024 - 1  # and from so many half units on in the next unit
+_BYTES_END = 10 * 1024  # sizes from here on are shown in kB
+_UNIT_END = 20 * 1024 - 1  # from so many half units on, the next unit is used
 _SIZE = re.compile(r"[ \t\n\v\f\r]*([+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)[ \t\n\v\f\r]*(.*?)[ \t\n\v\f\r]*",
                    re.ASCII | re.DOTALL)  # fmt: skip
 _EXACT = Context(prec=MAX_PREC, Emax=MAX_EMAX, Emin=MIN_EMIN, rounding=ROUND_HALF_UP)
 
 
 def _size_pretty(size: int | Decimal) -> str:
-    """The size in the smallest unit that gives at most five digits, halves rounded up."""
+    """The size in the smallest unit in which it has at most five digits; halves are rounded up."""
     value = Decimal(size)
     if value.copy_abs() < _BYTES_END:
         return f"{value:f} bytes"
-    halves, place = int(value.copy_abs()) >> 9, 1  # of the unit, cut off
+    halves, place = int(value.copy_abs()) >> 9, 1  # of the unit, truncated
     while halves >= _UNIT_END and place + 1 < len(_UNITS):
         halves, place = halves >> 10, place + 1
     return f"{'-' if size < 0 else ''}{(halves + 1) // 2} {_UNITS[place]}"
 
 
 def _size_bytes(text: str) -> int:
-    """The bytes that `12 MB` and the like stand for, rounded. 22023, 22003."""
+    """The number of bytes in a text such as `12 MB`, rounded. 22023, 22003."""
     match = _SIZE.fullmatch(text)
     unit = match[2] if match is not None else ""
     bits = _UNIT_BITS.get(unit.lower())

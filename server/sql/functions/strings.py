@@ -1,7 +1,7 @@
-"""Strings (chapter 9.4); `matching` has patterns, `binary_strings` bytes.
+"""Strings (chapter 9.4); `matching` has patterns, `binary_strings` has bytea.
 
-Strings are counted in characters. The locale is C: only ASCII letters have cases. Native forms guard the extremes at
-which Spark would differ: lengths beyond a gigabyte (54000), positions that overflow.
+Lengths count characters. The locale is C: only ASCII letters have case. Native forms check the extreme values for which
+Spark would differ: lengths beyond a gigabyte (54000), positions that overflow.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from server.sql.lexer import quote_identifier
 
 _UPPER, _LOWER = "ABCDEFGHIJKLMNOPQRSTUVWXYZ", "abcdefghijklmnopqrstuvwxyz"
 _TO_LOWER, _TO_UPPER = str.maketrans(_UPPER, _LOWER), str.maketrans(_LOWER, _UPPER)
-_BYTES_MAX = 0x3FFFFFFF - 4  # what PostgreSQL can allocate
+_BYTES_MAX = 0x3FFFFFFF - 4  # PostgreSQL's allocation limit
 _CHARACTERS_MAX = _BYTES_MAX // 4
 _TOO_LONG = "requested length too large"
 
@@ -39,7 +39,7 @@ _SUBSTRING_ERROR = "negative substring length not allowed"
 
 
 def part(value: Any, start: int, length: int | None = None) -> Any:
-    """substring of a text or of bytes: positions before the first count, but have nothing."""
+    """substring of a text or of bytes. Positions before the first count towards the length but contain nothing."""
     if length is None:
         return value[max(start, 1) - 1 :]
     if length < 0:
@@ -63,7 +63,7 @@ def _left(text: str, count: int) -> str:
 
 def _right(text: str, count: int) -> str:
     if count == -(1 << 31):
-        return text  # it has no negative
+        return text  # -2^31 cannot be negated
     return text[-count:] if count < 0 else text[max(len(text) - count, 0) :]
 
 
@@ -98,7 +98,7 @@ row(FUNCTIONS, "split_part", "text text int4", "text", guarded(
 
 
 def _filled(text: str, length: int, fill: str) -> tuple[str, str]:
-    """The text cut to the length, and what fills the rest."""
+    """The text truncated to the length, and the fill characters for the rest."""
     if length > _CHARACTERS_MAX:
         raise _too_long()
     text = text[: max(length, 0)]
@@ -184,7 +184,7 @@ def _unistr(text: str) -> str:
         return chr(code)
 
     units = _UNISTR.sub(character, text)
-    try:  # two surrogates are one character
+    try:  # two surrogates encode one character
         return units.encode("utf-16", "surrogatepass").decode("utf-16")
     except UnicodeDecodeError:
         raise PgError(SqlState.SYNTAX_ERROR, "invalid Unicode surrogate pair") from None
@@ -244,7 +244,7 @@ def _concat_ws(delimiter: str | None, *values: str | None) -> str | None:
 
 
 def quote_text(text: str) -> str:
-    """The SQL spelling of a string."""
+    """A string as an SQL literal."""
     quoted = text.replace("\\", "\\\\").replace("'", "''")
     return f"E'{quoted}'" if "\\" in text else f"'{quoted}'"
 

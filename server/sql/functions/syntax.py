@@ -1,4 +1,4 @@
-"""What has a syntax of its own and is no row of the table: AND, IS NULL, COALESCE, ..."""
+"""Expressions with a syntax of their own, which have no row in the table of functions: AND, IS NULL, COALESCE, ..."""
 
 from __future__ import annotations
 
@@ -45,5 +45,5 @@ SYNTAX.update({function.name: [function] for function in (SUBSCRIPT, SLICE)})
 
 
 def conjuncts(condition: Expression) -> Sequence[Expression]:
-    """The conditions that AND joins, one by one."""
+    """The operands of a chain of AND."""
     return condition.arguments if isinstance(condition, Call) and condition.function is AND else (condition,)

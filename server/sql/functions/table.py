@@ -1,10 +1,10 @@
-"""ONE table of the functions, operators, aggregates and window functions that Tidewire knows; this is its frame.
+"""The single table of functions, operators, aggregates and window functions. This module defines its structure.
 
-Each row: name, argument types, result type, and what computes it. `spark` is its form in Spark SQL, in which {0},
-{1}, ... are the arguments, or Python that writes the text. `python` computes one value from Python scalars (as
-protocol.pgwire.types lists them): it folds constants, and where there is no Spark form it is what Spark runs, in an
-Arrow UDF (`worker`). With neither, PostgreSQL has the function and resolution must see it, but Tidewire refuses it
-(0A000). What is not here does not exist (42883): nothing passes to Spark by its name alone.
+Each row has a name, argument types, a result type and an implementation. `spark` is the form in Spark SQL, in which
+{0}, {1}, ... are the arguments, or a Python function that returns it. `python` computes one value from Python scalars
+(as protocol.pgwire.types lists them): it folds constants, and without a Spark form Spark runs it in an Arrow UDF
+(`worker`). A row with neither is a PostgreSQL function that takes part in resolution but is not supported (0A000).
+A function without a row does not exist (42883): no call is passed to Spark by name alone.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from protocol.pgwire.types import PgType, array_of, scalar
 from server.sql.decimals import DIVISION_SCALE, Shape
 from server.sql.expressions import Expression, Literal, precision
 
-ANY = PgType("any", 2276, 4)  # any type, each argument its own
-ANYELEMENT = PgType("anyelement", 2283, 4)  # any type, the same wherever it stands
-ANYARRAY = PgType("anyarray", 2277, -1)  # an array of it
-ANYCOMPATIBLE = PgType("anycompatible", 5077, 4)  # types that have a common one, which it becomes
-ANYCOMPATIBLEARRAY = PgType("anycompatiblearray", 5078, -1)  # an array of that
+ANY = PgType("any", 2276, 4)  # any type, independently for each argument
+ANYELEMENT = PgType("anyelement", 2283, 4)  # any type, the same for all such arguments
+ANYARRAY = PgType("anyarray", 2277, -1)  # an array of anyelement
+ANYCOMPATIBLE = PgType("anycompatible", 5077, 4)  # types with a common type, to which they are cast
+ANYCOMPATIBLEARRAY = PgType("anycompatiblearray", 5078, -1)  # an array of anycompatible
 _PSEUDO = {type.name: type for type in (ANY, ANYELEMENT, ANYARRAY, ANYCOMPATIBLE, ANYCOMPATIBLEARRAY)}
 POLYMORPHIC = (ANYELEMENT, ANYARRAY, ANYCOMPATIBLE, ANYCOMPATIBLEARRAY)
 INTEGERS = ("int2", "int4", "int8")
@@ -36,7 +36,7 @@ COMPARISONS: dict[str, Callable[[Any, Any], bool]] = {
     ">": operator.gt,
     ">=": operator.ge,
 }
-"""The symbols of comparison, and what each is in Python of values, or keys, that sort as PostgreSQL's do."""
+"""The comparison operators, each as a Python function of values, or of keys with PostgreSQL's order."""
 
 
 class Kind(Enum):
@@ -59,14 +59,13 @@ Form = Callable[[Sequence[Expression], Sequence[str]], str]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Function:
-    """A row of the table; rows are compared by identity.
+    """A row of the table. Rows are compared by identity.
 
-    `prepare` checks arguments when the query is planned and may replace them. `shape` gives a numeric result's.
-    `zoned`: depends on the session's time zone, which `python` takes as the keyword `timezone`. `variadic`: the last
-    argument may repeat. `python` never sees None if `nulls` is STRICT or OPTIONAL; it raises PgError.
-    A form that writes "" has nothing for these arguments: `python` computes them.
-    `typed`: `python` takes the types of the arguments as the keyword `types`. An aggregate's `python` gets a list for
-    each argument, the values of the group's rows.
+    `prepare` checks arguments when the query is planned and may replace them. `shape` computes a numeric result's
+    precision and scale. `zoned`: the result depends on the session's time zone, which `python` gets as `timezone`.
+    `variadic`: the last argument may repeat. `typed`: `python` gets the argument types as the keyword `types`.
+    `python` never gets None if `nulls` is STRICT or OPTIONAL; it raises PgError. An aggregate's `python` gets one list
+    per argument: the values of the group's rows. A form that returns "" does not support the arguments; `python` does.
     """
 
     name: str
@@ -86,7 +85,7 @@ class Function:
         return f"{self.name}({', '.join(type.display for type in self.arguments)})"
 
     def __reduce__(self) -> tuple[Callable[[str, str, int], Function], tuple[str, str, int]]:
-        """Pickled by its place in the table: the Python that it names cannot be pickled."""
+        """Pickled as a reference to its row: the functions in `python` cannot be pickled."""
         for kind, table in TABLES.items():
             rows = table.get(self.name, ())
             if self in rows:
@@ -97,10 +96,10 @@ class Function:
 FUNCTIONS: dict[str, list[Function]] = {}
 OPERATORS: dict[str, list[Function]] = {}
 GRAMMAR: dict[str, list[Function]] = {}
-"""What the grammar and sorting need, which has no name to call it by."""
-SET_ARRAYS: dict[str, list[Function]] = {}  # what `sets` needs: no name that a query can call
+"""Functions for grammar constructs and sorting; queries cannot call them by name."""
+SET_ARRAYS: dict[str, list[Function]] = {}  # for `sets`; queries cannot call them by name
 SYNTAX: dict[str, list[Function]] = {}
-"""What `syntax` has that is computed by Python."""
+"""Constructs of `syntax` that are computed by Python."""
 TABLES = {"OPERATOR": OPERATORS, "SET": SET_ARRAYS, "GRAMMAR": GRAMMAR, "FUNCTION": FUNCTIONS, "SYNTAX": SYNTAX}
 
 
@@ -133,7 +132,7 @@ def row(
     python: Callable[..., Any] | None = None,
     typed: bool = False,
 ) -> None:
-    """Adds a row to `table`; types by their names, `int4 text`."""
+    """Adds a row to `table`. Types are given by name: `int4 text`."""
     table.setdefault(name, []).append(
         Function(
             *(name, types_of(arguments), _result(result), spark, kind, nulls, shape, prepare),
@@ -146,13 +145,13 @@ def row(
 
 
 def quote(text: str) -> str:
-    """A Spark string literal. `${` would be substituted, a backslash is an escape."""
+    """A Spark string literal. Escapes backslashes, and `${`, which Spark would substitute."""
     escaped = text.replace("\\", "\\\\").replace("'", "\\'").replace("${", "\\u0024{")
     return f"'{escaped}'"
 
 
 def fail(state: SqlState, message: str) -> str:
-    """Spark SQL that raises; `server.spark.errors` reads code and message back."""
+    """Spark SQL that raises an error; `server.spark.errors` decodes its SQLSTATE and message."""
     return f"raise_error({quote(f'{state}:{message}')})"
 
 
@@ -173,14 +172,14 @@ def fixed(digits: int, scale: int = 0) -> Callable[[Sequence[Expression]], Shape
 
 
 def literal(argument: Expression, what: str) -> object:
-    """The value of an argument that must be known when the query is planned."""
+    """The value of an argument that must be constant when the query is planned. Else PgError 0A000."""
     if not isinstance(argument, Literal) or argument.value is None:
         raise PgError(SqlState.FEATURE_NOT_SUPPORTED, f"{what} that is not a constant is not supported")
     return argument.value
 
 
 def exact_texts(args: tuple[Expression, ...]) -> tuple[Expression, ...]:
-    """For functions that write numbers as text: nobody knows how many decimals PostgreSQL's quotient would have."""
+    """A `prepare` for functions that write numerics as text. 0A000 if PostgreSQL's scale of the value is unknown."""
     for arg in args:
         type = arg.type.element or arg.type
         inexact = type.precision is None and ((type.scale or 0) >= DIVISION_SCALE or arg.type.element is not None)
@@ -198,7 +197,7 @@ def guarded(condition: str, state: SqlState, message: str, form: str) -> str:
 
 
 def once(text: str, form: Callable[[str], str]) -> str:
-    """`form` of a name that stands for `text`, so that it is written and computed once."""
+    """`form` applied to a variable bound to `text`, so that `text` is evaluated once."""
     if text.isidentifier():
         return form(text)
     return f"get(transform(array({text}), r -> {form('r')}), 0)"

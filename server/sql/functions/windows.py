@@ -1,4 +1,4 @@
-"""Window functions (chapter 9.22). Every aggregate is one too."""
+"""Window functions (chapter 9.22). All aggregates are window functions too."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def _window(
 
 
 def _positive(place: int, what: str, state: SqlState) -> Prepare:
-    """The argument at `place` is a constant above zero."""
+    """A `prepare` that requires the argument at `place` to be a constant greater than zero."""
 
     def prepare(args: tuple[Expression, ...]) -> tuple[Expression, ...]:
         value = literal(args[place], f"an {what}")
@@ -37,7 +37,7 @@ def _positive(place: int, what: str, state: SqlState) -> Prepare:
 
 
 def _known_offset(args: tuple[Expression, ...]) -> tuple[Expression, ...]:
-    """Spark wants a constant; no row is further away than any number it takes."""
+    """Spark requires a constant. It is clamped to 32 bits, which exceeds the distance of any row."""
     value = literal(args[1], "an offset of lag or lead")
     assert isinstance(value, int)
     bound = (1 << 31) - 1

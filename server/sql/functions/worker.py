@@ -1,12 +1,12 @@
-"""Functions that have no Spark form, inside Spark: what its Python workers run over Arrow columns.
+"""Functions without a Spark form: Spark's Python workers compute them over Arrow columns.
 
     render writes     get(transform(array(pg_text('["FUNCTION lpad(text, integer)", ""]', a, b)), r -> ...), 0)
     engine registers  one UDF for each carrier: pg_text, pg_long, ..., all of them `Kernel`s
     here              the row's `python`, value by value
 
-Wanted: one implementation of such a function for constants, for Spark and for the wire. A carrier is a Spark type that
-any result fits through: dates and times travel as numbers, numerics as text. Spark calls a Python function for every
-row before it looks at CASE, so an error is a value here ({v, e}) and is raised, by Spark, where the value is used.
+Constants, Spark and the wire protocol thus share one implementation of each such function. A carrier is a Spark type
+that can represent any result: dates and times are numbers, numerics are text. Spark calls a Python function for every
+row before it evaluates CASE. Errors are therefore values ({v, e}); Spark raises them where the value is used.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from server.sql.functions.table import TABLES, Function, Kind, Nulls
 
 @dataclass(frozen=True, slots=True)
 class Carrier:
-    """`value` in Arrow and, in JSON, in Spark; `restored` makes {0} of it the type's own, {t}, in Spark SQL."""
+    """`value`: the Arrow type; `spark`: the Spark type as JSON; `restored`: Spark SQL from {0} to the SQL type {t}."""
 
     udf: str
     value: pa.DataType
@@ -61,7 +61,7 @@ _CARRIERS: dict[str, Carrier] = {
 
 
 def carrier(type: PgType) -> Carrier:
-    """How values of the type come back from a worker."""
+    """The carrier for results of the type."""
     if type.element is None:
         return _CARRIERS[type.name]
     inner = _CARRIERS[type.element.name]
@@ -77,18 +77,18 @@ def carriers() -> dict[str, Carrier]:
     return {c.udf: c for c in (*scalars, *arrays)}
 
 
-# -- what is called -------------------------------------------------------------------------------------------------
+# -- keys -------------------------------------------------------------------------------------------------------------
 
 
 def function_key(function: Function, arguments: Sequence[PgType], timezone: str) -> str:
-    """Names a row, the types it is called with and the session's time zone if it matters, for `Kernel`."""
+    """The key of a call for `Kernel`: the row, its argument types, and the session's time zone if it matters."""
     kind = next((k for k, table in TABLES.items() if function in table.get(function.name, ())), "FUNCTION")
     name = f"{kind} {function}"
     return json.dumps([name, [_spelled(type) for type in arguments], timezone if function.zoned else ""])
 
 
 def quantified_key(function: Function, arguments: Sequence[PgType], timezone: str, every: bool) -> str:
-    """As `function_key`, of a value and an array: whether the function is true of all, or any, of its elements."""
+    """Like `function_key`, for a value and an array: whether the function is true for all, or any, of the elements."""
     name, types, zone = json.loads(function_key(function, arguments, timezone))
     return json.dumps([f"{'ALL' if every else 'ANY'} {name}", types, zone])
 
@@ -106,12 +106,12 @@ def _typed(spelling: str) -> PgType:
 
 
 def list_of(type: PgType) -> PgType:
-    """A group's values, which may be arrays themselves."""
+    """The type of a list of values, which may be arrays."""
     return array_of(type) if type.element is None else PgType(f"_{type.name}", 0, -1, element=type)
 
 
 def evaluator(function: Function, timezone: str, types: Sequence[PgType]) -> Callable[..., Any]:
-    """The row's Python over arguments of these types, with SQL's NULLs: a strict function of a NULL is NULL."""
+    """The row's Python function for arguments of these types. If strict, it returns NULL for a NULL argument."""
     python = function.python
     assert python is not None, function
     keywords: dict[str, Any] = {"timezone": timezone} if function.zoned else {}
@@ -124,7 +124,7 @@ def evaluator(function: Function, timezone: str, types: Sequence[PgType]) -> Cal
 
 @lru_cache(1024)
 def _called(key: str) -> tuple[Callable[..., Any], tuple[PgType, ...]]:
-    """What a key names, over scalars, and the types of its arguments."""
+    """The function over scalars that a key identifies, and its argument types."""
     name, spellings, timezone = json.loads(key)
     types = tuple(map(_typed, spellings))
     if name == "CAST":
@@ -157,7 +157,7 @@ def _quantified(function: Callable[..., Any], every: bool) -> Callable[[Any, lis
 
 
 def scalars(type: PgType, column: pa.Array) -> list[Any]:
-    """A column of Spark's as the Python scalars that protocol.pgwire.types lists."""
+    """A column received from Spark as Python scalars, as protocol.pgwire.types lists them."""
     if type.element is not None:
         values = iter(scalars(type.element, column.flatten()))
         lengths = column.value_lengths().to_pylist()
@@ -176,7 +176,7 @@ def scalars(type: PgType, column: pa.Array) -> list[Any]:
 
 
 def _carried(value: Any, type: pa.DataType) -> Any:
-    """A scalar as its carrier takes it."""
+    """A scalar as a value of its carrier's Arrow type."""
     if value is None:
         return None
     if pa.types.is_list(type):
@@ -187,7 +187,7 @@ def _carried(value: Any, type: pa.DataType) -> Any:
 
 
 class Kernel:
-    """The function behind one UDF: a column of equal keys and the argument columns, to a column of {v, e}."""
+    """The function behind one UDF: from a column of equal keys and the argument columns to a column of {v, e}."""
 
     def __init__(self, udf: str) -> None:
         self._udf = udf
@@ -214,7 +214,7 @@ class Kernel:
 
 
 def udfs() -> dict[str, tuple[Kernel, str]]:
-    """What the engine registers: by name the function, and its result type as Spark's JSON."""
+    """The UDFs to register by name: the function, and its result type as Spark's JSON."""
     return {udf: (Kernel(udf), _result_json(carrier)) for udf, carrier in carriers().items()}
 
 

@@ -1,14 +1,16 @@
-"""Relational nodes to Spark SQL text.
+"""Rendering of relational nodes to Spark SQL text.
 
-Each node becomes a block of SELECT; clauses of several nodes share one as long as their order allows (`block.Stage`),
-and where it does not the block becomes a subquery of the next. Columns are called x<id>, unique in the whole statement,
-so no qualifier is ever needed, also from inside a correlated subquery; the outermost are c0, c1, ...
+A SELECT block holds the clauses of one or more nodes: a node's clause is added to the block of its input if the order
+of clauses allows it (`block.Stage`). Otherwise the block becomes a subquery of a new one. Column names are x<id>. They
+are unique in the whole statement, so columns need no qualifier, even in a correlated subquery. The output columns are
+named c0, c1, ...
 
-A rendered expression has exactly the Spark type of its PostgreSQL type (`spark_types`), a numeric DECIMAL(precision,
-scale) of the expression's own precision. Names TIMESTAMP_LTZ and TIMESTAMP_NTZ are used, never TIMESTAMP.
+A rendered expression has exactly the Spark type of its PostgreSQL type (`spark_types`). A numeric is
+DECIMAL(precision, scale) with the expression's own precision. The type names TIMESTAMP_LTZ and TIMESTAMP_NTZ are used,
+never TIMESTAMP, whose meaning depends on Spark's configuration.
 
-    `relations`    nodes to blocks (`block`); `Renderer` writes a plan
-    `expressions`  what stands in their clauses; `calls`, `literals`, `spark_types`
+    `relations`    renders nodes to blocks (`block`); `Renderer` renders a plan
+    `expressions`  renders the expressions in clauses, using `calls`, `literals` and `spark_types`
 """
 
 from __future__ import annotations
@@ -22,7 +24,7 @@ __all__ = ["Renderer", "spark_text", "unbound"]
 
 
 def unbound(expression: Parameter | SessionValue) -> str:
-    """How a value that is only known at execution is written in a plan's fingerprint."""
+    """The placeholder, in a plan's template and fingerprint, for a value that is only known at execution."""
     if isinstance(expression, Parameter):
         return f"${expression.index + 1}"
     argument = expression.argument
@@ -30,5 +32,5 @@ def unbound(expression: Parameter | SessionValue) -> str:
 
 
 def spark_text(relation: Relation) -> str:
-    """The statement for a relation in which nothing is left to bind."""
+    """The Spark SQL of a relation, with placeholders for parameters and session values."""
     return Renderer(relation, unbound).text()

@@ -1,4 +1,4 @@
-"""One SELECT being written: the clauses of several nodes share it as long as their order allows."""
+"""A SELECT under construction. It holds the clauses of several nodes if the order of clauses allows it."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from enum import IntEnum
 
 
 class Stage(IntEnum):
-    """How far a block is: a clause may join it if the block is not beyond that clause."""
+    """The last clause of a block. A clause can be added if its stage is not before the block's."""
 
     FROM = 0
     WHERE = 1
@@ -20,7 +20,7 @@ class Stage(IntEnum):
 
 @dataclass(slots=True)
 class Block:
-    """One SELECT being written. `select` None: all columns of `source`."""
+    """A SELECT under construction. `select` None: all columns of `source`."""
 
     source: str
     stage: Stage = Stage.FROM
@@ -56,6 +56,6 @@ class Block:
 
     @property
     def as_source(self) -> str:
-        """What stands for it in FROM."""
+        """The block as an item of FROM: its source if it is a bare FROM, otherwise a subquery."""
         bare = self.stage is Stage.FROM and self.select is None and not self.hint
         return self.source if bare and self.source else f"({self.text()})"

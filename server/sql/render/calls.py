@@ -1,4 +1,4 @@
-"""Texts of calls: a function's template filled, a Python function, a value cut to its type's length."""
+"""Spark SQL of calls: filled templates, calls of Python functions, and truncation to a type's length."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ PYTHON_CALL = "get(transform(array("
 
 
 def python_call(key: str, texts: Sequence[str], type: PgType, digits: int) -> str:
-    """A call of a Python function, which gives a value or an error; the error is raised where the value is used."""
+    """A call of a Python UDF. It returns a value or an error; the error is raised where the value is used."""
     carrier = worker.carrier(type)
     call = f"{carrier.udf}({', '.join([quote(key), *texts])})"
     message = "IF(r.e IS NULL, r.v, raise_error(r.e))"
-    value = f"{PYTHON_CALL}{call}), r -> {message}), 0)"  # so that the call stands here once
+    value = f"{PYTHON_CALL}{call}), r -> {message}), 0)"  # transform makes the text contain the call only once
     return carrier.restored.replace("{0}", value).replace("{t}", spark_type(type.element or type, digits))
 
 
 def fill(template: str, texts: Sequence[str], marks: Mapping[str, str] | None = None) -> str:
-    """{0}, {1}, ... are the arguments, {*} all of them by commas, {*:AND} by a word."""
+    """Fills a template: {0}, {1}, ... are arguments, {*} is all of them joined by commas, {*:AND} joined by AND."""
     if "{*" in template:
         template = template.replace("{*}", ", ".join(texts))
         for word in ("AND", "OR"):
@@ -41,7 +41,7 @@ def fill(template: str, texts: Sequence[str], marks: Mapping[str, str] | None = 
 
 
 def fit_length(text: str, type: PgType, assignment: bool) -> str:
-    """varchar(n) and char(n): cut by an explicit cast; an assignment only cuts spaces (22001)."""
+    """varchar(n) and char(n): an explicit cast truncates; an assignment truncates only spaces, else raises 22001."""
     length = type.length
     fitted = f"substr({text}, 1, {length})"
     if assignment:

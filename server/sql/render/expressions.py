@@ -1,4 +1,4 @@
-"""Expressions to Spark SQL text, each of exactly the Spark type of its PostgreSQL type."""
+"""Rendering of expressions to Spark SQL text. The result has exactly the Spark type of the PostgreSQL type."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ Bind = Callable[[Parameter | SessionValue], Literal | str]
 
 
 class ExpressionRenderer(ABC):
-    """Writes expressions; `block` writes the queries inside them. `bind` as in `Renderer`."""
+    """Renders expressions; `block` renders the queries inside them. `bind` is as in `Renderer`."""
 
     def __init__(self, bind: Bind) -> None:
         self.bind = bind
@@ -54,14 +54,14 @@ class ExpressionRenderer(ABC):
 
     @abstractmethod
     def block(self, relation: Relation) -> Block:
-        """The SELECT of a relation, to which a clause may still be added."""
+        """The block of a relation, to which further clauses can be added."""
 
     def name(self, column: Column) -> str:
-        """What the column is called anywhere in the statement."""
+        """The column's name, which is the same everywhere in the statement."""
         return self._names.get(column.id) or f"x{column.id}"
 
     def expression(self, expression: Expression) -> str:
-        """0A000 for a constant that Spark has not."""
+        """The expression's Spark SQL. Raises PgError for a literal that Spark cannot represent (see `literals`)."""
         checkpoint()
         match expression:
             case Literal():
@@ -98,7 +98,7 @@ class ExpressionRenderer(ABC):
                 assert_never(expression)
 
     def _quantified(self, quantified: Quantified) -> str:
-        """No Python function can stand in a lambda: there it takes the whole array."""
+        """Spark allows no Python UDF in a lambda, so a UDF gets the whole array as an argument."""
         call, array = quantified.call, self.expression(quantified.array)
         if isinstance(call, Call) and call.arguments[1:] == (ColumnRef(quantified.element),):
             text = self._call(call)
@@ -141,7 +141,7 @@ class ExpressionRenderer(ABC):
     def _aggregate(self, call: Aggregate, over: str) -> str:
         texts = [self.expression(argument) for argument in call.arguments]
         spark = call.function.spark
-        if over and call.filter is not None:  # Spark has no FILTER beside OVER
+        if over and call.filter is not None:  # Spark does not allow FILTER with OVER
             condition = self.expression(call.filter)
             passing = [f"CASE WHEN {condition} THEN {text} END" for text in texts]
             template = spark(call.arguments, passing) if callable(spark) else spark
@@ -164,10 +164,10 @@ class ExpressionRenderer(ABC):
         return fill(template, texts, {"d": "DISTINCT " if call.distinct else "", "f": tail})
 
     def _rows(self, call: Aggregate, over: str) -> str:
-        """The arguments of every row of the group as structs (v0, v1, ...), ordered by ORDER BY, then by themselves;
-        in a window as the window is ordered.
+        """The arguments of the group's rows as an array of structs (v0, v1, ...).
 
-        They are structs so that collect_list keeps NULLs; string_agg does not want those.
+        The array is ordered by ORDER BY, then by the arguments; in a window, by the window's order. The elements are
+        structs because collect_list drops NULLs. For string_agg, rows with a NULL value are left out.
         """
         values = [self.expression(argument) for argument in call.arguments]
         conditions = [] if call.filter is None else [self.expression(call.filter)]
@@ -205,13 +205,13 @@ class ExpressionRenderer(ABC):
             parts.append("ORDER BY " + ", ".join(map(self.sort_key, call.order)))
         elif call.call.function.name in ("row_number", "rank", "dense_rank", "ntile", "lag", "lead", "percent_rank",
                                          "cume_dist"):  # fmt: skip
-            parts.append("ORDER BY NULL")  # Spark insists on an order
+            parts.append("ORDER BY NULL")  # Spark requires an order for these functions
         if call.frame:
             parts.append(call.frame)
         return self._aggregate(call.call, f" OVER ({' '.join(parts)})")
 
     def conjunct(self, condition: Expression) -> str:
-        """A condition of WHERE: there Spark's IN and NOT IN (query) mean what they should."""
+        """A condition of WHERE. In WHERE, unlike elsewhere, Spark's IN and NOT IN (query) treat NULL correctly."""
         if isinstance(condition, Call) and condition.function is NOT and _is_in_query(condition.arguments[0]):
             return f"(NOT {self.conjunct(condition.arguments[0])})"
         if not isinstance(condition, Subquery) or condition.kind is not SubqueryKind.IN:
@@ -226,7 +226,7 @@ class ExpressionRenderer(ABC):
             return f"EXISTS ({block.text()})"
         if subquery.kind is SubqueryKind.SCALAR:
             return f"({block.text()})"
-        # as a value: Spark's IN (query) is false where it should be NULL
+        # outside WHERE, Spark's IN (query) returns false where it should return NULL
         sides = zip(subquery.operands, subquery.relation.columns, strict=True)
         equal = " AND ".join(f"({self.expression(operand)} = {self.name(column)})" for operand, column in sides)
         found, unsure = (
@@ -241,7 +241,7 @@ class ExpressionRenderer(ABC):
         return f"{text} {direction} NULLS {'FIRST' if key.nulls_first else 'LAST'}"
 
     def _comparable(self, expression: Expression) -> str:
-        """A form that Spark orders as PostgreSQL orders the value."""
+        """An expression whose order in Spark is the order of the value in PostgreSQL."""
         text = self.expression(expression)
         if expression.type == INTERVAL:
             return interval_length(text)
@@ -252,7 +252,7 @@ class ExpressionRenderer(ABC):
         return f"rtrim({text})" if expression.type.name == "bpchar" else text
 
     def row_count(self, expression: Expression | None, clause: str) -> str | None:
-        """LIMIT and OFFSET: an INT; NULL is none."""
+        """The INT of a LIMIT or OFFSET; None without the clause or for NULL. 2201W or 2201X for a negative literal."""
         if expression is None:
             return None
         value = expression

@@ -1,4 +1,4 @@
-"""Constants as literals of Spark SQL."""
+"""Rendering of constants to Spark SQL literals."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from server.sql.functions.table import quote, shape_of
 from server.sql.render.spark_types import spark_type
 
 ELEMENTS_MAX = 50_000
-"""Elements of an array that becomes part of a statement: Spark analyzes each as an expression of its own."""
+"""The maximum number of elements of an array literal. Spark analyzes each element as an expression of its own."""
 
 
 def literal_text(literal: Literal) -> str:
-    """A value as a Spark literal of exactly its type."""
+    """A Spark literal of exactly the value's type. 54000 for an array of more than ELEMENTS_MAX, 0A000 for 24:00:00."""
     type, value = literal.type, literal.value
     if value is None:
         return f"CAST(NULL AS {spark_type(type)})"
@@ -70,7 +70,7 @@ _LITERALS: dict[str, Callable[[Any, Literal], str]] = {
 
 
 def _clock(us: int) -> str:
-    if us == DAY_US:  # the one time of PostgreSQL's that Spark has not
+    if us == DAY_US:  # PostgreSQL has this time, Spark does not
         raise PgError(SqlState.FEATURE_NOT_SUPPORTED, "time 24:00:00 in a computed query is not supported")
     seconds, fraction = divmod(us, 1_000_000)
     return f"{seconds // 3600:02}:{seconds // 60 % 60:02}:{seconds % 60:02}.{fraction:06}"

@@ -1,4 +1,4 @@
-"""Relations to Spark SQL text: each node is a block, or a clause of the block below."""
+"""Rendering of relations to Spark SQL text. Each node is a block, or a clause of its input's block."""
 
 from __future__ import annotations
 
@@ -33,10 +33,10 @@ from server.sql.render.spark_types import spark_type
 
 
 class Renderer(ExpressionRenderer):
-    """Writes one plan. `bind` gives the literal of a parameter or session value, or a text to write instead.
+    """Renders one plan. `bind` returns the literal of a parameter or session value, or the text to write for it.
 
-    `single_partition`: each input in one partition, so nothing is shuffled. `hash_joins`: for such inputs, if they are
-    small: Spark would broadcast one side of a join, which is a job of its own.
+    `single_partition`: each input is read in one partition, so nothing is shuffled. `hash_joins`: joins get a
+    SHUFFLE_HASH hint. For small inputs in one partition this avoids a broadcast, for which Spark runs a separate job.
     """
 
     def __init__(self, root: Relation, bind: Bind, *, single_partition: bool = True, hash_joins: bool = False) -> None:
@@ -114,7 +114,7 @@ class Renderer(ExpressionRenderer):
                 block = self._open(relation.input, Stage.ORDER_OUTPUT)
                 block.limit = self.row_count(relation.limit, "LIMIT")
                 block.offset = self.row_count(relation.offset, "OFFSET")
-                if (block.limit or "").isdigit() and (block.offset or "").isdigit():  # their sum must be an INT
+                if (block.limit or "").isdigit() and (block.offset or "").isdigit():  # their sum must fit in an INT
                     block.limit = str(min(int(block.limit or 0), INT4_MAX - int(block.offset or 0)))
                 block.stage = Stage.LIMIT
                 return block
@@ -122,7 +122,7 @@ class Renderer(ExpressionRenderer):
                 assert_never(relation)
 
     def _open(self, relation: Relation, stage: Stage) -> Block:
-        """The relation's block if a clause of that stage can join it, else one around it."""
+        """The relation's block if a clause of that stage can be added to it, otherwise a new block around it."""
         block = self.block(relation)
         taken = stage <= Stage.SELECT and block.select is not None
         return Block(block.as_source) if block.stage > stage or taken else block
@@ -153,7 +153,7 @@ class Renderer(ExpressionRenderer):
         return Block(f"(SELECT CAST(id AS {spark}) AS {self.name(column)} FROM range({start}, {end}, {step}, 1))")
 
     def _unnest(self, node: Unnest) -> Block:
-        """One array is exploded as it is, several after they were zipped, which fills the shorter with NULLs."""
+        """A single array is exploded directly. Several are zipped first, which pads the shorter ones with NULLs."""
         below = self.block(node.input)
         width = len(node.input.columns)
         kept = [self.name(c) for c in node.input.columns if c.id in self._used]
@@ -209,7 +209,7 @@ class Renderer(ExpressionRenderer):
         block.group = keys
         block.stage = Stage.SELECT
         if not node.keys and not node.calls:
-            block.select = ["count(1)"]  # a group of all rows is one row, also of none
+            block.select = ["count(1)"]  # without keys there is one output row, even without input rows
         return block
 
     def _distinct_on(self, node: DistinctOn) -> Block:
@@ -231,7 +231,7 @@ class Renderer(ExpressionRenderer):
 
 
 def _used_columns(root: Relation) -> frozenset[int]:
-    """The ids that are named anywhere or leave the plan; a scan needs no others."""
+    """The ids of the columns that are named anywhere or are output columns. A scan reads only these."""
     used = {column.id for column in root.columns}
     for node in walk(root):
         if isinstance(node, ColumnRef):

@@ -1,4 +1,4 @@
-"""What Spark calls PostgreSQL's types."""
+"""The Spark types of PostgreSQL's types."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _SPARK_TYPES: dict[str, str] = {
 
 
 def spark_type(type: PgType, digits: int = 0) -> str:
-    """The Spark type of a PgType; `digits`: a numeric's precision, where it is less than what the type says."""
+    """The Spark type of a PgType. `digits`: the precision of a numeric; 0: that of the type, or 38."""
     if type.element is not None:
         return f"ARRAY<{spark_type(type.element)}>"
     if type.name == "numeric":

@@ -1,18 +1,18 @@
-"""Rewriting of the plans of maintained queries: small passes, each from a relation to one with the same rows.
+"""Rewriting of the plans of maintained queries. Each pass maps a relation to an equivalent one, with the same rows.
 
-Their order matters; each says what it leaves. The result is what `dataflow.delta` finds operators and keys in, and what
-a query without a rule is recomputed from: so one order of rows holds in a snapshot, in a tick and in a recomputation.
+The order of the passes matters. `dataflow.delta` finds operators and keys in the result. Queries without a delta rule
+are recomputed from the result too, so snapshots, ticks and recomputations use the same order of rows.
 
-    sorts        only LIMIT has an order, and stands over it
-    semijoins    EXISTS and IN in WHERE become SEMI and ANTI joins
-    scalars      aggregates in subqueries that go by a column become outer joins with the aggregate by it
-    unnested     every other subquery becomes a join
-    one_row      an outer join to what always is one row is a cross join
-    filters      conditions go down to where their columns come from; cross joins get them
-    joins        inner joins are in an order that makes few rows
-    keys         what joins, groups and partitions go by are columns
-    columns      no node has columns that nobody above it needs
-    orders       what depends on the order of rows goes by one total order
+    sorts        removes every Sort except those directly below a LIMIT
+    semijoins    turns EXISTS and IN in WHERE into SEMI and ANTI joins
+    scalars      turns aggregates in subqueries correlated by equality into outer joins with a grouped aggregate
+    unnested     turns all other subqueries into joins
+    one_row      turns an outer join with a relation of exactly one row into a cross join
+    filters      pushes conditions down to their inputs and into cross joins
+    joins        orders inner joins so that intermediate results are small
+    keys         makes the keys of groups, partitions, distinct rows and limits columns of the input
+    columns      removes columns that no node above needs
+    orders       makes the order of rows total where a result depends on it
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def _unnested(relation: Relation) -> Relation:
 
 
 def passes(sizes: Sizes) -> tuple[tuple[str, Pass], ...]:
-    """`sizes`: how many rows collections have; what is not known is taken to be a usual one."""
+    """The passes by name, in order. `sizes`: the row counts of collections; a default is used for missing ones."""
     return (
         ("sorts", sorts_of_limits),
         ("semijoins", semijoined),
@@ -58,14 +58,14 @@ def passes(sizes: Sizes) -> tuple[tuple[str, Pass], ...]:
 
 
 def rewritten(relation: Relation, sizes: Sizes = MappingProxyType({})) -> Relation:
-    """The relation after all passes: the same columns, the same rows."""
+    """The relation after all passes. It has the same columns and the same rows."""
     for _, rewrite in passes(sizes):
         relation = rewrite(relation)
     return relation
 
 
 def rewritten_or_not(relation: Relation, sizes: Sizes = MappingProxyType({})) -> Relation:
-    """As `rewritten`; the relation as it is, if it has a subquery that cannot be made a join."""
+    """As `rewritten`, but returns the relation unchanged if a subquery cannot be turned into a join."""
     try:
         return rewritten(relation, sizes)
     except PgError as error:

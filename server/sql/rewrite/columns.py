@@ -1,4 +1,4 @@
-"""Columns that nobody needs are dropped as early as can be: dataflows keep the rows of what they join and group."""
+"""Projection pushdown: removes unused columns early, because dataflows store the rows that they join and group."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def pruned(relation: Relation) -> Relation:
 
 
 def _trimmed(node: Relation, columns: Sequence[Column]) -> Relation:
-    """The node with these columns of it and no others."""
+    """The node with only these of its columns."""
     below = _pruned(node, ids(columns))
     known = {c.id: c for c in below.columns}
     return _merged(only(below, [known[c.id] for c in columns]))
@@ -41,7 +41,7 @@ def _kept(columns: Sequence[Column], needed: set[int]) -> list[Column]:
 
 
 def _pruned(node: Relation, needed: set[int]) -> Relation:
-    """The node with at least the columns that are needed, in their order."""
+    """The node with at least the columns in `needed`, in the node's order."""
     match node:
         case Scan(columns=columns):
             return only(node, _kept(columns, needed))
@@ -95,7 +95,7 @@ def _pruned(node: Relation, needed: set[int]) -> Relation:
 
 
 def _merged(node: Relation) -> Relation:
-    """Two projections as one, where the lower one or the upper one only picks columns."""
+    """Merges two adjacent projections if one of them contains only column references."""
     if not isinstance(node, Project) or not isinstance(node.input, Project):
         return node
     below = node.input
@@ -105,5 +105,5 @@ def _merged(node: Relation) -> Relation:
         return node
     used = [e.column.id for e in node.expressions if isinstance(e, ColumnRef)]
     if picks and len(set(used)) < len(used):
-        return node  # what stands here once would be computed twice
+        return node  # an expression would be computed twice
     return _merged(Project(below.input, node.columns, tuple(with_values(e, values) for e in node.expressions)))

@@ -1,8 +1,8 @@
-"""Conditions moved down to where their columns come from; between the sides of a cross join they make it a join.
+"""Predicate pushdown. Conditions move down to the inputs of their columns; cross joins with conditions become joins.
 
-Only what never fails moves past a node that could have kept a row from it, so that no error appears which the query
-as written does not have. An equality between the sides of a join is the exception: however its operands are computed,
-a join by key computes them for every row, here as in any database.
+A condition moves below a node that removes rows only if it never fails. Otherwise it could raise an error for a row
+for which the query as written does not evaluate it. The exception is an equality between the sides of a join: a join
+by key evaluates its operands for every row, as in any database.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def filters_down(relation: Relation) -> Relation:
 
 
 def _pushed(node: Relation, conditions: Sequence[Expression]) -> Relation:
-    """The node's rows that meet the conditions."""
+    """The node filtered by the conditions, which are pushed down as far as possible."""
     match node:
         case Filter(input=input, predicate=predicate):
             return _pushed(input, [*parts(predicate), *conditions])
@@ -86,7 +86,7 @@ def _join(node: Join, conditions: Sequence[Expression]) -> Relation:
 
 
 def _inner_joins(node: Join, conditions: Sequence[Expression]) -> Relation:
-    """Joins of joins as one, in the order in which they are."""
+    """Flattens nested inner joins, distributes the conditions and joins the inputs again in the same order."""
     leaves, known = flattened(node)
     known += [part for condition in conditions for part in factored(condition)]
     rest = []
@@ -108,7 +108,7 @@ def _outer_join(node: Join, conditions: Sequence[Expression]) -> Relation:
     to_left = [c for c in conditions if from_left and named(c) <= left and never_fails(c)]
     to_right = [c for c in conditions if node.kind is JoinKind.RIGHT and named(c) <= right and never_fails(c)]
     above = _without(conditions, [*to_left, *to_right])
-    # A condition of the join on the side that only gives partners keeps those out that are none.
+    # a join condition that names only the non-preserved side can filter that side before the join
     partners = [c for c in own if named(c) and never_fails(c)]
     moved: list[Expression] = []
     if from_left:

@@ -1,9 +1,9 @@
-"""Window functions that tell the order of rows inside a frame, where peers leave that order open.
+"""Deterministic results for order-dependent window functions over RANGE frames.
 
-The rows of a RANGE frame begin and end with peers, rows that agree in ORDER BY; which of them comes first is anybody's
-choice. Here it is that of one total order. Over that order the frame ends somewhere among the peers, so what the
-function gives at the last of them, or at the first for a frame that begins here, is given to all of them.
-Frames that are bounded by an offset stay as they are.
+Peers are rows with equal ORDER BY values. A RANGE frame starts and ends with whole groups of peers, whose order among
+themselves is not defined. These functions therefore use one total order. In a total order each row has its own frame,
+so all peers get the function's value at the last peer or, if the frame starts at the current row, at the first peer.
+Frames that are bounded by an offset are not changed.
 """
 
 from __future__ import annotations
@@ -19,20 +19,20 @@ from server.sql.relations import Relation, Window
 from server.sql.rewrite.nodes import only
 
 Total = Callable[[WindowCall], tuple[SortKey, ...]]
-"""The call's order made total."""
+"""Returns the call's ORDER BY, extended to a total order."""
 
 _WHOLE = "ROWS BETWEEN UNBOUNDED PRECEDING AND UNBOUNDED FOLLOWING"
 _UP_TO_HERE = "ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW"
 _FROM_HERE = "ROWS BETWEEN CURRENT ROW AND UNBOUNDED FOLLOWING"
-_ODD_PEERS = ("bpchar", "interval", "json", "jsonb")  # that ORDER BY finds equal and PARTITION BY may not
+_ODD_PEERS = ("bpchar", "interval", "json", "jsonb")  # values can be equal in ORDER BY but not in PARTITION BY
 
 
 def frames_settled(node: Window, total: Total, new: NewColumns) -> Relation:
-    """The window with its calls that tell an order over the total one."""
+    """The window with its order-dependent calls evaluated in the total order."""
     below: list[tuple[WindowCall, Column]] = []
 
     def at_peers(call: WindowCall, frame: str, name: str) -> WindowCall:
-        """What the function gives at the first or last of the peers; rows that are the same are still peers."""
+        """The function's value at the first or last peer. The frame remains RANGE, so identical rows remain peers."""
         column = new.column("", call)
         below.append((replace(call, order=total(call), frame=frame), column))
         function = FUNCTIONS[name][0]
@@ -72,7 +72,7 @@ def frames_settled(node: Window, total: Total, new: NewColumns) -> Relation:
 
 
 def tells_order(call: WindowCall) -> bool:
-    """Whether the result goes by the order of the frame's rows, and the frame is not one of ROWS."""
+    """Whether the result depends on the order of the frame's rows and the frame is not a ROWS frame."""
     name = call.call.function.name
     return (name.endswith("_value") or "_agg" in name) and name != "any_value" and not call.frame.startswith("ROWS")
 

@@ -1,10 +1,13 @@
-"""Inner joins put in an order in which each relation is tied to those before it by an equality, and few rows are made.
+"""Join ordering: orders inner joins so that each relation has an equality with those before it and few rows result.
 
-How many rows a join makes is guessed from the rows of its inputs alone. An equality is one of a class of columns that
-are all equal, and such a class has no more values than the smallest table in it has rows: so suppliers and customers
-of one nation are seen to be many pairs, where both are tied to the nations. Every relation is tried as the first one,
-and followed by the one with which there are the fewest rows; the order in which the query has them stands unless
-another one makes fewer.
+The number of rows of a join is estimated only from the row counts of its inputs. Equalities form classes of equal
+columns, and the number of distinct values of a class is at most the row count of the smallest table in it. Example: a
+join of suppliers and customers by nation is estimated to be large, because both columns equal the key of the small
+table of nations.
+
+The search is greedy. It starts once from each relation. It always appends the relation that yields the fewest rows, of
+those that have an equality with the relations before, if there are any. The order with the smallest sum of intermediate
+rows is chosen. On ties the relation that is first in the query is taken.
 """
 
 from __future__ import annotations
@@ -43,11 +46,11 @@ from server.sql.rewrite.nodes import (
 )
 
 Sizes = Mapping[ObjectId, int]
-"""How many rows collections have, as far as it is known."""
+"""The row counts of collections, as far as they are known."""
 
 INNER = (JoinKind.INNER, JoinKind.CROSS)
 _USUAL_ROWS = 1_000.0
-_EQUAL_SHARE, _OTHER_SHARE = 0.1, 0.3  # of the rows that a condition lets pass
+_EQUAL_SHARE, _OTHER_SHARE = 0.1, 0.3  # the estimated selectivity of an equality and of any other condition
 
 
 def joins_ordered(relation: Relation, sizes: Sizes) -> Relation:
@@ -65,7 +68,7 @@ def joins_ordered(relation: Relation, sizes: Sizes) -> Relation:
 
 
 def assembled(sides: Sequence[Relation], conditions: Sequence[Expression], order: Sequence[int]) -> Relation:
-    """The join of the sides in an order, each with the conditions that can be met there, the others above."""
+    """Joins the sides in an order. Each condition is part of the first join possible; the others become a filter."""
     whole, rest = sides[order[0]], list(conditions)
     for place in order[1:]:
         here = [c for c in rest if _belongs(c, ids(whole.columns), ids(sides[place].columns))]
@@ -75,7 +78,7 @@ def assembled(sides: Sequence[Relation], conditions: Sequence[Expression], order
 
 
 def flattened(node: Relation) -> tuple[list[Relation], list[Expression]]:
-    """What inner joins of inner joins join, and their conditions."""
+    """The inputs of nested inner joins, and all their conditions."""
     if not isinstance(node, Join) or node.kind not in INNER:
         return [node], []
     left, right = flattened(node.left), flattened(node.right)
@@ -83,7 +86,7 @@ def flattened(node: Relation) -> tuple[list[Relation], list[Expression]]:
 
 
 def factored(condition: Expression) -> list[Expression]:
-    """(a AND b) OR (a AND c) as a, and b OR c: then a can be a key."""
+    """Splits (a AND b) OR (a AND c) into a and (b OR c), so that a can be a join key."""
     if not isinstance(condition, Call) or condition.function is not syntax.OR:
         return [condition]
     arms = [parts(arm) for arm in condition.arguments]
@@ -97,7 +100,7 @@ def factored(condition: Expression) -> list[Expression]:
 
 
 def _belongs(condition: Expression, there: set[int], fresh: set[int]) -> bool:
-    """Whether it is one of the join of what is there with something fresh; a temporal filter stays a filter."""
+    """Whether a condition can be part of the join of the columns `there` and `fresh`. Temporal filters cannot."""
     possible = named(condition) <= there | fresh and not any(isinstance(n, SessionValue) for n in walk(condition))
     return possible and (_is_key(condition, there, fresh) or never_fails(condition))
 
@@ -114,7 +117,7 @@ def _is_key(condition: Expression, left: set[int], right: set[int]) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class _Side:
-    """`rows`: about how many it has; `values`: how many different ones a key of it may have."""
+    """`rows`: the estimated row count. `values`: the estimated maximum of distinct values of a key."""
 
     columns: set[int]
     rows: float
@@ -125,13 +128,13 @@ def _order(sides: Sequence[Relation], conditions: Sequence[Expression], sizes: S
     known = [_Side(ids(s.columns), _rows(s, sizes, filtered=True), _rows(s, sizes, filtered=False)) for s in sides]
     values = _values_of_classes(known, conditions)
     orders = [_followed(first, known, conditions, values) for first in range(len(known))]
-    return min(orders, key=lambda order: order[0])[1]  # the first of the best
+    return min(orders, key=lambda order: order[0])[1]  # min returns the first of several minima
 
 
 def _followed(
     first: int, sides: Sequence[_Side], conditions: Sequence[Expression], values: Mapping[int, float]
 ) -> tuple[float, list[int]]:
-    """The best order that begins with a side, and the rows that its joins make."""
+    """The greedy order that starts with a side: the sum of the rows of its joins, and the order."""
     order, there, rows, made = [first], set(sides[first].columns), sides[first].rows, 0.0
     waiting = [i for i in range(len(sides)) if i != first]
     while waiting:
@@ -157,7 +160,7 @@ def _joined_rows(
 
 
 def _values_of_classes(sides: Sequence[_Side], conditions: Sequence[Expression]) -> dict[int, float]:
-    """For the first column of each equality how many values it may have: those of the smallest side that has it."""
+    """The estimated distinct values of each column in an equality: the minimum of `values` over its class's sides."""
     classes: list[set[int]] = []
     for condition in conditions:
         if isinstance(condition, Call) and condition.function in OPERATORS["="] and named(condition):
@@ -180,7 +183,7 @@ def _first_column(condition: Expression) -> int:
 
 
 def _rows(node: Relation, sizes: Sizes, *, filtered: bool) -> float:
-    """About how many rows a relation has; if not `filtered`, as if no condition kept any from it."""
+    """The estimated row count of a relation; if not `filtered`, ignoring the conditions of filters."""
     match node:
         case Scan(id=id):
             return float(sizes.get(id, _USUAL_ROWS))

@@ -1,8 +1,8 @@
-"""What joins, groups, partitions, distinct rows and limits go by, as columns of what they read.
+"""Makes the keys of groups, partitions, distinct rows, limits and joins columns of their inputs.
 
-A join's keys serve to find rows by hash; its condition stays whole and decides. So a key is equal where the operands of
-`=` are, and may be elsewhere: numerics of different scales go by their float8, char(n) without its spaces. The pass
-leaves joins as they are; whoever needs the columns asks `keyed_join`.
+The keys of a join are used to find rows by hash; the join's condition is kept and is still checked. A key must be equal
+wherever the operands of `=` are equal, but may also be equal elsewhere: numerics of different scales use their float8
+value, char(n) its value without trailing spaces. The pass does not change joins; `keyed_join` adds their key columns.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _ROW = Literal(True, BOOL)
 
 
 def with_some_column(relation: Relation, new: NewColumns) -> Relation:
-    """The relation, or one as long that has a column."""
+    """The relation itself if it has a column, otherwise the same rows with one constant column."""
     added = _Added(relation, new)
     added.some_column()
     return added.relation
@@ -55,8 +55,11 @@ def keyed(relation: Relation) -> Relation:
 
 
 class KeyedJoin(NamedTuple):
-    """A join whose rows are partners only where `left` and `right`, columns of its sides, are equal; and are so there
-    if they also meet `rest`."""
+    """A join with its key columns. Two rows match if and only if they meet the join's condition.
+
+    Matching rows have equal `left` and `right`, which are columns of the sides. Rows with equal keys match if they also
+    meet `rest`.
+    """
 
     join: Join
     left: tuple[Column, ...]
@@ -65,7 +68,7 @@ class KeyedJoin(NamedTuple):
 
 
 def keyed_join(join: Join, new: NewColumns) -> KeyedJoin:
-    """The join over sides that have columns for its equalities; without any the keys are empty."""
+    """The join over sides with columns for its equalities. The keys are empty if there are no equalities."""
     left, right = _Added(join.left, new), _Added(join.right, new)
     found = [(condition, key, _hashed(key)) for condition, key in _equalities(join)]
     keys = [hashed for _, _, hashed in found if hashed is not None]
@@ -79,18 +82,18 @@ def keyed_join(join: Join, new: NewColumns) -> KeyedJoin:
 
 
 def splits_by_side(condition: Expression, join: Join) -> bool:
-    """Whether it compares what is computed of a row of the one side alone with what is of a row of the other."""
+    """Whether it is an equality of an expression over the left side with an expression over the right side."""
     return any(condition == known for known, _ in _equalities(join))
 
 
 def partition_keys(window: Window) -> list[Expression]:
-    """What the rows that any call sees together agree in."""
+    """The PARTITION BY expressions that all calls of the window have in common."""
     first = window.calls[0].partition
     return [key for key in first if all(key in call.partition for call in window.calls)]
 
 
 def _equalities(join: Join) -> list[tuple[Expression, JoinKey]]:
-    """The join's conditions that compare its sides, and what they compare."""
+    """The join's conditions that are equalities between its sides, each with its two operands."""
     left, right = ids(join.left.columns), ids(join.right.columns)
     found: list[tuple[Expression, JoinKey]] = []
     for condition in parts(join.condition):
@@ -111,10 +114,10 @@ def _is_same(call: Call) -> bool:
 
 
 def _hashed(key: JoinKey) -> JoinKey | None:
-    """Forms of a key's sides that have equal bytes where the sides are equal; None if there are no such."""
+    """Expressions that have equal bytes wherever the operands are equal; None if there are none."""
     a, b = key.left.type, key.right.type
     if {a.name, b.name} <= set(INTEGERS) or {a.name, b.name} <= {"float4", "float8"}:
-        return key  # however wide
+        return key  # also if the widths differ
     if a.name == b.name == "bpchar":
         return JoinKey(_trimmed(key.left), _trimmed(key.right))
     if "numeric" in (a.name, b.name):
@@ -126,7 +129,7 @@ def _hashed(key: JoinKey) -> JoinKey | None:
 
 
 def _decides(hashed: JoinKey, key: JoinKey) -> bool:
-    """Whether the sides of a key are equal wherever what stands for them is."""
+    """Whether equality of the hashed expressions implies equality of the operands."""
     return hashed == key or key.left.type.name == "bpchar"
 
 
@@ -139,7 +142,7 @@ def _trimmed(expression: Expression) -> Expression:
 
 
 class _Added:
-    """A relation with computed columns behind its own."""
+    """A relation with computed columns appended to its own."""
 
     def __init__(self, relation: Relation, new: NewColumns) -> None:
         self._relation = relation
@@ -157,7 +160,7 @@ class _Added:
         return ColumnRef(column)
 
     def some_column(self) -> None:
-        """A table of Arrow's needs a column to have rows."""
+        """Adds a constant column if there is none: an Arrow table needs a column to have rows."""
         if not self._relation.columns and not self._added:
             self._added[self._new.column("row", _ROW)] = _ROW
 

@@ -1,4 +1,4 @@
-"""Taking relations apart and putting them together again, for the passes."""
+"""Helper functions of the passes for decomposing and building relations."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from server.sql.relations import Filter, Join, JoinKind, Project, Recursive, Rel
 
 
 def inputs_of(node: Relation) -> tuple[Relation, ...]:
-    """The relations that a node reads, left to right; a recursion reads itself and counts as having none."""
+    """The inputs of a node, left to right. A Recursive counts as having none."""
     match node:
         case Join(left=left, right=right) | SetOperation(left=left, right=right):
             return (left, right)
@@ -39,7 +39,7 @@ def inputs_of(node: Relation) -> tuple[Relation, ...]:
 
 
 def with_inputs(node: Relation, inputs: Sequence[Relation]) -> Relation:
-    """The node over other inputs; what it takes over of their columns is theirs."""
+    """The node with other inputs. Columns that it passes through are replaced by those of the new inputs."""
     if all(new is old for new, old in zip(inputs, inputs_of(node), strict=True)):
         return node
     match node:
@@ -56,7 +56,7 @@ def with_inputs(node: Relation, inputs: Sequence[Relation]) -> Relation:
 
 
 def bottom_up(node: Relation, change: Callable[[Relation], Relation]) -> Relation:
-    """Every node changed, those that it reads before it."""
+    """Applies `change` to every node, inputs first."""
     return change(with_inputs(node, [bottom_up(below, change) for below in inputs_of(node)]))
 
 
@@ -69,7 +69,7 @@ def joined(kind: JoinKind, left: Relation, right: Relation, condition: Expressio
 
 
 def only(relation: Relation, columns: Sequence[Column]) -> Relation:
-    """The relation with these columns of it and no others."""
+    """The relation with only these of its columns."""
     if [c.id for c in relation.columns] == [c.id for c in columns]:
         return relation
     return Project(relation, tuple(columns), tuple(map(ColumnRef, columns)))
@@ -80,7 +80,7 @@ def ids(columns: Iterable[Column]) -> set[int]:
 
 
 def named(part: Any) -> set[int]:
-    """The ids of the columns that expressions name."""
+    """The ids of the columns that an expression, or a tuple of them, names."""
     if part is None:
         return set()
     if isinstance(part, tuple):
@@ -96,7 +96,7 @@ def all_of(conditions: Sequence[Expression]) -> Expression | None:
 
 
 def parts(condition: Expression | None) -> list[Expression]:
-    """What AND joins, however deep; nothing of a condition that is true."""
+    """The conjuncts of a condition, flattened. Empty for None and for the literal true."""
     if condition is None or condition == Literal(True, BOOL):
         return []
     found = conjuncts(condition)
@@ -109,7 +109,7 @@ def filtered(relation: Relation, conditions: Sequence[Expression]) -> Relation:
 
 
 def with_values(expression: Expression, values: dict[int, Expression]) -> Expression:
-    """References to some columns replaced by expressions."""
+    """The expression with column references replaced by `values`, which are keyed by column id."""
 
     def change(node: Any) -> Any | None:
         return values.get(node.column.id) if isinstance(node, ColumnRef) else None
@@ -129,9 +129,9 @@ _WIDTH = {"int2": 1, "int4": 2, "int8": 3, "float8": 4}
 
 
 def never_fails(expression: Expression) -> bool:
-    """Whether no value of its columns makes it raise; False also where that is not known.
+    """Whether the expression raises no error for any values of its columns. False if that is not known.
 
-    Only such an expression may be computed for rows for which the query as written does not compute it.
+    Only such an expression may be evaluated for rows for which the query as written does not evaluate it.
     """
     match expression:
         case Literal() | ColumnRef() | SessionValue():

@@ -1,4 +1,4 @@
-"""An outer join without a condition to a relation that always has one row is a cross join."""
+"""Turns an outer join without a condition into a cross join if the other side always has exactly one row."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""One total order wherever a result depends on the order of rows: each tick must take away what another one gave.
+"""A total order of rows wherever a result depends on it: a tick must retract exactly what an earlier one emitted.
 
-The rows that LIMIT, DISTINCT ON and row_number take first among equals are those with the least columns, all of them in
-turn; sums and averages of floats add up the values by size.
+LIMIT, DISTINCT ON and row_number order rows with equal sort keys by all their columns, ascending. Sums and averages of
+floats add the values in order of size.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from server.sql.relations import Aggregate, DistinctOn, Limit, Project, Relation
 from server.sql.rewrite.frames import frames_settled
 from server.sql.rewrite.nodes import bottom_up
 
-# The result goes by where a row stands, peers or no peers.
+# The result depends on the row's position, also among peers.
 _BY_PLACE = frozenset(("row_number", "ntile", "lag", "lead"))
 _BYTES = Function("bytes_of", (), BYTEA, "{0}")
 _FLOAT_BYTES = Function("bytes_of", (), BYTEA, "CAST({0} AS STRING)")
-_SEVERAL_FORMS = ("interval", "float4", "float8", "bpchar")  # equal values of which may have different bytes
+_SEVERAL_FORMS = ("interval", "float4", "float8", "bpchar")  # equal values may have different bytes
 
 
 def ordered(relation: Relation) -> Relation:
@@ -51,7 +51,7 @@ def _changed(node: Relation, new: NewColumns) -> Relation:
 
 
 def _total(keys: Sequence[SortKey], columns: Sequence[Column]) -> tuple[SortKey, ...]:
-    """The keys, and behind them whatever tells rows apart that agree in them."""
+    """The keys, followed by sort keys that distinguish all rows that are not identical."""
     total = list(keys)
     for column in columns:
         ref: Expression = ColumnRef(column)

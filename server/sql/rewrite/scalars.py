@@ -1,7 +1,8 @@
-"""(SELECT aggregate FROM ... WHERE its column = outer expression) as an outer join with the aggregate by that column.
+"""Turns (SELECT aggregate FROM ... WHERE inner column = outer expression) into an outer join with a grouped aggregate.
 
-The general way computes the subquery for the distinct outer values, which costs three operators more. A group that is
-not there is one without rows: NULL, or of a count 0. What else names outer columns is left to `decorrelate`.
+The inner columns become the GROUP BY keys. A missing group means that no rows matched: the value is NULL, or 0 for a
+count. `decorrelate` handles all other correlated subqueries. It computes them for the distinct outer values, which
+takes three more operators.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from server.sql.relations import Aggregate, Filter, JoinKind, Project, Relation,
 from server.sql.rewrite.nodes import all_of, bottom_up, ids, joined, named, only, with_values
 from server.sql.rewrite.semijoins import without_outer
 
-_ODD_GROUPS = ("bpchar", "interval", "json", "jsonb")  # equal values of which may be several groups
+_ODD_GROUPS = ("bpchar", "interval", "json", "jsonb")  # equal values may be in different groups
 
 
 def scalars_joined(relation: Relation) -> Relation:
@@ -40,7 +41,7 @@ def _changed(node: Relation, new: NewColumns) -> Relation:
 def _attached(
     input: Relation, expressions: tuple[Expression, ...], new: NewColumns
 ) -> tuple[Relation, tuple[Expression, ...]]:
-    """The input with the aggregates that can be had by a join, and the expressions over it."""
+    """The input joined with the aggregates of those subqueries that can be rewritten, and the expressions over it."""
     below = input
     found: list[tuple[Subquery, Expression]] = []
 

@@ -1,8 +1,9 @@
-"""EXISTS and IN that stand in WHERE as SEMI and ANTI joins, where the inner query can be taken as it is.
+"""Turns EXISTS and IN in WHERE into SEMI and ANTI joins.
 
-It can if all that it names of the query around it stands in conditions of its own WHERE: they become the join's. NOT IN
-where NULLs are possible also asks whether the inner query has rows, and NULLs; if it names columns of the query around
-it, it is an ANTI join whose condition counts as true where it is NULL. The rest is left to `decorrelate`.
+This is possible if the inner query names outer columns only in conditions of its WHERE, which become conditions of the
+join. NOT IN with possible NULLs also needs to know whether the inner query has rows and whether it has NULLs (see
+`_not_in`). If it is correlated or has several operands, it becomes an ANTI join whose condition counts as true where it
+is NULL. `decorrelate` handles all other subqueries.
 """
 
 from __future__ import annotations
@@ -60,7 +61,10 @@ def _joined(outer: Relation, condition: Expression, new: NewColumns) -> Relation
 
 
 def without_outer(relation: Relation, outer: set[int]) -> tuple[Relation, list[Expression]]:
-    """The relation without the conditions at its top that name columns of `outer`, which it keeps columns for."""
+    """Removes the topmost conditions that name columns of `outer`, and returns the relation and these conditions.
+
+    The relation's output includes the columns that the removed conditions name.
+    """
     match relation:
         case Project(input=input, columns=columns, expressions=expressions):
             below, tests = without_outer(input, outer)
@@ -78,8 +82,10 @@ def without_outer(relation: Relation, outer: set[int]) -> tuple[Relation, list[E
 
 
 def _not_in(outer: Relation, inner: Relation, operand: Expression, test: Expression, new: NewColumns) -> Relation:
-    """operand NOT IN (inner), by the key: besides no partner it takes that no row of the inner has a NULL, and that the
-    operand is none either, unless there is no row at all."""
+    """Uncorrelated operand NOT IN (inner) as an ANTI join by the key and a cross join with counts of `inner`.
+
+    A row passes if it has no match, `inner` has no NULL, and (operand IS NOT NULL or `inner` is empty).
+    """
     (value,) = inner.columns
     count = next(f for f in FUNCTIONS["count"] if not f.arguments)
     is_null = Call(syntax.IS_NULL, (ColumnRef(value),), BOOL, False)

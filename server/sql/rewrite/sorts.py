@@ -1,4 +1,4 @@
-"""A set of rows has no order: only LIMIT needs one, and then it stands over its ORDER BY directly."""
+"""Removes every Sort that is not needed by a LIMIT, and moves each LIMIT directly above its Sort."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from server.sql.rewrite.nodes import inputs_of, with_inputs
 
 
 def sorts_of_limits(relation: Relation) -> Relation:
-    """Also in subqueries."""
+    """The relation without unneeded Sorts, also in its subqueries."""
 
     def inside(node: Any) -> Any | None:
         return replace(node, relation=sorts_of_limits(node.relation)) if isinstance(node, Subquery) else None
@@ -23,7 +23,7 @@ def _changed(relation: Relation) -> Relation:
     match relation:
         case Sort(input=input):
             return _changed(input)
-        case Limit(input=Project(input=input) as project):  # what stands above the order commutes with the limit
+        case Limit(input=Project(input=input) as project):  # a projection commutes with LIMIT
             return with_inputs(project, [_changed(replace(relation, input=input))])
         case Limit(input=Sort(input=input) as sort):
             return replace(relation, input=replace(sort, input=_changed(input)))
