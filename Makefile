@@ -1,4 +1,4 @@
-# The first minute: `make demo` and `make test` need Python 3.11 and nothing else; they set up `.venv` themselves.
+# `make demo` and `make test` need only Python 3.11 or newer: they create `.venv` and install the dependencies there.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
@@ -12,8 +12,8 @@ $(VENV)/.installed: pyproject.toml $(CONSTRAINTS)
 	$(BIN)/pip install --quiet --disable-pip-version-check --constraint $(CONSTRAINTS) --editable '.[dev,demo,testdrive]'
 	touch $@
 
-# A day of New York's flights, replayed into a live departures board. ONCE=1: as fast as it goes, then checked.
-# DAY=2013-07-04 chooses the day, SPEED=600 how many seconds of the day pass in one.
+# Replays a day of New York's flights into a live departures board. ONCE=1 replays at full speed and checks the result.
+# DAY=2013-07-04 selects the day. SPEED=600 replays 600 seconds of the day per second.
 demo: $(VENV)/.installed
 	$(BIN)/python docs/demo/departures.py $(if $(ONCE),--once) $(if $(DAY),--day $(DAY)) $(if $(SPEED),--speed $(SPEED))
 
@@ -23,32 +23,34 @@ serve: $(VENV)/.installed
 test: $(VENV)/.installed
 	$(BIN)/python -m pytest $(ARGS)
 
-# The tests that compute, with Spark's executors in processes of their own, and behind a Spark Connect server.
-# ARGS="-m cluster": those that CI runs so.
+# Runs the tests with Spark's executors in separate processes, then with a Spark Connect server.
+# ARGS="-m cluster" selects the tests that CI runs.
 test-cluster: $(VENV)/.installed
 	$(BIN)/python -m pytest --engine local-cluster $(ARGS)
 	$(BIN)/python -m pytest --engine connect $(ARGS)
 
-# Random SQL on PostgreSQL and Tidewire, TIDEWIRE_EXAMPLES times as much as CI does; see TIDEWIRE_SEED there.
+# Runs random SQL on PostgreSQL and Tidewire, TIDEWIRE_EXAMPLES times as much as CI. The test module describes
+# TIDEWIRE_SEED.
 generated: export TIDEWIRE_EXAMPLES ?= 20
 generated: $(VENV)/.installed
 	$(BIN)/python -m pytest tests/server/test_generated_sql.py -m generated --timeout 0 $(ARGS)
 
-# Random queries over random histories, TPC-H and NEXMark, each answer held to PostgreSQL's after every commit.
+# Runs random queries over random histories, TPC-H and NEXMark. Compares with PostgreSQL's results after each commit.
 test-ivm: export TIDEWIRE_EXAMPLES ?= 50
 test-ivm: $(VENV)/.installed
 	$(BIN)/python -m pytest tests/ivm tests/dataflow tests/server -m ivm --timeout 0 $(ARGS)
 
-# A slow client of a snapshot of two gigabytes, beside writers, in a server that is watched: its memory has a bound.
+# Reads a snapshot of two gigabytes with a slow client while others write. The server's memory must remain bounded.
 test-large: $(VENV)/.installed
 	$(BIN)/python -m pytest tests/server/test_large_snapshot.py -m large -s $(ARGS)
 
-# Kills, cuts, full disks, wrong clocks and lost power, for FAULTS_SECONDS (120), and wrong servers that must be found.
-# FAULTS_SEED repeats a run's choices. ARGS=-x stops at the first failure.
+# Injects kills, lost connections, full disks, wrong clocks and power loss for FAULTS_SECONDS (120). Also runs
+# deliberately broken servers, which the tests must detect. FAULTS_SEED repeats a run's choices. ARGS=-x stops at the
+# first failure.
 test-faults: $(VENV)/.installed
 	$(BIN)/python -m pytest tests/faults -m faults -s -rs $(ARGS)
 
-# Hostile clients and damaged files: expensive statements, oversized messages, idle sockets, foreign bytes on every port.
+# Hostile clients and damaged files: expensive statements, oversized messages, idle sockets, random bytes on every port.
 test-attacks: $(VENV)/.installed
 	$(BIN)/python -m pytest tests/attacks -m attacks $(ARGS)
 
@@ -61,7 +63,7 @@ check: $(VENV)/.installed
 bench: $(VENV)/.installed
 	$(BIN)/python -m tests.bench $(ARGS)
 
-# How much of each chapter of PostgreSQL's manual works and is tested; ARGS=--missing lists the rest.
+# Prints how much of each chapter of PostgreSQL's manual is supported and tested. ARGS=--missing lists the rest.
 score: $(VENV)/.installed
 	$(BIN)/python -m tests.sql.score $(ARGS)
 

@@ -1,4 +1,4 @@
-"""The command line: builds the house, starts it, stops it."""
+"""The command line: starts and stops a server, and checks data directories."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ import uvloop
 from server.config import Config, ConfigError, load
 from server.ending import end_by_force
 
-# A session makes many short-lived objects and hardly any cycles. Half-read texts that were cancelled are cycles: at
-# most some 5,000,000 objects of them, 700 MB, wait for the third generation.
+# A session creates many short-lived objects and few cycles. Cancelled parses leave cycles: up to about 5,000,000
+# objects, 700 MB, wait for a collection of the third generation.
 GC_THRESHOLDS = 50_000, 20, 5
 DESCRIPTORS_WANTED = 65_536
-GRACE_S = 2.0  # what clients have, at shutdown, to take what was written to them
+GRACE_S = 2.0  # how long clients may take at shutdown to read what was written to them
 
 app = typer.Typer(add_completion=False, no_args_is_help=True, help="PostgreSQL on the wire, Spark behind it.")
 
@@ -114,17 +114,17 @@ def serve(
     except ConfigError as error:
         _die(str(error), None)
     _configure_logs(settings.log_format)
-    # A py4j thread that computes in Python would otherwise keep the event loop waiting 5 ms at a time.
+    # A py4j thread that computes in Python would otherwise block the event loop for 5 ms at a time.
     sys.setswitchinterval(0.0005)
     # Parsing and planning are recursive, a few frames for each level of nesting in a statement.
     sys.setrecursionlimit(10_000)
-    # Each client is a descriptor. The soft limit, often 1,024, is there for programs that use select().
+    # Each client uses a descriptor. The soft limit, often 1,024, exists for programs that use select().
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = DESCRIPTORS_WANTED if hard == resource.RLIM_INFINITY else min(hard, DESCRIPTORS_WANTED)
     if resource.getrlimit(resource.RLIMIT_NOFILE)[0] < wanted:
         resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
     failure = uvloop.run(_serve(settings))
-    gc.unfreeze()  # DuckDB reports its own objects as leaked if the interpreter may not collect them at its end
+    gc.unfreeze()  # DuckDB reports its own objects as leaked if the interpreter cannot collect them at exit
     if failure is not None:
         _die(*failure)
 
@@ -171,7 +171,7 @@ def _die(message: str, hint: str | None) -> None:
 
 
 class _Stderr:
-    """Standard error, which may be a file on a full disk, or a closed pipe: that must not stop the server."""
+    """Standard error. It may be a file on a full disk or a closed pipe, which must not stop the server."""
 
     def write(self, text: str) -> None:
         with contextlib.suppress(OSError):
@@ -205,9 +205,9 @@ def _configure_logs(format: str) -> None:
 
 
 async def _serve(config: Config) -> tuple[str, str | None] | None:
-    """Runs until told to stop. What made it end too early: a message and what to do about it."""
+    """Runs the server until a signal. Returns the message and hint of a failure that ended it early."""
     from catalog.store import StoreError
-    from server.house import House  # after the arguments are known to be good: it imports everything
+    from server.house import House  # imports everything, so only after the arguments are checked
 
     log = structlog.get_logger()
     stop = asyncio.Event()
@@ -250,7 +250,7 @@ async def _serve(config: Config) -> tuple[str, str | None] | None:
         if not stop.is_set():
             failure = house.ended.result()
             message = getattr(failure, "message", str(failure))
-            log.error("server must end", reason=message)  # now: what follows may take long, and end by force
+            log.error("server must end", reason=message)  # logged now: the shutdown may take long and be forced
             return message, None
         log.info("stopping")
         return None
@@ -260,7 +260,7 @@ async def _serve(config: Config) -> tuple[str, str | None] | None:
 
 
 class _WithoutPandas:
-    """An import finder. pyarrow imports pandas, if it is there, with the first array: half a second, never used."""
+    """An import finder that hides pandas. pyarrow would import it with the first array, which takes half a second."""
 
     @staticmethod
     def find_spec(name: str, path: object = None, target: object = None) -> None:
@@ -270,7 +270,7 @@ class _WithoutPandas:
 
 def main() -> None:
     """The entry point of `tidewire`."""
-    gc.disable()  # nothing that is imported becomes garbage; `_serve` enables it when the house stands
+    gc.disable()  # imports create no garbage; `_serve` enables it when the server listens
     sys.meta_path.insert(0, _WithoutPandas)
     app()
 

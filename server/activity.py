@@ -1,4 +1,4 @@
-"""Who is connected, and what they are subscribed to: what mz_sessions and mz_subscriptions show."""
+"""The connected sessions and their subscriptions, for mz_sessions and mz_subscriptions."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from catalog.objects import ObjectId
 
 @dataclass(frozen=True, slots=True)
 class SessionEntry:
-    """`connected_us`: microseconds since 1970. `client_ip` is None for a client without one.
+    """`connected_us`: microseconds since 1970. `client_ip`: None if the connection has no IP address.
 
-    `user` is the name that the client gave, `role` what it is connected as.
+    `user` is the name that the client sent, `role` the role with which it is connected.
     """
 
     id: str
@@ -29,7 +29,7 @@ class SessionEntry:
 
 @dataclass(frozen=True, slots=True)
 class SubscriptionEntry:
-    """`output` is the name of its output mode; `references` are the relations that its query names."""
+    """`output`: the name of the output mode. `references`: the relations that the query names."""
 
     id: str
     session_id: str
@@ -40,7 +40,7 @@ class SubscriptionEntry:
 
 @dataclass(slots=True)
 class Activity:
-    """Entries by process id and by subscription id. A revision grows with each change of its entries."""
+    """Sessions by process id and subscriptions by id. Each change of the entries increments their revision."""
 
     sessions: dict[int, SessionEntry] = field(default_factory=dict)
     subscriptions: dict[str, SubscriptionEntry] = field(default_factory=dict)
@@ -61,7 +61,7 @@ class Activity:
             self.sessions_revision += 1
 
     def subscribed(self, process_id: int, output: str, references: Iterable[ObjectId]) -> Callable[[], None]:
-        """A subscription begins; returns what to call when it has ended."""
+        """Registers a subscription. Returns the function to call when it ends."""
         id = f"t{next(self._numbers)}"
         session = self.sessions[process_id]
         self.subscriptions[id] = SubscriptionEntry(id, session.id, output, _now_us(), tuple(sorted(references)))

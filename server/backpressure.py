@@ -1,10 +1,10 @@
-"""How far dataflows are behind what they read, and writers who wait until they have caught up.
+"""Backpressure: measures the lag of dataflows and delays the writers of their inputs while it is too large.
 
-What a dataflow has not taken is kept: batches in the log, updates in arrangements that it shares. A dataflow that is
-slower than the writers would let that grow without end, so a writer of what it reads, directly or by way of
-materialized views, waits once the dataflow is too far behind, before he takes a lock or a timestamp. Not for ever: each
-write waits at most `delay_s`, so writers go on, slowly, though Spark may be away or a tick take an hour. Dataflows that
-are yet to have their first rows, and views that fail, hold nobody back: these do not get on by waiting.
+Changes that a dataflow has not taken are kept: as batches in the log, and as updates in arrangements that it shares. A
+dataflow that is slower than the writers would let them grow without bound. Writers of its inputs, directly or through
+materialized views, therefore wait while the lag exceeds a limit, before they take a lock or a timestamp. Each write
+waits at most `delay_s`, so that writers make progress even while Spark is unavailable or a step takes an hour.
+Dataflows that are not hydrated and views that fail delay nobody, because waiting would not reduce their lag.
 """
 
 from __future__ import annotations
@@ -23,32 +23,32 @@ from catalog.objects import ObjectId, Timestamp
 from server.counts import Counts
 from server.frontiers import Pulse
 
-COMMIT_BYTES = 4096  # of memory that a commit takes beside its rows, as long as it is kept
-TRIMMED = 1_024  # sizes that nobody needs are let go of when there are so many
+COMMIT_BYTES = 4096  # memory that a kept commit takes in addition to its rows
+TRIMMED = 1_024  # entries that no dataflow needs are removed when there are at least so many
 
 log = structlog.get_logger()
 
 
 class Dataflow(Protocol):
-    """What is looked at of a materialized view's dataflow or a query's."""
+    """The part of a dataflow's interface that backpressure uses."""
 
     @property
     def inputs(self) -> frozenset[ObjectId]: ...
 
     @property
     def next_time(self) -> Timestamp:
-        """It has taken what happened before."""
+        """The dataflow has taken all changes before this time."""
         ...
 
     @property
     def can_catch_up(self) -> bool:
-        """Whether it takes what comes, in time."""
+        """Whether the dataflow is hydrated and has not failed, so that it reduces its lag over time."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Lag:
-    """What a dataflow has not taken. `weight`: bytes in memory or on disk."""
+    """The changes that a dataflow has not taken. `weight`: bytes in memory or on disk."""
 
     commits: int = 0
     bytes: int = 0
@@ -63,7 +63,7 @@ class Lag:
 
 @dataclass(slots=True)
 class _Written:
-    """The commits to one collection: their times, and the bytes up to and with each."""
+    """The commits to one collection: their times, and the cumulative bytes up to and including each."""
 
     times: list[Timestamp] = field(default_factory=list)
     ends: list[int] = field(default_factory=list)
@@ -86,7 +86,7 @@ class _Written:
 
 
 class Backpressure:
-    """Told of dataflows by `begins`, of commits by `written`; `look` judges, and writers pass by `admit`."""
+    """Tracks dataflows (`begins`) and commits (`written`). `look` measures lags, and `admit` delays writers."""
 
     def __init__(self, counts: Counts) -> None:
         self._counts = counts
@@ -95,21 +95,21 @@ class Backpressure:
         self._delay_s = 0.0
         self._moved = Pulse()
         self.too_far: frozenset[str] = frozenset()
-        """The dataflows that hold writers back, as the last look found them."""
+        """The dataflows that delayed writers as of the last `look`."""
 
     def begins(self, flow: Dataflow) -> None:
-        """From now on it counts what is written to its inputs."""
+        """Starts to count what is written to the inputs of a dataflow."""
         for id in flow.inputs:
             self._written.setdefault(id, _Written())
 
     def written(self, batches: Iterable[tuple[Batch, Payload]]) -> None:
-        """A commit, to a table or a materialized view."""
+        """Counts a commit to tables or a materialized view."""
         for batch, _ in batches:
             if (written := self._written.get(batch.collection)) is not None:
                 written.add(batch.time, batch.bytes)
 
     def lag(self, flow: Dataflow) -> Lag:
-        """What was written to its inputs since a dataflow over them began."""
+        """Returns what was written to the inputs at times >= `next_time`, as far as it was counted since `begins`."""
         return sum((self._written[id].since(flow.next_time) for id in flow.inputs if id in self._written), Lag())
 
     def look(
@@ -119,9 +119,9 @@ class Backpressure:
         weight_max: int,
         delay_s: float,
     ) -> None:
-        """Says who waits until the next look. `sources`: what each materialized view reads.
+        """Determines which tables' writers wait until the next call. `sources`: the inputs of each materialized view.
 
-        `weight_max`: what a dataflow may be behind; 0: nobody waits.
+        `weight_max`: the largest allowed lag; 0: no writer waits. `delay_s`: the longest wait of a write.
         """
         needed: dict[ObjectId, Timestamp] = {}
         too_far: dict[str, Lag] = {}
@@ -154,7 +154,7 @@ class Backpressure:
             self._moved.fire()
 
     async def admit(self, tables: Sequence[ObjectId]) -> None:
-        """Returns when a writer of these may go on. Cancel safety: he has not begun."""
+        """Returns when a writer of these tables may proceed. Cancel safety: nothing is locked or written yet."""
         if self._held.isdisjoint(tables):
             return
         begun = monotonic()

@@ -1,4 +1,4 @@
-"""Parsing and planning of long texts in threads, so that no other session waits for them."""
+"""Parses and plans long texts in threads, so that they do not block other sessions."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 from server.sql.checkpoint import stoppable
 
 TEXT_CHARS_MAX = 8_192  # a text of this length is parsed and planned on the event loop in a few milliseconds
-THREADS_MAX = 4  # bounds the memory of long texts; not the default executor, whose threads read and write files
+THREADS_MAX = 4  # bounds the memory of long texts; separate from the default executor, whose threads do file IO
 
 Result = TypeVar("Result")
 
@@ -19,13 +19,13 @@ _threads = ThreadPoolExecutor(THREADS_MAX, thread_name_prefix="long-text")
 
 
 def release_later(text: str, work: Callable[..., object], *args: Any) -> None:
-    """Runs `work(*args)`, which frees what was made of `text`, in a thread if the text is long; else not at all."""
+    """If `text` is long, runs `work(*args)`, which frees what was made from it, in a thread. Else does nothing."""
     if len(text) > TEXT_CHARS_MAX:
         _threads.submit(work, *args)
 
 
 async def beside(text: str, work: Callable[..., Result], *args: Any) -> Result:
-    """Returns `work(*args)`, which parses or plans `text`. Runs it in a thread if the text is long.
+    """Returns `work(*args)`, which parses or plans `text`. If the text is long, `work` runs in a thread.
 
     `work` must not change what other sessions see. Cancellation stops it at its next `checkpoint`, or before it begins.
     """

@@ -1,4 +1,4 @@
-"""Being cancelled, for whoever goes on after errors."""
+"""Cancellation of tasks that continue after errors."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ import asyncio
 
 
 def raise_if_cancelled() -> None:
-    """CancelledError if the running task was cancelled. For those who catch errors and go on.
+    """Raises CancelledError if the running task was cancelled. For code that catches errors and continues.
 
-    What a task awaits when it is cancelled may end with an error instead: a group one of whose tasks has failed
-    already, a thread whose work fails. Who takes it for one more error then goes on for ever.
+    When a task is cancelled, its await may raise another error instead: a task group in which a task failed, or a
+    thread whose work failed. Code that handled this like any other error would never end.
     """
     task = asyncio.current_task()
     if task is not None and task.cancelling():

@@ -1,9 +1,9 @@
-"""Group commit: whatever waits when the committer becomes free shares one timestamp and one SQLite transaction.
+"""Group commit: the requests that wait when the committer becomes free share one timestamp and one SQLite transaction.
 
-One task, one loop: take what waits, get a timestamp, check each request against what was committed since it read,
-write all of them in one transaction, move the tables' upper, acknowledge. An acknowledged write is on disk, and
-nobody is acknowledged before the frontier has moved past the write. While nothing is written the frontier moves all
-the same, at least every `interval_s`, as an empty commit that touches the disk only to extend the reservation.
+One task runs a loop: take the waiting requests, get a timestamp, check each request against the commits since it read,
+write all of them in one transaction, advance the tables' `upper`, acknowledge. An acknowledged write is on disk, and
+`upper` is greater than its timestamp. While nothing is written, an empty commit advances `upper` at least every
+`interval_s`. It writes to disk only to extend the timestamp reservation.
 """
 
 from __future__ import annotations
@@ -27,25 +27,25 @@ from server.frontiers import Frontiers
 from server.holds import Advance, Holds, Moves, Overdue
 from server.sql.index_keys import is_computed
 
-GROUP_MAX = 1_000  # requests in one transaction: bounds its length, and so the latency of the first of them
-GATHER_S = 0.002  # an ADVANCE waits so long for others to share its transaction: nobody reads what it writes
+GROUP_MAX = 1_000  # requests in one transaction; bounds its duration, and so the latency of its first request
+GATHER_S = 0.002  # how long ADVANCE requests wait for others to share a transaction; no reader depends on them
 
 log = structlog.get_logger()
 
 
 class Conflict(Exception):
-    """Something that the request had read has changed since: read again, and retry."""
+    """Data that the request depends on has changed since it was read. Read again and retry."""
 
 
 @dataclass(slots=True)
 class Request:
-    """What shall be committed together.
+    """Changes to be committed together.
 
-    `unchanged`: collections that were read, and at which time; none of them may have been written after it.
-    `catalog`: the states before and after DDL; the one before must still be the present one.
-    `begins`: when the history of a new materialized view begins, and where a new hold stands, if not at the commit's
-    time; somebody holds what that needs until the commit is done.
-    `advances` and `overdue`: moves of holds.
+    `unchanged`: collections that were read, and the times. None of them may have been written since.
+    `catalog`: the states before and after DDL. The state before must still be the current one.
+    `begins`: the time at which the history of a new materialized view, index or hold begins, if it is not the commit's.
+    The requester holds the required history until the commit is done.
+    `advances`, `overdue`: moves of holds.
     """
 
     writes: Sequence[tuple[ObjectId, Payload]] = ()
@@ -58,18 +58,18 @@ class Request:
 
     @property
     def unread(self) -> list[ObjectId]:
-        """The collections from which it takes rows away that it had not read."""
+        """The collections from which the request retracts rows that it had not read."""
         return [id for id, payload in self.writes if id not in self.unchanged and updates.takes_away(payload.table)]
 
     @property
     def can_wait(self) -> bool:
-        """Whether it moves holds and does nothing else."""
+        """Whether the request only moves holds."""
         return bool(self.advances or self.overdue) and not self.writes and self.catalog is None
 
 
 @dataclass(frozen=True, slots=True)
 class _Group:
-    """What a commit takes: the requests that hold, the catalog after them, their collections' and holds' beginnings."""
+    """One commit: accepted requests, the catalog after them, the times at which new history begins, moves of holds."""
 
     accepted: list[Request]
     state: CatalogState
@@ -81,7 +81,7 @@ Listener = Callable[[Timestamp, Sequence[tuple[Batch, Payload]]], None]
 
 
 class Committer:
-    """Owns the tables' upper and the present `CatalogState`. `listeners` are told of every commit, in its order."""
+    """Owns the tables' `upper` and the current `CatalogState`. Calls `listeners` after every commit, in order."""
 
     def __init__(
         self,
@@ -107,28 +107,28 @@ class Committer:
         self._last_write: dict[ObjectId, Timestamp] = {}
         self._unread: dict[ObjectId, Timestamp] = {}
         found = store.read("SELECT value FROM meta WHERE key = 'unread'")
-        self._unread_before_start = Timestamp(found[0][0] if found else 0)  # of whichever collection
+        self._unread_before_start = Timestamp(found[0][0] if found else 0)  # of any collection
         self.state = state
         self.listeners: list[Listener] = []
         self.failed: asyncio.Future[BaseException] = asyncio.get_running_loop().create_future()
 
     async def commit(self, request: Request) -> Timestamp:
-        """The timestamp at which the request is on disk and readable. Conflict, PgError of a hold, or SQLite's error.
+        """Returns the timestamp of the request once it is on disk and readable. Conflict, PgError, or SQLite's error.
 
-        Cancel safety: a request that was taken commits all the same, unknown to the cancelled caller.
+        Cancel safety: a queued request is committed even if the caller is cancelled.
         """
         self._queue.append(request)
         self._wake.set()
         return await asyncio.shield(request.done)
 
     async def run(self) -> None:
-        """Commits until cancelled. A fence or a broken disk ends it: `failed` tells the server to leave."""
+        """Commits until cancelled. After a `MustEnd` it sets `failed` and returns, and the server must end."""
         while True:
             try:
                 async with asyncio.timeout(self._interval_s):
                     await self._wake.wait()
             except TimeoutError:
-                pass  # idle: the frontier moves on
+                pass  # idle: an empty commit advances the frontier
             if self._queue and all(request.can_wait for request in self._queue):
                 await asyncio.sleep(GATHER_S)
             self._wake.clear()
@@ -142,17 +142,20 @@ class Committer:
                 for request in group:
                     if not request.done.done():
                         request.done.set_exception(error)
-                        request.done.exception()  # a cancelled waiter must not make this "never retrieved"
+                        request.done.exception()  # avoids "exception was never retrieved" if the caller was cancelled
                 if isinstance(error, MustEnd):
                     self.failed.set_result(error)
                     return
 
     def has_read(self, collection: ObjectId, lower: int) -> bool:
-        """Whether everybody who took rows away from `lower` on had read them: then none has a count below zero."""
+        """Whether all retractions at times >= `lower` were of rows that had been read.
+
+        If so, they have made no multiplicity negative.
+        """
         return lower > self._unread.get(collection, self._unread_before_start)
 
     async def close_times(self) -> None:
-        """Moves the frontier once, as an empty commit: at start, so that there is a time to read at."""
+        """Advances the frontier once by an empty commit, so that there is a timestamp to read at after a start."""
         await self._commit_group([])
 
     async def _commit_group(self, requests: list[Request]) -> None:
@@ -173,7 +176,7 @@ class Committer:
         for listener in self.listeners:
             try:
                 listener(time, written)
-            except Exception as error:  # the commit is on disk: its requests must not be told that it failed
+            except Exception as error:  # the commit is on disk, so its requests must not fail
                 log.error("a commit was not made known", time=time, error=str(error), exc_info=error)
         self._frontiers.moved.fire()
         for request in group.accepted:
@@ -181,10 +184,10 @@ class Committer:
                 request.done.set_result(time)
 
     async def _write(self, group: _Group, time: Timestamp) -> list[tuple[Batch, Payload]]:
-        """The transaction, if there is anything to write."""
+        """Writes the group in one transaction, if there is anything to write. Returns the written batches."""
         old, new, places = self.state, group.state, group.moves.places
         extension = self._oracle.extension()
-        # A write to a table that a later request of the group drops has nowhere to go.
+        # Writes to a table that a later request of the group drops are omitted.
         writes = [write for request in group.accepted for write in request.writes if write[0] in new.items]
         unread = {id for request in group.accepted for id in request.unread if id in new.items}
         if not (writes or places or extension is not None or new is not old):
@@ -208,7 +211,7 @@ class Committer:
         return [(batch, payload) for batch, (_, payload) in zip(batches, writes, strict=True)]
 
     def _accept(self, requests: list[Request]) -> _Group:
-        """The requests that still hold, in order; the others are told of the conflict."""
+        """Returns the requests that are still valid, in order. The others fail with Conflict or a hold's PgError."""
         state = self.state
         written: set[ObjectId] = set()
         accepted: list[Request] = []
@@ -234,7 +237,7 @@ class Committer:
         return _Group(accepted, state, begins, moves)
 
     def _is_stale(self, request: Request, state: CatalogState, written: set[ObjectId]) -> bool:
-        """Whether what the request was made from is no longer so, given what the group has before it."""
+        """Whether the request is invalidated by earlier commits or by the group's earlier requests."""
         return (
             any(
                 self._last_write.get(id, 0) > read_at or id in written or id not in state.items
@@ -245,7 +248,7 @@ class Committer:
         )
 
     def _save_items(self, tx: sqlite3.Connection, old: CatalogState, group: _Group, time: Timestamp) -> None:
-        """What new items have beside the catalog, and what is left of those that are gone."""
+        """Writes the frontiers and times of new items, and deletes those of dropped items."""
         new = group.state
         for id in new.items.keys() - old.items.keys():
             begin = group.begins.get(id, time)
@@ -264,7 +267,7 @@ class Committer:
             self._log.drop(tx, id)
 
     def _adopt(self, old: CatalogState, group: _Group, time: Timestamp) -> None:
-        """The new catalog is on disk: frontiers and holds follow it."""
+        """Applies the new catalog, which is on disk, to frontiers and holds."""
         new = self.state = group.state
         created = [new.items[id] for id in new.items.keys() - old.items.keys()]
         for item in created:
@@ -296,7 +299,7 @@ class Committer:
 
 
 def index_created(frontiers: Frontiers, state: CatalogState, index: Index, since: Timestamp) -> None:
-    """An index exists; what it is made from has history from `since` on."""
+    """Registers an index. The history of its inputs begins at `since`."""
     if isinstance(state.items[index.on], View):
         frontiers.view_index_created(index.id, state.collections(index.uses, through=(View,)), since, index.retain_ms)
     else:

@@ -1,9 +1,9 @@
-"""Background compaction: merges the log's batches, so that disk and the cost of reads follow what is held, not age.
+"""Background compaction: merges the log's batches, so that disk use and read costs depend on held history, not on age.
 
-One pass per interval, at most two merges per collection and pass: one of batches at or before `since`, whose updates
-are consolidated, and one of held history, whose updates keep their times. A merge runs in a thread; one transaction
-replaces the batches. A merge that fails is logged and repeated by the next pass: readers do not depend on it. A damaged
-batch is never merged, for the merged batch would have a valid checksum; the damage is logged once.
+One pass per interval makes at most two merges per collection: one of batches at or before `since`, whose updates are
+consolidated, and one of held history, whose updates keep their times. A merge runs in a thread, and one transaction
+replaces the batches. A merge that fails is logged and repeated by the next pass. Readers do not depend on it. A damaged
+batch is never merged, because the merged batch would have a valid checksum. The damage is logged once.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ log = structlog.get_logger()
 
 
 async def compact(store: Store, log_: Log, frontiers: Frontiers, counts: Counts, interval_s: float) -> None:
-    """Until cancelled."""
+    """Runs passes until cancelled."""
     damaged: set[str] = set()
     while True:
         await asyncio.sleep(interval_s)
@@ -35,7 +35,7 @@ async def compact(store: Store, log_: Log, frontiers: Frontiers, counts: Counts,
                 counts.merges += merged > 0
                 counts.batches_merged += merged
             except MustEnd:
-                return  # the committer meets the fence too, and ends the server
+                return  # the committer fails in the same way and ends the server
             except Damaged as error:
                 if str(error) not in damaged:
                     damaged.add(str(error))
@@ -47,21 +47,21 @@ async def compact(store: Store, log_: Log, frontiers: Frontiers, counts: Counts,
             await store.give_back()
         except MustEnd:
             return
-        except Exception as error:  # a full disk, most likely: it may have room again at the next pass
+        except Exception as error:  # for example a full disk, which may have room at the next pass
             raise_if_cancelled()
             log.error("free pages were not given back", error=str(error), exc_info=error)
 
 
 async def compact_collection(store: Store, log_: Log, frontiers: Frontiers, id: ObjectId) -> int:
-    """Merges one run of batches at or before `since`, and one of held history; returns how many batches were merged."""
+    """Merges one run of batches at or before `since` and one of held history. Returns the number of merged batches."""
     since = frontiers.kept(id)
     merged = 0
     if run := log_.mergeable(id, since):
         payload: Payload = await asyncio.to_thread(log_.merge, run)
-        # From here to `replaced` no reader may ask for a time before `since`; `Frontiers.hold` refuses it from now on.
+        # From here until `replaced`, no reader may use a time before `since`; `Frontiers.hold` refuses it from now on.
         frontiers.compacted(id, since)
         merged += await _replace(store, log_, run, payload, since)
-    # What is younger than the default window is behind `since` soon, unless somebody holds it.
+    # Batches within the default window are not merged: they will soon be before `since`, unless they are held.
     before = frontiers.upper(id) - RETENTION_MS if id in frontiers.floors else 0
     if run := log_.mergeable_history(id, since, before):
         payload = await asyncio.to_thread(log_.merge_history, run)
@@ -70,11 +70,11 @@ async def compact_collection(store: Store, log_: Log, frontiers: Frontiers, id: 
 
 
 async def _replace(store: Store, log_: Log, run: tuple[Batch, ...], payload: Payload, since: int) -> int:
-    """Puts the merged payload in the run's place; returns how many batches the run had, 0 if they have been dropped."""
+    """Replaces the run by the merged payload. Returns the number of batches in the run, 0 if they have been dropped."""
     try:
         batch: Batch | None = await store.transaction(lambda tx: log_.replace(tx, run, payload, since))
     except Undecided:
-        raise  # the next opening may find the merge done; if not, it removes the file
+        raise  # the next start may find the merge committed; if not, it removes the file
     except Exception:
         log_.discard(payload)
         raise

@@ -1,4 +1,4 @@
-"""What the server is told: flags over `TIDEWIRE_*` over the config file over defaults."""
+"""The server's configuration. Precedence: flags, `TIDEWIRE_*` variables, the config file, defaults."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from pydantic_settings import (
 
 from server.connect_url import ConnectUrl
 
-# Without these answers would not be PostgreSQL's, or would not arrive.
+# Tidewire sets these. With other values results would differ from PostgreSQL's, or would not be returned.
 FIXED_CONF = (
     "spark.master",
     "spark.sql.ansi.enabled",
@@ -28,7 +28,7 @@ FIXED_CONF = (
     "spark.sql.session.timeZone",
     "spark.sql.timeType.enabled",
 )
-_DRIVER_CONF = {  # settings of the driver's JVM, which runs before Spark reads its settings; and what to use instead
+_DRIVER_CONF = {  # settings that the driver's JVM needs before Spark reads them, and what to use instead
     "spark.driver.memory": "use spark_memory (--spark-memory)",
     "spark.driver.defaultJavaOptions": "set JAVA_TOOL_OPTIONS in the environment",
     "spark.driver.extraJavaOptions": "set JAVA_TOOL_OPTIONS in the environment",
@@ -39,11 +39,11 @@ _UNITS_S = {"us": 1e-6, "ms": 1e-3, "s": 1.0, "min": 60.0}
 
 
 class ConfigError(Exception):
-    """The configuration cannot be used; the message says which part and why."""
+    """The configuration cannot be used. The message says which part and why."""
 
 
 def _seconds(value: object) -> object:
-    """`500ms`, `1s`, or a number of seconds."""
+    """Parses `500ms`, `1s`, or a number of seconds."""
     if isinstance(value, str):
         match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*(us|ms|s|min)?\s*", value)
         if match is None:
@@ -59,7 +59,7 @@ def _interval(value: float) -> float:
 
 
 def _megabytes(value: object) -> object:
-    """Returns the number of megabytes that text such as `2GB`, `2g` or `1536MB` says."""
+    """Parses text such as `2GB`, `2g` or `1536MB`. Returns megabytes."""
     if isinstance(value, str):
         match = re.fullmatch(r"\s*(\d+)\s*([a-zA-Z]+)\s*", value)
         if match is None or match[2].lower() not in _UNITS_MB:
@@ -128,7 +128,7 @@ def _spark_conf(value: dict[str, str]) -> dict[str, str]:
 
 
 class Config(BaseSettings):
-    """The whole configuration of `tidewire serve`; `serve --help` says what each field means."""
+    """The configuration of `tidewire serve`. `serve --help` describes each field."""
 
     model_config = SettingsConfigDict(env_prefix="TIDEWIRE_", extra="forbid")
 
@@ -141,7 +141,7 @@ class Config(BaseSettings):
     spark_master: str = "local[*]"
     spark_remote: Annotated[str | None, AfterValidator(_connect_url)] = None
     spark_memory: Annotated[int, BeforeValidator(_megabytes), AfterValidator(_heap)] = 2048
-    """The largest heap of the JVM that the server starts, in megabytes."""
+    """The maximum heap size of the JVM that the server starts, in megabytes."""
     spark_conf: Annotated[dict[str, str], NoDecode, BeforeValidator(_pairs), AfterValidator(_spark_conf)] = {}
     timestamp_interval: Annotated[float, BeforeValidator(_seconds), AfterValidator(_interval)] = 1.0
     log_format: Literal["console", "json"] = "console"
@@ -156,13 +156,13 @@ class Config(BaseSettings):
 
     @property
     def http_names(self) -> tuple[str, ...]:
-        """The host names under which HTTP requests are answered, besides those of every `HttpPort`."""
+        """The host names for which HTTP requests are answered, in addition to those of every `HttpPort`."""
         host = split_address(self.http_listen)[0] if self.http_listen else ""
         return (*self.http_host_names, *filter(None, [host]))
 
     @property
     def http_address(self) -> tuple[str, int] | None:
-        """Host and port for HTTP, None for no such port."""
+        """Host and port for HTTP; None if HTTP is off."""
         return split_address(self.http_listen) if self.http_listen else None
 
     @model_validator(mode="after")
@@ -173,7 +173,7 @@ class Config(BaseSettings):
         return self
 
     def check_address(self) -> None:
-        """ConfigError for an address that others can reach, unless that was asked for."""
+        """ConfigError if an address is reachable from other machines without `allow_remote`."""
         for address in filter(None, (self.listen, self.http_listen)):
             host, _ = split_address(address)
             try:
@@ -188,13 +188,13 @@ class Config(BaseSettings):
 
 
 def split_address(address: str) -> tuple[str, int]:
-    """HOST:PORT as its parts; an IPv6 host without its brackets."""
+    """Splits HOST:PORT. The brackets of an IPv6 host are removed."""
     host, _, port = address.rpartition(":")
     return host.strip("[]"), int(port)
 
 
 def load(flags: dict[str, Any], file: Path | None) -> Config:
-    """`flags` are those that were given. ConfigError names the setting that is wrong."""
+    """Returns the configuration. `flags` are those that were given. ConfigError names the setting that is wrong."""
 
     class FromFile(Config):
         model_config = SettingsConfigDict(env_prefix="TIDEWIRE_", extra="forbid", toml_file=file)

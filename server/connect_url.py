@@ -1,7 +1,7 @@
-"""Where a Spark Connect server is, as Spark writes it: `sc://host:port/;key=value;...`.
+"""Spark Connect connection strings: `sc://host:port/;key=value;...`.
 
-Source: Spark's connector/connect/docs/client-connection-string.md. Understood: `token`, `use_ssl`, `user_id`; every
-other key is sent as a header of that name. `session_id` is refused: each of our slots has a session of its own.
+Source: Spark's connector/connect/docs/client-connection-string.md. `token`, `use_ssl` and `user_id` are supported.
+Other keys are sent as headers of that name. `session_id` is refused: each Spark session of the server has its own.
 """
 
 from __future__ import annotations
@@ -11,13 +11,13 @@ from dataclasses import dataclass, field
 from urllib.parse import unquote
 
 DEFAULT_PORT = 15002
-LOOPBACK = ("localhost", "127.0.0.1", "[::1]")  # a token leaves this machine over TLS only
+LOOPBACK = ("localhost", "127.0.0.1", "[::1]")  # to other hosts a token is sent over TLS only
 _URL = re.compile(r"sc://(?P<host>\[[0-9A-Fa-f:.]+\]|[^\s/:;\[\]]+)(?::(?P<port>\d{1,5}))?(?:/(?:;(?P<keys>\S*))?)?")
 
 
 @dataclass(frozen=True, slots=True)
 class ConnectUrl:
-    """`target` is HOST:PORT; `headers` go with every call, keys in lower case."""
+    """`target` is HOST:PORT. `headers` are sent with every call; their keys are lower case."""
 
     target: str
     user_id: str = "tidewire"
@@ -25,12 +25,12 @@ class ConnectUrl:
     headers: tuple[tuple[str, str], ...] = field(default=(), repr=False)
 
     def __str__(self) -> str:
-        """The address alone: what else is in the URL may be secret."""
+        """The address without the keys, which may be secret."""
         return f"sc://{self.target}"
 
     @classmethod
     def parse(cls, text: str) -> ConnectUrl:
-        """ValueError, in words for who wrote it."""
+        """Parses a connection string. ValueError with a message for the user."""
         match = _URL.fullmatch(text)
         if match is None or int(match["port"] or DEFAULT_PORT) > 65_535:
             raise ValueError("use sc://HOST:PORT, such as sc://spark.example:15002")

@@ -1,8 +1,8 @@
-"""A prepared query of one constant row, called by a client over and over: what a call leaves to do is worked out once.
+"""Repeated calls of a prepared query of one constant row: what does not depend on parameter values is computed once.
 
-`SELECT $1::int` at ten thousand round trips a second: of such a call only the parameters' values are new. It is
-answered in one step; anything else about it, an error included, goes through the session's handlers, which give the
-same bytes.
+`SELECT $1::int` may be called ten thousand times a second, and only the parameter values differ between calls. Such a
+call is answered in one step. Every other case, including errors, is handled by the session's message handlers, which
+produce the same bytes.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class ConstantCall:
 
     @classmethod
     def of(cls, shape: CallShape, interpreter: Interpreter, context: Context) -> Self | None:
-        """None if calls of this shape are not answered here."""
+        """Returns None if calls of this shape cannot be answered in one step."""
         bind, prepared = shape.bind, interpreter.named.get(shape.bind.statement)
         plan = prepared.single_row if prepared is not None else None
         if prepared is None or plan is None or plan.constant is None or plan.uses_session:
@@ -64,7 +64,7 @@ class ConstantCall:
         )
 
     def is_valid(self, interpreter: Interpreter, context: Context) -> bool:
-        """Whether nothing that it was made from has changed."""
+        """Whether the prepared statement, the settings and the plan's key are unchanged."""
         return (
             interpreter.named.get(self.shape.bind.statement) is self.prepared
             and context.settings.revision is self.settings_revision
@@ -72,7 +72,7 @@ class ConstantCall:
         )
 
     def answer(self, values: Sequence[bytes | None]) -> bytes:
-        """The answer but for ReadyForQuery. NotCheap; PgError as evaluation raises it."""
+        """Returns the answer without ReadyForQuery. NotCheap; PgError of the evaluation."""
         if not all(map(is_short, values)):
             raise NotCheap
         timezone = self.timezone

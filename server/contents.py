@@ -1,7 +1,7 @@
-"""A collection's rows at a time, kept for the next reader.
+"""A cache of the rows of collections at their latest read times.
 
-Reading a collection from the log costs its size; the rows of the last reader and the changes since cost what changed.
-The same Arrow table comes back as long as nothing changed, which the engine uses to send it to Spark only once.
+Reading a collection from the log costs its size. Advancing cached rows costs the size of the changes since. While
+nothing changes, the same Arrow table object is returned, so that the engine sends it to Spark only once.
 """
 
 from __future__ import annotations
@@ -17,25 +17,25 @@ from catalog.log import Compacted, Log
 from catalog.objects import Collection, ObjectId, View
 from protocol.pgwire.types import parse_type
 
-KEPT_BYTES = 1024 * 1024 * 1024  # of rows kept for the next reader; mapped files count though they are page cache
+KEPT_BYTES = 1024 * 1024 * 1024  # of cached rows; mapped files count, although they are in the page cache
 
 
 def collection_schema(collection: Collection | View) -> pa.Schema:
-    """The Arrow schema of the rows of a collection or view: c0, c1, ..."""
+    """Returns the Arrow schema of the rows of a collection or view: c0, c1, ..."""
     return updates.rows_schema([parse_type(column.type).arrow for column in collection.columns])
 
 
 class Contents:
-    """Rows of collections at times, from the log. One entry a collection: the greatest time that was asked for."""
+    """Rows of collections, read from the log. Caches the rows at the greatest requested time of each collection."""
 
     def __init__(self, log: Log, scratch: Path | None = None) -> None:
-        """`scratch` takes rows that are too many for memory, as in `Log`."""
+        """`scratch`: the directory for rows that are too large for memory, as in `Log`."""
         self._scratch = scratch
         self._log = log
         self._kept: OrderedDict[ObjectId, tuple[int, pa.Table]] = OrderedDict()
 
     async def rows(self, collection: Collection, as_of: int) -> pa.Table:
-        """The rows at `as_of`, which must be readable now. Cancel safety: nothing is changed."""
+        """Returns the rows at `as_of`, which must be readable now. Cancel safety: nothing is changed."""
         kept = self._kept.get(collection.id)
         if kept is not None and kept[0] <= as_of:
             time, rows = kept
@@ -52,7 +52,7 @@ class Contents:
     def _advance(self, collection: Collection, rows: pa.Table, time: int, as_of: int) -> pa.Table:
         try:
             changes = self._log.changes(collection.id, time + 1, as_of + 1, collection_schema(collection))
-        except Compacted:  # the changes since were merged with what was there before them
+        except Compacted:  # these changes were merged with earlier ones
             return self._read(collection, as_of)
         if rows.nbytes > spill.MEMORY_BYTES_MAX and updates.takes_away(changes):
             return spill.applied(rows, changes, self._scratch)

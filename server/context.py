@@ -1,4 +1,4 @@
-"""What a statement knows while it runs: the session it belongs to and the server around it."""
+"""The context of a statement: its session and the server's components."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ VERSION = f"PostgreSQL {SERVER_VERSION} (Tidewire)"
 
 
 def told_nobody(error: PgError) -> None:
-    """Of a context without a session."""
+    """The `interrupt` of a context without a session: ignores the error."""
 
 
 @dataclass(slots=True)
 class Context:
-    """A session's state beside the wire. One statement runs at a time. `user` is the name that the client gave."""
+    """A session's state, without the protocol. One statement runs at a time. `user` is the name from the client."""
 
     coordinator: Coordinator
     engine: Engine
@@ -50,22 +50,22 @@ class Context:
     transaction: Transaction
     notices: list[Notice] = field(default_factory=list)
     interrupt: Callable[[PgError], None] = told_nobody
-    """Ends the statement that runs, with an error, from outside of it."""
+    """Ends the current statement with an error."""
     signals: Mapping[str, Callable[[int], bool]] = field(default_factory=dict)
-    """What pg_cancel_backend and pg_terminate_backend do to the session of a process id."""
+    """The functions pg_cancel_backend and pg_terminate_backend, which take a process id."""
     login: ObjectId = MATERIALIZE.id
-    """The role that it connected as."""
-    statement_us: int = 0  # when the transaction began, microseconds: now()
+    """The role with which the session connected."""
+    statement_us: int = 0  # now() of the transaction, in microseconds since 1970
 
     @property
     def state(self) -> CatalogState:
-        """The catalog as this session sees it: its own uncommitted DDL included."""
+        """The catalog as the session sees it, including its own uncommitted DDL."""
         catalog = self.transaction.catalog
         return catalog[1] if catalog is not None else self.coordinator.state
 
     @property
     def role(self) -> ObjectId:
-        """The role whose rights the session has: SET ROLE's, or the one that it connected as. 42704 if it is gone."""
+        """The current role: that of SET ROLE, or the login role. 42704 if it was dropped."""
         name = self.settings["role"]
         return self.login if name == "none" else privileges.find_role(self.state, name).id
 
@@ -76,7 +76,7 @@ class Context:
 
     @property
     def search_path(self) -> tuple[str, ...]:
-        """The schemas where bare names are sought: those of the setting that the role may use."""
+        """The schemas of the setting that the role may use. Unqualified names are resolved in them."""
         settings = self.settings
         return privileges.usable_path(self.state, self.role, settings["database"], settings.search_path)
 
@@ -90,7 +90,7 @@ class Context:
         )
 
     def bindings(self, parameters: tuple[object, ...] = (), mz_now: int | None = None) -> Bindings:
-        """What a plan leaves open until it runs."""
+        """Returns the values that a plan needs when it runs."""
         return Bindings(
             parameters=parameters,
             now_us=self.statement_us or time.time_ns() // 1_000,
@@ -107,7 +107,7 @@ class Context:
         )
 
     async def described(self, plan: Callable[[], Awaitable[Planned]]) -> Planned:
-        """What `plan` returns. It is called again when it has raised Undescribed and the query has been described."""
+        """Returns the result of `plan`. When `plan` raises Undescribed, describes that query and calls `plan` again."""
         while True:
             try:
                 return await plan()
@@ -115,7 +115,7 @@ class Context:
                 await self.catalog_engine.describe(query.sql)
 
     def _signal(self, function: str, process_id: int) -> bool:
-        """What pg_cancel_backend and pg_terminate_backend return. PgError 42501 for who is no member of its role."""
+        """Implements pg_cancel_backend and pg_terminate_backend. 42501 unless the role is a member of the session's."""
         if function == "pg_cancel_backend" and process_id == self.process_id:
             raise PgError(SqlState.QUERY_CANCELED, "canceling statement due to user request")
         session = self.coordinator.activity.sessions.get(process_id)
@@ -130,7 +130,7 @@ class Context:
         return found
 
     def _inquire(self, function: str, arguments: Sequence[str | None]) -> bool | None:
-        """What has_table_privilege and its like return."""
+        """Implements has_table_privilege and similar functions."""
         return inquire(self.state, self.role, self.settings["database"], self.search_path, function, arguments)
 
     def current_schema(self) -> str | None:
@@ -146,30 +146,33 @@ class Context:
     # -- transaction --------------------------------------------------------------------------------------------
 
     def begin_statement(self) -> None:
-        """Gives an implicit transaction its now()."""
+        """Sets now() for an implicit transaction, or for the first statement of a block."""
         if not self.transaction.explicit or not self.statement_us:
             self.statement_us = time.time_ns() // 1_000
 
     async def enter(self, mode: Mode, statement: str) -> None:
-        """Declares what the transaction does. An implicit one that did something else commits that first.
+        """Declares what the transaction does. If an implicit transaction has another mode, commits it first.
 
-        PgError if a block does something else already, or has effects from before its BEGIN.
+        PgError if a block has another mode, or has effects from before its BEGIN.
         """
         transaction = self.transaction
         is_block = transaction.explicit or (transaction.becomes_explicit and transaction.has_effects)
-        is_subscription = transaction.mode is Mode.SUBSCRIBE  # nothing may follow it, whoever began the transaction
+        is_subscription = transaction.mode is Mode.SUBSCRIBE  # nothing may follow it, even if implicit
         if not is_block and not is_subscription and not transaction.can_enter(mode):
             await self.commit()
             self.transaction.becomes_explicit = transaction.becomes_explicit
         self.transaction.enter(mode, statement)
 
     async def end_implicit(self) -> None:
-        """Commits what statements of the same query string have done before: what comes now is no part of it."""
+        """Commits the earlier statements of the query string, so that the next one is not part of their transaction."""
         if self.transaction.mode is not Mode.UNDECIDED:
             await self.commit()
 
     def hold(self, ids: frozenset[ObjectId]) -> Timestamp:
-        """The transaction's read timestamp, with `ids` readable there until it ends."""
+        """Returns the transaction's read timestamp, at which `ids` are readable. Its first call chooses and holds it.
+
+        That call holds all collections in a block, otherwise only its `ids`. PgError if one of `ids` is not readable.
+        """
         transaction, frontiers = self.transaction, self.coordinator.frontiers
         if transaction.read_time is None:
             transaction.read_time = self.coordinator.latest_time()
@@ -183,12 +186,12 @@ class Context:
 
     @property
     def read_time(self) -> Timestamp:
-        """mz_now() of a query that reads no relation: where the transaction reads, the latest time before it does."""
+        """mz_now() of a query that reads no relation: the transaction's read timestamp, or the latest time."""
         time = self.transaction.read_time
         return time if time is not None else self.coordinator.latest_time()
 
     async def commit(self) -> None:
-        """Makes what the transaction did durable, and begins a new implicit one. On an error it is rolled back."""
+        """Makes the transaction's effects durable and begins a new implicit one. Rolls back if that fails."""
         transaction = self.transaction
         try:
             if transaction.writes or transaction.payloads or transaction.catalog is not None:
@@ -204,14 +207,14 @@ class Context:
         coordinator = self.coordinator
         shared: tuple[ObjectId, ...] = ()
         written = {*transaction.writes, *(id for id, _ in transaction.payloads)}
-        if not transaction.locked:  # else it was admitted before it read
+        if not transaction.locked:  # a locked transaction was admitted before it read
             await coordinator.backpressure.admit(tuple(written))
             shared = await coordinator.locks.acquire(written, exclusive=False)
         try:
             writes = [*transaction.payloads, *await prepare_payloads(coordinator.log, transaction.writes)]
-            transaction.payloads = []  # the request owns their files from here on
+            transaction.payloads = []  # from here on the request owns their files
             request = Request(writes, transaction.unchanged, transaction.catalog, transaction.begins)
-            if transaction.holder is not None:  # the request's, too: it commits though its waiter may be cancelled
+            if transaction.holder is not None:  # the request may commit although this task is cancelled
                 request.done.add_done_callback(functools.partial(_let_go, transaction.holder))
                 transaction.holder = None
             await coordinator.commit(request)
@@ -229,7 +232,7 @@ class Context:
         self._end(self.transaction)
 
     def rollback(self) -> None:
-        """Forgets what the transaction did, and begins a new implicit one."""
+        """Discards the transaction's effects and begins a new implicit one."""
         transaction = self.transaction
         for _, payload in transaction.payloads:
             self.coordinator.log.discard(payload)
@@ -248,7 +251,7 @@ def _let_go(holder: Holder, _: asyncio.Future[Timestamp]) -> None:
 
 
 def not_readable(context: Context, error: NotReadable, as_of: int) -> PgError:
-    """The error of an AS OF before what can be read, in Materialize's words."""
+    """Returns the error for an AS OF before the readable times, in Materialize's words."""
     item = context.state.items.get(error.collection)
     name = ".".join(context.state.full_name(item)) if item is not None else error.collection
     hint = f"Read at {error.since} or later."
@@ -271,7 +274,7 @@ _DATETIME_END_MS = 253_402_300_800_000  # the year 10000
 
 
 def with_clock(time: int) -> str:
-    """Milliseconds, and what they are in UTC as far as datetime goes."""
+    """Milliseconds since 1970, followed by the time in UTC if `datetime` can represent it."""
     if time >= _DATETIME_END_MS:
         return str(time)
     clock = datetime.fromtimestamp(time / 1_000, UTC)

@@ -1,9 +1,9 @@
-"""Where everything meets: the present catalog, the frontiers, the log, and the dataflows over them.
+"""The coordinator: the current catalog, the frontiers, the log, and the dataflows over them.
 
-The coordinator owns what outlives a session: it opens the data directory, runs the committer and the compaction,
-keeps one dataflow for each materialized view and one feed for each distinct query that is subscribed to. Sessions
-ask it for rows at a time, for commits, and for subscriptions. Commit first, act afterwards: dataflows are derived
-from the catalog, at start and after every DDL.
+The coordinator owns the state that outlives a session. It opens the data directory, runs the committer and compaction,
+and maintains one dataflow for each materialized view and one feed for each distinct subscribed query. Sessions use it
+to read rows at a timestamp, to commit, and to subscribe. The catalog is committed first. The dataflows are then derived
+from the catalog, at start and after every DDL statement.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ from server.spark import Engine
 from server.sql.index_keys import index_keys, is_computed
 from server.sql.plan import QueryPlan
 
-LOOK_S = 0.05  # between two looks at how far dataflows are behind
+LOOK_S = 0.05  # interval between two checks of the lag of dataflows
 
 log = structlog.get_logger()
 
@@ -90,7 +90,7 @@ def _forget_downtime(tx: sqlite3.Connection) -> None:
 
 @dataclass(frozen=True, slots=True)
 class SystemSource:
-    """What a system table's rows are made from. `revision` is equal as long as they have not changed."""
+    """The source of a system table's rows. `revision` changes whenever the rows may have changed."""
 
     rows: Callable[[Coordinator], pa.Table]
     revision: Callable[[Coordinator], object]
@@ -98,10 +98,10 @@ class SystemSource:
 
 @dataclass(frozen=True, slots=True)
 class Joined:
-    """A place in a feed and what came before it: the relation at `as_of`, and changes after it that the feed skips.
+    """A reader of a feed, the relation at `as_of`, and the changes after `as_of` that precede the reader.
 
-    `tables`, of rows or of changes, add up to what the relation held at `as_of`. `times`: of the skipped changes;
-    `changes` gives those of a time, until `release` is called.
+    `tables` are rows or changes whose sum is the relation at `as_of`. `times` are the times of the changes between
+    `as_of` and the reader's first entry. `changes` returns the changes of one of them, until `release` is called.
     """
 
     feed: Feed
@@ -114,7 +114,7 @@ class Joined:
 
 
 class _Followed:
-    """What dataflows read: collections from the log, and system tables as they were while somebody followed them."""
+    """The inputs of dataflows: logged collections, and system tables, which have history while they are followed."""
 
     def __init__(self, coordinator: Coordinator) -> None:
         self.is_logged = coordinator.is_logged
@@ -126,7 +126,7 @@ class _Followed:
 
 
 class Coordinator:
-    """One a server. `start` before use, `close` at the end."""
+    """Owns the state that outlives a session. One per server process. Call `start` before use, `close` at the end."""
 
     def __init__(
         self,
@@ -137,11 +137,14 @@ class Coordinator:
         plan_view: Plans,
         clock: Callable[[], int] = clock_ms,
     ) -> None:
-        """StoreError if the directory cannot be used. `plan_view` computes what a materialized view is, or an
-        index: the relation's rows, behind them the keys that are expressions."""
+        """StoreError if the directory cannot be used.
+
+        `plan_view` returns the computation of a materialized view or an index. The columns of an index's computation
+        are those of the relation, followed by the keys that are expressions.
+        """
         self.store = Store(directory)
         self._directory = directory
-        self._waiting = directory / "waiting"  # what a server before this one left there is of no use
+        self._waiting = directory / "waiting"  # temporary files; those of an earlier server are removed
         shutil.rmtree(self._waiting, ignore_errors=True)
         self._waiting.mkdir(mode=DIRECTORY_MODE)
         self._storage = Storage(self._waiting)
@@ -164,7 +167,8 @@ class Coordinator:
         self._plan_view = plan_view
         self.interval_s = interval_s
         ((reserved_until,),) = self.store.read("SELECT value FROM meta WHERE key = 'reserved_until'")
-        self._was_up_until = max(reserved_until - RESERVATION_MS, 0)  # or longer, but not as long as the reservation
+        # The last server was up at this time. It may have been up longer, but not until `reserved_until`.
+        self._was_up_until = max(reserved_until - RESERVATION_MS, 0)
         self._committer = Committer(
             self.store,
             self.log,
@@ -178,7 +182,7 @@ class Coordinator:
         self._committer.listeners.append(self._committed)
         self._collection_feeds: dict[ObjectId, CollectionFeed] = {}
         self._query_feeds: set[QueryFeed] = set()
-        self._shared_feeds: dict[str, QueryFeed] = {}  # those that others may join, by fingerprint
+        self._shared_feeds: dict[str, QueryFeed] = {}  # by fingerprint; new subscriptions may join these
         self._views: dict[ObjectId, ViewDataflow] = {}
         self._indexes: dict[ObjectId, tuple[IndexDataflow, asyncio.Task[None]]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
@@ -187,10 +191,10 @@ class Coordinator:
     # -- life ---------------------------------------------------------------------------------------------------
 
     async def start(self) -> None:
-        """Holds what was held, starts the dataflows, and closes a first time, so that there is something to read at.
+        """Restores frontiers and holds, starts the dataflows, and closes a first timestamp, which reads can use.
 
-        In this order: no frontier moves before everything that needs history has its hands on it. A materialized view
-        goes on where its log ends, though the time that closes first may be hours later.
+        The order matters: all read holds are in place before any `since` advances. A materialized view resumes at the
+        end of its log, although the first timestamp to be closed may be hours later.
         """
         items = self.state.items
         for id, item in items.items():
@@ -215,14 +219,17 @@ class Coordinator:
         self._spawn(self._watch_dataflows(), "lag of dataflows")
 
     def _add_downtime(self, tx: sqlite3.Connection) -> int:
-        """The milliseconds without a server since one was last up for long: those before this start among them."""
+        """Adds the downtime before this start to the stored total, and returns the total in milliseconds.
+
+        The total is reset when a server has been up for DOWNTIME_GRACE_MS.
+        """
         ((counted,),) = tx.execute("SELECT value FROM meta WHERE key = 'downtime'").fetchall()
         new = self.latest_time() - self._was_up_until if self._was_up_until else 0
         tx.execute("UPDATE meta SET value = ? WHERE key = 'downtime'", (counted + new,))
         return int(counted) + new
 
     async def _watch_lag(self, downtime_ms: int) -> None:
-        """Moves the holds that lag too far, all that do in one transaction, once an interval; until cancelled."""
+        """Advances overdue holds once per interval, all of them in one transaction. Runs until cancelled."""
         begun = time.monotonic()
         while True:
             await asyncio.sleep(self.interval_s)
@@ -238,21 +245,21 @@ class Coordinator:
         before = dict(self.holds.places)
         try:
             await self.commit(Request(overdue=overdue))
-        except Exception as error:  # the committer says why; what is still overdue is so at the next look
+        except Exception as error:  # the committer logs the cause; the next check finds the overdue holds again
             raise_if_cancelled()
             log.error("holds that lag stay where they are", holds=len(overdue), error=str(error))
             return
         for move in overdue:
             place, hold = self.holds.places.get(move.hold), self.state.items.get(move.hold)
             if hold is None or place is None or place.at != move.to:
-                continue  # its owner came first
+                continue  # the owner advanced it first
             self.counts.holds_moved += 1
             name = ".".join(self.state.full_name(hold))
             lost = {"before": before[move.hold].at, "at": place.at}
             log.warning("hold moved by its MAX LAG", hold=name, id=move.hold, **lost)
 
     async def _watch_dataflows(self) -> None:
-        """Holds writers back, and lets them go; until cancelled."""
+        """Updates backpressure every LOOK_S. Runs until cancelled."""
         while True:
             sources = {id: view.inputs for id, view in self._views.items()}
             delay_s = milliseconds(self.setting("dataflow_lag_delay_max")) / 1_000
@@ -264,14 +271,14 @@ class Coordinator:
         return int(self.setting("dataflow_lag_bytes_max"))
 
     def setting(self, name: str) -> str:
-        """The value of a variable of the whole server."""
+        """The value of a server-wide variable."""
         return of_the_system(name, self.state.settings)
 
     def _keeps_too_much(self, view: ViewDataflow) -> bool:
         return 0 < self._lag_max < self.backpressure.lag(view).weight
 
     async def close(self) -> None:
-        """Stops the dataflows and the committer, and closes the store: what was acknowledged is on disk."""
+        """Stops the dataflows and the committer, and closes the store. Acknowledged commits are on disk."""
         await ending.cancelled(self._tasks)
         if self._executors is not None:
             self._executors.close()
@@ -281,7 +288,7 @@ class Coordinator:
 
     @property
     def failed(self) -> asyncio.Future[BaseException]:
-        """Done when the server must not go on: another one has taken the data directory."""
+        """Done when the server must end: another server opened the data directory, or a commit's outcome is unknown."""
         return self._committer.failed
 
     def _spawn(self, work: Coroutine[Any, Any, None], name: str) -> asyncio.Task[None]:
@@ -302,16 +309,16 @@ class Coordinator:
         return self._committer.state
 
     def _description(self, id: ObjectId) -> str:
-        """An object as error messages name it: `table "materialize.public.t"`."""
+        """An object as error messages name it, such as `table "materialize.public.t"`."""
         item = self.state.items.get(id)
         return f'{item.kind} "{".".join(self.state.full_name(item))}"' if item is not None else id
 
     async def commit(self, request: Request) -> Timestamp:
-        """As `Committer.commit`; payload files of a request that failed are removed."""
+        """Like `Committer.commit`. Removes the payload files of a request that failed."""
         try:
             return await self._committer.commit(request)
         except Undecided:
-            raise  # the next opening may find the request done; if not, it sweeps its files
+            raise  # only the next start can tell whether the commit is on disk; if not, it removes the files
         except Exception:
             for _, payload in request.writes:
                 self.log.discard(payload)
@@ -341,7 +348,7 @@ class Coordinator:
             feeds[id].committed(time, tables, check)
 
     def _derive(self) -> None:
-        """Starts and ends dataflows as the catalog says."""
+        """Starts and ends dataflows to match the catalog."""
         old, new = self._state_seen, self.state
         self._state_seen = new
         for id in old.items.keys() - new.items.keys():
@@ -385,8 +392,11 @@ class Coordinator:
         self._indexes[index.id] = (dataflow, self._spawn(dataflow.run(), f"index {index.id}"))
 
     def _planned(self, item: MaterializedView | Index) -> Computation:
-        """What computes it. Whatever goes wrong is for its dataflow to tell, which tries again with every change: the
-        commit is made, and no other dataflow has to do with it."""
+        """Returns the computation of a view or index.
+
+        If planning fails, returns an `Unplanned`, which plans again at every change of the inputs and reports the error
+        through its dataflow. The commit that created the object is on disk, and other dataflows are not affected.
+        """
 
         def plan() -> Computation:
             return self._plan_view(self, item)
@@ -428,7 +438,7 @@ class Coordinator:
         self._views[view.id] = dataflow
 
     def _view_failed(self, view: MaterializedView, error: PgError) -> None:
-        """Ends what is subscribed to over the view, directly or through others, and has come to where it stays."""
+        """Ends subscriptions that depend on a failed view and have reached its `upper`."""
         upper = self.frontiers.upper(view.id)
         stuck = {view.id}
         while more := {id for id, other in self._views.items() if stuck & other.inputs} - stuck:
@@ -440,7 +450,7 @@ class Coordinator:
             feed.fail(error)
 
     def _error_of(self, ids: Iterable[ObjectId], as_of: Timestamp) -> PgError | None:
-        """Why the relations do not get to `as_of`: the error of a materialized view among them, or of one it reads."""
+        """Returns the error that keeps one of the relations, or a view that it reads, from reaching `as_of`, if any."""
         for id in ids:
             view = self._views.get(id)
             if view is not None and self.frontiers.upper(id) <= as_of:
@@ -451,7 +461,7 @@ class Coordinator:
         return None
 
     async def _write_view(self, id: ObjectId, time: Timestamp, changes: pa.Table | None, upper: Timestamp) -> None:
-        """A view's changes go to the log. Without any, its upper moves in memory only: see `catalog.log`."""
+        """Writes a view's changes to the log. Without changes, `upper` advances in memory only (see `catalog.log`)."""
         written: list[tuple[Batch, Payload]] = []
         if changes is not None:
             payload = await asyncio.to_thread(self.log.prepare, changes)
@@ -483,27 +493,27 @@ class Coordinator:
     # -- reading ------------------------------------------------------------------------------------------------
 
     def latest_time(self) -> Timestamp:
-        """The greatest closed time: what a strict serializable read reads at."""
+        """The greatest closed timestamp, which strict serializable reads use."""
         return Timestamp(self.frontiers.tables_upper - 1)
 
     def computation(self, plan: QueryPlan, engine: Engine, upkeep: Upkeep | None = None) -> Computation:
-        """A maintained query over the log and the system tables, as what keeps it up. 0A000 if nothing can.
+        """Returns the computation that maintains a query over the log and the system tables. 0A000 if there is none.
 
-        `upkeep`: what was decided of it, if it was.
+        `upkeep` is the result of `upkeep_of`, if the caller has it.
         """
         upkeep = upkeep or upkeep_of(plan, self.sizes(plan.inputs))
         return computation_of(plan, upkeep, engine, _Followed(self), self._arrangements)
 
     def sizes(self, ids: Iterable[ObjectId]) -> dict[ObjectId, int]:
-        """Of those whose changes the log has, how many lines these are."""
+        """Returns the number of log rows per collection. Relations that are not in the log are omitted."""
         return {id: self.lines(id) for id in ids if self.is_logged(id)}
 
     def arrange_in(self, directory: Path, engine: Engine) -> None:
-        """Before `start`: large arrangements go to `directory`, where Spark's executors probe them.
+        """Stores large arrangements in `directory`, where Spark's executors probe them. Call it before `start`.
 
-        Several servers may have the same one. StoreError if it cannot be used.
+        Several servers may share the directory. StoreError if it cannot be used.
         """
-        id = self._directory / "arrangements"  # the name of what is ours there
+        id = self._directory / "arrangements"  # contains the name of this server's subdirectory
         try:
             if not id.exists():
                 id.write_text(f"tidewire-{uuid.uuid4().hex}")
@@ -518,20 +528,20 @@ class Coordinator:
 
     @property
     def arrangement_probing(self) -> str:
-        """Who is to probe the arrangements that are made from now on: `auto`, `server` or `executors`."""
+        """Where arrangements that are created from now on are probed: `auto`, `server` or `executors`."""
         if self._executors is None:
             return SERVER
         return self.setting("arrangement_probing")
 
     @property
     def reaches_executors(self) -> bool:
-        """Whether there is a directory for arrangements."""
+        """Whether an arrangement directory is configured."""
         return self._executors is not None
 
     async def rows(self, id: ObjectId, as_of: Timestamp) -> pa.Table:
-        """A collection's or system table's rows at `as_of`. The caller has a holder, or reads the latest time.
+        """Returns the rows of a collection or system table at `as_of`. The caller holds it, or it is the latest time.
 
-        Waits until the collection is final there. PgError of a materialized view that cannot be computed.
+        Waits until `as_of < upper`. PgError if the relation was dropped, or is a materialized view that fails.
         """
         item = self.state.items.get(id)
         match item:
@@ -547,7 +557,7 @@ class Coordinator:
                 raise PgError(SqlState.UNDEFINED_TABLE, f'relation "{id}" was dropped')
 
     async def indexed_rows(self, index: ObjectId, codes: Hashes | None, as_of: Timestamp) -> pa.Table | None:
-        """As `IndexDataflow.rows`; waits until the index's relation is final at `as_of`. The caller has a holder."""
+        """Like `IndexDataflow.rows`. Waits until `as_of < upper` of the index's relation. The caller holds `as_of`."""
         dataflow, _ = self._indexes.get(index, (None, None))
         if dataflow is None:
             return None
@@ -558,7 +568,7 @@ class Coordinator:
         return await dataflow.rows(codes, as_of)
 
     def system_rows(self, id: ObjectId) -> pa.Table:
-        """A system table's rows now. PgError of PostgreSQL's own, which only a session sees."""
+        """Returns a system table's current rows. 0A000 for PostgreSQL's catalogs, which only sessions can read."""
         source = self._system_tables.get(id)
         if source is None:
             raise PgError(
@@ -569,17 +579,17 @@ class Coordinator:
         return source.rows(self)
 
     async def rows_followed(self, id: ObjectId, as_of: Timestamp) -> pa.Table:
-        """As `rows`, for a dataflow: of a system table, too, what it held at `as_of`."""
+        """Like `rows`, for a dataflow: the rows of a system table are those at `as_of`, too."""
         return self.following.rows(id, as_of) if id in self.following else await self.rows(id, as_of)
 
     def change_times(self, id: ObjectId, lower: int, upper: int) -> list[Timestamp]:
-        """The times in [lower, upper) at which a collection, or a system table that is followed, changed."""
+        """The times in [lower, upper) at which a collection, or a followed system table, changed."""
         return self.following.times(id, lower, upper) if id in self.following else self.log.times(id, lower, upper)
 
     def lines(self, id: ObjectId, lower: int = 0, upper: int | None = None) -> int:
-        """How many lines of changes the log has of a collection in [lower, upper), or now. 0 of what is not in the log.
+        """Returns the number of log rows of a collection in [lower, upper), 0 for a relation that is not in the log.
 
-        Of all, about as many as it has rows.
+        `upper` None means all times from `lower` on. The number for all times approximates the number of rows.
         """
         return self.log.lines(id, lower, upper) if self.is_logged(id) else 0
 
@@ -592,9 +602,10 @@ class Coordinator:
             await self.frontiers.moved.wait()
 
     async def check_counts(self, id: ObjectId, lower: int, time: Timestamp) -> None:
-        """NegativeCount if a row of a collection has a count below zero at `time`, and had none before `lower`.
+        """NegativeCount if a row of a collection has a negative multiplicity at `time`.
 
-        The caller holds `time`. No look at the rows unless somebody took some away that he had not read.
+        The caller holds `time` and knows that no multiplicity was negative before `lower`. The rows are read only if a
+        transaction retracted rows that it had not read, at `lower` or later.
         """
         item = self.state.items.get(id)
         if isinstance(item, Table) and not self._committer.has_read(id, lower):
@@ -608,11 +619,11 @@ class Coordinator:
             holder.release()
 
     def is_logged(self, id: ObjectId) -> bool:
-        """Whether it is a collection of the log."""
+        """Whether the relation is a collection of the log."""
         return isinstance(self.state.items.get(id), Table | MaterializedView)
 
     async def changes(self, id: ObjectId, lower: int, upper: int) -> pa.Table:
-        """What happened to a collection of the log in [lower, upper), consolidated. The caller holds lower - 1."""
+        """Returns a logged collection's consolidated changes in [lower, upper). The caller holds `lower - 1`."""
         item = self.state.items.get(id)
         if not isinstance(item, Table | MaterializedView):
             raise PgError(SqlState.UNDEFINED_TABLE, f'relation "{id}" was dropped')
@@ -623,40 +634,39 @@ class Coordinator:
 
     @property
     def dataflows(self) -> dict[str, int]:
-        """How many there are of each kind."""
+        """The number of dataflows by kind."""
         return {"materialized view": len(self._views), "query": len(self._query_feeds)}
 
     @property
     def running(self) -> dict[str, ViewDataflow | QueryFeed]:
-        """The dataflows: those of materialized views and of indexes that are computed by their ids, those of queries
-        by ids of their own."""
+        """The dataflows by id. Those of materialized views and computed indexes have the object's id."""
         queries = {feed.id: feed for feed in self._query_feeds}
         computed = (index.dataflow for index in self.indexes.values() if isinstance(index, ComputedIndex))
         return {**{str(view.view.id): view for view in (*self._views.values(), *computed)}, **queries}
 
     @property
     def indexes(self) -> dict[ObjectId, IndexDataflow]:
-        """What keeps each index up."""
+        """The dataflow of each index."""
         return {id: dataflow for id, (dataflow, _) in self._indexes.items()}
 
     def running_query(self, fingerprint: str) -> QueryFeed | None:
-        """The dataflow of a subscribed query that others may join."""
+        """The dataflow of a subscribed query that new subscriptions may join."""
         return self._shared_feeds.get(fingerprint)
 
     @property
     def computations(self) -> list[Computation]:
-        """What keeps the dataflows up."""
+        """The computations of all dataflows."""
         return [dataflow.computation for dataflow in self.running.values()]
 
     @property
     def waiting_bytes(self) -> int:
-        """Changes that are kept until the slowest of their readers has taken them."""
+        """The bytes of changes that the slowest reader of each feed has not taken."""
         return sum(feed.kept_bytes for feed in (*self._collection_feeds.values(), *self._query_feeds))
 
     # -- subscribing --------------------------------------------------------------------------------------------
 
     async def join_collection(self, id: ObjectId, as_of: Timestamp) -> Joined:
-        """The log's changes as they are. The caller has a holder of the collection at AS OF until this returns."""
+        """Subscribes to the log's changes of a collection. The caller holds it at `as_of` until this returns."""
         item = self.state.items[id]
         assert isinstance(item, Table | MaterializedView)
         schema = collection_schema(item)
@@ -688,7 +698,7 @@ class Coordinator:
         if times:
             holder.advance(times[0] - 1)
         else:
-            holder.release()  # what is to be sent lies here, though the client may take hours over it
+            holder.release()  # `tables` has all that is to be sent, so a slow client holds no history
         return Joined(feed, reader, as_of, [schema.empty_table(), *tables], times, changes, holder.release)
 
     def _forget_feed(self, id: ObjectId, feed: Feed) -> None:
@@ -696,10 +706,11 @@ class Coordinator:
             del self._collection_feeds[id]
 
     async def join_query(self, computation: Computation, as_of: Timestamp, *, exact: bool) -> Joined:
-        """A dataflow's changes: the running one of an equal query if it can serve AS OF, else one of its own.
+        """Subscribes to the changes of a query.
 
-        Without `exact` any time from `as_of` on will do, so that whatever runs can be joined where it stands.
-        NotReadable if an input has no history at `as_of` any more.
+        Joins the running dataflow of an equal query if that can serve `as_of`, else starts a dataflow. Without `exact`,
+        any time from `as_of` on may be chosen, so that every running dataflow can be joined. NotReadable if an input
+        cannot be read at `as_of`.
         """
         if (error := self._error_of(computation.inputs, as_of)) is not None:
             raise error
@@ -719,7 +730,7 @@ class Coordinator:
         if exact:
             tables += [updates.negate(entry.changes) for entry in reader.waiting() if entry.time > as_of]
         else:
-            reader.take()  # the snapshot holds these changes
+            reader.take()  # `feed.rows` includes these changes
             as_of = Timestamp(feed.upper - 1)
         return Joined(feed, reader, as_of, tables, [], _no_changes, lambda: None)
 

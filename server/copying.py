@@ -1,4 +1,4 @@
-"""COPY over the wire: rows out as CopyData, and CopyData in until the client says that it is done."""
+"""COPY: sends rows as CopyData, and receives CopyData until the client sends CopyDone."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ from server.results import TAKEN_ROWS, Result, Rows, SubscriptionRows
 from server.sql import statements as s
 from server.sql.plan import QueryPlan, WritePlan
 
-FEED_BYTES = 1024 * 1024  # data gathered before it is decoded
+FEED_BYTES = 1024 * 1024  # data is collected up to this size before it is decoded
 
 
 async def copy_to(context: Context, outlet: Outlet, statement: s.CopyTo, plan: Plan) -> None:
-    """COPY ... TO STDOUT: CopyOutResponse before the first row is known, then one CopyData a row."""
+    """COPY ... TO STDOUT. Sends CopyOutResponse before the first row is known, then one CopyData per row."""
     options = CopyOptions.of(statement.options, reading=False)
     inner = statement.source
     match plan:
@@ -79,7 +79,7 @@ async def _copy_rows(
 
 
 async def copy_from(context: Context, outlet: Outlet, arrival: asyncio.Event, statement: s.CopyFrom) -> Result:
-    """COPY ... FROM STDIN: the client sends until CopyDone; nothing is loaded if anything of it is wrong."""
+    """COPY ... FROM STDIN. Reads until CopyDone. Loads nothing if any of the data is invalid."""
     item = find_relation(context, statement.table)
     table = writes.table_for_writing(context, item.id, item.name, "copy to")
     positions = _copied_columns(table, statement)
@@ -101,7 +101,7 @@ async def copy_from(context: Context, outlet: Outlet, arrival: asyncio.Event, st
 
 
 async def _copy_data(outlet: Outlet, arrival: asyncio.Event) -> AsyncIterator[bytes]:
-    """The data of CopyData messages until CopyDone, gathered into larger pieces."""
+    """Yields the data of CopyData messages until CopyDone, in pieces of about FEED_BYTES."""
     pieces: list[bytes] = []
     size = 0
     while True:

@@ -1,4 +1,4 @@
-"""What the server counts while it works, for `metrics`. Plain numbers, changed on the event loop's thread alone."""
+"""The server's counters for `metrics`. They are changed only on the event loop's thread."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 
 
 @dataclass(slots=True)
 class Durations:
-    """A histogram: how many took at most so many seconds, the last bucket without a bound."""
+    """A histogram in seconds. `buckets[i]` counts durations in (bounds[i - 1], bounds[i]], the last one the rest."""
 
     bounds: tuple[float, ...] = SECONDS
     buckets: list[int] = field(default_factory=lambda: [0] * (len(SECONDS) + 1))
@@ -29,7 +29,7 @@ def _by_outcome() -> dict[str, Durations]:
 
 @dataclass(slots=True)
 class Counts:
-    """Since the server's start. `statements`: by kind and outcome; `spark`, `hydrations`: by outcome."""
+    """Counters since the server's start. `statements`: by kind and outcome. `spark`, `hydrations`: by outcome."""
 
     statements: Counter[tuple[str, str]] = field(default_factory=Counter)
     spark: dict[str, Durations] = field(default_factory=_by_outcome)

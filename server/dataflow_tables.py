@@ -1,4 +1,4 @@
-"""What the system tables tell of dataflows: their ticks, their operators, what they keep, how far they are."""
+"""Rows of the system tables about dataflows: steps, operators, arrangements, lags, hydration."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def lags(coordinator: Coordinator) -> Iterator[Row]:
 
 
 def arrangements(coordinator: Coordinator) -> Iterator[Row]:
-    known: dict[Arrangement, str] = {}  # those that are shared have the id of the first use
+    known: dict[Arrangement, str] = {}  # a shared arrangement has the id of its first use
     for id, computation in _followed(coordinator):
         numbers = _numbers(computation)
         for operator in computation.operators:
@@ -122,7 +122,7 @@ def hydration_statuses(coordinator: Coordinator) -> Iterator[Row]:
 
 
 def names(coordinator: Coordinator) -> Callable[[ObjectId], str]:
-    """The full name of what there is; of what was dropped meanwhile its id."""
+    """Returns a function from ids to full names. The name of a dropped object is its id."""
     state = coordinator.state
     return lambda id: ".".join(state.full_name(state.items[id])) if id in state.items else id
 

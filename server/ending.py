@@ -1,4 +1,4 @@
-"""A bound on how long a server takes to end, and what it waited for when it took longer."""
+"""Bounds the duration of a shutdown, and logs what was still running when it took longer."""
 
 from __future__ import annotations
 
@@ -12,15 +12,17 @@ from typing import Any
 
 import structlog
 
-TASKS_END_S = 5.0  # what background tasks have to end once they are cancelled
-PROCESS_ENDS_S = 20.0  # from the signal on; the engine alone may take 5 s
+TASKS_END_S = 5.0  # how long cancelled background tasks may take to end
+PROCESS_ENDS_S = 20.0  # from the start of the shutdown; stopping the engine may take 5 s
 
 log = structlog.get_logger()
 
 
 async def cancelled(tasks: set[asyncio.Task[Any]], seconds: float = TASKS_END_S) -> None:
-    """Cancels the tasks of a set that they leave when they end, those that join it meanwhile as well, and waits for
-    them; those that have not ended after so long are named in the log, and left."""
+    """Cancels the tasks of a set and waits until they have ended. Logs the names of those that do not end in time.
+
+    Tasks must remove themselves from the set when they end. Tasks that are added meanwhile are cancelled, too.
+    """
     loop = asyncio.get_running_loop()
     until = loop.time() + seconds
     asked: set[asyncio.Task[Any]] = set()
@@ -34,7 +36,7 @@ async def cancelled(tasks: set[asyncio.Task[Any]], seconds: float = TASKS_END_S)
 
 
 def end_by_force(seconds: float = PROCESS_ENDS_S) -> None:
-    """Ends the process with code 1 if it still runs after so many seconds. What was acknowledged is on disk."""
+    """Exits the process with code 1 if it still runs after the given time. Acknowledged commits are on disk."""
     timer = threading.Timer(seconds, _end, (asyncio.get_running_loop(), seconds))
     timer.name, timer.daemon = "tidewire-end", True
     timer.start()
@@ -54,7 +56,7 @@ def _end(loop: asyncio.AbstractEventLoop, seconds: float) -> None:
 
 
 def described(tasks: Iterable[asyncio.Task[Any]]) -> list[str]:
-    """Each task's name, and where it waits."""
+    """Returns each task's name and the line at which it waits."""
     found = []
     for task in tasks:
         stack = task.get_stack(limit=1)

@@ -1,4 +1,4 @@
-"""Exceptions that are no PgError: our bugs and the machine's faults. The log has the trace, the client one line."""
+"""Errors for exceptions that are not PgErrors: bugs and failures of the machine. Details are logged, not sent."""
 
 from __future__ import annotations
 
@@ -13,25 +13,25 @@ from protocol.pgwire.errors import PgError, SqlState
 log = structlog.get_logger()
 
 
-_EVALUATION = ("21", "22")  # classes of errors that a row's values make: cardinality violations, data exceptions
+_EVALUATION = ("21", "22")  # SQLSTATE classes that depend on values: cardinality violations, data exceptions
 
 
 def evaluation_error(error: PgError) -> PgError:
-    """How a subscription tells that its query cannot be computed; other errors stay as they are."""
+    """Returns the error of a subscription whose query fails on its data. Other errors are returned unchanged."""
     if not error.sqlstate.startswith(_EVALUATION):
         return error
     return PgError(error.sqlstate, f"Evaluation error: {error.message}", detail=error.detail, hint=error.hint)
 
 
 def _is_full(error: Exception) -> bool:
-    """A device without room, a quota, or a limit to a file's size, as SQLite, Arrow or the system tells it."""
+    """Whether SQLite, Arrow or the system reports a full device, an exceeded quota, or a limit on file size."""
     return "disk is full" in str(error) or (
         isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
     )
 
 
 def told(error: Exception) -> PgError:
-    """The error as a client is told of it; what is not meant for clients goes to the log, with its trace."""
+    """Returns the error to send to the client. Logs the details that are not meant for clients."""
     if isinstance(error, PgError):
         return error
     if isinstance(error, RecursionError):

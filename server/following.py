@@ -1,9 +1,9 @@
-"""System tables as collections that change with time, for as long as a dataflow follows them.
+"""System tables as collections with history, while a dataflow follows them.
 
-Their rows are made from the server's memory, so they have a history only while somebody asks for one: whoever
-follows a table makes it a collection of `Frontiers`, with a `since` and holders like any other. From then on its rows
-are made again at each commit, an idle one included, if what they are made from has changed; the versions that a
-holder may still read are kept. Nothing of this is done for a table that nobody follows.
+Their rows are computed from the server's memory, so normally they have no history. Following a table makes it a
+collection of `Frontiers`, with a `since` and holders. From then on, its rows are computed again at each commit, even an
+empty one, if their revision has changed. The versions that a holder may still read are kept. A table that is not
+followed causes no work.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from server.frontiers import Frontiers
 
 @dataclass(slots=True)
 class _Followed:
-    """`versions`: the rows from a time on, in order of time, the last of them the present ones."""
+    """`versions`: the rows from a time on, in order of time. The last one is current."""
 
     revision: object
     versions: list[tuple[Timestamp, pa.Table]]
@@ -28,7 +28,7 @@ class _Followed:
 
 @dataclass(slots=True)
 class Following:
-    """`rows_of` makes a table's present rows; `revision_of` is equal as long as they have not changed."""
+    """`rows_of` returns a table's current rows. `revision_of` changes whenever they may have changed."""
 
     frontiers: Frontiers
     rows_of: Callable[[ObjectId], pa.Table]
@@ -36,7 +36,7 @@ class Following:
     _followed: dict[ObjectId, _Followed] = field(default_factory=dict)
 
     def follow(self, ids: Iterable[ObjectId]) -> Callable[[], None]:
-        """Gives the tables a history from the latest closed time on; returns what to call to let go of it."""
+        """Starts to keep the tables' history, from the latest closed time on. Returns the function that stops it."""
         held = list(ids)
         time = Timestamp(self.frontiers.tables_upper - 1)
         for id in held:
@@ -62,7 +62,7 @@ class Following:
         return id in self._followed
 
     def closed(self, time: Timestamp) -> None:
-        """`time` is about to be final: what the tables hold now, they hold at `time`."""
+        """Records the current rows as those at `time`, which is about to become final."""
         for id, followed in self._followed.items():
             revision = self.revision_of(id)
             if revision == followed.revision:
@@ -76,10 +76,10 @@ class Following:
                 del followed.versions[0]
 
     def rows(self, id: ObjectId, as_of: int) -> pa.Table:
-        """The rows at `as_of`, at or after the table's `since`."""
+        """Returns the rows at `as_of >= since`."""
         versions = self._followed[id].versions
         return next(rows for time, rows in reversed(versions) if time <= as_of)
 
     def times(self, id: ObjectId, lower: int, upper: int) -> list[Timestamp]:
-        """The times in [lower, upper) at which the rows changed."""
+        """Returns the times in [lower, upper) at which the rows changed."""
         return [time for time, _ in self._followed[id].versions[1:] if lower <= time < upper]

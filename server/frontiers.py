@@ -1,17 +1,20 @@
-"""What can be read, and what keeps it readable: every collection's `since` and `upper`, and the holders.
+"""Which timestamps are readable: `since` and `upper` of every collection, and the holders that keep history.
 
-- `upper` (exclusive): times before it are final. All tables share one, moved by the committer alone; every
-  materialized view has its own, moved by its dataflow.
-- `since` (inclusive): times from it on can be read. It follows `upper` at the distance of the retention window, but
-  never passes a holder: a hold, a running SELECT, a subscription, a dataflow over its inputs.
+- `upper` (exclusive): times `t < upper` are final. All tables share one `upper`, which only the committer advances.
+  Every materialized view has its own, which its dataflow advances.
+- `since` (inclusive): times `since <= t < upper` are readable. Holders are holds, running SELECTs, subscriptions, and
+  dataflows over their inputs:
 
-An index has a `since` of its own. A relation can be read at a time if it, or an index on it, can; so its log begins at
-the least of their `since` (`readable`), and a hold on an index keeps the history there that queries by way of the index
-need. An index on a view has no log to be read by: it is made again from the logs of what the view reads, and these
-begin where it does, too (`kept`). What Spark computes of an index has an `upper` of its own.
+      since = max(floor, min(upper - 1 - retention, the least time of a holder))
 
-Pure: no clock, no disk. `moved` is how others await a movement. One rule in one place: `since` is the least of what
-the holders and the window allow, and never less than the floor, the time at which history begins on disk.
+  The floor is the time at which the history on disk begins.
+
+An index has its own `since`. A relation is readable at a time if it, or an index on it, is. Its log therefore begins at
+the least of their `since` (`readable`), and a hold on an index keeps the history that queries through the index need.
+An index on a view has no log to read. It is rebuilt from the logs of the view's inputs, which must therefore begin no
+later than the index's `since` (`kept`). An index that Spark computes has its own `upper`.
+
+No clock and no disk access. Use `moved` to wait until a frontier advances.
 """
 
 from __future__ import annotations
@@ -25,7 +28,7 @@ RETENTION_MS = 1_000
 
 
 class Pulse:
-    """A condition that many await and one fires. Each wait ends with the next firing."""
+    """A condition that one task fires and any number of tasks await. `wait` returns at the next `fire`."""
 
     __slots__ = ("_next",)
 
@@ -33,7 +36,7 @@ class Pulse:
         self._next: asyncio.Future[None] | None = None
 
     async def wait(self) -> None:
-        """Cancel safety: nothing is lost; a later wait sees later firings."""
+        """Returns at the next `fire`. Cancel safety: other waiters are not affected."""
         if self._next is None:
             self._next = asyncio.get_running_loop().create_future()
         await asyncio.shield(self._next)
@@ -45,7 +48,7 @@ class Pulse:
 
 
 class Holder:
-    """Keeps the `since` of some collections at or before `time` until released. Moves only forward."""
+    """Keeps the `since` of some collections at or before `time` until it is released. `time` only increases."""
 
     __slots__ = ("_frontiers", "collections", "time")
 
@@ -57,18 +60,18 @@ class Holder:
             frontiers.holders_of.setdefault(id, set()).add(self)
 
     def advance(self, time: int) -> None:
-        """Times before `time` are no longer needed."""
+        """Releases the times before `time`."""
         self.time = Timestamp(max(self.time, time))
 
     def release(self) -> None:
-        """May be called twice."""
+        """Idempotent."""
         self._frontiers.holders.discard(self)
         for id in self.collections:
             self._let_go(id)
         self.collections = frozenset()
 
     def dropped(self, id: ObjectId, instead: ObjectId | None) -> None:
-        """One of the collections is no more; what it kept, `instead` keeps from now on."""
+        """Removes a dropped collection. `instead`, if given, is held from now on in its place."""
         self._let_go(id)
         self.collections -= {id}
         if instead is not None:
@@ -84,7 +87,7 @@ class Holder:
 
 
 class NotReadable(Exception):
-    """A time before the `since` of `collection` was asked for; `since` is the earliest readable time."""
+    """A time before the `since` of `collection` was requested. `since` is the earliest readable time."""
 
     def __init__(self, collection: ObjectId, since: Timestamp) -> None:
         super().__init__(f"{collection} cannot be read before {since}")
@@ -93,7 +96,7 @@ class NotReadable(Exception):
 
 
 class Frontiers:
-    """The frontiers of all collections. System tables are no collections: they are always readable."""
+    """The frontiers of all collections. A system table has frontiers only while a dataflow follows it."""
 
     def __init__(self) -> None:
         self.tables_upper = Timestamp(0)
@@ -101,10 +104,10 @@ class Frontiers:
         self.floors: dict[ObjectId, Timestamp] = {}
         self.holders: set[Holder] = set()
         self.holders_of: dict[ObjectId, set[Holder]] = {}
-        self._retention_ms: dict[ObjectId, int] = {}  # of those that say; the others have RETENTION_MS
-        self._relations: dict[ObjectId, ObjectId] = {}  # of indexes
-        self._indexes: dict[ObjectId, set[ObjectId]] = {}  # of relations
-        self._made_from: dict[ObjectId, frozenset[ObjectId]] = {}  # of indexes on views
+        self._retention_ms: dict[ObjectId, int] = {}  # where it is not RETENTION_MS
+        self._relations: dict[ObjectId, ObjectId] = {}  # index -> its relation
+        self._indexes: dict[ObjectId, set[ObjectId]] = {}  # relation -> its indexes
+        self._made_from: dict[ObjectId, frozenset[ObjectId]] = {}  # index on a view -> the view's inputs
         self.moved = Pulse()
 
     def upper(self, id: ObjectId) -> Timestamp:
@@ -112,7 +115,7 @@ class Frontiers:
         return self.view_uppers.get(own, self.tables_upper)
 
     def retained(self, id: ObjectId) -> Timestamp:
-        """What `since` would be without holders: what the retention window alone keeps, as far as it is there."""
+        """`since` without holders: `max(floor, upper - 1 - retention)`."""
         return self._retained_at(id, self.upper(id))
 
     def _retained_at(self, id: ObjectId, upper: int) -> Timestamp:
@@ -121,28 +124,28 @@ class Frontiers:
         return Timestamp(max(self.floors.get(id, 0), window))
 
     def since(self, id: ObjectId) -> Timestamp:
-        """The least time at which `id` can be read, by itself."""
+        """The least time at which `id` itself is readable."""
         return self.since_at(id, self.upper(id))
 
     def since_at(self, id: ObjectId, upper: int) -> Timestamp:
-        """What `since` is when `upper` is there: where what has no rows yet is to begin."""
+        """`since` as it will be at the given `upper`."""
         retained = self._retained_at(id, upper)
         held = min((holder.time for holder in self.holders_of.get(id, ())), default=retained)
         return Timestamp(max(self.floors.get(id, 0), min(retained, held)))
 
     def readable(self, id: ObjectId) -> Timestamp:
-        """The least time at which `id` can be read, by itself or by way of an index on it."""
+        """The least time at which `id` is readable, directly or through an index on it."""
         return min(map(self.since, self.ways(id)))
 
     def kept(self, id: ObjectId) -> Timestamp:
-        """Where the log of `id` begins: where it is readable, and what indexes on views are made from."""
+        """The time at which the log of `id` must begin, for its readers and for indexes on views over it."""
         made = (self.since(index) for index, inputs in self._made_from.items() if id in inputs)
         return min((self.readable(id), *made))
 
     def hold(self, ids: Iterable[ObjectId], time: int) -> Holder:
-        """A new holder. NotReadable if one of the collections cannot be read at `time` any more.
+        """Returns a new holder. NotReadable if one of the collections is not readable at `time`.
 
-        Where a collection can be read only by way of an index, the index is held.
+        If a collection is readable only through an index, the index is held.
         """
         collections = []
         for id in ids:
@@ -154,9 +157,9 @@ class Frontiers:
         return self._held(collections, Timestamp(time))
 
     def take_over(self, ids: Iterable[ObjectId], time: Timestamp) -> Holder:
-        """A new holder at a time whose history is there, because it is on disk or because another holder keeps it.
+        """Returns a new holder at a time whose history exists, on disk or because of another holder.
 
-        `since` may go back to it: that of an index that begins under a hold, or after a restart.
+        `since` may decrease to that time, for an index whose history begins at a hold, or after a restart.
         """
         ids = tuple(ids)
         for id in ids:
@@ -170,29 +173,29 @@ class Frontiers:
         return holder
 
     def ways(self, id: ObjectId) -> Iterator[ObjectId]:
-        """What `id` can be read by: itself first."""
+        """Yields the objects through which `id` can be read: itself, then its indexes."""
         yield id
         yield from self._indexes.get(id, ())
 
     def greatest_since(self, ids: Iterable[ObjectId]) -> Timestamp:
-        """The least time at which all of `ids` can be read."""
+        """The least time at which all of `ids` are readable."""
         return max((self.readable(id) for id in ids if id in self.floors), default=Timestamp(0))
 
     def greatest_retained(self, ids: Iterable[ObjectId]) -> Timestamp:
-        """The least time that all of `ids` keep without holders."""
+        """The least time that all of `ids` retain without holders."""
         return max((self.retained(id) for id in ids if id in self.floors), default=Timestamp(0))
 
     def least_upper(self, ids: Iterable[ObjectId]) -> Timestamp:
-        """All of `ids` are final before this time. Without any collection: the tables' upper."""
+        """The least `upper` of `ids`; the tables' `upper` if none of them is a collection."""
         return min((self.upper(id) for id in ids if id in self.floors), default=self.tables_upper)
 
     async def reached(self, ids: frozenset[ObjectId], time: int) -> None:
-        """Returns when all of `ids` are final at `time`: least upper > time."""
+        """Returns when `time < upper` for all of `ids`."""
         while self.least_upper(ids) <= time:
             await self.moved.wait()
 
     def created(self, id: ObjectId, since: Timestamp, upper: Timestamp | None, retention_ms: int | None = None) -> None:
-        """A collection exists, with history from `since` on; `upper` is a materialized view's, None for a table."""
+        """Registers a collection with history from `since` on. `upper` is None for a table."""
         self.floors[id] = since
         if upper is not None:
             self.view_uppers[id] = upper
@@ -202,7 +205,7 @@ class Frontiers:
     def index_created(
         self, id: ObjectId, on: ObjectId, since: Timestamp, retention_ms: int | None, *, computed: bool = False
     ) -> None:
-        """An index on a collection exists, whose log has history from `since` on. `computed`: by Spark."""
+        """Registers an index on a collection whose history begins at `since`. `computed`: Spark computes its keys."""
         self.created(id, since, since if computed else None, retention_ms)
         self._relations[id] = on
         self._indexes.setdefault(on, set()).add(id)
@@ -210,18 +213,18 @@ class Frontiers:
     def view_index_created(
         self, id: ObjectId, inputs: frozenset[ObjectId], since: Timestamp, retention_ms: int | None
     ) -> None:
-        """An index on a view exists, which reads these collections; their logs have history from `since` on."""
+        """Registers an index on a view with these inputs, whose history begins at `since`."""
         self.created(id, since, since, retention_ms)
         self._made_from[id] = inputs
 
     def index_reached(self, id: ObjectId, upper: Timestamp) -> None:
-        """What is computed of an index is final before `upper`."""
+        """Advances the `upper` of a computed index."""
         if id in self.view_uppers:
             self.view_uppers[id] = max(upper, self.view_uppers[id])
             self.moved.fire()
 
     def retain(self, id: ObjectId, retention_ms: int | None) -> None:
-        """How much history is kept without holders; 0: all, None: RETENTION_MS. A longer window fills with time."""
+        """Sets the retention window. 0 retains everything, None means RETENTION_MS. `since` does not decrease."""
         self.floors[id] = self.since(id)
         self._retention_ms.pop(id, None)
         if retention_ms is not None:
@@ -232,7 +235,7 @@ class Frontiers:
         if relation in self._indexes:
             self._indexes[relation].discard(id)
         else:
-            relation = None  # which was dropped with it
+            relation = None  # it was dropped, too
         self._indexes.pop(id, None)
         self._made_from.pop(id, None)
         for holder in list(self.holders_of.get(id, ())):
@@ -242,12 +245,12 @@ class Frontiers:
         self._retention_ms.pop(id, None)
 
     def compacted(self, id: ObjectId, since: Timestamp) -> None:
-        """History before `since` is gone from disk."""
+        """Sets the floor: history before `since` is about to be removed from disk."""
         made = (index for index, inputs in self._made_from.items() if id in inputs)
         for known in (*self.ways(id), *made):
             if known in self.floors:
                 self.floors[known] = max(self.floors[known], since)
 
     def table(self) -> Mapping[ObjectId, tuple[Timestamp, Timestamp]]:
-        """(since, upper) of every collection."""
+        """Returns (since, upper) of every collection."""
         return {id: (self.since(id), self.upper(id)) for id in self.floors}

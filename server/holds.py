@@ -1,10 +1,10 @@
-"""HOLD objects while the server runs: where each stands, and the rules by which it moves.
+"""HOLD objects in a running server: the time of each hold, and the rules by which it advances.
 
-A hold is a holder of `Frontiers` with a name and a place on disk. The old time is let go only after the new one is
-held and its move is on disk: whatever happens between, the history from the acknowledged place on is there.
+A hold is a holder of `Frontiers` with a name and a durable time. When a hold advances, its old time is released only
+after the new time is held and is on disk. The history from the acknowledged time on therefore always exists.
 
-Moves are decided by the committer, one after another in the order of its queue, and all moves of a group share its
-transaction: `Moves` gathers a group's, and is kept or undone with it. Pure but for the frontiers: no clock, no disk.
+The committer decides moves in the order of its queue. All moves of a group are part of its transaction: `Moves`
+collects them and is kept or undone together with it. No clock and no disk access.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from catalog.objects import CatalogState, Hold, ObjectId, Timestamp
 from protocol.pgwire.errors import PgError, SqlState
 from server.frontiers import Frontiers, Holder
 
-DOWNTIME_GRACE_MS = 600_000  # how long a server must be up, at most, before its downtime counts as the holds' lag
+DOWNTIME_GRACE_MS = 600_000  # the longest uptime during which the downtime before it does not count as the holds' lag
 
 
 @dataclass(slots=True)
 class Advance:
-    """ALTER HOLD ... ADVANCE: `to` None is as far as retention goes. `before` is where it stood, once accepted."""
+    """ALTER HOLD ... ADVANCE. `to` None means as far as retention allows. `before` is the old place, once accepted."""
 
     hold: ObjectId
     to: int | None
@@ -31,7 +31,7 @@ class Advance:
 
 @dataclass(frozen=True, slots=True)
 class Overdue:
-    """A hold that lags by more than its MAX LAG, and the time to which it has to go."""
+    """A hold that lags by more than its MAX LAG, and the time to which it must advance."""
 
     hold: ObjectId
     to: Timestamp
@@ -39,7 +39,7 @@ class Overdue:
 
 @dataclass(slots=True)
 class Holds:
-    """`places` are as on disk; `revision` changes with them."""
+    """The holds. `places` are those on disk. `revision` changes with them."""
 
     frontiers: Frontiers
     places: dict[ObjectId, Place] = field(default_factory=dict)
@@ -49,7 +49,7 @@ class Holds:
     """The holds on each object."""
 
     def created(self, hold: Hold, place: Place) -> None:
-        """A hold exists, at a time at which its objects' history is there."""
+        """Registers a hold at a time at which the history of its objects exists."""
         self._holders[hold.id] = self.frontiers.take_over(hold.on, place.at)
         self.places[hold.id] = place
         for id in hold.on:
@@ -57,7 +57,7 @@ class Holds:
         self.revision += 1
 
     def dropped(self, hold: Hold) -> None:
-        """What it held, nobody else does: its objects may be gone already."""
+        """Releases what the hold kept. Its objects may already be dropped."""
         self._holders.pop(hold.id).release()
         del self.places[hold.id]
         for id in hold.on:
@@ -67,17 +67,17 @@ class Holds:
         self.revision += 1
 
     def ahead_of(self, id: ObjectId, time: int) -> ObjectId | None:
-        """The hold on an object that stands ahead of `time`, the nearest if there are several."""
+        """Returns the earliest hold on an object whose time is after `time`."""
         ahead = [hold for hold in self._on.get(id, ()) if self.places[hold].at > time]
         return min(ahead, key=lambda hold: (self.places[hold].at, hold), default=None)
 
     def least_allowed(self, id: ObjectId, places: Mapping[ObjectId, Place]) -> Timestamp:
-        """The least time at which an object may be held: what it retains, or another hold's time on it."""
+        """Returns the least time of a hold on an object, or what the object retains if it has no hold."""
         retained = self.frontiers.retained(id)
         return min((places.get(hold, self.places[hold]).at for hold in self._on.get(id, ())), default=retained)
 
     def check(self, state: CatalogState, on: tuple[ObjectId, ...], at: int, places: Mapping[ObjectId, Place]) -> None:
-        """PgError 22023 if the rules do not allow a hold on these objects at `at`; `places` override those on disk."""
+        """PgError 22023 if these objects cannot be held at `at`. `places` override those on disk."""
         frontiers = self.frontiers
         check_final(frontiers, at)
         for id in on:
@@ -95,10 +95,10 @@ class Holds:
                 )
 
     def overdue(self, state: CatalogState, uptime_ms: int, downtime_ms: int) -> list[Overdue]:
-        """The holds whose lag is above their MAX LAG.
+        """Returns the holds whose lag exceeds their MAX LAG.
 
-        Lag is the least write frontier of a hold's objects less its time. `downtime_ms`, for which there was no
-        server, does not count before the server has been up for MAX LAG, or ten minutes.
+        The lag of a hold is the least `upper` of its objects minus its time, in milliseconds. `downtime_ms`, the time
+        without a server, does not count until the server has been up for MAX LAG or ten minutes, whichever is less.
         """
         found = []
         for id, place in self.places.items():
@@ -111,7 +111,7 @@ class Holds:
         return found
 
     def lags_ms(self, state: CatalogState) -> Iterator[tuple[Hold, Place, int]]:
-        """Every hold, its place, and how far it is behind the least write frontier of its objects."""
+        """Yields every hold, its place, and its lag: the least `upper` of its objects minus its time."""
         for id, place in self.places.items():
             hold = state.items[id]
             assert isinstance(hold, Hold)
@@ -119,12 +119,11 @@ class Holds:
 
 
 def check_final(frontiers: Frontiers, at: int) -> None:
-    """PgError 22023 if a hold cannot be at `at` because that time is beyond the tables' write frontier.
+    """PgError 22023 if a hold's time would be after the tables' `upper`.
 
-    The write frontier of a materialized view or index is not the bound. Between two changes it is in memory only, so
-    after a restart it is less than the progress that clients have seen. It reaches every time that the tables have
-    closed, and after a restart the tables' write frontier is beyond every progress that was ever reported (see
-    `catalog.oracle`).
+    The `upper` of a materialized view or index is not the bound. Between two changes it is in memory only, so after a
+    restart it is less than the progress that clients have received. It reaches every time that the tables have closed,
+    and after a restart the tables' `upper` is greater than all progress that was ever reported (see `catalog.oracle`).
     """
     greatest = frontiers.tables_upper
     if at > greatest:
@@ -138,14 +137,14 @@ def check_final(frontiers: Frontiers, at: int) -> None:
 
 @dataclass(slots=True)
 class Moves:
-    """The moves of one commit: decided, held, and not yet on disk. `keep` them or `undo` them."""
+    """The moves of one commit, held but not yet on disk. Call `keep` or `undo`."""
 
     holds: Holds
     places: dict[ObjectId, Place] = field(default_factory=dict)
     _holders: dict[ObjectId, Holder] = field(default_factory=dict)
 
     def advance(self, state: CatalogState, move: Advance) -> None:
-        """An owner's move, as the rules of CREATE HOLD ... AT allow it. PgError 22023; 42704 if the hold is gone."""
+        """Advances a hold for its owner, by the rules of CREATE HOLD ... AT. PgError 22023; 42704 if it was dropped."""
         hold = state.items.get(move.hold)
         if not isinstance(hold, Hold) or move.hold not in self.holds.places:
             raise PgError(SqlState.UNDEFINED_OBJECT, "the hold was dropped")
@@ -155,7 +154,7 @@ class Moves:
         self._move(hold, Place(Timestamp(to), Status.OK))
 
     def catch_up(self, state: CatalogState, overdue: Overdue) -> None:
-        """What MAX LAG asks for, unless the owner has come first."""
+        """Advances a hold that exceeds its MAX LAG, unless its owner has already advanced it that far."""
         hold = state.items.get(overdue.hold)
         if isinstance(hold, Hold) and overdue.hold in self.holds.places and overdue.to > self._place(hold.id).at:
             self._move(hold, Place(overdue.to, Status.ADVANCED))
@@ -171,7 +170,7 @@ class Moves:
         self.places[hold.id] = place
 
     def keep(self) -> None:
-        """They are on disk: the old times are let go. Of a hold that the same commit drops, the new one too."""
+        """The moves are on disk: releases the old times, and both times of holds that the same commit drops."""
         for id, holder in self._holders.items():
             old = self.holds._holders.get(id)
             if old is None:
@@ -183,6 +182,6 @@ class Moves:
         self.holds.revision += bool(self._holders)
 
     def undo(self) -> None:
-        """They are not on disk, and never will be."""
+        """The moves are not on disk: releases the new times."""
         for holder in self._holders.values():
             holder.release()

@@ -1,4 +1,4 @@
-"""All parts of one server, put together."""
+"""The components of one server, and their start and shutdown."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ log = structlog.get_logger()
 
 
 class House:
-    """Opens the data directory at once (StoreError), everything else in `start`."""
+    """One server. The constructor opens the data directory (StoreError); `start` starts everything else."""
 
     def __init__(self, config: Config, engine: Engine | None = None) -> None:
         self._config = config
@@ -66,12 +66,12 @@ class House:
         return coordinator.computation(plan, self.engine)
 
     async def start(self) -> None:
-        """The coordinator now, Spark in the background: what needs no computation is answered meanwhile."""
+        """Starts the coordinator, and Spark in the background. Statements that need no computation run meanwhile."""
         self._starting = asyncio.create_task(self._start_engine())
         await self.coordinator.start()
 
     async def _start_engine(self) -> None:
-        """Waits until Spark has started, however many tries that takes, and warms it up."""
+        """Waits until Spark has started, after any number of attempts, and warms it up."""
         while True:
             try:
                 await self.engine.start()
@@ -80,8 +80,8 @@ class House:
                 await self.engine.warm_up()
                 return
             except EngineUnavailable:
-                pass  # the engine has logged why, and tries again
-            except PgError as error:  # it was lost while it warmed up, and did not come back for some tries
+                pass  # the engine has logged the cause and tries again
+            except PgError as error:  # Spark was lost during the warm-up and several restarts failed
                 log.warning("engine not warmed up", reason=error.message)
                 return
 
@@ -89,7 +89,7 @@ class House:
         return await self.listener.listen(self._config.host, self._config.port)
 
     async def listen_http(self) -> tuple[str, int] | None:
-        """Where /metrics is; None if there is to be no such port."""
+        """Returns the address of the HTTP port; None if HTTP is off."""
         address = self._config.http_address
         return None if address is None else await self.http.listen(*address)
 

@@ -1,10 +1,11 @@
 """The HTTP port for monitoring: /metrics, /healthz, /readyz.
 
 It answers GET and HEAD, one request per connection, with a bounded head and no body. It shares the event loop with the
-sessions and does not block it: what reads the disk is done in a thread.
+sessions and does not block it: disk reads run in a thread.
 
-The Host header is checked against DNS rebinding: a web page whose own name resolves to this server's address may read
-what the server answers under that name. IP addresses cannot be rebound and are accepted, names only if they are known.
+The Host header is checked to prevent DNS rebinding. A web page whose own name resolves to this server's address could
+read the answers under that name. IP addresses cannot be rebound and are accepted. Names are accepted only if they are
+known.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ import structlog
 
 HEAD_BYTES_MAX = 16 * 1024
 REQUEST_S = 5.0  # from the connection to the end of the request's head
-ANSWER_S = 10.0  # for the client to take the answer
+ANSWER_S = 10.0  # for the client to read the answer
 CONNECTIONS_MAX = 64
 
 log = structlog.get_logger()
@@ -55,23 +56,23 @@ _HOST = re.compile(r"(\[[0-9A-Fa-f:.%]+\]|[A-Za-z0-9._-]+)(?::\d{0,5})?")
 
 
 class HttpPort:
-    """Answers with `pages`, by path."""
+    """Serves `pages` by path."""
 
     def __init__(self, pages: Mapping[str, Page], *, host_names: Iterable[str] = ()) -> None:
-        """`host_names`: the Host names that are accepted besides localhost and IP addresses."""
+        """`host_names`: the Host names that are accepted in addition to localhost and IP addresses."""
         self._pages = pages
         self._host_names = frozenset(name.lower().removesuffix(".") for name in ("localhost", *host_names))
         self._server: asyncio.Server | None = None
         self._connections: set[asyncio.Task[None]] = set()
 
     async def listen(self, host: str, port: int) -> tuple[str, int]:
-        """Begins to accept; returns the address, the port found where 0 was asked for. OSError if it is taken."""
+        """Starts accepting. Returns the address, with the actual port if `port` is 0. OSError if it is in use."""
         self._server = await asyncio.start_server(self._connected, host, port, limit=HEAD_BYTES_MAX)
         address = self._server.sockets[0].getsockname()
         return address[0], address[1]
 
     async def close(self) -> None:
-        """Stops accepting, and ends whatever is not answered yet."""
+        """Stops accepting and ends the requests that are not answered yet."""
         if self._server is not None:
             self._server.close()
         for task in list(self._connections):
@@ -87,7 +88,7 @@ class HttpPort:
         task.add_done_callback(self._connections.discard)
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """One connection's one request."""
+        """Serves the one request of a connection."""
         try:
             method, response = await self._answer(reader)
             writer.write(response.encoded(with_body=method != "HEAD"))
@@ -96,7 +97,7 @@ class HttpPort:
                 writer.close()
                 await writer.wait_closed()
         except (OSError, EOFError, TimeoutError):
-            pass  # the client has gone, or does neither ask nor read
+            pass  # the client has disconnected, or is too slow
         finally:
             writer.transport.abort()
 
@@ -115,7 +116,7 @@ class HttpPort:
         return True
 
     async def _answer(self, reader: asyncio.StreamReader) -> tuple[str, Response]:
-        """The request's method and what to answer. EOFError or TimeoutError if no whole request comes."""
+        """Returns the request's method and the response. EOFError or TimeoutError if the request is incomplete."""
         try:
             async with asyncio.timeout(REQUEST_S):
                 head = await reader.readuntil(b"\r\n\r\n")

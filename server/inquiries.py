@@ -1,6 +1,7 @@
-"""has_table_privilege and its like: what a query can ask about a role's rights, in PostgreSQL's forms (acl.c).
+"""has_table_privilege and similar functions, which query the privileges of a role, in PostgreSQL's forms (acl.c).
 
-Each takes [role,] object, privileges; names are texts, privileges a list with commas, of which one is enough.
+The arguments are [role,] object, privileges. Names are text. `privileges` is a comma-separated list, of which the role
+needs one.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ def inquire(
     function: str,
     arguments: Sequence[str | None],
 ) -> bool | None:
-    """NULL for a NULL. PgError 42704, 42P01, 3F000, 3D000 for what does not exist; 22023 for no such privilege."""
+    """NULL if an argument is NULL. PgError 42704, 42P01, 3F000, 3D000: unknown object; 22023: unknown privilege."""
     texts = [argument for argument in arguments if argument is not None]
     if len(texts) != len(arguments):
         return None
@@ -37,7 +38,7 @@ def inquire(
     object, kind = _OBJECTS[function](state, database, search_path, name), _KINDS[function]
     known = {privilege.value.lower(): privilege for privilege in applicable(kind)}
     if kind == "database":
-        known["connect"] = Privilege.USAGE  # PostgreSQL's name for it
+        known["connect"] = Privilege.USAGE  # PostgreSQL's name for this privilege
     return any(privileges.has(state, subject, object, _known(word, known, wanted)) for word in words)
 
 
@@ -58,7 +59,7 @@ _ROLE_RIGHTS: dict[str, Callable[[CatalogState, ObjectId, ObjectId], bool]] = {
 
 
 def _parts(name: str) -> tuple[str, ...]:
-    """The parts of a name as SQL writes it, quotes and all. 42602."""
+    """Splits a name in SQL syntax, which may have quoted parts. 42602 if it is malformed."""
     tokens = tokenize(name)[:-1]
     parts = tuple(token.value for token in tokens[::2])
     names = all(token.kind in (Kind.WORD, Kind.IDENT) for token in tokens[::2])

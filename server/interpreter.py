@@ -1,7 +1,8 @@
-"""What every statement does, by its class: the part of a session that knows statements and not the wire.
+"""Executes statements by their class. This is the part of a session that does not depend on the wire protocol.
 
-`execute` runs a prepared statement and gives its `Result`. Statements about relations are in `execution/`; those about
-the session itself (transactions, settings, prepared statements, cursors) are here, since they change what it holds.
+`execute` runs a prepared statement and returns its `Result`. `execution/` implements the statements about relations.
+Those about the session itself (transactions, settings, prepared statements, cursors) are here, because they change its
+state.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from server.sql.plan import QueryPlan, WritePlan
 
 
 class Interpreter:
-    """Runs statements. `named`: the prepared statements; `several`: they come in one Query message with others."""
+    """Runs statements. `named`: the prepared statements. `several`: the Query message has more than one statement."""
 
     def __init__(self, context: Context) -> None:
         self.context = context
@@ -38,7 +39,7 @@ class Interpreter:
         self.several = False
 
     def prepare(self, statement: s.Statement | None, types: Types = ()) -> Prepared:
-        """Plans a statement against what the session holds."""
+        """Plans a statement with the session's cursors and prepared statements."""
         return prepare(self.context, statement, types, self.portals.prepared(), self.named)
 
     def statement(self, name: str) -> Prepared:
@@ -51,23 +52,23 @@ class Interpreter:
         return prepared
 
     def fresh(self, prepared: Prepared) -> Prepared:
-        """The statement planned against the present catalog. PgError if its result has become another."""
+        """Returns the statement, planned for the current catalog. 0A000 if its result columns have changed."""
         if prepared.key == plan_key(self.context) and not isinstance(prepared.statement, s.Fetch):
             return prepared
         fresh = self.prepare(prepared.statement, prepared.declared)
         if isinstance(prepared.statement, s.Fetch):
-            return fresh  # another cursor may have the name by now
+            return fresh  # another cursor may have this name now
         if prepared.fields is not None and _types(fresh) != _types(prepared):
             raise PgError(SqlState.FEATURE_NOT_SUPPORTED, "cached plan must not change result type")
         return fresh
 
     def plan_cursor(self, portal: Portal) -> None:
-        """A cursor's statement is planned when it is first looked at."""
+        """Plans a cursor's statement, if it is not planned yet."""
         if portal.is_unplanned:
             portal.prepared = prepare(self.context, portal.prepared.statement, portal.prepared.declared)
 
     async def execute(self, prepared: Prepared, parameters: tuple[object, ...]) -> Result:
-        """What a statement does, by its class. Whatever it plans was planned before."""
+        """Runs a planned statement and returns its result."""
         context = self.context
         statement, plan = prepared.statement, prepared.plan
         match statement, plan:
@@ -121,9 +122,9 @@ class Interpreter:
                     )
                 else:
                     if not transaction.has_effects:
-                        context.end_reads()  # the block may do something else than read
+                        context.end_reads()  # the block may use another mode than READ
                         context.transaction.settings = transaction.settings
-                    # what the query string or pipeline did before belongs to the block, as in PostgreSQL
+                    # As in PostgreSQL, earlier effects of the query string or pipeline belong to the block.
                     context.transaction.explicit = True
                 self._set_modes(modes)
                 return Result(tag)
@@ -213,7 +214,7 @@ class Interpreter:
                 assert_never(statement)
 
     def _set_role(self, name: str | None, local: bool) -> None:
-        """PgError 22023 for a role that does not exist, 42501 for one that the session's own is no member of."""
+        """PgError 22023 if the role does not exist, 42501 if the login role is not a member of it."""
         context, state = self.context, self.context.state
         if name is not None:
             role = state.role_named(name)
@@ -255,7 +256,7 @@ class Interpreter:
     def _cursor_statement(
         self, statement: s.Declare | s.CloseCursor, types: tuple[PgType, ...], parameters: tuple[object, ...]
     ) -> Result:
-        """`parameters` of those types belong to a DECLARE: its statement's."""
+        """`types` and `parameters` are those of the statement of a DECLARE."""
         match statement:
             case s.Declare(name=name, statement=inner):
                 if not self.context.transaction.explicit and not self.several:
@@ -287,7 +288,7 @@ class Interpreter:
             )
 
     async def fetch(self, statement: s.Fetch) -> Result:
-        """Rows of a cursor; its statement is planned and started by the first FETCH, also by FETCH 0."""
+        """Returns rows of a cursor. The first FETCH, even FETCH 0, plans and starts the cursor's statement."""
         cursor = self.portals.cursor(statement.cursor.name)
         if cursor.failure is not None:
             raise cursor.failure

@@ -1,8 +1,8 @@
-"""Sockets on one side, sessions on the other: accepts, greets, cancels, and closes the house in order.
+"""The listener: accepts connections, performs their startup, cancels and terminates sessions, and shuts down in order.
 
-Each connection is an `asyncio.Protocol`: bytes that come go to its `Connection`, bytes to send go to its transport.
-`drained` is how a session waits until the socket has taken enough; what may lie in between is bounded by the
-transport's high-water mark and one chunk.
+Each connection is an `asyncio.Protocol`. Received bytes go to its `Connection`, and written bytes to its transport. A
+session awaits `drained` to wait until the socket has accepted enough. The transport's high-water mark plus one chunk
+bounds the bytes in between.
 """
 
 from __future__ import annotations
@@ -38,16 +38,16 @@ from server.transaction import Transaction
 log = structlog.get_logger()
 
 WRITE_HIGH_BYTES = 256 * 1024
-SEND_BUFFER_BYTES = 256 * 1024  # the kernel's default takes 4 MB for a client that does not read
-INPUT_HIGH_BYTES = 4 * 1024 * 1024  # what a busy session lets wait before it stops reading the socket
-LINGER_S = 2.0  # that a refused client has to take the error, and to stop sending
-RESERVED_DESCRIPTORS = 128  # for files, and half of them for clients that are refused: no session is opened with them
-LOGGED_S = 10.0  # between two log entries about a lack of descriptors
+SEND_BUFFER_BYTES = 256 * 1024  # the kernel's default holds 4 MB for a client that does not read
+INPUT_HIGH_BYTES = 4 * 1024 * 1024  # unhandled input at which a busy session stops reading the socket
+LINGER_S = 2.0  # how long a refused client may take to read the error and stop sending
+RESERVED_DESCRIPTORS = 128  # not used for sessions: for files, and half of them for clients that are refused
+LOGGED_S = 10.0  # the shortest interval between two log entries about a lack of descriptors
 KEEPALIVE_IDLE_S = 60  # below the 350 s after which common NATs forget an idle connection
 
 
 class Client(asyncio.Protocol):
-    """One socket. Implements the session's `Transport`."""
+    """One connection. Implements the session's `Transport`."""
 
     def __init__(self, server: Listener) -> None:
         self._server = server
@@ -56,9 +56,9 @@ class Client(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
         self._resumed: asyncio.Future[None] | None = None
         self._reading = True
-        self._is_refused = False  # what it still sends is dropped
-        self._deadline: asyncio.TimerHandle | None = None  # for its startup, later for its end
-        self._out: list[Data] = []  # written, and not yet given to the transport
+        self._is_refused = False  # further input is dropped
+        self._deadline: asyncio.TimerHandle | None = None  # of the startup, later of the linger
+        self._out: list[Data] = []  # written, and not yet passed to the transport
         self._out_bytes = 0
         self.process_id = 0
         self.secret_key = 0
@@ -115,10 +115,10 @@ class Client(asyncio.Protocol):
     # -- the session's side -------------------------------------------------------------------------------------
 
     def write(self, data: Data) -> None:
-        """Leaves for the socket once all that has been received by now is dealt with.
+        """Writes when the events that the loop has received by now are handled, or when WRITE_HIGH_BYTES are queued.
 
-        A client that waits for its answer sleeps, and to wake it costs more than all else of a short answer; one
-        that has been woken by the first of several answers is awake for the others.
+        Waking a client process that waits for its answer costs more than everything else about a short answer. When
+        several answers are sent together, the first one wakes the client, and the others find it awake.
         """
         if not self._out:
             self._server.has_to_send(self)
@@ -128,7 +128,7 @@ class Client(asyncio.Protocol):
             self.send_written()
 
     def send_written(self) -> None:
-        """Gives the transport what was written."""
+        """Passes the queued data to the transport."""
         if self._out and self._transport is not None and not self._transport.is_closing():
             data = self._out[0] if len(self._out) == 1 else b"".join(self._out)
             self._out.clear()
@@ -146,9 +146,9 @@ class Client(asyncio.Protocol):
         self._transport.close()
 
     def close_when_read(self) -> None:
-        """Closes when the client has closed its end, or after LINGER_S. Until then what it sends is dropped.
+        """Closes when the client has closed its end, or after LINGER_S. Drops further input.
 
-        A socket that is closed while data waits to be read resets the connection, and what was written is lost.
+        Closing a socket with unread input resets the connection, and the client loses what was written.
         """
         assert self._transport is not None
         self._is_refused = True
@@ -163,7 +163,7 @@ class Client(asyncio.Protocol):
         self._deadline = asyncio.get_running_loop().call_later(LINGER_S, self.abort)
 
     def _refuse(self, error: PgError) -> None:
-        """Ends a connection that has no session yet."""
+        """Refuses a connection that has no session yet."""
         error.severity = Severity.FATAL
         self._connection.send(m.ErrorResponse.of(error))
         self._flush()
@@ -184,12 +184,12 @@ class Client(asyncio.Protocol):
         return self._resumed is not None
 
     async def drained(self) -> None:
-        """Returns when the socket has taken enough. Cancel safety: nothing is lost."""
+        """Returns when the socket has accepted enough. Cancel safety: no data is lost."""
         if self._resumed is not None:
             await asyncio.shield(self._resumed)
 
     def limit_input(self, waiting: int) -> None:
-        """Stops reading while `waiting` bytes are many, and goes on when they are few."""
+        """Reads from the socket only while fewer than INPUT_HIGH_BYTES wait to be handled."""
         assert self._transport is not None
         wanted = waiting < INPUT_HIGH_BYTES
         if wanted is not self._reading and not self._transport.is_closing():
@@ -200,7 +200,7 @@ class Client(asyncio.Protocol):
                 self._transport.pause_reading()
 
     def abort_if_stuck(self, seconds: float) -> None:
-        """Cuts the connection if the socket, which takes nothing now, still takes nothing after so many seconds."""
+        """Aborts the connection if its socket is full now and stays full for the given time."""
         stuck = self._resumed
 
         def look_again() -> None:
@@ -212,7 +212,7 @@ class Client(asyncio.Protocol):
     # -- startup ------------------------------------------------------------------------------------------------
 
     def _greet(self) -> None:
-        """The opening messages, until a session stands."""
+        """Handles the startup messages until a session is open."""
         try:
             while self._session is None:
                 event = self._connection.next_event()
@@ -261,7 +261,7 @@ class Client(asyncio.Protocol):
         database = _database_for(coordinator.state, asked, user)
         settings.start_with("database", database)
         for name, value in (*_options(parameters.pop("options", "")), *parameters.items()):
-            checked_value(name, value)  # a client gives no value to what is fixed
+            checked_value(name, value)  # rejects `fixed` variables, which `start_with` would set
             settings.start_with(name, value)
         role = privileges.login(coordinator.state, user)
         is_superuser = privileges.is_superuser(coordinator.state, role)
@@ -314,10 +314,10 @@ class Client(asyncio.Protocol):
 
 
 def _database_for(state: CatalogState, asked: str, user: str) -> str:
-    """The database of a session that asks for `asked`. PgError 3D000 if there is no such database.
+    """Returns the database of a session that requests `asked`. PgError 3D000 if there is no such database.
 
-    Drivers ask for the database of the user's name when they are told no other. If it does not exist, that is the
-    default database.
+    Drivers request a database with the user's name by default. If it does not exist, the session uses the default
+    database.
     """
     if state.database_named(asked) is not None:
         return asked
@@ -360,7 +360,7 @@ def _terminated() -> PgError:
 
 
 def _options(text: str) -> list[tuple[str, str]]:
-    """`-c name=value` and `--name=value` of the startup parameter `options` (and so of PGOPTIONS)."""
+    """Parses `-c name=value` and `--name=value` in the startup parameter `options`, which libpq sets from PGOPTIONS."""
     words = iter(text.replace("\\ ", "\0").split())
     found = []
     for word in words:
@@ -373,7 +373,7 @@ def _options(text: str) -> list[tuple[str, str]]:
 
 
 class Listener:
-    """Accepts connections and knows them all."""
+    """Accepts connections and keeps track of them."""
 
     def __init__(
         self, coordinator: Coordinator, engine: Engine, evaluator: Evaluator, catalog_engine: CatalogEngine
@@ -388,36 +388,36 @@ class Listener:
         self._have_to_send: list[Client] = []
         self._by_process_id: dict[int, Client] = {}
         self._process_ids = itertools.count(1)
-        self._lack_logged = float("-inf")  # when the lack of descriptors was last logged
+        self._lack_logged = float("-inf")  # the time of the last log entry about a lack of descriptors
         self._server: asyncio.Server | None = None
 
     async def listen(self, host: str, port: int) -> tuple[str, int]:
-        """Begins to accept; returns the address, the port found where 0 was asked for. OSError if it is taken."""
+        """Starts accepting. Returns the address, with the actual port if `port` is 0. OSError if it is in use."""
         loop = asyncio.get_running_loop()
         self._server = await loop.create_server(lambda: Client(self), host, port, backlog=2_000)
         address = self._server.sockets[0].getsockname()
         return address[0], address[1]
 
     def register(self, client: Client) -> tuple[int, int]:
-        """A process id and a secret by which the client can be cancelled."""
+        """Returns the process id and the secret key by which the client can be cancelled."""
         process_id = next(self._process_ids)
         self._by_process_id[process_id] = client
         return process_id, secrets.randbits(32)
 
     def refusal(self, descriptor: int) -> PgError | None:
-        """Why a connection that was just accepted, with this descriptor, is refused before it says who it is.
+        """Returns the error for a new connection with this descriptor that must be refused before its startup, or None.
 
-        The system gives the lowest free descriptor, so one close to the limit means that few are left.
+        The kernel assigns the lowest free descriptor, so a descriptor close to the limit means that few are left.
         """
         if descriptor >= descriptors_max() - RESERVED_DESCRIPTORS // 2:
             return self._lack_of_descriptors()
-        # PostgreSQL's bound for its processes, too: CancelRequests come while the server is full
+        # PostgreSQL has the same bound: a full server still accepts CancelRequests.
         if len(self.clients) > 2 * int(self.coordinator.setting("max_connections")):
             return _too_many_clients()
         return None
 
     def check_room(self, descriptor: int, *, is_superuser: bool) -> None:
-        """PgError 53300 if no session can be opened over the socket with this descriptor."""
+        """PgError 53300 if no session may be opened on the socket with this descriptor."""
         sessions, sessions_max = len(self._by_process_id), int(self.coordinator.setting("max_connections"))
         if descriptor >= descriptors_max() - RESERVED_DESCRIPTORS:
             raise self._lack_of_descriptors()
@@ -441,7 +441,7 @@ class Listener:
         return error
 
     def has_to_send(self, client: Client) -> None:
-        """Something was written for this client, who had nothing to send before."""
+        """Registers a client whose output was empty and now is not."""
         if not self._have_to_send:
             asyncio.get_running_loop().call_soon(self._send)
         self._have_to_send.append(client)
@@ -457,7 +457,7 @@ class Listener:
 
     @property
     def waiting_bytes(self) -> int:
-        """Bytes that were written and that the clients' sockets have not taken yet."""
+        """Bytes that were written and that the clients' sockets have not accepted yet."""
         return sum(client.waiting_bytes for client in self.clients)
 
     def forget(self, client: Client) -> None:
@@ -467,7 +467,7 @@ class Listener:
         self._by_process_id.pop(client.process_id, None)
 
     def cancel(self, process_id: int, secret_key: int) -> None:
-        """A CancelRequest; one with a wrong secret is ignored."""
+        """Handles a CancelRequest. One with a wrong key is ignored."""
         client = self._by_process_id.get(process_id)
         if client is not None and secrets.compare_digest(
             client.secret_key.to_bytes(4, "big"), (secret_key & 0xFFFFFFFF).to_bytes(4, "big")
@@ -475,7 +475,7 @@ class Listener:
             client.cancel()
 
     def cancel_backend(self, process_id: int) -> bool:
-        """As a CancelRequest; False if there is no such session."""
+        """Cancels like a CancelRequest. False if there is no such session."""
         client = self._by_process_id.get(process_id)
         if client is None:
             return False
@@ -483,7 +483,7 @@ class Listener:
         return True
 
     def terminate_backend(self, process_id: int) -> bool:
-        """Ends a session with 57P01, as soon as what runs now has returned; False if there is no such session."""
+        """Ends a session with 57P01 after the current callback has returned. False if there is no such session."""
         client = self._by_process_id.get(process_id)
         if client is None:
             return False
@@ -491,7 +491,7 @@ class Listener:
         return True
 
     async def close(self, grace_s: float) -> None:
-        """Stops accepting, ends every session with 57P01, and aborts what has not gone after `grace_s`."""
+        """Stops accepting, ends every session with 57P01, and aborts the connections that remain after `grace_s`."""
         if self._server is not None:
             self._server.close()
         for client in list(self.clients):

@@ -1,9 +1,9 @@
-"""Locks on tables: writers that only add take them shared, statements that read what they write take them alone.
+"""Table locks: shared for writes that do not read, exclusive for statements that read and write.
 
-An UPDATE reads, lets Spark compute, and commits: whatever is written between would spoil it. The lock keeps other
-writers waiting for that while, first come first served. It is for fairness; what makes the result right is the
-committer's check that nothing was written since the read (`Conflict`), because a transaction that already holds a
-lock does not wait for another (two such transactions would wait for each other).
+An UPDATE reads, waits for Spark, and commits. A write in between would cause a conflict, so the lock makes other
+writers wait, in order of arrival. Locks provide fairness only. Correctness comes from the committer's check that
+nothing was written since the read (`Conflict`), because a transaction that holds a lock does not wait for another one:
+two such transactions would deadlock.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from catalog.objects import ObjectId
 
 
 class TableLock:
-    """Shared and exclusive, in order of arrival. Cancel safety: a cancelled waiter leaves the queue."""
+    """A lock with shared and exclusive modes, granted in order of arrival. Cancel safety: a waiter leaves the queue."""
 
     __slots__ = ("_holders", "_waiting")
 
@@ -43,7 +43,7 @@ class TableLock:
             raise
 
     def release(self) -> None:
-        self._holders = max(self._holders - 1, 0)  # from -1, exclusive, as from 1
+        self._holders = max(self._holders - 1, 0)  # both -1 (exclusive) and 1 become 0
         self._grant()
 
     def _grant(self) -> None:
@@ -57,13 +57,13 @@ class TableLock:
 
 
 class TableLocks:
-    """One lock a table, kept while somebody uses it."""
+    """One lock per table, which exists while it is in use."""
 
     def __init__(self) -> None:
         self._locks: dict[ObjectId, TableLock] = {}
 
     async def acquire(self, tables: Iterable[ObjectId], *, exclusive: bool) -> tuple[ObjectId, ...]:
-        """Takes all, in one order for everyone. Cancel safety: on cancellation none is kept."""
+        """Locks all tables, in an order that is the same for all callers. Cancel safety: no lock is kept."""
         taken: list[ObjectId] = []
         try:
             for table in sorted(set(tables)):

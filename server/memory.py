@@ -7,7 +7,7 @@ from pathlib import Path
 
 
 def data_bytes() -> int | None:
-    """The size of the process's data segment and private mappings, what RLIMIT_DATA limits; None if not known."""
+    """Returns the size of the data segment and private mappings, which RLIMIT_DATA limits; None if it is unknown."""
     try:
         pages = int(Path("/proc/self/statm").read_text().split()[5])
     except (OSError, IndexError, ValueError):  # not Linux
@@ -16,9 +16,9 @@ def data_bytes() -> int | None:
 
 
 def limit_memory(more: int) -> None:
-    """Lets the process allocate `more` bytes than it has now; beyond that Python raises MemoryError.
+    """Limits further allocations of the process to `more` bytes. Beyond that, Python raises MemoryError.
 
-    Without effect where the system does not tell how much the process has.
+    Has no effect where `data_bytes` is unknown.
     """
     used = data_bytes()
     if used is None:

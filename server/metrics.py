@@ -1,6 +1,6 @@
-"""What /metrics shows, in Prometheus' text format: the names, what they mean, and where their values come from.
+"""The metrics of /metrics in Prometheus' text format: names, help texts, and values.
 
-`snapshot` reads plain numbers on the event loop's thread, where they change; `rendered` makes text of them on any.
+`snapshot` reads the values on the event loop's thread, where they change. `rendered` formats them on any thread.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from server.spark import Engine
 
 @dataclass(frozen=True, slots=True)
 class Metric:
-    """`kind` is `counter`, `gauge` or `histogram`; `samples` are values by those of `labels`."""
+    """`kind` is `counter`, `gauge` or `histogram`. `samples`: values by the values of `labels`."""
 
     name: str
     kind: str
@@ -40,7 +40,7 @@ def _one(name: str, kind: str, help: str, value: float) -> Metric:
 
 
 def snapshot(listener: Listener, engine: Engine) -> list[Metric]:
-    """All that is not the process's own."""
+    """Returns all metrics except those of the process."""
     coordinator = listener.coordinator
     return [
         *_of_sessions(coordinator.activity, coordinator.counts),
@@ -100,7 +100,7 @@ def _of_dataflows(coordinator: Coordinator) -> Iterator[Metric]:
         "Dataflows that make the state that they begin with.",
         sum(computation.hydration.state is State.RUNNING for computation in computations),
     )
-    arrangements = {a for computation in computations for _, a in computation.arrangements}  # some share one
+    arrangements = {a for computation in computations for _, a in computation.arrangements}  # counts a shared one once
     arrangements |= {index.arrangement for index in coordinator.indexes.values() if index.arrangement is not None}
     rows, size = sum(a.rows for a in arrangements), sum(a.bytes for a in arrangements)
     yield _one("tidewire_arrangement_rows", "gauge", "Entries that dataflows keep to find rows by a key.", rows)
@@ -194,7 +194,7 @@ def _of_writes(listener: Listener) -> Iterator[Metric]:
 
 
 def _of_holds(coordinator: Coordinator) -> Iterator[Metric]:
-    """A hold's history: what its objects' logs have after its time and would not have, or merged, without holders."""
+    """A hold's history: the log rows of its objects after its time that would be absent or merged without holders."""
     state, frontiers, log = coordinator.state, coordinator.frontiers, coordinator.log
     lags: dict[tuple[str, ...], float] = {}
     rows: dict[tuple[str, ...], float] = {}
@@ -241,7 +241,7 @@ def _of_spark(counts: Counts, engine: Engine) -> Iterator[Metric]:
 
 
 def resident_bytes(process_id: int) -> int | None:
-    """The memory of another process; None where there is no /proc, or no such process."""
+    """Returns the resident memory of another process; None without /proc or without such a process."""
     try:
         for line in Path(f"/proc/{process_id}/status").read_text().splitlines():
             name, _, value = line.partition(":")
@@ -253,8 +253,8 @@ def resident_bytes(process_id: int) -> int | None:
 
 
 def rendered(metrics: list[Metric], jvm_pid: int | None) -> tuple[bytes, str]:
-    """The text and its content type, with this process's own metrics. Reads /proc, so not for the event loop."""
-    # Imported when it is first asked for: it costs a tenth of a start.
+    """Returns the text, with this process's own metrics, and its content type. Reads /proc: not on the event loop."""
+    # Imported on first use, because the import takes a tenth of the server's start.
     from prometheus_client import CollectorRegistry, ProcessCollector, generate_latest
     from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
 
@@ -271,7 +271,7 @@ def rendered(metrics: list[Metric], jvm_pid: int | None) -> tuple[bytes, str]:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Families:
-    """The metrics as prometheus_client's collectors give them."""
+    """The metrics in the form that prometheus_client's collectors return."""
 
     metrics: list[Metric]
 

@@ -1,7 +1,7 @@
-"""Bytes on their way out: a session's messages and rows, written as fast as the socket takes them.
+"""A session's output: messages and rows, written as fast as the socket accepts them.
 
-Rows leave in chunks; between chunks the writer waits until the socket has taken what was written, so a client that does
-not read holds back its own query and nobody else's.
+Rows are written in chunks. After each chunk the writer waits until the socket accepts more, so a client that does not
+read delays only its own query.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from server.dataflow.encoded import Data, Encode, encoded_chunks
 
 
 class Transport(Protocol):
-    """The listener's end: bytes out, and a pause when the socket takes no more."""
+    """The listener's side of a connection: output with flow control."""
 
     def write(self, data: Data) -> None: ...
     def close(self) -> None: ...
@@ -37,7 +37,7 @@ class Transport(Protocol):
 
 
 class Outlet:
-    """A connection's outgoing side. Messages are queued by `connection.send` and leave with the next `flush`."""
+    """A connection's output. Messages are queued by `connection.send` and written by the next `flush`."""
 
     def __init__(self, connection: Connection, transport: Transport) -> None:
         self.connection = connection
@@ -49,17 +49,17 @@ class Outlet:
             self.transport.write(data)
 
     def send_notices(self, notices: list[Notice]) -> None:
-        """Queues them all, and empties the list."""
+        """Queues all notices and empties the list."""
         self.connection.send(*map(NoticeResponse.of, notices))
         notices.clear()
 
     async def write_table(self, table: pa.Table, encode: Encode) -> None:
-        """Encodes and writes rows, chunk by chunk; returns when the socket can take the next."""
+        """Encodes and writes rows chunk by chunk. Returns when the socket can accept more."""
         async for data in encoded_chunks(table, encode):
             await self.write(data)
 
     async def write(self, data: Data) -> None:
-        """Framed bytes, behind whatever is queued. They may be shared: they are not copied."""
+        """Writes framed bytes after all queued messages. The bytes may be shared and are not copied."""
         if data:
             self.flush()
             self.transport.write(data)
@@ -67,5 +67,5 @@ class Outlet:
 
 
 def encode_table(encode: Callable[[pa.RecordBatch], bytes]) -> Encode:
-    """The encoder of whole tables that an encoder of batches makes."""
+    """Returns an encoder of tables, made from an encoder of record batches."""
     return lambda table: b"".join(map(encode, table.combine_chunks().to_batches()))

@@ -1,7 +1,7 @@
-"""Portals and cursors: a statement with its parameters, and the rows that were not taken yet.
+"""Portals and cursors: a statement, its parameters, and the rows that were not taken yet.
 
-A cursor of DECLARE is a portal by another door: both live in one namespace, as in PostgreSQL. A portal runs when rows
-are first asked of it, so a cursor's statement is planned and its time chosen at the first FETCH.
+A cursor of DECLARE is a portal. As in PostgreSQL, both share one namespace. A portal runs when its rows are first
+requested, so the first FETCH plans a cursor's statement and chooses its timestamp.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from server.results import Result, SubscriptionRows
 
 @dataclass(slots=True)
 class Portal:
-    """`formats`: the result formats as Bind gave them. `result` is None until it has run."""
+    """`formats`: the result formats that Bind specified. `result` is None until the portal has run."""
 
     prepared: Prepared
     parameters: tuple[object, ...] = ()
@@ -24,16 +24,16 @@ class Portal:
     result: Result | None = None
     done: bool = False
     failure: PgError | None = None
-    """What the next FETCH is told: the stream was cancelled between two of them."""
+    """The error for the next FETCH, if the stream was cancelled between two of them."""
     _formats: list[int] | None = None
 
     @property
     def is_unplanned(self) -> bool:
-        """Whether it is a cursor whose statement was not planned yet."""
+        """Whether it is a cursor whose statement is not planned yet."""
         return self.cursor and self.prepared.plan is None and self.prepared.fields is None
 
     def column_formats(self) -> list[int]:
-        """One format a column; PgError 08P01 if Bind gave another number of them, 22023 if one is neither 0 nor 1."""
+        """Returns one format per column. 08P01 if Bind specified another number of them, 22023 if one is not 0 or 1."""
         if self._formats is not None:
             return self._formats
         for format in self.formats:
@@ -41,7 +41,7 @@ class Portal:
                 raise PgError(SqlState.INVALID_PARAMETER_VALUE, f"unsupported format code: {format}")
         fields = self.prepared.fields
         if self.result is not None and self.result.rows is not None:
-            fields = self.result.rows.fields  # of a FETCH whose cursor was not planned yet when it was bound
+            fields = self.result.rows.fields  # of a FETCH that was bound before its cursor was planned
         count = len(fields or ())
         if len(self.formats) <= 1:
             formats = [self.formats[0] if self.formats else 0] * count
@@ -61,13 +61,13 @@ class Portal:
 
 
 class Portals:
-    """A session's portals by name; "" is the unnamed one."""
+    """A session's portals by name. The unnamed portal's name is empty."""
 
     def __init__(self) -> None:
         self._portals: dict[str, Portal] = {}
 
     def add(self, name: str, portal: Portal) -> None:
-        """42P03 if the name is taken; the unnamed portal is replaced."""
+        """Adds a portal. 42P03 if the name is in use; the unnamed portal is replaced."""
         if name and name in self._portals:
             raise PgError(SqlState.DUPLICATE_CURSOR, f'cursor "{name}" already exists')
         self.close(name)
@@ -94,7 +94,7 @@ class Portals:
             portal.close()
 
     def cancel_streams(self, reason: PgError) -> None:
-        """Ends subscriptions that nobody waits for now; whoever asks them for rows is told `reason`."""
+        """Ends the subscriptions of all portals. Later FETCHes of them fail with `reason`."""
         for portal in self._portals.values():
             if portal.result is not None and isinstance(portal.result.rows, SubscriptionRows):
                 portal.close()

@@ -1,8 +1,9 @@
-"""Who may do what: every decision about roles and privileges, as functions of a catalog state.
+"""Roles and privileges: all access decisions, as functions of a catalog state.
 
-`role` is always the session's current role by its id; a role that was dropped meanwhile has PUBLIC's privileges. The
-rules and messages are PostgreSQL's: superusers may do everything, owners what their object's privileges say (all, until
-they revoke some from themselves), members of a role what the role may. A view is read by the rights of its owner.
+`role` is always the id of the session's current role. A role that was dropped meanwhile has PUBLIC's privileges. Rules
+and messages are PostgreSQL's. Superusers may do everything. Owners have the privileges on their object that they have
+not revoked from themselves, initially all. Members of a role have its privileges. A view is read with the privileges of
+its owner.
 """
 
 from __future__ import annotations
@@ -27,9 +28,9 @@ from server.sql.plan import QueryPlan
 
 
 def login(state: CatalogState, name: str) -> ObjectId:
-    """The role of a session whose client gave this user name. PgError 28000.
+    """Returns the role of a session whose client sent this user name. PgError 28000.
 
-    As long as nobody has made a role every name is taken, and means `materialize`.
+    While `materialize` is the only role, every name is accepted and means `materialize`.
     """
     role = state.role_named(name)
     if role is None and len(state.roles) == 1:
@@ -47,14 +48,14 @@ def login(state: CatalogState, name: str) -> ObjectId:
 
 
 def find_role(state: CatalogState, name: str) -> Role:
-    """PgError 42704."""
+    """Returns the role of this name. PgError 42704."""
     role = state.role_named(name)
     if role is None:
         raise PgError(SqlState.UNDEFINED_OBJECT, f'role "{name}" does not exist')
     return role
 
 
-# -- what a role may -------------------------------------------------------------------------------------------
+# -- privileges of a role --------------------------------------------------------------------------------------
 
 
 def is_superuser(state: CatalogState, role: ObjectId) -> bool:
@@ -63,12 +64,12 @@ def is_superuser(state: CatalogState, role: ObjectId) -> bool:
 
 
 def is_member(state: CatalogState, role: ObjectId, of: ObjectId) -> bool:
-    """Whether it may SET ROLE to the other."""
+    """Whether the role may SET ROLE to `of`."""
     return is_superuser(state, role) or of in state.roles_of(role, inherited=False)
 
 
 def has_rights_of(state: CatalogState, role: ObjectId, of: ObjectId) -> bool:
-    """Whether it may do, without SET ROLE, what the other may."""
+    """Whether the role has the privileges of `of` without SET ROLE."""
     return is_superuser(state, role) or of in state.roles_of(role, inherited=True)
 
 
@@ -84,7 +85,7 @@ def has(state: CatalogState, role: ObjectId, object: ObjectId, privilege: Privil
 
 
 def may_use_schema(state: CatalogState, role: ObjectId, schema: Schema) -> bool:
-    """USAGE on the schema and on its database."""
+    """Whether the role has USAGE on the schema and its database."""
     database = schema.database_id
     return has(state, role, schema.id, Privilege.USAGE) and (
         database is None or has(state, role, database, Privilege.USAGE)
@@ -92,7 +93,7 @@ def may_use_schema(state: CatalogState, role: ObjectId, schema: Schema) -> bool:
 
 
 def usable_path(state: CatalogState, role: ObjectId, database: str, path: tuple[str, ...]) -> tuple[str, ...]:
-    """`search_path` without the schemas that the role may not use: what is in them is not found by its bare name."""
+    """Returns `search_path` without the schemas that the role may not use."""
     if is_superuser(state, role):
         return path
     current = state.database_named(database)
@@ -105,7 +106,7 @@ def usable_path(state: CatalogState, role: ObjectId, database: str, path: tuple[
 
 
 def denied(state: CatalogState, object: ObjectId) -> PgError:
-    """42501: permission denied for table t."""
+    """Returns PgError 42501, such as "permission denied for table t"."""
     return _refusal("permission denied for", state, object)
 
 
@@ -116,13 +117,13 @@ def require(state: CatalogState, role: ObjectId, object: ObjectId, privilege: Pr
 
 
 def require_owner(state: CatalogState, role: ObjectId, object: Item | Schema | Database) -> None:
-    """PgError 42501 for who does not own the object."""
+    """PgError 42501 if the role does not own the object."""
     if not owns(state, role, object.id):
         raise _refusal("must be owner of", state, object.id)
 
 
 def require_drop(state: CatalogState, role: ObjectId, object: Item | Schema | Database) -> None:
-    """As `require_owner`; the owner of a schema may drop what is in it."""
+    """Like `require_owner`, but the owner of a schema may drop the objects in it."""
     if isinstance(object, Schema | Database) or not owns(state, role, object.schema_id):
         require_owner(state, role, object)
 
@@ -134,7 +135,7 @@ def require_schema_usage(state: CatalogState, role: ObjectId, schema: Schema) ->
 
 
 def require_names(state: CatalogState, role: ObjectId, objects: Iterable[ObjectId]) -> None:
-    """USAGE on the schemas of what a statement names."""
+    """Requires USAGE on the schemas of the relations that a statement names."""
     if not is_superuser(state, role):
         for id in sorted(objects):
             if id in state.items:
@@ -142,7 +143,7 @@ def require_names(state: CatalogState, role: ObjectId, objects: Iterable[ObjectI
 
 
 def require_select(state: CatalogState, role: ObjectId, objects: Iterable[ObjectId]) -> None:
-    """SELECT on each relation, and the right of each view's owner to what it reads."""
+    """Requires SELECT on each relation, and on each view's inputs for the owner of the view."""
     checked: set[tuple[ObjectId, ObjectId]] = set()
     queue = [(role, id) for id in sorted(objects, reverse=True)]
     while queue:
@@ -157,7 +158,7 @@ def require_select(state: CatalogState, role: ObjectId, objects: Iterable[Object
 
 
 def require_query(state: CatalogState, role: ObjectId, plan: QueryPlan) -> None:
-    """All that running a query takes: its names, its reads, and the cluster if there is something to compute."""
+    """Requires the privileges to run a query: on its schemas and relations, and on the cluster if it computes."""
     superuser = is_superuser(state, role)
     if superuser and not any(isinstance(state.items.get(id), View) for id in plan.uses):
         return
@@ -168,14 +169,14 @@ def require_query(state: CatalogState, role: ObjectId, plan: QueryPlan) -> None:
 
 
 def computes(state: CatalogState, plan: QueryPlan) -> bool:
-    """Whether a cluster computes it for the user; queries over system tables alone are everybody's."""
+    """Whether running the query requires USAGE on a cluster. Queries over system tables alone do not."""
     if plan.constant is not None or (plan.direct_scan is not None and plan.scanned <= plan.inputs):
         return False
     return not plan.inputs or not all(isinstance(state.items.get(id), SystemTable) for id in plan.inputs)
 
 
 def require_hold(state: CatalogState, role: ObjectId, schema: Schema, objects: Sequence[ObjectId]) -> None:
-    """CREATE HOLD: CREATE on its schema, SELECT on each object, USAGE on each cluster that keeps one up to date."""
+    """For CREATE HOLD: requires CREATE on its schema, SELECT on each object, USAGE on the objects' clusters."""
     require(state, role, schema.id, Privilege.CREATE)
     items = [state.items[id] for id in objects]
     relations = [item.on if isinstance(item, Index) else item.id for item in items]
@@ -190,13 +191,13 @@ def _refusal(what: str, state: CatalogState, object: ObjectId) -> PgError:
 
 
 def described(state: CatalogState, object: ObjectId) -> str:
-    """`table t`, as messages name an object."""
+    """An object as messages name it, such as `table t`."""
     kind = state.kind(object)
     return f"{'table' if kind == 'system table' else kind} {name_of(state, object)}"
 
 
 def name_of(state: CatalogState, object: ObjectId) -> str:
-    """The bare name of an item, schema, database or cluster."""
+    """The unqualified name of an item, schema, database or cluster."""
     for named in (state.items, state.schemas, state.databases):
         if object in named:
             return named[object].name

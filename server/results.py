@@ -1,7 +1,7 @@
-"""What a statement gives back, and how its rows are taken in pieces.
+"""The result of a statement, and the interface through which its rows are taken in parts.
 
-A portal takes rows by count (Execute with max_rows, FETCH n), a simple query and COPY take all of them; a stream may
-have to be waited for. Each kind of rows does these with one call, `take`.
+A portal takes a number of rows (Execute with max_rows, FETCH n). A simple query and COPY take all of them. The rows of
+a stream may not exist yet. `take` serves all these cases for every kind of rows.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ from server.dataflow.subscription import AnySubscription, ComingSubscription, Me
 from server.outlet import Outlet
 from server.sql.plan import Field
 
-TAKEN_ROWS = 8_192  # of a result at once; what goes out at once may be less
-SENT_BYTES = 1024 * 1024  # of changes taken from the feed at once: the rest waits there, and counts
+TAKEN_ROWS = 8_192  # rows that are taken from a result at a time; they may be sent in smaller chunks
+SENT_BYTES = 1024 * 1024  # bytes of changes taken from the feed at a time; the rest counts against the reader's limit
 
 
 class Rows(Protocol):
-    """Rows to be taken from the front. `finished`: nothing is left."""
+    """Rows that are taken from the front. `finished`: none are left."""
 
     fields: tuple[Field, ...]
 
@@ -39,19 +39,19 @@ class Rows(Protocol):
     def finished(self) -> bool: ...
 
     async def take(self, limit: int | None) -> pa.Table:
-        """At most `limit` of the next rows, None: whatever can be had at once. Waits for one where none is there.
+        """Returns at most `limit` of the next rows, None: all that are available. Waits until there is at least one.
 
-        An empty table only at the end. Cancel safety: rows that were not returned are still there.
+        The table is empty only at the end. Cancel safety: no rows are lost.
         """
         ...
 
     def close(self) -> None:
-        """Releases what the rows hold. May be called twice."""
+        """Releases what the rows hold. Idempotent."""
         ...
 
 
 class TableRows:
-    """Rows that are all here."""
+    """Rows that are all available."""
 
     def __init__(self, fields: tuple[Field, ...], table: pa.Table) -> None:
         self.fields = fields
@@ -65,7 +65,7 @@ class TableRows:
         rows = self._rest.num_rows
         count = rows if limit is None else min(limit, rows)
         taken = self._rest.slice(0, count)
-        self._rest = self._rest.slice(count, rows - count)  # pyarrow counts wrong without columns and without a length
+        self._rest = self._rest.slice(count, rows - count)  # without a length, pyarrow miscounts rows without columns
         return taken
 
     def close(self) -> None:
@@ -73,7 +73,7 @@ class TableRows:
 
 
 class NoRows:
-    """The rest of a result that was sent whole."""
+    """The remainder of a result that was sent completely."""
 
     __slots__ = ("fields",)
 
@@ -86,21 +86,21 @@ class NoRows:
         return pa.table([pa.array([], field.type.arrow) for field in self.fields], [f.name for f in self.fields])
 
     def close(self) -> None:
-        """Nothing is held."""
+        """Holds nothing."""
 
 
 class SubscriptionRows:
-    """A subscription's messages as rows, as they come."""
+    """The messages of a subscription as rows, in the order in which they arrive."""
 
     def __init__(self, subscription: AnySubscription, envelope: Envelope) -> None:
         self.fields = envelope.fields
         self._subscription = subscription
         self._envelope = envelope
-        self._messages: deque[Message] = deque()  # came, and are not rows yet
+        self._messages: deque[Message] = deque()  # received, and not yet converted to rows
         self._rest = self._none = envelope.schema.empty_table()
 
     def interrupt_by(self, interrupt: Callable[[PgError], None]) -> None:
-        """What is to be called, with the error to tell, when the reader falls too far behind while it sends."""
+        """Sets the function to call with an error when the reader falls too far behind while it sends."""
         self._subscription.on_overrun = interrupt
 
     @property
@@ -108,7 +108,7 @@ class SubscriptionRows:
         return self._rest.num_rows == 0 and not self._messages and self._subscription.finished
 
     def _settled(self) -> AnySubscription:
-        """The subscription, once it has begun the one that it has become."""
+        """Returns the subscription, with a `ComingSubscription` replaced by what it has become."""
         if isinstance(self._subscription, ComingSubscription):
             self._subscription = self._subscription.begun or self._subscription
         return self._subscription
@@ -127,10 +127,10 @@ class SubscriptionRows:
         return taken
 
     async def take_ready(self, limit: int | None, timeout_s: float) -> pa.Table:
-        """As FETCH ... WITH (TIMEOUT): until `limit` rows are there or the time has passed; ready rows come first."""
+        """For FETCH ... WITH (TIMEOUT). Returns at `limit` rows or the timeout. Takes ready rows first."""
         pieces: list[pa.Table] = []
         count = 0
-        if self._rest.num_rows == 0:  # what is left over goes out before an error that came meanwhile
+        if self._rest.num_rows == 0:  # left-over rows are returned before an error that occurred meanwhile
             self._messages.extend(self._settled().ready())
         deadline = asyncio.get_running_loop().time() + timeout_s
         try:
@@ -143,17 +143,17 @@ class SubscriptionRows:
                     if self.finished:
                         break
         except TimeoutError:
-            pass  # what came in time is the answer
+            pass  # the rows so far are the result
         except PgError:
             if not count:
-                raise  # else the stream's end is told when what came before it has been taken
+                raise  # otherwise a later call raises the error, after these rows
         except BaseException:
             self._rest = pa.concat_tables([*pieces, self._rest]) if pieces else self._rest
             raise
         return pa.concat_tables(pieces) if pieces else self._none
 
     async def _drain(self) -> None:
-        """Puts what is ready behind the rows that are left over; an error is told when they have been taken."""
+        """Appends the available rows to the left-over rows. An error is raised later, after these rows."""
         try:
             self._messages.extend(self._settled().ready())
         except PgError:
@@ -161,18 +161,17 @@ class SubscriptionRows:
         await self._convert()
 
     async def _convert(self) -> None:
-        """Makes rows of what came. Cancel safety: a message leaves when its rows are there."""
+        """Converts the received messages to rows. Cancel safety: a message is removed when its rows exist."""
         while self._messages:
             rows = await self._envelope.rows(self._messages[0])
             self._subscription.sent(self._messages.popleft())
             self._rest = pa.concat_tables([self._rest, rows])
 
     async def send(self, key: Hashable, encode: Encode, outlet: Outlet, opening: CopyEncoder | None = None) -> int:
-        """Encodes and writes the rows to the stream's end; returns their number.
+        """Encodes and writes the rows until the end of the stream. Returns their number.
 
-        Equal readers, by `key`, share a change's bytes, and while they have all there is, also the act of writing
-        (`broadcast`). `opening` adds what this stream begins with. For a reader that ends when it is cancelled: what
-        was taken is not put back.
+        Readers with an equal `key` share the bytes of a change. Readers that have taken everything also share the
+        writing (`broadcast`). `opening` adds the stream's header. Not cancel safe: rows that were taken are lost.
         """
         outlet.flush()
         count = 0
@@ -225,14 +224,14 @@ async def _write(rows: pa.Table, encode: Encode, outlet: Outlet, opening: CopyEn
 
 @dataclass(slots=True)
 class Result:
-    """A statement's outcome: its command tag, with the row count put in place of `{}`, and rows if it has any."""
+    """The outcome of a statement: its command tag, in which `{}` stands for the row count, and its rows, if any."""
 
     tag: str
     rows: Rows | None = None
 
 
 def row_description(fields: Sequence[Field], formats: Sequence[int]) -> RowDescription:
-    """What columns come, in which formats."""
+    """Returns the message that describes the columns and their formats."""
     return RowDescription(
         tuple(FieldDescription.of(f.name, f.type, format) for f, format in zip(fields, formats, strict=True))
     )

@@ -1,12 +1,12 @@
-"""One client: its statements, portals and transaction, between the protocol's messages and what they do.
+"""A session: executes the messages of one client, and holds its statements, portals and transaction.
 
     listener -> received(data) -> messages -> here -> execution/* -> rows -> encoder -> the socket
 
-Messages are taken one at a time. One that can be answered at once is; one that must wait becomes the session's task,
-and the next message is not looked at before it is done. That task is what a CancelRequest cancels and what the
-client's disappearance ends; whatever it holds is released on its way out.
+Messages are handled one at a time. A message that needs no waiting is answered at once. Otherwise its work becomes the
+session's task, and the next message is not read until the task is done. A CancelRequest and a lost connection cancel
+the task, which releases what it holds.
 
-What statements do is in `interpreter`, how bytes leave in `outlet`, COPY in `copying`.
+`interpreter` executes statements, `outlet` writes to the socket, `copying` implements COPY.
 """
 
 from __future__ import annotations
@@ -51,8 +51,8 @@ from server.sql.trees import release
 log = structlog.get_logger()
 
 PARSED_TEXTS_MAX = 4_096
-TURN_S = 0.003  # that one session takes of the event loop before the others have their turn
-STUCK_S = 10.0  # what a socket has to take the error of a subscription that fell too far behind
+TURN_S = 0.003  # the time that one session may occupy the event loop before other sessions run
+STUCK_S = 10.0  # how long a socket may take to accept the error of a subscription that fell too far behind
 
 _parse_cached = functools.lru_cache(PARSED_TEXTS_MAX)(parse)
 
@@ -63,7 +63,7 @@ def _parse(text: str) -> tuple[s.Statement, ...]:
 
 @dataclass(slots=True)
 class PlanCache:
-    """Plans of whole query strings, shared by all sessions; dropped whole when it is full."""
+    """Plans of whole query strings, shared by all sessions. It is emptied when it is full."""
 
     plans: dict[object, Prepared]
     size_max: int = 4_096
@@ -88,7 +88,7 @@ class Session:
         self._outlet = Outlet(connection, transport)
         self._interpreter = Interpreter(context)
         context.interrupt = self._interrupt
-        self._ended = False  # the client is gone, or was told to go
+        self._ended = False  # the connection is lost or being closed
         self._resumes = False  # `_pump` is scheduled
         self._task: asyncio.Task[None] | None = None
         self._task_begun = False
@@ -98,18 +98,18 @@ class Session:
         self._reported = context.settings.reported()
         self._reported_revision = context.settings.revision
         self._idle_timer: asyncio.TimerHandle | None = None
-        self._call: ConstantCall | None = None  # the last one answered in one step
-        self._kind = UNKNOWN  # of the statement that is looked at, for the counts
+        self._call: ConstantCall | None = None  # the last one that was answered in one step
+        self._kind = UNKNOWN  # of the current statement, for the metrics
 
     # -- the listener's side ------------------------------------------------------------------------------------
 
     def received(self) -> None:
-        """Bytes have come for the connection."""
+        """The connection has received bytes."""
         self._data_came.set()
         self._pump()
 
     def cancel(self) -> None:
-        """A CancelRequest. Between statements it ends the streams of cursors; the next FETCH is told."""
+        """Handles a CancelRequest. Between statements it ends the streams of cursors, and the next FETCH fails."""
         reason = PgError(SqlState.QUERY_CANCELED, "canceling statement due to user request")
         if self._task is None:
             self._interpreter.portals.cancel_streams(reason)
@@ -120,14 +120,14 @@ class Session:
             self._once_begun(self.cancel)
 
     def _interrupt(self, error: PgError) -> None:
-        """Ends the statement that runs with this error; if the socket takes nothing of it either, the connection."""
+        """Ends the current statement with this error, and the connection if its socket stays full for STUCK_S."""
         if self._task is not None:
             self._cancel_reason = error
             self._task.cancel()
             self._transport.abort_if_stuck(STUCK_S)
 
     def lost(self) -> None:
-        """The client is gone: whatever runs ends, whatever is held is let go."""
+        """The connection is lost: ends the current task and releases what the session holds."""
         if self._task is None:
             self._close()
         elif self._task_begun:
@@ -136,7 +136,7 @@ class Session:
             self._once_begun(self.lost)
 
     def _once_begun(self, end: Callable[[], None]) -> None:
-        """Calls `end` when the task has made its first step: cancelled before it, it would never end its work."""
+        """Calls `end` after the task's first step. A task that is cancelled before that never runs its cleanup."""
         asyncio.get_running_loop().call_soon(end)
 
     def terminate(self, error: PgError) -> None:
@@ -156,11 +156,11 @@ class Session:
     # -- messages -----------------------------------------------------------------------------------------------
 
     def _pump(self) -> None:
-        """Handles messages until there is none, one has to be waited for, or TURN_S has passed: then it goes on later.
+        """Handles messages until there are none left, one has to wait, or TURN_S has passed.
 
-        A client may have sent thousands of cheap messages at once.
+        The time limit matters if a client sends thousands of cheap messages at once. The rest is handled later.
         """
-        turn_end = monotonic() + TURN_S  # uvloop's own time stands still within a turn
+        turn_end = monotonic() + TURN_S  # uvloop's loop.time() does not advance within an iteration of the loop
         has_handled = False
         while self._task is None and not self._ended:
             if has_handled and monotonic() > turn_end:
@@ -191,7 +191,7 @@ class Session:
         self._transport.limit_input(self._connection.bytes_waiting if is_busy else 0)
 
     def _resume_later(self) -> None:
-        """Schedules `_pump` behind what other sessions have received."""
+        """Schedules `_pump` after the callbacks of other sessions that are ready now."""
 
         def resume() -> None:
             self._resumes = False
@@ -202,7 +202,7 @@ class Session:
             asyncio.get_running_loop().call_soon(resume)
 
     def _refused(self, error: PgError) -> None:
-        """A message that the protocol layer did not take."""
+        """Reports an error of the protocol layer."""
         self._fail(error)
         if error.severity is Severity.FATAL:
             self._outlet.flush()
@@ -211,7 +211,7 @@ class Session:
             self._ready()
 
     def _handle(self, event: FrontendMessage) -> Work | None:
-        """Answers a message at once, or returns the work that it takes; errors of the former are the client's."""
+        """Handles a message, or returns the work that needs waiting. Reports exceptions to the client."""
         self._kind = UNKNOWN
         try:
             return _HANDLERS[type(event)](self, event)
@@ -224,7 +224,7 @@ class Session:
         return None
 
     async def _handle_described(self, sql: str, event: FrontendMessage) -> None:
-        """Handles a message whose query over system catalogs has to be described first."""
+        """Handles a message that contains a system catalog query whose columns must be described first."""
         try:
             await self.context.catalog_engine.describe(sql)
         except BaseException as error:
@@ -244,21 +244,21 @@ class Session:
         return None
 
     def _flush_message(self, _: m.Flush) -> None:
-        """The pump flushes whenever it has nothing more to read."""
+        """`_pump` flushes whenever there is nothing more to read."""
 
     def _function_call_message(self, _: m.FunctionCall) -> None:
         self._fail(PgError(SqlState.FEATURE_NOT_SUPPORTED, "function calls by message are not supported"))
         self._ready()
 
     async def _run(self, work: Awaitable[None]) -> None:
-        """The session's task: one message's work, then the messages that came meanwhile."""
+        """The session's task: performs the work of one message, then handles the messages that arrived meanwhile."""
         self._task_begun = True
         try:
             timeout_s = self.context.settings.timeout_s("statement_timeout")
             async with asyncio.timeout(timeout_s) as deadline:
                 self._deadline = deadline
                 await work
-        except asyncio.CancelledError:  # the client is gone; a cancelled statement was answered, and counted, inside
+        except asyncio.CancelledError:  # a lost connection; the work itself reports and counts a CancelRequest
             self._count(CANCELED)
         except Exception as error:
             log.error("session failed", error=str(error), exc_info=error)
@@ -305,7 +305,7 @@ class Session:
         self._reported, self._reported_revision = reported, settings.revision
 
     def _fail(self, error: PgError) -> None:
-        """Tells the client, and fails or rolls back the transaction."""
+        """Sends an error to the client, and fails or rolls back the transaction."""
         self._count(CANCELED if error.sqlstate == SqlState.QUERY_CANCELED else ERROR)
         self._outlet.send_notices(self.context.notices)
         self._connection.send(m.ErrorResponse.of(error))
@@ -323,7 +323,7 @@ class Session:
     # -- simple query -------------------------------------------------------------------------------------------
 
     def _answer_at_once(self, text: str) -> bool:
-        """Answers a query string whose rows never change from what was answered before."""
+        """Sends the cached answer of a query string whose result never changes. False if there is none."""
         context = self.context
         if context.transaction.explicit:
             return False
@@ -340,7 +340,7 @@ class Session:
         return True
 
     async def _query(self, text: str) -> None:
-        """A Query message: parsed whole before anything runs; one transaction unless it says otherwise."""
+        """Executes a Query message. Its text is parsed as a whole. It is one transaction, unless it says otherwise."""
         self._forget_unnamed()
         self._interpreter.portals.close("")
         try:
@@ -350,7 +350,7 @@ class Session:
             self._interpreter.several = len(statements) > 1
             turn_end = monotonic() + TURN_S
             for statement, begin_follows in zip(statements, _begin_follows(statements), strict=True):
-                if monotonic() > turn_end:  # a statement that waits for nothing lets nobody else run
+                if monotonic() > turn_end:  # statements that never wait would not let other sessions run
                     await self._yield()
                     turn_end = monotonic() + TURN_S
                 self.context.transaction.becomes_explicit = begin_follows
@@ -368,7 +368,7 @@ class Session:
             _release(forgotten)
 
     async def _yield(self) -> None:
-        """Lets other sessions run; returns when the socket has taken what was answered so far."""
+        """Lets other sessions run. Returns when the socket has accepted the answers so far."""
         self._outlet.flush()
         await asyncio.sleep(0)
         await self._transport.drained()
@@ -386,12 +386,12 @@ class Session:
         try:
             await self._run_portal(portal, 0, describe=True)
         finally:
-            portal.close()  # a cancelled SUBSCRIBE must not keep its place in the feed
+            portal.close()  # a cancelled SUBSCRIBE must release its reader of the feed
             _release(prepared)
         self._count(OK)
 
     def _prepare_simple(self, statement: s.Statement, whole_text: str | None) -> Prepared:
-        """Plans a statement of a Query message; plans of lone SELECTs are kept by their text."""
+        """Plans a statement of a Query message. A SELECT that is the only statement is cached by its text."""
         context = self.context
         if not isinstance(statement, s.Select) or whole_text is None or context.transaction.catalog is not None:
             return self._interpreter.prepare(statement)
@@ -409,7 +409,7 @@ class Session:
         return prepared
 
     def _settled(self) -> bool:
-        """Whether ending the implicit transaction takes no waiting."""
+        """Ends the implicit transaction, if that needs no waiting. Returns whether the transaction is settled."""
         transaction = self.context.transaction
         if transaction.explicit:
             return True
@@ -417,7 +417,7 @@ class Session:
             return False
         self._interpreter.portals.close_all()
         if transaction.has_begun or transaction.settings.revision is not self.context.settings.revision:
-            self.context.end_reads()  # what SET has set is not put back by a later error
+            self.context.end_reads()  # a later error must not roll back the effect of SET
         return True
 
     async def _sync(self) -> None:
@@ -434,7 +434,7 @@ class Session:
             await self.context.commit()
 
     def _told(self, error: BaseException) -> PgError:
-        """What the client is told of an exception; CancelledError of a vanished client passes on."""
+        """Returns the error to report for an exception. Re-raises CancelledError if the connection is lost."""
         match error:
             case asyncio.CancelledError():
                 task = asyncio.current_task()
@@ -468,7 +468,7 @@ class Session:
         return None
 
     async def _describe_long(self, message: m.Describe, cursor: Portal, text: str) -> None:
-        """Plans a cursor's long statement beside the event loop, then describes it."""
+        """Plans a cursor's long statement in a thread, then describes it."""
         try:
             await self.context.described(lambda: beside(text, self._interpreter.plan_cursor, cursor))
             self._describe(message)
@@ -476,7 +476,7 @@ class Session:
             self._fail(self._told(error))
 
     def _described_cursor(self, message: m.Describe) -> Portal | None:
-        """The cursor whose columns a Describe asks for: itself, or by way of a FETCH."""
+        """Returns the cursor whose columns a Describe requests, by its name or through a FETCH."""
         portal = None if message.kind == "S" else self._interpreter.portals.get(message.name)
         prepared = self._interpreter.statement(message.name) if portal is None else portal.prepared
         if isinstance(prepared.statement, s.Fetch):
@@ -484,7 +484,7 @@ class Session:
         return portal
 
     def _describe(self, message: m.Describe) -> None:
-        """Describes a statement or portal. A cursor that it reads is planned."""
+        """Describes a statement or portal. Plans the cursor that it reads."""
         if message.kind == "S":
             self._describe_statement(self._interpreter.statement(message.name))
             return
@@ -494,7 +494,7 @@ class Session:
         self._connection.send_encoded(portal.prepared.description(portal.column_formats()))
 
     def _cursor_fields(self, fetch: s.Fetch) -> tuple[Field, ...] | None:
-        """What FETCH gives."""
+        """The columns that FETCH returns."""
         return self._interpreter.portals.cursor(fetch.cursor.name).prepared.fields
 
     def _close_message(self, message: m.Close) -> None:
@@ -529,7 +529,7 @@ class Session:
         self._connection.send_encoded(_PARSE_COMPLETE)
 
     def _prepare_message(self, message: m.Parse, key: object | None) -> Prepared:
-        """`key`: that of the plan in the cache, if it is to be kept there."""
+        """Parses and plans the text of a Parse message. A plan with a `key` is cached under it."""
         statements = _parse(message.text)
         if len(statements) > 1:
             raise PgError(SqlState.SYNTAX_ERROR, "cannot insert multiple commands into a prepared statement")
@@ -560,7 +560,7 @@ class Session:
         return self._bind_long(message, prepared)
 
     def _decoded(self, message: m.Bind, prepared: Prepared) -> tuple[object, ...]:
-        """The parameters' values."""
+        """Returns the values of the parameters."""
         timezone = self.context.settings.naming[2]
         formats = message.parameter_formats or (0,)
         if len(formats) == 1:
@@ -579,7 +579,7 @@ class Session:
         self._connection.send_encoded(_BIND_COMPLETE)
 
     async def _bind_long(self, message: m.Bind, prepared: Prepared) -> None:
-        """As `_bind`, of parameters so long that to decode them would keep others waiting."""
+        """Like `_bind`. Decodes in a thread, because long parameters would block the event loop."""
         try:
             self._bind(message, prepared, await asyncio.to_thread(self._decoded, message, prepared))
         except BaseException as error:
@@ -615,7 +615,7 @@ class Session:
         return None
 
     def _answer_call(self) -> bool:
-        """Answers a whole round trip of a constant query in one step. False: it is to be taken message by message."""
+        """Answers a whole round trip of a constant query in one step. False: handle its messages one by one."""
         call = self._call
         found = None if call is None else self._connection.waiting_call(call.shape)
         if found is None:
@@ -633,7 +633,7 @@ class Session:
         try:
             answer = call.answer(values)
         except Exception:
-            return False  # message by message the error comes again, and is told where it belongs
+            return False  # handling the messages one by one reports the error at the right message
         self._connection.take_call(end)
         self._connection.send_encoded(answer)
         self._kind = SELECT
@@ -662,7 +662,7 @@ class Session:
             )
 
     async def _run_portal(self, portal: Portal, limit: int, *, describe: bool) -> None:
-        """Runs a portal or goes on with it; at most `limit` rows leave, 0: all. `describe`: RowDescription first."""
+        """Runs or continues a portal. Sends at most `limit` rows, 0: all. `describe`: sends RowDescription first."""
         statement = portal.prepared.statement
         if statement is None:
             self._connection.send(m.EmptyQueryResponse())
@@ -693,7 +693,7 @@ class Session:
             portal.done = True
             alone = describe and not self._interpreter.several
             if alone and not self.context.transaction.explicit and self.context.transaction.has_effects:
-                await self.context.commit()  # a Query of one statement is told to be complete when it is committed
+                await self.context.commit()  # CommandComplete of a single statement is sent after the commit
             self._connection.send(m.CommandComplete(portal.result.tag))
             return
         if describe:
@@ -739,7 +739,7 @@ class Session:
 
 
 def _release(prepared: Prepared) -> None:
-    """Frees the tree of a long query or write that nobody will run again."""
+    """Frees the syntax tree of a long query or write that will not run again."""
     match prepared.statement:
         case s.Select(text=text, query=query) | s.Insert(text=text, source=s.Query() as query):
             release_later(text, release, query.tree)
@@ -748,8 +748,10 @@ def _release(prepared: Prepared) -> None:
 
 
 def _is_runtime_error(error: BaseException) -> bool:
-    """Whether the error came from running a statement, not from refusing to: a row's value, a cancel, a lack of memory,
-    disk or Spark."""
+    """Whether the error arose while the statement ran, as opposed to a refusal to run it.
+
+    Runtime errors are evaluation errors, cancels, and a lack of memory, disk space or Spark.
+    """
     if isinstance(error, asyncio.CancelledError):
         return True
     return isinstance(error, PgError) and error.sqlstate.startswith(_RUNTIME_ERRORS)
@@ -759,7 +761,7 @@ _RUNTIME_ERRORS = ("21", "22", "53", "54", "57", "58", "XX")  # classes of SQLST
 
 
 def _begin_follows(statements: Sequence[s.Statement]) -> list[bool]:
-    """For each statement, whether the next statement of its query string that begins or ends a block begins one."""
+    """For each statement, whether BEGIN is the next statement of its query string that begins or ends a block."""
     follows: list[bool] = []
     begins = False
     for statement in reversed(statements):
@@ -776,7 +778,7 @@ def _never_changes(plan: QueryPlan, statement: s.Select) -> bool:
 
 
 def _whole_answer(plan: QueryPlan, context: Context) -> bytes:
-    """All that a Query message is answered with, but ReadyForQuery."""
+    """Returns the complete answer to a Query message, except ReadyForQuery."""
     assert plan.constant is not None
     batch = plan.constant.evaluate(context.bindings())
     formats = [0] * len(plan.columns)
@@ -806,7 +808,7 @@ UNKNOWN, SELECT, COMMIT = "unknown", "select", "commit"
 
 
 def kind_of(statement: s.Statement | None) -> str:
-    """A statement's class as metrics name it: `create_table`."""
+    """A statement's class as metrics name it, such as `create_table`."""
     return "empty" if statement is None else _snake(type(statement).__name__)
 
 

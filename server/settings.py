@@ -1,7 +1,7 @@
-"""A session's variables: what SET, SHOW and RESET know, with PostgreSQL's names, defaults and messages.
+"""A session's variables for SET, SHOW and RESET, with PostgreSQL's names, defaults and messages.
 
-Values are kept as text, as SHOW prints them. Those that a client must be told of (GUC_REPORT) go out as
-ParameterStatus whenever they change. Variables that exist only so that drivers' connection rituals work are marked.
+Values are kept as text, as SHOW prints them. A change of a variable with GUC_REPORT is sent to the client as
+ParameterStatus. A comment marks the variables that exist only because drivers set them.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from protocol.pgwire.encode import OutputStyle
 from protocol.pgwire.errors import PgError, SqlState
 from protocol.pgwire.timezones import zone
 
-SERVER_VERSION = "16.14"  # PostgreSQL's, whose behaviour and messages Tidewire follows: clients choose by it
+SERVER_VERSION = "16.14"  # the PostgreSQL version whose behaviour and messages Tidewire follows; drivers depend on it
 
 
 @dataclass(frozen=True, slots=True)
 class Variable:
-    """`parse` gives the text to keep, or raises ValueError (a DETAIL may be its message).
+    """`parse` returns the text to keep, or raises ValueError, whose message becomes the HINT.
 
-    `system`: of the whole server; only ALTER SYSTEM sets it.
+    `reported`: has GUC_REPORT. `fixed`: cannot be set. `system`: server-wide, set only by ALTER SYSTEM.
     """
 
     name: str
@@ -86,7 +86,7 @@ def _milliseconds_between(least: int, greatest: int) -> Callable[[str], str]:
 
 
 def milliseconds(text: str) -> int:
-    """The number in a value that `_milliseconds` has made."""
+    """Returns the number of milliseconds of a value that `_milliseconds` has returned."""
     match = re.fullmatch(r"(\d+)([a-z]*)", text)
     assert match is not None
     return int(match[1]) * _UNITS_MS[match[2]]
@@ -117,7 +117,7 @@ def _date_style(text: str) -> str:
 
 
 def _utf8(text: str) -> str:
-    # Like PostgreSQL's pg_char_to_encoding, which looks at letters and digits only: asyncpg sends 'utf-8', quoted.
+    # Like PostgreSQL's pg_char_to_encoding, compares only letters and digits: asyncpg sends 'utf-8', with the quotes.
     if re.sub("[^a-z0-9]", "", text.lower()) not in ("utf8", "unicode"):
         raise ValueError("Only UTF8 is supported.")
     return "UTF8"
@@ -129,7 +129,7 @@ ISOLATION_LEVELS = ("strict serializable", "serializable")
 def _isolation(text: str) -> str:
     word = text.lower()
     if word in ("read uncommitted", "read committed", "repeatable read"):
-        return "serializable"  # stronger than asked for, as the SQL standard allows
+        return "serializable"  # the SQL standard allows a stronger level than requested
     return _one_of(*ISOLATION_LEVELS)(word)
 
 
@@ -162,7 +162,7 @@ VARIABLES: dict[str, Variable] = {
         Variable("subscription_waiting_bytes_max", str(64 * 1024 * 1024), _integer(0, 2**40)),
         Variable("TimeZone", "UTC", _timezone, reported=True),
         Variable("transaction_isolation", "strict serializable", _isolation),
-        # Switches for the whole server: an output that is off is refused to new subscriptions.
+        # Server-wide switches. New subscriptions with an output that is off are refused.
         *(
             Variable(f"enable_{feature}_in_subscribe", "on", _boolean, system=True)
             for feature in ("envelope_debezium", "envelope_upsert", "within_timestamp_order_by")
@@ -175,7 +175,7 @@ VARIABLES: dict[str, Variable] = {
         Variable("dataflow_lag_bytes_max", str(64 * 1024 * 1024), _integer(0, 2**40), system=True),
         Variable("dataflow_lag_delay_max", "10s", _milliseconds, system=True),
         Variable("arrangement_probing", "auto", _one_of("auto", "server", "executors"), system=True),
-        # Accepted because drivers and pools set them; nothing here depends on them.
+        # Accepted because drivers and pools set them. They have no effect.
         Variable("default_table_access_method", "heap", _one_of("heap")),
         Variable("jit", "off", _boolean),
         Variable("lock_timeout", "0", _milliseconds),
@@ -196,7 +196,7 @@ def find_variable(name: str) -> Variable:
 
 
 def checked_value(name: str, value: str) -> str:
-    """A value for a variable as it is kept. PgError 42704, 55P02 or 22023."""
+    """Returns a variable's value in the form that is kept. PgError 42704, 55P02 or 22023."""
     variable = find_variable(name)
     if variable.fixed:
         raise PgError(SqlState.CANT_CHANGE_RUNTIME_PARAM, f'parameter "{variable.name}" cannot be changed')
@@ -211,18 +211,18 @@ def checked_value(name: str, value: str) -> str:
 
 
 def of_the_system(name: str, values: Mapping[str, str]) -> str:
-    """The value of a variable of the whole server; `values`: what ALTER SYSTEM has set."""
+    """Returns a server-wide variable. `values` are those that ALTER SYSTEM has set."""
     return values.get(name, VARIABLES[name].default)
 
 
 class Settings(Mapping[str, str]):
-    """One session's values, by name in any letter case.
+    """One session's values by name, case-insensitively.
 
-    SET is transactional: a transaction takes a `copy`, and puts it back if it fails.
+    SET is transactional: a transaction keeps a `copy` and restores it if it fails.
     """
 
     def __init__(self, system: Callable[[], Mapping[str, str]] = dict) -> None:
-        """`system` gives what ALTER SYSTEM has set."""
+        """`system` returns the values that ALTER SYSTEM has set."""
         self._values: dict[str, str] = {}
         self._system = system
         self._defaults = {name: value for name, value in system().items() if not VARIABLES[name].system}
@@ -230,7 +230,7 @@ class Settings(Mapping[str, str]):
 
     def _changed(self) -> None:
         self.revision = object()
-        """Another object after each change; a copy has its original's."""
+        """Replaced by another object at each change. A copy has the revision of its original."""
         self._style: OutputStyle | None = None
         self._naming: tuple[str, str, str, str] | None = None
 
@@ -262,7 +262,7 @@ class Settings(Mapping[str, str]):
         self._changed()
 
     def start_with(self, name: str, value: str) -> None:
-        """A value of the startup packet: it is what RESET goes back to. `fixed` variables may be told so."""
+        """Sets a value from the startup packet, to which RESET returns. It also sets `fixed` variables."""
         key = find_variable(name).name.lower()
         if not VARIABLES[key].fixed:
             self.set(name, value)
@@ -271,7 +271,7 @@ class Settings(Mapping[str, str]):
         self._changed()
 
     def reset(self, name: str | None) -> None:
-        """Back to the default; None: all of them but the role, as in PostgreSQL."""
+        """Resets a variable to its default; None: all but those of the role, as in PostgreSQL."""
         if name is None:
             self._values = {key: value for key, value in self._values.items() if key in _OF_THE_ROLE}
         elif name.lower() == "role":
@@ -282,12 +282,12 @@ class Settings(Mapping[str, str]):
         self._changed()
 
     def assume_role(self, name: str, *, superuser: bool) -> None:
-        """What SET ROLE sets, when it is allowed."""
+        """Sets the variables that SET ROLE changes. The caller has checked that the role is allowed."""
         self._values.update(role=name, is_superuser="on" if superuser else "off")
         self._changed()
 
     def reported(self) -> dict[str, str]:
-        """What the client has to know, by PostgreSQL's spelling of the names."""
+        """Returns the values of the variables with GUC_REPORT, by PostgreSQL's spelling of the names."""
         return {v.name: self[v.name] for v in VARIABLES.values() if v.reported}
 
     def get(self, name: str, default: Any = None) -> Any:
@@ -306,19 +306,19 @@ class Settings(Mapping[str, str]):
 
     @property
     def naming(self) -> tuple[str, str, str, str]:
-        """What a statement's names and literals mean by: database, search_path, TimeZone, and role."""
+        """The variables that affect names and literals in a statement: database, search_path, TimeZone, role."""
         if self._naming is None:
             self._naming = self["database"], self["search_path"], self["TimeZone"], self["role"]
         return self._naming
 
     @property
     def output_style(self) -> OutputStyle:
-        """What shapes the text of values."""
+        """The settings that affect the text output of values."""
         if self._style is None:
             self._style = replace(OutputStyle(), timezone=self["TimeZone"], bytea_output=self["bytea_output"])
         return self._style
 
     def timeout_s(self, name: str) -> float | None:
-        """A variable of milliseconds in seconds; None when it is 0, off."""
+        """Returns a variable of milliseconds in seconds; None if it is 0, which means off."""
         total = milliseconds(self[name])
         return total / 1_000 if total else None

@@ -1,4 +1,4 @@
-"""The rows of the built-in tables, made from the server's memory when they are read."""
+"""The rows of the system tables, computed from the server's memory when they are read."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def _table(definition: SystemTable, rows: Iterable[tuple[object, ...]]) -> pa.Ta
 
 
 def _owned(state: CatalogState, id: ObjectId) -> tuple[object, object]:
-    """The columns owner_id and privileges."""
+    """Returns the columns owner_id and privileges."""
     owner = state.owner(id)
     return owner, acl_items(state.acl(id), owner)
 
@@ -202,7 +202,7 @@ SYSTEM_TABLES: dict[ObjectId, SystemSource] = {
     builtin.MZ_COMMENTS.id: _catalog(_comments),
     builtin.MZ_HISTORY_RETENTION_STRATEGIES.id: _catalog(_retention),
     builtin.MZ_CLUSTERS.id: _catalog(_clusters),
-    # They move with every commit; that often nobody wants to know.
+    # These change with every commit. Their revision changes once per interval, to limit how often they are computed.
     builtin.MZ_FRONTIERS.id: SystemSource(_frontiers, _interval),
     builtin.MZ_DATAFLOWS.id: _moving(builtin.MZ_DATAFLOWS, dataflows),
     builtin.MZ_ARRANGEMENTS.id: _moving(builtin.MZ_ARRANGEMENTS, arrangements),

@@ -1,8 +1,8 @@
-"""What a statement took, step by step, for EXPLAIN ANALYZE. Nothing is kept where nobody asked.
+"""The steps of a statement and their durations, for EXPLAIN ANALYZE. Steps are recorded only inside `recorded`.
 
-with recorded() as steps:              # who asks; steps of tasks that begin inside are among them
+with recorded() as steps:              # includes the steps of tasks that are created inside
     ...
-        with step("read", id) as it:   # who works
+        with step("read", id) as it:   # in the code that does the work
             it.rows = ...
 """
 
@@ -17,7 +17,7 @@ from time import monotonic
 
 @dataclass(slots=True)
 class Step:
-    """`of`: what it was done to. `parts`: seconds by what they were spent on, as far as somebody told."""
+    """`of`: the object of the step. `parts`: seconds by activity, as far as `tell` reported them."""
 
     what: str
     of: str = ""
@@ -33,7 +33,7 @@ _current: ContextVar[Step | None] = ContextVar("current", default=None)
 
 @contextmanager
 def recorded() -> Iterator[list[Step]]:
-    """The steps that are made inside, in the order in which they end."""
+    """Records the steps inside, in the order in which they end."""
     steps: list[Step] = []
     token = _steps.set(steps)
     try:
@@ -44,7 +44,7 @@ def recorded() -> Iterator[list[Step]]:
 
 @contextmanager
 def step(what: str, of: str = "") -> Iterator[Step]:
-    """A step of the statement that runs."""
+    """Measures a step of the current statement."""
     made = Step(what, of)
     token = _current.set(made)
     begun = monotonic()
@@ -58,6 +58,6 @@ def step(what: str, of: str = "") -> Iterator[Step]:
 
 
 def tell(parts: Mapping[str, float]) -> None:
-    """What the step that runs spent its time on."""
+    """Adds durations of activities, in seconds, to the current step."""
     if (current := _current.get()) is not None:
         current.parts.update(parts)

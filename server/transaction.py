@@ -1,11 +1,11 @@
-"""A transaction: what it may still do, and what it has done so far.
+"""A transaction: its mode, its effects so far, and what it may still do.
 
-The rules are Materialize's: a transaction reads at one timestamp, or collects writes that get
-one timestamp when it commits, or subscribes, or changes the catalog; it does not mix these. What reads at an explicit
-AS OF, and what reads nothing, is exempt. A statement that reads and writes (UPDATE, DELETE, INSERT ... SELECT) may
-stand first: it locks what it read until the end.
+The rules are Materialize's. A transaction either reads at one timestamp, or collects writes that get one timestamp at
+COMMIT, or subscribes, or changes the catalog. It does not mix these. Statements that read at an explicit AS OF or read
+nothing are exempt. A statement that reads and writes (UPDATE, DELETE, INSERT ... SELECT) may be the first of a writing
+transaction. It locks what it reads and writes until the end.
 
-Nothing is visible before COMMIT: writes wait here as Arrow tables, DDL as a catalog state of its own.
+Nothing is visible before COMMIT. Writes are kept as Arrow tables, DDL as a private catalog state.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from server.settings import Settings
 
 
 class Mode(Enum):
-    """What a transaction has turned out to be."""
+    """What a transaction does, as its statements have determined."""
 
     UNDECIDED = "undecided"
     READ = "read"
@@ -34,12 +34,13 @@ class Mode(Enum):
 
 @dataclass(slots=True)
 class Transaction:
-    """`explicit`: between BEGIN and COMMIT; otherwise it ends with its query string, or at Sync.
+    """`explicit`: between BEGIN and COMMIT. An implicit transaction ends with its query string, or at Sync.
 
-    `becomes_explicit`: a BEGIN follows in the same query string, and what is done before it belongs to its block.
+    `becomes_explicit`: a BEGIN follows in the same query string, whose block includes what is done before it.
 
-    `settings` are the session's as they were before, to be put back by ROLLBACK; `local` those before SET LOCAL.
-    `holder` keeps what it reads, or what the history of new holds begins with; `begins` tells where that is.
+    `settings`: the session's settings before the transaction, which ROLLBACK restores.
+    `local`: the settings before SET LOCAL, which COMMIT restores.
+    `holder`: keeps the history that the transaction reads, or with which its new objects begin. `begins` has the times.
     """
 
     settings: Settings
@@ -60,17 +61,17 @@ class Transaction:
 
     @property
     def ends_later(self) -> bool:
-        """Whether a statement leaves its effects to a COMMIT or ROLLBACK that the client sends."""
+        """Whether the effects of a statement wait for a COMMIT or ROLLBACK that the client sends."""
         return self.explicit or self.becomes_explicit
 
     @property
     def has_effects(self) -> bool:
-        """Whether its end has something to make durable or to put back."""
+        """Whether the transaction has anything to make durable or to restore."""
         return bool(self.writes or self.payloads) or self.catalog is not None or self.local is not None
 
     @property
     def has_begun(self) -> bool:
-        """Whether anything has happened in it that its end must undo."""
+        """Whether the transaction is a block, has failed, has a mode, or has holds, locks or effects."""
         return (
             self.explicit
             or self.failed
@@ -81,7 +82,7 @@ class Transaction:
         )
 
     def enter(self, mode: Mode, statement: str) -> None:
-        """The transaction is to do this. PgError if it is something else already; `statement` names it to a person."""
+        """Sets the mode. PgError if the transaction has another one. `statement` is its name in the error message."""
         if mode in (Mode.WRITE, Mode.DEFINE) and self.read_only:
             raise PgError(SqlState.READ_ONLY_SQL_TRANSACTION, f"cannot execute {statement} in a read-only transaction")
         match self.mode, mode:
@@ -105,11 +106,11 @@ class Transaction:
                 )
 
     def can_enter(self, mode: Mode) -> bool:
-        """Whether `enter` would do."""
+        """Whether the mode is undecided or this one. Always False after SUBSCRIBE."""
         return self.mode in (Mode.UNDECIDED, mode) and self.mode is not Mode.SUBSCRIBE
 
     def release(self) -> None:
-        """Lets go of the history that the transaction held."""
+        """Releases the history that the transaction holds."""
         if self.holder is not None:
             self.holder.release()
             self.holder = None

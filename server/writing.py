@@ -1,4 +1,4 @@
-"""What a transaction wrote, on its way to the log: checks, and one payload a table."""
+"""Prepares a transaction's writes for the log: checks constraints, and makes one payload per table."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from protocol.pgwire.types import parse_type
 
 
 def check_not_null(table: Table, rows: pa.Table) -> None:
-    """PgError 23502, as PostgreSQL words it, if a NOT NULL column has a NULL. `rows` are c0, c1, ..."""
+    """PgError 23502, in PostgreSQL's words, if a NOT NULL column has a NULL. The columns of `rows` are c0, c1, ..."""
     for index, column in enumerate(table.columns):
         values = rows.column(index)
         if not column.nullable and values.null_count:
@@ -38,7 +38,7 @@ def _printed(table: Table, row: pa.Table) -> str:
 
 
 def merged(tables: Sequence[pa.Table]) -> pa.Table:
-    """One table for the log: rows if nothing is taken away, else consolidated changes."""
+    """Combines tables into one for the log: rows if there are no retractions, else consolidated changes."""
     if all(updates.DIFF not in table.column_names for table in tables):
         return pa.concat_tables(tables)
     changes = [t if updates.DIFF in t.column_names else updates.with_diff(t, 1) for t in tables]
@@ -46,13 +46,13 @@ def merged(tables: Sequence[pa.Table]) -> pa.Table:
 
 
 async def prepare_payloads(log: Log, writes: Mapping[ObjectId, Sequence[pa.Table]]) -> list[tuple[ObjectId, Payload]]:
-    """Payloads for what was written, ready to be named by a transaction."""
+    """Returns payloads of the written rows, ready for a transaction of the store. Omits tables without changes."""
     payloads = []
     for id, tables in writes.items():
         table = merged(tables)
         if table.num_rows == 0:
             continue
-        # A small payload stays in memory: not worth a thread.
+        # Preparing a small payload does no IO, so it needs no thread.
         small = table.nbytes <= INLINE_BYTES
         payloads.append((id, log.prepare(table) if small else await asyncio.to_thread(log.prepare, table)))
     return payloads

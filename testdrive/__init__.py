@@ -1,17 +1,17 @@
-"""testdrive: scripts that speak to a server as a client from outside would, and say what must come back.
+"""testdrive: runs test scripts against a PostgreSQL-compatible server, as an external client.
 
-Two kinds of script. A `.td` file holds SQL statements with the rows or the error that they give, and `$ actions`
-between them; a statement is tried again until its answer matches or its time is over. A `.pt` file holds messages of
-the PostgreSQL protocol and the exact messages that answer them. Either runs against anything that speaks PostgreSQL.
+There are two kinds of scripts. A `.td` file contains SQL statements with their expected rows or errors, and `$ actions`
+between them. A statement is retried until its answer matches or its timeout expires. A `.pt` file contains messages of
+the PostgreSQL protocol and the exact messages that the server must answer.
 
-The way of a `.td` file, by module:
-1. `parser`: text to commands, pure, with line numbers and byte positions.
-2. `script`: what a running file carries along: options, variables, regex, timeout, connections.
-3. `runner`: runs the commands in turn, with retries; calls `actions` for `$`, and `client` for SQL.
-4. `client`: one libpq connection, extended protocol, binary results, which `values` prints.
-A `.pt` file goes through `pgtest`, over the protocol client in `wire`. Both report a `report.Failure`.
+Modules for a `.td` file:
+1. `parser`: parses the text to commands with line numbers and byte positions; does no IO.
+2. `script`: the state of a running file: options, variables, regex, timeout, connections.
+3. `runner`: runs the commands in order, with retries; calls `actions` for `$`, and `client` for SQL.
+4. `client`: a libpq connection with the extended protocol and binary results, which `values` prints.
+A `.pt` file is run by `pgtest`, over the protocol client in `wire`. Both report a `report.Failure`.
 
-From Python: `run_file(path, Options(url=..., reset=False))` gives the list of failures, empty when the file passed.
+From Python: `run_file(path, Options(url=..., reset=False))` returns the list of failures, empty if the file passed.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ RUNNERS = {".td": run_td, ".pt": run_pt}
 
 
 def run_file(path: Path, options: Options) -> list[Failure]:
-    """Run one script; the suffix (`.td` or `.pt`, else KeyError) tells its kind.
+    """Runs one script. The suffix determines its kind: `.td` or `.pt`; KeyError for any other.
 
-    The first failure ends a file, so the list has at most one element; it is empty when the file passed.
+    Returns the failures. The first failure ends a file, so the list has at most one element.
     """
     failure = RUNNERS[path.suffix](path, options)
     return [] if failure is None else [failure]

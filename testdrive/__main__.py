@@ -46,7 +46,7 @@ def main() -> int:
 
 
 class _Reminder:
-    """Prints, every `interval_s` until it is left, that a file still runs, and at which line."""
+    """A context manager that prints every `interval_s` that the file is still running, and at which line."""
 
     def __init__(self, path: Path, interval_s: float) -> None:
         self._path, self._interval_s = path, interval_s

@@ -1,7 +1,7 @@
-"""The `$` actions, one function each, under the name that a script calls it by.
+"""The `$` actions, one function each.
 
-`action` declares the arguments; `perform` refuses unknown and missing ones, replaces variables and calls the function
-as `f(script, arguments, body)`. An action either does its work or raises CommandFailed.
+`action` registers a function under its names in scripts and declares its arguments. `perform` rejects unknown and
+missing arguments, replaces variables and calls `f(script, arguments, body)`. An action that fails raises CommandFailed.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ Function = Callable[[Script, Arguments, list[str]], None]
 
 @dataclass(frozen=True, slots=True)
 class Declared:
-    """`optional` None: any further argument is taken."""
+    """A registered action. `optional` None: any further argument is accepted."""
 
     function: Function
     required: frozenset[str]
@@ -44,7 +44,7 @@ ACTIONS: dict[str, Declared] = {}
 def action(
     *names: str, required: str = "", optional: str | None = "", has_body: bool = False
 ) -> Callable[[Function], Function]:
-    """Register a function under `names`; arguments are given as words in one string."""
+    """Registers a function under `names`. `required` and `optional` are argument names separated by spaces."""
 
     def register(function: Function) -> Function:
         others = None if optional is None else frozenset(optional.split())
@@ -72,17 +72,17 @@ def perform(script: Script, command: Action) -> None:
 
 @action("nop")
 def nop(script: Script, arguments: Arguments, body: list[str]) -> None:
-    """Nothing: a place to hang a comment or a version guard on."""
+    """Does nothing."""
 
 
 @action("check-consistency", "skip-consistency-checks", optional=None)
 def consistency_checks(script: Script, arguments: Arguments, body: list[str]) -> None:
-    """Nothing: they are about another server's inside, which a client cannot see."""
+    """Does nothing: the checks concern Materialize's internals, which a client cannot observe."""
 
 
 @action("set", optional=None, has_body=True)
 def set_(script: Script, arguments: Arguments, body: list[str]) -> None:
-    """`set k=v ...`, or `set name` with the value in the body."""
+    """`set k=v ...`, or `set name` with the value in the body: sets variables."""
     if body:
         if len(arguments) != 1 or any(arguments.values()):
             raise CommandFailed("set with lines below it takes the name of one variable and nothing else")
@@ -92,7 +92,7 @@ def set_(script: Script, arguments: Arguments, body: list[str]) -> None:
 
 @action("set-arg-default", optional=None)
 def set_arg_default(script: Script, arguments: Arguments, body: list[str]) -> None:
-    """`k=v`: sets arg.k where the command line did not."""
+    """`k=v`: sets `arg.k` unless it is set."""
     script.variables = {f"arg.{name}": value for name, value in arguments.items()} | script.variables
 
 
@@ -103,7 +103,7 @@ def set_from_sql(script: Script, arguments: Arguments, body: list[str]) -> None:
 
 @action("set-from-file", optional=None)
 def set_from_file(script: Script, arguments: Arguments, body: list[str]) -> None:
-    """`name=path`: the file's text as it is; paths begin at the temp-dir."""
+    """`name=path`: sets a variable to the text of a file. Paths are relative to the temp-dir."""
     for name, path in arguments.items():
         try:
             script.variables[name] = (script.temp_dir / path).read_text("utf-8")
@@ -113,7 +113,7 @@ def set_from_file(script: Script, arguments: Arguments, body: list[str]) -> None
 
 @action("set-regex", required="match", optional="replacement")
 def set_regex(script: Script, arguments: Arguments, body: list[str]) -> None:
-    """The replacement may use $1, $2, ... for groups of the match."""
+    """Replaces matches in all later results. The replacement may contain $1, $2, ... for groups of the match."""
     replacement = arguments.get("replacement", "<regex_match>").replace("\\", r"\\")
     try:
         script.regex = re.compile(arguments["match"]), re.sub(r"\$(\d+)", r"\\g<\1>", replacement)
@@ -128,7 +128,7 @@ def unset_regex(script: Script, arguments: Arguments, body: list[str]) -> None:
 
 @action("set-sql-timeout", required="duration", optional="force")
 def set_sql_timeout(script: Script, arguments: Arguments, body: list[str]) -> None:
-    """A duration, or `default`. Only with `force` it goes below the default."""
+    """Sets the timeout to a duration or to `default`. A duration below the default needs `force`."""
     default_s = script.options.default_timeout_s
     timeout_s = default_s if arguments["duration"] == "default" else _seconds(arguments["duration"])
     script.timeout_s = timeout_s if "force" in arguments else max(timeout_s, default_s)
@@ -136,13 +136,13 @@ def set_sql_timeout(script: Script, arguments: Arguments, body: list[str]) -> No
 
 @action("set-max-tries", required="max-tries")
 def set_max_tries(script: Script, arguments: Arguments, body: list[str]) -> None:
-    """How often a statement is tried, if its timeout does not pass before."""
+    """Sets the maximum number of tries of a statement. Its timeout still applies."""
     script.max_tries = _positive("max-tries", arguments["max-tries"])
 
 
 @action("skip-if", has_body=True)
 def skip_if(script: Script, arguments: Arguments, body: list[str]) -> None:
-    """A query of one boolean: true skips to `skip-end` or the end of the file."""
+    """Runs a query for one boolean. If it is true, skips to `skip-end` or the end of the file."""
     value = _one_value(script, body)
     if value not in ("true", "false"):
         raise CommandFailed(f"skip-if needs a boolean, not {value}")
@@ -161,7 +161,7 @@ def sleep(script: Script, arguments: Arguments, body: list[str]) -> None:
 
 @action("random-sleep", required="duration")
 def random_sleep(script: Script, arguments: Arguments, body: list[str]) -> None:
-    """Any time up to the duration."""
+    """Sleeps for a random time up to the duration."""
     time.sleep(random.uniform(0, _seconds(arguments["duration"])))
 
 
@@ -176,9 +176,9 @@ def postgres_connect(script: Script, arguments: Arguments, body: list[str]) -> N
 
 @action("postgres-execute", required="connection", optional="background", has_body=True)
 def postgres_execute(script: Script, arguments: Arguments, body: list[str]) -> None:
-    """Each line of the body, with the lines below it that start with two spaces, goes out as one simple Query.
+    """Sends each line of the body, with the following lines that start with two spaces, as one simple Query.
 
-    With `background` the script does not wait; what has failed by the end of the file fails it.
+    With `background` the script does not wait. A query that has failed by the end of the file fails the file.
     """
     queries: list[str] = []
     for line in body:
@@ -206,7 +206,7 @@ def postgres_execute(script: Script, arguments: Arguments, body: list[str]) -> N
 
 @action("psql-execute", required="command", has_body=True)
 def psql_execute(script: Script, arguments: Arguments, body: list[str]) -> None:
-    """psql's output, without its footer, its blank lines and blanks at line ends, must be the body."""
+    """Runs psql. Its output without footer, blank lines and trailing spaces must equal the body."""
     options = [
         "--no-psqlrc",
         "--pset=footer=off",
@@ -229,7 +229,7 @@ def psql_execute(script: Script, arguments: Arguments, body: list[str]) -> None:
 
 @action("http-request", required="method url", optional="content-type accept-additional-status-codes", has_body=True)
 def http_request(script: Script, arguments: Arguments, body: list[str]) -> None:
-    """Sends the body; the answer must have a status of 200 to 299, or one of the additional ones, split by commas."""
+    """Sends the body. The response's status must be 200 to 299 or one of the additional codes (comma-separated)."""
     additional = arguments.get("accept-additional-status-codes", "").split(",")
     headers = {"Content-Type": arguments["content-type"]} if "content-type" in arguments else {}
     data = "\n".join(body).encode() if body else None
@@ -258,7 +258,7 @@ _COMPRESSORS: dict[str, Callable[[bytes], bytes]] = {
 
 @action("file-append", required="path", optional="compression header trailing-newline repeat", has_body=True)
 def file_append(script: Script, arguments: Arguments, body: list[str]) -> None:
-    """Lines at the end of a file in the temp-dir, `repeat` times, behind the header; each may hold \\n, \\xc3, ..."""
+    """Appends the header, then `repeat` times the lines, to a file in the temp-dir. `_bytes` describes the escapes."""
     path = _file(script, arguments["path"])
     compression = arguments.get("compression", "none")
     if compression not in _COMPRESSORS:
@@ -292,7 +292,7 @@ def _file(script: Script, name: str) -> Path:
 
 
 def _bytes(line: str) -> bytes:
-    """A line's bytes: \\n, \\r, \\t, \\0 and \\\\ are escapes, and so is \\xc3 for a byte."""
+    """Encodes a line to bytes. \\n, \\r, \\t, \\0, \\\\ and \\xc3 (a byte in hexadecimal) are escapes."""
 
     def value(found: re.Match[bytes]) -> bytes:
         return bytes([int(found[1], 16)]) if found[1] else _ESCAPED[found[2]]

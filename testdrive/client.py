@@ -1,8 +1,8 @@
-"""One connection to a server: prepared statements with binary results, under a deadline.
+"""A connection to a server: prepared statements with binary results and a timeout.
 
-libpq is driven through `psycopg.pq`, because a script's statement must go through Parse, Describe, Bind and Execute
-as it is, and because each wait has a deadline. When that passes, the statement is cancelled, so that the connection
-and its transaction stay usable; a server that does not answer the cancellation either loses the connection.
+libpq is used through `psycopg.pq`, because statements must be sent unchanged with Parse, Describe, Bind and Execute,
+and because each wait has a deadline. After the deadline the statement is cancelled, so that the connection remains
+usable. If the server does not react to the cancellation within CANCEL_GRACE_S, the connection is closed.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ _COPY = (pq.ExecStatus.COPY_IN, pq.ExecStatus.COPY_OUT, pq.ExecStatus.COPY_BOTH)
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """Column names and printed values; both empty for a statement without rows."""
+    """Column names and printed values; both are empty for a statement without a result set."""
 
     columns: tuple[str, ...]
     rows: list[tuple[str, ...]]
 
 
 class SqlError(CommandFailed):
-    """The server refused a statement, or could not be reached (`sqlstate` is then empty)."""
+    """The server rejected a statement, or cannot be reached (`sqlstate` is then empty)."""
 
     def __init__(self, message: str, sqlstate: str = "", detail: str = "", hint: str = "") -> None:
         super().__init__(f"error{sqlstate and f' {sqlstate}'}: {message}")
@@ -50,7 +50,7 @@ class StatementTimeout(CommandFailed):
 
 
 def with_database(url: str) -> str:
-    """The URL as a connection string that names a database: without one, libpq would take the user's name."""
+    """Returns the URL as a connection string with a database, since libpq's default is the user's name."""
     try:
         server = conninfo.conninfo_to_dict(url)
     except ProgrammingError as error:
@@ -61,10 +61,10 @@ def with_database(url: str) -> str:
 
 
 class Client:
-    """Opened at the first statement, and again at the next one after the connection was lost.
+    """A connection that is opened by the first statement, and reopened by the next statement after it was lost.
 
-    Scripts connect as `mz_system`, a superuser that Materialize always has. On a server with roles but without this
-    one, they connect as the user of `admin_url`.
+    Scripts may connect as `mz_system`, a superuser that always exists in Materialize. If the server answers that this
+    role does not exist, the client connects as the user of `admin_url` instead.
     """
 
     def __init__(self, url: str, admin_url: str | None = None) -> None:
@@ -77,7 +77,7 @@ class Client:
         return self._open is not None and self._open.transaction_status == pq.TransactionStatus.INERROR
 
     def query(self, sql: str, timeout_s: float) -> Result:
-        """Run one statement. Raises SqlError or StatementTimeout; any other CommandFailed is the script's fault."""
+        """Runs one statement. Raises SqlError, StatementTimeout, or another CommandFailed if the script is wrong."""
         with self._within(timeout_s) as (connection, deadline):
             connection.send_prepare(b"", sql.encode())
             self._results(connection, deadline)
@@ -88,13 +88,13 @@ class Client:
             return _decoded(result)
 
     def simple(self, sql: str, timeout_s: float) -> None:
-        """Send one Query message, whose statements must all succeed; results are dropped."""
+        """Sends one Query message and discards its results. Raises SqlError if one of its statements fails."""
         with self._within(timeout_s) as (connection, deadline):
             connection.send_query(sql.encode())
             self._results(connection, deadline)
 
     def interrupt(self) -> None:
-        """Cancels what another thread runs here, if anything."""
+        """Cancels the statement that another thread runs on this connection, if any."""
         connection = self._open
         if connection is not None:
             with suppress(OperationalError):
@@ -107,7 +107,7 @@ class Client:
 
     @contextmanager
     def _within(self, timeout_s: float) -> Iterator[tuple[pq.abc.PGconn, float]]:
-        """The connection and a deadline (of `time.monotonic()`) for one statement."""
+        """Provides the connection and a deadline (of `time.monotonic()`) for one statement."""
         connection = self._connection()
         try:
             yield connection, time.monotonic() + timeout_s
@@ -130,7 +130,7 @@ class Client:
         return self._open
 
     def _connected(self, **other: Any) -> pq.abc.PGconn:
-        """A new connection; `other` parameters take the place of those of the URL."""
+        """Opens a connection. `other` parameters override those of the URL."""
         info = conninfo.make_conninfo(
             with_database(self.url),
             connect_timeout=CONNECT_TIMEOUT_S,
@@ -164,7 +164,7 @@ class Client:
 
 
 def _collect(connection: pq.abc.PGconn, deadline: float) -> list[pq.abc.PGresult]:
-    """The results up to the end, or up to the first COPY. Raises TimeoutError, OperationalError."""
+    """Returns the results up to the end or the first COPY. Raises TimeoutError, OperationalError."""
     results: list[pq.abc.PGresult] = []
     while True:
         while connection.is_busy():

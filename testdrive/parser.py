@@ -1,14 +1,14 @@
-"""`.td` text to commands; pure.
+"""Parses `.td` text to commands. Does no IO.
 
 A command starts with a sigil in column 1: `$` action, `>` query and its rows, `?` query and its one text value,
-`!` query and its error. Lines that start with two spaces continue the head (SQL keeps the line break, `$` heads and
-rows are joined by a blank). What follows up to the next sigil is the body. `#` in column 1 is a comment anywhere;
-blank lines do not matter, except in the body of `?`.
+`!` query and its error. Lines that start with two spaces continue the head (SQL keeps the line break; `$` heads and
+rows are joined with a space). The lines up to the next sigil are the body. `#` in column 1 starts a comment anywhere.
+Blank lines are ignored, except in the body of `?`.
 
-A body line whose first character would be taken for something else is escaped by `\\`, which is dropped before
-anything but a letter or a digit (`\\xc3` is a printed byte and stays).
+A body line that would be read as something else because of its first character is escaped with `\\`. The backslash is
+removed unless a letter or a digit follows it (`\\xc3` is a printed byte and is kept).
 
-Variables are not looked at: they are replaced when a command runs, after rows were split into values.
+Variables are not replaced here, but when a command runs, after rows have been split into values.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _MATCH = re.compile(r"(contains|exact|regex): *(.*)", re.DOTALL)
 
 @dataclass(frozen=True, slots=True)
 class Guard:
-    """`[low<=version<high]`: bounds as (operator, number XXYYYZZ), read with the version on the left."""
+    """A version guard `[low<=version<high]`. Bounds are (operator, number XXYYYZZ), with the version on the left."""
 
     bounds: tuple[tuple[str, int], ...]
 
@@ -46,10 +46,10 @@ class Guard:
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a command stands: its line (from 1), its head as written, and the bytes of its body.
+    """The position of a command: its line (from 1), its head as written, the span of its body, and its version guard.
 
-    `body` begins at the end of the head's last line, before the line break, and ends at the end of the last line
-    that counts.
+    `body` starts at the end of the head's last line, before the line break, and ends at the end of the last line
+    that is neither blank nor a comment.
     """
 
     line: int
@@ -68,7 +68,7 @@ class Action:
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """Expected rows, unquoted, in the order written; `columns` is None when the script does not name them."""
+    """Expected rows, unquoted, in the order of the script. `columns` is None if the script does not name them."""
 
     columns: tuple[str, ...] | None
     rows: tuple[tuple[str, ...], ...]
@@ -91,7 +91,7 @@ class Query:
 
 @dataclass(frozen=True, slots=True)
 class TextQuery:
-    """`?`: one row of one text value; `expected` are its lines."""
+    """`?`: expects one row with one text value. `expected` contains its lines."""
 
     place: Place
     sql: str
@@ -123,12 +123,12 @@ class _Line:
 
     @property
     def opens_command(self) -> bool:
-        """A sigil in column 1; but `${` is a row that begins with a variable."""
+        """Whether the line starts with a sigil. `${` is not a sigil: it starts a row that begins with a variable."""
         return self.text.startswith(tuple(SIGILS)) and not self.text.startswith("${")
 
 
 def parse(text: str) -> list[Command]:
-    """The commands of a file. Raises ParseError with the line of the command that is not well formed."""
+    """Returns the commands of a file. Raises ParseError with the line of the malformed command."""
     lines = _lines(text)
     starts = [i for i, line in enumerate(lines) if line.opens_command]
     ends = [*starts[1:], len(lines)] if starts else []
@@ -139,10 +139,10 @@ def parse(text: str) -> list[Command]:
 
 
 def words(text: str, *, nesting: bool = False) -> list[str]:
-    """Split at blanks outside `"..."`. With `nesting`, what stands in braces or brackets stays as written.
+    """Splits at white space outside `"..."`. With `nesting`, text in braces or brackets is kept as written.
 
-    Inside quotes \\n \\t \\r \\0 \\" \\\\ are escapes; a backslash before anything else stands for itself.
-    Raises ValueError when a quote or bracket is not closed.
+    Inside quotes \\n \\t \\r \\0 \\" \\\\ are escapes; a backslash before any other character is literal.
+    Raises ValueError if a quote or bracket is not closed.
     """
     found: list[str] = []
     word: list[str] | None = None
@@ -174,7 +174,7 @@ def words(text: str, *, nesting: bool = False) -> list[str]:
 
 
 def quoted(value: str) -> str:
-    """The inverse of `words` for one value: quotes where they are needed."""
+    """Quotes a value if necessary, so that `words` returns it unchanged."""
     if value and not any(c.isspace() or c in '"\0' for c in value):
         return value
     names = {c: name for name, c in _ESCAPES.items()}
@@ -182,7 +182,7 @@ def quoted(value: str) -> str:
 
 
 def escaped(line: str) -> str:
-    """A body line as it must be written, so that it is read as it is."""
+    """Escapes a body line if necessary, so that parsing it returns the same line."""
     taken = line.startswith((*SIGILS, "#", "  ")) or (line.startswith("\\") and not line[1:2].isalnum())
     return f"\\{line}" if taken else line
 

@@ -1,4 +1,4 @@
-"""Runs a `.pt` file: blocks of protocol messages to send, and the exact messages that come back.
+"""Runs a `.pt` file: blocks of protocol messages to send, and the exact messages that the server must return.
 
     send conn=one
     Query {"query": "SELECT 1"}
@@ -12,21 +12,21 @@
     CommandComplete {"tag":"SELECT 1"}
     ReadyForQuery {"status":"I"}
 
-`send` writes its messages in one go. `until` takes each of its message types in turn, and reads and prints messages
-up to and including the next of that type. The expected output ends at a blank line; output that holds blank lines is
-fenced by `----` twice, above and below. `#` lines between blocks are comments.
+`send` writes its messages at once. `until` reads and prints messages, for each of its message types in order, up to and
+including the next message of that type. The expected output ends at a blank line. Output that contains blank lines is
+enclosed in two lines `----` above and two below. Lines that start with `#` between blocks are comments.
 
-Both: `conn=NAME` (opened at its first use), `cluster=NAME` (a startup parameter of that first use).
-`until`: `ignore=TYPE` (repeatable: neither printed nor matched), `no_error_fields`, `err_field_typs=SCM` (which
-fields of errors and notices, as received).
+Arguments of both: `conn=NAME` (opened on first use), `cluster=NAME` (a startup parameter for that first use).
+Arguments of `until`: `ignore=TYPE` (repeatable: neither printed nor matched), `no_error_fields`, `err_field_typs=SCM`
+(which fields of errors and notices to print, in the order received).
 
-Of our own, for what differs from run to run: `until mask_numbers=N` prints each run of N or more digits in DataRow and
-CopyData as `<number>`; `until times` prints each number of 13 digits (milliseconds since 1970) there as `<t1>`, `<t2>`,
-..., the same one always by the same name, in the order in which the file meets them. `send` has Close and Flush
-besides. `cancel`, a block without lines, sends a CancelRequest for the connection.
+Extensions of Materialize's format, for values that differ from run to run: `until mask_numbers=N` prints each sequence
+of N or more digits in DataRow and CopyData as `<number>`. `until times` prints each number of 13 digits (milliseconds
+since 1970) as `<t1>`, `<t2>`, ..., numbered by first occurrence in the file; equal numbers have the same name. `send`
+also supports Close and Flush. `cancel`, a block without lines, sends a CancelRequest for the connection.
 
-User and database are the URL's, else materialize. No `welcome_message` is sent at startup: PostgreSQL refuses the
-parameter.
+User and database are taken from the URL, with the default materialize. Unlike in Materialize, no `welcome_message` is
+sent at startup, because PostgreSQL rejects the parameter.
 """
 
 from __future__ import annotations
@@ -58,8 +58,10 @@ _FENCE = "----"
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """`line` counts from 1; `arguments` by name, in the order given; `output` are the bytes from the end of the
-    `----` line to the end of the expected output."""
+    """A block. `line` counts from 1. `arguments`: name -> values in the order given.
+
+    `output` is the span from the end of the `----` line to the end of the expected output.
+    """
 
     line: int
     directive: str
@@ -73,7 +75,10 @@ class Block:
 
 
 def run_pt(path: Path, options: Options) -> Failure | None:
-    """Run one file; with `options.rewrite`, answers that differ are written into it instead of failing."""
+    """Runs one file. Returns its failure, None if it passed.
+
+    With `options.rewrite`, answers that differ are written into the file and are not failures.
+    """
     source = path.read_bytes()
     answers: dict[Span, Sequence[str]] = {}
     failure = None
@@ -104,9 +109,9 @@ def run_pt(path: Path, options: Options) -> Failure | None:
 
 
 def parse(text: str) -> list[Block]:
-    """The blocks of a file. Raises ParseError."""
+    """Returns the blocks of a file. Raises ParseError."""
     lines = text.split("\n")
-    ends = []  # where each line's last byte is, exclusive
+    ends = []  # the byte offset of each line's end, exclusive
     position = 0
     for line in lines:
         position += len(line.encode())
@@ -144,7 +149,7 @@ def parse(text: str) -> list[Block]:
 
 
 def printed(message: Message, error_fields: str = "CSM", shown_value: Callable[[str], str] = str) -> str:
-    """One line: the message's kind and, compact, its JSON; the values in rows through `shown_value`."""
+    """Formats a message as one line: its kind and its content as compact JSON. `shown_value` maps values of rows."""
     kind, content = message.kind, message.content
     shown: object
     match kind:
@@ -176,7 +181,7 @@ def printed(message: Message, error_fields: str = "CSM", shown_value: Callable[[
 
 
 class _Connections:
-    """The connections of one file by name; the unnamed one is ``."""
+    """The connections of one file by name. The name of the unnamed connection is empty."""
 
     def __init__(self, options: Options) -> None:
         try:
@@ -194,7 +199,7 @@ class _Connections:
         self._times: dict[str, str] = {}
 
     def run(self, block: Block) -> list[str]:
-        """The lines that the block prints. Raises CommandFailed."""
+        """Runs a block and returns the lines that it prints. Raises CommandFailed."""
         name = block.last("conn", "")
         try:
             if name not in self._open:
@@ -237,7 +242,7 @@ class _Connections:
         return lines
 
     def _shown(self, block: Block) -> Callable[[str], str]:
-        """How the block shows a value."""
+        """Returns the function with which the block's arguments mask a value."""
         if "times" in block.arguments:
             return lambda value: _TIME.sub(lambda found: self._named(found[0]), value)
         digits = block.last("mask_numbers", "")

@@ -1,4 +1,4 @@
-"""What both kinds of script say when they fail, and how `--rewrite` puts the server's answer into the file."""
+"""Failures of scripts, and the replacement of expected output in a file for `--rewrite`."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Span:
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """Where (`line` counts from 1), which command, and what was wrong with it."""
+    """A failed command: its file, its line (from 1), its text and the error message."""
 
     path: Path
     line: int
@@ -30,7 +30,7 @@ class Failure:
 
 
 class ParseError(Exception):
-    """The script itself is not well formed at `line`."""
+    """The script is malformed at `line`."""
 
     def __init__(self, line: int, message: str) -> None:
         super().__init__(message)
@@ -38,7 +38,7 @@ class ParseError(Exception):
 
 
 class CommandFailed(Exception):
-    """A command did not do what the script says; the text tells why. `final`: no further try can mend it."""
+    """A command failed; the text gives the reason. `final`: retrying is pointless."""
 
     def __init__(self, message: str, *, final: bool = False) -> None:
         super().__init__(message)
@@ -46,7 +46,7 @@ class CommandFailed(Exception):
 
 
 class Mismatch(CommandFailed):
-    """The server's answer is not the expected one; `got` is what the script would have to say, line by line."""
+    """The server's answer differs from the expected one. `got` contains the lines that the script would need."""
 
     def __init__(
         self, expected: Sequence[str], got: Sequence[str], reason: str = "the answer differs", *, final: bool = False
@@ -57,7 +57,7 @@ class Mismatch(CommandFailed):
 
 
 def decoded(source: bytes) -> str:
-    """A script's text. Raises ParseError where it is not UTF-8."""
+    """Decodes a script. Raises ParseError, with the line, if it is not UTF-8."""
     try:
         return source.decode()
     except UnicodeDecodeError as error:
@@ -65,7 +65,7 @@ def decoded(source: bytes) -> str:
 
 
 def rewritten(source: bytes, answers: Mapping[Span, Sequence[str]]) -> bytes:
-    """`source` with each span, which begins at the end of a line, replaced by these lines."""
+    """Returns `source` with each span replaced by its lines. A span starts at the end of a line."""
     for span in sorted(answers, key=lambda span: span.start, reverse=True):
         lines = "".join(f"\n{line}" for line in answers[span])
         source = source[: span.start] + lines.encode() + source[span.end :]

@@ -1,13 +1,14 @@
-"""Runs a `.td` file: command after command, the first failure ends it.
+"""Runs the commands of a `.td` file in order. The first failure ends the file.
 
-A statement whose answer does not match is run again, after a pause that starts at `initial_backoff_s` and grows by
-`backoff_factor`, until its timeout has passed since the first try or it was tried as often as it may. Each single run
-of it may also last that long.
-Statements that mean something else when they are run again are tried once (`_ONCE`), and so is every statement in a
-transaction block that has failed, since only ROLLBACK can succeed there. FETCH is run again: it then gives the rows
-behind those that did not match.
+A statement whose answer does not match is retried after a pause, which starts at `initial_backoff_s` and grows by
+`backoff_factor`, until the statement's timeout has passed since the first try or `max_tries` is reached. The same
+timeout applies to each single try.
 
-Rows are compared as sorted lists: a script never tests order within one statement.
+Statements that have a different effect when they are repeated are tried once (`_ONCE`), and so is every statement in a
+failed transaction block, where only ROLLBACK can succeed. FETCH is retried and then returns the rows after those that
+did not match.
+
+Rows are compared as sorted lists, so a script never tests the order of rows within one statement.
 """
 
 from __future__ import annotations
@@ -37,7 +38,10 @@ _SYNTAX_ERROR, _UNDEFINED_FUNCTION = "42601", "42883"
 
 
 def run_td(path: Path, options: Options) -> Failure | None:
-    """Run one file; with `options.rewrite`, answers that differ are written into it instead of failing."""
+    """Runs one file. Returns its failure, None if it passed.
+
+    With `options.rewrite`, answers that differ are written into the file and are not failures.
+    """
     source = path.read_bytes()
     answers: dict[Span, Sequence[str]] = {}
     failure = None
@@ -71,9 +75,9 @@ def run_td(path: Path, options: Options) -> Failure | None:
 
 
 def _reset(script: Script) -> None:
-    """Back to a server without user databases but an empty `materialize`, and with default settings.
+    """Drops all databases, creates an empty `materialize` and resets the system settings.
 
-    A server that does not know SHOW DATABASES is none of ours: nothing has been dropped when that fails.
+    SHOW DATABASES runs first, so nothing has been dropped if the server is of another kind and rejects it.
     """
     try:
         databases = script.client.query("SHOW DATABASES", script.timeout_s)
@@ -81,7 +85,7 @@ def _reset(script: Script) -> None:
             script.client.query("ALTER SYSTEM RESET ALL", script.timeout_s)
         except SqlError as error:
             if error.sqlstate != _FEATURE_NOT_SUPPORTED:
-                raise  # a server without system settings has none to reset
+                raise  # 0A000: the server has no system settings
         for name, *_ in databases.rows:
             identifier = '"' + name.replace('"', '""') + '"'
             script.client.query(f"DROP DATABASE {identifier} CASCADE", script.timeout_s)
@@ -112,7 +116,7 @@ class _Runner:
                 self._failing(self.script.substitute(command.sql), command)
 
     def _admitted(self, command: Command) -> bool:
-        """A command with a version guard is for servers that have such a version, and is skipped elsewhere."""
+        """Returns whether the server's version satisfies the command's guard; False if the server has no version."""
         if command.place.guard is None:
             return True
         if self._version is None:
@@ -142,7 +146,7 @@ class _Runner:
             if got != wanted:
                 raise Mismatch(wanted, got)
 
-        # A script gets the first answer of a FETCH: those of further tries are other rows, in the end none.
+        # With rewrite, the first answer of a FETCH is recorded: a retry would return later rows, finally none.
         reads_on = self.script.options.rewrite and _FETCH.match(sql)
         self._retry(attempt, once=bool(_ONCE.match(sql) or reads_on))
 
@@ -219,12 +223,12 @@ class _Runner:
 
 
 def _shown(columns: Sequence[str] | None, rows: Sequence[Sequence[str]]) -> list[str]:
-    """Rows as a script has them, one line each."""
+    """Formats rows as in a script, one line each."""
     lines = [] if columns is None else [" ".join(map(quoted, columns)), "---"]
     return lines + [escaped(" ".join(map(quoted, row))) for row in rows]
 
 
 def _hashed(rows: Sequence[Sequence[str]]) -> str:
-    """The number of rows, and the md5 of their values, one after another, when the rows are sorted."""
+    """Formats the number of rows and the md5 of their concatenated values. `rows` are sorted."""
     digest = hashlib.md5("".join(value for row in rows for value in row).encode(), usedforsecurity=False)
     return f"{len(rows)} values hashing to {digest.hexdigest()}"

@@ -1,9 +1,9 @@
-"""What a running `.td` file carries along: options, variables, regex, timeout, connections.
+"""The state of a running `.td` file: options, variables, regex, timeout, connections.
 
-Variables, `${name}`: `arg.NAME` from the command line, `env.NAME` from the environment, what `$ set` and its like
-define, and testdrive.seed, .temp-dir, .url, .materialize-sql-addr and .materialize-internal-sql-addr (host:port),
-.materialize-user. `testdrive.url` is this program's own: the whole URL, for `$ postgres-connect` and its kin.
-`${kafka-ingest.NAME}` is left as it stands: it means something to an action only.
+Variables, `${name}`: `arg.NAME` from the command line, `env.NAME` from the environment, those that `$ set` and similar
+actions define, and testdrive.seed, .temp-dir, .url, .materialize-sql-addr and .materialize-internal-sql-addr
+(host:port), .materialize-user. `testdrive.url`, the whole URL (e.g. for `$ postgres-connect`), does not exist in
+Materialize's testdrive. `${kafka-ingest.NAME}` is not replaced: only an action interprets it.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _OF_AN_ACTION = "kafka-ingest."
 
 
 def seconds(duration: str) -> float:
-    """`50ms`, `1.5s`, `2m` or `2min`, `1h`. Raises ValueError."""
+    """Parses a duration such as `50ms`, `1.5s`, `2m`, `2min` or `1h` to seconds. Raises ValueError."""
     found = re.fullmatch(r"(\d+(?:\.\d+)?) ?([a-z]+)", duration)
     if not found or found[2] not in _UNITS_S:
         raise ValueError(f"{duration!r} is not a duration such as 50ms, 30s or 2m")
@@ -41,11 +41,11 @@ def random_seed() -> int:
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """How files are run.
+    """The options of a run.
 
-    `variables` are the `arg.` ones, without that prefix. A `.pt` file uses only `url`, `default_timeout_s`, `rewrite`
-    and `at_line`. `internal_url` None is `url`, `max_tries` None no limit. `temp_dir` None gives each file a directory
-    of its own that is removed. `at_line` is called with the line of each command that begins.
+    `variables` are those with the prefix `arg.`, without the prefix. `internal_url` None means `url`; `max_tries` None
+    means no limit; `temp_dir` None means a temporary directory for each file. `at_line` is called with the line of each
+    command before it runs. A `.pt` file uses only `url`, `default_timeout_s`, `rewrite` and `at_line`.
     """
 
     url: str = DEFAULT_URL
@@ -63,7 +63,7 @@ class Options:
 
 
 class Background:
-    """Queries on a connection of their own, while the script goes on. `line`: of the command that started them."""
+    """Queries that run on a separate connection in the background. `line`: of the command that started them."""
 
     def __init__(self, line: int, client: Client, queries: Sequence[str], timeout_s: float) -> None:
         self.line = line
@@ -80,7 +80,7 @@ class Background:
             self._failure = error
 
     def end(self) -> CommandFailed | None:
-        """What has gone wrong so far; what still runs is ended, and that is no failure."""
+        """Returns the failure of queries that have finished. Interrupts queries that still run and returns None."""
         if not self._thread.is_alive():
             return self._failure
         while self._thread.is_alive():
@@ -94,8 +94,11 @@ class Background:
 
 
 class Script:
-    """The state of one file. `timeout_s` and `max_tries` are for each statement, `regex` and its replacement for
-    results; `line` is that of the command that runs."""
+    """The state of one file.
+
+    `timeout_s` and `max_tries` apply to each statement. `regex` and its replacement apply to results and error
+    messages. `line` is that of the current command.
+    """
 
     def __init__(self, options: Options, temp_dir: Path) -> None:
         server, internal = _server(options.url), _server(options.internal_url or options.url)
@@ -121,11 +124,11 @@ class Script:
         }
 
     def connection(self, url: str) -> Client:
-        """A client of this URL, not connected yet."""
+        """Returns a client for this URL, which is not connected yet."""
         return Client(url, self.options.url)
 
     def substitute(self, text: str, quote: Callable[[str], str] = str) -> str:
-        """`text` with its variables replaced by their values, each through `quote`."""
+        """Replaces the variables in `text` by `quote(value)`. CommandFailed for a variable that is not set."""
 
         def value(found: re.Match[str]) -> str:
             if found[1].startswith(_OF_AN_ACTION):

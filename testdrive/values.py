@@ -1,9 +1,9 @@
-"""Values in PostgreSQL's binary format, printed.
+"""Prints values from PostgreSQL's binary format.
 
-`printed` gives what stands in a script's rows. Most types print in PostgreSQL's text form, computed here from the
-binary bytes, so that a server's binary encoders are what is tested. At the top level four print otherwise:
-bool as true/false, bytea and "char" with bytes outside printable ASCII as `\\xc3`, timestamps with a fraction of 3 or
-6 digits if there is one, timestamptz in UTC with ` UTC` behind. Inside arrays and records all is the text form.
+`printed` returns the form used in a script's rows. Most types have PostgreSQL's text form, computed here from the
+binary format, so that scripts test the server's binary encoders. At the top level these types differ: bool is
+true/false; bytea and "char" have bytes outside printable ASCII as `\\xc3`; timestamps have a fraction of 3 or 6 digits,
+or none; timestamptz is in UTC with the suffix ` UTC`. Inside arrays and records all types have the text form.
 
 Formats: PostgreSQL's `*_send` functions; PostgreSQL manual, "Message Data Types" and `src/backend/utils/adt`.
 """
@@ -25,7 +25,7 @@ _DAY_US = 86_400_000_000
 
 
 def printed(oid: int, data: bytes | None) -> str:
-    """One result value; None is NULL. Raises ValueError for a type that is not known here, or bytes that are none."""
+    """Returns a value's form in a script; `data` None is NULL. Raises ValueError for unknown types, invalid bytes."""
     if data is None:
         return NULL
     try:
@@ -35,7 +35,7 @@ def printed(oid: int, data: bytes | None) -> str:
 
 
 def text_form(oid: int, data: bytes) -> str:
-    """PostgreSQL's own text output, for TimeZone UTC, DateStyle ISO and IntervalStyle postgres."""
+    """Returns PostgreSQL's text output for TimeZone UTC, DateStyle ISO and IntervalStyle postgres."""
     if oid in _TEXT:
         return _TEXT[oid](data)
     if oid >= _FIRST_USER_OID:
@@ -110,7 +110,7 @@ def _ascii_escaped(data: bytes) -> str:
 
 
 def _day(days: int) -> tuple[str, str]:
-    """Days since 2000-01-01 as (`YYYY-MM-DD`, ` BC` or nothing), in any year (the calendar repeats in 400)."""
+    """Converts days since 2000-01-01 to (`YYYY-MM-DD`, ` BC` or empty). Any year: the calendar repeats in 400 years."""
     cycles, ordinal = divmod(_EPOCH_DAYS + days - 1, _DAYS_400_YEARS)
     date = datetime.date.fromordinal(ordinal + 1)
     year = date.year + 400 * cycles
@@ -238,8 +238,8 @@ _TEXT: dict[int, Callable[[bytes], str]] = {
     2249: _record,
     2950: _uuid,
     3802: _jsonb,
-    # Arrays name their element type themselves: of json, bool, bytea, "char", name, int2, int4, text, bpchar, varchar,
-    # int8, float4, float8, oid, timestamp, date, time, timestamptz, interval, numeric, uuid, jsonb.
+    # An array's binary format contains the element type. Arrays of json, bool, bytea, "char", name, int2, int4, text,
+    # bpchar, varchar, int8, float4, float8, oid, timestamp, date, time, timestamptz, interval, numeric, uuid, jsonb:
     **dict.fromkeys((199, 1000, 1001, 1002, 1003, 1005, 1007, 1009, 1014, 1015, 1016), _array),
     **dict.fromkeys((1021, 1022, 1028, 1115, 1182, 1183, 1185, 1187, 1231, 2951, 3807), _array),
 }

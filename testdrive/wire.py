@@ -1,7 +1,7 @@
-"""A small PostgreSQL v3 client for `.pt` scripts: frontend messages from JSON, backend messages one by one.
+"""A small client of the PostgreSQL protocol, version 3, for `.pt` scripts.
 
-It neither hides nor repairs anything: a script says which messages go out, in which order, and sees each that comes
-back. Authentication is trust only, without TLS. Formats: PostgreSQL manual, "Message Formats".
+It sends exactly the messages that the script specifies and returns every message that it receives. It supports only
+trust authentication and no TLS. Formats: PostgreSQL manual, "Message Formats".
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ CANCEL_REQUEST = (1234 << 16) + 5678
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """One backend message: its name (`UNKNOWN '3'` where none is known), and its content as `decode` says."""
+    """A backend message: its name (`UNKNOWN '3'` for an unknown type) and its content; see `decode`."""
 
     kind: str
     content: object
 
 
 class Connection:
-    """One connection, past its ReadyForQuery. Raises ConnectionError and TimeoutError, also when it is opened."""
+    """A connection after its first ReadyForQuery. The constructor and methods raise ConnectionError, TimeoutError."""
 
     def __init__(self, host: str, port: int, parameters: Mapping[str, str], timeout_s: float) -> None:
         deadline = time.monotonic() + timeout_s
@@ -53,13 +53,13 @@ class Connection:
         self._socket.sendall(data)
 
     def receive(self, deadline: float) -> Message:
-        """The next message; `deadline` is a time of `time.monotonic()`."""
+        """Returns the next message. `deadline` is a time of `time.monotonic()`."""
         head = self._take(5, deadline)
         (length,) = struct.unpack("!i", head[1:])
         return decode(head[:1], self._take(length - 4, deadline))
 
     def cancel(self, timeout_s: float) -> None:
-        """A CancelRequest, from another socket; returns when the server has taken it."""
+        """Sends a CancelRequest over another socket. Returns when the server has closed that socket."""
         with socket.create_connection(self._address, timeout_s) as other:
             other.sendall(struct.pack("!ii", 8 + len(self._key), CANCEL_REQUEST) + self._key)
             while other.recv(1024):
@@ -69,7 +69,7 @@ class Connection:
         try:
             self.send(encode("Terminate", {}))
         except OSError:
-            pass  # the server was first; nothing is left to say
+            pass  # the server has closed the connection already
         finally:
             self._socket.close()
 
@@ -85,7 +85,7 @@ class Connection:
 
 
 def encode(kind: str, fields: Mapping[str, object]) -> bytes:
-    """A frontend message. Raises ValueError for an unknown kind and for unknown, missing or ill-typed fields."""
+    """Encodes a frontend message. Raises ValueError for an unknown kind and for unknown, missing or mistyped fields."""
     if kind not in _FRONTEND:
         raise ValueError(f"there is no message {kind} to send")
     type_, build = _FRONTEND[kind]
@@ -97,11 +97,14 @@ def encode(kind: str, fields: Mapping[str, object]) -> bytes:
 
 
 def decode(type_: bytes, body: bytes) -> Message:
-    """A backend message. `content`: the status letter of ReadyForQuery; the names of RowDescription; the values of
-    DataRow (bytes or None); the tag of CommandComplete; (type, text) pairs of ErrorResponse and NoticeResponse;
-    (format, formats) of CopyOut and CopyIn; the bytes of CopyData; the type oids of ParameterDescription;
-    (name, value) of ParameterStatus; the code of Authentication; the bytes of BackendKeyData, process and secret; else
-    None."""
+    """Decodes a backend message. `content` is
+
+    - the status letter of ReadyForQuery; the column names of RowDescription; the values of DataRow (bytes or None),
+    - the tag of CommandComplete; (type, text) pairs of ErrorResponse and NoticeResponse,
+    - (format, formats) of CopyOut and CopyIn; the bytes of CopyData; the type OIDs of ParameterDescription,
+    - (name, value) of ParameterStatus; the code of Authentication; the bytes (process and secret) of BackendKeyData,
+    - None for all other messages.
+    """
     if type_ not in _BACKEND:
         return Message(f"UNKNOWN '{type_.decode('latin-1')}'", None)
     kind, read = _BACKEND[type_]
@@ -140,7 +143,10 @@ def _bind(
     binary_values: Sequence[Sequence[int] | None] | None = None,
     param_formats: Sequence[int] | None = None,
 ) -> bytes:
-    """`values` are text and null; `binary_values`, instead of them, lists of bytes, in format 1 unless told."""
+    """`values` are strings and null, in text format. `binary_values` replaces them with lists of byte values.
+
+    The default of `param_formats` is binary (1) for `binary_values`.
+    """
     if binary_values is None:
         parameters = [None if value is None else value.encode() for value in values]
         formats = [] if param_formats is None else param_formats
@@ -187,7 +193,7 @@ _FRONTEND: dict[str, tuple[bytes, Callable[..., bytes]]] = {
 
 
 class _Body:
-    """A message's body, read from the front."""
+    """A reader over a message's body. Each method removes what it returns."""
 
     def __init__(self, data: bytes) -> None:
         self.data = data

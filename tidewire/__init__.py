@@ -5,10 +5,15 @@
     for batch in tidewire.subscribe(dsn, "SELECT sensor, celsius FROM readings", key=("sensor",)):
         print(batch.token, batch.rows)
 
-The way of a row: `sync` (psycopg) or `aio` (asyncpg) read it from the stream that `query` wrote the SQL of; `reader`
-keeps it until its timestamp is whole and hands that over as one of `batches`; `following` counts what failed (`errors`
-says what is worth another attempt) and what was acknowledged. Only `sync` and `aio` do IO, and each imports its driver,
-so that either can be missing. It needs no part of the server.
+Modules:
+
+- `query` builds the SUBSCRIBE statement and defines the resume token.
+- `sync` (psycopg) and `aio` (asyncpg) read the stream. Only these two do IO. Each imports its own driver, so either
+  driver can be absent.
+- `reader` collects rows until their timestamp is complete and returns them as one of the types in `batches`.
+- `following` counts failed attempts and acknowledgements; `errors` decides which errors are retried.
+
+The library does not import the server.
 """
 
 from __future__ import annotations
@@ -47,7 +52,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """psycopg is imported when it is first needed."""
+    """Imports psycopg on the first use of `Subscription` or `subscribe`."""
     if name in ("Subscription", "subscribe"):
         from tidewire import sync
 

@@ -1,16 +1,16 @@
 """`tidewire.aio.subscribe` over asyncpg: asynchronous iteration.
 
-asyncpg has no row-by-row reading of a plain SUBSCRIBE, so there were two ways:
+asyncpg cannot read a plain SUBSCRIBE row by row. There are two alternatives:
 
-- `copy_from_query` streams, but as text or COPY's binary format: every type would have to be decoded here.
-- A cursor that is asked again and again, DECLARE and FETCH: rows come typed, as from any query of asyncpg.
+- `copy_from_query` streams, but in text or COPY's binary format, so every type would have to be decoded here.
+- A cursor, with DECLARE and repeated FETCH, returns decoded rows like any query of asyncpg.
 
-This is the second. FETCH without TIMEOUT waits on the server for the first row and takes what is ready, so a change
-comes as soon as a pushed one would, and many that are ready come in one round trip. A consumer that does not ask gets
-nothing: what waits is on the server, within the limit it sets; here are the rows of the timestamp that is not complete
-yet, and one answer of at most `_FETCH`. asyncpg's own `connection.cursor` would wait for the last of a fixed number of
-rows. The price is a transaction that stays open, and idle while the consumer is busy: an
-`idle_in_transaction_session_timeout` would end it, so it is switched off for this session.
+This module uses a cursor. FETCH without TIMEOUT waits on the server for the first row and returns all rows that are
+ready, at most `_FETCH`. A change therefore arrives without polling delay, and several that are ready arrive in one
+round trip. While the consumer does not read, rows are buffered on the server, within the server's limit. The client
+buffers one answer and the rows of the timestamp that is not complete yet. asyncpg's `connection.cursor` is not used
+because it would wait for a fixed number of rows. The transaction stays open, and is idle while the consumer is busy,
+so `idle_in_transaction_session_timeout` is disabled for the session.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ _ERRORS = (asyncpg.PostgresError, asyncpg.InterfaceError, OSError)  # OSError: T
 
 
 class Subscription:
-    """An asynchronous iterator of batches that survives its connections. It connects when the first batch is awaited.
+    """An asynchronous iterator of batches that reconnects after lost connections. It connects on the first `anext`.
 
-    It ends when nothing more can come, and with `aclose`.
+    It ends when the server ends the stream, or with `aclose`.
 
-    Cancel safety: a cancelled `anext` closes the connection and loses nothing; the next one connects anew and goes on
-    behind the last batch, as after any exception.
+    Cancel safety: a cancelled `anext` closes the connection and loses no batch. As after any exception, the next
+    `anext` reconnects and resumes after the last batch.
     """
 
     def __init__(self, dsn: str, query: str, silence_s: float | None, options: Options) -> None:
@@ -50,7 +50,7 @@ class Subscription:
 
     @property
     def token(self) -> Token | None:
-        """Behind the last batch; None before the snapshot."""
+        """The token of the last batch; None before the snapshot."""
         return self._following.reader.token
 
     def __aiter__(self) -> Self:
@@ -78,7 +78,7 @@ class Subscription:
         on_update: Callable[[Update], object] | None = None,
         on_progress: Callable[[Progress], object] | None = None,
     ) -> None:
-        """Calls back for each batch, to the end of the stream, and closes. What a callback returns is awaited."""
+        """Calls the callback for each batch until the stream ends, then closes. A callback may be asynchronous."""
         async with self:
             async for batch in self:
                 result: object = None
@@ -93,7 +93,7 @@ class Subscription:
                     await result
 
     async def aclose(self) -> None:
-        """Ends the subscription, and the iteration, also one that waits in another task. May be called twice."""
+        """Ends the subscription and a running iteration, even one that waits in another task. Idempotent."""
         self._closed.set()
         self._disconnect()
 
@@ -105,7 +105,7 @@ class Subscription:
 
     def __del__(self) -> None:
         if hasattr(self, "_closed"):
-            with contextlib.suppress(RuntimeError):  # the loop has been closed before
+            with contextlib.suppress(RuntimeError):  # the event loop is already closed
                 self._disconnect()
 
     async def _connect(self) -> None:
@@ -119,7 +119,7 @@ class Subscription:
         await connection.execute(f"BEGIN; DECLARE tidewire CURSOR FOR {statement}")
 
     async def _read(self) -> None:
-        """Takes the rows that are ready, at least one, from a new connection if there is none."""
+        """Reads the rows that are ready, at least one unless the stream ends. Connects first if necessary."""
         try:
             if new := self._connection is None:
                 await self._connect()
@@ -140,7 +140,7 @@ class Subscription:
                     await asyncio.wait_for(self._closed.wait(), delay_s)
 
     def _disconnect(self) -> None:
-        """Without a word to the server, which ends the SUBSCRIBE when it sees the connection closed."""
+        """Closes without a cancel request: the server ends the SUBSCRIBE when the connection closes."""
         connections, self._connection, self._holding = (self._connection, self._holding), None, None
         for connection in connections:
             if connection is not None:
@@ -162,7 +162,7 @@ class Subscription:
 
 
 def _sqlstate(error: Exception) -> str | None:
-    """None for a lost connection. Raises the driver's own complaints, which no other connection would mend."""
+    """Returns None for a lost connection. Raises an error of the driver itself, which would recur on any connection."""
     if isinstance(error, ValueError):
         raise error
     sqlstate: str | None = getattr(error, "sqlstate", None)
@@ -170,9 +170,9 @@ def _sqlstate(error: Exception) -> str | None:
 
 
 def subscribe(dsn: str, query: str, *, silence_s: float | None = 60.0, **options: Unpack[Options]) -> Subscription:
-    """Follows `query`, the name of a relation or a SELECT, as it changes. The options are those of `Options`.
+    """Subscribes to `query`, the name of a relation or a SELECT. The options are described in `Options`.
 
-    A stream in which nothing comes for `silence_s` counts as lost: progress comes about every second from a server that
-    lives, unless it was set up to be slower.
+    A stream without any row for `silence_s` seconds counts as lost. A server sends progress about every second unless
+    it is configured otherwise.
     """
     return Subscription(dsn, query, silence_s, options)

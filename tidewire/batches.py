@@ -1,4 +1,4 @@
-"""What a subscription hands over: the snapshot, then the updates of each timestamp, and progress."""
+"""The batches that a subscription returns: the snapshot, the updates of each timestamp, and progress."""
 
 from __future__ import annotations
 
@@ -9,22 +9,22 @@ from typing import Any, NamedTuple
 from tidewire.query import Token
 
 Row = tuple[Any, ...]
-"""Values as the driver gives them."""
+"""Values as the driver returns them."""
 
 
 class Change(NamedTuple):
-    """`diff` more copies of the row, fewer if negative. A timestamp has one change a row; an update is two changes."""
+    """Adds `diff` to the multiplicity of `row`. A batch has one change per row; an SQL UPDATE yields two changes."""
 
     row: Row
     diff: int
 
 
 class KeyChange(NamedTuple):
-    """What became of a key, from an envelope.
+    """The change of one key, in a subscription with an envelope.
 
-    `state` is "upsert" or "delete", with DEBEZIUM also "insert"; "key_violation" says that more than one row had the
-    key, and which they are is not known. `before`, with DEBEZIUM alone, and `after` are the other columns' values,
-    None where there is no row.
+    `state` is "upsert" or "delete", and with DEBEZIUM also "insert". "key_violation" means that more than one row has
+    the key; those rows are not included. `before` (DEBEZIUM only) and `after` are the values of the columns outside
+    the key; None if there is no such row.
     """
 
     state: str
@@ -35,26 +35,26 @@ class KeyChange(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Batch:
-    """`token` resumes behind this batch: store it together with what was made of the batch."""
+    """`token` resumes after this batch. Store it atomically with the results of processing the batch."""
 
     token: Token
     _acknowledge: Callable[[Token], None]
 
     @property
     def progress(self) -> int:
-        """Everything before this time (ms since 1970) is final and has been handed over."""
+        """All timestamps before this one (ms since 1970) are complete and have been returned."""
         return self.token.progress
 
     def ack(self) -> None:
-        """The history up to this batch is no longer needed: lets `hold` advance. May be called from any thread."""
+        """Acknowledges this batch: `hold` may advance past it. May be called from any thread."""
         self._acknowledge(self.token)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Changes(Batch):
-    """All that belongs to one timestamp: `changes`, or with an envelope `key_changes`; never a part of it.
+    """All changes of one timestamp, in `changes` or, with an envelope, in `key_changes`. A timestamp is never split.
 
-    `columns` names the values of a row; with an envelope those of the key, then the others.
+    `columns` contains the names of a row's values; with an envelope the key columns come first.
     """
 
     time: int
@@ -65,9 +65,9 @@ class _Changes(Batch):
 
     @property
     def rows(self) -> Mapping[Row, Row]:
-        """The relation after this batch, from key to the other values. It is a live view: the next batch changes it.
+        """The relation after this batch, as a map from key to the other values. The next batch changes the same map.
 
-        With an envelope a key in violation is not in it.
+        With an envelope it does not contain keys in violation. TypeError if the subscription has no key.
         """
         if self._table is None:
             raise TypeError("a subscription keeps rows when it is given a key")
@@ -76,19 +76,19 @@ class _Changes(Batch):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Snapshot(_Changes):
-    """All there was at `time`; it may be empty. `reset`: it replaces what was handed over before."""
+    """All rows at `time`; there may be none. `reset`: the snapshot replaces everything that was returned before."""
 
     reset: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Update(_Changes):
-    """All changes of `time`, which is greater than that of the batch before."""
+    """All changes at `time`, which is greater than the time of the previous batch."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Progress(Batch):
-    """Nothing changed; the token moves on."""
+    """Only the token advances; there are no changes."""
 
 
 AnyBatch = Snapshot | Update | Progress

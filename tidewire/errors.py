@@ -1,4 +1,4 @@
-"""What goes wrong beside the driver's own errors, and which of the server's errors a new connection can mend."""
+"""The library's exceptions, the classification of server errors into retryable and final, and the retry delays."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from enum import Enum, auto
 
 
 class TidewireError(Exception):
-    """Any of the library's own errors."""
+    """The base class of the library's errors."""
 
 
 class TokenTooOld(TidewireError):
-    """The history behind the token, or at the AS OF asked for, is no longer there. Only a new snapshot helps."""
+    """The history after the token, or at the requested AS OF, has been compacted. Only a new snapshot can be read."""
 
 
 class WrongToken(TidewireError, ValueError):
@@ -20,7 +20,7 @@ class WrongToken(TidewireError, ValueError):
 
 
 class KeyViolation(TidewireError):
-    """More than one row has the key, so there is no map from key to row."""
+    """More than one row has this key, so the rows do not form a map from key to row."""
 
     def __init__(self, key: tuple[object, ...], time: int) -> None:
         super().__init__(f"more than one row has the key {key!r} at {time}")
@@ -29,25 +29,26 @@ class KeyViolation(TidewireError):
 
 
 class BrokenPromise(TidewireError):
-    """The stream contradicts itself: a mistake of the server or of this library. Do not go on from here."""
+    """The stream contradicts itself, because of a bug in the server or in this library. Do not resume from here."""
 
 
 class Verdict(Enum):
-    """What an error calls for."""
+    """How an error is handled: reconnect, treat the token as too old, or raise."""
 
     RETRY = auto()
     TOO_OLD = auto()
     RAISE = auto()
 
 
-# Lost connections, a server without resources, starting, stopping or impatient with an idle transaction, and a
-# subscription that fell behind. Whatever else the server says, it would say again; 57014 is somebody's wish.
+# Retried: lost connections (08), a lack of resources (53), a server that starts or stops (57P01 to 57P03), idle
+# timeouts (25P03, 57P05), and a subscription that the server ended because it fell behind (54000). Other errors would
+# recur. 57014 is not retried because a user requested the cancellation.
 _RETRIED_CLASSES = ("08", "53")
 _RETRIED = ("25P03", "54000", "57P01", "57P02", "57P03", "57P05")
 
 
 def judge(sqlstate: str | None, message: str) -> Verdict:
-    """`sqlstate` is None when the connection broke without a word of the server's."""
+    """Classifies an error. `sqlstate` is None if the connection broke without an error message from the server."""
     if sqlstate is None or sqlstate in _RETRIED or sqlstate.startswith(_RETRIED_CLASSES):
         return Verdict.RETRY
     if sqlstate == "22000" and "valid timestamp" in message:
@@ -57,10 +58,10 @@ def judge(sqlstate: str | None, message: str) -> Verdict:
 
 @dataclass(frozen=True, slots=True)
 class Retry:
-    """How often to try in vain, one attempt after another, and how long to wait: up to `first_s`, doubled each time.
+    """How many consecutive failed attempts are allowed, and how long to wait between them.
 
-    The wait is a random part of that, so that clients of one server do not come back together. A batch that arrives
-    starts the count anew.
+    The n-th wait is random between 0 and `min(longest_s, first_s * 2^(n - 1))` seconds, so that the clients of one
+    server do not reconnect simultaneously. A batch that is returned resets the count.
     """
 
     attempts: int = 10
@@ -68,5 +69,5 @@ class Retry:
     longest_s: float = 15.0
 
     def delay_s(self, failures: int) -> float:
-        """Before the next attempt, after so many failures in a row."""
+        """Returns the seconds to wait before the next attempt, after this many consecutive failures (at least 1)."""
         return random.uniform(0, min(self.longest_s, self.first_s * 2.0 ** min(failures - 1, 30)))

@@ -1,4 +1,4 @@
-"""All of a subscription but its connections, for the sync and the async shell alike: no IO, and time is an argument."""
+"""The part of a subscription that `sync` and `aio` share: retries, acknowledgements and holds. No IO, no clock."""
 
 from __future__ import annotations
 
@@ -15,36 +15,37 @@ log = logging.getLogger("tidewire")
 
 
 class Options(TypedDict, total=False):
-    """What `subscribe` takes beside the address and the query."""
+    """The options of `subscribe`."""
 
     key: tuple[str, ...]
-    """Columns that tell rows apart: keeps `batch.rows`, a map from their values to the other columns'."""
+    """Columns that identify a row. With a key, `batch.rows` is a map from key to the values of the other columns."""
     envelope: Envelope | None
-    """"upsert" or "debezium": `batch.key_changes` instead of `batch.changes`; needs `key`."""
+    """"upsert" or "debezium": batches have `key_changes` instead of `changes`. Requires `key`."""
     order_by: str | None
-    """The order of the changes within a timestamp, as in SQL: columns and `mz_diff`."""
+    """The order of the changes within a timestamp: the ORDER BY list of SQL, over columns and `mz_diff`."""
     as_of: int | None
-    """Take the snapshot at this time, in ms since 1970, and not at the present."""
+    """The time of the snapshot, in ms since 1970. Default: the present."""
     up_to: int | None
-    """End before this time."""
+    """The subscription ends before this time, in ms since 1970."""
     token: Token | str | None
-    """Go on behind the batch that this token came with, without a snapshot."""
+    """Resume after the batch with this token, without a snapshot."""
     rows: Mapping[Row, Row] | None
-    """With `token` and `key`: what `batch.rows` was then."""
+    """Required with `token` and `key`: the contents of `batch.rows` at the token."""
     on_too_old: Literal["raise", "reset"]
-    """When the history behind the token is gone: raise TokenTooOld, or take a new snapshot, with `reset` set."""
+    """If the history after the token has been compacted: raise TokenTooOld (the default), or read a new snapshot,
+    which has `reset` set."""
     retry: Retry
-    """How long to try when the connection is lost."""
+    """How often and with which delays to reconnect."""
     hold: str | None
-    """The name, as in SQL, of a HOLD to advance behind what has been acknowledged."""
+    """The SQL name of a HOLD that is advanced as batches are acknowledged."""
     hold_every_s: float
-    """Advance it at most so often; acknowledgements in between count together. One second unless given."""
+    """The minimum interval between two advances of the hold, in seconds. Default: 1."""
     auto_ack: bool
-    """Asking for the next batch acknowledges the one before. True unless given; else `batch.ack()` does it."""
+    """Whether requesting the next batch acknowledges the previous one. Default: true. Otherwise call `batch.ack()`."""
 
 
 class Hold:
-    """When to advance a hold, and to what: to one before the acknowledged progress, never back."""
+    """Decides when to advance a hold, and to which time: the acknowledged progress - 1, never backwards."""
 
     def __init__(self, name: str, every_s: float) -> None:
         if not is_name(name):
@@ -58,25 +59,29 @@ class Hold:
         self._acknowledged = max(self._acknowledged, token.progress)
 
     def advance(self, now_s: float, *, final: bool = False) -> str | None:
-        """The statement to run now, if any; `final`: whatever the time. It counts as done, see `failed`."""
+        """Returns the statement to run now, or None. `final` ignores the minimum interval.
+
+        The advance counts as done even if the statement fails; see `failed`.
+        """
         if self._acknowledged <= self._sent or (now_s < self._next_s and not final):
             return None
         self._sent, self._next_s = self._acknowledged, now_s + self._every_s
         return f"ALTER HOLD {self._name} ADVANCE TO {self._sent - 1}"
 
     def failed(self, error: Exception, sqlstate: str | None) -> None:
-        """An advance that got lost is made good by the next one. Raises an error that the next would meet too."""
+        """Ignores a transient error, because the next advance includes the failed one. Raises any other error."""
         if judge(sqlstate, str(error)) is not Verdict.RETRY:
             raise error
         log.warning("hold %s was not advanced: %s", self._name, error)
 
 
 class Following:
-    """The reader, the count of failures and the hold of one subscription. What a shell does with them:
+    """The reader, the count of failures and the hold of one subscription. How `sync` and `aio` use it:
 
-    for every connection: ask `statement()`, give `reader` the rows, `finished()` at the end of the stream
-    hand over `next_batch()` until it is None, and only then read on
-    an error of the driver: `failed(...)` raises, or tells how long to wait before the next connection
+    - For every connection: send `reader.statement()`, pass the rows to `reader`, call `finished()` at the end of the
+      stream.
+    - Return `next_batch()` until it is None; only then read further rows.
+    - On an error of the driver: `failed(...)` raises, or returns how long to wait before the next connection.
     """
 
     def __init__(self, query: str, options: Options) -> None:
@@ -103,7 +108,7 @@ class Following:
         self._failures = 0
 
     def acknowledge_last(self) -> None:
-        """The application came back for more."""
+        """Called when the application requests the next batch. With `auto_ack` it acknowledges the last one."""
         if self._last is not None and self._auto_ack:
             self._last.ack()
 
@@ -114,12 +119,15 @@ class Following:
         return batch
 
     def finished(self) -> None:
-        """The stream came to its end."""
+        """Called when the server has ended the stream."""
         self.reader.finish()
         self.ended = True
 
     def failed(self, error: Exception, sqlstate: str | None) -> float:
-        """The seconds to wait before the next attempt. Raises what another attempt cannot mend."""
+        """Returns the seconds to wait before the next attempt. Raises if a retry is pointless or `retry` is exhausted.
+
+        TokenTooOld if the history has been compacted, unless `on_too_old` is "reset".
+        """
         match judge(sqlstate, str(error)):
             case Verdict.RETRY:
                 self._failures += 1

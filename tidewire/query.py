@@ -1,4 +1,4 @@
-"""What is subscribed to, as SQL, and the token that says how far its stream has been read."""
+"""The subscribed query as a SUBSCRIBE statement, and the token that records how far its stream has been read."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ _NAME = re.compile(rf"{_IDENTIFIER}(?:\s*\.\s*{_IDENTIFIER})*")
 
 
 def is_name(text: str) -> bool:
-    """Whether it is one name, qualified or not, as SQL writes it."""
+    """Returns whether the text is a single SQL name, qualified or not."""
     return _NAME.fullmatch(text) is not None
 
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """The name of a relation, or a query, and how its changes are to be shown.
+    """A relation's name or a SELECT, and the options of its subscription.
 
-    `key` names columns as the result has them. `as_of` (inclusive) and `up_to` (exclusive) are in ms since 1970.
+    `key` contains names of result columns. `as_of` (inclusive) and `up_to` (exclusive) are in ms since 1970.
     """
 
     text: str
@@ -40,12 +40,12 @@ class Query:
 
     @property
     def fingerprint(self) -> str:
-        """Equal for queries whose changes mean the same to whoever applies them."""
+        """A hash of text, key and envelope. A token can be used only with a query of the same fingerprint."""
         parts = (self.text.strip().rstrip(";").rstrip(), *self.key, self.envelope or "")
         return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:16]
 
     def statement(self, as_of: int | None, *, snapshot: bool) -> str:
-        """The SUBSCRIBE that begins at `as_of`, None for now."""
+        """Returns the SUBSCRIBE statement that starts at `as_of` (ms since 1970); None starts at the present."""
         text = self.text.strip().rstrip(";").rstrip()
         words = ["SUBSCRIBE", text if is_name(text) else f"({text}\n)"]
         if self.envelope is not None:
@@ -63,9 +63,9 @@ class Query:
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """How far the stream of one query has been read: everything before `progress` (ms since 1970), nothing after.
+    """A position in the stream of one query: exactly the timestamps before `progress` (ms since 1970) have been read.
 
-    `str(token)` and `Token.parse` carry it through a file or a database column.
+    `str(token)` and `Token.parse` convert it to and from text, to store it in a file or a database column.
     """
 
     fingerprint: str
@@ -76,7 +76,7 @@ class Token:
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """ValueError if the text is no token."""
+        """Raises ValueError if the text is not a token."""
         found = re.fullmatch(r"tw1:([0-9a-f]{16}):([0-9]{1,20})", text)
         if found is None:
             raise ValueError(f"this is not a token: {text!r}")

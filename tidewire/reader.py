@@ -1,22 +1,22 @@
-"""Rows of `SUBSCRIBE ... WITH (PROGRESS)` in, whole timestamps out. No IO: it says what to ask and is given the answer.
+"""Turns the rows of `SUBSCRIBE ... WITH (PROGRESS)` into batches of complete timestamps. Does no IO.
 
     reader = Reader(query)
     send(reader.statement())             # for every new connection
-    reader.describe(columns)             # once the names are known
-    reader.receive(row)                  # for every row, in the order of the stream
+    reader.describe(columns)             # once the column names are known
+    reader.receive(row)                  # for every row, in stream order
     while (batch := reader.next_batch()) is not None: ...
 
-A stream begins with progress at its AS OF. The snapshot follows, rows stamped with the AS OF, then changes in the order
-of their times; a progress row at p makes all times before p final. Rows come in non-decreasing order of time, so a row
-of a later time says the same of its time as a progress there: nothing earlier follows. So a timestamp is handed over,
-the snapshot too, when a greater progress or a row of a later time has come, and what waits is one timestamp, however
-much there is to catch up with. Rows that still wait when the connection breaks are forgotten.
+A stream starts with a progress row at its AS OF. The rows of the snapshot follow, with the AS OF as their timestamp,
+then the changes. Times are non-decreasing. A progress row at p states that all times before p are complete. A data row
+at t implies the same for t. Therefore the reader returns a timestamp (the snapshot too) as soon as it has received a
+progress row or a data row of a later time, and it buffers at most one incomplete timestamp. When the connection
+breaks, the buffered rows are discarded.
 
-After the batches before p, `SUBSCRIBE ... WITH (PROGRESS, SNAPSHOT false) AS OF p - 1` gives what is missing. The first
-progress of a stream is not such a p, for it precedes the snapshot; a later one is, and so is every time between the AS
-OF and it. That is why each batch has a token of its own: t + 1 behind the changes of t.
+After all batches before p have been returned, `SUBSCRIBE ... WITH (PROGRESS, SNAPSHOT false) AS OF p - 1` returns the
+rest. p is any time in (AS OF, last progress]; the first progress row of a stream does not qualify because it precedes
+the snapshot. Therefore the token of the batch at time t is t + 1.
 
-The warning: what has been received but not handed over is not in the token, and must not be.
+Invariant: the token covers only batches that have been returned, never rows that have only been received.
 """
 
 from __future__ import annotations
@@ -41,9 +41,9 @@ class Reader:
         rows: Mapping[Row, Row] | None = None,
         acknowledge: Callable[[Token], None] = lambda token: None,
     ) -> None:
-        """`rows`, for a query with a key: what the batches before the token added up to.
+        """`rows`: the contents of `batch.rows` at the token. A query with a key needs both or neither.
 
-        WrongToken if it was made for another query.
+        WrongToken if the token belongs to another query. ValueError if only one of `token` and `rows` is given.
         """
         if token is not None and token.fingerprint != query.fingerprint:
             raise WrongToken("the token was made for another query, another key or another envelope")
@@ -62,31 +62,34 @@ class Reader:
         self._forget()
 
     def _forget(self) -> None:
-        self._as_of: int | None = None  # of the present stream, told by its first row
-        self._told = 0  # the greatest progress of the present stream
+        self._as_of: int | None = None  # of the current stream; None until its first row
+        self._told = 0  # the last progress of the current stream
         self._frontier = 0  # all times before it are complete
-        self._waiting: deque[tuple[int, list[Sequence[Any]]]] = deque()  # by time, ascending
+        self._waiting: deque[tuple[int, list[Sequence[Any]]]] = deque()  # received rows by time, ascending
 
     @property
     def token(self) -> Token | None:
-        """Behind the last batch that was handed over; None before the snapshot."""
+        """The token of the last batch that was returned; None before the snapshot."""
         return None if self._resume is None else Token(self._query.fingerprint, self._resume)
 
     def statement(self) -> str:
-        """What to ask on a new connection. Forgets what waited on the one before."""
+        """Returns the statement for a new connection. Discards the buffered rows of the previous one."""
         self._forget()
         if self._resume is None:
             return self._query.statement(self._as_of_wanted, snapshot=True)
         return self._query.statement(self._resume - 1, snapshot=False)
 
     def reset(self) -> None:
-        """The history is gone: the next statement asks for a new snapshot, of the present, whatever was wanted."""
+        """Called when the history has been compacted: the next statement requests a snapshot of the present.
+
+        The token and the requested AS OF are dropped.
+        """
         self._forget()
         self._reset = self._reset or self._resume is not None
         self._resume = self._as_of_wanted = None
 
     def describe(self, columns: Sequence[str]) -> None:
-        """Takes the names of all columns of the stream. ValueError if a key is not just one of them."""
+        """Sets the names of the stream's columns. ValueError if a key column does not occur exactly once."""
         names, key = tuple(columns[3:]), self._query.key
         if self._query.envelope == "debezium":
             after = len(names) - (len(names) - len(key)) // 2
@@ -99,7 +102,10 @@ class Reader:
         self._rest_at = tuple(at for at in range(len(names)) if at not in self._key_at)
 
     def receive(self, row: Sequence[Any]) -> bool:
-        """Takes the next row of the stream; whether it may complete a batch. BrokenPromise if it contradicts others."""
+        """Adds the next row of the stream. Returns whether a batch may now be complete.
+
+        BrokenPromise if the row contradicts earlier rows.
+        """
         time, progressed = int(row[0]), row[1]
         if self._as_of is None:
             if not progressed or (self._resume is not None and time != self._resume - 1):
@@ -120,13 +126,13 @@ class Reader:
         return moved
 
     def finish(self) -> None:
-        """The stream has come to its end, not just broken off: all times are final."""
+        """Marks all times as complete. Called when the server ended the stream, not when the connection broke."""
         if self._as_of is not None:
             end = _END_OF_TIME if self._query.up_to is None else max(self._as_of, self._query.up_to)
             self._told = self._frontier = end
 
     def next_batch(self) -> AnyBatch | None:
-        """The next batch, None if that takes more rows. KeyViolation leaves map and token as they were."""
+        """Returns the next batch, or None if more rows are needed. KeyViolation leaves map and token unchanged."""
         if self._as_of is None:
             return None
         if self._resume is None:
@@ -199,10 +205,10 @@ class Reader:
     def _contents_after(
         self, table: Mapping[Row, Row], changes: list[Change], key_changes: list[KeyChange], time: int
     ) -> dict[Row, Row | None]:
-        """What the changed keys hold afterwards; None for those that are gone. Changes nothing yet.
+        """Returns the new values of the changed keys; None for keys that no longer have a row. Does not modify `table`.
 
-        A key has a row or has none, so the sum of its diffs says which, and its only positive change what the row is:
-        values are not compared, and those that do not equal themselves, as NaN, do no harm.
+        A key has at most one row: the sum of its diffs determines whether there is one, and its only positive change
+        determines the values. Values are never compared, so values that do not equal themselves (NaN) are safe.
         """
         if self._query.envelope is not None:
             return {change.key: change.after for change in key_changes}

@@ -1,7 +1,7 @@
 """`tidewire.subscribe` over psycopg 3: blocking iteration.
 
-The stream is `cursor.stream`, a plain SUBSCRIBE in libpq's single-row mode: rows come typed, as they are written to the
-socket, and what is not asked for stays in it, so a slow consumer slows the server's sending. What is kept here are the
+Reads a plain SUBSCRIBE with `cursor.stream`, which uses libpq's single-row mode: each row is decoded when it is read,
+and unread rows stay in the socket, so a slow consumer applies back-pressure to the server. The client buffers only the
 rows of the timestamp that is not complete yet.
 """
 
@@ -22,16 +22,16 @@ from tidewire.batches import AnyBatch, Progress, Row, Snapshot, Update
 from tidewire.following import Following, Options
 from tidewire.query import Token
 
-# A peer that vanished without a word is missed after 25 s, unless the DSN says otherwise.
+# Detects a dead peer after 10 + 3 * 5 = 25 s. The DSN can override each value.
 _KEEPALIVE = {"keepalives_idle": 10, "keepalives_interval": 5, "keepalives_count": 3}
 
 
 class Subscription(Iterator[AnyBatch]):
-    """An iterator of batches that survives its connections. It connects when the first batch is asked for.
+    """An iterator of batches that reconnects after lost connections. It connects when the first batch is requested.
 
-    It ends when nothing more can come, and with `close`. Any exception closes the connection and leaves the
-    subscription behind the last batch: asking for another one connects anew. One thread iterates; `close` and
-    `batch.ack` may be called from others.
+    It ends when the server ends the stream, or with `close`. Any exception closes the connection and keeps the
+    position after the last batch; requesting another batch reconnects. Only one thread may iterate; `close` and
+    `batch.ack` may be called from other threads.
     """
 
     def __init__(self, dsn: str, query: str, options: Options) -> None:
@@ -41,12 +41,12 @@ class Subscription(Iterator[AnyBatch]):
         self._rows: Iterator[Row] | None = None
         self._holding: psycopg.Connection[Row] | None = None  # runs ALTER HOLD
         self._closed = threading.Event()
-        self._guard = threading.RLock()  # over the next one and the connection
-        self._iterating = False  # then the connection belongs to the iterating thread
+        self._guard = threading.RLock()  # protects `_iterating` and `_connection`
+        self._iterating = False  # True: only the iterating thread may close the connection
 
     @property
     def token(self) -> Token | None:
-        """Behind the last batch; None before the snapshot."""
+        """The token of the last batch; None before the snapshot."""
         return self._following.reader.token
 
     def __next__(self) -> AnyBatch:
@@ -75,7 +75,7 @@ class Subscription(Iterator[AnyBatch]):
         on_update: Callable[[Update], object] | None = None,
         on_progress: Callable[[Progress], object] | None = None,
     ) -> None:
-        """Calls back for each batch, to the end of the stream, and closes."""
+        """Calls the callback for each batch until the stream ends, then closes."""
         with self:
             for batch in self:
                 match batch:
@@ -87,13 +87,13 @@ class Subscription(Iterator[AnyBatch]):
                         on_progress(batch)
 
     def close(self) -> None:
-        """Ends the subscription, and the iteration, also one that waits in another thread. May be called twice."""
+        """Ends the subscription and a running iteration, even one that blocks in another thread. Idempotent."""
         self._closed.set()
         with self._guard:
             if not self._iterating:
                 self._disconnect()
             elif self._connection is not None:
-                # The connection is the other thread's to close; its read ends when the socket does.
+                # The iterating thread closes the connection. Shutting down the socket ends its blocking read.
                 with (
                     contextlib.suppress(psycopg.Error, OSError),
                     socket.socket(fileno=os.dup(self._connection.fileno())) as wire,
@@ -121,7 +121,7 @@ class Subscription(Iterator[AnyBatch]):
             self._following.reader.receive(row)
 
     def _read(self) -> None:
-        """Takes rows until a timestamp is complete, from a new connection if there is none."""
+        """Reads rows until a timestamp may be complete. Connects first if there is no connection."""
         try:
             if self._rows is None:
                 self._connect()
@@ -137,12 +137,12 @@ class Subscription(Iterator[AnyBatch]):
                 self._closed.wait(self._following.failed(error, _sqlstate(error)))
 
     def _disconnect(self) -> None:
-        """Without a word to the server, which ends the SUBSCRIBE when it sees the connection closed."""
+        """Closes without a cancel request: the server ends the SUBSCRIBE when the connection closes."""
         for connection in (self._connection, self._holding):
             if connection is not None:
                 connection.close()
         if isinstance(self._rows, Generator):
-            self._rows.close()  # after its connection: nothing is left that it would cancel
+            self._rows.close()  # after its connection, so that the generator does not try to cancel the query
         self._connection = self._rows = self._holding = None
 
     def _advance_hold(self, *, final: bool) -> None:
@@ -166,7 +166,7 @@ def _connect(dsn: str) -> psycopg.Connection[Row]:
 
 
 def _sqlstate(error: psycopg.Error | OSError) -> str | None:
-    """None for a lost connection. Raises the driver's own complaints, which no other connection would mend."""
+    """Returns None for a lost connection. Raises an error of the driver itself, which would recur on any connection."""
     sqlstate = getattr(error, "sqlstate", None)
     if sqlstate is None and not isinstance(error, psycopg.OperationalError | OSError):
         raise error
@@ -174,5 +174,5 @@ def _sqlstate(error: psycopg.Error | OSError) -> str | None:
 
 
 def subscribe(dsn: str, query: str, **options: Unpack[Options]) -> Subscription:
-    """Follows `query`, the name of a relation or a SELECT, as it changes. The options are those of `Options`."""
+    """Subscribes to `query`, the name of a relation or a SELECT. The options are described in `Options`."""
     return Subscription(dsn, query, options)

@@ -1,4 +1,4 @@
-"""Queries over system catalogs: DuckDB runs them in a worker process, over rows that the server gives it."""
+"""Queries over system catalogs. DuckDB runs them in a worker process, over rows that the server sends."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ DESCRIPTIONS_MAX = 1_024
 Columns = list[tuple[str, str]]
 """Names and DuckDB types."""
 Rows = Callable[[str, str], pa.Table | None]
-"""The rows of a relation by DuckDB schema and name, None if there is no such relation."""
+"""Returns the rows of a relation by DuckDB schema and name; None if there is no such relation."""
 
 
 class Undescribed(Exception):
-    """Planning needs the columns of this query: `CatalogEngine.describe` it, then plan again."""
+    """Planning needs the columns of this query. Call `CatalogEngine.describe` with it, then plan again."""
 
     def __init__(self, sql: str) -> None:
         super().__init__(sql)
@@ -33,20 +33,20 @@ class Undescribed(Exception):
 
 
 class CatalogEngine:
-    """Describes and runs queries over system catalogs. Its methods are called from one event loop, but for `columns`.
+    """Describes and runs queries over system catalogs. Its methods, except `columns`, are called from one event loop.
 
     Each query has a worker to itself while it runs, with limits on time (`pool.REQUEST_S_MAX`) and memory.
     """
 
     def __init__(self, no_rows: Rows, workers_max: int = WORKERS_MAX) -> None:
-        """`no_rows` returns relations without rows, from which the columns of queries are found."""
+        """`no_rows` returns empty relations, from which the columns of queries are determined."""
         self._no_rows = no_rows
         self._pool = WorkerPool("catalog", workers_max)
         self._descriptions: OrderedDict[bytes, Columns | PgError] = OrderedDict()
         self.prepare, self.close = self._pool.prepare, self._pool.close
 
     def columns(self, sql: str) -> Columns:
-        """The columns of a query that was described. Undescribed if it was not; PgError if DuckDB does not take it."""
+        """Returns the columns of a described query. Undescribed if `describe` was not called, PgError of DuckDB."""
         found = self._descriptions.get(_key(sql))
         if found is None:
             raise Undescribed(sql)
@@ -55,7 +55,10 @@ class CatalogEngine:
         return found
 
     async def describe(self, sql: str) -> None:
-        """Finds the columns of a query; they do not depend on rows. PgError as `run`, but what DuckDB says is kept."""
+        """Determines a query's columns, which do not depend on rows. DuckDB's error is kept for `columns`.
+
+        Raises other PgErrors like `run`.
+        """
         request = framed(REQUEST, pickle.dumps(("describe", sql)))
         body = await self._pool.run(request, _answering(self._no_rows))
         self._descriptions[_key(sql)] = pickle.loads(body)
@@ -69,7 +72,7 @@ class CatalogEngine:
         rows: Rows,
         given: Mapping[tuple[str, str], pa.Table],
     ) -> pa.Table:
-        """The query's rows. `rows` are the same as long as `revision` is; `given` are those that differ each time.
+        """Returns the query's rows. `rows` changes only with `revision`; `given` are rows that differ for each query.
 
         PgError in PostgreSQL's words; 53200 beyond the worker's memory, otherwise as `WorkerPool.run`.
         """

@@ -1,4 +1,4 @@
-"""What a worker for constants does with a request."""
+"""The requests of a worker for constants."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from functools import partial
 import pyarrow as pa
 
 from server.evaluation.messages import Call
-from server.sql import functions as _functions  # noqa: F401  functions and temporal fill the tables of functions
+from server.sql import functions as _functions  # noqa: F401  functions and temporal register their functions
 from server.sql import temporal as _temporal  # noqa: F401
 from server.sql.constant import Bindings, compiled
 from server.sql.relations import Relation
 
 
 def serve(request: bytes, call: Call) -> bytes:
-    """An Arrow stream of the rows of a pickled (relation, bindings)."""
+    """Returns the rows of a pickled (relation, bindings) as an Arrow stream."""
     relation: Relation
     bindings: Bindings
     relation, bindings = pickle.loads(request)

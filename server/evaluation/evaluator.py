@@ -1,4 +1,4 @@
-"""Evaluation of constants: the cheap ones on the event loop, the others by a worker process."""
+"""Evaluates constants: cheap ones on the event loop, others in a worker process."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ WORKERS_MAX = 4
 
 
 class Evaluator:
-    """Evaluates constants. `close` at the end. Its methods are called from one event loop."""
+    """Evaluates constants. Call `close` at the end. Its methods are called from one event loop."""
 
     def __init__(self, workers_max: int = WORKERS_MAX) -> None:
         self._pool = WorkerPool("constants", workers_max)
         self.prepare, self.close = self._pool.prepare, self._pool.close
 
     async def evaluate(self, constant: Constant, bindings: Bindings) -> pa.Table:
-        """All rows; the columns are c0, c1, ...
+        """Returns all rows. The columns are c0, c1, ...
 
         PgError of the expression; 53200 beyond `worker.MEMORY_MAX`, otherwise as `WorkerPool.run`.
         """
         if not constant.types:
-            return pa.table({"": pa.nulls(len(constant.rows))}).select([])  # rows, and no columns
+            return pa.table({"": pa.nulls(len(constant.rows))}).select([])  # rows without columns
         if constant.is_literal:
             return await asyncio.to_thread(constant.literal_rows)
         with contextlib.suppress(NotCheap):
@@ -45,7 +45,7 @@ class Evaluator:
         return await asyncio.to_thread(_rows, await self._pool.run(request, answer))
 
     async def value(self, constant: Constant, bindings: Bindings) -> object:
-        """The one value of a constant of one row and column, as a Python scalar. Errors as `evaluate`."""
+        """Returns the value of a constant of one row and column as a Python scalar. Errors as `evaluate`."""
         with contextlib.suppress(NotCheap):
             (value,) = constant.evaluate_row(bindings)
             return value

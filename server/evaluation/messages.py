@@ -1,13 +1,13 @@
 """Messages between the server and a worker process: a kind, whether it is the last one, a length, and that many bytes.
 
-    server -> worker   REQUEST   what the kind of worker takes
-                       REPLY     a pickled value, the answer to a CALL; FAILED if there is none
+    server -> worker   REQUEST   a request, in the format of the kind of worker
+                       REPLY     a pickled value, the answer to a CALL; FAILED if it failed
     worker -> server   CALL      a pickled (name, arguments): a function of the server
-                       RESULT      an Arrow stream of one record batch
+                       RESULT    the answer, in the format of the request: an Arrow stream, or pickled columns
                        FAILED    a pickled PgError, or str, the trace of an internal error
 
-A worker whose memory has grown ends after an answer and says so in it. Both ends are one program on one machine:
-nothing that is unpickled comes from a client.
+A worker whose memory has grown exits after an answer, which it marks as its last one. Both sides are the same program
+on one machine, and nothing that is unpickled comes from a client.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ import pyarrow as pa
 from protocol.pgwire.errors import PgError, SqlState
 
 Call = Callable[..., Any]
-"""Asks the server: the name of a function, then its arguments."""
+"""Calls a function of the server: its name, then its arguments."""
 HEADER = struct.Struct("!c?Q")
 REQUEST, REPLY, CALL, RESULT, FAILED = b"Q", b"A", b"C", b"R", b"F"
 
@@ -39,7 +39,7 @@ def framed(kind: bytes, body: bytes, *, last: bool = False) -> bytes:
 
 
 def read_message(source: BinaryIO) -> tuple[bytes, bytes] | None:
-    """The next message, None at the end of the stream."""
+    """Returns the kind and body of the next message; None at the end of the stream."""
     header = source.read(HEADER.size)
     if len(header) < HEADER.size:
         return None

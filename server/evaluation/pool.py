@@ -1,4 +1,4 @@
-"""Worker processes: started when they are needed, used by one request at a time, killed to cancel it."""
+"""Worker processes: started on demand, used by one request at a time, killed to cancel it."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ REQUEST_S_MAX = 30.0
 IDLE_MAX = 1
 
 Answer = Callable[[str, tuple[Any, ...]], Awaitable[Any]]
-"""Answers a worker's CALL, a name and arguments. PgError is passed on to the worker."""
+"""Answers a worker's CALL, given a name and arguments. A PgError is passed on to the worker."""
 
 log = structlog.get_logger()
 
 
 class WorkerPool:
-    """Workers of one kind. `close` at the end. Its methods are called from one event loop."""
+    """Workers of one kind. Call `close` at the end. Its methods are called from one event loop."""
 
     def __init__(self, kind: str, workers_max: int) -> None:
-        """`kind`: what the workers do, see `worker`. Requests beyond `workers_max` wait."""
+        """`kind`: the kind of worker, see `worker`. Requests beyond `workers_max` wait."""
         self._kind = kind
         self._slots = asyncio.Semaphore(workers_max)
         self._idle: list[_Worker] = []
@@ -37,10 +37,10 @@ class WorkerPool:
         self._ending: set[asyncio.Task[int]] = set()
 
     async def run(self, request: bytes, answer: Answer) -> bytes:
-        """The body of the answer to a framed request.
+        """Returns the body of the answer to a framed request.
 
         PgError as the worker raises it; 53200 for a result beyond RESULT_BYTES_MAX, 54000 after REQUEST_S_MAX.
-        Cancel safety: the work ends at once, for the worker is killed.
+        Cancel safety: the worker is killed, which ends the work at once.
         """
         async with self._slots:
             worker = self._idle.pop() if self._idle else await self._start_worker()
@@ -57,12 +57,12 @@ class WorkerPool:
                 self._put_back(worker)
 
     async def prepare(self) -> None:
-        """Starts a worker, so that the first request need not wait for it."""
+        """Starts a worker, so that the first request does not wait for it."""
         async with self._slots:
             if not self._idle:
                 try:
                     self._put_back(await self._start_worker())
-                except OSError as error:  # the first request reports it, if it still fails then
+                except OSError as error:  # if starting a worker still fails, the first request reports it
                     log.warning("worker process not started", kind=self._kind, error=str(error))
 
     async def _start_worker(self) -> _Worker:
@@ -83,14 +83,14 @@ class WorkerPool:
         task.add_done_callback(self._ending.discard)
 
     async def close(self) -> None:
-        """Ends all workers. No request runs any more."""
+        """Ends all workers. No request may be running."""
         for worker in tuple(self._workers):
             self._end(worker)
         await asyncio.gather(*self._ending)
 
 
 class _Worker:
-    """A worker process. `is_usable`: it waits for a request."""
+    """A worker process. `is_usable`: it can take a request."""
 
     def __init__(
         self, process: subprocess.Popen[bytes], reader: asyncio.StreamReader, writer: asyncio.StreamWriter
@@ -102,7 +102,7 @@ class _Worker:
     async def start(cls, kind: str) -> _Worker:
         ours, theirs = socket.socketpair()
         with theirs:
-            # A session of its own: Ctrl-C in a terminal reaches the server, which ends its workers.
+            # In a session of its own, because Ctrl-C in a terminal is meant for the server, which ends its workers.
             process = subprocess.Popen(  # noqa: ASYNC220  a few milliseconds
                 (sys.executable, "-m", "server.evaluation.worker", kind),
                 stdin=theirs.fileno(),
@@ -112,7 +112,7 @@ class _Worker:
         return cls(process, *await asyncio.open_connection(sock=ours))
 
     async def run(self, request: bytes, answer: Answer) -> bytes:
-        """As `WorkerPool.run`. The worker is not usable any more if this raises, but for a PgError of the worker's."""
+        """Like `WorkerPool.run`. Any exception except a PgError of the worker leaves the worker unusable."""
         self.is_usable = False
         try:
             await self._send(request)
@@ -139,13 +139,13 @@ class _Worker:
         return kind, last, await self._reader.readexactly(length)
 
     async def _crash(self) -> PgError:
-        """The error for a process that ended. An allocation that fails inside a library ends it by a signal."""
+        """Returns the error for a process that has ended. A failed allocation in a library ends it by a signal."""
         code = await asyncio.to_thread(self._process.wait)
         log.warning("worker process ended", code=code)
         return out_of_memory() if code < 0 else _internal_error()
 
     async def end(self) -> int:
-        """Kills the process; returns its exit code."""
+        """Kills the process. Returns its exit code."""
         self._process.kill()
         self._writer.close()
         return await asyncio.to_thread(self._process.wait)

@@ -1,7 +1,7 @@
-"""The worker process: reads requests from its standard input, serves them, and writes the answers.
+"""The worker process: reads requests from its standard input and writes the answers to its standard output.
 
-`python -m server.evaluation.worker KIND`, where KIND is `constants` or `catalog`. It ends when its input ends, and with
-the server.
+Usage: `python -m server.evaluation.worker KIND`, where KIND is `constants` or `catalog`. It exits at the end of its
+input, and is killed when the server ends.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ RECURSION_MAX = 10_000  # as in the server
 _SET_PARENT_DEATH_SIGNAL = 1  # prctl(2)
 
 Serve = Callable[[bytes, Call], bytes]
-"""Serves the body of a request and returns that of its answer. PgError, MemoryError."""
+"""Serves the body of a request and returns the body of the answer. Raises PgError or MemoryError."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Server:
-    """The server at the other end of the pipes."""
+    """The server, at the other end of standard input and output."""
 
     source: BinaryIO
     sink: BinaryIO
@@ -62,7 +62,7 @@ class _Server:
 
 
 def answer(serve: Serve, request: bytes, call: Call) -> tuple[bytes, bytes]:
-    """The kind and the body of the message that answers a request."""
+    """Returns the kind and the body of the message that answers a request."""
     try:
         return RESULT, serve(request, call)
     except PgError as error:
@@ -78,7 +78,10 @@ def answer(serve: Serve, request: bytes, call: Call) -> tuple[bytes, bytes]:
 
 
 def serve_all(serve: Serve, source: BinaryIO, sink: BinaryIO) -> None:
-    """Answers requests until the input ends, or until so much memory is used that the next request would have less."""
+    """Answers requests until the input ends, memory has grown by GROWTH_MAX, or an answer is larger than that.
+
+    With less free memory, the next request might fail because of the requests before it.
+    """
     server = _Server(source, sink)
     used: int | None = None
     while (message := read_message(source)) is not None:
@@ -86,7 +89,7 @@ def serve_all(serve: Serve, source: BinaryIO, sink: BinaryIO) -> None:
         assert kind == REQUEST
         kind, body = answer(serve, body, server.call)
         now = data_bytes() or 0
-        used = now if used is None else used  # the first request loads what all need
+        used = now if used is None else used  # measured after the first request, which loads what all requests need
         last = now > used + GROWTH_MAX or len(body) > GROWTH_MAX
         server.send(framed(kind, body, last=last))
         if last:
@@ -94,7 +97,7 @@ def serve_all(serve: Serve, source: BinaryIO, sink: BinaryIO) -> None:
 
 
 def _service(kind: str) -> Serve:
-    """What serves the requests of a kind of worker; each imports only what it needs."""
+    """Returns the implementation of a kind of worker. Each imports only what it needs."""
     if kind == "catalog":
         from server.pg_catalog.service import CatalogService
 
@@ -105,7 +108,7 @@ def _service(kind: str) -> Serve:
 
 
 def _end_with_the_server() -> None:
-    """Has the kernel kill this process when the server ends, also in the middle of a request."""
+    """Has the kernel kill this process when the server ends, even during a request."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_SET_PARENT_DEATH_SIGNAL, signal.SIGKILL)

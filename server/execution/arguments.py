@@ -14,7 +14,7 @@ from server.sql.statements import Expr
 async def execute_arguments(
     context: Context, name: str, arguments: Sequence[Expr], types: Sequence[PgType]
 ) -> tuple[object, ...]:
-    """Python scalars of `types`. PgError 42601 for a wrong number of them."""
+    """Returns the values as Python scalars of `types`. PgError 42601 if the number of arguments is wrong."""
     if len(arguments) != len(types):
         raise PgError(
             SqlState.SYNTAX_ERROR,

@@ -1,4 +1,4 @@
-"""What EXPLAIN tells of dataflows: of one that runs, or of the one that a query would have."""
+"""EXPLAIN output about dataflows: about a running one, or about the one that a query would have."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ Flow = ViewDataflow | QueryFeed
 
 @dataclass(slots=True)
 class Shown:
-    """What is to be shown beside the plan. `work`: what operators did, `times`: and how long it took."""
+    """What to show in addition to the plan. `work`: per-operator counters; `times`: also durations."""
 
     statements: bool = False
     arrangements: bool = False
@@ -36,14 +36,14 @@ class Shown:
 
 
 async def upkeep(coordinator: Coordinator, plan: QueryPlan, flow: Flow | None, shown: Shown) -> Section:
-    """The operators that follow a query, with what is known of them if its dataflow runs."""
+    """The operators that maintain a query's result, with their arrangements and counters if its dataflow runs."""
     name = "Kept up to date"
     name_of = names(coordinator)
     computation = flow.computation if flow is not None else None
     if isinstance(computation, IncrementalComputation):
         root, operators = computation.root, {operator.node: operator for operator in computation.operators}
     else:
-        if plan.expanded is not None:  # what is followed reads what a view is made of, not its index
+        if plan.expanded is not None:  # a dataflow reads the inputs of an indexed view, not its index
             plan = plan.expanded()
         found = await beside(plan.stored_text, upkeep_of, plan, coordinator.sizes(plan.inputs))
         if found.root is None:
@@ -55,7 +55,7 @@ async def upkeep(coordinator: Coordinator, plan: QueryPlan, flow: Flow | None, s
 
 
 def probing(coordinator: Coordinator) -> list[Section]:
-    """Where arrangements are looked up, if that is not the server alone."""
+    """Where arrangements are probed. Empty if always in the server process."""
     match coordinator.arrangement_probing:
         case "executors":
             return [Section("Arrangements", "in files, probed by Spark's executors")]
@@ -66,7 +66,7 @@ def probing(coordinator: Coordinator) -> list[Section]:
 
 
 def progress(coordinator: Coordinator, flow: Flow, *, times: bool) -> Iterator[Section]:
-    """What a dataflow is, how far it is and what its ticks took."""
+    """A dataflow's identity, its hydration, the durations of its ticks and its error."""
     hydration, ticks = flow.computation.hydration, flow.ticks
     yield Section("Dataflow", _title(coordinator, flow))
     took = f", {ms_text(hydration.seconds * 1e3)}" if times and hydration.seconds is not None else ""
@@ -93,7 +93,7 @@ def _title(coordinator: Coordinator, flow: Flow) -> str:
 
 @dataclass(slots=True)
 class _Arranged:
-    """The arrangements of all dataflows that run: those of collections by `Kept.name`, and who uses each."""
+    """Arrangements of all running dataflows. `named`: those of collections, by `Kept.name`; `users`: who uses each."""
 
     named: dict[object, Arrangement] = field(default_factory=dict)
     users: dict[Arrangement, list[str]] = field(default_factory=dict)
@@ -117,7 +117,7 @@ class _Arranged:
 
 
 class _Notes:
-    """What is known of each node."""
+    """The notes on each node: counters, arrangements and statements, as `Shown` selects."""
 
     def __init__(
         self,

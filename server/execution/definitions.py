@@ -1,7 +1,7 @@
-"""CREATE, DROP, ALTER and COMMENT ON: each a pure step from one catalog state to the next.
+"""CREATE, DROP, ALTER and COMMENT ON. Each is a pure function from one catalog state to the next.
 
-In an implicit transaction the step commits at once, and is taken again if the catalog changed under it; between BEGIN
-and COMMIT the steps gather in the transaction, seen by itself alone.
+In an implicit transaction the change is committed immediately, and recomputed if the catalog changed concurrently.
+In a transaction block the changes accumulate in the transaction and are visible only to it until COMMIT.
 """
 
 from __future__ import annotations
@@ -70,16 +70,19 @@ RETRIES_MAX = 10
 
 
 Step = Callable[[Context], CatalogState]
-"""From the catalog as the session sees it to the next one; the same if there is nothing to do."""
+"""Maps the catalog as the session sees it to the next state. Returns the same state if nothing changes."""
 
 
 async def define(context: Context, statement: Definition) -> Result:
-    """Runs a DDL statement."""
+    """Executes a DDL statement."""
     return await take(context, statement.tag, lambda context: _STEPS[type(statement)](context, statement))
 
 
 async def take(context: Context, tag: str, step: Step) -> Result:
-    """Takes a step; `tag` is the statement's command tag."""
+    """Applies a catalog change and commits it, unless in a transaction block. `tag` is the statement's command tag.
+
+    The commit is retried after a serialization failure, at most `RETRIES_MAX` times.
+    """
     for attempt in range(RETRIES_MAX):
         await context.enter(Mode.DEFINE, tag)
         before = context.state
@@ -102,7 +105,7 @@ async def take(context: Context, tag: str, step: Step) -> Result:
 
 
 def _check_after_hold(transaction: Transaction, before: CatalogState, after: CatalogState) -> None:
-    """PgError 25000 if a block that has created a hold creates something else."""
+    """PgError 25000 if the transaction block has created a hold and now creates another object."""
     if transaction.catalog is None or not after.items.keys() - before.items.keys():
         return
     created = before.items.keys() - transaction.catalog[0].items.keys()
@@ -129,7 +132,7 @@ def _taken(error: NameTaken, position: int | None = None) -> PgError:
 
 
 def exists(context: Context, error: NameTaken, if_not_exists: bool) -> CatalogState:
-    """IF NOT EXISTS: a notice, and nothing is done."""
+    """The name is taken. With IF NOT EXISTS sends a notice and returns the state unchanged, else raises PgError."""
     refusal = _taken(error)
     if not if_not_exists:
         raise refusal
@@ -148,7 +151,7 @@ def _create_database(context: Context, statement: CreateDatabase) -> CatalogStat
     except NameTaken as error:
         return exists(context, error, statement.if_not_exists)
     state = state.with_schema(Schema(schema_id, id, "public")).with_owner(schema_id, context.role)
-    # everybody may use what is in it, as in PostgreSQL
+    # PUBLIC has USAGE on schema public, as in PostgreSQL
     public = {context.role: frozenset((Privilege.USAGE, Privilege.CREATE)), PUBLIC: frozenset((Privilege.USAGE,))}
     return state.with_acl(schema_id, public)
 
@@ -268,7 +271,7 @@ def _create_view(context: Context, statement: CreateView | CreateMaterializedVie
 
 
 def _as_before(before: CatalogState, replaced: Item, state: CatalogState, id: ObjectId) -> CatalogState:
-    """What replaces a view has its owner and its privileges."""
+    """The object that replaces a view keeps the view's owner and privileges."""
     state = state.with_owner(id, before.owner(replaced.id))
     return state.with_acl(id, before.acl(replaced.id)) if replaced.id in before.privileges else state
 
@@ -276,7 +279,7 @@ def _as_before(before: CatalogState, replaced: Item, state: CatalogState, id: Ob
 def plan_view(
     context: Context, query: Query, names: tuple[Ident, ...], *, maintained: bool
 ) -> tuple[tuple[Column, ...], str, frozenset[ObjectId]]:
-    """A view's columns, its stored text, and what it uses."""
+    """Returns a view's columns, its stored text, and the ids of the objects that it uses."""
     plan = plan_query(query, context.plan_context(), None, maintained=maintained)
     if maintained:
         privileges.require_query(context.state, context.role, plan)
@@ -322,7 +325,10 @@ def _create_index(context: Context, statement: CreateIndex) -> CatalogState:
 
 
 def _check_indexed_view(context: Context, view: View) -> None:
-    """Its rows are kept up to date as those of a materialized view. PgError if they cannot be, or may not be read."""
+    """Checks a view for CREATE INDEX, which maintains its rows like those of a materialized view.
+
+    PgError if they cannot be maintained, or if the role may not read them.
+    """
     privileges.require_select(context.state, context.role, (view.id,))
     plan = plan_stored(relation_query(view).text, context.state)
     if (system := system_table_in(plan, context.state)) is not None:
@@ -334,7 +340,7 @@ def _check_indexed_view(context: Context, view: View) -> None:
 
 
 def _check_followed(context: Context, stored: QueryPlan) -> None:
-    """0A000 for a query that cannot be kept up to date. It may read what the transaction itself has made."""
+    """PgError 0A000 if the query cannot be maintained. The query may read objects created by this transaction."""
     items, lines = context.state.items, context.coordinator.lines
     sizes = {id: lines(id) for id in stored.inputs if isinstance(items[id], Table | MaterializedView)}
     upkeep_of(stored, sizes).check()
@@ -363,7 +369,7 @@ def _drop(context: Context, statement: DropObjects) -> CatalogState:
         items = ((name, _item_named(context, before, name)) for name in statement.names)
         named = {name: item.id for name, item in items if item is not None}
     users = {name: len(before.dependents(id)) for name, id in named.items()}
-    # What uses another of the names goes before it: only what has no name here can be in the way.
+    # Drop dependents first, so that only objects that are not named here can prevent a drop.
     for name in sorted(statement.names, key=lambda name: users.get(name, 0)):
         try:
             state = _drop_one(context, state, statement, name)
@@ -380,7 +386,7 @@ def _item_named(context: Context, state: CatalogState, name: Name) -> Item | Non
 
 
 def _tell_cascade(context: Context, gone: Sequence[Item]) -> None:
-    """A notice of what was dropped without being named, but for indexes, which are part of their relations."""
+    """Sends a notice that lists the objects dropped by CASCADE. Indexes are omitted: they belong to their relations."""
     lines = [f"drop cascades to {item.kind} {item.name}" for item in gone if not isinstance(item, Index)]
     if not lines:
         return
@@ -453,7 +459,7 @@ def _missing(
 
 
 def check_kind(item: Item, kind: ObjectKind, *, dropping: bool = False) -> None:
-    """PgError 42809 if it is of another kind."""
+    """PgError 42809 if the item is of another kind."""
     if item.kind != kind:
         actual = ObjectKind(item.kind) if item.kind in list(ObjectKind) else ObjectKind.TABLE
         raise PgError(
@@ -507,7 +513,7 @@ def _alter_owner(context: Context, statement: AlterOwner) -> CatalogState:
     if not privileges.is_member(state, context.role, role.id):
         raise PgError(SqlState.INSUFFICIENT_PRIVILEGE, f'must be able to SET ROLE "{role.name}"')
     if not privileges.is_superuser(state, context.role):
-        match found:  # nobody gives to another what that one could not make
+        match found:  # except for superusers, ownership requires the right to create the object
             case Database():
                 _require_create_db(context, "change owner of")
             case Schema():
@@ -522,7 +528,7 @@ _Altering = AlterRename | AlterOwner | AlterRetention | CommentOn
 
 
 def _altered(context: Context, statement: _Altering) -> Database | Schema | Item | None:
-    """What an ALTER names; None if it is not there and need not be."""
+    """The object that an ALTER names; None if it does not exist and IF EXISTS is given."""
     state, name, kind = context.state, statement.name, statement.kind
     assert kind is not None
     match kind:
@@ -551,7 +557,7 @@ RETAIN_MS_MAX = 100 * 365 * 86_400_000
 
 
 def retained_ms(context: Context, text: str | None) -> int | None:
-    """What RETAIN HISTORY FOR says, in milliseconds; None for nothing said. PgError 22007, 22008 or 22023."""
+    """The duration of RETAIN HISTORY FOR in milliseconds; None without one. PgError 22007, 22008 or 22023."""
     if text is None:
         return None
     duration_ms = milliseconds_of(parse_text(INTERVAL, "0s" if text == "0" else text))
@@ -605,11 +611,11 @@ def _comment(context: Context, statement: CommentOn) -> CatalogState:
         found = _altered(context, statement)
     assert found is not None, "it has no IF EXISTS"
     privileges.require_owner(state, context.role, found)
-    return state.with_comment(found.id, position, statement.comment or None)  # '' takes it away, as in PostgreSQL
+    return state.with_comment(found.id, position, statement.comment or None)  # '' removes the comment, as in PostgreSQL
 
 
 def _alter_system(context: Context, statement: AlterSystem) -> CatalogState:
-    """The values hold for the system's own variables at once, for those of sessions from their start on."""
+    """Server variables take effect immediately. Session variables become the defaults of new sessions."""
     if context.transaction.explicit:
         raise PgError(SqlState.ACTIVE_SQL_TRANSACTION, "ALTER SYSTEM cannot run inside a transaction block")
     state, name = context.state, statement.name

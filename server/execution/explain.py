@@ -1,11 +1,11 @@
-"""EXPLAIN: what a statement means, how it is kept up to date, what running it took, and what its dataflow does.
+"""EXPLAIN: the plan of a statement, how its result is maintained, and statistics of an execution or a dataflow.
 
-EXPLAIN                     a summary: inputs, columns, the plan, what computes it, the operators that follow it
-EXPLAIN RAW PLAN            the plan as a SELECT runs it
+EXPLAIN                     a summary: inputs, columns, the plan, what computes it, the operators that maintain it
+EXPLAIN RAW PLAN            the plan as a SELECT executes it
 EXPLAIN OPTIMIZED PLAN      the plan of the maintained query, after the passes of `sql.rewrite`
-EXPLAIN PHYSICAL PLAN       its operators, what they arrange and who shares that
-EXPLAIN SPARK PLAN          Spark's own EXPLAIN of the statement that it gets
-EXPLAIN ANALYZE             runs the statement; of a materialized view or a subscription: the dataflow that runs
+EXPLAIN PHYSICAL PLAN       its operators, their arrangements and which dataflows share them
+EXPLAIN SPARK PLAN          Spark's own EXPLAIN of the statement sent to it
+EXPLAIN ANALYZE             executes the statement; for a materialized view or a subscription: its running dataflow
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ _STEPS = {
 
 @dataclass(slots=True)
 class _Subject:
-    """What is explained: a query, bound; how it is run, if it can be; and its dataflow, if it has one."""
+    """What is explained: a bound query, a function that runs it (if it can be run) and its dataflow (if one runs)."""
 
     query: QueryPlan
     planning_ms: float
@@ -71,7 +71,7 @@ class _Subject:
 async def explain(
     context: Context, prepared: Prepared, parameters: tuple[object, ...], named: Callable[[str], Prepared]
 ) -> Result:
-    """Runs an EXPLAIN. `named` gives a prepared statement. PgError 42501 for who may not read what it is about."""
+    """Executes an EXPLAIN. `named` returns a prepared statement. PgError 42501 if the role may not read the objects."""
     statement = prepared.statement
     assert isinstance(statement, s.Explain)
     if statement.stage is s.ExplainStage.TIMESTAMP:
@@ -84,7 +84,7 @@ async def explain(
     return explanation(statement, await _sections(context, statement, subject))
 
 
-# -- what it is about -----------------------------------------------------------------------------------------------
+# -- the subject ----------------------------------------------------------------------------------------------------
 
 
 def _subject(
@@ -94,7 +94,7 @@ def _subject(
     parameters: tuple[object, ...],
     called: Prepared | None,
 ) -> _Subject:
-    """`called`: the prepared statement that an EXECUTE names, of which `parameters` are the arguments."""
+    """`called`: the prepared statement that an EXECUTE names; `parameters` are its arguments."""
     begun = monotonic()
     about = statement.statement
     if isinstance(about, s.StoredQuery):
@@ -146,7 +146,7 @@ def _plan(context: Context, inner: s.Statement, stage: s.ExplainStage | None, ty
 
 
 def _stored(context: Context, stored: s.StoredQuery) -> tuple[Item, QueryPlan]:
-    """A view, materialized view or index, and the query of it. PgError 42809 if the name is something else's."""
+    """A view, materialized view or index, and its query. PgError 42809 if the name is of an object of another kind."""
     item = find_relation(context, stored.name)
     if item.kind != stored.kind:
         message = f'"{item.name}" is not {"an" if stored.kind is s.ObjectKind.INDEX else "a"} {stored.kind}'
@@ -157,7 +157,7 @@ def _stored(context: Context, stored: s.StoredQuery) -> tuple[Item, QueryPlan]:
     return item, plan_stored(item.query, context.state) if isinstance(item, View | MaterializedView) else reading
 
 
-# -- what is told ---------------------------------------------------------------------------------------------------
+# -- the sections ---------------------------------------------------------------------------------------------------
 
 
 async def _sections(context: Context, statement: s.Explain, subject: _Subject) -> list[Section]:
@@ -192,7 +192,7 @@ def _names(context: Context) -> Callable[[ObjectId], str]:
 
 
 async def _summary(context: Context, subject: _Subject, shown: Shown) -> list[Section]:
-    """What a planned query reads and gives, its relational plan, what computes it, and what follows it."""
+    """The query's inputs and columns, its relational plan, what computes it, and the operators that maintain it."""
     plan, name_of = subject.query, _names(context)
     sections = _index(context, subject)
     sections += [
@@ -244,7 +244,7 @@ async def _physical(context: Context, subject: _Subject, shown: Shown) -> Sectio
 
 
 async def _spark_plan(context: Context, plan: QueryPlan, statement: s.Explain) -> str:
-    """Spark's words for how it would run the statement, over the rows of now: their number decides much."""
+    """Spark's EXPLAIN of the statement over the current rows of its inputs: Spark plans by their number."""
     if (elsewhere := _without_spark(plan)) is not None:
         return f"Spark is not asked: runs {elsewhere}"
     if plan.expanded is not None:

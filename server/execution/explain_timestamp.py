@@ -1,6 +1,6 @@
-"""EXPLAIN TIMESTAMP FOR query: the time at which it would read, and what bounds that.
+"""EXPLAIN TIMESTAMP FOR query: the timestamp at which the query would read, and its bounds.
 
-One text value, laid out as Materialize does it, so that what reads that reads this.
+The result is one text value in Materialize's format, so that programs that parse that format can parse it.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _LABEL_WIDTH = 31
 
 
 async def explain_timestamp(context: Context, plan: QueryPlan, as_of: AsOf | None) -> str:
-    """The text. PgError 22000 for an AS OF that cannot be read any more."""
+    """Returns the text. PgError 22000 if the time of AS OF can no longer be read."""
     frontiers = context.coordinator.frontiers
     latest = context.coordinator.latest_time()
     since, upper = frontiers.greatest_since(plan.inputs), frontiers.least_upper(plan.inputs)
@@ -58,7 +58,7 @@ def _line(label: str, value: str, space: str = "") -> str:
 
 
 def _inputs(context: Context, plan: QueryPlan) -> Iterator[str]:
-    """Each input, and each index by way of which it could be read, with its frontiers."""
+    """The frontiers of each input, and of each index through which the input can be read."""
     frontiers, state = context.coordinator.frontiers, context.state
     for input in sorted(plan.inputs):
         for id in frontiers.ways(input):

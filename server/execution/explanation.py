@@ -1,4 +1,4 @@
-"""What EXPLAIN answers with: sections, as lines of text or as one JSON document in the shape of PostgreSQL's."""
+"""The output of EXPLAIN: sections, as lines of text or as one JSON document in PostgreSQL's format."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _TIMESTAMP_FIELDS = (Field("Timestamp", TEXT, False),)
 
 
 def explain_fields(statement: Explain) -> tuple[Field, ...]:
-    """The one column of an EXPLAIN."""
+    """The single column of an EXPLAIN."""
     if statement.stage is ExplainStage.TIMESTAMP:
         return _TIMESTAMP_FIELDS
     return _JSON_FIELDS if statement.json else _TEXT_FIELDS
@@ -29,9 +29,9 @@ def explain_fields(statement: Explain) -> tuple[Field, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """A part with a name: a text or milliseconds, and below it a plan, lists, or text as it is.
+    """A named part of the output: a text or a duration in milliseconds, then a plan, lists, or verbatim text.
 
-    `headless`: as text, only what is below is shown. `body_name`: the name of the text in JSON, if it has a plan too.
+    `headless`: in text format the name is omitted. `body_name`: the JSON key of `body` if there is also a plan.
     """
 
     name: str
@@ -69,12 +69,12 @@ class Section:
 
 
 def ms_text(ms: float) -> str:
-    """As PostgreSQL writes times."""
+    """A duration in PostgreSQL's format."""
     return f"{ms:.3f} ms"
 
 
 def explanation(statement: Explain, sections: Sequence[Section]) -> Result:
-    """The answer in the form that was asked for: a row a line, or one of JSON."""
+    """The output in the requested format: one row per line, or one row with a JSON document."""
     if statement.json:
         document: dict[str, object] = {}
         for section in sections:
@@ -84,7 +84,7 @@ def explanation(statement: Explain, sections: Sequence[Section]) -> Result:
 
 
 def explained_timestamp(statement: Explain, text: str) -> Result:
-    """What EXPLAIN TIMESTAMP gives: one row."""
+    """The single row of EXPLAIN TIMESTAMP."""
     return _result(statement, [text])
 
 

@@ -14,9 +14,9 @@ from server.execution.names import find_relation, find_schema
 from server.execution.roles import meant
 from server.sql.statements import Definition, GrantKind, GrantPrivileges, Ident, Name, SpecialRole
 
-_CONNECT = {"connect": Privilege.USAGE}  # PostgreSQL's name for it, on databases
+_CONNECT = {"connect": Privilege.USAGE}  # PostgreSQL's name of this privilege on databases
 _OTHERS = ("references", "trigger", "temporary", "temp", "execute", "connect", "set", "alter", "maintain")
-"""What can be granted in PostgreSQL, and never here."""
+"""PostgreSQL's privileges that Tidewire does not support."""
 
 
 def _grant(context: Context, statement: GrantPrivileges) -> CatalogState:
@@ -40,7 +40,7 @@ def _grant(context: Context, statement: GrantPrivileges) -> CatalogState:
 
 
 def _privileges(names: tuple[Ident, ...] | None, kind: str) -> frozenset[Privilege]:
-    """PgError 0LP01 for a privilege that this kind of object has not, 0A000 for one that Tidewire has not."""
+    """PgError 0LP01 for a privilege that does not apply to this kind of object, 0A000 for an unsupported one."""
     all_of = applicable(kind)
     if names is None:
         return all_of
@@ -55,7 +55,7 @@ def _privileges(names: tuple[Ident, ...] | None, kind: str) -> frozenset[Privile
             message = f"privilege {ident.name.upper()} is not supported"
             raise PgError(SqlState.FEATURE_NOT_SUPPORTED, message, position=ident.position)
         if privilege not in all_of:
-            # a relation could be a sequence in PostgreSQL, which has USAGE
+            # in PostgreSQL the relation could be a sequence, which has USAGE
             on = "relation" if kind == "table" and privilege is not Privilege.USAGE else kind
             raise PgError(SqlState.INVALID_GRANT_OPERATION, f"invalid privilege type {privilege} for {on}")
         wanted.add(privilege)
@@ -97,7 +97,7 @@ def _schema(context: Context, name: Name) -> ObjectId:
 
 
 def _refuse(context: Context, state: CatalogState, id: ObjectId, *, revoke: bool) -> None:
-    """Only owners grant. Whoever has any privilege on the object is warned, others are refused, as in PostgreSQL."""
+    """Only owners can grant. As in PostgreSQL, a role with any privilege on the object gets a warning, not an error."""
     if not any(privileges.has(state, context.role, id, privilege) for privilege in Privilege):
         raise privileges.denied(state, id)
     name = privileges.name_of(state, id)

@@ -1,4 +1,4 @@
-"""CREATE HOLD and ALTER HOLD ... ADVANCE: docs/holds.md has the rules."""
+"""CREATE HOLD and ALTER HOLD ... ADVANCE. docs/holds.md describes their rules."""
 
 from __future__ import annotations
 
@@ -36,14 +36,14 @@ MAX_LAG_DEFAULT_MS = 3 * 3_600_000
 
 @dataclass(frozen=True, slots=True)
 class _Beginning:
-    """Where a hold begins, None for the time of its commit, and what keeps that readable until then."""
+    """The time at which a hold begins (None: its commit), and a holder that keeps that time readable until then."""
 
     time: Timestamp | None
     holder: Holder | None
 
 
 async def create_hold(context: Context, statement: CreateHold) -> Result:
-    """Runs CREATE HOLD."""
+    """Executes CREATE HOLD."""
     at = await timestamp_of(context, statement.at, "AT") if statement.at is not None else None
     max_lag_ms = await _max_lag_ms(context, statement)
 
@@ -104,7 +104,7 @@ def _check_held(item: Item) -> None:
 
 
 def _created(context: Context) -> frozenset[ObjectId]:
-    """What the transaction block has created before. PgError if it has changed the catalog in any other way."""
+    """Ids of the objects created by the transaction block. PgError if it changed the catalog but created nothing."""
     catalog = context.transaction.catalog
     if catalog is None:
         return frozenset()
@@ -134,7 +134,11 @@ def _over_existing(context: Context, on: tuple[ObjectId, ...], at: int | None) -
 
 
 def _with_creation(context: Context, created: frozenset[ObjectId], items: list[Item], at: int | None) -> _Beginning:
-    """Of an object of the same block: its history begins where the hold does, as far back as its inputs have any."""
+    """The beginning of a hold on an object created in the same transaction block.
+
+    The object's history begins at the hold's time, by default the greatest `since` of its inputs. A table's history
+    begins at the commit. PgError 22023 if AT is earlier, or if it is given for a table.
+    """
     if len(items) != 1 or created != {items[0].id}:
         raise _one_creation()
     match items[0]:
@@ -165,7 +169,7 @@ def _with_creation(context: Context, created: frozenset[ObjectId], items: list[I
 
 
 async def advance_hold(context: Context, statement: AdvanceHold) -> Result:
-    """Runs ALTER HOLD ... ADVANCE: on disk when it returns."""
+    """Executes ALTER HOLD ... ADVANCE. The advance is durable when this returns."""
     tag = "ALTER HOLD"
     if context.transaction.explicit:
         raise PgError(SqlState.ACTIVE_SQL_TRANSACTION, "ALTER HOLD ... ADVANCE cannot run inside a transaction block")

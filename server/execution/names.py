@@ -1,4 +1,4 @@
-"""Names as statements write them, against the catalog as the session sees it."""
+"""Resolution of the names in statements against the catalog as the session sees it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What statements need planned beside whole queries: relations, expressions, defaults, index keys, stored views."""
+"""Planning of parts of statements: relations, expressions, column defaults, index keys, stored views."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from server.sql.statements import ColumnDefinition, CreateIndex, Expr, Insert, N
 
 
 def relation_query(item: Item, columns: tuple[str, ...] = ()) -> Query:
-    """SELECT columns FROM the relation, all without any; the relation is named by its id."""
+    """SELECT columns FROM the relation; all columns if none are given. The relation is referenced by its id."""
     chosen = columns or tuple(column.name for column in item.columns)
     names = ", ".join(map(quote_identifier, chosen))
     return parse_query(f"SELECT {names} FROM {quote_identifier(ID_SCHEMA)}.{quote_identifier(item.id)}")
 
 
 def plan_expression(expression: Expr, context: PlanContext, type: PgType | None = None) -> QueryPlan:
-    """An expression that may name no column, cast to `type` if there is one, as a query of one row and column."""
+    """Plans an expression without column references, cast to `type` if given, as a query of one row and one column."""
     if type is None:
         tree = exp.Select(expressions=[expression.tree.copy()])
         return plan_query(Query(tree, expression.text, expression.offset), context)
@@ -38,7 +38,7 @@ def plan_expression(expression: Expr, context: PlanContext, type: PgType | None 
 
 
 def plan_default(definition: ColumnDefinition, context: PlanContext) -> str:
-    """A column's DEFAULT as the catalog keeps it: SQL text. PgError if it cannot be assigned to the column."""
+    """A column's DEFAULT as the catalog stores it: SQL text. PgError if it cannot be assigned to the column."""
     assert definition.default is not None
     _refuse_subquery(definition.default, "DEFAULT expression")
     text = definition.default.text
@@ -52,7 +52,7 @@ def plan_default(definition: ColumnDefinition, context: PlanContext) -> str:
 
 
 def _refuse_subquery(expression: Expr, where: str) -> None:
-    """What is kept with a table and computed for whoever writes to it reads nothing by anybody's rights."""
+    """PgError 0A000: defaults and index keys are evaluated for any writer, so they cannot read relations."""
     if expression.tree.find(exp.Query) is not None:
         message = f"cannot use subquery in {where}"
         raise PgError(SqlState.FEATURE_NOT_SUPPORTED, message, position=expression.position)
@@ -64,7 +64,7 @@ def default_values(table: Table) -> Insert:
 
 
 def plan_index_keys(statement: CreateIndex, item: Item, context: PlanContext) -> tuple[str, ...]:
-    """The key expressions of an index over `item`, as SQL text; all columns where none is given. PgError 42703, ..."""
+    """The key expressions of an index over `item` as SQL text; all columns if none are given. PgError 42703, ..."""
     if not statement.keys:
         return tuple(quote_identifier(column.name) for column in item.columns)
     for key in statement.keys:
@@ -77,7 +77,7 @@ def plan_index_keys(statement: CreateIndex, item: Item, context: PlanContext) ->
 
 
 def plan_index(index: Index, state: CatalogState) -> QueryPlan:
-    """The rows of an index's relation, behind them its keys that are expressions."""
+    """The rows of an index's relation, followed by the index keys that are expressions."""
     item = state.items[index.on]
     keys = zip(index_keys(item.columns, index.keys), index.keys, strict=True)
     names = [quote_identifier(column.name) for column in item.columns]
@@ -87,7 +87,7 @@ def plan_index(index: Index, state: CatalogState) -> QueryPlan:
 
 
 def plan_stored(query: str, state: CatalogState) -> QueryPlan:
-    """A view's stored query: it names everything by id, so it needs no session."""
+    """Plans a view's stored query. It references all objects by id, so no session is needed."""
     return plan_query(parse_query(query), PlanContext(state, "", (), ""), None, maintained=True)
 
 
@@ -97,16 +97,16 @@ CHANGES = ObjectId("changes")
 def plan_order(
     order: WithinTimestampOrderBy, relation: tuple[Field, ...], name: str | None, context: PlanContext
 ) -> OrderPlan:
-    """WITHIN TIMESTAMP ORDER BY over mz_diff, the relation's columns and expressions of them; 1 is mz_diff.
+    """Plans WITHIN TIMESTAMP ORDER BY over mz_diff (column 1), the relation's columns and expressions of them.
 
-    `name` qualifies the columns, None for those of a query.
+    `name` qualifies the columns; None for those of a query.
     """
     columns = (Column("mz_diff", "int8", False), *(Column(f.name, str(f.type), f.nullable) for f in relation))
     state = context.state
     table = Table(CHANGES, next(iter(state.schemas)), "", columns)
     rows = relation_query(table).tree.copy()
-    rows.set("expressions", [exp.Star()])  # two columns may have one name
-    changes = exp.Subquery(this=rows)  # so that the table's own name cannot be said
+    rows.set("expressions", [exp.Star()])  # not by name: two columns can have the same name
+    changes = exp.Subquery(this=rows)  # hides the table's own name
     if name is not None:
         changes.set("alias", exp.TableAlias(this=exp.to_identifier(name, quoted=True)))
     expressions: list[exp.Expr] = []
@@ -152,7 +152,7 @@ _ORDER_BY = "WITHIN TIMESTAMP ORDER BY"
 
 
 def _ordinal(term: Expr, width: int) -> int | None:
-    """The column, from 0, that a term of ORDER BY names by its number; None if it is an expression."""
+    """The 0-based column that an ORDER BY term names by its number; None if the term is an expression."""
     value: exp.Expr = term.tree.this
     if isinstance(value, exp.Star):
         raise PgError(SqlState.SYNTAX_ERROR, 'syntax error at or near "*"', position=term.offset + 1)
@@ -170,7 +170,7 @@ def _ordinal(term: Expr, width: int) -> int | None:
 
 
 def system_table_in(plan: QueryPlan, state: CatalogState) -> SystemTable | None:
-    """A system table that the query reads, if there is one: those are no collections and cannot be kept up to date."""
+    """A system table that the query reads, or None. Queries over system tables cannot be maintained."""
     for id in plan.inputs:
         item = state.items[id]
         if isinstance(item, SystemTable):

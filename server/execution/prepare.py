@@ -1,7 +1,7 @@
-"""From a statement to something that can be described and run: planned, with the types of parameters and result.
+"""Plans a statement so that it can be described and executed, with the types of its parameters and result.
 
-Planning needs the catalog and nothing else: no time is chosen, nothing is read, Spark is not asked. A `Prepared`
-stays good until the catalog or the session's name resolution changes (`key`); then it is planned anew.
+Planning needs only the catalog: it chooses no timestamp, reads no data and does not call Spark. A `Prepared` stays
+valid until the catalog or the session's name resolution changes (`key`); then the statement is planned again.
 """
 
 from __future__ import annotations
@@ -59,10 +59,10 @@ Types: TypeAlias = Sequence[PgType | None]
 
 @dataclass(slots=True)
 class Prepared:
-    """`statement` None: the empty query. `fields` None: no rows come back.
+    """A planned statement. `statement` None: the empty query. `fields` None: the statement returns no rows.
 
-    `answers`: the whole encoded result by style, of a query whose rows never change. `descriptions`: RowDescription
-    by formats. `single_row`: the plan, if it is one row that takes neither reading nor waiting.
+    `answers`: the encoded result by output style, if the query's rows never change. `descriptions`: RowDescription by
+    result formats. `single_row`: the plan, if the result is one constant row, which needs neither a read nor a wait.
     """
 
     statement: Statement | None
@@ -76,18 +76,18 @@ class Prepared:
     single_row: QueryPlan | None = None
 
     def description(self, formats: Sequence[int]) -> bytes:
-        """RowDescription or NoData, encoded; made once for each set of formats."""
+        """RowDescription or NoData, encoded; cached by formats."""
         if self.fields is None:
             return NoData().serialize()
         key = tuple(formats)
         described = self.descriptions.get(key)
-        if described is None or isinstance(self.statement, Fetch):  # a cursor of that name may be another by now
+        if described is None or isinstance(self.statement, Fetch):  # another cursor may have the name now
             described = self.descriptions[key] = row_description(self.fields, formats).serialize()
         return described
 
 
 def plan_key(context: Context) -> tuple[object, ...]:
-    """Equal as long as a statement's plan stays good."""
+    """A statement's plan is valid as long as this key is equal to that of the time of planning."""
     return context.state.version, context.settings.naming, context.login
 
 
@@ -98,9 +98,9 @@ def prepare(
     cursors: Mapping[str, Prepared] = {},
     named: Mapping[str, Prepared] = {},
 ) -> Prepared:
-    """Plans a statement; `types` are the parameters' as far as the client declared them.
+    """Plans a statement. `types`: the parameter types that the client declared.
 
-    `cursors` tells what FETCH gives, `named` what EXECUTE runs.
+    `cursors`: by name, for FETCH. `named`: prepared statements by name, for EXECUTE.
     """
     prepared = Prepared(statement, plan_key(context), declared=tuple(types))
     plan: Plan
@@ -112,11 +112,11 @@ def prepare(
             prepared.plan, prepared.fields = plan, plan.envelope.fields
             prepared.parameters = plan.query.parameters
         case Declare(statement=inner) if _takes_parameters(inner):
-            # Their types are asked for now; else a cursor is planned when it is first looked at.
+            # The parameter types are needed now. Without parameters the cursor is planned when it is first used.
             prepared.parameters = prepare(context, inner, types).parameters
         case ShowVariable() | ShowObjects() | ShowColumns() | ShowCreate():
             if isinstance(statement, ShowVariable) and statement.name is not None:
-                context.settings[statement.name]  # an unknown name is told when it is described
+                context.settings[statement.name]  # raises for an unknown name, so that Describe reports it
             prepared.fields = show_fields(statement)
         case Explain(statement=inner):
             if isinstance(inner, Select | Insert | Update | Delete | Subscribe):
@@ -163,7 +163,7 @@ def _planned(prepared: Prepared, plan: QueryPlan | CatalogPlan | WritePlan) -> N
 def plan_statement(
     context: Context, statement: Select | Insert | Update | Delete, types: Types = ()
 ) -> QueryPlan | CatalogPlan | WritePlan:
-    """The plan of a query or a write: the planner's, or the catalog engine's of a query over system relations."""
+    """The plan of a query or a write. Queries over system relations are planned by the catalog engine."""
     match statement:
         case Select() if is_catalog_query(context, statement):
             return plan_catalog_query(context, statement, types)
@@ -181,7 +181,7 @@ def plan_statement(
 
 
 def _check_as_of(plan: QueryPlan) -> None:
-    """0A000 for a function of the session or the clock: what it gives does not belong to the time of AS OF."""
+    """PgError 0A000 if the query calls a function of the session or the clock: its value is not that at AS OF."""
     for node in walk(plan.relation):
         if isinstance(node, SessionValue) and node.name != "mz_now":
             raise PgError(
@@ -193,7 +193,7 @@ def _check_as_of(plan: QueryPlan) -> None:
 
 
 def plan_copy(context: Context, statement: CopyTo) -> Plan:
-    """What COPY ... TO STDOUT sends."""
+    """The plan of the rows that COPY ... TO STDOUT sends."""
     match statement.source:
         case CopyRelation(relation=name, columns=columns):
             item = find_relation(context, name)

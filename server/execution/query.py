@@ -1,4 +1,4 @@
-"""SELECT: pick a time, hold it, read the inputs there, let the engine compute."""
+"""SELECT: chooses a timestamp, acquires a hold, reads the inputs at that timestamp, computes with the engine."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from server.transaction import Mode
 
 
 async def select(context: Context, plan: QueryPlan, as_of: AsOf | None, parameters: tuple[object, ...]) -> Result:
-    """Runs a planned SELECT. PgError 42501 for who may not."""
+    """Executes a planned SELECT. PgError 42501 if the role lacks a privilege."""
     privileges.require_query(context.state, context.role, plan)
     if as_of is not None:
         return Result("SELECT {}", TableRows(plan.columns, await _rows_as_of(context, plan, as_of, parameters)))
@@ -38,9 +38,9 @@ async def select(context: Context, plan: QueryPlan, as_of: AsOf | None, paramete
 async def rows_without_inputs(
     context: Context, plan: QueryPlan, parameters: tuple[object, ...], time: int | None = None
 ) -> pa.Table:
-    """The rows of a query that reads no relation: constants by the evaluator, computation by the engine.
+    """The rows of a query that reads no relation: constants by the evaluator, other expressions by the engine.
 
-    `time`: its AS OF.
+    `time`: the time of its AS OF.
     """
     bindings = context.bindings(parameters, mz_now=context.read_time if time is None else time)
     with step("evaluate" if plan.constant is not None else "spark") as computing:
@@ -54,7 +54,7 @@ async def rows_without_inputs(
 
 
 async def rows_at(context: Context, plan: QueryPlan, time: Timestamp, parameters: tuple[object, ...]) -> pa.Table:
-    """The query's rows at a time that the caller holds."""
+    """The query's rows at `time`. The caller holds `time`."""
     bindings = context.bindings(parameters, mz_now=time)
     views: dict[ObjectId, pa.Table] = {}
     for view in plan.scanned - plan.inputs:
@@ -75,7 +75,7 @@ async def rows_at(context: Context, plan: QueryPlan, time: Timestamp, parameters
 
 
 async def input_rows(context: Context, id: ObjectId, as_of: Timestamp) -> pa.Table:
-    """The rows of a collection or system table at a time that the caller holds."""
+    """The rows of a collection or system table at `as_of`. The caller holds `as_of`."""
     table = builtin.PG_TABLES.get(id)
     return await (relation_rows(context, table) if table is not None else context.coordinator.rows(id, as_of))
 
@@ -83,7 +83,7 @@ async def input_rows(context: Context, id: ObjectId, as_of: Timestamp) -> pa.Tab
 async def _indexed(
     context: Context, plan: QueryPlan, id: ObjectId, bindings: Bindings, time: Timestamp
 ) -> pa.Table | None:
-    """What an index gives of a relation for a plan: the rows that are looked up, or of a view all. None if none can."""
+    """A relation's rows from an index: those of the plan's lookup, or all rows of a view. None if no index applies."""
     lookup = plan.lookups.get(id)
     if lookup is not None:
         codes = lookup.codes(bindings) if bindings.are_short else await asyncio.to_thread(lookup.codes, bindings)
@@ -102,7 +102,7 @@ async def _rows_as_of(context: Context, plan: QueryPlan, as_of: AsOf, parameters
         time = max(time, frontiers.greatest_since(plan.inputs))
     if not plan.inputs:
         return await rows_without_inputs(context, plan, parameters, time)
-    # A system table has no past: it is read as it is now, which is what it is at the latest time.
+    # A system table has no history. Its current rows are those at the latest time.
     system = [id for id in plan.inputs if isinstance(context.state.items.get(id), SystemTable)]
     latest = context.coordinator.latest_time()
     if system and as_of.at_least:
@@ -111,7 +111,7 @@ async def _rows_as_of(context: Context, plan: QueryPlan, as_of: AsOf, parameters
         raise not_readable(context, NotReadable(system[0], latest), time)
     holder = _held(context, plan, time)
     try:
-        if system:  # what is in the log is awaited where it is read, which a view that fails ends
+        if system:  # collections are awaited where they are read; that wait ends if a view fails
             await frontiers.reached(frozenset(system), time)
         return await rows_at(context, plan, Timestamp(time), parameters)
     finally:
@@ -119,7 +119,7 @@ async def _rows_as_of(context: Context, plan: QueryPlan, as_of: AsOf, parameters
 
 
 def _held(context: Context, plan: QueryPlan, time: int) -> Holder:
-    """As `hold_at`, for a plan: of a view whose index can be read at that time the index will do."""
+    """Like `hold_at`, for a plan. For views, holds indexes that are readable at `time` instead of the views' inputs."""
     frontiers, state = context.coordinator.frontiers, context.state
     views = plan.scanned - plan.inputs
     through = [
@@ -132,7 +132,7 @@ def _held(context: Context, plan: QueryPlan, time: int) -> Holder:
 
 
 def hold_at(context: Context, inputs: frozenset[ObjectId], time: int) -> Holder:
-    """A holder of the inputs at an explicit time. PgError 22000 if one cannot be read there any more."""
+    """A holder of the inputs at an explicit time. PgError 22000 if an input can no longer be read at that time."""
     if any(id not in context.coordinator.frontiers.floors and id.startswith("u") for id in inputs):
         raise PgError(SqlState.UNDEFINED_TABLE, "a relation of the query was dropped")
     try:

@@ -1,4 +1,4 @@
-"""CREATE, ALTER and DROP ROLE, membership in roles, and what becomes of a role's objects. Superusers manage roles."""
+"""CREATE, ALTER and DROP ROLE, role membership, and REASSIGN and DROP OWNED. Managing roles requires a superuser."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from server.sql.statements import (
 
 
 def meant(context: Context, name: RoleName) -> Role:
-    """The role that a statement names, or means by a word. PgError 42704."""
+    """The role that a statement names, or that CURRENT_USER or SESSION_USER denotes. PgError 42704."""
     match name.special:
         case SpecialRole.CURRENT_USER:
             id = context.role
@@ -142,7 +142,7 @@ def _dependents(context: Context, state: CatalogState, role: Role) -> Iterator[s
 
 
 def _described(context: Context, state: CatalogState, id: ObjectId) -> str:
-    """As DETAIL names an object: in full where its bare name means something else."""
+    """An object's description for DETAIL; qualified if its bare name resolves to another object."""
     item = state.items.get(id)
     if item is None or state.resolve((item.name,), context.settings["database"], context.search_path) == item:
         return privileges.described(state, id)
@@ -190,7 +190,7 @@ def _with_member(context: Context, state: CatalogState, group: Role, member: Rol
     return state.with_role(replace(member, member_of=member.member_of | {group.id}))
 
 
-# -- what a role owns ------------------------------------------------------------------------------------------
+# -- owned objects ---------------------------------------------------------------------------------------------
 
 
 def _reassign(context: Context, statement: ReassignOwned) -> CatalogState:
@@ -204,7 +204,7 @@ def _reassign(context: Context, statement: ReassignOwned) -> CatalogState:
 
 
 def _drop_owned(context: Context, statement: DropOwned) -> CatalogState:
-    """Drops what is in the session's database; takes back the roles' privileges everywhere."""
+    """Drops the roles' items and schemas in the session's database; revokes the roles' privileges on all objects."""
     state = context.state
     for role in [meant(context, name) for name in statement.roles]:
         _require_rights(context, role, "drop objects", "drop objects owned by it")
@@ -230,7 +230,7 @@ def _require_rights(context: Context, role: Role, act: str, detail: str) -> None
 
 
 def _owned_here(context: Context, state: CatalogState, role: Role) -> list[ObjectId]:
-    """What a role owns in the session's database, items before schemas, and databases."""
+    """Ids of the objects that a role owns: in the session's database, items before schemas; then databases."""
     database = state.database_named(context.settings["database"])
     here = database.id if database is not None else None
     things: tuple[Item | Schema | Database, ...] = (

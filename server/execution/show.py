@@ -77,7 +77,7 @@ def _text_fields(*names: str) -> tuple[Field, ...]:
 
 
 def show(context: Context, statement: ShowVariable | ShowObjects | ShowColumns | ShowCreate) -> Result:
-    """Runs a SHOW."""
+    """Executes a SHOW."""
     fields = show_fields(statement)
     match statement:
         case ShowVariable(name=None):
@@ -148,7 +148,7 @@ def _objects(context: Context, statement: ShowObjects) -> list[tuple[object, ...
 
 
 def _privileges(state: CatalogState) -> list[tuple[object, ...]]:
-    """A row for each privilege on what is not the system's, as granted or by default."""
+    """One row per privilege, granted or by default, on each object that is not a system object."""
     own = [i.id for i in (*state.schemas.values(), *state.items.values()) if not i.id.startswith("s")]
     names = {id: role.name for id, role in state.roles.items()} | {PUBLIC: "PUBLIC"}
     rows = []
@@ -161,7 +161,7 @@ def _privileges(state: CatalogState) -> list[tuple[object, ...]]:
 
 
 def _place(state: CatalogState, id: ObjectId) -> tuple[str | None, str | None, str]:
-    """Database, schema and name of an object, as far as it is in them."""
+    """Database, schema and name of an object. Database and schema are None for an object that is not in one."""
     item = state.items.get(id)
     schema = state.schemas.get(item.schema_id) if item is not None else state.schemas.get(id)
     database = state.databases.get(schema.database_id) if schema is not None and schema.database_id else None
@@ -173,7 +173,7 @@ def _place(state: CatalogState, id: ObjectId) -> tuple[str | None, str | None, s
 
 
 def _hold(context: Context, hold: Hold) -> tuple[object, ...]:
-    """A hold that is not committed yet has no place."""
+    """One row of SHOW HOLDS. An uncommitted hold has no time and no status yet."""
     place = context.coordinator.holds.places.get(hold.id)
     at, status = (place.at, place.status.value) if place is not None else (None, None)
     return hold.name, at, interval_of_ms(hold.max_lag_ms), status
@@ -231,19 +231,19 @@ def _retain(item: Retained) -> str:
 
 
 def _seconds(duration_ms: int) -> str:
-    """As intervals are read."""
+    """A duration in interval syntax: `90s`, `1.500s`."""
     whole, rest = divmod(duration_ms, 1_000)
     return f"{whole}.{rest:03}s" if rest else f"{whole}s"
 
 
 def definition(view: View | MaterializedView, state: CatalogState) -> str:
-    """A view's query with its relations under their present names."""
+    """A view's query with the current names of its relations."""
     return definition_text(view.query, tuple((id, state.full_name(state.items[id])) for id in sorted(view.uses)))
 
 
 @functools.lru_cache(4_096)
 def definition_text(query: str, names: tuple[tuple[ObjectId, tuple[str, ...]], ...]) -> str:
-    """A stored query with the names, of one to three parts, in place of the ids that it has."""
+    """A stored query with names, of one to three parts, in place of ids."""
     from sqlglot import parse_one
 
     names_by_id: dict[str, tuple[str, ...]] = {str(id): full for id, full in names}

@@ -1,6 +1,6 @@
-"""SHOW as a query over the system tables, so that it can be subscribed to.
+"""SHOW as a query over the system tables, for SUBSCRIBE.
 
-What it names is looked up when it is planned: another object that takes the name later is not shown.
+The names in the statement are resolved when it is planned. An object that takes over a name later is not shown.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ _TYPES: dict[ShowKind, tuple[str, ...]] = {
     ShowKind.SOURCES: (),
     ShowKind.SINKS: (),
 }
-"""What mz_objects calls them."""
+"""Object types as in mz_objects.type."""
 
 
 _PRIVILEGES = "The tables of mz_catalog have a column privileges."
 
 
 def show_query(context: Context, statement: ShowStatement) -> Query:
-    """The query. PgError for a SHOW that lists no objects."""
+    """Returns the query. PgError for a SHOW that does not list objects."""
     match statement:
         case ShowObjects(like=like):
             text = _objects(context, statement)
@@ -84,7 +84,7 @@ def _schemas(context: Context, statement: ShowObjects) -> str:
 
 
 def _where(context: Context, statement: ShowObjects) -> str:
-    """Which objects `o`, or indexes `i` on them: those on a relation, of a schema, of the current schema."""
+    """The condition on objects `o` (or indexes `i` on them): on a relation, in a schema, or in the current schema."""
     if statement.on is not None:
         return f"i.on_id = {_quoted(find_relation(context, statement.on).id)}"
     if statement.schema is not None:

@@ -1,4 +1,4 @@
-"""SUBSCRIBE: what it reads, from when to when, and how it is shown: docs/subscribe.md has the rules."""
+"""SUBSCRIBE: its query, its time bounds and its output format. docs/subscribe.md describes the rules."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class SubscribePlan:
 
 
 def plan_subscribe(context: Context, statement: Subscribe, types: Sequence[PgType | None] | None) -> SubscribePlan:
-    """Types and columns, without choosing a time. `types` of parameters as `plan_query` takes them."""
+    """Plans the query and the output columns; chooses no timestamp. `types`: parameter types as in `plan_query`."""
     relation: str | None = None
     match statement.source:
         case Name() as name:
@@ -106,7 +106,7 @@ _OUTPUT_NAMES: dict[type, str] = {
     EnvelopeDebezium: "envelope_debezium",
 }
 OUTPUTS = tuple(_OUTPUT_NAMES.values())
-"""The output modes as metrics name them."""
+"""The names of the output modes in metrics."""
 
 _SWITCHES: dict[type[Output], tuple[str, str]] = {
     WithinTimestampOrderBy: ("enable_within_timestamp_order_by_in_subscribe", "WITHIN TIMESTAMP ORDER BY .."),
@@ -127,7 +127,7 @@ def _check_enabled(context: Context, output: Output) -> None:
 
 
 def _key_columns(keys: tuple[Ident, ...], relation: tuple[Field, ...], envelope: str) -> tuple[int, ...]:
-    """The numbers of the KEY clause's columns. 42703, 42702; 42701 for one that is named twice."""
+    """The numbers of the KEY clause's columns. PgError 42703, 42702; 42701 for a column that is named twice."""
     numbers: list[int] = []
     for key in keys:
         found = [number for number, field in enumerate(relation) if field.name == key.name]
@@ -152,7 +152,7 @@ def _key_columns(keys: tuple[Ident, ...], relation: tuple[Field, ...], envelope:
 async def subscribe(
     context: Context, statement: Subscribe, plan: SubscribePlan, parameters: tuple[object, ...]
 ) -> Result:
-    """Chooses the time and takes a place in a feed. The rows release it when they are closed. PgError 42501."""
+    """Chooses the start time and joins a feed. Closing the result's rows leaves the feed. PgError 42501."""
     privileges.require_query(context.state, context.role, plan.query)
     query = bound(plan.query, parameters)
     frontiers = context.coordinator.frontiers
@@ -167,8 +167,8 @@ async def subscribe(
         await context.enter(Mode.SUBSCRIBE, "SUBSCRIBE")
         as_of = max(context.coordinator.latest_time(), frontiers.greatest_since(inputs))
     activity, output = context.coordinator.activity, _OUTPUT_NAMES[type(statement.output)]
-    if not inputs and not query.uses_session:  # else it has a temporal filter, and time passes
-        _check_bounds(context, TIMESTAMP_MAX, up_to)  # whatever AS OF says: its rows are of that time
+    if not inputs and not query.uses_session:  # uses_session: it has a temporal filter, so its result changes with time
+        _check_bounds(context, TIMESTAMP_MAX, up_to)  # whatever AS OF is: constant rows do not depend on time
         with _evaluation():
             rows = await rows_without_inputs(context, query, ())
         snapshot = statement.snapshot and up_to is None
@@ -176,7 +176,7 @@ async def subscribe(
         activity.subscriptions_started[output] += 1
         return Result("SELECT {}", SubscriptionRows(constant, plan.envelope))
     _check_bounds(context, as_of, up_to)
-    if as_of == up_to and as_of > context.coordinator.latest_time():  # it is empty before that time has come, too
+    if as_of == up_to and as_of > context.coordinator.latest_time():  # empty interval: no need to wait
         empty = ConstantSubscription(pa.table({}), snapshot=False, progress=statement.progress, time=as_of)
         activity.subscriptions_started[output] += 1
         return Result("SELECT {}", SubscriptionRows(empty, plan.envelope))
@@ -201,7 +201,7 @@ async def _begun(
     *,
     exact: bool,
 ) -> Subscription:
-    """A place in a feed, with its snapshot under way. Waits until AS OF has come."""
+    """Joins a feed and starts reading the snapshot. Waits until the time of AS OF has been reached."""
     joined = await _join(context, query, as_of, exact=exact)
     prelude = Prelude(_prelude(joined, bounds, envelope), joined.release)
     waiting_bytes_max = int(context.settings["subscription_waiting_bytes_max"])
@@ -210,7 +210,7 @@ async def _begun(
     prelude.start()
     try:
         if spill.size_of(joined.tables) <= spill.MEMORY_BYTES_MAX:
-            await prelude.begun()  # so that it is there for the first FETCH, however short its time is
+            await prelude.begun()  # so that the first FETCH returns it, however short its timeout is
     except BaseException:
         subscription.close()
         raise
@@ -218,7 +218,7 @@ async def _begun(
 
 
 async def _prelude(joined: Joined, bounds: Bounds, envelope: Envelope) -> AsyncGenerator[Entry]:
-    """The snapshot, then what changed between it and the place in the feed; in the envelope's order inside a time."""
+    """The snapshot, then the changes up to the reader's position in the feed; per timestamp in the envelope's order."""
     directory = joined.feed.directory
     try:
         if bounds.snapshot and not bounds.past(joined.as_of):
@@ -264,14 +264,14 @@ async def _join(context: Context, plan: QueryPlan, as_of: Timestamp, *, exact: b
             upkeep = await beside(plan.stored_text, upkeep_of, plan, coordinator.sizes(plan.inputs))
             computation = coordinator.computation(plan, context.engine, upkeep)
             return await coordinator.join_query(computation, as_of, exact=exact)
-    except NotReadable as error:  # of a system table, which has no history before somebody follows it
+    except NotReadable as error:  # a system table has no history before its first subscription
         raise not_readable(context, error, as_of) from None
     finally:
         holder.release()
 
 
 async def _come(context: Context, inputs: frozenset[ObjectId], time: Timestamp) -> None:
-    """Waits until a time to come is there. 42704 if a relation is dropped before."""
+    """Waits until `time` is reached. PgError 42704 if a relation is dropped meanwhile."""
     coordinator, state = context.coordinator, context.state
     names = {id: ".".join(state.full_name(state.items[id])) for id in inputs}
     while coordinator.latest_time() < time:
@@ -283,7 +283,7 @@ async def _come(context: Context, inputs: frozenset[ObjectId], time: Timestamp) 
 
 @contextmanager
 def _evaluation() -> Iterator[None]:
-    """Around what computes rows: its errors are told as those of a stream that they end."""
+    """Reports errors of computing rows with the same SQLSTATE and message as errors that end a running stream."""
     try:
         yield
     except PgError as error:
@@ -291,5 +291,5 @@ def _evaluation() -> Iterator[None]:
 
 
 def _is_collection(item: Item, scan: DirectScan) -> bool:
-    """Whether the query is all of a collection as the log has it."""
+    """Whether the query returns all columns and rows of a collection, as stored in the log."""
     return isinstance(item, Table | MaterializedView) and scan == DirectScan(item.id, tuple(range(len(item.columns))))

@@ -1,4 +1,4 @@
-"""AS OF, UP TO and their like: constant expressions that become timestamps or durations."""
+"""AS OF, UP TO and similar clauses: constant expressions that are converted to timestamps or durations."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from server.sql.plan import QueryPlan
 from server.sql.relations import Aggregate
 from server.sql.statements import Expr
 
-_NOT_THE_VALUES_FAULT = ("53", "57", "58", "XX")  # classes of errors of the server, or of its end
+_NOT_THE_VALUES_FAULT = ("53", "57", "58", "XX")  # classes of server errors: resources, intervention, system, internal
 
 
 def refuse_parameters(expression: Expr) -> None:
-    """42P02 if a time names a parameter: clients write times into the text."""
+    """PgError 42P02 if a time contains a parameter: times must be constants in the statement's text."""
     parameter = expression.tree.find(exp.Parameter)
     if parameter is not None:
         message = f"there is no parameter ${parameter.name}"
@@ -30,7 +30,7 @@ def refuse_parameters(expression: Expr) -> None:
 
 
 async def timestamp_of(context: Context, expression: Expr, clause: str = "AS OF or UP TO") -> int:
-    """The expression's value in milliseconds, 0 to 2^64 - 1. PgError 22023 in Materialize's words otherwise."""
+    """The expression's value in milliseconds, 0 to 2^64 - 1. Else PgError 22023 with Materialize's message."""
     not_castable = f"{clause} should be castable to a (non-null) mz_timestamp value"
     plan, value = await _constant(context, expression, clause, not_castable)
     time = _milliseconds(value, plan.columns[0].type, expression, clause)
@@ -40,7 +40,7 @@ async def timestamp_of(context: Context, expression: Expr, clause: str = "AS OF 
 
 
 async def duration_of(context: Context, expression: Expr, clause: str) -> int:
-    """The value of an expression that becomes an interval, in whole milliseconds. PgError 22023 otherwise."""
+    """The value of an expression cast to interval, in whole milliseconds. Else PgError 22023."""
     not_castable = f"{clause} should be castable to a (non-null) interval"
     _, value = await _constant(context, expression, clause, not_castable, INTERVAL)
     if not isinstance(value, pa.MonthDayNano):
@@ -49,13 +49,13 @@ async def duration_of(context: Context, expression: Expr, clause: str) -> int:
 
 
 def milliseconds_of(interval: pa.MonthDayNano) -> int:
-    """A month counts as thirty days, a day as 24 hours, as PostgreSQL compares intervals."""
+    """A month counts as 30 days and a day as 24 hours, as when PostgreSQL compares intervals."""
     days = interval.months * 30 + interval.days
     return int(days * 86_400_000 + interval.nanoseconds // 1_000_000)
 
 
 def interval_of_ms(duration_ms: int) -> pa.MonthDayNano:
-    """The interval of that length, in days and what is left."""
+    """An interval of that length: whole days and the remainder."""
     days, rest_ms = divmod(duration_ms, 86_400_000)
     return pa.MonthDayNano([0, days, rest_ms * 1_000_000])
 
@@ -63,7 +63,7 @@ def interval_of_ms(duration_ms: int) -> pa.MonthDayNano:
 async def _constant(
     context: Context, expression: Expr, clause: str, not_castable: str, type: PgType | None = None
 ) -> tuple[QueryPlan, object]:
-    """A constant expression, cast to `type` if there is one, as planned, and its value."""
+    """Plans a constant expression, cast to `type` if given. Returns the plan and the value."""
     refuse_parameters(expression)
     try:
         plan = plan_expression(expression, context.plan_context(), type)
@@ -93,7 +93,7 @@ async def _constant(
 
 
 async def _value(context: Context, plan: QueryPlan) -> object:
-    """The one value of a query that reads nothing: dates in days, timestamps in microseconds."""
+    """The single value of a query that reads nothing: dates in days, timestamps in microseconds."""
     if plan.constant is not None:
         return await context.evaluator.value(plan.constant, context.bindings())
     table = await context.engine.run(plan.spark_sql(context.bindings()), {})
@@ -109,7 +109,7 @@ TIMEOUT_MAX_S = 86_400
 
 
 def fetch_timeout_s(text: str | None) -> float | None:
-    """FETCH ... WITH (TIMEOUT interval) in seconds. PgError 22023 for a negative one or one above a day."""
+    """FETCH ... WITH (TIMEOUT interval) in seconds. PgError 22023 if negative or longer than one day."""
     if text is None:
         return None
     seconds = milliseconds_of(parse_text(INTERVAL, text)) / 1_000
@@ -129,7 +129,7 @@ def _of_date_and_time(text: str) -> int | None:
 
 
 def _milliseconds(value: object, type: PgType, expression: Expr, clause: str) -> int | None:
-    """None when there is no such timestamp. PgError 42846 when the type has no cast to one."""
+    """None if the value is not a valid timestamp. PgError 42846 if its type has no cast to mz_timestamp."""
     if type.name in ("date", "timestamp", "timestamptz") and isinstance(value, int):
         return value * 86_400_000 if type.name == "date" else value // 1_000
     if type.name not in ("int2", "int4", "int8", "numeric", "text", "varchar", "bpchar", "unknown"):

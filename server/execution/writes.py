@@ -1,8 +1,8 @@
-"""INSERT, UPDATE, DELETE, TRUNCATE and COPY FROM: changes that wait in the transaction for the committer.
+"""INSERT, UPDATE, DELETE, TRUNCATE and COPY FROM: changes that the transaction keeps until the committer applies them.
 
-A statement that only adds rows computes them and is done. One that reads what it writes locks those tables, reads at
-the latest time, and lets the committer check that nothing was written since; in an implicit transaction it commits
-by itself and reads anew when the check fails.
+A statement that reads no relation only computes its rows. A statement that reads relations locks its target and what
+it reads, reads at the latest time, and has the committer check that nothing was written since. In an implicit
+transaction it commits itself and is executed again if that check fails.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ from server.transaction import Mode, Transaction
 from server.writing import check_not_null
 
 RETRIES_MAX = 10
-COPY_CHUNK_BYTES = 64 * 1024 * 1024  # rows of one COPY kept in memory before they go to a file
+COPY_CHUNK_BYTES = 64 * 1024 * 1024  # per COPY; rows beyond this size are written to a file
 
 
 async def write(context: Context, plan: WritePlan, verb: str, parameters: tuple[object, ...]) -> Result:
-    """Runs a planned INSERT, UPDATE or DELETE. PgError 42501 for who may not."""
+    """Executes a planned INSERT, UPDATE or DELETE. PgError 42501 if the role lacks a privilege."""
     _require(context, plan, Privilege(verb))
     table = context.state.items[plan.table]
     assert isinstance(table, Table)
@@ -56,7 +56,7 @@ async def write(context: Context, plan: WritePlan, verb: str, parameters: tuple[
 
 
 def _with_literals(row: pa.Table, literals: Mapping[int, pa.ChunkedArray]) -> pa.Table:
-    """The literals as columns of a table's rows; other columns have the value that they have in `row`."""
+    """A table's rows with the literals as columns. All other columns repeat their value in `row`."""
     count = len(next(iter(literals.values())))
     columns = [
         literals.get(number, pa.repeat(column[0], count)).cast(column.type) for number, column in enumerate(row.columns)
@@ -74,7 +74,7 @@ def _require(context: Context, plan: WritePlan, privilege: Privilege) -> None:
 
 
 def _is_begun(transaction: Transaction) -> bool:
-    """Whether the block did something before: only its first statement may both read and write."""
+    """Whether the block has executed a statement already. Only the first statement may both read and write."""
     if transaction.explicit:
         return transaction.mode is not Mode.UNDECIDED
     return transaction.becomes_explicit and transaction.has_effects
@@ -85,7 +85,7 @@ async def _read_then_write(
 ) -> Result:
     transaction = context.transaction
     if _is_begun(transaction):
-        transaction.enter(Mode.READ, verb)  # it reads: only as the first statement may it do both
+        transaction.enter(Mode.READ, verb)  # raises: this statement reads, and is not the first
     await context.enter(Mode.WRITE, verb)
     transaction = context.transaction
     coordinator = context.coordinator
@@ -109,7 +109,7 @@ async def _read_then_write(
 
 
 def _changed(context: Context, plan: WritePlan, table: Table, verb: str, rows: pa.Table) -> Result:
-    """Puts what the plan computed into the transaction: [old row] [new row] [returning], side by side."""
+    """Adds the computed rows to the transaction. Their columns are [old row] [new row] [returning], each optional."""
     schema = collection_schema(table)
     tables = []
     with step("write", table.id) as writing:
@@ -135,7 +135,7 @@ def _part(rows: pa.Table, columns: slice, schema: pa.Schema) -> pa.Table:
 
 
 async def truncate(context: Context, tables: list[Table]) -> Result:
-    """Takes away every row. PgError 42501 for who may not."""
+    """Deletes all rows of the tables. PgError 42501 if the role lacks the privilege."""
     for table in tables:
         privileges.require(context.state, context.role, table.id, Privilege.TRUNCATE)
     transaction = context.transaction
@@ -158,9 +158,9 @@ async def truncate(context: Context, tables: list[Table]) -> Result:
 
 
 class CopyIn:
-    """The receiving end of COPY table FROM STDIN. Rows go to files as they become many; `finish` counts them.
+    """Receives the data of COPY table FROM STDIN. Large inputs are written to files; `finish` returns the row count.
 
-    Nothing is loaded unless `finish` returns and the transaction commits: `abandon` removes the files.
+    No row is loaded unless `finish` returns and the transaction commits. `abandon` removes the files.
     """
 
     def __init__(
@@ -171,7 +171,7 @@ class CopyIn:
         defaults: tuple[object, ...],
         decoder: CopyDecoder,
     ) -> None:
-        """`positions`: of the copied columns among the table's, in the order of the input; `defaults`: of all."""
+        """`positions`: table column numbers of the input's columns; `defaults`: one value per table column."""
         self._defaults = defaults
         self._context = context
         self._table = table
@@ -183,7 +183,7 @@ class CopyIn:
         self._payloads: list[Payload] = []
 
     async def feed(self, data: bytes) -> None:
-        """PgError names the line and column of malformed data."""
+        """PgError for malformed data; the error names line and column."""
         await self._take(self._decoder.feed(data))
 
     async def finish(self) -> Result:
@@ -214,7 +214,7 @@ class CopyIn:
             )
 
     def _complete(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """The table's columns in order; those that are not copied have their defaults."""
+        """The table's columns in order. Columns that are not copied contain their defaults."""
         schema = collection_schema(self._table)
         columns = [
             batch.column(self._positions.index(i))
@@ -226,14 +226,14 @@ class CopyIn:
 
 
 async def copy_from(context: Context, table: Table, positions: tuple[int, ...], decoder: CopyDecoder) -> CopyIn:
-    """Begins COPY table FROM STDIN. PgError 42501 for who may not."""
+    """Begins COPY table FROM STDIN. PgError 42501 if the role lacks INSERT."""
     privileges.require(context.state, context.role, table.id, Privilege.INSERT)
     await context.enter(Mode.WRITE, "COPY FROM")
     return CopyIn(context, table, positions, await _defaults(context, table, positions), decoder)
 
 
 async def _defaults(context: Context, table: Table, positions: tuple[int, ...]) -> tuple[object, ...]:
-    """The default of every column, as INSERT ... DEFAULT VALUES would have them; not looked at if all are copied."""
+    """The default of each column, as in INSERT ... DEFAULT VALUES. All None if every column is copied."""
     if len(positions) == len(table.columns):
         return (None,) * len(table.columns)
     plan = plan_insert(default_values(table), context.plan_context())
@@ -242,7 +242,7 @@ async def _defaults(context: Context, table: Table, positions: tuple[int, ...]) 
 
 
 def table_for_writing(context: Context, id: ObjectId, name: str, verb: str) -> Table:
-    """The table of that id. PgError if it is something that cannot be written."""
+    """The table with that id. PgError 42809 if the item is not a table."""
     item = context.state.items[id]
     if not isinstance(item, Table):
         raise PgError(SqlState.WRONG_OBJECT_TYPE, f'cannot {verb} {item.kind} "{name}"')

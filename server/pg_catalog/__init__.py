@@ -1,19 +1,21 @@
-"""PostgreSQL's system catalogs: what psql's backslash commands and drivers ask.
+"""PostgreSQL's system catalogs, as used by psql's backslash commands and by drivers.
 
-    a SELECT over system relations alone ─► `query`: recognise, plan, run
-        `names`     what relations, registered names and session functions mean to the session
-        `rewrite`   our tree of the query, to the SQL of the catalog engine; PostgreSQL's meaning wins
-        `types`     PostgreSQL's types, DuckDB's, and those that clients are told of
-        `outputs`   names and types of the output columns, as far as DuckDB does not know them
-        `visible`   what of the catalog's state a database shows, and under which names
-        `rows`      that as tables: of `databases`, `roles`, `relations`, `indexes` and `keys`, `functions`, and
-                    `definitions`; `oids`, and `static` for what PostgreSQL has from the start
-        `present`   the rows that a session sees, and sessions, settings and sizes as they are now
-        `service`   what a worker process does: describes and runs queries
-        `errors`    what DuckDB refuses, in PostgreSQL's words
-        `database`  DuckDB in that process, over those rows: relations come in when a query names them;
-                    `functions.sql` and `views.sql` are what PostgreSQL defines in SQL or C
+A SELECT over system relations alone runs in DuckDB, the catalog engine:
 
-It answers while Spark is still starting. What also names a user's relation goes through the planner to Spark, which
-reads the same rows. No row of a user's relation is ever computed here.
+    `query`     recognizes, plans and runs such a query
+    `names`     resolves relations, registered names (regclass etc.) and session functions for a session
+    `rewrite`   translates the query to DuckDB's SQL with PostgreSQL's semantics
+    `types`     maps between PostgreSQL's types, DuckDB's types and the types sent to clients
+    `outputs`   determines names and types of output columns where DuckDB does not know PostgreSQL's
+    `visible`   the objects of the catalog that are visible in a database, and their names
+    `rows`      the system tables as Arrow, from `databases`, `roles`, `relations`, `indexes` and `keys`, `functions`,
+                and `definitions`, with `oids`; `static` has the rows that every PostgreSQL database has
+    `present`   the rows that a session sees, and the current sessions, settings and sizes
+    `service`   describes and runs queries in a worker process
+    `database`  DuckDB in that process; it loads a relation when a query first names it. `functions.sql` and `views.sql`
+                define the functions and views that PostgreSQL defines in SQL or C
+    `errors`    translates DuckDB's errors to PostgreSQL's
+
+These queries work before Spark has started. A query that also names a user's relation is planned for Spark, which reads
+the same rows. Rows of users' relations are never computed here.
 """

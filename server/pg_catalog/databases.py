@@ -1,4 +1,4 @@
-"""Rows of pg_database and pg_namespace."""
+"""The rows of pg_database and pg_namespace."""
 
 from __future__ import annotations
 

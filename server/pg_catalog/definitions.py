@@ -1,4 +1,4 @@
-"""What functions look into about relations: names, and texts of views, indexes and constraints."""
+"""Helper tables for functions such as pg_get_viewdef: relation names, definitions of views, indexes and constraints."""
 
 from __future__ import annotations
 
@@ -14,12 +14,15 @@ from server.sql.lexer import quote_identifier
 
 
 def relation_texts(visible: Visible) -> Iterator[Row]:
-    """The text of a regclass, and whether its name needs no schema."""
+    """tw_relations: the text of each regclass, and whether the relation is visible without its schema."""
     return ({"oid": oid, "text": text, "visible": oid in visible.shown} for oid, text in visible.relation_names.items())
 
 
 def definitions(visible: Visible) -> Iterator[Row]:
-    """What pg_get_viewdef and pg_get_indexdef tell; `place` 0 for all of it."""
+    """tw_definitions: the results of pg_get_viewdef and pg_get_indexdef.
+
+    `place` is the number of an index column, from 1; 0 for the whole definition.
+    """
     for item in visible.items:
         oid = oids.oid_of(item.id)
         match item:
@@ -41,7 +44,7 @@ def definitions(visible: Visible) -> Iterator[Row]:
 
 
 def _view_text(visible: Visible, view: View | MaterializedView) -> str:
-    """A view's query as pg_get_viewdef tells it, on one line."""
+    """Returns a view's query as pg_get_viewdef does, but on one line."""
     names = {}
     for id in view.uses:
         item = visible.state.items[id]
@@ -62,7 +65,7 @@ def _index_definition(
 
 
 def constraint_definitions(visible: Visible) -> Iterator[Row]:
-    """What pg_get_constraintdef tells."""
+    """tw_constraints: the results of pg_get_constraintdef."""
     for item in visible.items:
         for key in keys_of(item) if isinstance(item, Table) else ():
             names = ", ".join(quote_identifier(item.columns[place - 1].name) for place in key.columns)

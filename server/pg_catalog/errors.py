@@ -1,4 +1,4 @@
-"""What DuckDB refuses, under PostgreSQL's codes."""
+"""Translates DuckDB's errors to PostgreSQL's."""
 
 from __future__ import annotations
 

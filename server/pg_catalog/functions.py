@@ -1,4 +1,4 @@
-"""Rows of pg_proc, and what functions look into about functions."""
+"""The rows of pg_proc, and of the helper table for functions such as pg_get_functiondef."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from server.sql.lexer import quote_identifier
 
 
 def functions(_: Visible) -> Iterator[Row]:
-    """pg_proc: PostgreSQL's that other rows name, and those of the function table."""
+    """pg_proc: the static rows that other system rows refer to, and the functions of the function table."""
     yield from static_rows("pg_proc")
     for same_name in FUNCTIONS.values():
         for function in same_name:
@@ -23,7 +23,7 @@ def functions(_: Visible) -> Iterator[Row]:
 
 
 def _function(function: Function) -> Row | None:
-    """A function as pg_proc has it; None if it is of types that PostgreSQL does not know by these names."""
+    """Returns the row of a function; None if an argument or the result has a type without a row in pg_type."""
     types = types_by_name()
     names = [type.name for type in (*function.arguments, function.result)]
     if any(name not in types for name in names):
@@ -55,7 +55,7 @@ def _function(function: Function) -> Row | None:
 
 
 def function_texts(visible: Visible) -> Iterator[Row]:
-    """What pg_get_functiondef and the like tell."""
+    """tw_functions: the results of pg_get_functiondef and similar functions."""
     for row in functions(visible):
         texts = [type_text(type) for type in row["proargtypes"]]
         result = type_text(row["prorettype"])

@@ -1,4 +1,4 @@
-"""Rows of pg_index and pg_constraint."""
+"""The rows of pg_index and pg_constraint."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from server.pg_catalog.visible import Visible
 
 
 def indexes(visible: Visible) -> Iterator[Row]:
-    """pg_index: indexes, and those that PostgreSQL has for keys."""
+    """pg_index: the indexes, and one index per key, as in PostgreSQL."""
     for item in visible.items:
         if isinstance(item, Index):
             columns = visible.state.items[item.on].columns
@@ -58,7 +58,7 @@ def _index(
 
 
 def constraints(visible: Visible) -> Iterator[Row]:
-    """pg_constraint: keys."""
+    """pg_constraint: the keys of tables."""
     for item in visible.items:
         for key in keys_of(item) if isinstance(item, Table) else ():
             yield {

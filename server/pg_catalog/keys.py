@@ -1,4 +1,4 @@
-"""PRIMARY KEY and UNIQUE constraints, and the columns that keys of an index are."""
+"""PRIMARY KEY and UNIQUE constraints, and the column numbers of index keys."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from server.sql.index_keys import key_column
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """A PRIMARY KEY or UNIQUE constraint; PostgreSQL has an index for each."""
+    """A PRIMARY KEY or UNIQUE constraint and its index. `columns` are numbers from 1."""
 
     oid: int
     name: str
@@ -20,8 +20,10 @@ class Key:
 
 
 def keys_of(table: Table) -> list[Key]:
-    """A table's keys under the names that PostgreSQL gives. The first of columns that are NOT NULL is the primary one:
-    the catalog keeps no more of it."""
+    """Returns a table's keys with PostgreSQL's default names.
+
+    The catalog does not record which key is the primary key, so the first key whose columns are all NOT NULL is used.
+    """
     places = {column.name: place for place, column in enumerate(table.columns, 1)}
     required = {column.name for column in table.columns if not column.nullable}
     primary = next((number for number, key in enumerate(table.keys) if required.issuperset(key)), None)
@@ -37,6 +39,6 @@ def keys_of(table: Table) -> list[Key]:
 
 
 def key_place(key: str, columns: tuple[Column, ...]) -> int:
-    """The place, from 1, of the column that an index key is; 0 for an expression."""
+    """Returns the number, from 1, of the column that is the index key; 0 for an expression."""
     number = key_column(key, columns)
     return 0 if number is None else number + 1

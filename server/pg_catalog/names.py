@@ -1,4 +1,4 @@
-"""What names mean to a session in a query over system relations: relations, registered objects, session functions."""
+"""Resolves names in a query over system relations: relations, registered objects (regclass etc.), session functions."""
 
 from __future__ import annotations
 
@@ -23,7 +23,10 @@ from server.sql.lexer import Kind, tokenize
 
 
 def names_of(context: Context, *, running: bool) -> Names:
-    """`running` False: the query is only described, so that nothing is set and no setting is asked."""
+    """Returns the name resolution of a session.
+
+    `running` False: the query is only described, so settings and privileges are neither read nor changed.
+    """
     state, database, path = context.state, context.settings["database"], context.search_path
 
     def relation(parts: tuple[str, ...]) -> tuple[SystemTable, PgRelation | None] | None:
@@ -37,7 +40,7 @@ def names_of(context: Context, *, running: bool) -> Names:
 
 
 def _registered(context: Context, kind: str, text: str) -> int:
-    """The OID that the text of a registered type means. PgError if there is none."""
+    """Returns the OID for the text of a registered type. PgError if the object does not exist."""
     if text.strip().isdigit():
         return int(text)
     if text.strip() == "-":
@@ -100,7 +103,7 @@ Constant = Callable[[exp.Expr], Any]
 def _session_value(
     context: Context, name: str, arguments: Sequence[exp.Expr], constant: Constant, *, running: bool
 ) -> exp.Expr | None:
-    """The value of a function of the session; None if the function is another."""
+    """Returns the value of a session function as SQL; None if `name` is not a session function."""
     bindings = context.bindings()
     match name:
         case "current_database" | "current_catalog":
@@ -137,7 +140,7 @@ def _session_value(
 def _privilege(
     context: Context, name: str, arguments: Sequence[exp.Expr], constant: Constant, *, running: bool
 ) -> exp.Expr:
-    """has_table_privilege and its like, of constants; a superuser may do everything to whatever a column names."""
+    """has_table_privilege and similar functions. Arguments other than constants are supported for superusers only."""
     if all(isinstance(tree, exp.Literal | exp.Parameter) for tree in arguments):
         values = [constant(argument) for argument in arguments]
         inquire = context.bindings().inquire

@@ -1,4 +1,6 @@
-"""OIDs of what the catalog holds, made from object ids, so that they never change and never meet.
+"""OIDs of catalog objects, computed from object ids, so that they are stable.
+
+The ranges are disjoint while object numbers are below 2^19. Checksums, in the last two rows, may collide.
 
 | what                         | OID                                             |
 |------------------------------|-------------------------------------------------|
@@ -21,7 +23,7 @@ from catalog.roles import MATERIALIZE
 
 PG_CATALOG, INFORMATION_SCHEMA = 11, 13270
 OWNER = 10
-"""The role `materialize`, which owns what nobody else does."""
+"""The role `materialize`, which owns all objects without another owner."""
 HEAP, BTREE = 2, 403
 USER_OBJECTS, BUILT_IN = 16384, 15000
 
@@ -29,7 +31,7 @@ _SCHEMAS = {builtin.PG_CATALOG.id: PG_CATALOG, builtin.INFORMATION_SCHEMA.id: IN
 
 
 def oid_of(id: ObjectId) -> int:
-    """The OID of a database, schema, item or role."""
+    """Returns the OID of a database, schema, item or role."""
     if id == MATERIALIZE.id:
         return OWNER
     if id in _SCHEMAS:

@@ -1,8 +1,7 @@
-"""Names and types of a query's output columns, where they are columns of system relations all the way down.
+"""PostgreSQL's names and types of a query's output columns, where they derive from columns of system relations.
 
-DuckDB tells the names and types of any query, but it knows neither `name` nor `"char"`, and calls some columns by
-other names than PostgreSQL. This follows plain columns, stars and casts through subqueries and WITH to the
-relation that they are of.
+DuckDB describes any query, but it has no types `name` and `"char"`, and names some columns differently from PostgreSQL.
+This module traces plain columns, stars and casts through subqueries and WITH to their relation.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from server.sql.bind import output_name
 
 
 class Output(NamedTuple):
-    """An output column; `type` is PostgreSQL's name of it, None if it is not known here."""
+    """An output column. `type` is PostgreSQL's type name; None if it cannot be determined here."""
 
     name: str
     type: str | None
@@ -33,11 +32,11 @@ def outputs_of(
     type_name: Callable[[exp.DataType], str],
     ctes: Mapping[str, Outputs | None] = {},
 ) -> Outputs | None:
-    """The columns of a query; None if their number is not known here."""
+    """Returns the output columns of a query; None if their number cannot be determined here."""
     ctes = dict(ctes)
     if isinstance(query, exp.Query):
         for cte in query.ctes:
-            ctes[cte.alias] = None  # what a recursive one calls itself
+            ctes[cte.alias] = None  # a recursive query's reference to itself
             ctes[cte.alias] = _renamed(outputs_of(cte.this, relation, type_name, ctes), cte.args["alias"])
     if isinstance(query, exp.SetOperation | exp.Subquery):
         return outputs_of(query.this, relation, type_name, ctes)
@@ -64,7 +63,7 @@ _FUNCTIONS = {
     **dict.fromkeys(("current_database", "current_schema", "pg_encoding_to_char", "pg_get_userbyid"), "name"),
     "current_schemas": "name[]",
 }
-"""Functions whose results DuckDB knows as text."""
+"""Functions whose results have type text in DuckDB, with PostgreSQL's result types."""
 
 
 def _type(
@@ -107,7 +106,7 @@ def _common(
     sources: Mapping[str, Outputs | None],
     type_name: Callable[[exp.DataType], str],
 ) -> str | None:
-    """The type of all that is neither a literal nor NULL."""
+    """Returns the common type of all expressions except literals and NULL; None if they differ."""
     typed = [tree for tree in trees if tree is not None and not isinstance(tree, exp.Literal | exp.Null)]
     types = {_type(tree, sources, type_name) for tree in typed}
     return types.pop() if len(types) == 1 else None
@@ -119,7 +118,7 @@ def _sources(
     type_name: Callable[[exp.DataType], str],
     ctes: Mapping[str, Outputs | None],
 ) -> list[tuple[str, Outputs | None]]:
-    """What FROM names, with the columns of each."""
+    """Returns the alias and the columns of each source in FROM."""
     first = select.args.get("from_")
     joins = select.args.get("joins") or []
     merged = any(join.args.get("using") or join.method == "NATURAL" for join in joins)
@@ -137,12 +136,13 @@ def _sources(
         elif isinstance(query, exp.Subquery):
             columns = outputs_of(query, relation, type_name, ctes)
         found.append((source.alias_or_name, _renamed(columns, source.args.get("alias"))))
-    # A star over USING has each merged column once, in front: DuckDB does so, too, and tells their names.
+    # The star of a join with USING has each merged column once, first. The None leaves the description to DuckDB, which
+    # expands it the same way.
     return found if not merged else [*found, ("", None)]
 
 
 def _renamed(columns: Outputs | None, alias: exp.Expr | None) -> Outputs | None:
-    """The columns under the names of an alias, `t(a, b)`."""
+    """Renames columns by the column list of an alias, `t(a, b)`."""
     names = [name.name for name in (alias.args.get("columns") or ())] if isinstance(alias, exp.TableAlias) else []
     if columns is None or not names:
         return columns

@@ -1,4 +1,4 @@
-"""What a session sees of the server: the catalog's rows, kept between queries, and what changes without the catalog."""
+"""The system rows that a session sees: the catalog's rows, cached between queries, and rows that change without it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from server.pg_catalog.static import BY_NAME, schema_of
 from server.pg_catalog.visible import Viewpoint
 from server.settings import VARIABLES
 
-_ROWS_MAX = 8  # the catalog is looked at from few places at a time
+_ROWS_MAX = 8  # cached (catalog state, viewpoint) pairs; few are in use concurrently
 _kept: OrderedDict[tuple[int, Viewpoint], CatalogRows] = OrderedDict()
 _kept_lock = threading.Lock()
 
@@ -25,7 +25,7 @@ def _viewpoint(context: Context) -> Viewpoint:
 
 
 def rows_seen(context: Context) -> CatalogRows:
-    """The rows of the catalog as the session sees it; kept for the next query."""
+    """Returns the rows of the catalog as the session sees it, cached for later queries."""
     state, viewpoint = context.state, _viewpoint(context)
     key = (id(state), viewpoint)
     with _kept_lock:
@@ -39,7 +39,10 @@ def rows_seen(context: Context) -> CatalogRows:
 
 
 def present(context: Context, query: str) -> dict[tuple[str, str], pa.Table]:
-    """What a query reads that the catalog does not tell: sessions, settings, sizes, Tidewire's own tables."""
+    """Returns the relations of a query that do not depend on the catalog alone, by DuckDB schema and name.
+
+    These are sessions, settings, sizes and the tables of mz_catalog and mz_internal.
+    """
     given: dict[tuple[str, str], pa.Table] = {}
     for schema, name in named_in(query):
         if schema == "mz" and name in MZ_TABLES:
@@ -57,7 +60,7 @@ def present(context: Context, query: str) -> dict[tuple[str, str], pa.Table]:
 
 
 def _settings(context: Context) -> pa.Table:
-    """pg_settings of a session."""
+    """pg_settings, with the session's values."""
     settings = context.settings
     rows = [
         {

@@ -1,4 +1,4 @@
-"""A SELECT over system relations alone: recognised, planned, run in the catalog engine."""
+"""Recognizes, plans and runs SELECTs over system relations alone, in the catalog engine."""
 
 from __future__ import annotations
 
@@ -36,12 +36,12 @@ _NO_RELATION = words(
     getdatabaseencoding
     """
 )
-"""Functions that ask the catalogs where a query names no relation."""
+"""Functions that make a query without relations a catalog query."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CatalogPlan:
-    """A planned query. `parameters` are the types that values come in."""
+    """A planned query. `parameters` are the types of the parameter values."""
 
     tree: exp.Expr
     parameters: tuple[PgType, ...]
@@ -49,7 +49,11 @@ class CatalogPlan:
 
 
 def is_catalog_query(context: Context, statement: Select) -> bool:
-    """Whether a SELECT is over system relations alone, one of PostgreSQL's among them, or asks only their functions."""
+    """Returns whether the catalog engine runs a SELECT.
+
+    That is the case if all its relations are system relations, at least one of them PostgreSQL's, or if it names no
+    relation but uses catalog functions or types.
+    """
     if statement.as_of is not None:
         return False
     tree = statement.query.tree
@@ -79,12 +83,12 @@ def _asks_the_catalog(tree: exp.Expr) -> bool:
 
 
 def plan_catalog_query(context: Context, statement: Select, types: Sequence[PgType | None] = ()) -> CatalogPlan:
-    """PgError for what the catalog engine does not take; Undescribed if it has not looked at the query yet."""
+    """Plans a catalog query. PgError if it is not supported; Undescribed if the engine has not described it yet."""
     tree = statement.query.tree
     described = rewritten(tree, names_of(context, running=False), types)
     found = context.catalog_engine.columns(described.sql)
     if isinstance(tree, exp.Query) and not tree.selects:
-        return CatalogPlan(tree, _parameters(described, types), ())  # DuckDB's one column is there to give rows
+        return CatalogPlan(tree, _parameters(described, types), ())  # DuckDB's query has a placeholder column
     outputs = described.outputs
     if outputs is None or len(outputs) != len(found):
         outputs = [Output(name, None) for name, _ in found]
@@ -96,7 +100,7 @@ def plan_catalog_query(context: Context, statement: Select, types: Sequence[PgTy
 
 
 async def run_catalog_query(context: Context, plan: CatalogPlan, parameters: Sequence[object]) -> Result:
-    """Runs a planned query, on the catalog as the session sees it now: that may stand in any transaction."""
+    """Runs a planned query over the catalog as the session sees it now. Allowed in any transaction."""
     made = rewritten(plan.tree, names_of(context, running=True), plan.parameters, parameters)
     rows, given = rows_seen(context), present(context, made.sql)
     table = await context.catalog_engine.run(made.sql, rows.revision, rows.relation, given)
@@ -104,7 +108,7 @@ async def run_catalog_query(context: Context, plan: CatalogPlan, parameters: Seq
 
 
 async def relation_rows(context: Context, table: SystemTable) -> pa.Table:
-    """The rows of one of PostgreSQL's relations with the types that queries compute with."""
+    """Returns the rows of one of PostgreSQL's relations with the Arrow types of the planner; columns c0, c1, ..."""
     relation = BY_ID[table.id]
     query = f'SELECT * FROM {SCHEMAS[relation.schema]}."{relation.name}"'
     rows, given = rows_seen(context), present(context, query)
@@ -149,7 +153,7 @@ _FIELD_TYPES = {
 
 
 def _field_type(duckdb_type: str, known: str | None) -> PgType:
-    """The type that a client is told of, by DuckDB's and by PostgreSQL's name as far as that is known."""
+    """Returns the type sent to the client, from DuckDB's type and PostgreSQL's type name, if `known`."""
     declared = wire_type(known) if known is not None else None
     if duckdb_type.endswith("[]"):
         return declared if declared is not None and declared.element else array_of(_field_type(duckdb_type[:-2], None))

@@ -1,4 +1,4 @@
-"""Rows of pg_class, pg_attribute and pg_attrdef."""
+"""The rows of pg_class, pg_attribute and pg_attrdef."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def _relkind(item: Classed) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Attribute:
-    """A column as pg_attribute has it; `type` and `modifier` as PostgreSQL numbers them."""
+    """A column for pg_attribute. `type` is the type's OID, `modifier` the type modifier."""
 
     name: str
     type: int
@@ -42,7 +42,7 @@ class Attribute:
 
 
 def attributes_of(visible: Visible, item: Classed) -> list[Attribute]:
-    """The columns of a relation or an index; an index of an expression has one that is called `expr`."""
+    """Returns the columns of a relation or an index. The column of an index expression is named `expr`."""
     if isinstance(item, SystemTable) and item.id in builtin.PG_TABLES:
         relation = BY_ID[item.id]
         return [Attribute(c.name, *system_type(c.type), c.nullable) for c in relation.columns]
@@ -68,7 +68,7 @@ def _expression_type(visible: Visible, index: Index, key: str) -> tuple[int, int
 
 
 def classes(visible: Visible) -> Iterator[Row]:
-    """pg_class: the relations, and the indexes of keys."""
+    """pg_class: the listed relations, and the indexes of their keys."""
     for item in visible.listed:
         yield _class(
             oids.oid_of(item.id),
@@ -120,7 +120,7 @@ def _class(oid: int, name: str, schema: ObjectId, owner: int, kind: str, width: 
 
 
 def attributes(visible: Visible) -> Iterator[Row]:
-    """pg_attribute: their columns."""
+    """pg_attribute: the columns of the relations in `classes`."""
     for item in visible.listed:
         found = attributes_of(visible, item)
         for place, attribute in enumerate(found, 1):

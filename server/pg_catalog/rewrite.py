@@ -1,9 +1,12 @@
-"""A query over system relations, to the catalog engine's SQL.
+"""Translates a query over system relations to DuckDB's SQL, with PostgreSQL's semantics.
 
-The tree is the one that `server.sql.trees` makes. What DuckDB means otherwise than PostgreSQL is written so that
-PostgreSQL's meaning comes out: relations and functions get our schemas, `regclass` and the like become numbers or
-names by where they stand, a backslash escapes in LIKE, strings that are arrays become arrays, session functions and
-parameters become values. A function that is neither ours nor known to mean the same in DuckDB is refused (42883).
+The input is a tree of `server.sql.trees`. The rewrite
+- qualifies relations and functions with the catalog engine's schemas,
+- replaces values of `regclass` etc. by OIDs or names, depending on the context,
+- adds the escape character backslash to LIKE,
+- converts array literals to arrays,
+- replaces session functions and parameters by their values,
+- rejects functions (42883) that are neither defined in `functions.sql` nor known to be equal in DuckDB.
 """
 
 from __future__ import annotations
@@ -24,7 +27,7 @@ from server.pg_catalog.outputs import Outputs, outputs_of
 from server.pg_catalog.types import REGISTERED, cast_to, duckdb_type, parameter_type, type_name, value_tree
 from server.sql.lexer import words
 
-# Functions of DuckDB that mean what PostgreSQL's of that name do.
+# Functions of DuckDB with the semantics of PostgreSQL's function of the same name.
 _SAME = words(
     """
     abs all any array_agg avg bool_and bool_or ceil ceiling coalesce concat concat_ws count every floor
@@ -38,11 +41,11 @@ _RENAMED = {"btrim": "trim", "json_build_object": "json_object", "char_length": 
 
 @dataclass(frozen=True, slots=True)
 class Names:
-    """What names mean for a session; made for planning, and for running with `values`.
+    """Name resolution for a session.
 
-    `relation` finds a system relation by the parts of its name, `registered` the OID of what a literal of a
-    registered type names (PgError if there is none). `session` is the value of a session function, as SQL, by its
-    name, its arguments, and what gives the value of an argument that is a constant.
+    `relation` finds a system relation by the parts of its name. `registered` returns the OID for a registered type and
+    a literal; PgError if there is no such object. `session` returns the value of a session function, as SQL, from its
+    name, its arguments and a function that evaluates constant arguments; None for other functions.
     """
 
     relation: Callable[[tuple[str, ...]], tuple[SystemTable, PgRelation | None] | None]
@@ -52,7 +55,7 @@ class Names:
 
 @dataclass(slots=True)
 class Rewritten:
-    """`parameters`: their types. `outputs`: names and types of the columns, None if these are not known here."""
+    """`parameters`: number -> type. `outputs`: the columns, None if `outputs_of` cannot determine them."""
 
     sql: str
     parameters: dict[int, PgType] = field(default_factory=dict)
@@ -62,7 +65,7 @@ class Rewritten:
 def rewritten(
     tree: exp.Expr, names: Names, declared: Sequence[PgType | None] = (), values: Sequence[Any] | None = None
 ) -> Rewritten:
-    """The query's SQL. `values` None: the query is only to be described, so that its parameters are NULL."""
+    """Returns the query in DuckDB's SQL. `values` None: the query is only described, with NULL for each parameter."""
     return _Rewriter(names, declared, values).query(tree.copy())
 
 
@@ -83,7 +86,7 @@ class _Rewriter:
         text = self._visit(tree).sql(dialect="duckdb", identify=True, normalize_functions=False)
         return Rewritten(_with_function_names(text, outputs), self.parameters, outputs)
 
-    # -- what is looked at before anything changes --------------------------------------------------------------------
+    # -- analysis of the unchanged tree -------------------------------------------------------------------------------
 
     def _note(self, table: exp.Table) -> None:
         found = self._relation(table)
@@ -108,7 +111,7 @@ class _Rewriter:
     # -- nodes --------------------------------------------------------------------------------------------------------
 
     def _visit(self, node: exp.Expr) -> exp.Expr:
-        """What stands for the node: `_OUTER` see it as it was written, `_INNER` after what is inside of it."""
+        """Returns the node's replacement. `_OUTER` rules run before its children are rewritten, `_INNER` after."""
         outer = _OUTER.get(type(node))
         if outer is not None:
             found = outer(self, node)
@@ -140,7 +143,10 @@ class _Rewriter:
         return None
 
     def _table_function(self, table: exp.Table) -> exp.Expr:
-        """A function in FROM, a list for DuckDB; its column is called after its alias, as PostgreSQL does."""
+        """Rewrites a function in FROM. The list that DuckDB's generate_series returns is unnested.
+
+        The column is named like the alias, as in PostgreSQL.
+        """
         call = table.this
         name = call.name.lower()
         self._visit_inside(call)
@@ -175,12 +181,12 @@ class _Rewriter:
         return column
 
     def _dot(self, dot: exp.Dot) -> exp.Expr:
-        """pg_catalog.f(...) is f(...)."""
+        """Replaces pg_catalog.f(...) by f(...)."""
         qualified = dot.this.name in SCHEMAS and not isinstance(dot.expression, exp.Identifier)
         return dot.expression if qualified else dot
 
     def _special_call(self, call: exp.Anonymous) -> exp.Expr | None:
-        """Functions whose arguments are looked at as they were written."""
+        """Rewrites functions that need their arguments before these are rewritten; None for other functions."""
         name = call.name.lower()
         value = self._names.session(name, call.expressions, self._constant)
         if value is not None:
@@ -207,7 +213,7 @@ class _Rewriter:
         raise _no_function(call)
 
     def _format(self, call: exp.Anonymous) -> exp.Expr:
-        """format('%s.%I', ...) with a constant pattern, put together from its pieces."""
+        """Rewrites format('%s.%I', ...) with a constant pattern to a concatenation."""
         pattern, *arguments = call.expressions
         if not isinstance(pattern, exp.Literal):
             raise _not_supported("format() with a pattern that is no constant")
@@ -244,7 +250,7 @@ class _Rewriter:
         return _registered_value(kind, found, call)
 
     def _constant(self, tree: exp.Expr) -> Any:
-        """The value of a literal or parameter; a parameter of a query that is only described is None."""
+        """Returns the value of a literal or parameter; None for a parameter of a query that is only described."""
         match tree:
             case exp.Cast():
                 return self._constant(tree.this)
@@ -282,7 +288,7 @@ class _Rewriter:
         return cast_to(self._visit(inner), duckdb_type(name))
 
     def _registered(self, cast: exp.Cast, kind: str) -> exp.Expr:
-        """A literal's OID, or the name of what an OID names, or the OID itself: by what stands around it."""
+        """Rewrites a cast to a registered type to an OID, or to the object's name where the context needs text."""
         inner = cast.this
         if isinstance(inner, exp.Cast) and type_name(inner.to) in ("text", "varchar"):
             inner = inner.this
@@ -316,7 +322,7 @@ class _Rewriter:
         return exp.Anonymous(this="regexp_matches", expressions=arguments)
 
     def _collate(self, node: exp.Collate) -> exp.Expr:
-        """There is one collation, the order of bytes."""
+        """Removes COLLATE: the only collation is byte order."""
         operand: exp.Expr = node.this
         return operand
 
@@ -368,11 +374,11 @@ _INNER: dict[type[exp.Expr], Callable[[_Rewriter, Any], exp.Expr]] = {
 _OF_RELATIONS = words(
     "pg_relation_size pg_table_size pg_total_relation_size pg_indexes_size pg_relation_is_updatable row_security_active"
 )
-"""Functions whose first argument is a regclass, so that a text there is the name of a relation."""
+"""Functions whose first argument is a regclass, so that a string there is the name of a relation."""
 
 
 def _as_regclass(argument: exp.Expr) -> exp.Expr:
-    """A text in quotes, a cast of one to text, or a parameter, cast to regclass; any other argument as it is."""
+    """Casts a string literal (also one cast to text) or a parameter to regclass; returns other arguments unchanged."""
     inner = argument
     if isinstance(inner, exp.Cast) and type_name(inner.to) in ("text", "varchar", "name"):
         inner = inner.this
@@ -388,7 +394,7 @@ def _formatted(kind: str, argument: exp.Expr) -> exp.Expr:
 
 
 def _with_function_names(text: str, outputs: Outputs | None) -> str:
-    """The query with names in place of the OIDs of a regproc, as PostgreSQL prints them."""
+    """Wraps the query so that output columns of type regproc contain names instead of OIDs, as in PostgreSQL."""
     if outputs is None or all(output.type != "regproc" for output in outputs):
         return text
     columns = [f"fn.regproc_text(c{n})" if o.type == "regproc" else f"c{n}" for n, o in enumerate(outputs)]
@@ -404,7 +410,7 @@ _TEXT_CALLS = words("concat concat_ws string_agg array_agg array_to_string quote
 
 
 def _shown(cast: exp.Expr) -> bool:
-    """Whether the name of a registered object is wanted where this stands, and not its OID."""
+    """Returns whether the context of a cast to a registered type needs the object's name rather than its OID."""
     parent = cast.parent
     while isinstance(parent, exp.Paren | exp.Alias | exp.Order | exp.Ordered | exp.Case | exp.If) or (
         isinstance(parent, exp.Anonymous) and parent.name.lower() == "coalesce"

@@ -1,4 +1,4 @@
-"""Rows of pg_authid and pg_auth_members."""
+"""The rows of pg_authid and pg_auth_members."""
 
 from __future__ import annotations
 

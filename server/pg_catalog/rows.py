@@ -1,8 +1,8 @@
-"""Rows of PostgreSQL's system tables, from one state of the catalog as one database sees it.
+"""The rows of PostgreSQL's system tables, for a catalog state and a viewpoint.
 
-`CatalogRows(state, viewpoint)[name]` is the Arrow table of `pg_class` and the like, built when it is first asked for.
-The modules beside make the rows, each of a few tables; those that PostgreSQL has from the start are in `static`. A
-relation that is not told of here is empty, or is a view over others (`views.sql`).
+`CatalogRows(state, viewpoint)[name]` is the Arrow table of `pg_class` etc., built on first use. The other modules of
+this package generate the rows; `static` has the rows that every PostgreSQL database has. A relation that is not defined
+here is empty or a view over others (`views.sql`).
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ _HELPERS: dict[str, tuple[pa.Schema, Rows]] = {
     ),
 }
 HELPERS = tuple(_HELPERS)
-"""Tables of ours that functions look into (`functions.sql`)."""
+"""Helper tables that the functions in `functions.sql` read. PostgreSQL does not have them."""
 _MZ_SCHEMAS = {builtin.MZ_CATALOG.id, builtin.MZ_INTERNAL.id}
 MZ_TABLES = {table.name: table for table in builtin.TABLES if table.schema_id in _MZ_SCHEMAS}
 SIZES = pa.schema([("oid", pa.uint32()), ("database", pa.uint32()), ("bytes", pa.int64())])
@@ -70,7 +70,7 @@ _revisions = count(1)
 
 
 class CatalogRows:
-    """The rows of every system table, by its name, as `viewpoint` sees them. `revision` is unique to this object."""
+    """The system tables by name, as seen from `viewpoint`. `revision` is unique to this object."""
 
     def __init__(self, state: CatalogState, viewpoint: Viewpoint) -> None:
         self.revision = next(_revisions)
@@ -81,7 +81,7 @@ class CatalogRows:
         return name in _ROWS or name in static()
 
     def __getitem__(self, name: str) -> pa.Table:
-        """Any table of pg_catalog, or a table of ours that functions look into. KeyError for another name."""
+        """Returns a table of pg_catalog or one of HELPERS. KeyError for another name."""
         table = self._built.get(name)
         if table is None:
             table = _constant(name) if name in _CONSTANT else _table(name, self.visible)
@@ -92,9 +92,9 @@ class CatalogRows:
 
     @cached_property
     def relation(self) -> Callable[[str, str], pa.Table | None]:
-        """Returns a relation by the catalog engine's schema and name; None if there is no such relation.
+        """A function that returns a relation by the catalog engine's schema and name; None if there is none.
 
-        A relation of PostgreSQL's for which nothing here makes rows is empty.
+        A relation of PostgreSQL's for which no rows are generated is empty.
         """
 
         def found(schema: str, name: str) -> pa.Table | None:
@@ -106,7 +106,7 @@ class CatalogRows:
 
 
 def no_rows(schema: str, name: str) -> pa.Table | None:
-    """Relations without rows, to describe a query's columns by; None if there is no such relation."""
+    """Returns a relation without rows, for describing queries; None if there is no such relation."""
     if schema == "mz":
         if name not in MZ_TABLES:
             return None
@@ -119,7 +119,7 @@ def no_rows(schema: str, name: str) -> pa.Table | None:
 
 
 def empty_relation(schema: str, name: str) -> pa.Table | None:
-    """One of PostgreSQL's relations without rows, by the catalog engine's schema and name; None for another name."""
+    """Returns one of PostgreSQL's relations without rows, by the catalog engine's schema and name; None if unknown."""
     relation = BY_NAME.get((_SCHEMAS.get(schema, ""), name))
     return schema_of(relation).empty_table() if relation is not None else None
 
@@ -137,5 +137,5 @@ def _table(name: str, visible: Visible) -> pa.Table:
 
 @cache
 def _constant(name: str) -> pa.Table:
-    """The rows of a table, or those of its rows, that are the same in every database."""
+    """Returns the rows of a table that are the same in every database."""
     return _table(name, Visible(BARE, Viewpoint("", ())))

@@ -1,4 +1,4 @@
-"""What a worker for system catalogs does with a request: describes a query, or runs it."""
+"""The service of a catalog worker process: describes or runs a query over system relations."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from server.pg_catalog.errors import pg_error
 
 
 class CatalogService:
-    """Owns the databases of one worker process."""
+    """Owns the DuckDB databases of one worker process: one to describe queries, one to run them."""
 
     def __init__(self) -> None:
         self._blank, self._live = Database(), Database()
@@ -23,9 +23,11 @@ class CatalogService:
         self._no_rows: Rows | None = None
 
     def serve(self, request: bytes, call: Call) -> bytes:
-        """For a pickled ("describe", sql) the pickled columns, or the PgError if DuckDB does not take the query.
+        """Handles a pickled request. `call` fetches the rows of a relation from the server.
 
-        For ("run", sql, revision, given) an Arrow stream of the rows. PgError. `call` gives the relations' rows.
+        ("describe", sql) returns pickled columns (name, DuckDB type), or a pickled PgError if DuckDB rejects the query.
+        ("run", sql, revision, given) returns an Arrow stream of the rows; raises PgError if DuckDB rejects the query.
+        MemoryError if DuckDB's memory limit is exceeded.
         """
 
         def rows(schema: str, name: str) -> pa.Table | None:

@@ -1,4 +1,4 @@
-"""Types in queries over system relations: PostgreSQL's by name, DuckDB's, and those that clients are told of."""
+"""Types in queries over system relations: maps PostgreSQL's type names to DuckDB's types and to wire types."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ CATALOG_TYPES = frozenset(("oid", "name", '"char"', "xid", "int2vector", "oidvec
 
 
 def type_name(tree: exp.DataType) -> str:
-    """PostgreSQL's short name of a type as a tree has it: `int4`, `oid[]`, `regclass`, `"char"`."""
+    """Returns PostgreSQL's short name of a type in a parse tree: `int4`, `oid[]`, `regclass`, `"char"`."""
     if tree.this == exp.DType.ARRAY:
         return f"{type_name(tree.expressions[0])}[]" if tree.expressions else "text[]"
     if tree.this == exp.DType.USERDEFINED:
@@ -68,7 +68,7 @@ def type_name(tree: exp.DataType) -> str:
 
 
 def parameter_type(name: str) -> PgType:
-    """What a parameter that is cast to this type is sent as."""
+    """Returns the wire type of a parameter that is cast to the type `name`."""
     if name.endswith("[]"):
         return array_of(parameter_type(name[:-2]))
     known = _PARAMETER_TYPES.get(name)
@@ -81,7 +81,7 @@ def parameter_type(name: str) -> PgType:
 
 
 def duckdb_type(name: str) -> str:
-    """DuckDB's type for a type of PostgreSQL. 42704."""
+    """Returns DuckDB's type for a type of PostgreSQL. PgError 42704 if there is none."""
     if name.endswith("[]"):
         return f"{duckdb_type(name[:-2])}[]"
     known = _DUCKDB_TYPES.get(name)
@@ -91,7 +91,7 @@ def duckdb_type(name: str) -> str:
 
 
 def value_tree(type: PgType, value: Any) -> exp.Expr:
-    """A Python scalar, as `protocol.pgwire.types` lists them, as SQL of the catalog engine."""
+    """Returns a Python value (of the classes in `protocol.pgwire.types`) as an expression of DuckDB's SQL."""
     if type.element is not None:
         to = f"{duckdb_type(type.element.name)}[]"
         if value is None:
@@ -113,7 +113,7 @@ def cast_to(tree: exp.Expr, to: str) -> exp.Cast:
 
 
 def wire_type(name: str) -> PgType | None:
-    """Types that clients are told of and DuckDB does not have."""
+    """Returns the wire type of a type that DuckDB does not have; None for other types."""
     if name.endswith("[]"):
         element = wire_type(name[:-2])
         return array_of(element) if element is not None else None

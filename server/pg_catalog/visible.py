@@ -1,4 +1,4 @@
-"""What of the catalog is seen from one of its databases, and under which names."""
+"""The objects of the catalog that are visible in one of its databases, and their names."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ BARE = CatalogState(
     items={table.id: table for table in builtin.TABLES},
     next_id=1,
 )
-"""A catalog in which nobody has made anything."""
+"""A catalog with the built-in objects only."""
 
 
 @dataclass(frozen=True, slots=True)
 class Viewpoint:
-    """From where the catalogs are looked at. `search_path` is what the session's role may use of it."""
+    """A database and a search path. `search_path` contains only the schemas that the session's role may use."""
 
     database: str
     search_path: tuple[str, ...]
 
 
 class Visible:
-    """One state of the catalog from a viewpoint. What is found out is kept."""
+    """A catalog state from a viewpoint. Derived values are cached."""
 
     def __init__(self, state: CatalogState, viewpoint: Viewpoint) -> None:
         self.state, self.viewpoint = state, viewpoint
@@ -50,7 +50,7 @@ class Visible:
 
     @cached_property
     def listed(self) -> list[Classed]:
-        """Users' items, or the built-in ones in the catalog `BARE`, whose rows are built only once."""
+        """The users' items; in the catalog `BARE` the built-in ones, so that their rows are built only once."""
         return [item for item in self.items if isinstance(item, SystemTable) == (self.state is BARE)]
 
     @cached_property
@@ -59,7 +59,7 @@ class Visible:
 
     @cached_property
     def path(self) -> list[Schema]:
-        """The schemas in which an unqualified name is sought, first one first."""
+        """The schemas that are searched for an unqualified name, in search order."""
         by_name = {schema.name: schema for schema in self.schemas}
         named = self.viewpoint.search_path
         names = (*(s for s in ("pg_catalog", "mz_catalog") if s not in named), *named)
@@ -67,7 +67,7 @@ class Visible:
 
     @cached_property
     def relations(self) -> list[tuple[int, str, Schema]]:
-        """OID, name and schema of everything that pg_class has."""
+        """(OID, name, schema) of each relation in pg_class, including the indexes of keys."""
         schemas = {schema.id: schema for schema in self.schemas}
         found = [(oids.oid_of(item.id), item.name, schemas[item.schema_id]) for item in self.items]
         for item in self.items:
@@ -77,7 +77,7 @@ class Visible:
 
     @cached_property
     def _visible(self) -> dict[str, tuple[int, Schema]]:
-        """What an unqualified name of a relation means."""
+        """Unqualified name -> (OID, schema) of the first relation of that name in `path`."""
         found: dict[str, tuple[int, Schema]] = {}
         by_schema: dict[ObjectId, list[tuple[int, str]]] = {}
         for oid, name, schema in self.relations:
@@ -89,13 +89,16 @@ class Visible:
 
     @cached_property
     def shown(self) -> frozenset[int]:
-        """What is told to be visible: not our own system tables, so that `\\dt` lists users' tables alone."""
+        """The OIDs for which pg_table_is_visible returns true.
+
+        Excludes mz_catalog unless the search path names it, so that psql's `\\dt` lists only users' tables.
+        """
         named = self.viewpoint.search_path
         hidden = {builtin.MZ_CATALOG.id} if builtin.MZ_CATALOG.name not in named else set()
         return frozenset(oid for oid, schema in self._visible.values() if schema.id not in hidden)
 
     def named(self, parts: Sequence[str]) -> int | None:
-        """The OID of a relation by its name, of one to three parts."""
+        """Returns the OID of a relation by its name, of one to three parts; None if there is none."""
         if len(parts) == 1:
             found = self._visible.get(parts[0])
             return found[0] if found is not None else None
@@ -103,7 +106,7 @@ class Visible:
 
     @cached_property
     def relation_names(self) -> dict[int, str]:
-        """The text of a regclass: with its schema only where it needs one."""
+        """OID -> text of a regclass, with the schema if the relation is not visible without it."""
         return {
             oid: quote_identifier(name)
             if oid in self.shown
@@ -116,5 +119,5 @@ class Visible:
         return {(schema.name, name): oid for oid, name, schema in self.relations}
 
     def owner(self, id: ObjectId) -> int:
-        """The OID of whose it is."""
+        """Returns the OID of the object's owner."""
         return oids.oid_of(self.state.owner(id))

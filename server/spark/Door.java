@@ -36,34 +36,35 @@ import org.apache.spark.sql.types.StructType;
 import scala.collection.immutable.ArraySeq$;
 
 /**
- * One slot's end inside Spark's JVM: takes statements with their Arrow tables from a socket, answers with Arrow.
+ * One slot's endpoint inside Spark's JVM: reads statements and their Arrow tables from a socket, answers with Arrow.
  *
- * Compiled at start by Janino, which Spark carries for its own generated code; hence the plain old Java. The other end,
- * and the reason for all this, is arrow_path.py. Numbers are big-endian; a text or a block is an int length and bytes.
+ * It is compiled at start by Janino, which Spark contains for its generated code; Janino supports only old Java syntax.
+ * The other endpoint is arrow_path.py, which explains the purpose. Numbers are big-endian; a text or a block is an int
+ * length and bytes.
  *
  *   request: text job group; int n, n x text (views to drop);
  *            int n, n x (text name, text Spark schema as JSON, int n, n x block (one record batch));
  *            text SQL
- *   answer:  blocks (each an Arrow stream of its own: schema and batches), then int END and 3 x long: the nanoseconds
- *            that the tables, the plan, and its execution with the blocks took;
- *            at any point int FAILED instead, then the fault as describe() writes it
+ *   answer:  blocks (each a complete Arrow stream: schema and batches), then int END and 3 x long: the nanoseconds
+ *            spent on the tables, on planning, and on execution including the output of the blocks;
+ *            at any point int FAILED instead, then the error as describe() writes it
  *
- * A statement that came before over tables like these is not planned again: see Prepared.java.
+ * A repeated statement over small tables of the same schemas is not planned again; see Prepared.java.
  *
- * A thread of its own carries Spark's thread-local settings: active session, scheduler pool, job group. The group is the
- * statement's: cancelling it cancels the jobs that the statement still has, and those that it has yet to ask for.
+ * Each slot has a thread, because Spark's active session, scheduler pool and job group are thread-local. A job
+ * group belongs to one run of a statement; cancelling it cancels its running and future jobs.
  */
 public class Door implements Runnable {
     private static final int END = -1;
     private static final int FAILED = -2;
     private static final int CAUSES_MAX = 16;
     private static final int TRACE_MAX = 20000;
-    private static final int KINDS_MAX = 1000; // of views
-    private static final int TASK_BATCH_ROWS_MAX = 1 << 13; // Spark bounds a task's batch by its rows alone
-    private static final int KNOWN_BITS_MAX = 56; // of the bytes that a plan over rows that Spark counts may come to
-    private static final int PREPARED_BYTES_MAX = 1 << 20; // of a table
-    private static final int STATEMENTS_MAX = 256; // that are known,
-    private static final int STATEMENT_LENGTH_MAX = 1 << 16; // none of them longer
+    private static final int KINDS_MAX = 1000; // size of `viewsWithoutRows`
+    private static final int TASK_BATCH_ROWS_MAX = 1 << 13; // Spark limits a task's batch by its rows only
+    private static final int KNOWN_BITS_MAX = 56; // a size estimate of more bits includes an RDD of unknown size
+    private static final int PREPARED_BYTES_MAX = 1 << 20; // maximum size of a table of a prepared statement
+    private static final int STATEMENTS_MAX = 256; // size of `statements`
+    private static final int STATEMENT_LENGTH_MAX = 1 << 16; // longer statements are not prepared
     private static final Object ONCE = new Object();
     private static final Object NEVER = new Object();
     private static final byte[] STREAM_END = {-1, -1, -1, -1, 0, 0, 0, 0};
@@ -74,17 +75,17 @@ public class Door implements Runnable {
     private long batchRowsMax;
     private long batchBytesMax;
     private final Map viewsWithoutRows = new HashMap(); // by name and schema
-    private final Map given = new HashMap(); // the views that there are, by name
+    private final Map given = new HashMap(); // the session's views by name
     private final Map statements = new LinkedHashMap(16, 0.75f, true); // by text and views: Prepared, ONCE or NEVER
 
-    /** A view: its rows as they came, as long as they are few; `made`: whether Spark has it. */
+    /** A view. `made`: whether Spark has it. `batches`: the rows as received; null for a large view after that. */
     private static class View {
         String schema;
         byte[][] batches;
         boolean made;
     }
 
-    /** Connects to the slot that listens on `port` of the loopback interface, and serves it until it hangs up. */
+    /** Connects to `port` of the loopback interface, sends the token, and serves requests until the peer closes. */
     public void open(SparkSession session, String slot, int port, String token, long batchRowsMax, long batchBytesMax)
             throws IOException {
         Door door = new Door();
@@ -114,7 +115,7 @@ public class Door implements Runnable {
         } catch (EOFException hungUp) {
             return;
         } catch (IOException lost) {
-            return; // the other end is gone or will see the closed socket; either way nobody is left to tell
+            return; // the peer has disconnected or will see the closed socket
         } finally {
             try {
                 socket.close();
@@ -124,7 +125,7 @@ public class Door implements Runnable {
         }
     }
 
-    /** Reads a whole request before it does anything, so that a failure leaves the stream at the next request. */
+    /** Reads the whole request before processing it, so that after an error the stream is at the next request. */
     private void serve(DataInputStream in, DataOutputStream out) throws IOException {
         String group = text(in);
         String[] dropped = new String[in.readInt()];
@@ -186,14 +187,14 @@ public class Door implements Runnable {
         } catch (IOException lost) {
             throw lost;
         } catch (Throwable thrown) {
-            // Subqueries and broadcasts run beside each other: when one fails, the others' jobs would go on.
+            // Subqueries and broadcasts run concurrently: when one fails, the jobs of the others would continue.
             context.cancelJobGroupAndFutureJobs(group);
             out.writeInt(FAILED);
             write(out, describe(thrown));
         }
     }
 
-    /** The views that a statement names, by name: at least those that it reads. */
+    /** Returns the views whose names occur in the statement: a superset of those that it reads. */
     private Map readBy(String sql) {
         Map read = new TreeMap();
         Iterator entries = given.entrySet().iterator();
@@ -217,7 +218,10 @@ public class Door implements Runnable {
         return false;
     }
 
-    /** What is known of a statement that came before over tables like these, all of them small; null if nothing is. */
+    /**
+     * Returns the prepared statement, null if there is none. A statement is prepared at its second occurrence over
+     * tables of the same names and schemas, if all of them are small.
+     */
     private Prepared prepared(String sql, Map read) {
         if (read.isEmpty() || sql.length() > STATEMENT_LENGTH_MAX) {
             return null;
@@ -246,7 +250,7 @@ public class Door implements Runnable {
         return known instanceof Prepared ? (Prepared) known : null;
     }
 
-    /** A Prepared, or NEVER. An error is told when the statement is run as others are. */
+    /** Returns a Prepared, or NEVER. Ignores errors: the normal execution of the statement reports them. */
     private Object prepare(String sql, Map read) {
         Map leaves = new HashMap();
         try {
@@ -266,7 +270,7 @@ public class Door implements Runnable {
         }
     }
 
-    /** Makes the views that a statement names and Spark does not have. */
+    /** Creates the views in `read` that Spark does not have. */
     private void makeViews(Map read) {
         Iterator entries = read.entrySet().iterator();
         while (entries.hasNext()) {
@@ -277,7 +281,7 @@ public class Door implements Runnable {
             }
             scala.collection.Iterator rows = ArraySeq$.MODULE$.unsafeWrapArray(view.batches).iterator();
             if (bytes(view.batches) > PREPARED_BYTES_MAX) {
-                view.batches = null; // Spark keeps rows of its own
+                view.batches = null; // Spark has its own copy of the rows
             }
             makeView((String) entry.getKey(), view.schema,
                     (Dataset) PythonSQLUtils.toDataFrame(rows, view.schema, session));
@@ -294,8 +298,8 @@ public class Door implements Runnable {
     }
 
     /**
-     * As createOrReplaceTempView, which is a command and takes a third of an empty job: only the first view of a name
-     * and a schema is made by it, those that follow are the same view over other rows.
+     * Equivalent to createOrReplaceTempView, which runs a command and takes a third of the time of an empty job.
+     * Therefore that is used only for the first view of a name and schema; later ones copy the view with other rows.
      */
     private void makeView(String name, String schema, Dataset rows) {
         SessionCatalog catalog = session.sessionState().catalog();
@@ -314,7 +318,7 @@ public class Door implements Runnable {
         viewsWithoutRows.put(kind, view.copy(view.tableMeta(), scala.Option$.MODULE$.empty()));
     }
 
-    /** Rows are computed as they are written. */
+    /** Runs a prepared statement; the rows are computed while they are written. */
     private void answer(final Prepared prepared, Map read, String group, final DataOutputStream out)
             throws IOException {
         Map batches = new HashMap();
@@ -334,15 +338,15 @@ public class Door implements Runnable {
         }
     }
 
-    /** Rows are collected, and written as Arrow here. */
+    /** Collects the rows and converts them to Arrow in the driver. */
     private void answer(SparkPlan plan, DataOutputStream out) throws IOException {
-        InternalRow[] rows = plan.executeCollect(); // no job when the plan has folded to rows
+        InternalRow[] rows = plan.executeCollect(); // runs no job if the plan has been folded to rows
         if (!write(ArraySeq$.MODULE$.unsafeWrapArray(rows).iterator(), plan.schema(), out)) {
             writeNone(plan.schema(), out);
         }
     }
 
-    /** Whether there are any. */
+    /** Writes rows as Arrow blocks. Returns whether there were any rows. */
     private boolean write(scala.collection.Iterator rows, StructType schema, DataOutputStream out) throws IOException {
         if (!rows.hasNext()) {
             return false;
@@ -359,7 +363,7 @@ public class Door implements Runnable {
         write(out, ArrowConverters$.MODULE$.createEmptyArrowBatch(schema, "UTC", true, false));
     }
 
-    /** The tasks make the Arrow batches: of millions of rows the driver's heap could hold only as bytes. */
+    /** The tasks convert the rows to Arrow: the driver's heap has space for millions of rows only in that format. */
     private void answerInBatches(Dataset query, SparkPlan plan, DataOutputStream out) throws IOException {
         byte[][] batches = (byte[][]) query.toArrowBatchRdd(TASK_BATCH_ROWS_MAX, "UTC", true, false).collect();
         byte[] none = ArrowConverters$.MODULE$.createEmptyArrowBatch(plan.schema(), "UTC", true, false);
@@ -376,19 +380,19 @@ public class Door implements Runnable {
         }
     }
 
-    /** Whether it reads tables that are RDDs, whose size is not known to Spark: it takes them for as large as can be. */
+    /** Whether the plan reads RDDs. Spark does not know their size and uses its maximum as the estimate. */
     private static boolean isLarge(Dataset query, SparkPlan plan) {
         boolean isBounded = plan instanceof CollectLimitExec || plan instanceof TakeOrderedAndProjectExec;
         return !isBounded && query.queryExecution().optimizedPlan().stats().sizeInBytes().bitLength() > KNOWN_BITS_MAX;
     }
 
     /**
-     * Bounds the pools of threads that drop broadcasts and shuffles. Spark makes a thread in them for every task, up to
-     * 100, though others are idle, and keeps each for a minute: 200 threads while views come and go. The tasks of the
-     * first pool wait for tasks of the second, and those for nobody: both make progress at any size.
+     * Limits the two thread pools that remove broadcasts and shuffles. Spark starts a thread in them for each task, up
+     * to 100 per pool even if others are idle, and keeps it for a minute: 200 threads while views are created and
+     * dropped. Tasks of the first pool wait for tasks of the second, which wait for none, so no size causes a deadlock.
      */
     public void boundThreads(SparkContext context, int max) throws ReflectiveOperationException {
-        // By fields alone: the methods of SparkEnv name classes that Spark does not bring along.
+        // Accesses fields only: the signatures of SparkEnv's methods contain classes that Spark does not include.
         Object dispatcher = field(field(field(context, "_env"), "rpcEnv"), "dispatcher");
         Iterator endpoints = ((Map) field(dispatcher, "endpointRefs")).keySet().iterator();
         while (endpoints.hasNext()) {
@@ -409,17 +413,17 @@ public class Door implements Runnable {
     }
 
     private static void bound(ThreadPoolExecutor pool, int max) {
-        pool.setCorePoolSize(max); // first: it may not be above the maximum
+        pool.setCorePoolSize(max); // before the maximum, which must not be smaller
         pool.setMaximumPoolSize(max);
     }
 
-    /** Ends what a job group computes beside jobs. */
+    /** Cancels the prepared statement of a job group, which is not a Spark job. */
     public void cancel(String group) {
         Prepared.cancel(group);
     }
 
     /**
-     * int 1 if Spark is stopping or stopped, whatever the exception says, else 0;
+     * Serializes an exception: int 1 if Spark is stopping or stopped, else 0;
      * int n, n x (text class, text message, text condition, text SQLSTATE, int m, m x (text key, text value)),
      * outermost first; then text, the stack trace.
      */

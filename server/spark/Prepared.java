@@ -45,19 +45,20 @@ import scala.collection.immutable.Nil$;
 import scala.reflect.ClassTag$;
 
 /**
- * A statement that comes again and again over other small tables: Spark plans it once, and its operators then run over
- * whatever rows there are, in the thread that asks.
+ * A prepared statement over small tables: Spark plans it once, and its operators then run over new rows each time, in
+ * the calling thread.
  *
- * Of a tick's statement Spark's own work on the rows is the least: to parse, analyse, optimise and plan it, to generate
- * the text of its code, and to make a job of it, whose closures are cleaned and sent, takes twenty times as long. All of
- * that is the same each time. Here each table is a leaf (`Rows`) that reads what it is given last, so the optimiser
- * cannot fold it away, and of one partition, so nothing is exchanged. What is left are Spark's RDDs of the plan; their
- * iterators are what a task would pull, and we pull them with a task's context: its memory, its listeners, its end.
+ * For a small statement, processing the rows is the smallest part. Parsing, analysis, optimization, planning,
+ * generation of the code's text, and submission of a job (whose closures are cleaned and serialized) take twenty times
+ * as long, and are the same each time. Here each table is a leaf (`Rows`) that returns the rows it was given last, so
+ * the optimizer cannot fold it, and that has one partition, so there is no exchange. The plan yields Spark's RDDs.
+ * Their iterators, which a task would pull, are pulled here with a task context, which provides memory, listeners and
+ * the end of the task.
  *
- * For plans whose operators need no more than that: no exchange, no broadcast, no subquery (`OPERATORS`). Python's workers
- * are those of this JVM: a statement that needs them is taken if executors are in it, and if it is for one worker.
- * Spark gives a task copies of a plan's expressions; here they are used again. They are of one thread and
- * deterministic, and begin anew with each partition.
+ * Supports plans whose operators need nothing else: no exchange, no broadcast, no subquery (`OPERATORS`). A statement
+ * with Python functions is supported if the executors are in this JVM (the Python workers belong to this JVM) and the
+ * result has one partition. Spark gives each task a copy of the plan's expressions; here they are reused. This is safe
+ * because one thread uses them, they are deterministic, and they are initialized for each partition.
  */
 public class Prepared {
     private static final Set OPERATORS = new HashSet(Arrays.asList(new String[] {
@@ -69,11 +70,11 @@ public class Prepared {
     private static final String PYTHON = "ArrowEvalPythonExec";
     private static final int CANCELLED_MAX = 1000;
     private static final String BROADCAST = "spark.sql.autoBroadcastJoinThreshold";
-    private static final long SMALL = 1 << 16; // bytes: what the optimiser takes a table for
-    private static final AtomicLong LAST_TASK = new AtomicLong(-1); // ours count down, Spark's own up
+    private static final long SMALL = 1 << 16; // bytes: the size of a table in the optimizer's statistics
+    private static final AtomicLong LAST_TASK = new AtomicLong(-1); // these task ids count down, Spark's count up
 
-    private static final Map running = new HashMap(); // contexts by job group
-    private static final Map cancelled = new LinkedHashMap(); // the last groups that were
+    private static final Map running = new HashMap(); // task contexts by job group
+    private static final Map cancelled = new LinkedHashMap(); // the job groups that were cancelled last
     private final Map leaves; // by view name
     private final RDD rows;
     private final StructType schema;
@@ -86,7 +87,7 @@ public class Prepared {
         this.schema = schema;
     }
 
-    /** The rows of one table, at each time those that it was given last. One partition. */
+    /** A table as an RDD of one partition. It returns the batches that were set last. */
     public static class Rows extends RDD {
         private final transient StructType schema;
         private transient byte[][] batches;
@@ -107,7 +108,7 @@ public class Prepared {
                     context, ArrowConverters$.MODULE$.fromBatchIterator(given, schema, "UTC", false, false, context));
         }
 
-        /** The table as the session's statements see it. */
+        /** The table as a Dataset, to create a view from. */
         public Dataset asDataset(SparkSession session) {
             scala.Option size = new scala.Some(new Statistics(
                     scala.math.BigInt$.MODULE$.apply(SMALL), scala.Option$.MODULE$.empty(),
@@ -118,12 +119,12 @@ public class Prepared {
         }
     }
 
-    /** A leaf for each of these schemas, to be made a view. */
+    /** Returns a leaf for a table of this schema (Spark's StructType as JSON). */
     public static Rows leaf(SparkSession session, String schema) {
         return new Rows(session.sparkContext(), (StructType) DataType$.MODULE$.fromJson(schema));
     }
 
-    /** Plans a statement over `leaves`, which are views already, by name. Null if its plan is not for this. */
+    /** Plans a statement over `leaves` (by view name), whose views exist. Null if the plan is not supported. */
     public static Prepared of(SparkSession session, String sql, Map leaves) {
         String threshold = session.conf().get(BROADCAST);
         session.conf().set(BROADCAST, "-1");
@@ -184,7 +185,7 @@ public class Prepared {
         return false;
     }
 
-    /** SparkEnv.memoryManager(), by a handle: to look for it among all methods needs classes that Spark leaves out. */
+    /** SparkEnv.memoryManager(), by a method handle: reflection over all methods needs classes that Spark omits. */
     private static MemoryManager memoryManager(SparkContext context) {
         try {
             return (MemoryManager) MethodHandles.publicLookup()
@@ -199,13 +200,13 @@ public class Prepared {
         return schema;
     }
 
-    /** Computes the rows over record batches by view name, and hands them over as iterators, one a partition. */
+    /** Computes the rows over record batches (by view name). Calls `consumer` with an iterator for each partition. */
     public void run(String group, Map batches, Consumer consumer) throws IOException {
         give(batches);
         try {
             run(group, consumer);
         } finally {
-            give(new HashMap()); // they are not ours to keep
+            give(new HashMap()); // does not keep the caller's batches in memory
         }
     }
 
@@ -247,7 +248,7 @@ public class Prepared {
         }
     }
 
-    /** What takes the rows of a partition, all of them. */
+    /** Consumes all rows of a partition. */
     public interface Consumer {
         void take(scala.collection.Iterator rows) throws IOException;
     }
@@ -267,7 +268,7 @@ public class Prepared {
         }
     }
 
-    /** Ends what runs, or is yet to run, for a job group. */
+    /** Cancels the running and the future work of a job group. */
     public static void cancel(String group) {
         synchronized (running) {
             cancelled.put(group, group);

@@ -1,18 +1,18 @@
-"""The engine's door: SQL text and Arrow tables go in, one Arrow table comes out. Nothing else passes.
+"""The Spark engine: evaluates Spark SQL over Arrow tables and returns an Arrow table.
 
-The way of one statement, with the files that know each step:
+How a statement is executed:
 
-    run(sql, views)          engine.py        the door, the engine's life: start, watch, restart, close
-      → a free slot          pool.py          statements wait, slots (sessions with a thread) take them
-      → a driver             embedded.py      in a JVM of our own (jvm.py: the process, its flags and its class archive;
-                                              java.py finds a Java), executors in it or on a cluster
-        by a session's path  arrow_path.py    Arrow over a socket to Door.java and back; stock_path.py: the plain way
-        or another           remote.py        a Spark Connect server's, wherever it is
-        by a session's path  connect_path.py  Arrow over gRPC
-      → an error, if any     errors.py        Spark's words become PostgreSQL's
+    run(sql, views)          engine.py        lifecycle: start, watch, restart, close
+      → a free slot          pool.py          queue of statements; a slot is a Spark session with a thread
+      → a driver, either     embedded.py      in a JVM that this process starts (jvm.py: process, flags, class archive;
+                                              java.py: finds a Java), with executors in it or on a cluster
+        with a session path  arrow_path.py    Arrow over a socket to Door.java; stock_path.py: PySpark's public API
+        or                   remote.py        a Spark Connect server
+        with a session path  connect_path.py  Arrow over gRPC
+      → an error             errors.py        translates Spark's errors to PostgreSQL's
 
-Whoever computes asks an `Engine`; only this package knows that Spark stands behind it. The SQL is Spark's, already
-rewritten by the planner.
+The other packages depend on the protocol `Engine` only; Spark is used only in this package. The SQL is in Spark's
+dialect, as rendered by the planner.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ import pyarrow as pa
 
 
 class EngineUnavailable(Exception):
-    """The engine cannot be started. `message` says why in one line, `hint` what to do about it."""
+    """The engine cannot be started. `message` is the reason in one line, `hint` a remedy."""
 
     def __init__(self, message: str, hint: str) -> None:
         super().__init__(f"{message} ({hint})")
@@ -33,50 +33,54 @@ class EngineUnavailable(Exception):
 
 
 class Runner(Protocol):
-    """What computes queries. A query is pure: it reads only `views`, and may be run again when its engine dies."""
+    """Runs queries. A query is pure: it reads only `views`, so it may run again if the engine fails."""
 
     async def run(self, sql: str, views: Mapping[str, pa.Table], *, patient: bool = False) -> pa.Table:
-        """The rows of `sql` over `views` (name -> rows); waits for a starting engine. PgError as PostgreSQL words it.
+        """Returns the rows of `sql` over `views` (name -> rows). Waits for an engine that is starting.
 
-        57P03 when the engine cannot be had; a `patient` statement waits until it can.
+        PgError with PostgreSQL's SQLSTATE and message. 57P03 if the engine is unavailable; a `patient` statement waits
+        until it is available instead.
 
-        Cancel safety: cancelling stops the statement's work; nothing remains.
+        Cancel safety: cancellation stops the statement and leaves nothing behind.
         """
 
 
 class Engine(Runner, Protocol):
-    """What computes, and has a life of its own."""
+    """A `Runner` with a lifecycle."""
 
     @property
     def ready(self) -> bool:
-        """Whether a statement would start now rather than wait for the engine's start."""
+        """Whether the engine is started, so that statements do not wait for its start."""
 
     @property
     def unavailable(self) -> EngineUnavailable | None:
-        """Why statements are refused: the reason that the engine's last starts failed. None when they are not."""
+        """The reason of the last failed start while statements are refused; None while they are accepted."""
 
     @property
     def running(self) -> int:
-        """How many statements run now."""
+        """The number of running statements."""
 
     @property
     def waiting(self) -> int:
-        """How many statements wait for others to end."""
+        """The number of queued statements."""
 
     @property
     def jvm_pid(self) -> int | None:
-        """The process that computes, if it is one on this machine."""
+        """The process id of the driver's JVM; None if this process did not start it."""
 
     async def start(self) -> None:
-        """Returns when ready. EngineUnavailable when it cannot be for now: it goes on trying, and so may the caller."""
+        """Returns when the engine is ready. EngineUnavailable if it cannot be started for now.
+
+        The engine keeps trying after that; `start` may be called again.
+        """
 
     async def run(
         self, sql: str, views: Mapping[str, pa.Table], *, patient: bool = False, background: bool = False
     ) -> pa.Table:
-        """As `Runner.run`; a `background` statement waits until nothing else runs."""
+        """As `Runner.run`. A `background` statement starts only when no other statement runs."""
 
     async def warm_up(self) -> None:
-        """Runs synthetic statements, giving way to real ones, until the engine is at its speed."""
+        """Runs synthetic background statements so that the JVM compiles the code that small statements use."""
 
     async def close(self) -> None:
-        """Ends the engine; statements in flight fail with 57P01."""
+        """Stops the engine. Statements that have not finished fail with 57P01."""

@@ -1,17 +1,18 @@
-"""Arrow into a Spark session and out of it, with low latency.
+"""Exchanges Arrow tables with a Spark session at low latency.
 
-Goal: a small statement costs one round trip to the JVM, and no Spark job at all when its plan folds to rows that the
-driver already has; bulk data never passes py4j, which moves bytes as base64 text.
+Goals: a small statement takes one round trip to the JVM, and no Spark job if its plan folds to rows that the driver
+already has. Bulk data does not pass through py4j, which transfers bytes as base64 text.
 
-How: `DoorPath` talks over a socket to `Door.java`, one thread of the JVM for one of ours. Tables go in as serialized
-record batches and become LocalRelations (an RDD when they are large); rows come back from
-`executeCollect`, which asks a job only if the plan needs one. A statement that comes again over other small tables is
-not planned again, and mostly needs no job: Prepared.java. These are internals of Spark 4.3; stock_path.py does the same
-with public ones only, and tests hold the two together.
+`DoorPath` exchanges messages with `Door.java` over a socket; one Python thread is connected to one thread of the JVM.
+Tables are sent as serialized record batches and become LocalRelations (RDDs if they are large). Rows are returned by
+`executeCollect`, which runs a job only if the plan needs one. A repeated statement over other small tables is not
+planned again and usually needs no job; see Prepared.java. Both use internals of Spark 4.3. stock_path.py implements the
+same interface with public APIs only, and tests compare the two.
 
-Warning: Spark lays its own types over the buffers of a record batch without looking, so a table is cast to exactly
-Spark's Arrow layout first (time in nanoseconds, timestamps in microseconds, 32-bit offsets). Spark can neither hand
-over its own intervals nor compare them: there an interval is a struct {months, days, us}, and no other struct exists.
+Warning: Spark reads the buffers of a record batch as its own types without a check. Therefore each table is first cast
+to exactly Spark's Arrow layout (time in nanoseconds, timestamps in microseconds, 32-bit offsets). Spark can neither
+export its intervals to Arrow nor compare them, so an interval is sent as a struct {months, days, us}. There are no
+other structs.
 """
 
 from __future__ import annotations
@@ -40,14 +41,14 @@ from catalog.spill import kept
 from protocol.pgwire.errors import PgError, SqlState
 from server.spark.errors import Failure, Fault
 
-BATCH_ROWS_MAX = 1 << 16  # of an answer; a table that is sent has at most SENT_BATCHES_MAX batches of at least as many
-BATCH_BYTES_MAX = 64 << 20
-SENT_BATCHES_MAX = 16  # each becomes a partition when the table is too large for a LocalRelation
-SENT_BYTES_MAX = 64 << 20  # more batches than that if one would be larger: an executor's task may have 128 MiB
+BATCH_ROWS_MAX = 1 << 16  # maximum rows of a batch in an answer, and minimum rows of a batch that is sent
+BATCH_BYTES_MAX = 64 << 20  # maximum size of a batch in an answer
+SENT_BATCHES_MAX = 16  # per table; each becomes a partition if the table is too large for a LocalRelation
+SENT_BYTES_MAX = 64 << 20  # per batch; takes precedence over SENT_BATCHES_MAX: a task is limited to 128 MiB
 CONNECT_TIMEOUT_S = 30
-STRANGERS_MAX = 64  # connections at a time that have not sent the token yet; the oldest is closed for a further one
+STRANGERS_MAX = 64  # concurrent connections that have not sent the token; a further one closes the oldest
 END, FAILED = -1, -2  # as in Door.java
-PARTS = ("tables", "planning", "execution")  # whose times follow END
+PARTS = ("tables", "planning", "execution")  # the phases whose durations follow END
 UTC = "UTC"
 
 _SPARK_NAMES: dict[pa.DataType, str] = {
@@ -74,35 +75,36 @@ _INTERVAL_US_MAX = ((1 << 63) - 1) // 1000
 
 
 class Disconnected(Exception):
-    """The JVM's end hung up in the middle of a statement: this session is of no use any more."""
+    """The connection to Spark was lost during a statement. The session cannot be used any more."""
 
 
 class SessionPath(Protocol):
-    """How one thread exchanges statements and tables with one Spark session. Used by that thread only."""
+    """Exchanges statements and tables with one Spark session. Used by one thread only."""
 
     @property
     def parts(self) -> Mapping[str, float]:
-        """What the last statement's seconds were spent on, as far as this path can tell."""
+        """The durations of the last statement's phases in seconds; empty if this path does not measure them."""
 
     def run(self, group: str, sql: str, views: Mapping[str, pa.Table], drop: Sequence[str]) -> pa.Table:
-        """Drops the temporary views `drop`, makes `views`, runs `sql`, returns its rows with the house's types.
+        """Drops the temporary views `drop`, creates `views`, runs `sql`, and returns its rows (types as `to_house`).
 
-        All its Spark jobs belong to the job group `group`; when it ends, however it ends, none of them goes on.
-        `errors.Failure` when Spark says no; the views may then exist or not. `Disconnected` when the JVM is gone.
+        All Spark jobs of the statement belong to the job group `group`. None of them runs after `run` has returned or
+        raised. `errors.Failure` for an error of Spark; the views may then exist or not. `Disconnected` if the
+        connection to Spark is lost.
         """
 
     def close(self) -> None:
-        """Hangs up; the session is not used again."""
+        """Closes the connection. The session is not used again."""
 
 
 class DoorPath:
-    """The low-latency path."""
+    """The low-latency `SessionPath`, over a socket to `Door.java`."""
 
     def __init__(self, door: JavaObject, session: JavaObject, slot: str, scratch: Path) -> None:
-        """`door` comes from `compile_door`. The JVM connects to a port of this process and sends a token first.
+        """`door` is the result of `compile_door`. The JVM connects to a port of this process and sends a token first.
 
         Connections without the token are closed. Disconnected if the JVM does not connect within CONNECT_TIMEOUT_S.
-        An answer that is too large for memory is kept in `scratch`, as `catalog.spill` keeps it.
+        An answer that is too large for memory is stored in `scratch` by `catalog.spill`.
         """
         self._scratch = scratch
         self.parts: Mapping[str, float] = {}
@@ -124,7 +126,7 @@ class DoorPath:
         try:
             return kept((to_house(pa.ipc.open_stream(block).read_all()) for block in blocks), self._scratch)
         finally:
-            for _ in blocks:  # an answer that could not be kept is read all the same: behind it begins the next
+            for _ in blocks:  # reads the rest of an answer that could not be stored: the next answer follows it
                 pass
 
     def close(self) -> None:
@@ -153,9 +155,9 @@ class DoorPath:
 
 
 def _accepted(listener: socket.socket, token: bytes) -> socket.socket:
-    """Returns the connection that sends `token` first. Any local user can connect: others are closed.
+    """Returns the first connection that sends `token`, and closes the others: any local user can connect.
 
-    All are read at once, so that one that sends nothing does not delay the JVM's.
+    Reads all connections concurrently, so that one that sends nothing does not delay the JVM's.
     """
     deadline = time.monotonic() + CONNECT_TIMEOUT_S
     came: dict[socket.socket, bytes] = {}
@@ -165,7 +167,7 @@ def _accepted(listener: socket.socket, token: bytes) -> socket.socket:
             readable, _, _ = select.select([listener, *came], [], [], left_s)
             for ready in readable:
                 if ready is listener:
-                    with suppress(OSError):  # it has gone again
+                    with suppress(OSError):  # the peer has disconnected already
                         connection, _ = listener.accept()
                         connection.setblocking(False)
                         if len(came) == STRANGERS_MAX:
@@ -192,7 +194,7 @@ def _accepted(listener: socket.socket, token: bytes) -> socket.socket:
 
 
 def compile_door(gateway: ClientServer) -> JavaObject:
-    """Compiles Door.java, and what it needs, inside the JVM; the object opens doors and describes exceptions."""
+    """Compiles Prepared.java and Door.java inside the JVM. Returns a `Door`, used to open paths and describe errors."""
     loader = gateway.jvm.Thread.currentThread().getContextClassLoader()
     for source in ("Prepared.java", "Door.java"):
         compiler = gateway.jvm.org.codehaus.janino.SimpleCompiler()
@@ -203,7 +205,7 @@ def compile_door(gateway: ClientServer) -> JavaObject:
 
 
 def _request(group: str, sql: str, views: Mapping[str, pa.Table], drop: Sequence[str]) -> Iterator[bytes | pa.Buffer]:
-    """The message that Door.java describes, in parts; a large part is a buffer that is not copied."""
+    """Yields the request that Door.java describes, in parts. Large record batches are yielded without a copy."""
     head = bytearray(_text(group) + struct.pack("!i", len(drop)))
     for name in drop:
         head += _text(name)
@@ -212,7 +214,7 @@ def _request(group: str, sql: str, views: Mapping[str, pa.Table], drop: Sequence
         size = rows_per_batch(table)
         starts = range(0, table.num_rows, size)
         head += _text(name) + _text(spark_schema(table.schema)) + struct.pack("!i", len(starts))
-        for start in starts:  # one at a time is in memory: the table itself may be a mapped file
+        for start in starts:  # one batch at a time is in memory: the table itself may be a mapped file
             (batch,) = to_spark(table.slice(start, size)).combine_chunks().to_batches()
             block = batch.serialize()
             head += struct.pack("!i", block.size)
@@ -226,7 +228,7 @@ def _request(group: str, sql: str, views: Mapping[str, pa.Table], drop: Sequence
 
 
 def rows_per_batch(table: pa.Table) -> int:
-    """How many rows of a table are sent as one batch."""
+    """Returns the number of rows per batch when the table is sent."""
     fair: int = max(BATCH_ROWS_MAX, -(-table.num_rows // SENT_BATCHES_MAX))
     small: int = table.num_rows * SENT_BYTES_MAX // max(1, table.nbytes)
     return max(1, min(fair, small))
@@ -238,7 +240,7 @@ def _text(text: str) -> bytes:
 
 
 def read_failure(block: bytes) -> Failure:
-    """Decodes what `Door.describe` wrote."""
+    """Decodes the output of `Door.describe`."""
     at = 0
 
     def number() -> int:
@@ -260,14 +262,14 @@ def read_failure(block: bytes) -> Failure:
 
 
 def to_spark(table: pa.Table) -> pa.Table:
-    """The table in the Arrow layout that Spark lays its types over. TypeError for a type that Spark has not."""
+    """Returns the table in Spark's Arrow layout, with intervals as structs."""
     return _cast(table, _schema(table.schema, "ns"))
 
 
 def to_house(table: pa.Table) -> pa.Table:
-    """The table with the types of protocol.pgwire.types: time in microseconds, plain offsets, nothing but names.
+    """Returns the table with the Arrow types of protocol.pgwire.types: time in us, 32-bit offsets, no metadata.
 
-    22008 for an interval that those do not hold.
+    PgError 22008 for an interval whose microseconds do not fit into 64-bit nanoseconds.
     """
     return _cast(table, _schema(table.schema, "us"))
 
@@ -290,7 +292,7 @@ def _innermost(kind: pa.DataType) -> pa.DataType:
 
 
 def _cast_intervals(array: pa.Array) -> pa.Array:
-    """Intervals to their parts, parts to intervals, also inside lists."""
+    """Converts intervals to structs and structs to intervals, also inside lists."""
     if pa.types.is_list(array.type):
         values = _cast_intervals(array.values)
         kind = pa.list_(values.type)
@@ -306,7 +308,7 @@ def _intervals_to_parts(array: pa.Array) -> pa.Array:
 
 
 def _parts_to_intervals(array: pa.Array) -> pa.Array:
-    """22008 for microseconds beyond Arrow's nanoseconds."""
+    """PgError 22008 if the microseconds overflow Arrow's 64-bit nanoseconds."""
     months, days, us = (pc.fill_null(array.field(i), 0).to_numpy() for i in range(3))
     if len(us) and (us.max() > _INTERVAL_US_MAX or us.min() < -_INTERVAL_US_MAX):
         raise PgError(SqlState.DATETIME_FIELD_OVERFLOW, "interval out of range")
@@ -340,7 +342,7 @@ def _plain(kind: pa.DataType, time_unit: str) -> pa.DataType:
 
 @lru_cache(1024)
 def spark_schema(schema: pa.Schema) -> str:
-    """Spark's StructType, as JSON, for a table with that Arrow schema. TypeError for a type that Spark has not."""
+    """Returns Spark's StructType for an Arrow schema, as JSON. TypeError for a type that Spark does not have."""
     columns = [
         {"name": column.name, "type": _spark_type(column.type), "nullable": True, "metadata": {}}
         for column in _schema(schema, "ns")

@@ -1,8 +1,8 @@
-"""Spark Connect's messages and gRPC, without PySpark's client around them.
+"""Spark Connect's generated messages and gRPC stubs, imported without PySpark's client.
 
-Goal: speak the protocol with what is needed for it, grpcio and protobuf. `pyspark.sql.connect` holds the generated
-messages, but its `__init__` asks for pandas and for every library of the client; a bare package of that name stands in
-for it, so that only the modules of `proto` are imported.
+The protocol needs only grpcio and protobuf. The generated messages are in `pyspark.sql.connect.proto`, but the
+`__init__` of `pyspark.sql.connect` requires pandas and all libraries of the client. During the import an empty package
+replaces `pyspark.sql.connect`, so that only the modules of `proto` are loaded.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _PACKAGE = "pyspark.sql.connect"
 
 
 class Messages:
-    """The modules that a connection needs."""
+    """The imported modules. ImportError if a library is not installed."""
 
     def __init__(self) -> None:
         import grpc
@@ -48,7 +48,7 @@ class Messages:
 
 @cache
 def messages() -> Messages:
-    """EngineUnavailable when a library is not installed."""
+    """Returns the imported modules. EngineUnavailable if a library is not installed."""
     ours = _PACKAGE not in sys.modules
     if ours:
         bare = ModuleType(_PACKAGE)

@@ -1,13 +1,14 @@
-"""Arrow into a Spark session and out of it over Spark Connect, gRPC to a Spark that may be on another machine.
+"""Exchanges Arrow tables with a Spark session over Spark Connect (gRPC).
 
-A statement is one ExecutePlan, answered by a stream of Arrow; a new table is one more before it, which makes the
-temporary view, or several when it is large (PART_BYTES). Requests are built by hand: PySpark's client sends up to five
-for a statement and wants pandas. Executions are not reattachable: when the connection breaks the statement runs again,
-which is right for pure queries and simpler than to resume it.
+A statement is one ExecutePlan request, answered by a stream of Arrow batches. Each new table needs one more request
+before it, which creates the temporary view; a table larger than PART_BYTES needs several. The requests are built here
+because PySpark's client sends up to five per statement and requires pandas. Executions are not reattachable: if the
+connection breaks, the statement runs again, which is correct for pure queries and simpler than resuming.
 
-Cancelling goes by tag, which is the pool's job group. An interrupt may come before the operation that it means,
-so it is repeated until the statement is over. Warning: when a statement with subqueries fails or is cancelled, the
-server cancels the jobs that they have by then; one that is asked for later runs on, and no call reaches it.
+Cancellation is by operation tag, which is the pool's job group. An interrupt may reach the server before its operation,
+so it is repeated until the statement has ended. Warning: when a statement with subqueries fails or is cancelled, the
+server cancels only the jobs that have been submitted. A job that is submitted later runs to its end and cannot be
+cancelled.
 
 Source: Spark's sql/connect/common/src/main/protobuf/spark/connect/*.proto.
 """
@@ -30,11 +31,11 @@ from server.spark.connect_messages import messages
 from server.spark.errors import Failure, Fault
 from server.spark.python_functions import SQL_SCALAR_ARROW_UDF, PythonFunctions, pickled, python_version
 
-CALL_TIMEOUT_S = 30.0  # of the small calls; a server that does not answer one for so long is lost
+CALL_TIMEOUT_S = 30.0  # for the calls in `_call`; a server that does not answer in time counts as lost
 INTERRUPT_PAUSES_S = (0.02, 0.02, 0.05, 0.1, 0.5)
-PART_BYTES = 16 << 20  # a message may have 128 MiB, and so may a task, which holds a part as rows
+PART_BYTES = 16 << 20  # messages and tasks are limited to 128 MiB, and a task contains a part in row format
 GONE = ("SparkContext was shut down", "stopped SparkContext", "SparkContext has been shutdown")
-HEAP_IS_FULL = ("Java heap space", "GC overhead limit exceeded")  # all that a server says of such an error
+HEAP_IS_FULL = ("Java heap space", "GC overhead limit exceeded")  # such an error has only this message, no details
 _CLIENT = "tidewire"
 
 
@@ -46,10 +47,10 @@ class ConnectService:
         options = [
             ("grpc.max_receive_message_length", -1),
             ("grpc.max_send_message_length", -1),
-            # The supervisor tries again by itself; gRPC's own pauses grow to minutes.
+            # The supervisor retries itself; gRPC's own backoff would grow to minutes.
             ("grpc.initial_reconnect_backoff_ms", 100),
             ("grpc.max_reconnect_backoff_ms", 1000),
-            ("grpc.use_local_subchannel_pool", 1),  # otherwise a later channel inherits an earlier one's pause
+            ("grpc.use_local_subchannel_pool", 1),  # otherwise a new channel inherits the backoff of an earlier one
         ]
         if url.use_ssl:
             self._channel = m.grpc.secure_channel(url.target, m.grpc.ssl_channel_credentials(), options=options)
@@ -60,7 +61,7 @@ class ConnectService:
         self.user = m.base.UserContext(user_id=url.user_id)
 
     def close(self) -> None:
-        """Ends every call that is under way."""
+        """Closes the connection, which fails all calls in progress."""
         self._channel.close()
 
 
@@ -72,10 +73,10 @@ class ConnectPath:
     def __init__(self, service: ConnectService) -> None:
         self._service = service
         self._id = str(uuid.uuid4())
-        self._server_side = ""  # what the server calls this session: another life of the server has another name for it
+        self._server_side = ""  # the server's id of this session; it changes when the server is restarted
         self._lock = threading.Lock()
-        self._group = ""  # the statement that runs, "" between two
-        self._doomed = ""  # the statement that was interrupted
+        self._group = ""  # of the running statement; "" if none runs
+        self._doomed = ""  # of the last statement that was interrupted
 
     def run(self, group: str, sql: str, views: Mapping[str, pa.Table], drop: Sequence[str]) -> pa.Table:
         relations = messages().relations
@@ -96,7 +97,7 @@ class ConnectPath:
         """Nothing is held open."""
 
     def interrupt(self, group: str) -> None:
-        """Ends the statement of that group and returns when it is over, at once if it is over already."""
+        """Cancels the statement of that group. Returns when it has ended, at once if it is not running."""
         m = messages()
         with self._lock:
             if self._group != group:
@@ -111,25 +112,25 @@ class ConnectPath:
             )
             try:
                 self._call("Interrupt", request)
-            except (Disconnected, Failure):  # there is nothing left to interrupt, or nobody to tell
+            except (Disconnected, Failure):  # the session or the server is gone
                 return
             time.sleep(next(pauses))
 
     def ping(self) -> str:
-        """Keeps the session alive; returns Spark's version. `Disconnected` when the server, or its session, is gone."""
+        """Keeps the session alive. Returns Spark's version. `Disconnected` if the server or the session is gone."""
         m = messages()
         request = self._request(m.base.AnalyzePlanRequest, spark_version=m.base.AnalyzePlanRequest.SparkVersion())
         return str(self._call("AnalyzePlan", request).spark_version.version)
 
     def configure(self, settings: Mapping[str, str]) -> None:
-        """`Failure` for a setting that a session cannot have."""
+        """Changes settings of the session. `Failure` for one that cannot be set in a session."""
         m = messages()
         pairs = [m.base.KeyValue(key=key, value=value) for key, value in settings.items()]
         operation = m.base.ConfigRequest.Operation(set=m.base.ConfigRequest.Set(pairs=pairs))
         self._call("Config", self._request(m.base.ConfigRequest, operation=operation))
 
     def register(self, functions: PythonFunctions) -> None:
-        """Makes them callable in the session's SQL; the server's Python workers must be able to import them."""
+        """Makes `functions` callable in the session's SQL. The server's Python workers must be able to import them."""
         m = messages()
         for name, (function, result) in functions.items():
             python = m.expressions.PythonUDF(
@@ -144,7 +145,7 @@ class ConnectPath:
             self._command(register_function=made)
 
     def release(self, service: ConnectService, timeout_s: float) -> None:
-        """Tells the server, over a connection of its own, that the session is not used again."""
+        """Releases the session on the server. Uses `service`, since the path's own connection may be closed."""
         request = messages().base.ReleaseSessionRequest(
             session_id=self._id, user_context=service.user, client_type=_CLIENT
         )
@@ -172,7 +173,7 @@ class ConnectPath:
             self._make_view(part_name, _local(part, schema))
         union = " UNION ALL ".join(f"SELECT * FROM `{part_name}`" for part_name in names)
         self._make_view(name, relations.Relation(sql=relations.SQL(query=union)))
-        for part_name in names:  # the whole has their rows
+        for part_name in names:  # the view of the union does not need them any more
             self._drop(part_name)
 
     def _make_view(self, name: str, relation: Any) -> None:
@@ -187,7 +188,7 @@ class ConnectPath:
         return self._execute_plan(messages().base.Plan(root=relation))
 
     def _execute_plan(self, plan: Any) -> Iterator[bytes]:
-        """The answer's Arrow streams."""
+        """Executes a plan and yields the Arrow streams of its answer."""
         m = messages()
         if self._group and self._doomed == self._group:
             raise Failure((Fault("", "interrupted", "OPERATION_CANCELED"),), "")
@@ -203,7 +204,7 @@ class ConnectPath:
                     yield response.arrow_batch.data
         except m.grpc.RpcError as error:
             raise self._told(error) from None
-        except ValueError as closed:  # so gRPC says that the channel was closed
+        except ValueError as closed:  # gRPC raises it if the channel is closed
             raise Disconnected(str(closed)) from closed
 
     def _request(self, kind: Any, **fields: Any) -> Any:
@@ -223,7 +224,7 @@ class ConnectPath:
         return response
 
     def _told(self, error: Any) -> Exception:
-        """What the server said: a `Failure` when it is about the statement, `Disconnected` otherwise."""
+        """Converts an error of gRPC: a `Failure` if it concerns the statement, otherwise `Disconnected`."""
         m = messages()
         info = m.error_details.ErrorInfo()
         packed = dict(error.trailing_metadata() or ()).get("grpc-status-details-bin", b"")
@@ -231,7 +232,7 @@ class ConnectPath:
             line = f"{error.code().name}: {error.details()}"
             if error.code() is m.grpc.StatusCode.UNKNOWN and error.details() in HEAP_IS_FULL:
                 return Failure((Fault("java.lang.OutOfMemoryError", error.details()),), line)
-            if error.code() is m.grpc.StatusCode.RESOURCE_EXHAUSTED:  # a row of more than a message's length
+            if error.code() is m.grpc.StatusCode.RESOURCE_EXHAUSTED:  # a row is larger than the message limit
                 return Failure((Fault("RESOURCE_EXHAUSTED", line),), line)
             return Disconnected(line)
         condition = info.metadata.get("errorClass", "")
@@ -239,7 +240,7 @@ class ConnectPath:
             return Disconnected(error.details())
         try:
             chain = self._chain(info.metadata.get("errorId", ""))
-        except (Disconnected, Failure):  # what came with the error must do
+        except (Disconnected, Failure):  # use only the details that came with the error
             chain = ()
         if not chain:
             parameters = json.loads(info.metadata.get("messageParameters", "{}"))
@@ -249,7 +250,7 @@ class ConnectPath:
         return Failure(chain, "\nCaused by: ".join(f"{f.kind}: {f.message}" for f in chain), engine_gone=gone)
 
     def _chain(self, error_id: str) -> tuple[Fault, ...]:
-        """The exception and its causes, as the server remembers them for a while."""
+        """Fetches an exception and its causes. The server keeps them for a limited time."""
         if not error_id:
             return ()
         m = messages()
@@ -270,7 +271,7 @@ def _tag(group: str) -> str:
 
 
 def _local(table: pa.Table, schema: str) -> Any:
-    """`table`, in Spark's layout, as a relation with Spark's `schema`."""
+    """Returns a LocalRelation with the rows of `table`, in Spark's layout, and the Spark schema `schema` (JSON)."""
     relations = messages().relations
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, table.schema) as writer:
@@ -280,7 +281,7 @@ def _local(table: pa.Table, schema: str) -> Any:
 
 
 def _data_type(spark: Any) -> Any:
-    """Spark's type, from its JSON, as a message; of those that functions return."""
+    """Converts a Spark type from JSON to a message. Supports the types that functions return."""
     types = messages().types
     if isinstance(spark, str):
         return types.DataType(**{spark: getattr(types.DataType, spark.capitalize())()})

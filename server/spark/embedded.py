@@ -1,6 +1,6 @@
-"""A Spark of our own: the driver in a JVM that we start, executors in it or wherever the master has them.
+"""A Spark driver in a JVM that this process starts. The executors run in it or where the master places them.
 
-A second, slow JVM makes the class archive once, at the lowest priority (`_make_archive`).
+If there is no class archive yet, a second JVM with the lowest priority writes it (`_make_archive`).
 """
 
 from __future__ import annotations
@@ -28,24 +28,26 @@ from server.spark.spark import SESSION_PROPERTIES
 from server.spark.stock_path import StockPaths
 from server.spark.warm_up import synthetic_ticks
 
-ARCHIVE_DELAY_S = 10.0  # lets the first statements have the processor
+ARCHIVE_DELAY_S = 10.0  # does not compete with the first statements for the processor
 ARCHIVE_TIMEOUT_S = 300.0
 ARCHIVE_ROUNDS = 24
 ARCHIVE_MEMORY_MB = 1024
-CLEANING_THREADS = 4  # of each of Spark's two pools that drop broadcasts and shuffles
-EXECUTOR_FLAGS = ("-Xss4m", "-Duser.timezone=UTC", "-Dfile.encoding=UTF-8")  # as the driver's, see jvm.py
+CLEANING_THREADS = 4  # in each of the two pools with which Spark removes broadcasts and shuffles
+EXECUTOR_FLAGS = ("-Xss4m", "-Duser.timezone=UTC", "-Dfile.encoding=UTF-8")  # the same as the driver's, see jvm.py
 
 _log = structlog.get_logger()
 
 
-# Between a JVM and its Python workers. Over TCP every task would wait 40 ms: the kernel holds back the second of the
-# JVM's messages until the first is acknowledged, and the worker's end waits with that. The directory is relative, for a
-# socket's path may have no more than 107 bytes: workers begin where their JVM is, in `scratch` or in an executor's own.
+# Unix sockets between a JVM and its Python workers. Over TCP every task would take 40 ms longer: the kernel holds back
+# the JVM's second message until the first is acknowledged, and delays the acknowledgement at the worker's end. The
+# directory is relative because a socket's path is limited to 107 bytes. A worker starts in the working directory of its
+# JVM: `scratch`, or the directory of the executor.
 WORKER_SOCKETS = {"spark.python.unix.domain.socket.enabled": "true", "spark.python.unix.domain.socket.dir": "."}
 
 
-# Spark's ports deserialize the Java objects that they are sent, and every local user can connect to them: only clients
-# that know a secret may send any. Of Spark's two ways to authenticate, the one that encrypts is on, the other is off.
+# Spark's ports deserialize the Java objects that they receive, and every local user can connect to them. Therefore
+# clients must authenticate with a secret. Of Spark's two authentication protocols, the one with encryption is enabled
+# and the other (SASL) is disabled.
 AUTHENTICATION = {
     "spark.authenticate": "true",
     "spark.network.crypto.enabled": "true",
@@ -58,7 +60,7 @@ AUTHENTICATION = {
 def spark_properties(master: str, memory_mb: int, scratch: Path) -> dict[str, str]:
     """Returns Spark's settings for a JVM that this server starts. Spark writes temporary files to `scratch`.
 
-    With the executors on this machine they contain a new secret.
+    With `local-cluster` the settings contain a new random secret.
     """
     properties = {
         "spark.master": master,
@@ -66,7 +68,7 @@ def spark_properties(master: str, memory_mb: int, scratch: Path) -> dict[str, st
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.log.level": "WARN",
-        "spark.scheduler.mode": "FAIR",  # a long snapshot query does not starve ticks
+        "spark.scheduler.mode": "FAIR",  # a long query does not starve short ones
         "spark.driver.maxResultSize": f"{memory_mb // 2}m",
         "spark.pyspark.python": worker_python(),
         "spark.sql.warehouse.dir": str(scratch / "warehouse"),
@@ -76,7 +78,7 @@ def spark_properties(master: str, memory_mb: int, scratch: Path) -> dict[str, st
     }
     if master.startswith("local"):
         properties |= {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1", **AUTHENTICATION}
-    if is_local_cluster(master):  # with `local[N]` Spark makes a secret itself
+    if is_local_cluster(master):  # with `local[N]` Spark generates the secret itself
         properties["spark.authenticate.secret"] = secrets.token_hex(32)
     executors = [*EXECUTOR_FLAGS, *(executor_flags(scratch) if is_local_cluster(master) else [])]
     properties["spark.executor.extraJavaOptions"] = " ".join(map(shlex.quote, executors))
@@ -84,7 +86,7 @@ def spark_properties(master: str, memory_mb: int, scratch: Path) -> dict[str, st
 
 
 def _unavailable(error: BaseException, log: Path) -> EngineUnavailable:
-    """The error of a start, in one line; a Java exception can be read only while its JVM lives."""
+    """Returns the error of a start in one line. A Java exception can be read only while its JVM runs."""
     if isinstance(error, EngineUnavailable):
         return error
     said = str(error)
@@ -100,9 +102,9 @@ class EmbeddedDriver:
     def __init__(
         self, jvm: Jvm, stopping: threading.Event, *, low_latency: bool, functions: PythonFunctions, scratch: Path
     ) -> None:
-        """Waits until Spark is up. EngineUnavailable, or py4j's errors when Spark or its JVM give up on the way."""
+        """Returns when Spark is ready. Raises EngineUnavailable, or an error of py4j if Spark or its JVM fails."""
         gateway = jvm.connect(stopping)
-        with ThreadPoolExecutor(1, "tidewire-spark-door") as beside:  # takes a second of the start
+        with ThreadPoolExecutor(1, "tidewire-spark-door") as beside:  # compiling takes a second; Spark starts meanwhile
             door = beside.submit(compile_door, gateway)
             self._context = gateway.jvm.org.apache.spark.SparkContext.getOrCreate()
             self._session = gateway.jvm.org.apache.spark.sql.classic.SparkSession(self._context, {})
@@ -132,7 +134,7 @@ class EmbeddedDriver:
         try:
             self._context.cancelJobGroupAndFutureJobs(group)
             self._door.cancel(group)
-        except (Py4JError, OSError) as error:  # the JVM is gone, and with it the jobs
+        except (Py4JError, OSError) as error:  # the JVM has ended, and its jobs with it
             _log.debug("jobs not cancelled", group=group, error=str(error))
 
     def fell(self) -> bool:
@@ -166,7 +168,7 @@ class EmbeddedSpark:
         functions: PythonFunctions,
         conf: Mapping[str, str],
     ) -> None:
-        """As `SparkEngine`."""
+        """See `SparkEngine` for the parameters."""
         self._directory = directory
         self._log_file = directory / "spark.log"
         self._master = master
@@ -178,7 +180,7 @@ class EmbeddedSpark:
         self._java: Java | None = None
         self._jvm: Jvm | None = None
         self._archivist: threading.Thread | None = None
-        logging.getLogger("py4j").setLevel(logging.CRITICAL)  # it reports each lost connection with a trace; so do we
+        logging.getLogger("py4j").setLevel(logging.CRITICAL)  # it logs a stack trace for each lost connection
 
     @property
     def pid(self) -> int | None:
@@ -203,7 +205,7 @@ class EmbeddedSpark:
                 jvm, stopping, low_latency=self._low_latency, functions=self._functions, scratch=self._directory
             )
         except BaseException as error:
-            told = _unavailable(error, self._log_file)  # now, before the JVM ends
+            told = _unavailable(error, self._log_file)  # before the JVM ends: afterwards the exception is unreadable
             jvm.kill()
             jvm.process.wait()
             jvm.forget()
@@ -224,7 +226,8 @@ class EmbeddedSpark:
     def _launch(self, java: Java, name: str, memory_mb: int, extra_flags: list[str], niceness: int = 0) -> Jvm:
         scratch = self._directory / name
         master = self._master if niceness == 0 else "local[1]"
-        sockets = WORKER_SOCKETS if self._low_latency else {}  # PySpark in our process would look for them here
+        # Without low latency, PySpark runs in this process and would look for the sockets in its working directory.
+        sockets = WORKER_SOCKETS if self._low_latency else {}
         return Jvm(
             java,
             memory_mb=memory_mb,
@@ -237,7 +240,7 @@ class EmbeddedSpark:
         )
 
     def _make_archive(self, java: Java, archive: ClassArchive, stopping: threading.Event) -> None:
-        """Runs a second JVM through the ways that matter and lets it write the archive as it leaves."""
+        """Runs synthetic statements in a second JVM, which writes the archive when it exits."""
         if stopping.wait(ARCHIVE_DELAY_S):
             return
         begun = time.monotonic()

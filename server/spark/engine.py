@@ -1,11 +1,12 @@
-"""The Spark engine's life: start, serve, notice death, start again, end.
+"""The lifecycle of the Spark engine: start, serve, detect a lost driver, restart, stop.
 
-One supervisor thread owns Spark. It starts a driver, opens the pool, waits until the driver is gone, and starts again:
-at once if the driver served for a while, with growing pauses after failed starts. Statements in flight stay in the
-pool and run again: a query reads nothing but the tables that came with it. After START_TRIES failures in a row, or one
-that another try does not mend, all statements but the patient ones are refused, while the supervisor goes on trying.
+One supervisor thread owns Spark. It starts a driver, opens the pool, waits until the driver ends, and starts the next
+one: at once if the driver lived longer than GOOD_LIFE_S, otherwise after a pause that doubles with each failure.
+Unfinished statements stay in the pool and run again on the next driver, which is safe because a query reads only the
+tables that are sent with it. After START_TRIES consecutive failures, or if `Spark.prepare` fails, all statements except
+patient ones are refused, while the supervisor keeps trying.
 
-Where the driver is, embedded.py and remote.py know.
+The drivers are implemented in embedded.py and remote.py.
 """
 
 from __future__ import annotations
@@ -32,16 +33,16 @@ from server.spark.warm_up import synthetic_ticks
 from server.trace import tell
 
 START_TRIES = 3
-GOOD_LIFE_S = 10.0  # a driver that served this long did not die of its start
+GOOD_LIFE_S = 10.0  # the end of a driver that lived this long does not count as a failed start
 STOP_GRACE_S = 5.0
 WARM_UP_ROUNDS = 300
-MEMORY_MB = 2048  # of the heap of the driver's JVM; as `Config.spark_memory`
+MEMORY_MB = 2048  # maximum heap of the driver's JVM; equals the default of `Config.spark_memory`
 
 _log = structlog.get_logger()
 
 
 class SparkEngine:
-    """The `Engine` that runs on Spark. Its methods may be called from any event loop."""
+    """The implementation of `Engine` on Spark. Its methods may be called from any event loop."""
 
     def __init__(
         self,
@@ -56,15 +57,15 @@ class SparkEngine:
         functions: PythonFunctions | None = None,
         conf: Mapping[str, str] | None = None,
     ) -> None:
-        """`directory` takes `spark.log` and temporary files. `sessions`: how many statements run at once.
-
-        `memory_mb`: the largest heap of the driver's JVM.
-
-        `remote`: the URL of a Spark Connect server, in place of a driver of our own; then `directory`, `master`,
-        `memory_mb`, `archive` and `low_latency` mean nothing. ValueError for what is no such URL.
-        `archive`: the directory of the class archives, which halve the start (`jvm.default_archive_directory`); None
-        for none. `low_latency` False takes PySpark's public interface instead of `Door.java`. `functions`: what
-        statements may call beside Spark's own. `conf`: Spark's settings beside those that we need.
+        """`directory`: receives `spark.log` and temporary files.
+        `remote`: the URL of a Spark Connect server, used instead of an embedded driver; `directory`, `master`,
+        `memory_mb`, `archive` and `low_latency` are then ignored. ValueError if the URL is malformed.
+        `sessions`: the maximum number of statements that run concurrently.
+        `memory_mb`: the maximum heap of the driver's JVM, in MiB.
+        `archive`: the directory of the class archives, which halve the start time (`jvm.default_archive_directory`);
+        None disables them.
+        `low_latency`: False uses PySpark's public interface instead of `Door.java`.
+        `functions`: Python functions that statements may call. `conf`: additional Spark settings.
         """
         functions, conf = functions or {}, conf or {}
         self._spark: Spark
@@ -101,16 +102,16 @@ class SparkEngine:
 
     @property
     def running(self) -> int:
-        """How many statements hold a slot, cancelled ones included until Spark lets go of them."""
+        """The number of statements that hold a slot, including cancelled ones until Spark has stopped them."""
         return self._pool.running
 
     @property
     def waiting(self) -> int:
-        """How many statements wait for a slot."""
+        """The number of statements that wait for a slot."""
         return self._pool.waiting
 
     async def start(self) -> None:
-        """Cancel safety: the start goes on."""
+        """See `Engine.start`. Cancel safety: the start continues."""
         if self._supervisor is None:
             self._supervisor = threading.Thread(target=self._supervise, name="tidewire-spark-supervisor", daemon=True)
             self._supervisor.start()
@@ -121,9 +122,10 @@ class SparkEngine:
     async def run(
         self, sql: str, views: Mapping[str, pa.Table], *, patient: bool = False, background: bool = False
     ) -> pa.Table:
-        """As `Engine.run`; a `background` statement waits until nothing else runs.
+        """See `Engine.run`.
 
-        A table that was sent before, the same object under the same name, is not sent again: do not change its buffers.
+        A table that a session already has (the same object under the same name) is not sent again, so its buffers must
+        not be modified.
         """
         statement = Statement(sql, views, patient=patient, background=background)
         self._pool.submit(statement)
@@ -142,7 +144,7 @@ class SparkEngine:
         _log.info("engine warm", rounds=WARM_UP_ROUNDS, seconds=round(time.monotonic() - begun, 1))
 
     async def close(self) -> None:
-        """Cancel safety: the end goes on; the driver is killed if it does not leave within STOP_GRACE_S."""
+        """Kills the driver if it does not exit within STOP_GRACE_S. Cancel safety: closing continues."""
         await asyncio.shield(asyncio.to_thread(self._close))
 
     def _close(self) -> None:
@@ -162,7 +164,7 @@ class SparkEngine:
                     self._spark.prepare()
                     prepared = True
                 self._serve_once()
-            except Exception as error:  # whatever it was, this thread goes on
+            except Exception as error:  # any error: the supervisor must survive it
                 failures += 1
                 why = error if isinstance(error, EngineUnavailable) else _bug(error)
                 if self._stopping.is_set():
@@ -179,7 +181,7 @@ class SparkEngine:
             self._started.set_exception(EngineUnavailable("the engine was closed", "start another"))
 
     def _give_up(self, error: EngineUnavailable) -> None:
-        """Refuses the statements that wait and those that come, until a later try succeeds."""
+        """Refuses queued and new statements, except patient ones, until a later start succeeds."""
         if self._unavailable is None:
             _log.error(
                 "Spark is not available",
@@ -194,11 +196,11 @@ class SparkEngine:
             )
         )
         if not self._started.done():
-            failed, self._started = self._started, Future()  # whoever asks from now on waits for the next try
+            failed, self._started = self._started, Future()  # later callers of `start` wait for the next attempt
             failed.set_exception(error)
 
     def _serve_once(self) -> None:
-        """One driver's life, from its start to its end. Any error is one of its start."""
+        """Starts a driver, serves with it and returns when it has ended. Any error is an error of the start."""
         begun = time.monotonic()
         driver = self._spark.start(self._stopping)
         try:
@@ -217,7 +219,7 @@ class SparkEngine:
 
 
 def _retrieve(future: asyncio.Future[None]) -> None:
-    """Marks a future's exception as seen, for when whoever waited was cancelled."""
+    """Retrieves the future's exception, so that asyncio does not log it if the awaiting task was cancelled."""
     if not future.cancelled():
         future.exception()
 

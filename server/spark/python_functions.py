@@ -1,8 +1,8 @@
 """Python functions that Spark SQL can call by name, registered in a session without PySpark's own objects.
 
-They are scalar Arrow UDFs: Spark sends columns to a Python worker and takes a column back. The function goes there
-pickled by reference, so the worker must be able to import it: it is the Python that runs this process, or on a cluster
-one that has the same Tidewire installed.
+They are scalar Arrow UDFs: Spark sends columns to a Python worker, which returns a column. Functions are pickled by
+reference, so the worker must be able to import them. The worker runs the same Python as this process, or, on a cluster,
+one with the same Tidewire installed.
 """
 
 from __future__ import annotations
@@ -19,15 +19,18 @@ from py4j.java_gateway import JavaObject
 
 from server.memory import limit_memory
 
-MEMORY_MAX = 1024 * 1024 * 1024  # bytes that a worker may allocate; see also `functions.worker.Kernel`
+MEMORY_MAX = 1024 * 1024 * 1024  # memory limit of a worker in bytes; see also `functions.worker.Kernel`
 SQL_SCALAR_ARROW_UDF = 250  # pyspark.util.PythonEvalType
 
 PythonFunctions = Mapping[str, tuple[Callable[..., Any], str]]
-"""By name: a function of Arrow columns, picklable, and its result type as Spark's JSON."""
+"""Function name -> (picklable function over Arrow columns, Spark's result type as JSON)."""
 
 
 class _Command:
-    """What a worker is sent. It becomes the pair of function and type there, so that only there PySpark is imported."""
+    """The pickled command of a UDF. The worker unpickles it to (function, result type) by calling `command`.
+
+    Therefore PySpark is imported only in the worker.
+    """
 
     def __init__(self, function: Callable[..., Any], result: str) -> None:
         self._parts = function, result
@@ -37,7 +40,7 @@ class _Command:
 
 
 def command(function: Callable[..., Any], result: str) -> tuple[Callable[..., Any], Any]:
-    """In a worker, at each task."""
+    """Returns (function, result type). Called in a worker at the start of each task."""
     from pyspark.sql.types import _parse_datatype_json_string
 
     found = function, _parse_datatype_json_string(result)
@@ -47,32 +50,32 @@ def command(function: Callable[..., Any], result: str) -> tuple[Callable[..., An
 
 @cache
 def _prepare_worker() -> None:
-    """Limits the worker's memory, and excludes what it has imported from garbage collection.
+    """Limits the worker's memory, and excludes imported modules from garbage collection.
 
-    The worker collects garbage behind every task. Over its imports that takes tens of milliseconds, for which the next
-    task waits.
+    The worker collects garbage after every task. With the imported modules that would delay the next task by tens of
+    milliseconds.
     """
     limit_memory(MEMORY_MAX)
     gc.freeze()
 
 
 def pickled(function: Callable[..., Any], result: str) -> bytes:
-    """What a worker unpickles; `result` is the type as Spark's JSON."""
+    """Returns the pickled command of a UDF. `result` is Spark's type as JSON."""
     return pickle.dumps(_Command(function, result))
 
 
 def python_version() -> str:
-    """What the worker's Python must be: 3.11, for instance."""
+    """Returns the Python version that workers must have, such as "3.11"."""
     return f"{sys.version_info.major}.{sys.version_info.minor}"
 
 
 def worker_python(environ: Mapping[str, str] = os.environ) -> str:
-    """The Python that runs workers: PYSPARK_PYTHON, for a cluster whose nodes have it elsewhere, or our own."""
+    """Returns the workers' Python executable: PYSPARK_PYTHON (for a cluster with other paths), or this process's."""
     return environ.get("PYSPARK_PYTHON") or sys.executable
 
 
 def register(jvm: Any, session: JavaObject, functions: PythonFunctions) -> None:
-    """Makes them callable in a session's SQL."""
+    """Makes `functions` callable in the session's SQL."""
     made = getattr(jvm, "org.apache.spark.sql.execution.python.UserDefinedPythonFunction")
     nothing = jvm.java.util.ArrayList()
     for name, (function, result) in functions.items():

@@ -1,7 +1,7 @@
-"""A Spark that somebody else runs, reached over Spark Connect.
+"""A Spark Connect server that is run outside of this process.
 
-The server is watched by a small call in each session every PING_S: it tells of a server that has gone, and of one that
-was started anew and knows our sessions no more; it keeps idle sessions from expiring (after an hour, by default).
+Every PING_S a small call in each session checks the server. It detects a server that is gone, or one that was restarted
+and lost the sessions, and it prevents idle sessions from expiring (after an hour by default).
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _log = structlog.get_logger()
 
 
 class RemoteDriver:
-    """One life of the server, as far as we see it; see `spark.Driver`."""
+    """A `spark.Driver` that ends when the server or one of the sessions is lost."""
 
     pid = None
 
@@ -40,7 +40,7 @@ class RemoteDriver:
         self._lost = threading.Event()
 
     def path(self, slot: str) -> SessionPath:
-        """EngineUnavailable when the server is not there, is another Spark, or refuses what we need."""
+        """EngineUnavailable if the server is unreachable, has another Spark version, or refuses the settings."""
         self._paths[slot] = path = ConnectPath(self._service)
         try:
             self._check_version(path.ping())
@@ -71,7 +71,7 @@ class RemoteDriver:
         threading.Thread(target=path.interrupt, name=f"tidewire-cancel-{group}", args=(group,), daemon=True).start()
 
     def fell(self) -> bool:
-        """Hangs up, so that whatever still waits for an answer learns of it."""
+        """Closes the connection, so that pending calls fail. Always returns False: the cause is not known."""
         self._lost.set()
         self._service.close()
         return False
@@ -86,7 +86,7 @@ class RemoteDriver:
         return "it hung up in the middle of a statement"
 
     def leave(self, grace_s: float) -> None:
-        """Hangs up, and tells the server that our sessions are not used again, so that it need not wait for them."""
+        """Closes the connection and releases the sessions on the server, so that they need not expire."""
         self.fell()
         service = ConnectService(self._url)
         try:
@@ -104,7 +104,7 @@ class RemoteDriver:
 class RemoteSpark:
     """See `spark.Spark`."""
 
-    pause_max_s = 2.0  # a try costs nothing, and subscribers wait
+    pause_max_s = 2.0  # short, because an attempt is cheap and subscribers wait
     pid = None
 
     def __init__(self, url: ConnectUrl, *, functions: PythonFunctions, conf: Mapping[str, str]) -> None:
@@ -117,12 +117,12 @@ class RemoteSpark:
         messages()
 
     def start(self, stopping: threading.Event) -> RemoteDriver:
-        """Does not reach for the server: the first session does."""
+        """Does not connect to the server; the first session does."""
         _log.info("engine starting", remote=str(self._url))
         self._driver = driver = RemoteDriver(self._url, self._functions, self._conf)
         return driver
 
     def stop(self, grace_s: float) -> None:
-        """Does not wait for statements: whoever asked has been told."""
+        """Does not wait for running statements: they fail when the connection is closed."""
         if (driver := self._driver) is not None:
             driver.leave(grace_s)

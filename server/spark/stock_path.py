@@ -1,9 +1,9 @@
-"""Arrow into a Spark session and out of it through PySpark's public interface: `createDataFrame` and `toArrow`.
+"""Exchanges Arrow tables with a Spark session through PySpark's public interface: `createDataFrame` and `toArrow`.
 
-The plain way that guards the fast one: slower and always at the price of a job, but free of Spark's internals.
+The reference implementation for arrow_path.py. It is slower and always runs a job, but does not use Spark's internals.
 
-PySpark keeps its context and gateway in class variables and rewires py4j's error handling for the whole process.
-`StockPaths` attaches it to the JVM that we started and takes it off again, so that the next JVM can be attached.
+PySpark stores its context and gateway in class variables and replaces py4j's error handling for the whole process.
+`StockPaths` attaches PySpark to the JVM that the engine started and detaches it, so that the next JVM can be attached.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ from server.spark.python_functions import PythonFunctions, register
 
 
 class StockPaths:
-    """PySpark attached to one JVM. One at a time in a process."""
+    """PySpark attached to one JVM. At most one instance may be attached in a process."""
 
     def __init__(self, gateway: ClientServer, door: JavaObject) -> None:
         from pyspark import SparkContext
         from pyspark.java_gateway import launch_gateway
         from pyspark.sql import SparkSession
 
-        # Otherwise each failed query is 20 KB of JSON on stderr.
+        # Otherwise each failed query writes 20 KB of JSON to stderr.
         logging.getLogger("SQLQueryContextLogger").disabled = True
         logging.getLogger("DataFrameQueryContextLogger").disabled = True
         parameters = gateway.java_parameters
@@ -43,7 +43,7 @@ class StockPaths:
         finally:
             for name in ours:
                 del os.environ[name]
-        # Everything below goes through this gateway: job groups belong to its threads.
+        # All later calls use this gateway, because job groups belong to its threads.
         context = own.jvm.org.apache.spark.SparkContext.getOrCreate()
         self._gateway = own
         self._door = door
@@ -54,12 +54,12 @@ class StockPaths:
         session = self._session.newSession()
         register(self._gateway.jvm, session._jsparkSession, functions)
         stock = StockPath(session, self._door, slot)
-        # SparkSession has replaced this function by one that converts exceptions through the process's one context.
+        # SparkSession has replaced this function by one that converts exceptions through the process-wide context.
         py4j.java_gateway.get_return_value = py4j.protocol.get_return_value
         return stock
 
     def detach(self) -> None:
-        """Makes PySpark forget a JVM that is gone."""
+        """Detaches PySpark from a JVM that has ended."""
         from pyspark import SparkContext
         from pyspark.sql import SparkSession
 

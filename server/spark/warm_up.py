@@ -1,5 +1,8 @@
-"""Statements like those of small ticks, over new tables each time: they make the JVM compile what ticks use, and half
-of them, each a text of its own, what plans those that come for the first time."""
+"""Synthetic statements over small tables, to make the JVM compile the code that such statements use.
+
+Each statement has new tables. Half of them have a unique text, so that the code that plans new statements is compiled
+too.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,7 @@ import pyarrow.compute as pc
 
 
 def synthetic_ticks(rounds: int) -> Iterator[tuple[str, dict[str, pa.Table]]]:
-    """SQL and its tables, `rounds` times."""
+    """Yields `rounds` pairs of SQL text and its tables."""
     count = 100
     for number in range(rounds):
         values = np.arange(count, dtype=np.int64) + number
