@@ -55,6 +55,8 @@ class Context:
     """The functions pg_cancel_backend and pg_terminate_backend, which take a process id."""
     login: ObjectId = MATERIALIZE.id
     """The role with which the session connected."""
+    ends_at_sync: bool = False
+    """Whether the statement came in an Execute message: an implicit transaction ends at Sync then."""
     statement_us: int = 0  # now() of the transaction, in microseconds since 1970
 
     @property

@@ -343,6 +343,7 @@ class Session:
         """Executes a Query message. Its text is parsed as a whole. It is one transaction, unless it says otherwise."""
         self._forget_unnamed()
         self._interpreter.portals.close("")
+        self.context.ends_at_sync = False
         try:
             statements = await beside(text, _parse, text)
             if not statements:
@@ -644,6 +645,7 @@ class Session:
 
     async def _execute_portal(self, portal: Portal, limit: int) -> None:
         first = portal.result is None
+        self.context.ends_at_sync = True
         try:
             await self._run_portal(portal, limit, describe=False)
         except BaseException as error:

@@ -80,13 +80,29 @@ def _is_begun(transaction: Transaction) -> bool:
     return transaction.becomes_explicit and transaction.has_effects
 
 
+async def _enter(context: Context, verb: str) -> None:
+    """Declares a statement that reads what it writes. PgError 25000 if it is not the first of its block.
+
+    It does not see uncommitted writes. Those of an implicit transaction are committed first.
+    """
+    transaction = context.transaction
+    if _is_begun(transaction):
+        transaction.enter(Mode.READ, verb)  # raises
+    if transaction.has_effects and not transaction.ends_later:
+        await context.commit()
+    await context.enter(Mode.WRITE, verb)
+
+
+async def _end(context: Context) -> None:
+    """Commits such a statement, unless it belongs to a block or a BEGIN may follow before Sync."""
+    if not context.transaction.ends_later and not context.ends_at_sync:
+        await context.commit()
+
+
 async def _read_then_write(
     context: Context, plan: WritePlan, table: Table, verb: str, parameters: tuple[object, ...]
 ) -> Result:
-    transaction = context.transaction
-    if _is_begun(transaction):
-        transaction.enter(Mode.READ, verb)  # raises: this statement reads, and is not the first
-    await context.enter(Mode.WRITE, verb)
+    await _enter(context, verb)
     transaction = context.transaction
     coordinator = context.coordinator
     read = context.state.collections(plan.query.inputs, through=(View, MaterializedView))
@@ -103,8 +119,7 @@ async def _read_then_write(
         holder.release()
     transaction.unchanged = dict.fromkeys(read, time)
     result = _changed(context, plan, table, verb, rows)
-    if not transaction.ends_later:
-        await context.commit()
+    await _end(context)
     return result
 
 
@@ -138,10 +153,7 @@ async def truncate(context: Context, tables: list[Table]) -> Result:
     """Deletes all rows of the tables. PgError 42501 if the role lacks the privilege."""
     for table in tables:
         privileges.require(context.state, context.role, table.id, Privilege.TRUNCATE)
-    transaction = context.transaction
-    if _is_begun(transaction):
-        transaction.enter(Mode.READ, "TRUNCATE")
-    await context.enter(Mode.WRITE, "TRUNCATE TABLE")
+    await _enter(context, "TRUNCATE TABLE")
     transaction = context.transaction
     ids = frozenset(table.id for table in tables)
     await context.coordinator.backpressure.admit(tuple(ids))
@@ -152,8 +164,7 @@ async def truncate(context: Context, tables: list[Table]) -> Result:
         if rows.num_rows:
             transaction.writes.setdefault(table.id, []).append(updates.with_diff(rows, -1))
     transaction.unchanged = dict.fromkeys(ids, Timestamp(time))
-    if not transaction.ends_later:
-        await context.commit()
+    await _end(context)
     return Result("TRUNCATE TABLE")
 
 

@@ -64,6 +64,32 @@ def test_what_a_pipeline_inserts_before_begin_belongs_to_the_block(connection: p
     assert contents(connection) == []
 
 
+@pytest.mark.parametrize("before", ["DELETE FROM t", "TRUNCATE t"])
+def test_what_a_pipeline_deletes_before_begin_belongs_to_the_block(connection: psycopg.Connection, before: str) -> None:
+    connection.execute("INSERT INTO t VALUES (1)")
+    with connection.pipeline():
+        connection.execute(before.encode())
+        connection.execute("BEGIN")
+        connection.execute("ROLLBACK")
+    assert contents(connection) == [1]
+    with connection.pipeline():
+        connection.execute(before.encode())
+    assert contents(connection) == []
+
+
+@pytest.mark.parametrize("statement", ["DELETE FROM t", "TRUNCATE t"])
+def test_a_statement_sees_what_the_same_query_string_or_pipeline_inserted(
+    connection: psycopg.Connection, statement: str
+) -> None:
+    connection.execute(f"INSERT INTO t VALUES (1); {statement}".encode())
+    assert contents(connection) == []
+    with connection.pipeline():
+        connection.execute("INSERT INTO t VALUES (1)")
+        connection.execute(statement.encode())
+        connection.execute(statement.encode())
+    assert contents(connection) == []
+
+
 def test_a_setting_made_before_begin_is_put_back_by_rollback(connection: psycopg.Connection) -> None:
     connection.execute("SET application_name = 'before'")
     connection.execute("SET application_name = 'within'; BEGIN")
