@@ -171,9 +171,9 @@ class Context:
             await self.commit()
 
     def hold(self, ids: frozenset[ObjectId]) -> Timestamp:
-        """Returns the transaction's read timestamp, at which `ids` are readable. Its first call chooses and holds it.
+        """Returns the transaction's read timestamp, at which `ids` are readable and held. Its first call chooses it.
 
-        That call holds all collections in a block, otherwise only its `ids`. PgError if one of `ids` is not readable.
+        In a block that call holds all collections, for the statements to come. PgError if one of `ids` is not readable.
         """
         transaction, frontiers = self.transaction, self.coordinator.frontiers
         if transaction.read_time is None:
@@ -184,6 +184,10 @@ class Context:
         for id in ids:
             if id in frontiers.floors and transaction.read_time < frontiers.readable(id):
                 raise not_readable(self, NotReadable(id, frontiers.readable(id)), transaction.read_time)
+        holder = transaction.holder
+        if holder is not None and not transaction.explicit and not ids <= holder.collections:
+            transaction.holder = frontiers.hold(holder.collections | ids, transaction.read_time)
+            holder.release()
         return transaction.read_time
 
     @property

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import psycopg
 import pytest
 from psycopg import errors
 
+from server.context import Context
+from server.execution import query
 from tests.fix_server import ServerThread
 from tests.server.slow_engine import PassingEngine
 
@@ -97,6 +100,23 @@ def test_a_setting_made_before_begin_is_put_back_by_rollback(connection: psycopg
     assert connection.execute("SHOW application_name").fetchone() == ("before",)
     connection.execute("SET application_name = 'within'; BEGIN; COMMIT")
     assert connection.execute("SHOW application_name").fetchone() == ("within",)
+
+
+def test_each_select_of_a_query_string_holds_what_it_reads(
+    connection: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    held: list[frozenset[str]] = []
+    rows_at = query.rows_at
+
+    async def recorded(context: Context, *args: Any) -> Any:
+        assert context.transaction.holder is not None
+        held.append(context.transaction.holder.collections)
+        return await rows_at(context, *args)
+
+    monkeypatch.setattr(query, "rows_at", recorded)
+    connection.execute("CREATE TABLE u (k int)")
+    connection.execute("SELECT * FROM t; SELECT * FROM u")
+    assert [len(collections) for collections in held] == [1, 2]
 
 
 def test_reads_before_begin_do_not_decide_what_the_block_does(connection: psycopg.Connection) -> None:
