@@ -449,13 +449,13 @@ class Log:
     def mergeable(self, collection: ObjectId, since: int) -> tuple[Batch, ...]:
         """The newest run of batches with times <= `since` that is worth merging; empty if there is none."""
         batches = self.batches(collection)
-        return _run(batches[: bisect_right(batches, since, key=_time)])
+        return _run(batches[: bisect_right(batches, since, key=_time)], consolidates=True)
 
     def mergeable_history(self, collection: ObjectId, since: int, before: int) -> tuple[Batch, ...]:
         """The newest run of batches with `since < time < before` that `merge_history` should merge; may be empty."""
         batches = self.batches(collection)
         first = bisect_right(batches, since, key=_first_time)
-        return _run(batches[first : bisect_left(batches, before, key=_time)], spans_max=SPANS_MAX)
+        return _run(batches[first : bisect_left(batches, before, key=_time)], consolidates=False, spans_max=SPANS_MAX)
 
     def merge_history(self, run: tuple[Batch, ...]) -> Payload:
         """The payload of one batch that replaces a run: the same updates at the same times."""
@@ -551,21 +551,26 @@ def _first_time(batch: Batch) -> Timestamp:
     return batch.first_time
 
 
-def _run(batches: Sequence[Batch], spans_max: int | None = None) -> tuple[Batch, ...]:
-    """The newest adjacent batches of similar sizes, which should merge; empty if there are too few.
+def _run(batches: Sequence[Batch], *, consolidates: bool, spans_max: int | None = None) -> tuple[Batch, ...]:
+    """The newest run of adjacent batches that should merge; empty if there is none.
 
-    `spans_max`: batches with at least this many times do not merge.
+    Their sizes grow by at most a factor of two, and they are MERGE_BATCHES or have MERGE_ROWS rows. `consolidates`: the
+    merged batch has one time, so a batch of several times is worth a merge whatever its size. `spans_max`: batches with
+    at least this many times do not merge.
     """
     run: list[Batch] = []
     rows = 0
+    shrinks = False
     for batch in itertools.islice(reversed(batches), MERGE_BATCHES_MAX):
-        if run and batch.rows > 2 * rows:
+        has_times = consolidates and batch.spans is not None
+        if run and batch.rows > 2 * rows and not has_times:
             break
         if spans_max is not None and batch.spans is not None and len(batch.spans) >= spans_max:
             break
         run.append(batch)
         rows += batch.rows
-    worth = len(run) >= MERGE_BATCHES or (len(run) > 1 and rows >= MERGE_ROWS)
+        shrinks = shrinks or has_times
+    worth = shrinks or len(run) >= MERGE_BATCHES or (len(run) > 1 and rows >= MERGE_ROWS)
     return tuple(reversed(run)) if worth else ()
 
 

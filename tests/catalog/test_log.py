@@ -530,6 +530,22 @@ def test_held_history_is_few_batches_and_each_time_stays_readable(opened: Opened
     assert sizes.rows[-1] == 1_000 + commits
 
 
+def test_history_that_nobody_holds_any_more_is_consolidated_however_short_it_is(
+    opened: Opened, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "MERGE_BATCHES", 3)
+    for time in range(1, 4):
+        opened.write(time, (T, rows(0) if time % 2 else u.with_diff(rows(0), -1)))
+    run = opened.log.mergeable_history(T, 0, 10)
+    merged = opened.log.merge_history(run)
+    batch = opened.store.transact(lambda tx: opened.log.replace(tx, run, merged, 0))
+    assert batch is not None
+    opened.log.replaced(run, batch, merged)
+    assert opened.log.mergeable(T, 2) == ()
+    assert opened.log.mergeable(T, 3) == (batch,)
+    assert opened.log.merge((batch,)).table.num_rows == 1
+
+
 def test_a_batch_with_times_on_both_sides_of_since_does_not_grow(
     opened: Opened, monkeypatch: pytest.MonkeyPatch
 ) -> None:
