@@ -89,10 +89,20 @@ def test_h20_a_hold_is_where_it_was(tmp_path: Path) -> None:
     try:
         with connect(server) as connection:
             assert connection.execute("SHOW HOLDS").fetchall() == []
-            with pytest.raises(psycopg.errors.DataException):
-                connection.execute(f"SELECT * FROM t AS OF {at + 1}")  # type: ignore[call-overload]
+            await_unreadable(connection, at + 1)
     finally:
         server.stop()
+
+
+def await_unreadable(connection: Connection, time_: int) -> None:
+    """Returns when `t` cannot be read at a time. The index holds its table's history until it has hydrated."""
+    deadline = time.monotonic() + 30
+    while time.monotonic() < deadline:
+        try:
+            connection.execute(f"SELECT * FROM t AS OF {time_}")  # type: ignore[call-overload]
+        except psycopg.errors.DataException:
+            return
+    raise AssertionError(f"t can still be read at {time_}")
 
 
 def test_h20_a_held_materialized_view_has_its_history(tmp_path: Path) -> None:
