@@ -12,7 +12,7 @@ from typing import Any
 import pyarrow as pa
 
 from protocol.pgwire.errors import PgError
-from server.evaluation.messages import REQUEST, framed
+from server.evaluation.messages import REQUEST, arrow_stream, framed
 from server.evaluation.pool import Answer, WorkerPool
 
 WORKERS_MAX = 2
@@ -77,7 +77,7 @@ class CatalogEngine:
         PgError in PostgreSQL's words; 53200 beyond the worker's memory, otherwise as `WorkerPool.run`.
         """
 
-        sent = {name: _stream(table) for name, table in given.items()}
+        sent = {name: arrow_stream(table) for name, table in given.items()}
         request = framed(REQUEST, pickle.dumps(("run", sql, revision, sent)))
         return pa.ipc.open_stream(await self._pool.run(request, _answering(rows))).read_all()
 
@@ -95,11 +95,4 @@ def _answering(rows: Rows) -> Answer:
 
 def _table(rows: Rows, schema: str, name: str) -> bytes | None:
     table = rows(schema, name)
-    return None if table is None else _stream(table)
-
-
-def _stream(table: pa.Table) -> bytes:
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, table.schema) as writer:
-        writer.write_table(table)
-    return sink.getvalue().to_pybytes()  # type: ignore[no-any-return]
+    return None if table is None else arrow_stream(table)

@@ -5,9 +5,7 @@ from __future__ import annotations
 import pickle
 from functools import partial
 
-import pyarrow as pa
-
-from server.evaluation.messages import Call
+from server.evaluation.messages import Call, arrow_stream
 from server.sql import functions as _functions  # noqa: F401  functions and temporal register their functions
 from server.sql import temporal as _temporal  # noqa: F401
 from server.sql.constant import Bindings, compiled
@@ -22,7 +20,4 @@ def serve(request: bytes, call: Call) -> bytes:
     constant = compiled(relation, bounded=False)
     assert constant is not None
     batch = constant.evaluate(bindings._replace(signal=partial(call, "signal"), inquire=partial(call, "inquire")))
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, batch.schema) as writer:
-        writer.write_batch(batch)
-    return sink.getvalue().to_pybytes()  # type: ignore[no-any-return]
+    return arrow_stream(batch)

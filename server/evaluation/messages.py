@@ -54,3 +54,11 @@ def out_of_memory() -> PgError:
         detail="An expression needs more memory than one statement may use.",
         hint="Make the expression's values smaller.",
     )
+
+
+def arrow_stream(rows: pa.Table | pa.RecordBatch) -> bytes:
+    """Rows as an Arrow IPC stream."""
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, rows.schema) as writer:
+        writer.write(rows)
+    return sink.getvalue().to_pybytes()  # type: ignore[no-any-return]

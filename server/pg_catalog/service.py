@@ -8,7 +8,7 @@ import duckdb
 import pyarrow as pa
 
 from protocol.pgwire.errors import PgError
-from server.evaluation.messages import Call
+from server.evaluation.messages import Call, arrow_stream
 from server.pg_catalog.database import Database, Rows
 from server.pg_catalog.errors import pg_error
 
@@ -60,7 +60,4 @@ class CatalogService:
             raise MemoryError from error
         except duckdb.Error as error:
             raise pg_error(error) from error
-        sink = pa.BufferOutputStream()
-        with pa.ipc.new_stream(sink, table.schema) as writer:
-            writer.write_table(table)
-        return sink.getvalue().to_pybytes()  # type: ignore[no-any-return]
+        return arrow_stream(table)
