@@ -12,15 +12,15 @@ from collections.abc import Iterator
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from catalog.log import STORED, Batch, decoded, row_crc, verify
+from catalog.log import STORED, Batch, batch_of, decoded, verify
 from catalog.migrations import MIGRATIONS, TooNew
-from catalog.objects import ObjectId, Timestamp
+from catalog.objects import ObjectId
 from catalog.payloads import Payloads
-from catalog.spans import Spans
 from catalog.store import FILE, StoreError, explained, is_unusable, lock
 
 PROBLEMS_MAX = 100  # limit of PRAGMA integrity_check
@@ -89,7 +89,7 @@ def _check_batches(connection: sqlite3.Connection, payloads: Payloads, report: R
         report.batches += 1
         report.without_checksum += payload_crc is None
         try:
-            batch = _checked_row(*row)
+            batch = _checked_row(row)
             if collection not in collections:
                 raise ValueError("it belongs to no relation")
             if batch.file is not None:
@@ -105,30 +105,19 @@ def _check_batches(connection: sqlite3.Connection, payloads: Payloads, report: R
     report.unused_files = len(payloads.names() - named)
 
 
-def _checked_row(
-    id: int,
-    collection: ObjectId,
-    time: Timestamp,
-    rows: int,
-    bytes_: int,
-    file: str | None,
-    payload_crc: int | None,
-    stored_crc: int | None,
-    times: bytes | None,
-) -> Batch:
-    """The batch. ValueError if its row's checksum is wrong."""
-    if (payload_crc, stored_crc, times) == (None, None, None):
-        return Batch(id, collection, time, rows, bytes_, file)
-    if row_crc(collection, time, rows, bytes_, file, payload_crc, times) != stored_crc:
+def _checked_row(row: tuple[Any, ...]) -> Batch:
+    """The batch that a row describes. ValueError if the row is damaged."""
+    batch = batch_of(*row)
+    if batch is None:
         raise ValueError("the checksum of its row in the catalog is wrong")
-    spans = Spans.load(times) if times is not None else None
+    spans = batch.spans
     if spans is not None and not (
         (np.diff(spans.times) >= 0).all()
         and (np.diff(spans.ends, prepend=0) >= 0).all()
-        and (spans.times[-1], spans.ends[-1]) == (time, rows)
+        and (spans.times[-1], spans.ends[-1]) == (batch.time, batch.rows)
     ):
         raise ValueError("its times are not in order")
-    return Batch(id, collection, time, rows, bytes_, file, payload_crc, spans)
+    return batch
 
 
 def _names(connection: sqlite3.Connection) -> Iterator[tuple[ObjectId, str]]:

@@ -37,6 +37,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -200,7 +201,7 @@ class Log:
         for id, since, upper in store.read("SELECT id, since, upper FROM collections"):
             self.durable[id] = Frontiers(since, upper)
         batches = [
-            self._stored(*row) for row in store.read(f"SELECT {STORED} FROM batches ORDER BY collection, time, id")
+            self._stored(row) for row in store.read(f"SELECT {STORED} FROM batches ORDER BY collection, time, id")
         ]
         for collection, own in itertools.groupby(batches, key=lambda batch: batch.collection):
             self._batches[collection] = tuple(own)
@@ -209,26 +210,14 @@ class Log:
             for orphan in payloads.names() - named:
                 payloads.remove(orphan)
 
-    def _stored(
-        self,
-        id: int,
-        collection: ObjectId,
-        time: Timestamp,
-        rows: int,
-        bytes_: int,
-        file: str | None,
-        payload_crc: int | None,
-        stored_crc: int | None,
-        times: bytes | None,
-    ) -> Batch:
+    def _stored(self, row: tuple[Any, ...]) -> Batch:
         """The batch that a row describes. If the row's checksum is wrong, reads of the collection raise `Damaged`."""
-        if payload_crc is None and stored_crc is None and times is None:  # written before format 4
-            return Batch(id, collection, time, rows, bytes_, file)
-        if row_crc(collection, time, rows, bytes_, file, payload_crc, times) != stored_crc:
-            self._damaged[collection] = id
-            return Batch(id, collection, Timestamp(0), 0, 0, file if isinstance(file, str) else None)
-        spans = Spans.load(times) if times is not None else None
-        return Batch(id, collection, time, rows, bytes_, file, payload_crc, spans)
+        batch = batch_of(*row)
+        if batch is not None:
+            return batch
+        id, collection, _, _, _, file, *_ = row
+        self._damaged[collection] = id
+        return Batch(id, collection, Timestamp(0), 0, 0, file if isinstance(file, str) else None)
 
     # -- writing ------------------------------------------------------------------------------------------------
 
@@ -572,6 +561,26 @@ def _run(batches: Sequence[Batch], *, consolidates: bool, spans_max: int | None 
         shrinks = shrinks or has_times
     worth = shrinks or len(run) >= MERGE_BATCHES or (len(run) > 1 and rows >= MERGE_ROWS)
     return tuple(reversed(run)) if worth else ()
+
+
+def batch_of(
+    id: int,
+    collection: ObjectId,
+    time: Timestamp,
+    rows: int,
+    bytes_: int,
+    file: str | None,
+    payload_crc: int | None,
+    stored_crc: int | None,
+    times: bytes | None,
+) -> Batch | None:
+    """The batch that a row of STORED describes, None if the row's checksum is wrong."""
+    if payload_crc is None and stored_crc is None and times is None:  # written before format 4
+        return Batch(id, collection, time, rows, bytes_, file)
+    if row_crc(collection, time, rows, bytes_, file, payload_crc, times) != stored_crc:
+        return None
+    spans = Spans.load(times) if times is not None else None
+    return Batch(id, collection, time, rows, bytes_, file, payload_crc, spans)
 
 
 def verify(batch: Batch, content: pa.Buffer) -> None:
