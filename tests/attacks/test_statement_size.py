@@ -84,10 +84,11 @@ def test_a_long_text_costs_nothing_once_it_is_cancelled(
     """The thread that plans it stops: it is not left to run until it is finished."""
     from server import beside
 
-    ended = threading.Event()
+    begun, ended = threading.Event(), threading.Event()
     original = beside.stoppable
 
     def watched(*args: object) -> object:
+        begun.set()
         try:
             return original(*args)  # type: ignore[arg-type]
         except BaseException as error:
@@ -102,6 +103,7 @@ def test_a_long_text_costs_nothing_once_it_is_cancelled(
         if end == "timeout":
             client.exchange(query("SET statement_timeout = '50ms'"))
         client.send(query(text))
+        assert begun.wait(WAIT_S)
         listener = server.house.listener
         if end == "cancel":
             pid = max(listener._by_process_id)
