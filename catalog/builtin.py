@@ -2,7 +2,7 @@
 
 Columns follow Materialize's tables of the same names, as far as Tidewire has the information. `mz_timestamp` is sent as
 a numeric. `connection_id` is the process id of BackendKeyData. The role of a session is the user name that the client
-sent. `server/system_tables.py` computes the rows.
+sent. `server/introspection/system_tables.py` computes the rows.
 
 `PG_TABLES` are PostgreSQL's system relations, with ids derived from PostgreSQL's OIDs. `server/pg_catalog` computes
 their rows.

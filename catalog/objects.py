@@ -109,7 +109,7 @@ class MaterializedView:
 
 @dataclass(frozen=True, slots=True)
 class Index:
-    """`keys` are SQL expressions over the columns of `on`. An index has its own `since`: see `server/frontiers.py`."""
+    """`keys`: SQL expressions over the columns of `on`. The index has its own `since` (see `Frontiers`)."""
 
     id: ObjectId
     schema_id: ObjectId

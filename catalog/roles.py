@@ -1,4 +1,4 @@
-"""Roles and privileges. Privileges are checked in `server/privileges.py`.
+"""Roles and privileges. Privileges are checked in `server/authorization/privileges.py`.
 
 As in PostgreSQL an object without an entry in `CatalogState.privileges` has the default privileges of its kind. The
 first GRANT or REVOKE stores them explicitly, including the owner's. There is no grant option: the grantor of all

@@ -17,7 +17,7 @@ import typer
 import uvloop
 
 from server.config import Config, ConfigError, load
-from server.ending import end_by_force
+from server.runtime.shutdown import end_by_force
 
 # A session creates many short-lived objects and few cycles. Cancelled parses leave cycles: up to about 5,000,000
 # objects, 700 MB, wait for a collection of the third generation.
@@ -207,7 +207,7 @@ def _configure_logs(format: str) -> None:
 async def _serve(config: Config) -> tuple[str, str | None] | None:
     """Runs the server until a signal. Returns the message and hint of a failure that ended it early."""
     from catalog.store import StoreError
-    from server.house import House  # imports everything, so only after the arguments are checked
+    from server.app import App  # imports everything, so only after the arguments are checked
 
     log = structlog.get_logger()
     stop = asyncio.Event()
@@ -215,20 +215,20 @@ async def _serve(config: Config) -> tuple[str, str | None] | None:
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
     try:
-        house = House(config)
+        app = App(config)
     except StoreError as error:
         return str(error), error.hint
     try:
-        await house.start()
+        await app.start()
         try:
-            host, port = await house.listen()
+            host, port = await app.listen()
         except OSError as error:
             return (
                 f"could not listen on {config.listen}: {error.strerror}",
                 "Stop whatever uses that port, or choose another with --listen.",
             )
         try:
-            http = await house.listen_http()
+            http = await app.listen_http()
         except OSError as error:
             return (
                 f"could not listen on {config.http_listen} for HTTP: {error.strerror}",
@@ -245,10 +245,10 @@ async def _serve(config: Config) -> tuple[str, str | None] | None:
             psql=f"psql postgres://materialize@{host}:{port}/materialize",
         )
         stopping = asyncio.create_task(stop.wait())
-        waiting: list[asyncio.Future[Any]] = [stopping, house.ended]
+        waiting: list[asyncio.Future[Any]] = [stopping, app.ended]
         await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
         if not stop.is_set():
-            failure = house.ended.result()
+            failure = app.ended.result()
             message = getattr(failure, "message", str(failure))
             log.error("server must end", reason=message)  # logged now: the shutdown may take long and be forced
             return message, None
@@ -256,7 +256,7 @@ async def _serve(config: Config) -> tuple[str, str | None] | None:
         return None
     finally:
         end_by_force()
-        await house.close(GRACE_S)
+        await app.close(GRACE_S)
 
 
 class _WithoutPandas:

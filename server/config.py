@@ -17,7 +17,7 @@ from pydantic_settings import (
     TomlConfigSettingsSource,
 )
 
-from server.connect_url import ConnectUrl
+from server.spark.connect.url import ConnectUrl
 
 # Tidewire sets these. With other values results would differ from PostgreSQL's, or would not be returned.
 FIXED_CONF = (

@@ -10,8 +10,8 @@ import sys
 import time
 from pathlib import Path
 
-from server.spark.java import find_java
-from server.spark.jvm import class_path, flags, spark_home
+from server.spark.embedded.java_runtime import find_java
+from server.spark.embedded.jvm import class_path, flags, spark_home
 
 MEMORY_MB = 1024
 START_TIMEOUT_S = 120

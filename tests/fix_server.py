@@ -22,8 +22,8 @@ import psycopg
 import pytest
 import uvloop
 
+from server.app import App
 from server.config import Config
-from server.house import House
 from server.spark import EngineUnavailable
 from server.spark.engine import SparkEngine
 
@@ -49,10 +49,10 @@ class ServerThread:
         self._loop = asyncio.get_running_loop()
         self._stop = asyncio.Event()
         try:
-            self.house = House(self._config, _Shared(self._engine))
-            await self.house.start()
-            _, self.port = await self.house.listen()
-            address = await self.house.listen_http()
+            self.app = App(self._config, _Shared(self._engine))
+            await self.app.start()
+            _, self.port = await self.app.listen()
+            address = await self.app.listen_http()
             assert address is not None
             _, self.http_port = address
         except BaseException as error:
@@ -61,7 +61,7 @@ class ServerThread:
         finally:
             self._ready.set()
         await self._stop.wait()
-        await self.house.close(1.0)
+        await self.app.close(1.0)
 
     def dsn(self, database: str = "materialize") -> str:
         return f"postgresql://materialize@127.0.0.1:{self.port}/{database}"

@@ -16,10 +16,10 @@ from pathlib import Path
 
 import pytest
 
-from server.dataflow import run_files
+from server.dataflow.arrangements import run_files
+from server.spark.embedded.java_runtime import find_java
+from server.spark.embedded.jvm import ClassArchive, default_archive_directory
 from server.spark.engine import SparkEngine
-from server.spark.java import find_java
-from server.spark.jvm import ClassArchive, default_archive_directory
 from server.sql.functions import worker
 from tests.fix_connect import ConnectServer
 

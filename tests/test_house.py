@@ -111,7 +111,7 @@ def test_packages_tell_of_what_is_in_them(package: str) -> None:
     assert road
     for name in re.findall(r"`([a-z_]+(?:\.\w+)*)`", road):
         if not (ROOT.joinpath(*package.split(".")) / name).is_file():
-            pkgutil.resolve_name(name if name.startswith("protocol.") else f"{package}.{name}")
+            pkgutil.resolve_name(name if name.startswith(("protocol.", "server.")) else f"{package}.{name}")
 
 
 def dockerfile() -> list[str]:

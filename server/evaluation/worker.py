@@ -27,7 +27,7 @@ from server.evaluation.messages import (
     out_of_memory,
     read_message,
 )
-from server.memory import data_bytes, limit_memory
+from server.runtime.memory import data_bytes, limit_memory
 
 MEMORY_MAX = 512 * 1024 * 1024  # bytes that one request may allocate, its result included
 GROWTH_MAX = 64 * 1024 * 1024  # bytes

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 from protocol.pgwire.errors import PgError, SqlState
 from protocol.pgwire.types import PgType
-from server.context import Context
 from server.execution.planning import plan_expression
-from server.sql.statements import Expr
+from server.session_state.context import Context
+from server.sql.grammar.statements import Expr
 
 
 async def execute_arguments(

@@ -5,9 +5,9 @@ from __future__ import annotations
 from catalog.objects import Item, Schema
 from catalog.roles import Privilege
 from protocol.pgwire.errors import PgError, SqlState
-from server import privileges
-from server.context import Context
-from server.sql.statements import Name
+from server.authorization import privileges
+from server.session_state.context import Context
+from server.sql.grammar.statements import Name
 
 
 def find_relation(context: Context, name: Name) -> Item:

@@ -9,15 +9,23 @@ from sqlglot import exp
 from catalog.objects import CatalogState, Column, Index, Item, ObjectId, SystemTable, Table
 from protocol.pgwire.errors import PgError, SqlState
 from protocol.pgwire.types import PgType
-from server.dataflow.order import OrderPlan, SortKey
+from server.dataflow.stream.order import OrderPlan, SortKey
 from server.sql.expressions import walk
+from server.sql.grammar.lexer import quote_identifier
+from server.sql.grammar.parse import parse_query
+from server.sql.grammar.statements import (
+    ColumnDefinition,
+    CreateIndex,
+    Expr,
+    Insert,
+    Name,
+    Query,
+    WithinTimestampOrderBy,
+)
 from server.sql.index_keys import index_keys
-from server.sql.lexer import quote_identifier
-from server.sql.parse import parse_query
 from server.sql.plan import Field, PlanContext, QueryPlan, plan_insert, plan_query
 from server.sql.relations import Series, Unnest
 from server.sql.scope import ID_SCHEMA
-from server.sql.statements import ColumnDefinition, CreateIndex, Expr, Insert, Name, Query, WithinTimestampOrderBy
 
 
 def relation_query(item: Item, columns: tuple[str, ...] = ()) -> Query:

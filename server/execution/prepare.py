@@ -15,25 +15,16 @@ from sqlglot import exp
 from protocol.pgwire.errors import PgError, SqlState
 from protocol.pgwire.messages import NoData
 from protocol.pgwire.types import PgType
-from server.context import Context
-from server.execution.explanation import explain_fields
+from server.execution.catalog_query.query import CatalogPlan, is_catalog_query, plan_catalog_query
 from server.execution.names import find_relation
 from server.execution.planning import relation_query
 from server.execution.show import show_fields
 from server.execution.subscribe import SubscribePlan, plan_subscribe
-from server.pg_catalog.query import CatalogPlan, is_catalog_query, plan_catalog_query
-from server.results import row_description
+from server.explain.output import explain_fields
+from server.session_state.context import Context
+from server.session_state.results import row_description
 from server.sql.expressions import SessionValue, walk
-from server.sql.plan import (
-    Field,
-    QueryPlan,
-    WritePlan,
-    plan_delete,
-    plan_insert,
-    plan_query,
-    plan_update,
-)
-from server.sql.statements import (
+from server.sql.grammar.statements import (
     CopyRelation,
     CopyTo,
     Declare,
@@ -51,6 +42,15 @@ from server.sql.statements import (
     Statement,
     Subscribe,
     Update,
+)
+from server.sql.plan import (
+    Field,
+    QueryPlan,
+    WritePlan,
+    plan_delete,
+    plan_insert,
+    plan_query,
+    plan_update,
 )
 
 Plan: TypeAlias = QueryPlan | CatalogPlan | WritePlan | SubscribePlan

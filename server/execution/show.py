@@ -26,15 +26,15 @@ from catalog.objects import (
 from catalog.roles import PUBLIC
 from protocol.pgwire.errors import PgError, SqlState
 from protocol.pgwire.types import BOOL, INTERVAL, TEXT, parse_type
-from server.context import Context
+from server.authorization.privileges import name_of
 from server.execution.names import current_schema, find_relation, find_schema
 from server.execution.times import interval_of_ms
-from server.privileges import name_of
-from server.results import Result, TableRows
-from server.sql.lexer import quote_identifier
+from server.session_state.context import Context
+from server.session_state.results import Result, TableRows
+from server.sql.grammar.lexer import quote_identifier
+from server.sql.grammar.statements import ObjectKind, ShowColumns, ShowCreate, ShowKind, ShowObjects, ShowVariable
 from server.sql.plan import Field
 from server.sql.scope import ID_SCHEMA
-from server.sql.statements import ObjectKind, ShowColumns, ShowCreate, ShowKind, ShowObjects, ShowVariable
 
 _ITEM_KINDS: dict[ShowKind, tuple[type, ...]] = {
     ShowKind.TABLES: (Table, SystemTable),

@@ -8,12 +8,12 @@ from __future__ import annotations
 from catalog import builtin
 from catalog.objects import SystemTable
 from protocol.pgwire.errors import PgError, SqlState
-from server.context import Context
 from server.execution.names import current_schema, find_relation, find_schema
-from server.sql.lexer import quote_identifier
-from server.sql.parse import parse_query
+from server.session_state.context import Context
+from server.sql.grammar.lexer import quote_identifier
+from server.sql.grammar.parse import parse_query
+from server.sql.grammar.statements import Query, ShowColumns, ShowKind, ShowObjects, ShowStatement
 from server.sql.scope import ID_SCHEMA
-from server.sql.statements import Query, ShowColumns, ShowKind, ShowObjects, ShowStatement
 
 _TYPES: dict[ShowKind, tuple[str, ...]] = {
     ShowKind.TABLES: ("table", "system-table"),

@@ -12,28 +12,33 @@ from catalog import spill, updates
 from catalog.objects import TIMESTAMP_MAX, Hold, Index, Item, MaterializedView, ObjectId, Table, Timestamp
 from protocol.pgwire.errors import Notice, PgError, Severity, SqlState
 from protocol.pgwire.types import PgType
-from server import privileges
-from server.beside import beside
-from server.context import Context, not_readable
-from server.coordinator import Joined
-from server.dataflow.envelope import DiffEnvelope, Envelope, KeyedEnvelope
-from server.dataflow.feed import Entry
-from server.dataflow.order import Order
-from server.dataflow.pieces import ordered
-from server.dataflow.prelude import Prelude
-from server.dataflow.subscription import AnySubscription, Bounds, ComingSubscription, ConstantSubscription, Subscription
-from server.dataflow.upkeep import upkeep_of
+from server.authorization import privileges
+from server.coordinator.coordinator import Joined
+from server.dataflow.plan.maintenance_strategy import maintenance_strategy
+from server.dataflow.stream.consolidation import ordered
+from server.dataflow.stream.envelope import DiffEnvelope, Envelope, KeyedEnvelope
+from server.dataflow.stream.feed import Entry
+from server.dataflow.stream.order import Order
+from server.dataflow.stream.snapshot_stream import SnapshotStream
+from server.dataflow.stream.subscription import (
+    AnySubscription,
+    Bounds,
+    ComingSubscription,
+    ConstantSubscription,
+    Subscription,
+)
 from server.execution.names import find_relation
 from server.execution.planning import plan_order, relation_query
-from server.execution.query import hold_at, rows_without_inputs
+from server.execution.select import hold_at, rows_without_inputs
 from server.execution.show_query import show_query
 from server.execution.times import refuse_parameters, timestamp_of
-from server.failures import evaluation_error, told
-from server.frontiers import NotReadable
-from server.results import Result, SubscriptionRows
+from server.runtime.errors import evaluation_error, to_pg_error
+from server.runtime.offload import beside
+from server.session_state.context import Context, not_readable
+from server.session_state.results import Result, SubscriptionRows
+from server.session_state.transaction import Mode
 from server.sql.direct import DirectScan
-from server.sql.plan import Field, QueryPlan, bound, plan_query
-from server.sql.statements import (
+from server.sql.grammar.statements import (
     EnvelopeDebezium,
     EnvelopeUpsert,
     Ident,
@@ -43,7 +48,8 @@ from server.sql.statements import (
     Subscribe,
     WithinTimestampOrderBy,
 )
-from server.transaction import Mode
+from server.sql.plan import Field, QueryPlan, bound, plan_query
+from server.timeline.frontiers import NotReadable
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,7 +209,7 @@ async def _begun(
 ) -> Subscription:
     """Joins a feed and starts reading the snapshot. Waits until the time of AS OF has been reached."""
     joined = await _join(context, query, as_of, exact=exact)
-    prelude = Prelude(_prelude(joined, bounds, envelope), joined.release)
+    prelude = SnapshotStream(_prelude(joined, bounds, envelope), joined.release)
     waiting_bytes_max = int(context.settings["subscription_waiting_bytes_max"])
     subscription = Subscription(joined.feed, joined.reader, prelude, joined.as_of, bounds, waiting_bytes_max)
     joined.reader.on_close = context.coordinator.activity.subscribed(context.process_id, output, query.uses)
@@ -231,7 +237,7 @@ async def _prelude(joined: Joined, bounds: Bounds, envelope: Envelope) -> AsyncG
                 async for changes in ordered(await joined.changes(time), directory, envelope):
                     yield Entry(time, changes, shared=False)
     except updates.NegativeCount as error:
-        raise evaluation_error(told(error)) from None
+        raise evaluation_error(to_pg_error(error)) from None
 
 
 def _check_bounds(context: Context, as_of: int, up_to: int | None) -> None:
@@ -261,7 +267,7 @@ async def _join(context: Context, plan: QueryPlan, as_of: Timestamp, *, exact: b
             scan = plan.direct_scan
             if scan is not None and _is_collection(context.state.items[scan.source], scan):
                 return await coordinator.join_collection(scan.source, as_of)
-            upkeep = await beside(plan.stored_text, upkeep_of, plan, coordinator.sizes(plan.inputs))
+            upkeep = await beside(plan.stored_text, maintenance_strategy, plan, coordinator.sizes(plan.inputs))
             computation = coordinator.computation(plan, context.engine, upkeep)
             return await coordinator.join_query(computation, as_of, exact=exact)
     except NotReadable as error:  # a system table has no history before its first subscription

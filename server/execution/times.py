@@ -11,12 +11,12 @@ from catalog.objects import TIMESTAMP_MAX
 from protocol.pgwire.errors import PgError, SqlState
 from protocol.pgwire.scalars import parse_text
 from protocol.pgwire.types import INTERVAL, TIMESTAMPTZ, PgType
-from server.context import Context
 from server.execution.planning import plan_expression
+from server.session_state.context import Context
 from server.sql.expressions import walk
+from server.sql.grammar.statements import Expr
 from server.sql.plan import QueryPlan
 from server.sql.relations import Aggregate
-from server.sql.statements import Expr
 
 _NOT_THE_VALUES_FAULT = ("53", "57", "58", "XX")  # classes of server errors: resources, intervention, system, internal
 

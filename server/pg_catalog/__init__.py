@@ -1,16 +1,14 @@
 """PostgreSQL's system catalogs, as used by psql's backslash commands and by drivers.
 
-A SELECT over system relations alone runs in DuckDB, the catalog engine:
+A SELECT over system relations alone (`server.execution.catalog_query`) runs in DuckDB, the catalog engine:
 
-    `query`     recognizes, plans and runs such a query
-    `names`     resolves relations, registered names (regclass etc.) and session functions for a session
+    `engine`    describes and runs queries in worker processes
     `rewrite`   translates the query to DuckDB's SQL with PostgreSQL's semantics
     `types`     maps between PostgreSQL's types, DuckDB's types and the types sent to clients
     `outputs`   determines names and types of output columns where DuckDB does not know PostgreSQL's
     `visible`   the objects of the catalog that are visible in a database, and their names
     `rows`      the system tables as Arrow, from `databases`, `roles`, `relations`, `indexes` and `keys`, `functions`,
                 and `definitions`, with `oids`; `static` has the rows that every PostgreSQL database has
-    `present`   the rows that a session sees, and the current sessions, settings and sizes
     `service`   describes and runs queries in a worker process
     `database`  DuckDB in that process; it loads a relation when a query first names it. `functions.sql` and `views.sql`
                 define the functions and views that PostgreSQL defines in SQL or C

@@ -10,7 +10,7 @@ from server.pg_catalog import oids
 from server.pg_catalog.keys import Key, key_place, keys_of
 from server.pg_catalog.static import Row
 from server.pg_catalog.visible import Visible
-from server.sql.lexer import quote_identifier
+from server.sql.grammar.lexer import quote_identifier
 
 
 def relation_texts(visible: Visible) -> Iterator[Row]:

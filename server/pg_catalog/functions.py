@@ -9,7 +9,7 @@ from server.pg_catalog.static import Row, static_rows, type_text, types_by_name
 from server.pg_catalog.visible import Visible
 from server.sql.functions import aggregates as _rows_of_the_function_table  # noqa: F401
 from server.sql.functions.table import FUNCTIONS, Function, Kind
-from server.sql.lexer import quote_identifier
+from server.sql.grammar.lexer import quote_identifier
 
 
 def functions(_: Visible) -> Iterator[Row]:

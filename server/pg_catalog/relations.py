@@ -12,7 +12,7 @@ from server.pg_catalog import oids
 from server.pg_catalog.keys import key_place, keys_of
 from server.pg_catalog.static import BY_ID, Row, column_type, system_type, types_by_oid
 from server.pg_catalog.visible import Visible
-from server.sql.lexer import quote_identifier
+from server.sql.grammar.lexer import quote_identifier
 from server.sql.scope import ID_SCHEMA
 
 

@@ -1,6 +1,6 @@
 """Translates a query over system relations to DuckDB's SQL, with PostgreSQL's semantics.
 
-The input is a tree of `server.sql.trees`. The rewrite
+The input is a tree of `server.sql.grammar.trees`. The rewrite
 - qualifies relations and functions with the catalog engine's schemas,
 - replaces values of `regclass` etc. by OIDs or names, depending on the context,
 - adds the escape character backslash to LIKE,
@@ -25,7 +25,7 @@ from protocol.pgwire.types import TEXT, PgType
 from server.pg_catalog.database import SCHEMAS, is_function
 from server.pg_catalog.outputs import Outputs, outputs_of
 from server.pg_catalog.types import REGISTERED, cast_to, duckdb_type, parameter_type, type_name, value_tree
-from server.sql.lexer import words
+from server.sql.grammar.lexer import words
 
 # Functions of DuckDB with the semantics of PostgreSQL's function of the same name.
 _SAME = words(

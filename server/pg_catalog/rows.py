@@ -19,7 +19,7 @@ from protocol.pgwire.types import parse_type
 from server.pg_catalog import databases, definitions, functions, indexes, relations, roles
 from server.pg_catalog.static import BY_NAME, Row, schema_of, static, static_rows, type_texts
 from server.pg_catalog.visible import BARE, Viewpoint, Visible
-from server.sql.lexer import RESERVED_WORDS
+from server.sql.grammar.lexer import RESERVED_WORDS
 
 Rows = Callable[[Visible], Iterator[Row]]
 _ROWS: dict[str, Rows] = {

@@ -10,7 +10,7 @@ from catalog import builtin
 from catalog.objects import CatalogState, Classed, Hold, Index, ObjectId, Schema, SystemTable, Table
 from server.pg_catalog import oids
 from server.pg_catalog.keys import keys_of
-from server.sql.lexer import quote_identifier
+from server.sql.grammar.lexer import quote_identifier
 
 BARE = CatalogState(
     databases={},

@@ -4,11 +4,10 @@ How a statement is executed:
 
     run(sql, views)          engine.py        lifecycle: start, watch, restart, close
       → a free slot          pool.py          queue of statements; a slot is a Spark session with a thread
-      → a driver, either     embedded.py      in a JVM that this process starts (jvm.py: process, flags, class archive;
-                                              java.py: finds a Java), with executors in it or on a cluster
-        with a session path  arrow_path.py    Arrow over a socket to Door.java; stock_path.py: PySpark's public API
-        or                   remote.py        a Spark Connect server
-        with a session path  connect_path.py  Arrow over gRPC
+      → a driver, either     embedded/        in a JVM that this process starts, with executors in it or on a cluster
+        with a session path  arrow_path.py    Arrow over a socket to java/SparkBridge.java; stock_path.py: public API
+        or                   connect/         a Spark Connect server
+        with a session path  connect/path.py  Arrow over gRPC
       → an error             errors.py        translates Spark's errors to PostgreSQL's
 
 The other packages depend on the protocol `Engine` only; Spark is used only in this package. The SQL is in Spark's

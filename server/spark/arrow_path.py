@@ -3,11 +3,11 @@
 Goals: a small statement takes one round trip to the JVM, and no Spark job if its plan folds to rows that the driver
 already has. Bulk data does not pass through py4j, which transfers bytes as base64 text.
 
-`DoorPath` exchanges messages with `Door.java` over a socket; one Python thread is connected to one thread of the JVM.
-Tables are sent as serialized record batches and become LocalRelations (RDDs if they are large). Rows are returned by
-`executeCollect`, which runs a job only if the plan needs one. A repeated statement over other small tables is not
-planned again and usually needs no job; see Prepared.java. Both use internals of Spark 4.3. stock_path.py implements the
-same interface with public APIs only, and tests compare the two.
+`BridgePath` exchanges messages with `SparkBridge.java` over a socket; one Python thread is connected to one thread of
+the JVM. Tables are sent as serialized record batches and become LocalRelations (RDDs if they are large). Rows are
+returned by `executeCollect`, which runs a job only if the plan needs one. A repeated statement over other small tables
+is not planned again and usually needs no job; see PreparedPlan.java. Both use internals of Spark 4.3. stock_path.py
+implements the same interface with public APIs only, and tests compare the two.
 
 Warning: Spark reads the buffers of a record batch as its own types without a check. Therefore each table is first cast
 to exactly Spark's Arrow layout (time in nanoseconds, timestamps in microseconds, 32-bit offsets). Spark can neither
@@ -47,7 +47,7 @@ SENT_BATCHES_MAX = 16  # per table; each becomes a partition if the table is too
 SENT_BYTES_MAX = 64 << 20  # per batch; takes precedence over SENT_BATCHES_MAX: a task is limited to 128 MiB
 CONNECT_TIMEOUT_S = 30
 STRANGERS_MAX = 64  # concurrent connections that have not sent the token; a further one closes the oldest
-END, FAILED = -1, -2  # as in Door.java
+END, FAILED = -1, -2  # as in SparkBridge.java
 PARTS = ("tables", "planning", "execution")  # the phases whose durations follow END
 UTC = "UTC"
 
@@ -97,11 +97,11 @@ class SessionPath(Protocol):
         """Closes the connection. The session is not used again."""
 
 
-class DoorPath:
-    """The low-latency `SessionPath`, over a socket to `Door.java`."""
+class BridgePath:
+    """The low-latency `SessionPath`, over a socket to `SparkBridge.java`."""
 
     def __init__(self, door: JavaObject, session: JavaObject, slot: str, scratch: Path) -> None:
-        """`door` is the result of `compile_door`. The JVM connects to a port of this process and sends a token first.
+        """`door` is the result of `compile_bridge`. The JVM connects to a port of this process and sends a token first.
 
         Connections without the token are closed. Disconnected if the JVM does not connect within CONNECT_TIMEOUT_S.
         An answer that is too large for memory is stored in `scratch` by `catalog.spill`.
@@ -193,19 +193,19 @@ def _accepted(listener: socket.socket, token: bytes) -> socket.socket:
     raise Disconnected(f"the JVM did not connect within {CONNECT_TIMEOUT_S} s")
 
 
-def compile_door(gateway: ClientServer) -> JavaObject:
-    """Compiles Prepared.java and Door.java inside the JVM. Returns a `Door`, used to open paths and describe errors."""
+def compile_bridge(gateway: ClientServer) -> JavaObject:
+    """Compiles the Java sources inside the JVM. Returns a `SparkBridge`, which opens paths and describes errors."""
     loader = gateway.jvm.Thread.currentThread().getContextClassLoader()
-    for source in ("Prepared.java", "Door.java"):
+    for source in ("PreparedPlan.java", "SparkBridge.java"):
         compiler = gateway.jvm.org.codehaus.janino.SimpleCompiler()
         compiler.setParentClassLoader(loader)
-        compiler.cook(files(__package__).joinpath(source).read_text())
+        compiler.cook(files(__package__).joinpath("java", source).read_text())
         loader = compiler.getClassLoader()
-    return loader.loadClass("tidewire.Door").newInstance()
+    return loader.loadClass("tidewire.SparkBridge").newInstance()
 
 
 def _request(group: str, sql: str, views: Mapping[str, pa.Table], drop: Sequence[str]) -> Iterator[bytes | pa.Buffer]:
-    """Yields the request that Door.java describes, in parts. Large record batches are yielded without a copy."""
+    """Yields the request that SparkBridge.java describes, in parts. Large record batches are yielded without a copy."""
     head = bytearray(_text(group) + struct.pack("!i", len(drop)))
     for name in drop:
         head += _text(name)
@@ -240,7 +240,7 @@ def _text(text: str) -> bytes:
 
 
 def read_failure(block: bytes) -> Failure:
-    """Decodes the output of `Door.describe`."""
+    """Decodes the output of `SparkBridge.describe`."""
     at = 0
 
     def number() -> int:

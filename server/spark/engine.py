@@ -22,15 +22,15 @@ import pyarrow as pa
 import structlog
 
 from protocol.pgwire.errors import PgError, SqlState
-from server.connect_url import ConnectUrl
+from server.runtime.trace import tell
 from server.spark import EngineUnavailable
-from server.spark.embedded import EmbeddedSpark
+from server.spark.connect.driver import RemoteSpark
+from server.spark.connect.url import ConnectUrl
+from server.spark.driver import Spark
+from server.spark.embedded.driver import EmbeddedSpark
 from server.spark.pool import Pool, Statement
 from server.spark.python_functions import PythonFunctions
-from server.spark.remote import RemoteSpark
-from server.spark.spark import Spark
 from server.spark.warm_up import synthetic_ticks
-from server.trace import tell
 
 START_TRIES = 3
 GOOD_LIFE_S = 10.0  # the end of a driver that lived this long does not count as a failed start
@@ -64,7 +64,7 @@ class SparkEngine:
         `memory_mb`: the maximum heap of the driver's JVM, in MiB.
         `archive`: the directory of the class archives, which halve the start time (`jvm.default_archive_directory`);
         None disables them.
-        `low_latency`: False uses PySpark's public interface instead of `Door.java`.
+        `low_latency`: False uses PySpark's public interface instead of `SparkBridge.java`.
         `functions`: Python functions that statements may call. `conf`: additional Spark settings.
         """
         functions, conf = functions or {}, conf or {}

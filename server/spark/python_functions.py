@@ -17,7 +17,7 @@ from typing import Any
 
 from py4j.java_gateway import JavaObject
 
-from server.memory import limit_memory
+from server.runtime.memory import limit_memory
 
 MEMORY_MAX = 1024 * 1024 * 1024  # memory limit of a worker in bytes; see also `functions.worker.Kernel`
 SQL_SCALAR_ARROW_UDF = 250  # pyspark.util.PythonEvalType

@@ -1,12 +1,10 @@
 """SQL: parsing, binding, planning, and rendering to Spark SQL. Nothing in this package executes a query or does IO.
 
-`parse`        text to `statements`: Tidewire's own grammar, read by `reader` from the tokens of `lexer`
-               (`role_grammar` for roles). Queries inside statements become sqlglot trees (`trees`, `dialect`).
+`grammar`      text to statements: Tidewire's own grammar; queries inside statements become sqlglot trees
 `plan`         plans a statement, using the modules below. Unsupported statements are rejected here.
 `bind`         trees to `relations` of typed `expressions`: names (`scope`), types (`coerce`, `casts`, `decimals`)
-`functions`    the table of functions and operators; `patterns` and `regex` implement LIKE and ~
+`functions`    the table of functions and operators; `regex` implements LIKE and ~
 `decorrelate`  turns subqueries that Spark cannot compute into joins
-`rewrite`      rewrites the plans of maintained queries; `lift` and `temporal` serve their operators
+`rewrite`      rewrites the plans of maintained queries; `versioned_plan` and `temporal` serve their operators
 `render`       relations to Spark SQL; `constant` and `direct` recognise plans that need no Spark
-`explain`      formats plans for EXPLAIN
 """

@@ -8,7 +8,7 @@ from functools import lru_cache
 from catalog.objects import CatalogState, Column, Index, ObjectId, Table, View
 from server.sql.bind import Binder, PlanContext, relation_of
 from server.sql.expressions import ColumnRef, Expression
-from server.sql.parse import parse_expression
+from server.sql.grammar.parse import parse_expression
 from server.sql.scope import Entry, Scope
 
 _PLAIN = re.compile(r'[a-z_][a-z0-9_$]*|"(?:[^"]|"")+"')

@@ -35,7 +35,6 @@ from server.sql.bind import (
     returning_items,
     values,
 )
-from server.sql.checkpoint import checkpoint
 from server.sql.coerce import ASSIGNMENT, check_digits
 from server.sql.constant import Bindings, Constant, compiled, session_value
 from server.sql.decorrelate import decorrelated
@@ -58,10 +57,12 @@ from server.sql.expressions import (
     walk,
 )
 from server.sql.functions.table import FUNCTIONS
-from server.sql.lexer import TARGETS_MAX, too_many_targets
-from server.sql.literal_rows import LiteralRows
+from server.sql.grammar.checkpoint import checkpoint
+from server.sql.grammar.lexer import TARGETS_MAX, too_many_targets
+from server.sql.grammar.literal_rows import LiteralRows
+from server.sql.grammar.parse import parse_each, parse_expression
+from server.sql.grammar.statements import Delete, Expr, Ident, Insert, Name, Query, RowAssignment, Update
 from server.sql.lookups import Lookup, lookups_of
-from server.sql.parse import parse_each, parse_expression
 from server.sql.relations import (
     DistinctOn,
     Filter,
@@ -75,7 +76,6 @@ from server.sql.relations import (
 )
 from server.sql.render import Renderer, spark_text
 from server.sql.scope import Entry, Scope, find_relation
-from server.sql.statements import Delete, Expr, Ident, Insert, Name, Query, RowAssignment, Update
 from server.sql.temporal import check_temporal
 
 

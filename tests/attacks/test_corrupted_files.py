@@ -71,8 +71,8 @@ class Original:
                 copy.write("".join(f"{n}\tsmall {n}\n" for n in range(SMALL)))
             with connection.cursor() as cursor, cursor.copy("COPY large FROM STDIN") as copy:
                 copy.write("".join(f"{n}\tlarge {n} {'x' * 50}\n" for n in range(LARGE)))
-            (held,) = (item.id for item in server.house.coordinator.state.items.values() if item.name == "held")
-            log = server.house.coordinator.log
+            (held,) = (item.id for item in server.app.coordinator.state.items.values() if item.name == "held")
+            log = server.app.coordinator.log
             while all(batch.spans is None for batch in log.batches(held)):
                 connection.execute("SHOW HOLDS")
             self.rows = {table: read(connection, table) for table in (*TABLES, "untouched")}

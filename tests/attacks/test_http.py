@@ -12,7 +12,7 @@ from urllib.request import urlopen
 import psycopg
 import pytest
 
-from server.http import CONNECTIONS_MAX, HEAD_BYTES_MAX
+from server.introspection.http import CONNECTIONS_MAX, HEAD_BYTES_MAX
 from tests.fix_server import ServerProcess
 from tests.server.test_large_snapshot import anonymous_kib
 

@@ -82,10 +82,10 @@ def test_a_long_text_costs_nothing_once_it_is_cancelled(
     server: ServerThread, monkeypatch: pytest.MonkeyPatch, end: str
 ) -> None:
     """The thread that plans it stops: it is not left to run until it is finished."""
-    from server import beside
+    from server.runtime import offload
 
     begun, ended = threading.Event(), threading.Event()
-    original = beside.stoppable
+    original = offload.stoppable
 
     def watched(*args: object) -> object:
         begun.set()
@@ -96,7 +96,7 @@ def test_a_long_text_costs_nothing_once_it_is_cancelled(
                 ended.set()
             raise
 
-    monkeypatch.setattr(beside, "stoppable", watched)
+    monkeypatch.setattr(offload, "stoppable", watched)
     text = f"SELECT 1 WHERE 1 IN ({','.join(['1'] * 120_000)})"
     with raw_client(server.port) as client:
         client.start("materialize", "materialize")
@@ -104,7 +104,7 @@ def test_a_long_text_costs_nothing_once_it_is_cancelled(
             client.exchange(query("SET statement_timeout = '50ms'"))
         client.send(query(text))
         assert begun.wait(WAIT_S)
-        listener = server.house.listener
+        listener = server.app.listener
         if end == "cancel":
             pid = max(listener._by_process_id)
             with psycopg.connect(server.dsn(), autocommit=True) as other:

@@ -22,10 +22,10 @@ import pyarrow as pa
 import pyarrow.parquet as parquet
 
 from catalog import updates
-from server.dataflow.arrangement import Storage
+from server.dataflow.arrangements.arrangement import Storage
+from server.spark.embedded.java_runtime import find_java
+from server.spark.embedded.jvm import default_archive_directory
 from server.spark.engine import SparkEngine
-from server.spark.java import find_java
-from server.spark.jvm import default_archive_directory
 from tests.bench.engines import memory_mb
 from tests.bench.growing import START, Growing, planned
 from tests.bench.servers import Servers, Table

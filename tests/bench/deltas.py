@@ -22,12 +22,12 @@ from catalog.log import Frontiers, Log
 from catalog.objects import ObjectId, Table, Timestamp
 from catalog.payloads import Payloads
 from catalog.store import Store
-from server.contents import Contents, collection_schema
-from server.dataflow import effort
-from server.dataflow.accumulated import Accumulated
-from server.dataflow.arrangement import Storage
-from server.dataflow.computation import Computation, Recomputation
-from server.dataflow.incremental import IncrementalComputation
+from server.coordinator.snapshot_cache import Contents, collection_schema
+from server.dataflow.arrangements.arrangement import Storage
+from server.dataflow.operators import step_cost
+from server.dataflow.runtime.computation import Computation, Recomputation
+from server.dataflow.runtime.incremental import IncrementalComputation
+from server.dataflow.stream.accumulated import Accumulated
 from server.spark.engine import SparkEngine
 from server.sql.plan import QueryPlan
 from server.sql.render import spark_text
@@ -197,7 +197,7 @@ async def figures(engine: SparkEngine, options: argparse.Namespace) -> Figures:
 
 def run(servers: Servers, options: argparse.Namespace) -> list[Figures]:
     if options.never:
-        effort.FEW_ROWS = 1 << 60
+        step_cost.FEW_ROWS = 1 << 60
 
     async def work(engine: SparkEngine) -> Figures:
         return await figures(engine, options)

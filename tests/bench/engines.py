@@ -9,8 +9,8 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import TypeVar
 
+from server.spark.embedded.jvm import default_archive_directory
 from server.spark.engine import SparkEngine
-from server.spark.jvm import default_archive_directory
 
 Result = TypeVar("Result")
 

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from catalog import updates
 from catalog.objects import CatalogState, Column, ObjectId, Table, Timestamp
-from server.sql.parse import parse_query
+from server.sql.grammar.parse import parse_query
 from server.sql.plan import PlanContext, QueryPlan, plan_query
 from tests.server.states import empty_state
 

@@ -19,12 +19,12 @@ from pathlib import Path
 
 from catalog import updates
 from protocol.pgwire.errors import PgError
-from server.dataflow.arrangement import Storage
-from server.dataflow.computation import Computation, Recomputation, compute
-from server.dataflow.delta import delta_plan
-from server.dataflow.nodes import InnerJoin, Recompute, Totals, nodes_of
+from server.dataflow.arrangements.arrangement import Storage
+from server.dataflow.plan.lowering import delta_plan
+from server.dataflow.plan.nodes import InnerJoin, Recompute, Totals, nodes_of
+from server.dataflow.runtime.computation import Computation, Recomputation, compute
+from server.spark.embedded.jvm import default_archive_directory
 from server.spark.engine import SparkEngine
-from server.spark.jvm import default_archive_directory
 from server.sql.constant import Bindings
 from server.sql.plan import QueryPlan
 from server.sql.rewrite import rewritten_or_not

@@ -8,8 +8,8 @@ import time
 import sqlglot
 
 from catalog.objects import CatalogState, Column, ObjectId, Table
-from server.session import PlanCache
-from server.sql.parse import parse_query
+from server.frontend.session import PlanCache
+from server.sql.grammar.parse import parse_query
 from server.sql.plan import PlanContext, plan_query
 from tests.bench.servers import Line, Servers
 from tests.server.states import empty_state

@@ -10,11 +10,11 @@ import time
 from contextlib import AsyncExitStack
 from pathlib import Path
 
-from server.dataflow import run_files
-from server.dataflow.arrangement import Arranger, Storage
-from server.dataflow.filed_arrangement import EXECUTORS, Executors
+from server.dataflow.arrangements import run_files
+from server.dataflow.arrangements.arrangement import Arranger, Storage
+from server.dataflow.arrangements.file_arrangement import EXECUTORS, Executors
+from server.spark.embedded.jvm import default_archive_directory
 from server.spark.engine import SparkEngine
-from server.spark.jvm import default_archive_directory
 from tests.bench.growing import START, Growing, planned
 from tests.bench.incremental import EMPTY_JOB, QUERIES
 from tests.bench.servers import Servers, Table

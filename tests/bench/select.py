@@ -11,11 +11,11 @@ from pathlib import Path
 import pyarrow as pa
 
 from catalog.objects import ObjectId, Timestamp
-from server.dataflow.computation import compute
+from server.dataflow.runtime.computation import compute
+from server.spark.embedded.jvm import default_archive_directory
 from server.spark.engine import SparkEngine
-from server.spark.jvm import default_archive_directory
 from server.sql.constant import Bindings
-from server.sql.parse import parse_query
+from server.sql.grammar.parse import parse_query
 from server.sql.plan import PlanContext, plan_query
 from tests.bench.servers import Line, Servers
 from tests.server.states import state_with_table

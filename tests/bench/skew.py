@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from catalog import updates
 from catalog.objects import ObjectId, Timestamp
-from server.dataflow.arrangement import Storage
+from server.dataflow.arrangements.arrangement import Storage
 from server.spark.engine import SparkEngine
 from tests.bench.engines import with_engine
 from tests.bench.incremental import EMPTY_JOB

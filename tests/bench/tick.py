@@ -11,10 +11,10 @@ from pathlib import Path
 import pyarrow as pa
 
 from catalog import updates
+from server.spark.embedded.jvm import default_archive_directory
 from server.spark.engine import SparkEngine
-from server.spark.jvm import default_archive_directory
 from server.sql.constant import Bindings
-from server.sql.parse import parse_query
+from server.sql.grammar.parse import parse_query
 from server.sql.plan import PlanContext, plan_query
 from tests.bench.engines import memory_mb
 from tests.bench.servers import Line, Servers

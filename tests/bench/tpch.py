@@ -20,11 +20,11 @@ import psycopg
 
 from catalog.objects import Table as CatalogTable
 from catalog.objects import Timestamp
-from server.coordinator import Coordinator
-from server.dataflow.delta import NoRule
+from server.coordinator.coordinator import Coordinator
+from server.dataflow.plan.lowering import NoRule
+from server.spark.embedded.jvm import default_archive_directory
 from server.spark.engine import SparkEngine
-from server.spark.jvm import default_archive_directory
-from server.sql.parse import parse_query
+from server.sql.grammar.parse import parse_query
 from server.sql.plan import PlanContext, plan_query
 from tests.bench.engines import memory_mb
 from tests.bench.incremental import EMPTY_JOB, stateful
@@ -89,7 +89,7 @@ def measure(options: argparse.Namespace, engine: SparkEngine, directory: Path) -
     files = generate(directory / "csv", options.scale)
     server = ServerThread(directory / "data", engine)
     try:
-        coordinator = server.house.coordinator
+        coordinator = server.app.coordinator
 
         async def held() -> Timestamp:
             start = coordinator.latest_time()

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from server.dataflow.arrangement import Arranger
-from server.dataflow.computation import Computation, Inputs
-from server.dataflow.incremental import computation_of
-from server.dataflow.shared import SharedArrangements
-from server.dataflow.upkeep import upkeep_of
+from server.dataflow.arrangements.arrangement import Arranger
+from server.dataflow.arrangements.shared import SharedArrangements
+from server.dataflow.plan.maintenance_strategy import maintenance_strategy
+from server.dataflow.runtime.computation import Computation, Inputs
+from server.dataflow.runtime.incremental import computation_of
 from server.spark import Engine
 from server.sql.plan import QueryPlan
 
@@ -14,4 +14,4 @@ from server.sql.plan import QueryPlan
 def kept_up(plan: QueryPlan, engine: Engine, inputs: Inputs, arranger: Arranger) -> Computation:
     """Not yet hydrated; its state is the arranger's. Close it."""
     sizes = {id: inputs.lines(id) for id in plan.inputs if inputs.is_logged(id)}
-    return computation_of(plan, upkeep_of(plan, sizes), engine, inputs, SharedArrangements(arranger))
+    return computation_of(plan, maintenance_strategy(plan, sizes), engine, inputs, SharedArrangements(arranger))

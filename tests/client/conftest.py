@@ -25,7 +25,7 @@ def execute(dsn: str) -> Iterator[Execute]:
 def table(server: ServerThread, execute: Execute) -> Iterator[str]:
     """An empty table t (k int, v int) that can be read from its beginning on."""
     execute("CREATE TABLE t (k int, v int)")
-    frontiers = server.house.coordinator.frontiers
+    frontiers = server.app.coordinator.frontiers
 
     async def hold() -> Callable[[], None]:
         ids = list(frontiers.floors)
@@ -39,7 +39,7 @@ def table(server: ServerThread, execute: Execute) -> Iterator[str]:
 @pytest.fixture
 def released(server: ServerThread) -> Iterator[None]:
     """Fails the test if the server goes on holding history for a client that is gone."""
-    holders = server.house.coordinator.frontiers.holders
+    holders = server.app.coordinator.frontiers.holders
     before = len(holders)
     yield
     deadline = time.monotonic() + 10

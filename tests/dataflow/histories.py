@@ -14,13 +14,13 @@ import pyarrow as pa
 from catalog import updates
 from catalog.objects import CatalogState, Column, ObjectId, Table, Timestamp
 from protocol.pgwire.types import parse_type
-from server.dataflow.arrangement import Arranger
-from server.dataflow.delta import delta_plan
-from server.dataflow.incremental import IncrementalComputation
-from server.dataflow.shared import SharedArrangements
+from server.dataflow.arrangements.arrangement import Arranger
+from server.dataflow.arrangements.shared import SharedArrangements
+from server.dataflow.plan.lowering import delta_plan
+from server.dataflow.runtime.incremental import IncrementalComputation
 from server.spark import Engine
 from server.sql.constant import Bindings
-from server.sql.parse import parse_query
+from server.sql.grammar.parse import parse_query
 from server.sql.plan import PlanContext, QueryPlan, plan_query
 from server.sql.rewrite import rewritten
 from tests.server.states import empty_state

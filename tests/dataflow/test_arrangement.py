@@ -17,12 +17,12 @@ from hypothesis import strategies as st
 
 from catalog import updates as u
 from catalog.hashing import key_codes
-from server.dataflow import arrangement as a
-from server.dataflow import filed_arrangement as filed
-from server.dataflow import run as r
-from server.dataflow import run_files
-from server.dataflow.arrangement import Arranger, Storage
-from server.dataflow.run import ByKey, ByKeyAndOrder, ByOrder
+from server.dataflow.arrangements import arrangement as a
+from server.dataflow.arrangements import file_arrangement as filed
+from server.dataflow.arrangements import run as r
+from server.dataflow.arrangements import run_files
+from server.dataflow.arrangements.arrangement import Arranger, Storage
+from server.dataflow.arrangements.run import ByKey, ByKeyAndOrder, ByOrder
 from tests.dataflow.workers import Workers
 
 SCHEMA = pa.schema([("c0", pa.int32()), ("c1", pa.string())])
@@ -98,7 +98,7 @@ def test_the_first_of_each_key_are_found(
             return
         as_of = data.draw(st.integers(arrangement.since, len(batches) - 1))
         keys = data.draw(st.sets(st.one_of(st.none(), st.integers(0, 5)), max_size=4))
-        codes = codes_of(list(keys))
+        codes = key_hashes_of(list(keys))
         there = truth(batches, as_of)
         if any(count < 0 for count in there.values()):
             return  # whoever reads such rows fails
@@ -112,7 +112,7 @@ def test_the_first_of_each_key_are_found(
             return -ranks[row[1]] if descending else ranks[row[1]]
 
         for key in keys:
-            least = int(wanted[np.searchsorted(codes, codes_of([key])[0])])
+            least = int(wanted[np.searchsorted(codes, key_hashes_of([key])[0])])
             left = [row for row in there if row[0] == key and row not in found]
             of_key = {row: n for row, n in found.items() if row[0] == key}
             assert not left or sum(of_key.values()) >= least
@@ -121,7 +121,7 @@ def test_the_first_of_each_key_are_found(
     asyncio.run(run())
 
 
-def codes_of(keys: list[int | None]) -> np.ndarray:
+def key_hashes_of(keys: list[int | None]) -> np.ndarray:
     table = pa.table([pa.array(keys, pa.int32())], ["c0"])
     return np.unique(key_codes(table, ("c0",)))
 
@@ -145,7 +145,7 @@ def test_it_answers_as_a_list_of_updates_does(
                 expected = truth(batches, as_of // stride)
                 assert counts(await arrangement.whole(as_of)) == expected
                 for keys in ([0], [None, 3], []):
-                    found = await arrangement.probe(codes_of(keys), as_of)
+                    found = await arrangement.probe(key_hashes_of(keys), as_of)
                     assert found.schema.names == [*SCHEMA.names, u.DIFF]
                     assert counts(found) == Counter({r: n for r, n in expected.items() if r[0] in keys})
         await arrangement.settle()
@@ -290,7 +290,7 @@ def test_updates_of_the_same_rows_do_not_make_it_grow(kept_back: int) -> None:
         await arrangement.settle()
         assert arrangement.bytes <= 2 * first.nbytes
         assert arrangement.rows <= count + 4 * touched * (1 + 2 * kept_back)
-        assert counts(await arrangement.probe(codes_of([5]), 1000)) == Counter({(5, "version 0"): 1})
+        assert counts(await arrangement.probe(key_hashes_of([5]), 1000)) == Counter({(5, "version 0"): 1})
         storage.close()
 
     asyncio.run(run())

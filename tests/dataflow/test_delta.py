@@ -8,10 +8,10 @@ from functools import cache
 import pytest
 
 from catalog.objects import CatalogState, Column, ObjectId, Table
-from server.dataflow.delta import NoRule, delta_plan
-from server.dataflow.explained import explained_delta
-from server.dataflow.nodes import InnerJoin, Node, Recompute, Source, Totals, nodes_of
-from server.sql.parse import parse_query
+from server.dataflow.plan.description import explained_delta
+from server.dataflow.plan.lowering import NoRule, delta_plan
+from server.dataflow.plan.nodes import AccumulableAggregate, InnerJoin, Node, Recompute, Source, nodes_of
+from server.sql.grammar.parse import parse_query
 from server.sql.plan import PlanContext, plan_query
 from server.sql.relations import Relation, Scan
 from server.sql.rewrite import rewritten
@@ -53,7 +53,7 @@ def test_equal_parts_are_one_operator() -> None:
     nodes = nodes_of(
         followed("WITH a AS (SELECT k, max(v) AS n FROM t GROUP BY k) SELECT a.k, b.n FROM a JOIN a b ON a.n = b.k")
     )
-    assert sum(isinstance(node, Totals) for node in nodes) == 1
+    assert sum(isinstance(node, AccumulableAggregate) for node in nodes) == 1
     assert sum(isinstance(node, Source) for node in nodes) == 1
 
 

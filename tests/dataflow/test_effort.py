@@ -4,22 +4,22 @@ from __future__ import annotations
 
 import pytest
 
-from server.dataflow.effort import FEW_ROWS, Effort, TooMuch
+from server.dataflow.operators.step_cost import FEW_ROWS, StepCost, TooMuch
 
 WHOLE = 40 * FEW_ROWS
 COST = 4.0
 
 
 @pytest.fixture
-def work() -> Effort:
-    work = Effort()
+def work() -> StepCost:
+    work = StepCost()
     work.begin()
     work.add(WHOLE, COST)
     work.end(whole=WHOLE)
     return work
 
 
-def test_a_tick_may_cost_what_everything_does(work: Effort) -> None:
+def test_a_tick_may_cost_what_everything_does(work: StepCost) -> None:
     work.begin(10, limited=True)
     work.add(WHOLE // 4 - 1, COST)
     work.add(4, 1.0)
@@ -28,14 +28,14 @@ def test_a_tick_may_cost_what_everything_does(work: Effort) -> None:
 
 
 def test_few_rows_are_never_too_much() -> None:
-    work = Effort()
+    work = StepCost()
     work.begin(10, limited=True)
     work.add(FEW_ROWS, 1.0)
     with pytest.raises(TooMuch):
         work.add(1, 1.0)
 
 
-def test_what_is_yet_to_be_found_counts(work: Effort) -> None:
+def test_what_is_yet_to_be_found_counts(work: StepCost) -> None:
     work.begin(10, limited=True)
     work.add(WHOLE // 8, COST)
     work.expect(WHOLE // 8, COST)
@@ -45,7 +45,7 @@ def test_what_is_yet_to_be_found_counts(work: Effort) -> None:
 
 
 def test_changes_are_expected_to_be_read_as_often_as_rows_were() -> None:
-    work = Effort()
+    work = StepCost()
     work.begin()
     work.add(3 * WHOLE, 2.0, met=4.0)
     work.end(whole=WHOLE)
@@ -55,7 +55,7 @@ def test_changes_are_expected_to_be_read_as_often_as_rows_were() -> None:
         work.begin(most + 1, limited=True)
 
 
-def test_what_a_large_tick_took_tells_of_the_next(work: Effort) -> None:
+def test_what_a_large_tick_took_tells_of_the_next(work: StepCost) -> None:
     work.begin(1000, limited=True)
     work.add(WHOLE // 8, COST)
     work.end()
@@ -68,7 +68,7 @@ def test_what_a_large_tick_took_tells_of_the_next(work: Effort) -> None:
     work.begin(2001, limited=True)
 
 
-def test_what_was_given_up_tells_of_the_next(work: Effort) -> None:
+def test_what_was_given_up_tells_of_the_next(work: StepCost) -> None:
     work.begin(1000, limited=True)
     with pytest.raises(TooMuch):
         work.expect(WHOLE, COST)
@@ -77,7 +77,7 @@ def test_what_was_given_up_tells_of_the_next(work: Effort) -> None:
         work.begin(251, limited=True)
 
 
-def test_a_tick_that_nobody_can_replace_is_not_limited(work: Effort) -> None:
+def test_a_tick_that_nobody_can_replace_is_not_limited(work: StepCost) -> None:
     work.begin(10 * WHOLE)
     work.add(10 * WHOLE, COST)
     work.end()

@@ -19,11 +19,11 @@ import pytest
 from catalog import updates as u
 from catalog.hashing import key_codes
 from protocol.pgwire.errors import PgError
-from server.dataflow import filed_arrangement as filed
-from server.dataflow import run_files, task_runner
-from server.dataflow.arrangement import Storage
-from server.dataflow.filed_arrangement import Executors, FiledArrangement
-from server.dataflow.run import ByKey, ByOrder, Run, Sorting
+from server.dataflow.arrangements import file_arrangement as filed
+from server.dataflow.arrangements import run_files, task_runner
+from server.dataflow.arrangements.arrangement import Storage
+from server.dataflow.arrangements.file_arrangement import Executors, FileArrangement
+from server.dataflow.arrangements.run import ByKey, ByOrder, Run, Sorting
 from tests.dataflow.workers import Workers
 
 SCHEMA = pa.schema([("c0", pa.int64()), ("c1", pa.string())])
@@ -49,9 +49,9 @@ def executors(workers: Workers, tmp_path: Path) -> Iterator[Executors]:
     assert list(tmp_path.iterdir()) == []
 
 
-def made(executors: Executors, sorted_by: Sorting = ByKey(("c0",))) -> FiledArrangement:  # noqa: B008
+def made(executors: Executors, sorted_by: Sorting = ByKey(("c0",))) -> FileArrangement:  # noqa: B008
     found = executors.arrangement(sorted_by, SCHEMA)
-    assert isinstance(found, FiledArrangement)
+    assert isinstance(found, FileArrangement)
     return found
 
 

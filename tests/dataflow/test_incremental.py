@@ -19,11 +19,13 @@ import pytest
 from catalog import hashing, updates
 from catalog.objects import ObjectId, Timestamp
 from protocol.pgwire.errors import PgError
-from server.dataflow import effort, filed_arrangement, join_operator, nodes, once_operator, operator, recompute_operator
-from server.dataflow.arrangement import Arranger, ServerArrangement, Storage
-from server.dataflow.filed_arrangement import EXECUTORS, Executors, FiledArrangement
-from server.dataflow.waiting import Waiting
-from server.failures import told
+from server.dataflow.arrangements import file_arrangement
+from server.dataflow.arrangements.arrangement import Arranger, ServerArrangement, Storage
+from server.dataflow.arrangements.file_arrangement import EXECUTORS, Executors, FileArrangement
+from server.dataflow.operators import distinct, join, operator, recompute, step_cost
+from server.dataflow.operators.temporal_buffer import TemporalBuffer
+from server.dataflow.plan import nodes
+from server.runtime.errors import to_pg_error
 from server.spark.engine import SparkEngine
 from tests.dataflow import histories
 from tests.dataflow.histories import (
@@ -131,7 +133,7 @@ def storage(request: pytest.FixtureRequest, engine: SparkEngine, tmp_path: Path)
     if request.param == "server":
         yield storage
     else:
-        with mock.patch.object(filed_arrangement, "HEAD_BYTES_MAX", 0):
+        with mock.patch.object(file_arrangement, "HEAD_BYTES_MAX", 0):
             executors = Executors(tmp_path / "runs", engine, storage, lambda: EXECUTORS)
             yield executors
             executors.close()
@@ -308,7 +310,7 @@ def test_a_state_for_which_there_was_no_room_is_made_again(
         sql = "SELECT k, count(*), sum(n) FROM (SELECT k, v, count(*) AS n FROM t GROUP BY k, v) a GROUP BY k"
         computation = followed(planned(sql), history, engine, storage)
         changes = [updates.with_diff(await computation.hydrate(Timestamp(1)), 1)]
-        of = ServerArrangement if isinstance(storage, Storage) else FiledArrangement
+        of = ServerArrangement if isinstance(storage, Storage) else FileArrangement
         insert = of.insert
 
         async def full(self: Any, changes: pa.Table, time: int) -> None:
@@ -365,8 +367,8 @@ def test_a_negative_count_is_an_error_of_its_time(
             if len(times) <= computation._times_max:
                 with pytest.raises(updates.NegativeCount) as raised:
                     await computation.advance([Timestamp(time) for time in times])
-                told_as = told(raised.value)
-                assert (told_as.sqlstate, told_as.message) == ("22000", "the count of a row is negative")
+                error = to_pg_error(raised.value)
+                assert (error.sqlstate, error.message) == ("22000", "the count of a row is negative")
         changes += await computation.advance([Timestamp(3)])
         assert await _fault(sql, changes, history, engine, 3) is None
 
@@ -392,7 +394,7 @@ def test_many_changes_are_computed_anew(
             assert await _fault(sql, changes, history, engine, time) is None
         return anew
 
-    monkeypatch.setattr(effort, "FEW_ROWS", 12)
+    monkeypatch.setattr(step_cost, "FEW_ROWS", 12)
     anew = [asyncio.run(follow(seed)) for seed in range(SEED, SEED + 3)]
     assert any(0 < count < TIMES - 1 for count in anew), anew
 
@@ -441,7 +443,7 @@ def test_what_is_too_much_is_known_before_it_is_read(
             assert time == 4 or not read, (time, read)
             assert await _fault(sql, changes, history, engine, time) is None
 
-    monkeypatch.setattr(effort, "FEW_ROWS", 12)
+    monkeypatch.setattr(step_cost, "FEW_ROWS", 12)
     asyncio.run(follow())
 
 
@@ -533,7 +535,7 @@ def _apart(*rows: nodes.Rows) -> Planted:
 
 def _whatever_flips(alone: Callable[..., Any]) -> Callable[..., Any]:
     return lambda tick, codes, number, apart, present: alone(
-        tick, codes, number, nodes.Rows.CHANGED if isinstance(apart, nodes.Once) else apart, present
+        tick, codes, number, nodes.Rows.CHANGED if isinstance(apart, nodes.DistinctRows) else apart, present
     )
 
 
@@ -547,45 +549,47 @@ def _nothing_before(rows: Callable[..., pa.Table]) -> Callable[..., pa.Table]:
 
 JOINED = "SELECT t.s, u.w FROM t JOIN u ON t.k = u.k"
 PLANTED: list[tuple[str, Planted, str]] = [
-    ("a join looks at changes alone", _code(join_operator, "versioned", _last_only), JOINED),
+    ("a join looks at changes alone", _code(join, "versioned", _last_only), JOINED),
     ("a join keeps nothing", _code(operator.ArrangedInput, "take", _nothing_taken), JOINED),
     ("a join's pair comes with the earlier change", _text(nodes.InnerJoin, "greatest(", "least("), JOINED),
     ("a join counts one side", _text(nodes.InnerJoin, " * ", " + 0 * "), JOINED),
-    ("totals forget what goes", _text(nodes.Totals, " * x", " + 0 * x"), "SELECT k, sum(v) FROM t GROUP BY k"),
-    ("totals count NULLs", _text(nodes.Totals, "IS NOT NULL", "IS NULL"), "SELECT k, count(v) FROM t GROUP BY k"),
-    ("the first totals count NULLs", _field(nodes.Totals, "at_first", lambda sql: nodes.Statement(
+    ("totals forget what goes", _text(nodes.AccumulableAggregate, " * x", " + 0 * x"),
+     "SELECT k, sum(v) FROM t GROUP BY k"),
+    ("totals count NULLs", _text(nodes.AccumulableAggregate, "IS NOT NULL", "IS NULL"),
+     "SELECT k, count(v) FROM t GROUP BY k"),
+    ("the first totals count NULLs", _field(nodes.AccumulableAggregate, "at_first", lambda sql: nodes.Statement(
         sql.small.replace("IS NOT NULL", "IS NULL"), "")), "SELECT k, count(v) FROM t GROUP BY k"),
-    ("the first totals are other values'", _field(nodes.Totals, "at_first", lambda sql: nodes.Statement(
+    ("the first totals are other values'", _field(nodes.AccumulableAggregate, "at_first", lambda sql: nodes.Statement(
         sql.small.replace("min(", "max("), "")), "SELECT k, min(v) FROM t GROUP BY k"),
-    ("groups stay", _text(nodes.Totals, "<> 0L)", "<> -1L)"), "SELECT k, count(*) FROM t GROUP BY k"),
-    ("one side's keys", _code(recompute_operator, "_all", _first_input),
+    ("groups stay", _text(nodes.AccumulableAggregate, "<> 0L)", "<> -1L)"), "SELECT k, count(*) FROM t GROUP BY k"),
+    ("one side's keys", _code(recompute, "_all", _first_input),
      "SELECT t.k, u.w FROM t LEFT JOIN u ON t.k = u.k"),
-    ("a row that comes again is told again", _code(once_operator, "slice_of", lambda old: lambda a, codes, tick: old(
+    ("a row that comes again is told again", _code(distinct, "slice_of", lambda old: lambda a, codes, tick: old(
         a, codes[:0], tick)), "SELECT DISTINCT k FROM t"),
     ("changed rows of partners", _apart(nodes.Rows.CHANGED, nodes.Rows.CHANGED),
      "SELECT t.k, u.w FROM t LEFT JOIN u ON t.k = u.k"),
     ("changed rows, whatever else they meet", _apart(nodes.Rows.CHANGED, nodes.Rows.CHANGED),
      "SELECT t.k, u.w FROM t LEFT JOIN u ON t.k = u.k AND u.w > t.v"),
-    ("changed rows, where there were none", _code(recompute_operator, "_alone", _whatever_flips),
+    ("changed rows, where there were none", _code(recompute, "_alone", _whatever_flips),
      "SELECT t.k, u.w FROM t FULL JOIN u ON t.k = u.k"),
-    ("a key that is there is not shown", _code(recompute_operator, "_rows_that_changed", _nothing_shown),
+    ("a key that is there is not shown", _code(recompute, "_rows_that_changed", _nothing_shown),
      "SELECT t.k, u.w FROM t RIGHT JOIN u ON t.k = u.k"),
-    ("what goes was not there", _code(recompute_operator, "_rows_that_changed", _nothing_before),
+    ("what goes was not there", _code(recompute, "_rows_that_changed", _nothing_before),
      "SELECT t.k FROM t WHERE NOT EXISTS (SELECT 1 FROM u WHERE u.k = t.k)"),
     ("a group of all has no row", _field(nodes.Recompute, "marked", lambda _: False),
      "SELECT sum(f) FROM u WHERE f > 9"),
-    ("the first of before", _code(recompute_operator.RecomputeOperator, "_before", _unsorted_gone),
+    ("the first of before", _code(recompute.RecomputeOperator, "_before", _unsorted_gone),
      "SELECT k, v, s FROM t ORDER BY v, k, s LIMIT 3"),
     ("the first of before, by key", _code(operator.ArrangedInput, "first", _nothing_gone),
      "SELECT k, min(v) FROM t GROUP BY k"),
     ("nothing was first before", _code(operator.ArrangedInput, "first", _nothing_first),
      "SELECT DISTINCT ON (k) k, v FROM t ORDER BY k, v DESC"),
-    ("the wrong end", _field(nodes.Totals, "firsts", lambda firsts: tuple(
+    ("the wrong end", _field(nodes.AccumulableAggregate, "firsts", lambda firsts: tuple(
         (once, dataclasses.replace(first, descending=not first.descending)) for once, first in firsts)),
      "SELECT b.k % 2, max(a.v * 20 + b.v * 5 + b.k) FROM t a, t b GROUP BY b.k % 2"),
     ("fewer than there are", _field(nodes.Recompute, "first", lambda first: dataclasses.replace(first, count=1)),
      "SELECT * FROM (SELECT k, v, row_number() OVER (PARTITION BY k ORDER BY v) AS n FROM t) a WHERE n <= 3"),
-    ("what is told of one arm is told of all", _text(nodes.Totals, "= 1L", ">= 0L"),
+    ("what is told of one arm is told of all", _text(nodes.AccumulableAggregate, "= 1L", ">= 0L"),
      "SELECT k, count(DISTINCT v), sum(v) FROM t GROUP BY k"),
     ("nothing is taken back", _code(updates, "with_diff", lambda old: lambda rows, diff: old(rows, abs(diff))),
      "SELECT DISTINCT k FROM t"),
@@ -600,12 +604,13 @@ PLANTED: list[tuple[str, Planted, str]] = [
      "SELECT t.k, u.w FROM t FULL JOIN u ON t.k = u.k"),
     ("who has a partner", _text(nodes.Recompute, "LEFT SEMI", "LEFT ANTI"),
      "SELECT * FROM t WHERE EXISTS (SELECT 1 FROM u WHERE u.k = t.k)"),
-    ("who has none", _code(recompute_operator, "_all", _first_input),
+    ("who has none", _code(recompute, "_all", _first_input),
      "SELECT * FROM t WHERE NOT EXISTS (SELECT 1 FROM u WHERE u.k = t.k)"),
     ("a NULL that is not in", _text(nodes.InnerJoin, "IS NOT NULL) OR", "IS NOT NULL) AND"),
      "SELECT * FROM t WHERE v NOT IN (SELECT x FROM w WHERE k > 2)"),
-    ("the greatest for the least", _text(nodes.Totals, "min(", "max("), "SELECT k, min(v) FROM t GROUP BY k"),
-    ("equal values count", _code(once_operator.OnceOperator, "_present", _each_copy),
+    ("the greatest for the least", _text(nodes.AccumulableAggregate, "min(", "max("),
+     "SELECT k, min(v) FROM t GROUP BY k"),
+    ("equal values count", _code(distinct.DistinctOperator, "_present", _each_copy),
      "SELECT k, count(DISTINCT s) FROM t GROUP BY k"),
     ("a filter of an aggregate", _text(nodes.Linear, "CASE WHEN", "CASE WHEN true OR"),
      "SELECT k, max(v) FILTER (WHERE s = 'a') FROM t GROUP BY k"),
@@ -615,7 +620,7 @@ PLANTED: list[tuple[str, Planted, str]] = [
      "SELECT DISTINCT ON (k) k, v, s FROM t ORDER BY k, v DESC, s"),
     ("a union in place of an intersection", _text(nodes.Recompute, "INTERSECT", "UNION"),
      "SELECT k FROM t INTERSECT SELECT k FROM u"),
-    ("what the other side takes away", _code(recompute_operator, "_all", _first_input),
+    ("what the other side takes away", _code(recompute, "_all", _first_input),
      "SELECT k FROM t EXCEPT SELECT k FROM u"),
     ("copies are not counted", _text(nodes.Recompute, "EXCEPT ALL", "EXCEPT"),
      "SELECT k FROM t EXCEPT ALL SELECT x FROM w"),
@@ -628,7 +633,7 @@ PLANTED: list[tuple[str, Planted, str]] = [
 TEMPORAL_PLANTED: list[tuple[str, Planted]] = [
     ("rows do not go", _text(nodes.Temporal, "least(9223372036854775807L, ", "greatest(9223372036854775807L, ")),
     ("rows come at once", _text(nodes.Temporal, "greatest(0L, ", "least(0L, ")),
-    ("nothing waits", _code(Waiting, "insert", lambda _: lambda self, changes, times: None)),
+    ("nothing waits", _code(TemporalBuffer, "insert", lambda _: lambda self, changes, times: None)),
 ]
 
 

@@ -14,11 +14,11 @@ import pytest
 from catalog import updates
 from catalog.hashing import key_codes
 from catalog.objects import Timestamp
-from server.dataflow import filed_arrangement
-from server.dataflow.arrangement import Arranger, Storage
-from server.dataflow.filed_arrangement import EXECUTORS, Executors
-from server.dataflow.run import ByKey
-from server.dataflow.shared import Lease, SharedArrangements
+from server.dataflow.arrangements import file_arrangement
+from server.dataflow.arrangements.arrangement import Arranger, Storage
+from server.dataflow.arrangements.file_arrangement import EXECUTORS, Executors
+from server.dataflow.arrangements.run import ByKey
+from server.dataflow.arrangements.shared import Lease, SharedArrangements
 from tests.dataflow.histories import History, ids, random_history, schema_of
 from tests.dataflow.workers import Workers
 
@@ -31,7 +31,7 @@ def storage(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Arranger
     if request.param == "server":
         yield storage
     else:
-        with mock.patch.object(filed_arrangement, "HEAD_BYTES_MAX", 0):
+        with mock.patch.object(file_arrangement, "HEAD_BYTES_MAX", 0):
             executors = Executors(tmp_path / "runs", Workers(), storage, lambda: EXECUTORS)  # type: ignore[arg-type]
             yield executors
             executors.close()

@@ -14,9 +14,9 @@ import pyarrow as pa
 import pytest
 
 from protocol.pgwire.errors import PgError
-from server.dataflow import task_runner
-from server.dataflow.run_files import Pieces
-from server.dataflow.task_runner import EFFORT_AN_ARM, TaskRunner
+from server.dataflow.arrangements import task_runner
+from server.dataflow.arrangements.run_files import Pieces
+from server.dataflow.arrangements.task_runner import EFFORT_AN_ARM, TaskRunner
 from tests.dataflow.workers import Workers
 
 

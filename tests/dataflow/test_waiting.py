@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from catalog import updates
-from server.dataflow.accumulated import Accumulated
-from server.dataflow.waiting import Waiting
+from server.dataflow.operators.temporal_buffer import TemporalBuffer
+from server.dataflow.stream.accumulated import Accumulated
 
 SCHEMA = pa.schema([pa.field("c0", pa.int32()), updates.DIFF_FIELD])
 change = st.tuples(st.integers(0, 3), st.integers(-2, 2), st.integers(0, 20))
@@ -30,7 +30,7 @@ def counted(changes: pa.Table) -> Counter[int]:
 
 @given(st.lists(st.lists(change, max_size=6), max_size=8))
 def test_each_change_comes_at_its_time(steps: list[list[tuple[int, int, int]]]) -> None:
-    waiting, plain = Waiting(SCHEMA), []
+    waiting, plain = TemporalBuffer(SCHEMA), []
     for now, step in enumerate(steps):
         later = [(row, diff, now + 1 + wait) for row, diff, wait in step]
         waiting.insert(table(later), np.array([time for *_, time in later], np.int64))
@@ -49,7 +49,7 @@ def test_each_change_comes_at_its_time(steps: list[list[tuple[int, int, int]]]) 
 
 
 def test_a_row_that_is_taken_back_in_time_is_not_kept() -> None:
-    waiting = Waiting(SCHEMA)
+    waiting = TemporalBuffer(SCHEMA)
     for diff in (1, -1) * 100:
         waiting.insert(table([(1, diff, 5)]), np.array([5]))
     assert waiting.rows <= 1

@@ -7,7 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from server.dataflow.run_files import answers
+from server.dataflow.arrangements.run_files import answers
 
 
 class Workers:

@@ -24,8 +24,8 @@ import pyarrow as pa
 
 from catalog.store import Store
 from server import __main__ as command
-from server import house
-from server.coordinator import Coordinator, clock_ms
+from server import app
+from server.coordinator.coordinator import Coordinator, clock_ms
 from tests.faults import mistakes, moments
 
 
@@ -90,11 +90,11 @@ def main() -> None:
             moments.die_after(float(due))
     if "FAULTS_CLOCK" in os.environ:
         clock = SteppedClock(Path(os.environ["FAULTS_CLOCK"]))
-        house.Coordinator = functools.partial(Coordinator, clock=clock)  # type: ignore[misc]
+        app.Coordinator = functools.partial(Coordinator, clock=clock)  # type: ignore[misc]
     if "FAULTS_PAGES" in os.environ:
         checkpoint_at(int(os.environ["FAULTS_PAGES"]))
     if os.environ.get("FAULTS_SPARK") == "none":
-        house.SparkEngine = NoSpark  # type: ignore[misc]
+        app.SparkEngine = NoSpark  # type: ignore[misc]
     if "FAULTS_MISTAKE" in os.environ:
         mistakes.MISTAKES[os.environ["FAULTS_MISTAKE"]].make()
     command.main()

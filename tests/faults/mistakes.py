@@ -22,11 +22,11 @@ from catalog.log import Batch, Log, Payload
 from catalog.objects import ObjectId, Timestamp
 from catalog.oracle import Oracle
 from catalog.store import Store
-from server.committer import Request
-from server.coordinator import Coordinator, Joined
-from server.dataflow.feed import Feed
-from server.dataflow.view import ViewDataflow
-from server.frontiers import Frontiers
+from server.coordinator.committer import Request
+from server.coordinator.coordinator import Coordinator, Joined
+from server.dataflow.runtime.view import ViewDataflow
+from server.dataflow.stream.feed import Feed
+from server.timeline.frontiers import Frontiers
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from catalog import payloads, store
 from catalog.log import Log
 from catalog.payloads import Payloads
 from catalog.store import Store
-from server.committer import Committer
+from server.coordinator.committer import Committer
 
 
 @dataclass(frozen=True)

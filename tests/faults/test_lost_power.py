@@ -24,7 +24,7 @@ from catalog.log import Log
 from catalog.objects import Hold, Table
 from catalog.payloads import Payloads
 from catalog.store import Store, StoreError
-from server.contents import collection_schema
+from server.coordinator.snapshot_cache import collection_schema
 from tests.faults.disk import Disk
 from tests.faults.history import Violation, violations
 from tests.faults.mistakes import MISTAKES

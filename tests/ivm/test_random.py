@@ -17,7 +17,7 @@ from unittest import mock
 import psycopg
 import pytest
 
-from server.dataflow import filed_arrangement
+from server.dataflow.arrangements import file_arrangement
 from server.spark.engine import SparkEngine
 from tests.fix_server import ServerThread
 from tests.ivm.follower import END_OF_TIME, Follower, expected, fault
@@ -152,7 +152,7 @@ def test_histories(server: ServerThread, postgres: str) -> None:
 @pytest.mark.timeout(900 * FACTOR)
 def test_histories_probed_by_executors(engine: SparkEngine, postgres: str, tmp_path: Path) -> None:
     """What comes after the start is in files, too."""
-    with mock.patch.object(filed_arrangement, "HEAD_BYTES_MAX", 0):
+    with mock.patch.object(file_arrangement, "HEAD_BYTES_MAX", 0):
         server = ServerThread(tmp_path / "data", engine, arrangement_directory=tmp_path / "shared")
         try:
             with psycopg.connect(server.dsn(), autocommit=True) as admin:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from server import __main__ as command
-from server.spark import jvm
-from server.spark.embedded import EmbeddedSpark
+from server.spark.embedded import jvm
+from server.spark.embedded.driver import EmbeddedSpark
 
 if __name__ == "__main__":
     jvm.START_TIMEOUT_S = 1

@@ -7,13 +7,14 @@ import functools
 import threading
 
 from server import __main__ as command
-from server import ending, house
+from server import app
+from server.runtime import shutdown
 from tests.faults.child import NoSpark
 
 ENDS_S = 1.0
 
 
-class StuckHouse(house.House):
+class StuckHouse(app.App):
     async def start(self) -> None:
         await super().start()
         threading.Thread(target=threading.Event().wait, name="stuck thread").start()
@@ -28,7 +29,7 @@ class StuckHouse(house.House):
 
 
 if __name__ == "__main__":
-    house.SparkEngine = NoSpark  # type: ignore[assignment,misc]
-    house.House = StuckHouse  # type: ignore[misc]
-    command.end_by_force = functools.partial(ending.end_by_force, ENDS_S)  # type: ignore[assignment]
+    app.SparkEngine = NoSpark  # type: ignore[assignment,misc]
+    app.App = StuckHouse  # type: ignore[misc]
+    command.end_by_force = functools.partial(shutdown.end_by_force, ENDS_S)  # type: ignore[assignment]
     command.main()

@@ -103,7 +103,7 @@ def test_writers_wait_and_go_on(server: ServerThread, slow: SlowEngine, chained:
         assert writer.written == MANY
         assert rows(connection, "SELECT * FROM m") == [(WIDE,)] * MANY
         assert not holding(connection)
-        counts = server.house.coordinator.counts
+        counts = server.app.coordinator.counts
         assert counts.writes_throttled >= 6
         assert counts.throttled_s > 1
 
@@ -158,7 +158,7 @@ def test_a_view_that_fails_holds_neither_writers_nor_history_for_ever(server: Se
         with pytest.raises(errors.DivisionByZero):
             connection.execute("SELECT * FROM fails")
         assert not holding(connection)
-        coordinator = server.house.coordinator
+        coordinator = server.app.coordinator
         now = coordinator.latest_time()
         until(lambda: coordinator.frontiers.since(id) > now)
         connection.execute("TRUNCATE n")

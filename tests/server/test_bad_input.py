@@ -13,7 +13,7 @@ import pytest
 
 from catalog import updates
 from catalog.objects import Table
-from server.committer import Request
+from server.coordinator.committer import Request
 from tests.fix_server import ServerThread
 from tests.server.slow_engine import PassingEngine
 from tests.server.test_dataflows import Connection, changes, connected, follow, rows
@@ -112,7 +112,7 @@ def take_away(server: ServerThread, dsn: str, row: tuple[Any, ...], diff: int = 
     """What a bad source would do: takes a row away that it has not looked for."""
     with psycopg.connect(dsn, autocommit=True) as connection:
         ((id,),) = connection.execute("SELECT id FROM mz_tables WHERE name = 't'").fetchall()
-    coordinator = server.house.coordinator
+    coordinator = server.app.coordinator
     assert isinstance(coordinator.state.items[id], Table)
     columns = [pa.array([value], type) for value, type in zip(row, (pa.int32(), pa.int32()), strict=True)]
     table = updates.with_diff(pa.table(columns, names=["c0", "c1"]), diff)

@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 
 from catalog.objects import CatalogState, Column, ObjectId, Table
 from protocol.pgwire.errors import PgError, SqlState
-from server.sql.lexer import words
-from server.sql.parse import parse
+from server.sql.grammar.lexer import words
+from server.sql.grammar.parse import parse
+from server.sql.grammar.statements import Delete, Insert, Select, Update
 from server.sql.plan import PlanContext, plan_delete, plan_insert, plan_query, plan_update
-from server.sql.statements import Delete, Insert, Select, Update
 from tests.server.states import empty_state
 
 SCRIPTS = Path(__file__).parent.parent / "sql"

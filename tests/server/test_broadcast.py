@@ -17,14 +17,14 @@ from catalog.objects import Timestamp
 from protocol.pgwire.connection import Connection
 from protocol.pgwire.errors import PgError, SqlState
 from protocol.pgwire.types import INT8
-from server.dataflow import broadcast as broadcasts
-from server.dataflow.encoded import Data
-from server.dataflow.envelope import DiffEnvelope
-from server.dataflow.feed import Entry, Feed
-from server.dataflow.prelude import Prelude
-from server.dataflow.subscription import Bounds, Subscription
-from server.outlet import Outlet
-from server.results import SubscriptionRows
+from server.dataflow.stream import broadcast as broadcasts
+from server.dataflow.stream.encoding import Data
+from server.dataflow.stream.envelope import DiffEnvelope
+from server.dataflow.stream.feed import Entry, Feed
+from server.dataflow.stream.snapshot_stream import SnapshotStream
+from server.dataflow.stream.subscription import Bounds, Subscription
+from server.session_state.results import SubscriptionRows
+from server.session_state.sender import Sender
 from server.sql.plan import Field
 
 ENVELOPE = DiffEnvelope((Field("n", INT8, True),), progress=True)
@@ -84,7 +84,7 @@ class Crowd:
         self.tasks: list[asyncio.Task[int]] = []
 
     def add(self, limit: int = 1 << 30) -> Socket:
-        prelude = Prelude(nothing(), lambda: None)
+        prelude = SnapshotStream(nothing(), lambda: None)
         prelude.start()
         as_of = Timestamp(self.feed.upper - 1)
         bounds = Bounds(None, snapshot=True, progress=True)
@@ -93,7 +93,7 @@ class Crowd:
         rows = SubscriptionRows(stream, ENVELOPE)
         self.sockets.append(socket)
         self.subscriptions.append(stream)
-        self.tasks.append(asyncio.create_task(rows.send("key", encode, Outlet(Connection(), socket))))
+        self.tasks.append(asyncio.create_task(rows.send("key", encode, Sender(Connection(), socket))))
         return socket
 
     def commit(self, time: int, rows: int = 3) -> None:

@@ -16,9 +16,9 @@ import pyarrow as pa
 import pytest
 
 from protocol.pgwire.errors import PgError, SqlState
-from server.spark import EngineUnavailable, connect_messages
+from server.spark import EngineUnavailable
 from server.spark import engine as module
-from server.spark.connect_messages import messages
+from server.spark.connect.messages import messages
 from server.spark.engine import SparkEngine
 
 OURS = version("pyspark")
@@ -80,11 +80,11 @@ async def test_nobody_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
 
 async def test_a_package_that_is_not_installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "grpc", None)
-    connect_messages.messages.cache_clear()
+    messages.cache_clear()
     try:
         error = await refusal("sc://127.0.0.1", tmp_path, monkeypatch)
     finally:
-        connect_messages.messages.cache_clear()
+        messages.cache_clear()
     assert "Spark Connect needs a package that is not installed" in error.message
     assert error.hint == "run: pip install 'tidewire[connect]'"
 

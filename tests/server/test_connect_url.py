@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from server.connect_url import ConnectUrl
+from server.spark.connect.url import ConnectUrl
 
 
 @pytest.mark.parametrize(

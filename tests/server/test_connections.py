@@ -12,7 +12,7 @@ import pytest
 from psycopg import errors
 
 from protocol.pgwire import messages as m
-from server import listener
+from server.frontend import listener
 from tests.fix_server import ServerThread
 from tests.server.raw_client import frame, query, raw_client
 from tests.server.slow_engine import PassingEngine
@@ -35,8 +35,8 @@ def set_system(server: ServerThread, **values: str) -> None:
 
 
 async def nobody_connected(server: ServerThread) -> None:
-    while server.house.listener.clients:
-        await server.house.listener._left.wait()
+    while server.app.listener.clients:
+        await server.app.listener._left.wait()
 
 
 # -- limits -----------------------------------------------------------------------------------------------------------

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from protocol.pgwire import messages as m
 from protocol.pgwire.call import CallShape
-from server.constant_call import ConstantCall
-from server.listener import Client, Listener
+from server.frontend.constant_call import ConstantCall
+from server.frontend.listener import Client, Listener
 from tests.fix_server import ServerThread
 
 STATEMENTS = (
@@ -125,14 +125,14 @@ def test_one_step_and_message_by_message_give_the_same(
 ) -> None:
     apart = [[message.serialize() for message in messages] for messages in exchanges]
     together = [[serialized(messages)] for messages in exchanges]
-    listener = server.house.listener
+    listener = server.app.listener
     assert server.call(answers(listener, together)) == server.call(answers(listener, apart))
 
 
 def test_pipelined_calls_are_answered_each(server: ServerThread) -> None:
     calls = [serialized([m.Bind("", "", (), (b"%d" % i,)), m.Execute(""), m.Sync()]) for i in range(20)]
     parse = m.Parse("", "SELECT $1::int").serialize()
-    (answer,) = server.call(answers(server.house.listener, [[parse + b"".join(calls)]]))
+    (answer,) = server.call(answers(server.app.listener, [[parse + b"".join(calls)]]))
     for i in range(20):
         assert answer.count(m.DataRow((b"%d" % i,)).serialize()) == 1
     assert answer.count(m.ReadyForQuery("I").serialize()) == 20
@@ -149,7 +149,7 @@ def test_the_calls_of_drivers_take_the_short_way(server: ServerThread, monkeypat
     monkeypatch.setattr(ConstantCall, "answer", noted)
     parse: list[m.FrontendMessage] = [m.Parse("a", "SELECT $1::int"), m.Sync()]
     call: list[m.FrontendMessage] = [m.Bind("", "a", (0,), (b"5",), (1,)), m.Describe("P", ""), m.Execute(""), m.Sync()]
-    server.call(answers(server.house.listener, [[serialized(parse)], [serialized(call)]]))
+    server.call(answers(server.app.listener, [[serialized(parse)], [serialized(call)]]))
     assert taken == [[b"5"]]
 
 

@@ -13,8 +13,8 @@ import psycopg
 import pyarrow as pa
 import pytest
 
-from server import ending
-from server.dataflow.threads import to_the_end
+from server.runtime import shutdown
+from server.runtime.threads import to_the_end
 from tests.fix_server import ServerProcess, ServerThread
 from tests.server.slow_engine import PassingEngine
 
@@ -79,13 +79,13 @@ def closed_in(server: ServerThread, caplog: list[Any]) -> None:
 def left(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     """The tasks that did not end."""
     found: list[Any] = []
-    described = ending.described
+    described = shutdown.described
 
     def noted(tasks: Any) -> list[str]:
         found.extend(names := described(tasks))
         return names
 
-    monkeypatch.setattr(ending, "described", noted)
+    monkeypatch.setattr(shutdown, "described", noted)
     return found
 
 
@@ -147,10 +147,10 @@ async def test_a_task_that_does_not_end_is_named_and_left(left: list[Any]) -> No
     tasks = {task := asyncio.create_task(stubborn(), name="stubborn")}
     task.add_done_callback(tasks.discard)
     await asyncio.sleep(0)
-    await ending.cancelled(tasks, 0.05)
+    await shutdown.cancelled(tasks, 0.05)
     assert len(left) == 1
     assert left[0].startswith("stubborn at ")
-    await ending.cancelled(tasks, 5)
+    await shutdown.cancelled(tasks, 5)
     assert task.done()
 
 

@@ -16,10 +16,10 @@ from hypothesis import strategies as st
 from catalog import updates
 from catalog.objects import Timestamp
 from protocol.pgwire.types import BOOL, FLOAT8, INT4, INTERVAL, TEXT, PgType, array_of
-from server.dataflow.envelope import DiffEnvelope, Envelope, KeyedEnvelope
-from server.dataflow.feed import Entry
-from server.dataflow.order import THREAD_ROWS, SortKey, codes, sorted_rows
-from server.dataflow.subscription import Progress
+from server.dataflow.stream.envelope import DiffEnvelope, Envelope, KeyedEnvelope
+from server.dataflow.stream.feed import Entry
+from server.dataflow.stream.order import THREAD_ROWS, SortKey, codes, sorted_rows
+from server.dataflow.stream.subscription import Progress
 from server.sql.plan import Field
 
 RELATION = (Field("k", INT4, True), Field("v", TEXT, True), Field("w", FLOAT8, False))

@@ -14,12 +14,12 @@ import pytest
 
 from protocol.pgwire.errors import PgError, SqlState
 from server.evaluation import pool
-from server.evaluation.catalog_engine import CatalogEngine, Undescribed
 from server.evaluation.evaluator import Evaluator
+from server.pg_catalog.engine import CatalogEngine, Undescribed
 from server.pg_catalog.rows import no_rows
 from server.sql.constant import Bindings, Constant, NotCheap, compiled
 from server.sql.functions.table import TABLES
-from server.sql.parse import parse_query
+from server.sql.grammar.parse import parse_query
 from server.sql.plan import PlanContext, plan_query
 from tests.server.states import empty_state
 

@@ -19,14 +19,14 @@ from catalog.payloads import Payloads
 from catalog.store import Store
 from protocol.pgwire.errors import SqlState
 from server.__main__ import _Stderr
-from server.committer import Request
-from server.compaction import compact
-from server.coordinator import Coordinator
-from server.counts import Counts
-from server.dataflow.hydration import Hydration
-from server.dataflow.view import ViewDataflow
-from server.failures import told
-from server.frontiers import Frontiers
+from server.coordinator.committer import Request
+from server.coordinator.compaction import compact
+from server.coordinator.coordinator import Coordinator
+from server.dataflow.runtime.hydration import Hydration
+from server.dataflow.runtime.view import ViewDataflow
+from server.runtime.counters import Counters
+from server.runtime.errors import to_pg_error
+from server.timeline.frontiers import Frontiers
 
 TABLE, VIEW = ObjectId("u4"), ObjectId("u5")
 
@@ -43,7 +43,7 @@ async def test_compaction_goes_on_when_free_pages_could_not_be_given_back(
 
     monkeypatch.setattr(Store, "give_back", full)
     log = Log(store, Payloads(tmp_path / "payloads"))
-    task = asyncio.create_task(compact(store, log, Frontiers(), Counts(), 0.001))
+    task = asyncio.create_task(compact(store, log, Frontiers(), Counters(), 0.001))
     async with asyncio.timeout(10):
         for _ in range(3):
             await passes.get()
@@ -130,13 +130,13 @@ async def test_a_materialized_view_is_written_when_there_is_room_again() -> None
 
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT, errno.EFBIG])
 def test_no_room_is_53100(number: int) -> None:
-    assert told(OSError(number, "no room")).sqlstate == SqlState.DISK_FULL
+    assert to_pg_error(OSError(number, "no room")).sqlstate == SqlState.DISK_FULL
 
 
 def test_a_failing_disk_is_58030(tmp_path: Path) -> None:
     error = sqlite3.OperationalError("disk I/O error")
     error.sqlite_errorname = "SQLITE_IOERR_WRITE"
-    assert told(error).sqlstate == SqlState.IO_ERROR
+    assert to_pg_error(error).sqlstate == SqlState.IO_ERROR
 
 
 def test_a_log_that_cannot_be_written_does_no_harm(monkeypatch: pytest.MonkeyPatch) -> None:

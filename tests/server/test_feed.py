@@ -12,8 +12,8 @@ import pytest
 
 from catalog import updates
 from catalog.objects import Timestamp
-from server.dataflow import feed as feeds
-from server.dataflow.feed import CollectionFeed, Entry, Feed
+from server.dataflow.stream import feed as feeds
+from server.dataflow.stream.feed import CollectionFeed, Entry, Feed
 
 
 def changes(rows: int, first: int = 0) -> pa.Table:
@@ -95,7 +95,7 @@ def test_the_sums_are_those_of_the_entries(seed: int, tmp_path: Path, monkeypatc
             kept = feed._entries
             assert feed.kept_bytes == sum(entry.bytes for entry in kept.values()), seed
             assert min(kept, default=feed.end) == min(r.next for r in (*readers, keeper)), seed
-            assert all(r.waiting_bytes == sum(e.bytes for e in r.waiting()) for r in readers), seed
+            assert all(r.buffered_bytes == sum(e.bytes for e in r.waiting()) for r in readers), seed
         await settled(feed)
         on_disk = sum(feed._entries[number].bytes for number in feed._on_disk)
         assert feed.memory_bytes == feed.kept_bytes - on_disk <= 20_000, seed

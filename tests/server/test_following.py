@@ -6,8 +6,8 @@ import pyarrow as pa
 import pytest
 
 from catalog.objects import ObjectId, Timestamp
-from server.following import Following
-from server.frontiers import RETENTION_MS, Frontiers, NotReadable
+from server.coordinator.system_table_history import SystemTableHistory
+from server.timeline.frontiers import RETENTION_MS, Frontiers, NotReadable
 
 A, B = ObjectId("s1"), ObjectId("s2")
 
@@ -21,7 +21,7 @@ class World:
         self.asked = 0
         self.frontiers = Frontiers()
         self.frontiers.tables_upper = Timestamp(10_000)
-        self.following = Following(self.frontiers, self._rows, lambda id: self.revisions[id])
+        self.following = SystemTableHistory(self.frontiers, self._rows, lambda id: self.revisions[id])
 
     def _rows(self, id: ObjectId) -> pa.Table:
         self.asked += 1

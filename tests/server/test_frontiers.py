@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from catalog.objects import ObjectId, Timestamp
-from server.frontiers import RETENTION_MS, Frontiers, NotReadable
+from server.timeline.frontiers import RETENTION_MS, Frontiers, NotReadable
 
 T, V = ObjectId("u1"), ObjectId("u2")
 

@@ -27,7 +27,7 @@ from protocol.pgwire.types import PgType
 from server.spark.engine import SparkEngine
 from server.sql.expressions import walk
 from server.sql.functions.table import FUNCTIONS, OPERATORS, Function, Kind
-from server.sql.lexer import words
+from server.sql.grammar.lexer import words
 from server.sql.plan import QueryPlan
 from tests.sql import ours
 from tests.sql.answers import Answer

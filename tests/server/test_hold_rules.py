@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from catalog.holds import Place, Status
 from catalog.objects import CatalogState, Column, Database, Hold, Index, ObjectId, Schema, Table, Timestamp
 from protocol.pgwire.errors import PgError
-from server.frontiers import RETENTION_MS, Frontiers
-from server.holds import Advance, Holds, Moves, Overdue
+from server.coordinator.holds import Advance, Holds, Moves, Overdue
+from server.timeline.frontiers import RETENTION_MS, Frontiers
 
 DB, PUBLIC = Database(ObjectId("u1"), "d"), Schema(ObjectId("u2"), ObjectId("u1"), "s")
 T, U, I = ObjectId("u3"), ObjectId("u4"), ObjectId("u5")

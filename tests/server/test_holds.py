@@ -623,7 +623,7 @@ def test_disk_follows_what_is_held(server: ServerThread, db: Connection) -> None
     """A row that is rewritten many times: with a hold all versions stay, and go when it advances."""
     ((id,),) = db.execute("SELECT id FROM mz_objects WHERE name = 't'").fetchall()
     db.execute("CREATE HOLD h ON t")
-    log = server.house.coordinator.log
+    log = server.app.coordinator.log
 
     def held() -> tuple[int, int, int]:
         batches = log.batches(id)

@@ -15,9 +15,9 @@ from catalog import holds
 from catalog.holds import Place, Status
 from catalog.objects import CatalogState, Column, Hold, Item, ObjectId, Table, Timestamp
 from protocol.pgwire.errors import PgError
-from server.committer import Request
-from server.coordinator import Coordinator
-from server.holds import Advance, Overdue
+from server.coordinator.committer import Request
+from server.coordinator.coordinator import Coordinator
+from server.coordinator.holds import Advance, Overdue
 
 PUBLIC = ObjectId("u2")
 

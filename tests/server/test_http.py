@@ -19,7 +19,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 from psycopg import errors
 
-from server.http import CONNECTIONS_MAX, HEAD_BYTES_MAX, HttpPort, Response
+from server.introspection.http import CONNECTIONS_MAX, HEAD_BYTES_MAX, HttpPort, Response
 from tests.fix_server import ServerProcess, ServerThread
 
 Samples = dict[tuple[str, tuple[tuple[str, str], ...]], float]
@@ -160,7 +160,7 @@ async def test_only_names_of_the_server_are_answered(pages: int, host: bytes, st
 async def test_half_a_request_is_waited_for_no_longer_than_it_may_take(
     pages: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("server.http.REQUEST_S", 0.05)
+    monkeypatch.setattr("server.introspection.http.REQUEST_S", 0.05)
     assert await exchange(pages, b"GET /hello HTTP/1.1\r\n") == b""
 
 

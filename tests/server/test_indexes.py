@@ -19,7 +19,7 @@ import pytest
 from psycopg import errors
 
 from catalog.objects import Index
-from server.coordinator import Coordinator
+from server.coordinator.coordinator import Coordinator
 from server.spark.engine import SparkEngine
 from tests.fix_server import ServerProcess, ServerThread
 from tests.server.test_bad_input import take_away
@@ -100,7 +100,7 @@ class Ways:
 
 @pytest.fixture
 def ways(server: ServerThread, monkeypatch: pytest.MonkeyPatch) -> Ways:
-    return Ways(server.house.coordinator, monkeypatch)
+    return Ways(server.app.coordinator, monkeypatch)
 
 
 # -- the same answers -------------------------------------------------------------------------------------------------
@@ -272,13 +272,13 @@ def test_no_scan_and_no_spark_where_columns_are_asked_for(
     )
     db.execute("DROP INDEX wide")
     ran: list[int] = []
-    run = server.house.engine.run
+    run = server.app.engine.run
 
     async def counted(sql: str, views: Any, **options: Any) -> Any:
         ran.extend(view.num_rows for view in views.values())
         return await run(sql, views, **options)
 
-    monkeypatch.setattr(server.house.engine, "run", counted)
+    monkeypatch.setattr(server.app.engine, "run", counted)
     ways.scanned = 0
     assert len(rows(db, "SELECT s FROM t WHERE k = 5")) == 10
     assert len(rows(db, "SELECT s FROM t WHERE k IN (5, 6)")) == 20
@@ -486,7 +486,7 @@ def test_an_index_is_an_arrangement_until_it_is_dropped(db: Connection, server: 
     await_hydrated(db, "kept")
     arranged = "SELECT sorted_by, rows, bytes > 1000 FROM mz_internal.mz_arrangements WHERE name = 'kept'"
     assert rows(db, arranged) == [("k", 100, True)]
-    shared = server.house.coordinator._arrangements
+    shared = server.app.coordinator._arrangements
     before = len(shared)
     db.execute("CREATE MATERIALIZED VIEW m AS SELECT x.k, y.s FROM t x JOIN t y ON x.k = y.k")
     assert len(rows(db, "SELECT * FROM m")) == 100
@@ -568,7 +568,7 @@ def test_a_full_disk_leaves_the_plain_way(engine: SparkEngine, tmp_path: Path, m
             db.execute("CREATE INDEX on_w ON w (k)")
             db.execute("INSERT INTO t VALUES (1)")
             await_hydrated(db, "on_t", "on_w")
-            storage = server.house.coordinator._arrangements.arranger
+            storage = server.app.coordinator._arrangements.arranger
             place = storage.place  # type: ignore[attr-defined]
             left = [4]
 
@@ -594,6 +594,6 @@ def test_a_full_disk_leaves_the_plain_way(engine: SparkEngine, tmp_path: Path, m
 def test_every_index_has_a_dataflow(db: Connection, server: ServerThread) -> None:
     db.execute("CREATE TABLE t (k int)")
     db.execute("CREATE INDEX i ON t (k)")
-    coordinator = server.house.coordinator
+    coordinator = server.app.coordinator
     indexes = {id for id, item in coordinator.state.items.items() if isinstance(item, Index)}
     assert coordinator.indexes.keys() == indexes

@@ -12,9 +12,10 @@ from typing import Any
 
 import pytest
 
-from server.spark import arrow_path, jvm
+from server.spark import arrow_path
 from server.spark.arrow_path import Disconnected
-from server.spark.embedded import CLEANING_THREADS
+from server.spark.embedded import jvm
+from server.spark.embedded.driver import CLEANING_THREADS
 from server.spark.engine import SparkEngine
 from tests.fix_spark import MEMORY_MB
 

@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 
 from protocol.pgwire.errors import PgError
 from server.sql.constant import Bindings, compiled
-from server.sql.literal_rows import CHUNK_ROWS, ROWS_MIN, split
-from server.sql.parse import parse, parse_each
+from server.sql.grammar.literal_rows import CHUNK_ROWS, ROWS_MIN, split
+from server.sql.grammar.parse import parse, parse_each
+from server.sql.grammar.statements import Insert, Statement
 from server.sql.plan import PlanContext, WritePlan, plan_insert
-from server.sql.statements import Insert, Statement
 from tests.server.states import state_with_table
 
 TYPES = {

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from catalog.objects import ObjectId
-from server.locks import TableLock, TableLocks
+from server.coordinator.locks import TableLock, TableLocks
 
 A, B = ObjectId("u1"), ObjectId("u2")
 

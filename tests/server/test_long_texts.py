@@ -14,10 +14,10 @@ import pytest
 from psycopg import errors
 from sqlglot import exp
 
-from server.dataflow import upkeep
+from server.dataflow.plan import maintenance_strategy
 from server.sql import plan
-from server.sql import trees as trees_module
-from server.sql.parse import parse_query
+from server.sql.grammar import trees as trees_module
+from server.sql.grammar.parse import parse_query
 from tests.fix_server import ServerThread
 from tests.server.slow_engine import PassingEngine
 
@@ -40,7 +40,7 @@ class Gate:
         self._opened = threading.Event()
         self._opened.set()
         self._stops(monkeypatch, plan, "_finished")
-        self._stops(monkeypatch, upkeep, "rewritten_or_not")
+        self._stops(monkeypatch, maintenance_strategy, "rewritten_or_not")
 
     def _stops(self, monkeypatch: pytest.MonkeyPatch, module: Any, name: str) -> None:
         original = getattr(module, name)

@@ -25,10 +25,10 @@ from sqlglot import exp
 
 from protocol.pgwire.errors import PgError, SqlState
 from protocol.pgwire.types import PgType
-from server.sql import lexer
-from server.sql.checkpoint import Stopped, stoppable
 from server.sql.functions.strings import quote_text
-from server.sql.lexer import (
+from server.sql.grammar import lexer
+from server.sql.grammar.checkpoint import Stopped, stoppable
+from server.sql.grammar.lexer import (
     COLUMN_NAME_WORDS,
     RESERVED_WORDS,
     TARGETS_MAX,
@@ -39,8 +39,8 @@ from server.sql.lexer import (
     tokenize,
     words,
 )
-from server.sql.parse import parse, parse_expression, parse_query
-from server.sql.statements import CreateTable, Expr, Ident, Name, Parsed, Query, Select, Statement, position_of
+from server.sql.grammar.parse import parse, parse_expression, parse_query
+from server.sql.grammar.statements import CreateTable, Expr, Ident, Name, Parsed, Query, Select, Statement, position_of
 
 
 def rendered(node: Any) -> str:

@@ -15,7 +15,7 @@ import pytest
 from psycopg import errors
 from structlog.testing import capture_logs
 
-from server.dataflow import hydration
+from server.dataflow.runtime import hydration
 from server.spark.engine import SparkEngine
 from tests.fix_server import ServerThread
 from tests.server.test_http import scrape

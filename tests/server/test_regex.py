@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from protocol.pgwire.errors import PgError, SqlState
-from server.sql import patterns
-from server.sql.regex import Regex
+from server.sql.regex import patterns
+from server.sql.regex.regex import Regex
 
 
 def spans(pattern: str, text: str) -> list[str | None] | None:
@@ -61,7 +61,7 @@ def test_a_pattern_with_nested_quantifiers_is_matched_in_linear_time(pattern: st
 
 
 def test_a_search_that_backtracks_for_long_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("server.sql.regex.SEARCH_S_MAX", 0.1)
+    monkeypatch.setattr("server.sql.regex.regex.SEARCH_S_MAX", 0.1)
     regex = Regex("(?=a)(a|aa)+$", "")
     assert regex.linear is None
     with pytest.raises(PgError) as caught:
@@ -70,7 +70,7 @@ def test_a_search_that_backtracks_for_long_is_an_error(monkeypatch: pytest.Monke
 
 
 def test_dividing_a_match_among_many_groups_is_limited(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("server.sql.regex.PLACES_MAX", 10_000)
+    monkeypatch.setattr("server.sql.regex.regex.PLACES_MAX", 10_000)
     with pytest.raises(PgError) as caught:
         Regex("((a|aa)*(a|aaa)*)*b", "").find("a" * 5_000 + "b")
     assert caught.value.sqlstate == SqlState.PROGRAM_LIMIT_EXCEEDED

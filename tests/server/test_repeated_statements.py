@@ -12,9 +12,9 @@ import pyarrow as pa
 import pytest
 
 from protocol.pgwire.errors import PgError, SqlState
-from server.dataflow.run_files import answered
+from server.dataflow.arrangements.run_files import answered
+from server.runtime.trace import step
 from server.spark.engine import SparkEngine
-from server.trace import step
 from tests.server.test_spark_engine import every_type, until
 
 pytestmark = [pytest.mark.spark, pytest.mark.cluster("embedded", "local-cluster")]

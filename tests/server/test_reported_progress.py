@@ -28,7 +28,7 @@ def now(connection: psycopg.Connection[Any]) -> int:
 
 
 def write_frontier(server: ServerThread, name: str) -> int:
-    coordinator = server.house.coordinator
+    coordinator = server.app.coordinator
     (item,) = (item for item in coordinator.state.items.values() if item.name == name)
     return coordinator.frontiers.upper(item.id)
 
@@ -70,7 +70,7 @@ def test_a_hold_advances_to_reported_progress_while_its_view_recovers(tmp_path: 
                 with connection.transaction():
                     connection.execute("CREATE MATERIALIZED VIEW n AS SELECT b + 1 AS c FROM m")
                     connection.execute(f"CREATE HOLD on_n ON n AT {progress}".encode())
-                places = server.house.coordinator.holds.places.values()
+                places = server.app.coordinator.holds.places.values()
                 assert [place.at for place in places] == [progress] * 3
                 query = f"SUBSCRIBE m WITH (PROGRESS) AS OF {progress} UP TO {progress + 1}"
                 read = thread.submit(lambda: reader.execute(query.encode()).fetchall())

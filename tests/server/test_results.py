@@ -13,9 +13,9 @@ from catalog import updates
 from catalog.objects import Timestamp
 from protocol.pgwire.errors import PgError, SqlState
 from protocol.pgwire.types import INT4
-from server.dataflow.envelope import DiffEnvelope
-from server.dataflow.feed import Entry
-from server.results import SubscriptionRows
+from server.dataflow.stream.envelope import DiffEnvelope
+from server.dataflow.stream.feed import Entry
+from server.session_state.results import SubscriptionRows
 from server.sql.plan import Field
 
 RELATION = (Field("a", INT4, True),)

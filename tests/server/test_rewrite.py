@@ -16,8 +16,8 @@ import pytest
 
 from catalog import updates
 from catalog.objects import Timestamp
+from server.explain.relation import explained
 from server.spark.engine import SparkEngine
-from server.sql.explain import explained
 from server.sql.relations import Relation
 from server.sql.render import spark_text
 from server.sql.rewrite import passes

@@ -14,7 +14,7 @@ import pytest
 from psycopg import errors, sql
 
 from protocol.pgwire.errors import PgError
-from server import privileges
+from server.authorization import privileges
 from tests.fix_server import ServerThread
 
 pytestmark = pytest.mark.spark
@@ -617,7 +617,7 @@ def test_what_a_hold_needs(sessions: Sessions, server: ServerThread) -> None:
     boss.execute("CREATE INDEX i ON t (a)")
 
     def refusal(*names: str) -> str | None:
-        state = server.house.coordinator.state
+        state = server.app.coordinator.state
         database = state.database_named(sessions.database)
         role = state.role_named("ann")
         assert database is not None

@@ -389,4 +389,4 @@ def test_many_sessions_at_once(server: ServerThread, dsn: str) -> None:
         return await asyncio.gather(*(one(number) for number in range(100)))
 
     assert asyncio.run(all_of_them()) == list(range(100))
-    assert len(server.house.listener.clients) < 20
+    assert len(server.app.listener.clients) < 20

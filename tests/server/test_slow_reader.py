@@ -89,8 +89,8 @@ def test_a_stuck_client_is_told_and_nobody_else(server: ServerThread, dsn: str, 
 def test_who_takes_nothing_at_all_is_cut_off(
     server: ServerThread, dsn: str, table: psycopg.Connection[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("server.session.STUCK_S", 0.2)
-    listener = server.house.listener
+    monkeypatch.setattr("server.frontend.session.STUCK_S", 0.2)
+    listener = server.app.listener
 
     async def gone(process_ids: set[int]) -> None:
         async with asyncio.timeout(20):

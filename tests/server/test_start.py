@@ -19,7 +19,7 @@ import pytest
 from psycopg import errors
 
 from server.config import Config
-from server.spark.jvm import PART_S, ClassArchive, end_former
+from server.spark.embedded.jvm import PART_S, ClassArchive, end_former
 from tests.fix_server import ServerProcess
 
 ROOT = Path(__file__).parent.parent.parent

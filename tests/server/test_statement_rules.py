@@ -11,8 +11,8 @@ import pytest
 from psycopg import errors
 
 from protocol.pgwire import messages as m
-from server import session as session_module
-from server.session import Session
+from server.frontend import session as session_module
+from server.frontend.session import Session
 from tests.fix_server import ServerThread
 from tests.server.raw_client import query, raw_client
 from tests.server.slow_engine import PassingEngine

@@ -267,7 +267,7 @@ def test_an_evaluation_error_ends_the_stream_alone(dsn: str, tables: psycopg.Con
 
 
 def test_a_vanished_client_holds_nothing(server: ServerThread, dsn: str, tables: psycopg.Connection[Row]) -> None:
-    coordinator = server.house.coordinator
+    coordinator = server.app.coordinator
     before = len(coordinator._query_feeds)
     reader = connect(dsn)
     stream = reader.cursor().stream("SUBSCRIBE (SELECT max(v) FROM l) WITH (PROGRESS)")
@@ -286,7 +286,7 @@ def test_a_vanished_client_holds_nothing(server: ServerThread, dsn: str, tables:
 def test_a_cancelled_simple_query_holds_nothing(
     server: ServerThread, dsn: str, tables: psycopg.Connection[Row]
 ) -> None:
-    coordinator = server.house.coordinator
+    coordinator = server.app.coordinator
     before = set(coordinator._collection_feeds)
     with connect(dsn) as reader:
         timer = threading.Timer(0.3, reader.cancel_safe)
@@ -297,7 +297,7 @@ def test_a_cancelled_simple_query_holds_nothing(
 
 
 def test_equal_queries_share_a_dataflow(server: ServerThread, dsn: str, tables: psycopg.Connection[Row]) -> None:
-    coordinator = server.house.coordinator
+    coordinator = server.app.coordinator
     before = len(coordinator._query_feeds)
     followers = [Follower(dsn, query) for query in ("SELECT k + 1 AS x FROM l", "select  k+1 as x from l")]
     try:

@@ -10,9 +10,9 @@ from typing import Any
 import psycopg
 import pytest
 
-from server.dataflow import share
-from server.frontiers import RETENTION_MS
+from server.dataflow.runtime import statement_limit
 from server.spark.engine import SparkEngine
+from server.timeline.frontiers import RETENTION_MS
 from tests.fix_server import ServerThread
 from tests.server.slow_engine import SlowEngine
 from tests.server.test_dataflows import changes, connected, follow, rows
@@ -88,7 +88,7 @@ def test_a_slow_one_delays_no_other(server: ServerThread, slow: SlowEngine) -> N
             connection.execute("INSERT INTO t VALUES (0, 1)")
             assert sorted(row[1:] for row in changes(other, 2)) == [(-1, 7), (1, 1)]
             assert slow.waiting_at_gate.wait(30)
-            assert slow.at_gate <= share.STATEMENTS_MAX
+            assert slow.at_gate <= statement_limit.STATEMENTS_MAX
         assert rows(connection, "SELECT * FROM many") == [(0, 6 + COMMITS)] * ARMS
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from protocol.pgwire.errors import PgError, SqlState
 from server.sql.constant import Bindings
-from server.sql.parse import parse_query
+from server.sql.grammar.parse import parse_query
 from server.sql.plan import PlanContext, QueryPlan, plan_query
 from tests.sql import ours
 

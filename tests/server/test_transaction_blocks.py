@@ -10,8 +10,8 @@ import psycopg
 import pytest
 from psycopg import errors
 
-from server.context import Context
-from server.execution import query
+from server.execution import select
+from server.session_state.context import Context
 from tests.fix_server import ServerThread
 from tests.server.slow_engine import PassingEngine
 
@@ -106,14 +106,14 @@ def test_each_select_of_a_query_string_holds_what_it_reads(
     connection: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     held: list[frozenset[str]] = []
-    rows_at = query.rows_at
+    rows_at = select.rows_at
 
     async def recorded(context: Context, *args: Any) -> Any:
         assert context.transaction.holder is not None
         held.append(context.transaction.holder.collections)
         return await rows_at(context, *args)
 
-    monkeypatch.setattr(query, "rows_at", recorded)
+    monkeypatch.setattr(select, "rows_at", recorded)
     connection.execute("CREATE TABLE u (k int)")
     connection.execute("SELECT * FROM t; SELECT * FROM u")
     assert [len(collections) for collections in held] == [1, 2]

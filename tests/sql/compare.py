@@ -17,7 +17,7 @@ from sqlglot import exp
 
 from protocol.pgwire.errors import PgError
 from protocol.pgwire.types import BY_OID, PgType
-from server.sql.parse import parse_query
+from server.sql.grammar.parse import parse_query
 from tests.sql.answers import Answer, Cell, Column
 
 _DIGITS = 16  # what PostgreSQL gives at least of a quotient

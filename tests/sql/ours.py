@@ -17,13 +17,13 @@ from protocol.pgwire.errors import PgError, SqlState
 from protocol.pgwire.scalars import column_of, parse_text
 from protocol.pgwire.text_columns import OutputStyle, plain_column, text_column
 from protocol.pgwire.types import parse_type
-from server.context import VERSION
-from server.dataflow.computation import compute
+from server.dataflow.runtime.computation import compute
+from server.session_state.context import VERSION
 from server.spark import Engine
 from server.sql.constant import Bindings, compiled
-from server.sql.parse import parse, parse_query
+from server.sql.grammar.parse import parse, parse_query
+from server.sql.grammar.statements import CreateTable
 from server.sql.plan import PlanContext, QueryPlan, plan_query
-from server.sql.statements import CreateTable
 from tests.server.states import empty_state
 from tests.sql import answers
 from tests.sql.answers import Answer, Column

@@ -13,7 +13,7 @@ from functools import cache
 from pathlib import Path
 
 from protocol.pgwire.errors import PgError
-from server.sql import lexer
+from server.sql.grammar import lexer
 
 DIRECTORY = Path(__file__).parent
 TABLES = "tables"

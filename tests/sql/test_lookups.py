@@ -13,11 +13,11 @@ import pytest
 from catalog.hashing import key_codes
 from catalog.objects import CatalogState, Index, ObjectId, Table, Timestamp
 from protocol.pgwire.errors import PgError
-from server.dataflow.computation import compute
+from server.dataflow.runtime.computation import compute
 from server.spark.engine import SparkEngine
 from server.sql.constant import Bindings
+from server.sql.grammar.parse import parse_query
 from server.sql.index_keys import key_column
-from server.sql.parse import parse_query
 from server.sql.plan import PlanContext, QueryPlan, plan_query
 from tests.sql import answers, ours
 from tests.sql.statements import Statement, chapters

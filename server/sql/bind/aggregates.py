@@ -16,7 +16,7 @@ from server.sql.functions import resolve, syntax
 from server.sql.functions.aggregates import ORDERED_SETS
 from server.sql.functions.resolve import Resolved
 from server.sql.functions.table import ANY, FUNCTIONS, Kind
-from server.sql.lexer import words
+from server.sql.grammar.lexer import words
 from server.sql.scope import Scope, level_of
 
 _ORDER_MATTERS = frozenset(ORDERED_SETS) | words(

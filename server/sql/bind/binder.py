@@ -16,12 +16,12 @@ from sqlglot import exp
 from catalog.objects import CatalogState, ObjectId
 from protocol.pgwire.errors import PgError, SqlState
 from protocol.pgwire.types import BOOL, UNKNOWN, PgType
-from server.sql.checkpoint import checkpoint
 from server.sql.coerce import Coercer
 from server.sql.expressions import Column, Expression, name_of, precision
+from server.sql.grammar.checkpoint import checkpoint
+from server.sql.grammar.statements import position_of
 from server.sql.relations import Relation
 from server.sql.scope import Scope
-from server.sql.statements import position_of
 
 
 @dataclass(frozen=True, slots=True)

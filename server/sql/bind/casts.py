@@ -13,7 +13,7 @@ from server.sql.bind.calls import apply
 from server.sql.bind.shapes import unparenthesised
 from server.sql.coerce import EXPLICIT
 from server.sql.expressions import Array, Expression, Literal
-from server.sql.lexer import words
+from server.sql.grammar.lexer import words
 from server.sql.scope import Scope
 
 _TYPE_NAMES: dict[exp.DType, str] = {

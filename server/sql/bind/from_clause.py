@@ -12,7 +12,7 @@ from server.sql.bind.shapes import real_names, tables_of
 from server.sql.bind.table_functions import functions_in_from
 from server.sql.bind.tables import named_relation
 from server.sql.bind.values import written_values
-from server.sql.checkpoint import checkpoint
+from server.sql.grammar.checkpoint import checkpoint
 from server.sql.relations import Values
 from server.sql.scope import Entry, Scope, alone
 

@@ -9,7 +9,7 @@ from sqlglot import exp
 from protocol.pgwire.errors import PgError, SqlState
 from server.sql.bind.binder import Binder, Replacement, form
 from server.sql.expressions import Expression
-from server.sql.lexer import quoted
+from server.sql.grammar.lexer import quoted
 from server.sql.scope import Scope, find_column
 
 

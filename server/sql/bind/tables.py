@@ -15,11 +15,11 @@ from server.sql.bind.binder import Binder
 from server.sql.bind.common_tables import common_table
 from server.sql.bind.names import replace_name
 from server.sql.expressions import Column, ColumnRef, Expression
-from server.sql.lexer import quoted
-from server.sql.parse import parse_query
+from server.sql.grammar.lexer import quoted
+from server.sql.grammar.parse import parse_query
+from server.sql.grammar.statements import Query
 from server.sql.relations import Project, Relation, Scan
 from server.sql.scope import Scope, find_relation
-from server.sql.statements import Query
 
 
 def named_relation(binder: Binder, tree: exp.Table, outer: Scope) -> Relation:

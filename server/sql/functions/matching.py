@@ -11,10 +11,10 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from protocol.pgwire.errors import PgError, SqlState
-from server.sql import patterns
 from server.sql.expressions import Expression, Literal
 from server.sql.functions.table import FUNCTIONS, OPERATORS, Form, Nulls, quote, row
-from server.sql.regex import Match, compiled
+from server.sql.regex import patterns
+from server.sql.regex.regex import Match, compiled
 
 _UPPER, _LOWER = "ABCDEFGHIJKLMNOPQRSTUVWXYZ", "abcdefghijklmnopqrstuvwxyz"
 _FOLDED = f"translate({{}}, '{_UPPER}', '{_LOWER}')"  # locale C: only ASCII letters have case

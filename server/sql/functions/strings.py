@@ -16,7 +16,7 @@ from protocol.pgwire.errors import PgError, SqlState
 from protocol.pgwire.types import TEXT, PgType
 from server.sql.casts import find_cast
 from server.sql.functions.table import FUNCTIONS, OPERATORS, Nulls, exact_texts, guarded, row
-from server.sql.lexer import quote_identifier
+from server.sql.grammar.lexer import quote_identifier
 
 _UPPER, _LOWER = "ABCDEFGHIJKLMNOPQRSTUVWXYZ", "abcdefghijklmnopqrstuvwxyz"
 _TO_LOWER, _TO_UPPER = str.maketrans(_UPPER, _LOWER), str.maketrans(_LOWER, _UPPER)

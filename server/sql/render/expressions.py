@@ -9,7 +9,6 @@ from typing import assert_never
 from protocol.pgwire.errors import PgError, SqlState
 from protocol.pgwire.types import BOOL, BYTEA, INTERVAL, JSONB
 from server.sql.casts import find_cast, is_utc
-from server.sql.checkpoint import checkpoint
 from server.sql.coerce import INT4_MAX
 from server.sql.expressions import (
     Aggregate,
@@ -36,6 +35,7 @@ from server.sql.functions.intervals import interval_length
 from server.sql.functions.json import JSONB_SORT_KEY
 from server.sql.functions.syntax import NOT
 from server.sql.functions.table import exact_texts
+from server.sql.grammar.checkpoint import checkpoint
 from server.sql.relations import Relation
 from server.sql.render.block import Block
 from server.sql.render.calls import PYTHON_CALL, fill, fit_length, python_call

@@ -1,0 +1,1 @@
+"""Roles and privileges: access decisions, and the SQL functions that return them."""

@@ -1,0 +1,107 @@
+"""has_table_privilege and similar functions, which query the privileges of a role, in PostgreSQL's forms (acl.c).
+
+The arguments are [role,] object, privileges. Names are text. `privileges` is a comma-separated list, of which the role
+needs one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TypeVar
+
+from catalog.objects import QUICKSTART, CatalogState, ObjectId
+from catalog.roles import Privilege, applicable
+from protocol.pgwire.errors import PgError, SqlState
+from server.authorization import privileges
+from server.sql.grammar.lexer import Kind, tokenize
+from server.sql.scope import find_relation
+
+
+def inquire(
+    state: CatalogState,
+    role: ObjectId,
+    database: str,
+    search_path: Sequence[str],
+    function: str,
+    arguments: Sequence[str | None],
+) -> bool | None:
+    """NULL if an argument is NULL. PgError 42704, 42P01, 3F000, 3D000: unknown object; 22023: unknown privilege."""
+    texts = [argument for argument in arguments if argument is not None]
+    if len(texts) != len(arguments):
+        return None
+    *asked, name, wanted = texts
+    subject = privileges.find_role(state, asked[0]).id if asked else role
+    words = [word.strip().lower() for word in wanted.split(",")]
+    if function == "pg_has_role":
+        of = privileges.find_role(state, name).id
+        return any(_known(word, _ROLE_RIGHTS, wanted)(state, subject, of) for word in words)
+    object, kind = _OBJECTS[function](state, database, search_path, name), _KINDS[function]
+    known = {privilege.value.lower(): privilege for privilege in applicable(kind)}
+    if kind == "database":
+        known["connect"] = Privilege.USAGE  # PostgreSQL's name for this privilege
+    return any(privileges.has(state, subject, object, _known(word, known, wanted)) for word in words)
+
+
+T = TypeVar("T")
+
+
+def _known(word: str, known: dict[str, T], wanted: str) -> T:
+    if word not in known:
+        raise PgError(SqlState.INVALID_PARAMETER_VALUE, f'unrecognized privilege type: "{wanted}"')
+    return known[word]
+
+
+_ROLE_RIGHTS: dict[str, Callable[[CatalogState, ObjectId, ObjectId], bool]] = {
+    "member": privileges.is_member,
+    "set": privileges.is_member,
+    "usage": privileges.has_rights_of,
+}
+
+
+def _parts(name: str) -> tuple[str, ...]:
+    """Splits a name in SQL syntax, which may have quoted parts. 42602 if it is malformed."""
+    tokens = tokenize(name)[:-1]
+    parts = tuple(token.value for token in tokens[::2])
+    names = all(token.kind in (Kind.WORD, Kind.IDENT) for token in tokens[::2])
+    if not parts or not names or len(tokens) % 2 == 0 or any(dot.value != "." for dot in tokens[1::2]):
+        raise PgError(SqlState.INVALID_NAME, "invalid name syntax")
+    return parts
+
+
+def _relation(state: CatalogState, database: str, search_path: Sequence[str], name: str) -> ObjectId:
+    return find_relation(state, _parts(name), database, search_path, None).id
+
+
+def _schema(state: CatalogState, database: str, search_path: Sequence[str], name: str) -> ObjectId:
+    current = state.database_named(database)
+    schema = state.schema_named(current.id if current is not None else None, name)
+    if schema is None:
+        raise PgError(SqlState.INVALID_SCHEMA_NAME, f'schema "{name}" does not exist')
+    return schema.id
+
+
+def _database(state: CatalogState, database: str, search_path: Sequence[str], name: str) -> ObjectId:
+    found = state.database_named(name)
+    if found is None:
+        raise PgError(SqlState.INVALID_CATALOG_NAME, f'database "{name}" does not exist')
+    return found.id
+
+
+def _cluster(state: CatalogState, database: str, search_path: Sequence[str], name: str) -> ObjectId:
+    if name != QUICKSTART.name:
+        raise PgError(SqlState.UNDEFINED_OBJECT, f'cluster "{name}" does not exist')
+    return QUICKSTART.id
+
+
+_OBJECTS = {
+    "has_table_privilege": _relation,
+    "has_schema_privilege": _schema,
+    "has_database_privilege": _database,
+    "has_cluster_privilege": _cluster,
+}
+_KINDS = {
+    "has_table_privilege": "table",
+    "has_schema_privilege": "schema",
+    "has_database_privilege": "database",
+    "has_cluster_privilege": "cluster",
+}

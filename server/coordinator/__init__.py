@@ -1,0 +1,1 @@
+"""The state that outlives a session: commits, holds, dataflows, compaction, backpressure."""

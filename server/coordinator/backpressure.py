@@ -1,0 +1,169 @@
+"""Backpressure: measures the lag of dataflows and delays the writers of their inputs while it is too large.
+
+Changes that a dataflow has not taken are kept: as batches in the log, and as updates in arrangements that it shares. A
+dataflow that is slower than the writers would let them grow without bound. Writers of its inputs, directly or through
+materialized views, therefore wait while the lag exceeds a limit, before they take a lock or a timestamp. Each write
+waits at most `delay_s`, so that writers make progress even while Spark is unavailable or a step takes an hour.
+Dataflows that are not hydrated and views that fail delay nobody, because waiting would not reduce their lag.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from bisect import bisect_left
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from time import monotonic
+from typing import Protocol
+
+import structlog
+
+from catalog.log import Batch, Payload
+from catalog.objects import ObjectId, Timestamp
+from server.runtime.counters import Counters
+from server.timeline.frontiers import Pulse
+
+COMMIT_BYTES = 4096  # memory that a kept commit takes in addition to its rows
+TRIMMED = 1_024  # entries that no dataflow needs are removed when there are at least so many
+
+log = structlog.get_logger()
+
+
+class Dataflow(Protocol):
+    """The part of a dataflow's interface that backpressure uses."""
+
+    @property
+    def inputs(self) -> frozenset[ObjectId]: ...
+
+    @property
+    def next_time(self) -> Timestamp:
+        """The dataflow has taken all changes before this time."""
+        ...
+
+    @property
+    def can_catch_up(self) -> bool:
+        """Whether the dataflow is hydrated and has not failed, so that it reduces its lag over time."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Lag:
+    """The changes that a dataflow has not taken. `weight`: bytes in memory or on disk."""
+
+    commits: int = 0
+    bytes: int = 0
+
+    @property
+    def weight(self) -> int:
+        return self.bytes + self.commits * COMMIT_BYTES
+
+    def __add__(self, other: Lag) -> Lag:
+        return Lag(self.commits + other.commits, self.bytes + other.bytes)
+
+
+@dataclass(slots=True)
+class _Written:
+    """The commits to one collection: their times, and the cumulative bytes up to and including each."""
+
+    times: list[Timestamp] = field(default_factory=list)
+    ends: list[int] = field(default_factory=list)
+    start: int = 0
+
+    def add(self, time: Timestamp, bytes: int) -> None:
+        self.times.append(time)
+        self.ends.append((self.ends[-1] if self.ends else self.start) + bytes)
+
+    def since(self, time: int) -> Lag:
+        first = bisect_left(self.times, time)
+        before = self.ends[first - 1] if first else self.start
+        return Lag(len(self.times) - first, (self.ends[-1] if self.ends else self.start) - before)
+
+    def forget(self, time: int) -> None:
+        first = bisect_left(self.times, time)
+        if first >= TRIMMED:
+            self.start = self.ends[first - 1]
+            del self.times[:first], self.ends[:first]
+
+
+class Backpressure:
+    """Tracks dataflows (`begins`) and commits (`written`). `look` measures lags, and `admit` delays writers."""
+
+    def __init__(self, counts: Counters) -> None:
+        self._counts = counts
+        self._written: dict[ObjectId, _Written] = {}
+        self._held: frozenset[ObjectId] = frozenset()
+        self._delay_s = 0.0
+        self._moved = Pulse()
+        self.too_far: frozenset[str] = frozenset()
+        """The dataflows that delayed writers as of the last `look`."""
+
+    def begins(self, flow: Dataflow) -> None:
+        """Starts to count what is written to the inputs of a dataflow."""
+        for id in flow.inputs:
+            self._written.setdefault(id, _Written())
+
+    def written(self, batches: Iterable[tuple[Batch, Payload]]) -> None:
+        """Counts a commit to tables or a materialized view."""
+        for batch, _ in batches:
+            if (written := self._written.get(batch.collection)) is not None:
+                written.add(batch.time, batch.bytes)
+
+    def lag(self, flow: Dataflow) -> Lag:
+        """Returns what was written to the inputs at times >= `next_time`, as far as it was counted since `begins`."""
+        return sum((self._written[id].since(flow.next_time) for id in flow.inputs if id in self._written), Lag())
+
+    def look(
+        self,
+        flows: Mapping[str, Dataflow],
+        sources: Mapping[ObjectId, frozenset[ObjectId]],
+        weight_max: int,
+        delay_s: float,
+    ) -> None:
+        """Determines which tables' writers wait until the next call. `sources`: the inputs of each materialized view.
+
+        `weight_max`: the largest allowed lag; 0: no writer waits. `delay_s`: the longest wait of a write.
+        """
+        needed: dict[ObjectId, Timestamp] = {}
+        too_far: dict[str, Lag] = {}
+        held: set[ObjectId] = set()
+        for name, flow in flows.items():
+            for id in flow.inputs:
+                needed[id] = min(needed.get(id, flow.next_time), flow.next_time)
+            if weight_max and flow.can_catch_up and (lag := self.lag(flow)).weight > weight_max:
+                too_far[name] = lag
+                held |= flow.inputs
+        for id in self._written.keys() - needed.keys():
+            del self._written[id]
+        for id, time in needed.items():
+            if id in self._written:
+                self._written[id].forget(time)
+        queue = list(held)
+        while queue:
+            more = sources.get(queue.pop(), frozenset()) - held
+            held |= more
+            queue += more
+        for name, lag in too_far.items():
+            if name not in self.too_far:
+                log.warning("writers wait for a dataflow", dataflow=name, commits=lag.commits, bytes=lag.bytes)
+        for name in self.too_far - too_far.keys():
+            log.info("writers no longer wait for a dataflow", dataflow=name)
+        self.too_far = frozenset(too_far)
+        self._delay_s = delay_s
+        if held != self._held:
+            self._held = frozenset(held)
+            self._moved.fire()
+
+    async def admit(self, tables: Sequence[ObjectId]) -> None:
+        """Returns when a writer of these tables may proceed. Cancel safety: nothing is locked or written yet."""
+        if self._held.isdisjoint(tables):
+            return
+        begun = monotonic()
+        self._counts.writes_throttled += 1
+        try:
+            async with asyncio.timeout(self._delay_s):
+                while not self._held.isdisjoint(tables):
+                    await self._moved.wait()
+        except TimeoutError:
+            pass
+        finally:
+            self._counts.throttled_s += monotonic() - begun

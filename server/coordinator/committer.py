@@ -1,0 +1,307 @@
+"""Group commit: the requests that wait when the committer becomes free share one timestamp and one SQLite transaction.
+
+One task runs a loop: take the waiting requests, get a timestamp, check each request against the commits since it read,
+write all of them in one transaction, advance the tables' `upper`, acknowledge. An acknowledged write is on disk, and
+`upper` is greater than its timestamp. While nothing is written, an empty commit advances `upper` at least every
+`interval_s`. It writes to disk only to extend the timestamp reservation.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import structlog
+
+from catalog import holds, persistence, updates
+from catalog.holds import Place
+from catalog.log import Batch, Log, Payload
+from catalog.log import Frontiers as DurableFrontiers
+from catalog.objects import CatalogState, Hold, Index, MaterializedView, ObjectId, Retained, Table, Timestamp, View
+from catalog.oracle import Oracle
+from catalog.store import MustEnd, Store
+from protocol.pgwire.errors import PgError
+from server.coordinator.holds import Advance, Holds, Moves, Overdue
+from server.sql.index_keys import is_computed
+from server.timeline.frontiers import Frontiers
+
+GROUP_MAX = 1_000  # requests in one transaction; bounds its duration, and so the latency of its first request
+GATHER_S = 0.002  # how long ADVANCE requests wait for others to share a transaction; no reader depends on them
+
+log = structlog.get_logger()
+
+
+class Conflict(Exception):
+    """Data that the request depends on has changed since it was read. Read again and retry."""
+
+
+@dataclass(slots=True)
+class Request:
+    """Changes to be committed together.
+
+    `unchanged`: collections that were read, and the times. None of them may have been written since.
+    `catalog`: the states before and after DDL. The state before must still be the current one.
+    `begins`: the time at which the history of a new materialized view, index or hold begins, if it is not the commit's.
+    The requester holds the required history until the commit is done.
+    `advances`, `overdue`: moves of holds.
+    """
+
+    writes: Sequence[tuple[ObjectId, Payload]] = ()
+    unchanged: Mapping[ObjectId, Timestamp] = field(default_factory=dict)
+    catalog: tuple[CatalogState, CatalogState] | None = None
+    begins: Mapping[ObjectId, Timestamp] = field(default_factory=dict)
+    advances: Sequence[Advance] = ()
+    overdue: Sequence[Overdue] = ()
+    done: asyncio.Future[Timestamp] = field(default_factory=lambda: asyncio.get_running_loop().create_future())
+
+    @property
+    def unread(self) -> list[ObjectId]:
+        """The collections from which the request retracts rows that it had not read."""
+        return [id for id, payload in self.writes if id not in self.unchanged and updates.takes_away(payload.table)]
+
+    @property
+    def can_wait(self) -> bool:
+        """Whether the request only moves holds."""
+        return bool(self.advances or self.overdue) and not self.writes and self.catalog is None
+
+
+@dataclass(frozen=True, slots=True)
+class _Group:
+    """One commit: accepted requests, the catalog after them, the times at which new history begins, moves of holds."""
+
+    accepted: list[Request]
+    state: CatalogState
+    begins: Mapping[ObjectId, Timestamp]
+    moves: Moves
+
+
+Listener = Callable[[Timestamp, Sequence[tuple[Batch, Payload]]], None]
+
+
+class Committer:
+    """Owns the tables' `upper` and the current `CatalogState`. Calls `listeners` after every commit, in order."""
+
+    def __init__(
+        self,
+        store: Store,
+        log_: Log,
+        oracle: Oracle,
+        state: CatalogState,
+        frontiers: Frontiers,
+        holds: Holds,
+        *,
+        clock_ms: Callable[[], int],
+        interval_s: float,
+    ) -> None:
+        self._store = store
+        self._log = log_
+        self._oracle = oracle
+        self._frontiers = frontiers
+        self._holds = holds
+        self._clock_ms = clock_ms
+        self._interval_s = interval_s
+        self._queue: list[Request] = []
+        self._wake = asyncio.Event()
+        self._last_write: dict[ObjectId, Timestamp] = {}
+        self._unread: dict[ObjectId, Timestamp] = {}
+        found = store.read("SELECT value FROM meta WHERE key = 'unread'")
+        self._unread_before_start = Timestamp(found[0][0] if found else 0)  # of any collection
+        self.state = state
+        self.listeners: list[Listener] = []
+        self.failed: asyncio.Future[BaseException] = asyncio.get_running_loop().create_future()
+
+    async def commit(self, request: Request) -> Timestamp:
+        """Returns the timestamp of the request once it is on disk and readable. Conflict, PgError, or SQLite's error.
+
+        Cancel safety: a queued request is committed even if the caller is cancelled.
+        """
+        self._queue.append(request)
+        self._wake.set()
+        return await asyncio.shield(request.done)
+
+    async def run(self) -> None:
+        """Commits until cancelled. After a `MustEnd` it sets `failed` and returns, and the server must end."""
+        while True:
+            try:
+                async with asyncio.timeout(self._interval_s):
+                    await self._wake.wait()
+            except TimeoutError:
+                pass  # idle: an empty commit advances the frontier
+            if self._queue and all(request.can_wait for request in self._queue):
+                await asyncio.sleep(GATHER_S)
+            self._wake.clear()
+            group, self._queue = self._queue[:GROUP_MAX], self._queue[GROUP_MAX:]
+            if self._queue:
+                self._wake.set()
+            try:
+                await self._commit_group(group)
+            except Exception as error:
+                log.error("commit failed", error=str(error), requests=len(group), exc_info=error)
+                for request in group:
+                    if not request.done.done():
+                        request.done.set_exception(error)
+                        request.done.exception()  # avoids "exception was never retrieved" if the caller was cancelled
+                if isinstance(error, MustEnd):
+                    self.failed.set_result(error)
+                    return
+
+    def has_read(self, collection: ObjectId, lower: int) -> bool:
+        """Whether all retractions at times >= `lower` were of rows that had been read.
+
+        If so, they have made no multiplicity negative.
+        """
+        return lower > self._unread.get(collection, self._unread_before_start)
+
+    async def close_times(self) -> None:
+        """Advances the frontier once by an empty commit, so that there is a timestamp to read at after a start."""
+        await self._commit_group([])
+
+    async def _commit_group(self, requests: list[Request]) -> None:
+        time = self._oracle.next(self._clock_ms())
+        group = self._accept(requests)
+        try:
+            written = await self._write(group, time)
+        except BaseException:
+            group.moves.undo()
+            raise
+        self._log.committed(written)
+        for batch, _ in written:
+            self._last_write[batch.collection] = time
+        group.moves.keep()
+        if group.state is not self.state:
+            self._adopt(self.state, group, time)
+        self._frontiers.tables_upper = Timestamp(time + 1)
+        for listener in self.listeners:
+            try:
+                listener(time, written)
+            except Exception as error:  # the commit is on disk, so its requests must not fail
+                log.error("a commit was not made known", time=time, error=str(error), exc_info=error)
+        self._frontiers.moved.fire()
+        for request in group.accepted:
+            if not request.done.cancelled():
+                request.done.set_result(time)
+
+    async def _write(self, group: _Group, time: Timestamp) -> list[tuple[Batch, Payload]]:
+        """Writes the group in one transaction, if there is anything to write. Returns the written batches."""
+        old, new, places = self.state, group.state, group.moves.places
+        extension = self._oracle.extension()
+        # Writes to a table that a later request of the group drops are omitted.
+        writes = [write for request in group.accepted for write in request.writes if write[0] in new.items]
+        unread = {id for request in group.accepted for id in request.unread if id in new.items}
+        if not (writes or places or extension is not None or new is not old):
+            return []
+
+        def act(tx: sqlite3.Connection) -> list[Batch]:
+            if extension is not None:
+                tx.execute("UPDATE meta SET value = ? WHERE key = 'reserved_until'", (extension,))
+            holds.save(tx, places.items())
+            if new is not old:
+                persistence.save(tx, old, new)
+                self._save_items(tx, old, group, time)
+            if unread:
+                tx.execute("INSERT OR REPLACE INTO meta VALUES ('unread', ?)", (time,))
+            return [self._log.insert(tx, collection, time, payload) for collection, payload in writes]
+
+        batches = await self._store.transaction(act)
+        self._unread.update(dict.fromkeys(unread, time))
+        if extension is not None:
+            self._oracle.extended(extension)
+        return [(batch, payload) for batch, (_, payload) in zip(batches, writes, strict=True)]
+
+    def _accept(self, requests: list[Request]) -> _Group:
+        """Returns the requests that are still valid, in order. The others fail with Conflict or a hold's PgError."""
+        state = self.state
+        written: set[ObjectId] = set()
+        accepted: list[Request] = []
+        begins: dict[ObjectId, Timestamp] = {}
+        moves = Moves(self._holds)
+        for request in requests:
+            try:
+                if self._is_stale(request, state, written):
+                    raise Conflict
+                for advance in request.advances:
+                    moves.advance(state, advance)
+                for overdue in request.overdue:
+                    moves.catch_up(state, overdue)
+            except (Conflict, PgError) as error:
+                request.done.set_exception(error)
+                request.done.exception()
+                continue
+            if request.catalog is not None:
+                state = request.catalog[1]
+            begins.update(request.begins)
+            written.update(collection for collection, _ in request.writes)
+            accepted.append(request)
+        return _Group(accepted, state, begins, moves)
+
+    def _is_stale(self, request: Request, state: CatalogState, written: set[ObjectId]) -> bool:
+        """Whether the request is invalidated by earlier commits or by the group's earlier requests."""
+        return (
+            any(
+                self._last_write.get(id, 0) > read_at or id in written or id not in state.items
+                for id, read_at in request.unchanged.items()
+            )
+            or any(collection not in state.items for collection, _ in request.writes)
+            or (request.catalog is not None and request.catalog[0].version != state.version)
+        )
+
+    def _save_items(self, tx: sqlite3.Connection, old: CatalogState, group: _Group, time: Timestamp) -> None:
+        """Writes the frontiers and times of new items, and deletes those of dropped items."""
+        new = group.state
+        for id in new.items.keys() - old.items.keys():
+            begin = group.begins.get(id, time)
+            match new.items[id]:
+                case Table():
+                    self._log.create(tx, id, DurableFrontiers(time, None))
+                case MaterializedView():
+                    self._log.create(tx, id, DurableFrontiers(begin, begin))
+                case Hold():
+                    holds.save(tx, [(id, Place(begin))])
+                case _:
+                    pass
+        gone = old.items.keys() - new.items.keys()
+        holds.drop(tx, gone)
+        for id in gone:
+            self._log.drop(tx, id)
+
+    def _adopt(self, old: CatalogState, group: _Group, time: Timestamp) -> None:
+        """Applies the new catalog, which is on disk, to frontiers and holds."""
+        new = self.state = group.state
+        created = [new.items[id] for id in new.items.keys() - old.items.keys()]
+        for item in created:
+            match item:
+                case Table():
+                    self._frontiers.created(item.id, time, None, item.retain_ms)
+                case MaterializedView():
+                    begin = group.begins.get(item.id, time)
+                    self._frontiers.created(item.id, begin, begin, item.retain_ms)
+        for item in created:
+            if isinstance(item, Index):
+                on_view = isinstance(new.items[item.on], View)
+                since = group.begins.get(item.id, time) if on_view else self._frontiers.readable(item.on)
+                index_created(self._frontiers, new, item, since)
+        for item in created:
+            if isinstance(item, Hold):
+                self._holds.created(item, Place(group.begins.get(item.id, time)))
+        for id in old.items.keys() & new.items.keys():
+            before, after = old.items[id], new.items[id]
+            if isinstance(before, Retained) and isinstance(after, Retained) and after.retain_ms != before.retain_ms:
+                self._frontiers.retain(id, after.retain_ms)
+        for id in old.items.keys() - new.items.keys():
+            if isinstance(item := old.items[id], Hold):
+                self._holds.dropped(item)
+            self._frontiers.dropped(id)
+            self._log.dropped(id)
+            self._last_write.pop(id, None)
+            self._unread.pop(id, None)
+
+
+def index_created(frontiers: Frontiers, state: CatalogState, index: Index, since: Timestamp) -> None:
+    """Registers an index. The history of its inputs begins at `since`."""
+    if isinstance(state.items[index.on], View):
+        frontiers.view_index_created(index.id, state.collections(index.uses, through=(View,)), since, index.retain_ms)
+    else:
+        computed = is_computed(index, state)
+        frontiers.index_created(index.id, index.on, since, index.retain_ms, computed=computed)

@@ -1,0 +1,86 @@
+"""Background compaction: merges the log's batches, so that disk use and read costs depend on held history, not on age.
+
+One pass per interval makes at most two merges per collection: one of batches at or before `since`, whose updates are
+consolidated, and one of held history, whose updates keep their times. A merge runs in a thread, and one transaction
+replaces the batches. A merge that fails is logged and repeated by the next pass. Readers do not depend on it. A damaged
+batch is never merged, because the merged batch would have a valid checksum. The damage is logged once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+import structlog
+
+from catalog.log import Batch, Damaged, Log, Payload
+from catalog.objects import ObjectId
+from catalog.store import MustEnd, Store, Undecided
+from server.runtime.cancellation import raise_if_cancelled
+from server.runtime.counters import Counters
+from server.timeline.frontiers import RETENTION_MS, Frontiers
+
+log = structlog.get_logger()
+
+
+async def compact(store: Store, log_: Log, frontiers: Frontiers, counts: Counters, interval_s: float) -> None:
+    """Runs passes until cancelled."""
+    damaged: set[str] = set()
+    while True:
+        await asyncio.sleep(interval_s)
+        for id in log_.collections():
+            if id not in frontiers.floors:
+                continue
+            try:
+                merged = await compact_collection(store, log_, frontiers, id)
+                counts.merges += merged > 0
+                counts.batches_merged += merged
+            except MustEnd:
+                return  # the committer fails in the same way and ends the server
+            except Damaged as error:
+                if str(error) not in damaged:
+                    damaged.add(str(error))
+                    log.error("damaged data", collection=id, error=str(error), detail=error.detail)
+            except Exception as error:
+                raise_if_cancelled()
+                log.error("compaction failed", collection=id, error=str(error), exc_info=error)
+        try:
+            await store.give_back()
+        except MustEnd:
+            return
+        except Exception as error:  # for example a full disk, which may have room at the next pass
+            raise_if_cancelled()
+            log.error("free pages were not given back", error=str(error), exc_info=error)
+
+
+async def compact_collection(store: Store, log_: Log, frontiers: Frontiers, id: ObjectId) -> int:
+    """Merges one run of batches at or before `since` and one of held history. Returns the number of merged batches."""
+    since = frontiers.kept(id)
+    merged = 0
+    if run := log_.mergeable(id, since):
+        payload: Payload = await asyncio.to_thread(log_.merge, run)
+        # From here until `replaced`, no reader may use a time before `since`; `Frontiers.hold` refuses it from now on.
+        frontiers.compacted(id, since)
+        merged += await _replace(store, log_, run, payload, since)
+    # Batches within the default window are not merged: they will soon be before `since`, unless they are held.
+    before = frontiers.upper(id) - RETENTION_MS if id in frontiers.floors else 0
+    if run := log_.mergeable_history(id, since, before):
+        payload = await asyncio.to_thread(log_.merge_history, run)
+        merged += await _replace(store, log_, run, payload, 0)
+    return merged
+
+
+async def _replace(store: Store, log_: Log, run: tuple[Batch, ...], payload: Payload, since: int) -> int:
+    """Replaces the run by the merged payload. Returns the number of batches in the run, 0 if they have been dropped."""
+    try:
+        batch: Batch | None = await store.transaction(lambda tx: log_.replace(tx, run, payload, since))
+    except Undecided:
+        raise  # the next start may find the merge committed; if not, it removes the file
+    except Exception:
+        log_.discard(payload)
+        raise
+    if batch is None:
+        log_.discard(payload)  # the collection was dropped meanwhile
+        return 0
+    log_.replaced(run, batch, payload)
+    log.debug("compacted", collection=batch.collection, batches=len(run), rows=batch.rows, time=batch.time)
+    return len(run)

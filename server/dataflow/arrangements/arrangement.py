@@ -1,0 +1,280 @@
+"""Arrangements: a collection's updates sorted by a key, so that the rows of a few keys are found without a scan.
+
+    arrangement = storage.arrangement(ByKey(("c0", "c2")), schema)
+    await arrangement.insert(updates, time)       # rows with a diff, all at one time, `time >= upper`
+    await arrangement.probe(hashes, as_of)        # the rows with these key hashes at `as_of`, with multiplicities
+    arrangement.advance(since)                    # no later probe has `as_of < since`
+
+An arrangement is a sequence of runs, each sorted by a number computed from each row (`run`). An insert adds a run. Two
+neighbouring runs are merged when the newer has at least half as many entries as the older, so that there are O(log n)
+runs and an entry is rewritten O(log n) times. A probe is a binary search in each run.
+
+A probe finds rows by the hash of their key. Rows of another key may have the same hash: the caller compares the keys.
+
+This module implements arrangements in the server process: in memory, and beyond a budget in unlinked memory-mapped
+files. Large merges run in a separate thread (`Storage.merging`); until such a merge ends, probes search both runs.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import weakref
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+from typing import Protocol
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from catalog import spill
+from catalog import updates as u
+from catalog.hashing import Hashes
+from server.dataflow.arrangements.run import (
+    ByKeyAndOrder,
+    Run,
+    Sorting,
+    first,
+    first_of,
+    merged,
+    probed,
+    sorted_run,
+    whole,
+)
+from server.runtime.threads import THREAD_ROWS, in_thread
+
+MEMORY_BYTES_MAX = 1 << 30  # of all runs of a server in memory; runs that exceed it are written to files
+MERGED_AT_ONCE = 64 * 1024  # rows of a merge that the inserting thread does; larger merges run in `Storage.merging`
+
+
+class Arrangement(Protocol):
+    """Updates sorted by a key. Inserts require `time >= upper`, reads `as_of >= since`.
+
+    Reads are correct up to the last time whose updates the caller has inserted. `upper` is the last inserted time + 1;
+    it does not advance at times without updates, so `as_of` and `since` may exceed it.
+
+    Only one task at a time may insert; any number may read concurrently. An insert that was cancelled or failed may or
+    may not have taken effect. Reads have no side effects.
+    """
+
+    @property
+    def sorted_by(self) -> Sorting: ...
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The columns of the rows, without time and diff."""
+
+    @property
+    def since(self) -> int: ...
+
+    @property
+    def upper(self) -> int: ...
+
+    async def insert(self, changes: pa.Table, time: int) -> None:
+        """Adds consolidated changes (the schema's columns and `diff`) at `time >= upper`."""
+
+    def advance(self, since: int) -> None:
+        """Allows compaction up to `since`: later merges change times before `since` to `since` and consolidate."""
+
+    async def settle(self) -> None:
+        """Waits for the merge in progress, if any, and raises its exception."""
+
+    def entries(self, codes: Hashes) -> int:
+        """The number of entries with one of these codes (ascending, distinct), without entries in executors' files."""
+
+    async def probe(self, codes: Hashes, as_of: int) -> pa.Table:
+        """The rows with one of these codes (ascending, distinct) at `as_of`: consolidated changes."""
+
+    async def whole(self, as_of: int) -> pa.Table:
+        """All rows at `as_of`, consolidated."""
+
+    async def first(self, count: int, as_of: int) -> pa.Table:
+        """Only for `ByOrder`: the first rows in this order, with all rows that have the same code as the last of them.
+
+        Their multiplicities add up to at least `count`, or the result is all rows. Consolidated.
+        """
+
+    async def first_of(self, codes: Hashes, counts: NDArray[np.int64], as_of: int) -> pa.Table:
+        """Only for `ByKeyAndOrder`: `first` within each of these key hashes (ascending, distinct), by its own count."""
+
+    def close(self) -> None:
+        """Releases the runs. May be called twice."""
+
+    @property
+    def rows(self) -> int:
+        """The number of entries, including those that later entries retract."""
+
+    @property
+    def bytes(self) -> int:
+        """Size in memory and on disk."""
+
+    @property
+    def memory_bytes(self) -> int:
+        """Size in the server's memory."""
+
+    @property
+    def probed_by(self) -> str:
+        """The process that searches the runs: `server` or `executors`."""
+
+
+class Arranger(Protocol):
+    """A factory of arrangements."""
+
+    def arrangement(self, sorted_by: Sorting, schema: pa.Schema, since: int = 0) -> Arrangement:
+        """An empty arrangement. `schema`: the columns of the rows, without time and diff."""
+
+
+class Storage:
+    """Stores runs: in memory up to `memory_bytes_max` in total, then in unlinked files in `directory`.
+
+    `merging` runs the large merges of all arrangements, one at a time. The owner closes the storage.
+    """
+
+    def __init__(self, directory: Path | None = None, memory_bytes_max: int = MEMORY_BYTES_MAX) -> None:
+        self.directory = directory
+        self._memory_bytes_max = memory_bytes_max
+        self._lock = threading.RLock()  # garbage collection of a run may call `_left` in the thread that has the lock
+        self.memory_bytes = 0
+        self.merging = ThreadPoolExecutor(1, thread_name_prefix="merging")
+
+    def arrangement(self, sorted_by: Sorting, schema: pa.Schema, since: int = 0) -> ServerArrangement:
+        """As `Arranger.arrangement`."""
+        return ServerArrangement(sorted_by, schema, self, since)
+
+    def place(self, run: Run) -> Run:
+        """The run, written to a file if the memory budget is exhausted. OSError if the disk is full."""
+        with self._lock:
+            in_memory = self.memory_bytes + run.bytes <= self._memory_bytes_max
+            if in_memory:
+                self.memory_bytes += run.bytes
+        if in_memory:
+            weakref.finalize(run, self._left, run.bytes)
+            return run
+        return Run.of(spill.on_disk(run.table(), self.directory))
+
+    def _left(self, bytes: int) -> None:
+        with self._lock:
+            self.memory_bytes -= bytes
+
+    def close(self) -> None:
+        self.merging.shutdown(cancel_futures=True)
+
+
+class ServerArrangement:
+    """An `Arrangement` in the server process. One thread at a time inserts; any number may probe."""
+
+    probed_by = "server"
+
+    def __init__(self, sorted_by: Sorting, schema: pa.Schema, storage: Storage, since: int = 0) -> None:
+        self.sorted_by = sorted_by
+        self.schema = schema
+        self.since: int = since
+        self.upper: int = since
+        self._storage = storage
+        self._lock = threading.Lock()
+        self._runs: tuple[Run, ...] = ()
+        self._merging: Future[None] | None = None
+        self._busy: Run | None = None  # the newer of the two runs that `Storage.merging` merges
+
+    # -- writing ------------------------------------------------------------------------------------------------
+
+    async def insert(self, changes: pa.Table, time: int) -> None:
+        assert time >= self.upper, f"{time} is before {self.upper}"
+        if changes.num_rows:
+            await in_thread(self._insert, changes.select([*self.schema.names, u.DIFF]), time)
+        self.upper = time + 1
+
+    def _insert(self, changes: pa.Table, time: int) -> None:
+        run = self._storage.place(sorted_run(self.sorted_by, changes, time))
+        with self._lock:
+            self._runs = (*self._runs, run)
+            self.upper = time + 1  # before merging: if a merge fails, a retry must not insert these changes again
+        self._merge_small()
+
+    def advance(self, since: int) -> None:
+        self.since = max(self.since, since)
+
+    async def settle(self) -> None:
+        if (merging := self._merging) is not None:
+            await asyncio.wrap_future(merging)
+
+    def _merge_small(self) -> None:
+        while (pair := self._mergeable()) is not None:
+            older, newer = pair
+            if len(older.codes) + len(newer.codes) > MERGED_AT_ONCE:
+                if self._busy is None:
+                    if self._merging is not None:
+                        self._merging.result()  # raises the error of the previous merge
+                    self._busy = newer
+                    self._merging = self._storage.merging.submit(self._merge_large, older, newer)
+                return
+            self._replace(older, newer)
+
+    def _mergeable(self) -> tuple[Run, Run] | None:
+        """The newest neighbours with `2 * |newer| >= |older|`, among the runs after those that are being merged."""
+        with self._lock:
+            free = self._runs if self._busy is None else self._runs[self._runs.index(self._busy) + 1 :]
+        for older, newer in zip(reversed(free[:-1]), reversed(free[1:]), strict=True):
+            if len(newer.codes) * 2 >= len(older.codes):
+                return older, newer
+        return None
+
+    def _merge_large(self, older: Run, newer: Run) -> None:
+        try:
+            self._replace(older, newer)
+        finally:
+            self._busy = None
+
+    def _replace(self, older: Run, newer: Run) -> None:
+        run = merged(self.sorted_by, (older, newer), self.since)
+        placed = () if run is None else (self._storage.place(run),)
+        with self._lock:  # an insert may have appended a run during the merge
+            at = self._runs.index(older)
+            self._runs = (*self._runs[:at], *placed, *self._runs[at + 2 :])
+            if self._busy is newer:
+                self._busy = None
+
+    # -- reading ------------------------------------------------------------------------------------------------
+
+    def entries(self, codes: Hashes) -> int:
+        return sum(run.entries(codes) for run in self._runs)
+
+    async def probe(self, codes: Hashes, as_of: int) -> pa.Table:
+        runs = self.runs_at(as_of)
+        if sum(run.entries(codes) for run in runs) > THREAD_ROWS:
+            return await asyncio.to_thread(probed, runs, self.schema, codes, as_of)
+        return await in_thread(probed, runs, self.schema, codes, as_of)
+
+    async def whole(self, as_of: int) -> pa.Table:
+        return await asyncio.to_thread(whole, self.runs_at(as_of), self.schema, as_of)
+
+    async def first(self, count: int, as_of: int) -> pa.Table:
+        return first(self.runs_at(as_of), self.schema, count, as_of)
+
+    async def first_of(self, codes: Hashes, counts: NDArray[np.int64], as_of: int) -> pa.Table:
+        assert isinstance(self.sorted_by, ByKeyAndOrder)
+        runs = self.runs_at(as_of)
+        return await in_thread(first_of, runs, self.schema, self.sorted_by, codes, counts, as_of)
+
+    def runs_at(self, as_of: int) -> tuple[Run, ...]:
+        """All runs. Requires `as_of >= since`."""
+        assert as_of >= self.since, f"{as_of} is before {self.since}"
+        return self._runs
+
+    def close(self) -> None:
+        """Does nothing: memory and files are freed with the last reference to each run."""
+
+    # -- statistics ---------------------------------------------------------------------------------------------
+
+    @property
+    def rows(self) -> int:
+        return sum(len(run.codes) for run in self._runs)
+
+    @property
+    def bytes(self) -> int:
+        return sum(run.bytes for run in self._runs)
+
+    @property
+    def memory_bytes(self) -> int:
+        return sum(run.bytes for run in self._runs if not run.on_disk)

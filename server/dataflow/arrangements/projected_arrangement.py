@@ -1,0 +1,82 @@
+"""Projection of an arrangement to some of its columns. A join can use the arrangement of an index this way."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from catalog import updates
+from catalog.hashing import Hashes
+from server.dataflow.arrangements.arrangement import Arrangement
+from server.dataflow.arrangements.run import Sorting
+from server.runtime.threads import in_thread
+
+
+class ProjectedArrangement:
+    """A read-only `Arrangement`. Inserts go to the `whole` arrangement. `columns`: names of columns in `whole`."""
+
+    def __init__(self, whole: Arrangement, columns: Sequence[str], schema: pa.Schema, sorted_by: Sorting) -> None:
+        """`schema` and `sorted_by` use the names of the projected columns."""
+        self.schema = schema
+        self.sorted_by = sorted_by
+        self._whole = whole
+        self._columns = [*columns, updates.DIFF]
+
+    @property
+    def since(self) -> int:
+        return self._whole.since
+
+    @property
+    def upper(self) -> int:
+        return self._whole.upper
+
+    @property
+    def rows(self) -> int:
+        return self._whole.rows
+
+    @property
+    def bytes(self) -> int:
+        return self._whole.bytes
+
+    @property
+    def memory_bytes(self) -> int:
+        return self._whole.memory_bytes
+
+    @property
+    def probed_by(self) -> str:
+        return self._whole.probed_by
+
+    def entries(self, codes: Hashes) -> int:
+        return self._whole.entries(codes)
+
+    async def probe(self, codes: Hashes, as_of: int) -> pa.Table:
+        return await self._picked(await self._whole.probe(codes, as_of))
+
+    async def whole(self, as_of: int) -> pa.Table:
+        return await self._picked(await self._whole.whole(as_of))
+
+    async def first(self, count: int, as_of: int) -> pa.Table:
+        return await self._picked(await self._whole.first(count, as_of))
+
+    async def first_of(self, codes: Hashes, counts: NDArray[np.int64], as_of: int) -> pa.Table:
+        return await self._picked(await self._whole.first_of(codes, counts, as_of))
+
+    async def _picked(self, found: pa.Table) -> pa.Table:
+        """The projected changes, consolidated: rows that differ only in other columns become equal."""
+        named = found.select(self._columns).rename_columns([*self.schema.names, updates.DIFF])
+        return await in_thread(updates.consolidate, named)
+
+    async def insert(self, changes: pa.Table, time: int) -> None:
+        raise AssertionError("it is written to as a whole")
+
+    def advance(self, since: int) -> None:
+        self._whole.advance(since)
+
+    async def settle(self) -> None:
+        await self._whole.settle()
+
+    def close(self) -> None:
+        """Does nothing: the owner of the whole arrangement closes it."""

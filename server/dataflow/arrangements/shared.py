@@ -1,0 +1,137 @@
+"""Arrangements of collections, shared by all operators that look up rows by the same columns.
+
+An operator has a lease with a time, at which it reads. The first lease that needs a later time inserts the updates from
+the log; reads at an earlier time do not see them. The arrangement's `since` is the least time of its leases. Without
+leases the arrangement is closed. A lease may also use an arrangement by the same key with additional columns, such as
+that of an index.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import pyarrow as pa
+
+from catalog import updates
+from catalog.objects import ObjectId, Timestamp
+from server.dataflow.arrangements.arrangement import Arrangement, Arranger
+from server.dataflow.arrangements.projected_arrangement import ProjectedArrangement
+from server.dataflow.arrangements.run import ByKey, Sorting
+from server.dataflow.runtime.computation import Inputs
+from server.runtime.threads import to_the_end
+
+Key = tuple[ObjectId, tuple[int, ...], Sorting]
+
+
+@dataclass(eq=False)
+class _Shared:
+    key: Key
+    arrangement: Arrangement
+    leases: set[Lease] = field(default_factory=set)
+    filled: bool = False  # whether the rows at its first time are inserted
+    lock: asyncio.Lock = field(default_factory=asyncio.Lock)
+
+
+@dataclass(eq=False)
+class Lease:
+    """One operator's use of an arrangement. Until it is released, history from `time` on is kept."""
+
+    owner: SharedArrangements
+    key: Key
+    schema: pa.Schema
+    shared: _Shared
+    time: Timestamp
+
+    @cached_property
+    def arrangement(self) -> Arrangement:
+        """The shared arrangement, or a projection of it if it has more columns than the operator needs."""
+        (_, has, _), (_, wanted, sorting) = self.shared.key, self.key
+        if has == wanted:
+            return self.shared.arrangement
+        columns = [self.shared.arrangement.schema.names[has.index(place)] for place in wanted]
+        return ProjectedArrangement(self.shared.arrangement, columns, self.schema, sorting)
+
+    async def reach(self, inputs: Inputs, time: Timestamp) -> None:
+        """Inserts the updates up to and including `time`. The caller holds the collection's history since `self.time`.
+
+        Cancel safety: some of the updates are inserted; the next call continues after them.
+        """
+        id = self.key[0]
+        async with self.shared.lock:
+            if not self.shared.filled:
+                start = min(lease.time for lease in self.shared.leases)  # its owner holds the history from there on
+                await self._insert(updates.with_diff(await inputs.rows(id, start), 1), start)
+                self.shared.filled = True
+            times = inputs.change_times(id, self.arrangement.upper, time + 1)
+            for at in times:
+                await self._insert(await inputs.changes(id, at, at + 1), at)
+
+    async def _insert(self, changes: pa.Table, time: Timestamp) -> None:
+        _, places, _ = self.shared.key
+        columns = [*(changes.column(place) for place in places), changes[updates.DIFF]]
+        names = [*self.shared.arrangement.schema.names, updates.DIFF]
+        await to_the_end(self.shared.arrangement.insert(pa.table(columns, names=names), int(time)))
+
+    def advance(self, time: Timestamp) -> None:
+        """The operator will not read at earlier times any more."""
+        self.time = time
+        self.arrangement.advance(min(lease.time for lease in self.shared.leases))
+
+    def spoil(self) -> None:
+        """Releases the lease after a failed insert: the arrangement gets no further leases."""
+        self.owner.spoilt(self)
+        self.release()
+
+    def release(self) -> None:
+        """May be called twice."""
+        self.owner.released(self)
+
+
+class SharedArrangements:
+    """The shared arrangements of a server, made by `arranger`. Operators also use it for unshared arrangements."""
+
+    def __init__(self, arranger: Arranger) -> None:
+        self.arranger = arranger
+        self._known: dict[Key, _Shared] = {}
+
+    def lease(self, key: Key, schema: pa.Schema, as_of: Timestamp) -> Lease:
+        """A lease at `as_of`, of an existing arrangement with `since <= as_of` or a new one."""
+        shared = next((self._known[k] for k in self._serving(key) if self._known[k].arrangement.since <= as_of), None)
+        if shared is None:
+            shared = self._known[key] = _Shared(key, self.arranger.arrangement(key[2], schema, as_of))
+        lease = Lease(self, key, schema, shared, as_of)
+        shared.leases.add(lease)
+        return lease
+
+    def _serving(self, key: Key) -> Iterator[Key]:
+        """The keys of existing arrangements that can serve `key`: first `key` itself."""
+        if key in self._known:
+            yield key
+        by = _by(key)
+        for known in self._known if by is not None else ():
+            if known != key and known[0] == key[0] and {*known[1]} >= {*key[1]} and _by(known) == by:
+                yield known
+
+    def released(self, lease: Lease) -> None:
+        shared = lease.shared
+        shared.leases.discard(lease)
+        if not shared.leases:
+            shared.arrangement.close()
+            self.spoilt(lease)
+
+    def spoilt(self, lease: Lease) -> None:
+        """Existing leases remain valid; there are no new ones."""
+        if self._known.get(lease.shared.key) is lease.shared:
+            del self._known[lease.shared.key]
+
+    def __len__(self) -> int:
+        return len(self._known)
+
+
+def _by(key: Key) -> tuple[int, ...] | None:
+    """The positions of the collection's columns by whose hash an arrangement is sorted; None if not `ByKey`."""
+    _, places, sorting = key
+    return tuple(places[int(name[1:])] for name in sorting.columns) if isinstance(sorting, ByKey) else None

@@ -1,0 +1,176 @@
+"""Exact sums and counts by key: S' = S + Σ diff * value."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from catalog import updates
+from catalog.updates import DIFF, DIFF_FIELD
+from server.dataflow.arrangements.arrangement import Arrangement
+from server.dataflow.arrangements.run import ByKey
+from server.dataflow.operators.operator import (
+    VERSION_FIELD,
+    ArrangedInput,
+    Operator,
+    OperatorContext,
+    Tick,
+    at_version,
+    check_counts,
+    differences,
+    key_hashes_of,
+    names_of,
+    slice_of,
+    sorting_of,
+    until,
+)
+from server.dataflow.plan.description import called
+from server.dataflow.plan.nodes import VERSION, AccumulableAggregate, Statement
+from server.runtime.threads import in_thread
+
+ARM = "arm"
+ARM_FIELD = pa.field(ARM, pa.int64(), nullable=False)
+
+
+class AccumulableAggregateOperator(Operator):
+    """Keeps exact sums and counts by key and adds the changes. Looks up least and greatest values in arrangements."""
+
+    def __init__(self, node: AccumulableAggregate, place: OperatorContext) -> None:
+        super().__init__(node, place)
+        self._totals = node
+        self.row_cost = 5.0 if node.firsts else 7.0
+        self.rows_met = 2.3 + 1.5 * len(node.firsts)  # the group's state and first values, per version
+        self._width = len(node.key)
+        self._key = tuple(range(self._width))  # the positions of the key in the state and in `_firsts`
+        self._state = place.shared.arranger.arrangement(ByKey(names_of(self._key)), node.state)
+        self._firsts = [ArrangedInput(place, once, sorting_of(first, self._key)) for once, first in node.firsts]
+        self._held: Sequence[pa.Table] = ()  # the old state and first values of the touched keys
+        self._own = [self._state, *(arranged.arrangement for arranged in self._firsts)]
+        numbers = list(node.state)[self._width :]
+        named = [pa.field(f"n{i}", field.type) for i, field in enumerate(numbers)]
+        self._lines = pa.schema([*node.input.schema, VERSION_FIELD, DIFF_FIELD, ARM_FIELD, *named])
+
+    async def look_up(self, tick: Tick, changes: pa.Table) -> None:
+        """Looks up the old state and first values of the touched keys.
+
+        At most as many distinct values of a key are retracted as rows. So the first values can be looked up by the
+        changes of the rows, before those of the values are known.
+        """
+        if changes.num_rows == 0 and tick.since is not None:
+            return
+        key = self._totals.key
+        codes = await in_thread(key_hashes_of, tick, [key], changes)
+        if tick.since is not None:
+            groups = len(tick.versions) * self._state.entries(codes)
+            self._effort.expect(groups * (1 + len(self._firsts)) + changes.num_rows, self.row_cost)
+        firsts = (
+            arranged.first(first, key, codes, changes, tick)
+            for arranged, (_, first) in zip(self._firsts, self._totals.firsts, strict=True)
+        )
+        self._held = await asyncio.gather(slice_of(self._state, codes, tick), *firsts)
+
+    async def step(self, tick: Tick, inputs: Sequence[pa.Table]) -> pa.Table:
+        changes, *others = inputs
+        empty_at_first = tick.since is None and not self._width
+        if changes.num_rows == 0 and not empty_at_first:
+            return self.none
+        before, *firsts = self._held
+        self._held = ()
+        distinct, values = others[: len(self._totals.distinct)], others[len(self._totals.distinct) :]
+        for arranged, of_arm in zip(self._firsts, values, strict=True):
+            self._pending += await arranged.take(of_arm, tick)
+        if tick.since is None and self._totals.at_first is not None and changes.num_rows:
+            rows = updates.expand(until(changes, 1, tick)) if self._totals.input.schema else changes.select([VERSION])
+            return await self._computed(self._totals.at_first, rows, tick, before)
+        lines = await in_thread(self._read, tick, before, changes, distinct, firsts, values)
+        return await self._computed(self._totals.sql, lines, tick, before)
+
+    async def _computed(self, statement: Statement, lines: pa.Table, tick: Tick, before: pa.Table) -> pa.Table:
+        found = await self._run(statement, {"d0": lines})
+        state = [pa.field(f"s{i}", field.type) for i, field in enumerate(self._totals.state)]
+        found = self._result(found, [*state, VERSION_FIELD])
+        return await in_thread(self._told, tick, before, found)
+
+    @property
+    def arrangements(self) -> list[tuple[str, Arrangement]]:
+        of_values = [
+            (called(once, range(len(once.places))), arranged.arrangement)
+            for arranged, (once, _) in zip(self._firsts, self._totals.firsts, strict=True)
+        ]
+        return [(called(self._totals.input, self._totals.key), self._state), *of_values]
+
+    def _read(
+        self,
+        tick: Tick,
+        before: pa.Table,
+        changes: pa.Table,
+        distinct: Sequence[pa.Table],
+        firsts: Sequence[pa.Table],
+        values: Sequence[pa.Table],
+    ) -> pa.Table:
+        """The lines that the node's statement reads. `before`, `firsts`: the old state and the first values."""
+        node = self._totals
+        check_counts(before)
+        state = updates.rows_of(before)
+        if not self._width and tick.since is None:
+            state = pa.table([pa.array([0], field.type) for field in node.state], schema=node.state)
+        numbers = {f"n{i}": column for i, column in enumerate(state.columns[self._width :])}
+        parts = []
+        for version in tick.versions:
+            parts.append(self._arm(0, node.key, state.columns[: self._width], np.zeros(len(state)), version, numbers))
+            if version:
+                every = tuple(range(len(node.input.schema)))
+                parts.append(self._change_lines(0, every, until(changes, version, tick), version))
+                for arm, (once, of_arm) in enumerate(zip(node.distinct, distinct, strict=True), 1):
+                    parts.append(self._change_lines(arm, once.places, until(of_arm, version, tick), version))
+            of_values = zip(node.firsts, firsts, values, strict=True)
+            for arm, ((once, first), held, come) in enumerate(of_values, 1 + len(distinct)):
+                now = at_version(held, come, version, tick, first)
+                rows = updates.rows_of(now).columns
+                parts.append(self._arm(arm, once.places, rows, np.zeros(now.num_rows), version))
+        return pa.concat_tables(parts)
+
+    def _change_lines(self, arm: int, places: Sequence[int], changes: pa.Table, version: int) -> pa.Table:
+        """One line with diff 1 or -1 for each copy of a row in `changes`."""
+        diffs, rows = changes[DIFF].to_numpy(), updates.rows_of(changes)
+        counts = np.abs(diffs)
+        if not (counts == 1).all():
+            single = np.repeat(np.arange(len(diffs)), counts)
+            diffs, rows = np.sign(diffs[single]), rows.take(pa.array(single))
+        return self._arm(arm, places, rows.columns, diffs, version)
+
+    def _arm(
+        self,
+        arm: int,
+        places: Sequence[int],
+        columns: Sequence[pa.ChunkedArray],
+        diffs: NDArray[Any],
+        version: int,
+        numbers: Mapping[str, pa.ChunkedArray] = MappingProxyType({}),
+    ) -> pa.Table:
+        count = len(diffs)
+        known: dict[str, Any] = {f"c{place}": column for place, column in zip(places, columns, strict=True)}
+        known[VERSION] = pa.array(np.full(count, version))
+        known[DIFF] = pa.array(diffs.astype(np.int64))
+        known[ARM] = pa.array(np.full(count, arm))
+        known |= numbers
+        return pa.table([known.get(f.name, pa.nulls(count, f.type)) for f in self._lines], schema=self._lines)
+
+    def _told(self, tick: Tick, before: pa.Table, found: pa.Table) -> pa.Table:
+        rows = found[f"s{self._width}"]
+        if found.num_rows and pc.min(rows).as_py() < 0:
+            raise updates.NegativeCount("of a group")
+        last = found.filter(pc.equal(found[VERSION], len(tick.times)))
+        after = last.select([f"s{i}" for i in range(len(self._totals.state))]).rename_columns(self._totals.state.names)
+        change = updates.with_diff(after, 1)
+        if before.num_rows:
+            change = updates.consolidate(pa.concat_tables([change, updates.negate(before)]))
+        self._pending.append((self._state, tick.times[-1], change))
+        return differences(found.select([*self.node.schema.names, VERSION]), tick, self.schema)

@@ -1,0 +1,72 @@
+"""DISTINCT: keeps a multiplicity per row and emits a change when it becomes or ceases to be positive."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pyarrow as pa
+
+from catalog import updates
+from catalog.updates import DIFF, DIFF_FIELD
+from server.dataflow.arrangements.arrangement import Arrangement
+from server.dataflow.arrangements.run import ByKey
+from server.dataflow.operators.operator import (
+    VERSION_FIELD,
+    Operator,
+    OperatorContext,
+    Tick,
+    check_counts,
+    differences,
+    key_hashes_of,
+    names_of,
+    slice_of,
+    until,
+)
+from server.dataflow.plan.description import called
+from server.dataflow.plan.nodes import VERSION, DistinctRows
+from server.runtime.threads import in_thread
+
+COUNT = "count"
+
+
+class DistinctOperator(Operator):
+    """Arranges each distinct row with its multiplicity as a column. The cost of a step depends on the changes only."""
+
+    def __init__(self, node: DistinctRows, place: OperatorContext) -> None:
+        super().__init__(node, place)
+        self._places = node.places
+        self._everything = tuple(range(len(node.places)))
+        counted = node.schema.append(pa.field(COUNT, pa.int64()))
+        self._own = [place.shared.arranger.arrangement(ByKey(names_of(self._everything)), counted)]
+
+    @property
+    def arrangements(self) -> list[tuple[str, Arrangement]]:
+        return [(called(self.node, self._everything), self._own[0])]
+
+    async def step(self, tick: Tick, inputs: Sequence[pa.Table]) -> pa.Table:
+        (changes,) = inputs
+        if changes.num_rows == 0:
+            return self.none
+        changes = pa.table(
+            [*(changes.column(place) for place in self._places), changes[VERSION], changes[DIFF]], schema=self.schema
+        )
+        codes = await in_thread(key_hashes_of, tick, [self._everything], changes)
+        held = await slice_of(self._own[0], codes, tick)
+        return await in_thread(self._told, tick, held, changes)
+
+    def _told(self, tick: Tick, held: pa.Table, changes: pa.Table) -> pa.Table:
+        names = self.node.schema.names
+        before = pa.table([*held.select(names).columns, held[COUNT]], pa.schema([*self.node.schema, DIFF_FIELD]))
+        now, found = before, [self._present(before, 0)] if tick.since is not None else []
+        for version in tick.new:
+            now = updates.consolidate(pa.concat_tables([before, until(changes, version, tick)]))
+            check_counts(now)
+            found.append(self._present(now, version))
+        counted = pa.table(now.columns, self._own[0].schema)
+        pending = pa.concat_tables([updates.with_diff(counted, 1), updates.negate(held)])
+        self._pending.append((self._own[0], tick.times[-1], updates.consolidate(pending)))
+        return differences(pa.concat_tables(found), tick, self.schema)
+
+    def _present(self, counted: pa.Table, version: int) -> pa.Table:
+        return updates.rows_of(counted).append_column(VERSION_FIELD, pa.array(np.full(counted.num_rows, version)))

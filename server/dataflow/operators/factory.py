@@ -1,0 +1,57 @@
+"""Creates the operators of a delta plan."""
+
+from __future__ import annotations
+
+from server.dataflow.operators.accumulable_aggregate import AccumulableAggregateOperator
+from server.dataflow.operators.distinct import DistinctOperator
+from server.dataflow.operators.join import JoinOperator
+from server.dataflow.operators.linear import (
+    ConcatOperator,
+    ConstantOperator,
+    LinearOperator,
+    SourceOperator,
+    TemporalOperator,
+)
+from server.dataflow.operators.operator import Operator, OperatorContext
+from server.dataflow.operators.recompute import RecomputeOperator
+from server.dataflow.plan.nodes import (
+    AccumulableAggregate,
+    Concat,
+    Constant,
+    DistinctRows,
+    InnerJoin,
+    Linear,
+    Node,
+    Recompute,
+    Source,
+    Temporal,
+    nodes_of,
+)
+
+
+def operators_of(root: Node, place: OperatorContext) -> list[Operator]:
+    """One operator without state per node, inputs before their readers. The caller closes them."""
+    made: list[Operator] = []
+    for node in nodes_of(root):
+        match node:
+            case Source():
+                made.append(SourceOperator(node, place))
+            case Constant():
+                made.append(ConstantOperator(node, place))
+            case Linear():
+                made.append(LinearOperator(node, place))
+            case Temporal():
+                made.append(TemporalOperator(node, place))
+            case Concat():
+                made.append(ConcatOperator(node, place))
+            case DistinctRows():
+                made.append(DistinctOperator(node, place))
+            case InnerJoin():
+                made.append(JoinOperator(node, place))
+            case AccumulableAggregate():
+                made.append(AccumulableAggregateOperator(node, place))
+            case Recompute():
+                made.append(RecomputeOperator(node, place))
+            case _:
+                raise AssertionError(node)
+    return made

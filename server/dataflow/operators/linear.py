@@ -1,0 +1,147 @@
+"""Linear operators: each row is processed by itself. Only `TemporalOperator` has state."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from catalog import updates
+from catalog.objects import Timestamp
+from catalog.updates import DIFF, DIFF_FIELD
+from server.dataflow.operators.operator import (
+    VERSION_FIELD,
+    Operator,
+    OperatorContext,
+    Tick,
+    consolidated,
+    nothing,
+    versioned,
+)
+from server.dataflow.operators.temporal_buffer import TemporalBuffer
+from server.dataflow.plan.nodes import Constant, Linear, Source, Temporal
+from server.runtime.threads import in_thread
+from server.sql.constant import Bindings
+from server.sql.temporal import LAST
+
+_BOUND_FIELDS = (pa.field("lower", pa.int64()), pa.field("upper", pa.int64()))
+
+
+class SourceOperator(Operator):
+    def __init__(self, node: Source, place: OperatorContext) -> None:
+        super().__init__(node, place)
+        self._source = node
+        self._inputs = place.inputs
+
+    async def step(self, tick: Tick, inputs: Sequence[pa.Table]) -> pa.Table:
+        id = self._source.id
+        if tick.since is None:
+            rows = await self._inputs.rows(id, tick.times[0])
+            return self._picked(updates.with_diff(rows, 1), 1)
+        parts, lower, is_all = [self.none], tick.since + 1, True
+        for version, time in enumerate(tick.times, 1):
+            if times := self._inputs.change_times(id, lower, time + 1):
+                # From the first change on: the log may have no history of the times before it.
+                changes = await self._inputs.changes(id, times[0], time + 1)
+                if updates.takes_away(changes):
+                    await self._inputs.check(id, tick.since + 1, time)  # later operators do not check
+                parts.append(self._picked(changes, version))
+                is_all = len({*self._source.places}) == changes.num_columns - 1  # then rows remain distinct
+            lower = time + 1
+        found = pa.concat_tables(parts)
+        return found if is_all else await in_thread(updates.consolidate, found)
+
+    def _picked(self, changes: pa.Table, version: int) -> pa.Table:
+        columns = [changes.column(place) for place in self._source.places]
+        versions = pa.array(np.full(changes.num_rows, version))
+        return pa.table([*columns, versions, changes[DIFF]], schema=self.schema)
+
+
+class ConstantOperator(Operator):
+    def __init__(self, node: Constant, place: OperatorContext) -> None:
+        super().__init__(node, place)
+        self._constant = node
+
+    async def step(self, tick: Tick, inputs: Sequence[pa.Table]) -> pa.Table:
+        if tick.since is not None:
+            return self.none
+        found = await self._run(self._constant.sql, {})
+        ones = pa.array(np.ones(found.num_rows, np.int64))
+        rows = self._result(found if self.node.schema.names else nothing(found), [])  # without columns it has no length
+        return pa.table([*rows.columns, ones, ones], schema=self.schema)
+
+
+class LinearOperator(Operator):
+    row_cost, rows_met = 1.5, 1.0
+
+    def __init__(self, node: Linear, place: OperatorContext) -> None:
+        super().__init__(node, place)
+        self._linear = node
+        self._scan = node.scan
+        if node.scan is not None:
+            width = len(node.input.schema)
+            self._scan = replace(node.scan, columns=(*node.scan.columns, width, width + 1))
+
+    async def step(self, tick: Tick, inputs: Sequence[pa.Table]) -> pa.Table:
+        (changes,) = inputs
+        if changes.num_rows == 0:
+            return self.none
+        if self._scan is not None:
+            found = self._scan.rows(changes, Bindings())
+        else:
+            found = await self._run(self._linear.sql, {"d0": changes})
+        return await in_thread(consolidated, self._result(found, (VERSION_FIELD, DIFF_FIELD)), tick)
+
+
+class TemporalOperator(Operator):
+    """Emits a change at `max(lower, now)` and its negation at `upper`. Requires steps of one time each."""
+
+    def __init__(self, node: Temporal, place: OperatorContext) -> None:
+        super().__init__(node, place)
+        self._temporal = node
+        self._waiting = TemporalBuffer(pa.schema([*node.schema, DIFF_FIELD]))
+        self._come: pa.Table | None = None
+
+    @property
+    def next_time(self) -> Timestamp | None:
+        time = self._waiting.next_time
+        return None if time is None else Timestamp(time)
+
+    async def step(self, tick: Tick, inputs: Sequence[pa.Table]) -> pa.Table:
+        (changes,) = inputs
+        (now,) = tick.times
+        parts = [] if tick.since is None else [self._waiting.due(now)]
+        if changes.num_rows:
+            found = await self._run(self._temporal.sql, {"d0": changes})
+            come = self._result(found, (*_BOUND_FIELDS, VERSION_FIELD, DIFF_FIELD))
+            lower, upper = (come[field.name].to_numpy() for field in _BOUND_FIELDS)
+            seen = pa.array(np.maximum(lower, now) < upper)
+            self._come = come.filter(seen)
+            parts.append(self._come.filter(pc.less_equal(self._come["lower"], now)).select(self._waiting.schema.names))
+        found = pa.concat_tables([self._waiting.schema.empty_table(), *parts])
+        return await in_thread(consolidated, versioned(found, 1), tick)
+
+    def forget(self) -> None:
+        super().forget()
+        self._come = None
+
+    async def commit(self, tick: Tick) -> None:
+        await super().commit(tick)
+        (now,) = tick.times
+        self._waiting.drop(now)
+        if self._come is not None:
+            come, self._come = self._come, None
+            rows = come.select(self._waiting.schema.names)
+            lower, upper = (come[field.name].to_numpy() for field in _BOUND_FIELDS)
+            later, ends = lower > now, upper < LAST
+            self._waiting.insert(rows.filter(pa.array(later)), lower[later])
+            self._waiting.insert(updates.negate(rows.filter(pa.array(ends))), upper[ends])
+
+
+class ConcatOperator(Operator):
+    async def step(self, tick: Tick, inputs: Sequence[pa.Table]) -> pa.Table:
+        named = (changes.rename_columns(self.schema.names).cast(self.schema) for changes in inputs)
+        return await in_thread(consolidated, pa.concat_tables(named), tick)

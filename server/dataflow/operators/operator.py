@@ -1,0 +1,317 @@
+"""Operators: the nodes of a delta plan with their state.
+
+A step (`Tick`) moves a dataflow from the time `since` to later times t1, ..., tm. Version 0 is the old state, at
+`since`; version i is the state at ti. Changes are tables with a node's columns, the version from which on they apply
+(`v`), and `diff`. A stateful operator passes the rows of the touched keys in each version to Spark; the differences
+between the results of consecutive versions are its changes. Operators update their state only after the step of the
+whole dataflow has succeeded (`commit`); otherwise they discard the step's results (`forget`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from abc import ABC, abstractmethod
+from collections.abc import Awaitable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from time import monotonic
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from catalog import updates
+from catalog.hashing import Hashes, key_codes
+from catalog.objects import Timestamp
+from catalog.updates import DIFF, DIFF_FIELD
+from server.dataflow.arrangements.arrangement import Arrangement
+from server.dataflow.arrangements.run import ByKey, ByKeyAndOrder, ByOrder, Sorting
+from server.dataflow.arrangements.shared import Lease, SharedArrangements
+from server.dataflow.operators.statistics import Record
+from server.dataflow.operators.step_cost import StepCost
+from server.dataflow.plan.description import called
+from server.dataflow.plan.nodes import VERSION, Node, Source, Statement, TopK
+from server.dataflow.runtime.computation import Inputs
+from server.spark import Runner
+
+VERSION_FIELD = pa.field(VERSION, pa.int64(), nullable=False)
+
+
+@dataclass(frozen=True, eq=False)
+class Tick:
+    """A step of a dataflow. `since`: the time of the state; None for hydration, which has exactly one of `times`."""
+
+    since: Timestamp | None
+    times: tuple[Timestamp, ...]
+
+    @property
+    def versions(self) -> range:
+        """The versions that are computed: 0 to m, in hydration 1 only."""
+        return range(1 if self.since is None else 0, len(self.times) + 1)
+
+    @property
+    def new(self) -> range:
+        return range(1, len(self.times) + 1)
+
+
+@dataclass(frozen=True, eq=False)
+class OperatorContext:
+    """What operators are created with: engine, inputs, shared arrangements and the time of their hydration."""
+
+    engine: Runner
+    inputs: Inputs
+    shared: SharedArrangements
+    as_of: Timestamp
+    effort: StepCost
+
+
+class Operator(ABC):
+    """The operator of one node.
+
+    `row_cost`: the cost of a row that a statement of a step reads, including looking it up and storing it, in units of
+    `StepCost`. `rows_met`: the least number of rows that a step reads for one changed row. Both are measured per rule
+    by `python -m tests.bench deltas --never`.
+    """
+
+    row_cost = 3.0
+    rows_met = 1.3
+
+    def __init__(self, node: Node, place: OperatorContext) -> None:
+        self.node = node
+        self.record = Record()
+        self._engine = place.engine
+        self._effort = place.effort
+        self._own: list[Arrangement] = []
+        self._leases: list[Lease] = []
+        self._pending: list[tuple[Arrangement, Timestamp, pa.Table]] = []
+
+    @property
+    def arrangements(self) -> list[tuple[str, Arrangement]]:
+        """Its arrangements, own and shared, each with the names of its key columns."""
+        return []
+
+    @cached_property
+    def schema(self) -> pa.Schema:
+        """The schema of the operator's changes."""
+        return pa.schema([*self.node.schema, VERSION_FIELD, DIFF_FIELD])
+
+    @cached_property
+    def none(self) -> pa.Table:
+        return self.schema.empty_table()
+
+    @property
+    def next_time(self) -> Timestamp | None:
+        """The next time at which the operator has a change even if its inputs have none."""
+        return None
+
+    @abstractmethod
+    async def step(self, tick: Tick, inputs: Sequence[pa.Table]) -> pa.Table:
+        """The changes of a step, consolidated except in hydration. The state is unchanged until `commit`.
+
+        `inputs`: the changes of the node's inputs, in their order.
+        """
+
+    async def look_up(self, tick: Tick, changes: pa.Table) -> None:  # noqa: B027 (most operators need all inputs)
+        """Does look-ups for `step` that need only the changes of the first input, while other inputs are computed."""
+
+    async def counted_step(self, tick: Tick, coming: Sequence[Awaitable[pa.Table]]) -> pa.Table:
+        """Awaits the inputs and runs `step`. The recorded time begins when all inputs are available."""
+        inputs, begun = [], monotonic()
+        if coming:
+            first = await coming[0]
+            (inputs, begun), _ = await asyncio.gather(_all(first, coming[1:]), self.look_up(tick, first))
+        changes = await self.step(tick, inputs)
+        work = self.record.step
+        work.rows_in, work.rows_out = sum(table.num_rows for table in inputs), changes.num_rows
+        work.seconds = monotonic() - begun
+        if tick.since is None:
+            self.record.hydrated()
+        return changes
+
+    def forget(self) -> None:
+        """The dataflow's step failed: discards its changes to the state."""
+        self._pending.clear()
+        self.record.forget()
+
+    async def commit(self, tick: Tick) -> None:
+        """The dataflow's step succeeded: applies its changes to the state. Must not be cancelled."""
+        for arrangement, time, changes in self._pending:
+            await arrangement.insert(changes, time)
+        self._pending.clear()
+        for arrangement in self._own:
+            arrangement.advance(tick.times[-1])
+        for lease in self._leases:
+            lease.advance(tick.times[-1])
+
+    def close(self) -> None:
+        """Releases the state."""
+        for lease in self._leases:
+            lease.release()
+        for arrangement in self._own:
+            arrangement.close()
+
+    async def _run(self, statement: Statement, views: Mapping[str, pa.Table]) -> pa.Table:
+        """Runs a statement over `views`, whose columns are renamed to c0, c1, ...."""
+        self._effort.add(sum(view.num_rows for view in views.values()), self.row_cost, self.rows_met)
+        named = {name: view.rename_columns([f"c{i}" for i in range(view.num_columns)]) for name, view in views.items()}
+        begun = monotonic()
+        found = await self._engine.run(statement.text(named), named, patient=True)
+        self.record.step.statements += 1
+        self.record.step.spark_s += monotonic() - begun
+        return found
+
+    def _result(self, table: pa.Table, extra: Sequence[pa.Field]) -> pa.Table:
+        """A statement's result, named and cast to the node's columns and `extra`."""
+        schema = pa.schema([*self.node.schema, *extra])
+        named = table.rename_columns(schema.names)
+        return named if named.schema.equals(schema) else named.cast(schema)
+
+
+class ArrangedInput:
+    """The old state of an operator's input, arranged by a key. Arrangements of collections are shared."""
+
+    def __init__(self, place: OperatorContext, node: Node, sorting: Sorting) -> None:
+        self._inputs = place.inputs
+        self.lease: Lease | None = None
+        if isinstance(node, Source):
+            key = (node.id, node.places, sorting)
+            self.lease = place.shared.lease(key, node.schema, place.as_of)
+            self.arrangement = self.lease.arrangement
+        else:
+            self.arrangement = place.shared.arranger.arrangement(sorting, node.schema)
+
+    async def first(self, first: TopK, key: tuple[int, ...], codes: Hashes, changes: pa.Table, tick: Tick) -> pa.Table:
+        """The first `first.count + r` rows of each key in the old state, with r its number of retractions in `changes`.
+
+        The first `first.count` rows of every later version are among these and the insertions in `changes`.
+        """
+        if tick.since is None:
+            return await slice_of(self.arrangement, codes, tick)
+        going = changes.filter(pc.less(changes[DIFF], 0))
+        gone = -going[DIFF].to_numpy()
+        if not key:
+            return await self.arrangement.first(first.count + int(gone.sum()), tick.since)
+        counts = np.full(len(codes), first.count, np.int64)
+        np.add.at(counts, np.searchsorted(codes, key_codes(going, names_of(key))), gone)
+        return await self.arrangement.first_of(codes, counts, tick.since)
+
+    async def take(self, changes: pa.Table, tick: Tick) -> list[tuple[Arrangement, Timestamp, pa.Table]]:
+        """The inserts to make when the step has succeeded: (arrangement, time, changes).
+
+        A shared arrangement needs none: it reads the changes from the log at once, at times after `tick.since`.
+        """
+        if self.lease is not None:
+            await self.lease.reach(self._inputs, tick.times[-1])
+            return []
+        pending = []
+        for version, time in enumerate(tick.times, 1):
+            part = changes if len(tick.times) == 1 else changes.filter(pc.equal(changes[VERSION], version))
+            if part.num_rows:
+                pending.append((self.arrangement, time, part.drop_columns([VERSION])))
+        return pending
+
+
+class ArrangingOperator(Operator):
+    """An operator with arranged inputs."""
+
+    def __init__(self, node: Node, arms: Sequence[Node], place: OperatorContext, sortings: Sequence[Sorting]) -> None:
+        """`arms`: the inputs that are arranged, a prefix of the node's inputs."""
+        super().__init__(node, place)
+        self._arms = arms
+        self._arranged = [ArrangedInput(place, arm, sorting) for arm, sorting in zip(arms, sortings, strict=True)]
+        self._leases = [arranged.lease for arranged in self._arranged if arranged.lease is not None]
+        self._own = [arranged.arrangement for arranged in self._arranged if arranged.lease is None]
+
+    @property
+    def arrangements(self) -> list[tuple[str, Arrangement]]:
+        found = []
+        for node, arranged in zip(self._arms, self._arranged, strict=True):
+            sorting = arranged.arrangement.sorted_by
+            names = (sorting.column,) if isinstance(sorting, ByOrder) else sorting.columns
+            kept = arranged.arrangement if arranged.lease is None else arranged.lease.shared.arrangement
+            found.append((called(node, [int(name[1:]) for name in names]), kept))
+        return found
+
+    async def _take(self, tick: Tick, inputs: Sequence[pa.Table]) -> None:
+        for arranged, changes in zip(self._arranged, inputs, strict=True):
+            self._pending += await arranged.take(changes, tick)
+
+
+async def _all(first: pa.Table, coming: Sequence[Awaitable[pa.Table]]) -> tuple[list[pa.Table], float]:
+    """The inputs, and the time at which all were available."""
+    return [first, *[await changes for changes in coming]], monotonic()
+
+
+def consolidated(changes: pa.Table, tick: Tick) -> pa.Table:
+    """`changes` consolidated, except in hydration: all diffs are +1 then, and one state row per input row suffices."""
+    return changes if tick.since is None else updates.consolidate(changes)
+
+
+def key_hashes_of(tick: Tick, keys: Sequence[tuple[int, ...]], *changes: pa.Table) -> Hashes:
+    """The hashes of the keys in `changes`, ascending and distinct. Empty in hydration: there is no state to look up."""
+    if tick.since is None:
+        return np.empty(0, np.uint32)
+    return np.unique(np.concatenate([key_codes(c, names_of(k)) for c, k in zip(changes, keys, strict=True)]))
+
+
+async def slice_of(arrangement: Arrangement, codes: Hashes, tick: Tick) -> pa.Table:
+    if tick.since is None:
+        return updates.with_diff(arrangement.schema.empty_table(), 1)
+    return await arrangement.probe(codes, tick.since)
+
+
+def names_of(places: tuple[int, ...]) -> tuple[str, ...]:
+    return tuple(f"c{place}" for place in places)
+
+
+def nothing(rows: pa.Table) -> pa.Table:
+    return rows.select([])
+
+
+def versioned(changes: pa.Table, version: int) -> pa.Table:
+    versions = pa.array(np.full(changes.num_rows, version))
+    return changes.add_column(changes.num_columns - 1, VERSION_FIELD, versions)
+
+
+def sorting_of(first: TopK | None, key: tuple[int, ...]) -> Sorting:
+    if first is None:
+        return ByKey(names_of(key))
+    order = ByOrder(f"c{first.place}", first.descending, first.nulls_first)
+    return ByKeyAndOrder(names_of(key), order) if key else order
+
+
+def at_version(before: pa.Table, changes: pa.Table, version: int, tick: Tick, first: TopK | None) -> pa.Table:
+    """The rows in a version, with their multiplicities.
+
+    With `first`, rows removed from beyond the first n are not part of `before`: their negative multiplicities are
+    dropped.
+    """
+    if not version:
+        return before
+    now = pa.concat_tables([before, until(changes, version, tick)])
+    if tick.since is not None:
+        now = updates.consolidate(now)
+    return now if first is None else now.filter(pc.greater(now[DIFF], 0))
+
+
+def until(changes: pa.Table, version: int, tick: Tick) -> pa.Table:
+    """The changes up to and including a version, without `v`."""
+    here = changes if len(tick.times) == 1 else changes.filter(pc.less_equal(changes[VERSION], version))
+    return here.drop_columns([VERSION])
+
+
+def check_counts(changes: pa.Table) -> None:
+    if changes.num_rows and pc.min(changes[DIFF]).as_py() < 0:
+        raise updates.NegativeCount("of an operator's input")
+
+
+def differences(found: pa.Table, tick: Tick, schema: pa.Schema) -> pa.Table:
+    """The changes between consecutive versions, from the rows of each version."""
+    versions = found[VERSION]
+    come = found if tick.since is None else found.filter(pc.greater(versions, 0))
+    parts = [updates.with_diff(come, 1)]
+    if tick.since is not None:
+        gone = found.filter(pc.less(versions, len(tick.times)))
+        gone = gone.set_column(gone.num_columns - 1, VERSION_FIELD, pc.add(gone[VERSION], 1))
+        parts.append(updates.with_diff(gone, -1))
+    return consolidated(pa.concat_tables(parts).cast(schema), tick)

@@ -1,0 +1,119 @@
+"""Recomputation by key: Δf(A) = f(A'[K]) - f(A[K]), with K the keys of ΔA."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from catalog import updates
+from catalog.hashing import Hashes, key_codes
+from catalog.updates import DIFF
+from server.dataflow.operators.operator import (
+    VERSION_FIELD,
+    ArrangingOperator,
+    OperatorContext,
+    Tick,
+    at_version,
+    check_counts,
+    differences,
+    key_hashes_of,
+    names_of,
+    slice_of,
+    sorting_of,
+)
+from server.dataflow.plan.nodes import VERSION, Apart, DistinctRows, Node, Recompute, Rows
+from server.runtime.threads import in_thread
+
+
+class RecomputeOperator(ArrangingOperator):
+    """Computes the rows of the touched keys in each version."""
+
+    def __init__(self, node: Recompute, place: OperatorContext) -> None:
+        super().__init__(node, node.arms, place, [sorting_of(node.first, key) for key in node.keys])
+        self._recompute = node
+
+    async def step(self, tick: Tick, inputs: Sequence[pa.Table]) -> pa.Table:
+        node = self._recompute
+        arms, present = inputs[: len(node.arms)], dict(zip(node.inputs, inputs, strict=True))
+        if not any(changes.num_rows for changes in arms) and not (node.marked and tick.since is None):
+            await self._take(tick, arms)
+            return self.none
+        codes = [await in_thread(key_hashes_of, tick, [key], c) for c, key in zip(arms, node.keys, strict=True)]
+        alone = [_alone(tick, codes, number, apart, present) for number, apart in enumerate(node.apart)]
+        every = _all(codes)
+        asked = [np.setdiff1d(every, own) for own in alone]
+        if node.first is None and tick.since is not None:
+            there = sum(a.arrangement.entries(own) for a, own in zip(self._arranged, asked, strict=True))
+            changed = sum(changes.num_rows for changes in arms)
+            self._effort.expect(max(len(tick.versions) * there, changed), self.row_cost)
+        await self._take(tick, arms)
+        befores = await asyncio.gather(*(self._before(tick, i, asked[i], changes) for i, changes in enumerate(arms)))
+        views = {}
+        for number, (before, changes) in enumerate(zip(befores, arms, strict=True)):
+            if len(alone[number]):
+                hashes = key_codes(changes, names_of(node.keys[number]))
+                own = changes.filter(pa.array(np.isin(hashes, alone[number])))
+                before = pa.concat_tables([before, _rows_that_changed(own, node.apart[number])])
+            views[f"d{number}"] = await in_thread(self._lines, tick, before, changes)
+        if not node.marked and not any(view.num_rows for view in views.values()):
+            return self.none
+        found = self._result(await self._run(node.sql, views), [VERSION_FIELD])
+        return await in_thread(differences, found, tick, self.schema)
+
+    def _lines(self, tick: Tick, before: pa.Table, changes: pa.Table) -> pa.Table:
+        """The rows of an input in each version, as lines for the statement (see `Recompute`)."""
+        first = self._recompute.first
+        return pa.concat_tables(
+            [self._at_version(at_version(before, changes, version, tick, first), version) for version in tick.versions]
+        )
+
+    async def _before(self, tick: Tick, number: int, codes: Hashes, changes: pa.Table) -> pa.Table:
+        arranged, first = self._arranged[number], self._recompute.first
+        if first is None:
+            return await slice_of(arranged.arrangement, codes, tick)
+        return await arranged.first(first, self._recompute.keys[number], codes, changes, tick)
+
+    def _at_version(self, now: pa.Table, version: int) -> pa.Table:
+        check_counts(now)
+        rows = updates.expand(now)
+        count = rows.num_rows
+        lines = rows.append_column(VERSION_FIELD, pa.array(np.full(count, version)))
+        if not self._recompute.marked:
+            return lines
+        nulls = [pa.nulls(1, field.type) for field in rows.schema]
+        mark = pa.table([*nulls, pa.array([version])], schema=lines.schema)
+        marks = pa.array(np.arange(count + 1) < count)
+        return pa.concat_tables([lines, mark]).append_column("mark", marks)
+
+
+def _all(codes: Sequence[Hashes]) -> Hashes:
+    return np.unique(np.concatenate(codes))
+
+
+def _alone(
+    tick: Tick, codes: Sequence[Hashes], number: int, apart: Apart, changes_of: Mapping[Node, pa.Table]
+) -> Hashes:
+    """The keys touched by arm `number` only, for which its changed rows suffice (see `Apart`)."""
+    if apart is Rows.ALL:
+        return codes[number][:0]
+    others = [of_arm for i, of_arm in enumerate(codes) if i != number]
+    if isinstance(apart, DistinctRows):
+        others.append(key_hashes_of(tick, [tuple(range(len(apart.places)))], changes_of[apart]))
+    return np.setdiff1d(codes[number], _all(others), assume_unique=True)
+
+
+def _rows_that_changed(changes: pa.Table, apart: Apart) -> pa.Table:
+    """A substitute for the old rows of keys for which the changed rows suffice: the rows that `changes` retract.
+
+    With these, no multiplicity becomes negative. Copies that are not in the old state are present in every version and
+    cancel. With a `DistinctRows`, each changed row is added once more, so that the key is present in every version.
+    """
+    going = updates.negate(changes.filter(pc.less(changes[DIFF], 0)).drop_columns([VERSION]))
+    if not isinstance(apart, DistinctRows):
+        return going
+    shown = updates.with_diff(changes.drop_columns([VERSION, DIFF]), 1)
+    return pa.concat_tables([going, shown])

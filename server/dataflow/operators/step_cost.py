@@ -1,0 +1,68 @@
+"""A cost model that decides when a step is more work than computing all rows."""
+
+from __future__ import annotations
+
+FEW_ROWS = 30_000  # the least limit of a step's cost: so many rows cost no more than a few empty Spark jobs
+
+
+class TooMuch(Exception):
+    """The step is more work than computing all rows."""
+
+
+class StepCost:
+    """The cost of one dataflow's statements. The unit is the cost of reading one row when all rows are computed.
+
+    A step looks up the rows of the touched keys, computes them before and after the change and stores the new state.
+    So a row costs several units in a step, and a step that touches many keys is more work than computing all rows.
+    This is detected as early as possible, by three estimates:
+    - before the changes are read: their number times the cost of a change, as of the last full computation or the last
+      large step (`begin`);
+    - before rows are looked up: the number of entries with the touched keys (`expect`);
+    - before a statement runs: the number of rows that it reads (`add`).
+    """
+
+    def __init__(self) -> None:
+        self._whole = 0  # rows that statements read in the last full computation
+        self._rows = 0
+        self._cost = 0.0
+        self._followed = 0.0  # the cost if each row that was read had been a change
+        self._limit: int | None = None
+        self._changes = 0
+        self._a_change = 1.0  # the estimated cost of one change
+
+    def begin(self, changes: int = 0, *, limited: bool = False) -> None:
+        """Begins a step with this number of changes. TooMuch if it is `limited` and its estimate exceeds the limit."""
+        self._rows, self._cost, self._followed, self._changes = 0, 0.0, 0.0, changes
+        self._limit = max(FEW_ROWS, self._whole) if limited else None
+        if self._limit is not None and changes * self._a_change > self._limit:
+            raise TooMuch
+
+    def expect(self, rows: int, cost: float) -> None:
+        """Announces that a statement will read at least `rows` rows, before they are looked up. TooMuch as in `add`.
+
+        Adds nothing to the cost: `add` follows.
+        """
+        if self._limit is not None and self._cost + rows * cost > self._limit:
+            self._learn(self._cost + rows * cost)
+            raise TooMuch
+
+    def add(self, rows: int, cost: float, met: float = 1.0) -> None:
+        """Adds a statement that reads `rows` rows at `cost` each. TooMuch if the step's cost exceeds its limit.
+
+        `met`: the number of rows that a step recomputes for one changed row.
+        """
+        self.expect(rows, cost)
+        self._rows += rows
+        self._cost += rows * cost
+        self._followed += rows * cost * met
+
+    def end(self, *, whole: int | None = None) -> None:
+        """The step succeeded. `whole`: it computed all rows, from this number of rows of the inputs."""
+        if whole is not None:
+            self._whole = self._rows
+            self._a_change = self._followed / max(whole, 1)
+        elif self._cost > FEW_ROWS:
+            self._learn(self._cost)
+
+    def _learn(self, cost: float) -> None:
+        self._a_change = cost / max(self._changes, 1)

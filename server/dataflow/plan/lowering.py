@@ -1,0 +1,546 @@
+"""Lowering of a rewritten relation to a delta plan: nodes with a delta rule each, and their Spark statements.
+
+A node computes its changes from the changes of its inputs. Its statement reads d0, d1, ...: rows of the inputs, each
+followed by its version `v` (see `operator`) and, where multiplicities matter, its `diff`. It returns rows in the same
+form. Statements are rendered once, with the plan, and are the same in every step.
+
+Rules, with A the old and A' = A + ΔA the new input, and A[K] the rows of A whose key is in K:
+    linear        Δf(A) = f(ΔA): filters, projections and unnest, below a stateful operator, or above one if its
+                  statement cannot include them
+    join          Δ(A ⋈ B) = ΔA ⋈ B' + A ⋈ ΔB: inner joins; only rows whose key is in ΔA or ΔB are looked up
+    totals        count, exact sum and average: S' = S + Σ diff * value, by key. min and max are looked up in the values
+                  of the key in order; DISTINCT calls add the changes of the `once` node of the key and the value
+    once          DISTINCT: keeps a multiplicity per row and emits a change when it becomes or ceases to be positive;
+                  without Spark
+    by key        Δf(A) = f(A'[K]) - f(A[K]), with K the keys of ΔA: every other operator that has a key
+    whole         Δf(A) = f(A') - f(A): the same without a key
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pyarrow as pa
+
+from catalog import updates
+from catalog.objects import ObjectId
+from protocol.pgwire.types import BOOL, INT8
+from server.dataflow.plan.accumulable import Added, either
+from server.dataflow.plan.extremes import CallValues, adds_up_by_value, extreme
+from server.dataflow.plan.nodes import (
+    AccumulableAggregate,
+    Apart,
+    Concat,
+    Constant,
+    DistinctRows,
+    InnerJoin,
+    Linear,
+    Node,
+    Recompute,
+    Rows,
+    Source,
+    Statement,
+    Temporal,
+    TopK,
+)
+from server.dataflow.plan.top_k import first_by_limit, first_by_number, first_by_order
+from server.sql.decorrelate import NewColumns
+from server.sql.direct import direct_scan
+from server.sql.expressions import Aggregate as AggregateCall
+from server.sql.expressions import Call, Column, ColumnRef, Expression, Literal
+from server.sql.functions import syntax
+from server.sql.functions.table import OPERATORS, Function, Kind
+from server.sql.relations import (
+    Aggregate,
+    Distinct,
+    DistinctOn,
+    Filter,
+    Join,
+    JoinKind,
+    Limit,
+    Project,
+    Recursive,
+    RecursiveRows,
+    Relation,
+    Scan,
+    Series,
+    SetKind,
+    SetOperation,
+    Sort,
+    Unnest,
+    Values,
+    Window,
+)
+from server.sql.render import Renderer, unbound
+from server.sql.rewrite.keys import keyed_join, partition_keys, splits_by_side, with_some_column
+from server.sql.rewrite.nodes import (
+    all_of,
+    filtered,
+    ids,
+    inputs_of,
+    joined,
+    named,
+    never_fails,
+    only,
+    parts,
+    with_inputs,
+)
+from server.sql.temporal import bound_of, is_known, is_maintainable, is_temporal, times_of
+from server.sql.versioned_plan import carried, lifted
+
+
+class NoRule(Exception):
+    """The query has no delta plan; the message names the part that has no rule."""
+
+
+def delta_plan(relation: Relation, followed: frozenset[ObjectId]) -> Node:
+    """The delta plan of a rewritten relation (`rewrite`). NoRule also if it reads a relation not in `followed`."""
+    if not is_maintainable(relation):
+        raise NoRule("mz_now() beside columns of several queries")
+    return _Planner(relation, followed).planned(relation)
+
+
+def arrow_type(column: Column) -> pa.DataType:
+    """The Arrow type of Spark's result for a column inside a plan: a numeric has its expression's precision, scale."""
+    if column.type.name == "numeric" and column.precision:
+        return pa.decimal128(column.precision, column.type.scale or 0)
+    return column.type.arrow
+
+
+_TIMES = next(f for f in OPERATORS["*"] if f.arguments == (INT8, INT8))
+_ABOVE = next(f for f in OPERATORS[">"] if f.arguments == (INT8, INT8))
+_EQUAL = next(f for f in OPERATORS["="] if f.arguments == (INT8, INT8))
+_UNEQUAL = next(f for f in OPERATORS["<>"] if f.arguments == (INT8, INT8))
+_ZERO = Literal(0, INT8)
+_ONE = Literal(1, INT8)
+_SUM = Function("sum", (), INT8, "sum({0}){f}", Kind.AGGREGATE)
+
+
+class _Planner:
+    def __init__(self, root: Relation, followed: frozenset[ObjectId]) -> None:
+        self._followed = followed
+        self._new = NewColumns(root)
+        self._known: dict[str, Node] = {}
+        self._once_of: dict[tuple[Node, tuple[int, ...]], DistinctRows] = {}
+
+    def planned(self, relation: Relation) -> Node:
+        """The node of a relation. Relations that differ only in the ids of their columns share one node."""
+        name = _fingerprint(relation)
+        if name not in self._known:
+            self._known[name] = self._node(relation)
+        return self._known[name]
+
+    def _node(self, relation: Relation) -> Node:
+        if _is_constant(relation):
+            return Constant(_schema(relation.columns), relation, _text(self._with_column(relation)))
+        base = relation
+        while isinstance(base, (Filter, Project, Unnest, Sort)) and not is_temporal(base):
+            base = base.input
+        match base:
+            case Filter():
+                return self._temporal(base) if relation is base else self._linear_over(base, relation)
+            case Scan():
+                return self._over_source(base, relation)
+            case Join(kind=JoinKind.INNER | JoinKind.CROSS):
+                return self._inner_join(base, relation)
+            case Join():
+                return self._other_join(base, relation)
+            case Aggregate(calls=calls) if all(adds_up_by_value(c) or extreme(c) is not None for c in calls):
+                keeps = _only_projects(relation, base) and all(map(never_fails, _chain(relation, base)))
+                return self._totals(base, relation) if keeps else self._linear_over(base, relation)
+            case Aggregate():
+                return self._aggregate(base, relation)
+            case Window(input=input):
+                keys = [key for key in partition_keys(base) if isinstance(key, ColumnRef)]
+                node = self._recomputed(base, relation, [input], [_places(keys, input)], "window")
+                return replace(node, first=first_by_number(base, relation))
+            case Distinct(input=input):
+                return self._recomputed(base, relation, [input], [_all(input)], "distinct", once=(True,))
+            case DistinctOn(input=input, keys=keys_, order=order):
+                node = self._recomputed(base, relation, [input], [_places(keys_, input)], "distinct on")
+                key = next((key for key in order if key.expression not in keys_), None)
+                return node if key is None else replace(node, first=first_by_order(key, input, 1))
+            case SetOperation(kind=SetKind.UNION, all=True):
+                return self._union_all(base) if relation is base else self._linear_over(base, relation)
+            case SetOperation(kind=SetKind.UNION):
+                every = replace(base, all=True)
+                distinct = carried(relation, base, Distinct(every), ())
+                return self.planned(distinct)
+            case SetOperation(kind=kind, all=counted, left=left, right=right) if base.columns:
+                what = f"{kind.lower()}{' all' if counted else ''}"
+                keys_of = [_all(left), _all(right)]
+                return self._recomputed(base, relation, [left, right], keys_of, what, once=(not counted,) * 2)
+            case Limit(input=Sort(input=input)):
+                limited = self._recomputed(base, relation, [input], [()], "limit")
+                return replace(limited, first=first_by_limit(base))
+            case Recursive() | RecursiveRows():
+                raise NoRule("WITH RECURSIVE")
+        raise NoRule(type(base).__name__)
+
+    # -- linear -----------------------------------------------------------------------------------------------------
+
+    def _over_source(self, base: Scan, relation: Relation) -> Node:
+        if base.id not in self._followed:
+            raise NoRule("a relation that has no history")
+        scan = direct_scan(relation)
+        if scan is not None and not scan.keys:
+            return Source(_schema(relation.columns), relation, base.id, scan.columns)
+        used = {n for e in _expressions(relation, base) for n in e}
+        places = tuple(i for i, c in enumerate(base.columns) if c.id in used)
+        kept = tuple(base.columns[i] for i in places)
+        source = Source(_schema(kept), only(base, kept), base.id, places)
+        return self._linear(source, kept, base, relation)
+
+    def _linear(self, below: Node, columns: Sequence[Column], base: Relation, relation: Relation) -> Node:
+        """The Filter, Project and Unnest nodes from `relation` down to `base`, over a node with these columns."""
+        if relation is base:
+            return below
+        scan, more = self._scan(0, columns, "diff")
+        plain = carried(relation, base, scan, ())
+        direct = direct_scan(Project(plain, relation.columns, tuple(map(ColumnRef, relation.columns))))
+        statement = carried(relation, base, scan, more)
+        return Linear(
+            _schema(relation.columns),
+            relation,
+            below,
+            direct,
+            _text(only(statement, (*relation.columns, *more)), linear=True),
+        )
+
+    def _with_column(self, relation: Relation) -> Relation:
+        """The relation, with a column added if it has none: Spark's result without columns has no row count."""
+        if relation.columns:
+            return relation
+        one = Literal(1, INT8)
+        return Project(relation, (self._new.column("", one),), (one,))
+
+    def _linear_over(self, base: Relation, relation: Relation) -> Node:
+        """A linear node over the separate node of `base`, which other relations may share."""
+        return self._linear(self.planned(base), base.columns, base, relation)
+
+    def _temporal(self, base: Filter) -> Node:
+        input = base.input
+        conditions = parts(base.predicate)
+        bounds = [bound for condition in conditions if (bound := bound_of(condition)) is not None]
+        others = [condition for condition in conditions if bound_of(condition) is None]
+        scan, more = self._scan(0, input.columns, "diff")
+        times = times_of(bounds)
+        lower, upper = (self._bigint() for _ in times)
+        rows = filtered(scan, [*others, *is_known(bounds)])
+        refs = tuple(map(ColumnRef, input.columns))
+        timed = Project(rows, (*input.columns, lower, upper, *more), (*refs, *times, *map(ColumnRef, more)))
+        return Temporal(_schema(base.columns), base, self.planned(input), _text(timed, linear=True))
+
+    def _union_all(self, base: SetOperation) -> Node:
+        schema = _schema(base.columns)
+        arms: list[Node] = []
+        queue: list[Relation] = [base]
+        while queue:  # nested unions become one Concat instead of one each
+            match queue.pop():
+                case SetOperation(kind=SetKind.UNION, all=True, columns=columns, left=left, right=right) if (
+                    _schema(columns) == schema
+                ):
+                    queue += [right, left]
+                case arm:
+                    node = self.planned(arm)
+                    arms += node.arms if isinstance(node, Concat) and node.schema == schema else [node]
+        return Concat(schema, base, tuple(arms))
+
+    # -- joins ------------------------------------------------------------------------------------------------------
+
+    def _inner_join(self, base: Join, relation: Relation) -> Node:
+        keyed = keyed_join(base, self._new)
+        join = keyed.join
+        if not all(never_fails(c) or splits_by_side(c, join) for c in parts(join.condition)):
+            return self._other_join(base, relation)
+        # The statement computes pairs of rows that never exist in the same version: expressions must not fail on these.
+        if not all(map(never_fails, _chain(relation, base))):
+            return self._linear_over(base, relation)
+        columns = relation.columns
+        left, (left_v, left_diff) = self._scan(0, join.left.columns, "diff")
+        right, (right_v, right_diff) = self._scan(1, join.right.columns, "diff")
+        v, diff = self._bigint(), self._bigint()
+        later = Call(syntax.GREATEST, (ColumnRef(left_v), ColumnRef(right_v)), INT8, False)
+        product = Call(_TIMES, (ColumnRef(left_diff), ColumnRef(right_diff)), INT8, False)
+        changed = Call(syntax.OR, (_above_zero(left_v), _above_zero(right_v)), BOOL, False)
+        pairs = joined(JoinKind.INNER, left, right, all_of([*parts(join.condition), changed]))
+        refs = tuple(map(ColumnRef, join.columns))
+        changes = Project(pairs, (*join.columns, v, diff), (*refs, later, product))
+        statement = carried(relation, base, changes, (v, diff))
+        return InnerJoin(
+            _schema(columns),
+            relation,
+            self.planned(join.left),
+            self.planned(join.right),
+            (_at(keyed.left, join.left), _at(keyed.right, join.right)),
+            _text(only(statement, (*columns, v, diff))),
+        )
+
+    def _other_join(self, base: Join, relation: Relation) -> Node:
+        keyed = keyed_join(base, self._new)
+        join = keyed.join
+        keys = [_at(keyed.left, join.left), _at(keyed.right, join.right)]
+        exists = join.kind in (JoinKind.SEMI, JoinKind.ANTI)
+        whole = carried(relation, base, join, ())
+        what = f"{join.kind.lower()} join"
+        node = self._recomputed(join, whole, [join.left, join.right], keys, what, once=(False, exists))
+        one_side = {JoinKind.RIGHT: 1, JoinKind.FULL: None}.get(join.kind, 0)
+        apart: list[Apart] = []
+        for number, (side, arm) in enumerate(zip((join.left, join.right), node.arms, strict=True)):
+            if number == one_side:
+                apart.append(Rows.CHANGED)
+            elif exists or named(keyed.rest) & ids(side.columns):
+                apart.append(Rows.ALL)
+            else:
+                apart.append(self._once(arm, keys[number]))
+        return replace(node, apart=tuple(apart))
+
+    # -- aggregates -------------------------------------------------------------------------------------------------
+
+    def _aggregate(self, base: Aggregate, relation: Relation) -> Node:
+        if base.keys:
+            return self._recomputed(base, relation, [base.input], [_places(base.keys, base.input)], "aggregate")
+        mark = Column(self._bigint().id, "", BOOL, False)
+        marked = []
+        for call in base.calls:
+            known = [ColumnRef(mark), *([] if call.filter is None else [call.filter])]
+            marked.append(replace(call, filter=all_of(known)))
+        changed = replace(base, calls=tuple(marked))
+        whole = carried(relation, base, changed, ())
+        return self._recomputed(changed, whole, [base.input], [()], "aggregate", mark=mark)
+
+    def _totals(self, base: Aggregate, relation: Relation) -> Node:
+        values = CallValues(base, self._new)
+        input = values.input
+        below = self.planned(input)
+        by = _places(base.keys, input)
+
+        def once(value: Column) -> DistinctRows:
+            return self._once(below, (*by, *_at([value], input)))
+
+        changes, (v, diff, arm) = self._scan(0, input.columns, "diff", "arm")
+        is_arm = [
+            Call(_EQUAL, (ColumnRef(arm), Literal(i, INT8)), BOOL, False)
+            for i in range(1 + len(values.distinct) + len(values.firsts))
+        ]
+        state, sql = self._added_up(base, relation, values, changes, v, ColumnRef(diff), is_arm)
+        at_first = None
+        if not values.distinct:  # a DISTINCT call would need the rows once more
+            rows = replace(changes, columns=input.columns or (v,))
+            _, at_first = self._added_up(base, relation, values, rows, None, _ONE, ())
+        return AccumulableAggregate(
+            _schema(relation.columns),
+            relation,
+            below,
+            by,
+            tuple(map(once, values.distinct)),
+            tuple((once(value), TopK(len(base.keys), descending, False, 1)) for value, descending in values.firsts),
+            _schema(state),
+            sql,
+            at_first,
+        )
+
+    def _added_up(
+        self,
+        base: Aggregate,
+        relation: Relation,
+        values: CallValues,
+        scan: Scan,
+        version: Column | None,
+        diff: Expression,
+        is_arm: Sequence[Expression],
+    ) -> tuple[tuple[Column, ...], Statement]:
+        """The columns of the state, and the statement that computes rows and state.
+
+        The statement reads the lines of `AccumulableAggregate`; without `version`, for hydration, it reads the input's
+        rows.
+        """
+        added = Added(diff, self._new, is_arm[0] if len(is_arm) > 1 else None)
+        results: list[Expression] = []
+        extremes: list[AggregateCall] = []
+        looked_up: list[Column] = []
+        for call, (number, value) in zip(base.calls, values.arm_of, strict=True):
+            if value is None:
+                results.append(added.result(call))
+                continue
+            plain = replace(call, arguments=(ColumnRef(value),), distinct=False, filter=None)
+            if number <= len(values.distinct):
+                results.append(added.result(plain, is_arm[number]))
+            else:
+                extremes.append(replace(plain, filter=is_arm[number]) if is_arm else plain)
+                looked_up.append(self._new.column("", call))
+                results.append(ColumnRef(looked_up[-1]))
+        changes = added.changes
+        if is_arm:
+            held = tuple(self._new.column("", ColumnRef(c)) for c in added.columns)
+            scan = replace(scan, columns=(*scan.columns, *held))
+            changes = [either(h, change) for h, change in zip(held, changes, strict=True)]
+        sums = tuple(
+            AggregateCall(_SUM, (change,), column.type, False, column.precision)
+            for column, change in zip(added.columns, changes, strict=True)
+        )
+        keys, kept = (tuple(self._new.column("", key) for key in base.keys) for _ in range(2))
+        by, now = (base.keys, ()) if version is None else ((*base.keys, ColumnRef(version)), (self._bigint(),))
+        columns = (*keys, *now, *added.columns, *looked_up)
+        totals: Relation = Aggregate(scan, by, (*sums, *extremes), columns)
+        if base.keys:
+            totals = Filter(totals, Call(_UNEQUAL, (ColumnRef(added.columns[0]), _ZERO), BOOL, False))
+        refs, v = tuple(map(ColumnRef, keys)), self._bigint()
+        state = (*kept, *added.columns)
+        rows = Project(
+            totals,
+            (*base.columns, *state, v),
+            (*refs, *results, *refs, *map(ColumnRef, added.columns), *(map(ColumnRef, now) if now else (_ONE,))),
+        )
+        return state, _text(only(carried(relation, base, rows, (*state, v)), (*relation.columns, *state, v)))
+
+    # -- recomputed by key ------------------------------------------------------------------------------------------
+
+    def _recomputed(
+        self,
+        base: Relation,
+        relation: Relation,
+        inputs: Sequence[Relation],
+        keys: Sequence[tuple[int, ...]],
+        what: str,
+        once: Sequence[bool] = (False, False),
+        mark: Column | None = None,
+    ) -> Recompute:
+        """`once`: for each input whether the result depends on the presence of rows only, not on multiplicities."""
+        if not isinstance(base, SetOperation):
+            inputs = [with_some_column(input, self._new) for input in inputs]
+        scans: list[Relation] = []
+        versions: dict[ObjectId, Column] = {}
+        for number, input in enumerate(inputs):
+            scan, (version,) = self._scan(number, input.columns)
+            if mark is not None:
+                scan = replace(scan, columns=(*scan.columns, mark))
+            scans.append(scan)
+            versions[scan.id] = version
+        over = _over(base, scans)
+        statement, version = lifted(carried(relation, base, over, ()), versions, self._new)
+        arms = [
+            self._once(arm, tuple(range(len(arm.schema)))) if is_once else arm
+            for arm, is_once in zip(map(self.planned, inputs), once, strict=False)
+        ]
+        return Recompute(
+            _schema(relation.columns),
+            relation,
+            tuple(arms),
+            tuple(keys),
+            (Rows.ALL,) * len(arms),
+            mark is not None,
+            what,
+            _text(only(statement, (*relation.columns, version))),
+        )
+
+    def _once(self, node: Node, places: tuple[int, ...]) -> DistinctRows:
+        """The `DistinctRows` node over these columns; one per node and columns."""
+        columns = tuple(node.relation.columns[place] for place in places)
+        if (node, places) not in self._once_of:
+            self._once_of[node, places] = DistinctRows(_schema(columns), only(node.relation, columns), node, places)
+        return self._once_of[node, places]
+
+    # -- columns ----------------------------------------------------------------------------------------------------
+
+    def _bigint(self) -> Column:
+        return self._new.column("", _ZERO)
+
+    def _scan(self, number: int, columns: Sequence[Column], *more: str) -> tuple[Scan, tuple[Column, ...]]:
+        """A statement's input: these columns, the version, then one bigint for each name in `more`."""
+        extra = (self._bigint(), *(self._bigint() for _ in more))
+        return Scan(ObjectId(f"d{number}"), (*columns, *extra)), extra
+
+
+def _above_zero(version: Column) -> Expression:
+    return Call(_ABOVE, (ColumnRef(version), _ZERO), BOOL, False)
+
+
+def _over(base: Relation, scans: Sequence[Relation]) -> Relation:
+    """`base` with the statement's inputs instead of its own. The Sort below a Limit is kept."""
+    if isinstance(base, Limit) and isinstance(base.input, Sort):
+        return replace(base, input=replace(base.input, input=scans[0]))
+    return with_inputs(base, scans)
+
+
+def _only_projects(relation: Relation, base: Relation) -> bool:
+    """Whether only Projects are above `base`, so that each of its rows gives one row."""
+    while isinstance(relation, Project) and relation is not base:
+        relation = relation.input
+    return relation is base
+
+
+def _chain(relation: Relation, base: Relation) -> list[Expression]:
+    """The expressions of the nodes from `relation` down to `base`. An Unnest counts as one that can fail."""
+    found: list[Expression] = []
+    while relation is not base:
+        match relation:
+            case Filter(predicate=predicate):
+                found.append(predicate)
+            case Project(expressions=expressions):
+                found += expressions
+            case Unnest():
+                return [_FAILS]
+        (relation,) = inputs_of(relation)
+    return found
+
+
+_FAILS = Call(Function("unnest", (), BOOL, None), (), BOOL, False)
+
+
+def _expressions(relation: Relation, base: Scan) -> list[set[int]]:
+    """The ids of the scan's columns that each node above it reads or returns."""
+    found = []
+    while relation is not base:
+        match relation:
+            case Filter(predicate=predicate):
+                found.append(named(predicate))
+            case Project(expressions=expressions):
+                found.append(named(expressions))
+            case Unnest(arrays=arrays):
+                found.append(named(arrays))
+        above = ids(relation.columns)
+        (relation,) = inputs_of(relation)
+        found.append(above & ids(base.columns))
+    return found
+
+
+def _places(keys: Sequence[Expression], input: Relation) -> tuple[int, ...]:
+    return _at([key.column for key in keys if isinstance(key, ColumnRef)], input)
+
+
+def _at(columns: Sequence[Column], input: Relation) -> tuple[int, ...]:
+    place = {c.id: i for i, c in enumerate(input.columns)}
+    return tuple(place[c.id] for c in columns)
+
+
+def _all(relation: Relation) -> tuple[int, ...]:
+    return tuple(range(len(relation.columns)))
+
+
+def _schema(columns: Sequence[Column]) -> pa.Schema:
+    return updates.rows_schema([arrow_type(c) for c in columns])
+
+
+def _text(relation: Relation, *, linear: bool = False) -> Statement:
+    """Linear statements have no hint: Spark then evaluates few rows while it plans, without a job."""
+    large = Renderer(relation, unbound, single_partition=False).text()
+    return Statement(large if linear else Renderer(relation, unbound, hash_joins=True).text(), large)
+
+
+def _fingerprint(relation: Relation) -> str:
+    """The relation's SQL, with columns renamed x0, x1, ... in order of appearance."""
+    names: dict[str, str] = {}
+    refs = Project(relation, relation.columns, tuple(map(ColumnRef, relation.columns)))
+    text = Renderer(refs, unbound, single_partition=False).text()
+    return re.sub(r"\bx\d+\b", lambda m: names.setdefault(m[0], f"x{len(names)}"), text)
+
+
+def _is_constant(relation: Relation) -> bool:
+    """Whether the relation depends on neither a collection nor the time."""
+    if isinstance(relation, (Values, Series)):
+        return True
+    below = inputs_of(relation)
+    return bool(below) and not is_temporal(relation) and all(map(_is_constant, below))

@@ -1,0 +1,50 @@
+"""Decides how a query is maintained: by operators or by recomputation."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from catalog.objects import ObjectId
+from protocol.pgwire.errors import PgError, SqlState
+from server.dataflow.plan.lowering import NoRule, delta_plan
+from server.dataflow.plan.nodes import Node
+from server.sql.plan import QueryPlan
+from server.sql.relations import Relation
+from server.sql.rewrite import rewritten_or_not
+from server.sql.temporal import names_now
+
+
+@dataclass(frozen=True, slots=True)
+class MaintenanceStrategy:
+    """By the operators of the delta plan `root`; if it is None, by recomputation, as `lacking` has no delta rule.
+
+    `relation`: the rewritten query, which is computed in both cases.
+    """
+
+    relation: Relation
+    root: Node | None
+    lacking: str = ""
+
+    @property
+    def is_possible(self) -> bool:
+        """Whether the query can be maintained. A temporal filter needs operators: time alone changes its result."""
+        return self.root is not None or not names_now(self.relation)
+
+    def check(self) -> None:
+        """Raises 0A000 unless `is_possible`."""
+        if not self.is_possible:
+            raise PgError(
+                SqlState.FEATURE_NOT_SUPPORTED,
+                "a temporal filter in a query that cannot be followed is not supported",
+                detail=f"There is no rule for {self.lacking}.",
+            )
+
+
+def maintenance_strategy(plan: QueryPlan, sizes: Mapping[ObjectId, int]) -> MaintenanceStrategy:
+    """`sizes`: the number of log rows by input; inputs that are not in the log are omitted."""
+    relation = rewritten_or_not(plan.relation, sizes)
+    try:
+        return MaintenanceStrategy(relation, delta_plan(relation, frozenset(sizes)))
+    except NoRule as reason:
+        return MaintenanceStrategy(relation, None, str(reason))

@@ -1,0 +1,220 @@
+"""The nodes of a delta plan: one delta rule each (see `delta`), with the Spark statement that computes it.
+
+A statement reads d0, d1, ...: rows of the node's inputs, each followed by its version `v` (see `operator`) and, where
+multiplicities matter, its `diff`. It returns rows in the same form.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum
+
+import pyarrow as pa
+
+from catalog.objects import ObjectId
+from server.sql.direct import DirectScan
+from server.sql.relations import Relation
+
+VERSION = "v"
+
+
+SMALL_ROWS = 2_000_000  # up to this number one task suffices, with half a shuffle's CPU time; beyond, memory limits it
+
+
+@dataclass(frozen=True, slots=True)
+class Statement:
+    """Spark SQL in two forms: `small` without shuffles and broadcasts, `large` without hints to Spark's optimizer."""
+
+    small: str
+    large: str
+
+    def text(self, views: Mapping[str, pa.Table]) -> str:
+        return self.small if sum(view.num_rows for view in views.values()) <= SMALL_ROWS else self.large
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Node:
+    """`schema`: the Arrow schema of its rows, c0, c1, .... `relation`: the relation that it computes."""
+
+    schema: pa.Schema
+    relation: Relation
+
+    @property
+    def inputs(self) -> tuple[Node, ...]:
+        return ()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Source(Node):
+    """The changes of a collection, with its columns at the positions `places`."""
+
+    id: ObjectId
+    places: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Constant(Node):
+    """Rows that never change. The statement reads nothing."""
+
+    sql: Statement
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Linear(Node):
+    """Filters, projections and unnest. `scan`: columns and rows are selected without Spark; None: by the statement."""
+
+    input: Node
+    scan: DirectScan | None
+    sql: Statement
+
+    @property
+    def inputs(self) -> tuple[Node, ...]:
+        return (self.input,)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Temporal(Node):
+    """A temporal filter. The statement, which is linear, adds the columns `lower` and `upper` before v and diff: the
+    row is in the result at times t with `lower <= t < upper`."""
+
+    input: Node
+    sql: Statement
+
+    @property
+    def inputs(self) -> tuple[Node, ...]:
+        return (self.input,)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Concat(Node):
+    arms: tuple[Node, ...]
+
+    @property
+    def inputs(self) -> tuple[Node, ...]:
+        return self.arms
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class DistinctRows(Node):
+    """DISTINCT over the input's columns at `places`, without Spark: a change is emitted when a row's multiplicity
+    becomes or ceases to be positive. Rows are equal if their bytes are (see `catalog.updates`)."""
+
+    input: Node
+    places: tuple[int, ...]
+
+    @property
+    def inputs(self) -> tuple[Node, ...]:
+        return (self.input,)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class InnerJoin(Node):
+    """`keys`: the positions of the key columns in each side; without keys all pairs of rows are compared.
+
+    d0 and d1 are the sides with v and diff: old rows at v = 0, changes at v >= 1. The statement returns the pairs of
+    which at least one row is a change, with the greater v and the product of the diffs.
+    """
+
+    left: Node
+    right: Node
+    keys: tuple[tuple[int, ...], tuple[int, ...]]
+    sql: Statement
+
+    @property
+    def inputs(self) -> tuple[Node, ...]:
+        return (self.left, self.right)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class AccumulableAggregate(Node):
+    """Aggregates computed from totals by key. `state`: the key's columns, the number of rows, then sums and counts.
+
+    d0 contains lines of several kinds: the input's columns, v, diff, `arm` (the kind), then the state without its key.
+    - arm 0: the old state in every version, diff 0, its key in the input's `key` columns; and the changes, one line per
+      copy of a row (diff 1 or -1), repeated in every version from their own on.
+    - one arm for each of `distinct`, the distinct values by key: their changes, in the form of those in arm 0.
+    - one arm for each of `firsts`, the least or greatest value by key: the first rows of each version, diff 0.
+    The lines of `distinct` and `firsts` have the columns of the key and the value, at their positions in the input.
+
+    The statement returns the rows, each followed by the state of its key, and v. Without a key there is always one row.
+
+    `at_first` returns the same for hydration, from the input's rows. None if `sql` is used for hydration, too.
+    """
+
+    input: Node
+    key: tuple[int, ...]
+    distinct: tuple[DistinctRows, ...]
+    firsts: tuple[tuple[DistinctRows, TopK], ...]
+    state: pa.Schema
+    sql: Statement
+    at_first: Statement | None
+
+    @property
+    def inputs(self) -> tuple[Node, ...]:
+        return (self.input, *self.distinct, *(once for once, _ in self.firsts))
+
+
+class Rows(Enum):
+    ALL = "all rows of the key"
+    CHANGED = "the changed rows: each row that comes out is about one row of this input"
+
+
+Apart = Rows | DistinctRows
+"""The rows that are needed of a key of which only this input changed. A `DistinctRows` of the input's key: the changed
+rows suffice if the presence of the key does not change; else all rows are needed."""
+
+
+@dataclass(frozen=True, slots=True)
+class TopK:
+    """Only the first `count` rows in the order of the column at `place`, and ties with the last, affect the result."""
+
+    place: int
+    descending: bool
+    nulls_first: bool
+    count: int
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Recompute(Node):
+    """Δf(A) = f(A'[K]) - f(A[K]), with K the keys that changed.
+
+    d0, d1: the rows of the inputs with these keys in each version, with v. The statement returns rows with v.
+
+    `keys`: the positions of the key columns in each input; without them all rows. `first`: only the first rows
+    of each key, or of all rows, are read. `apart`: for each input the rows that are needed of a key of which only this
+    input changed. `marked`: the result has a row even for an empty input, so each version has one more line; a last
+    column is false in this line and true in the others.
+    """
+
+    arms: tuple[Node, ...]
+    keys: tuple[tuple[int, ...], ...]
+    apart: tuple[Apart, ...]
+    marked: bool
+    what: str
+    sql: Statement
+    first: TopK | None = None
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether every change recomputes all rows."""
+        return not all(self.keys) and self.first is None
+
+    @property
+    def inputs(self) -> tuple[Node, ...]:
+        """The arms, then the `DistinctRows` nodes in `apart`."""
+        return (*self.arms, *(apart for apart in self.apart if isinstance(apart, DistinctRows)))
+
+
+def nodes_of(root: Node) -> list[Node]:
+    """Each node once, inputs before those that read them."""
+    found: dict[int, Node] = {}
+
+    def visit(node: Node) -> None:
+        if id(node) not in found:
+            for below in node.inputs:
+                visit(below)
+            found[id(node)] = node
+
+    visit(root)
+    return list(found.values())

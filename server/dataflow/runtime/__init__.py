@@ -1,0 +1,1 @@
+"""Running dataflows: hydration, steps, and the dataflows of views and indexes."""

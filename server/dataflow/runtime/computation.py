@@ -1,0 +1,262 @@
+"""A maintained query: its rows at one time, then its changes at later times.
+
+A `Computation` has a current time. `hydrate` sets it and computes the rows, `advance` moves it forward and computes the
+changes. `Recomputation` computes the whole query and subtracts the previous rows; `incremental` uses operators.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
+from time import monotonic
+from typing import Protocol
+
+import pyarrow as pa
+
+from catalog import updates
+from catalog.objects import ObjectId, Timestamp
+from server.dataflow.arrangements.arrangement import Arrangement
+from server.dataflow.runtime.hydration import Hydration
+from server.runtime.cancellation import raise_if_cancelled
+from server.runtime.counters import Durations
+from server.runtime.trace import step
+from server.spark import Engine, Runner
+from server.sql.constant import Bindings
+from server.sql.plan import QueryPlan
+
+TOGETHER = 2  # times that a lagging `Recomputation` computes concurrently; each occupies a slot of the engine
+
+Present = Callable[[], Awaitable[pa.Table]]
+ReadRows = Callable[[ObjectId, Timestamp], Awaitable[pa.Table]]
+
+
+class Inputs(Protocol):
+    """The collections that a dataflow reads. The caller holds the history that it reads."""
+
+    def is_logged(self, id: ObjectId) -> bool:
+        """Whether it is a collection whose updates are in the log."""
+        ...
+
+    async def rows(self, id: ObjectId, as_of: Timestamp) -> pa.Table:
+        """The rows at a time."""
+        ...
+
+    def lines(self, id: ObjectId, lower: int = 0, upper: int | None = None) -> int:
+        """The number of log rows at times in [lower, upper); without `upper`, up to now. 0 if not known."""
+        ...
+
+    async def changes(self, id: ObjectId, lower: int, upper: int) -> pa.Table:
+        """The changes of a logged collection at times in [lower, upper), consolidated as if at one time."""
+        ...
+
+    def change_times(self, id: ObjectId, lower: int, upper: int) -> list[Timestamp]:
+        """The times in [lower, upper) at which the collection has updates, ascending."""
+        ...
+
+    async def check(self, id: ObjectId, lower: int, time: Timestamp) -> None:
+        """NegativeCount if a row of a logged collection has a negative multiplicity at `time`, but not before `lower`.
+
+        Reads nothing if every transaction that wrote at `lower` or later had read the rows that it retracted.
+        """
+        ...
+
+
+LOOP_ROWS_MAX = 20_000
+"""Up to this number, the rows of a relation are filtered on the event loop."""
+
+
+class Computation(Protocol):
+    """A maintained query. Only one task at a time may use it."""
+
+    @property
+    def inputs(self) -> frozenset[ObjectId]: ...
+
+    @property
+    def fingerprint(self) -> str:
+        """Equal for equivalent queries over the same objects."""
+        ...
+
+    @property
+    def arrangements(self) -> Sequence[tuple[str, Arrangement]]:
+        """The arrangements that it uses, each with the names of its key columns."""
+        ...
+
+    @property
+    def hydration(self) -> Hydration:
+        """The progress of `hydrate`, or the outcome of the last one."""
+        ...
+
+    async def hydrate(self, as_of: Timestamp, known: pa.Table | None = None) -> pa.Table:
+        """Computes the state at `as_of`, which replaces any previous state, and returns the rows.
+
+        After an error nothing of the new state is kept.
+        `known`: the rows at `as_of`, if the caller has them. They are returned, and need not be computed.
+        """
+        ...
+
+    def times(self, lower: int, upper: int) -> list[Timestamp]:
+        """The next times in [lower, upper) at which the rows may change, as many as one `advance` should process.
+
+        Ascending; empty only if there are none. `advance` can cause further, later times (temporal filters).
+        """
+        ...
+
+    async def advance(self, times: Sequence[Timestamp], present: Present | None = None) -> list[pa.Table]:
+        """Moves the computation to the last of `times` and returns the consolidated changes at each of them.
+
+        `times` ascend and are later than the current time. Changes of the inputs between two of the times are
+        attributed to the later one. After an error or a cancellation the current time is unchanged. `present` returns
+        the rows at the current time: it permits a full recomputation if that is cheaper. If it is cheaper, but there
+        are several times, an implementation may raise; the caller then passes one time after another.
+        """
+        ...
+
+    def close(self) -> None:
+        """Releases the state. May be called twice."""
+        ...
+
+
+@dataclass(slots=True)
+class Ticks:
+    """The number and the durations of a dataflow's steps. `together`: the histogram over all dataflows."""
+
+    together: Durations = field(default_factory=Durations)
+    own: Durations = field(default_factory=Durations)
+    count: int = 0
+    last_s: float = 0.0
+    max_s: float = 0.0
+
+    @property
+    def total_s(self) -> float:
+        return self.own.total_s
+
+    def add(self, seconds: float) -> None:
+        self.count += 1
+        self.last_s = seconds
+        self.max_s = max(self.max_s, seconds)
+        self.own.add(seconds)
+        self.together.add(seconds)
+
+
+async def advanced(
+    computation: Computation, times: Sequence[Timestamp], present: Present, ticks: Ticks
+) -> AsyncIterator[tuple[Timestamp, pa.Table | Exception]]:
+    """Yields each time with its changes, or with the error of evaluating the query at that time. After an error, the
+    changes of the next successful time are relative to the last successful one."""
+    together = len(times)
+    at = 0
+    while at < len(times):
+        part = times[at : at + together]
+        begun = monotonic()
+        try:
+            found = await computation.advance(part, present)
+        except Exception as error:
+            raise_if_cancelled()
+            if len(part) > 1:
+                together = 1
+                continue
+            yield part[0], error
+        else:
+            ticks.add(monotonic() - begun)
+            for time, changes in zip(part, found, strict=True):
+                yield time, changes
+        at += len(part)
+
+
+async def compute(
+    plan: QueryPlan, bindings: Bindings, engine: Runner, read: ReadRows, as_of: Timestamp, *, patient: bool = False
+) -> pa.Table:
+    """The query's rows at `as_of`, with columns c0, c1, ...; without Spark if the plan has a `direct_scan`.
+
+    `patient`: as in `Engine.run`.
+    """
+    views: dict[str, pa.Table] = {}
+    for id in sorted(plan.scanned):
+        with step("read", id) as reading:
+            views[id] = await read(id, as_of)
+            reading.rows = views[id].num_rows
+    schema = updates.rows_schema([field.type.arrow for field in plan.columns])
+    if plan.direct_scan is not None:
+        with step("take") as taking:
+            source = views[plan.direct_scan.source]
+            if source.num_rows <= LOOP_ROWS_MAX and bindings.are_short:
+                rows = plan.direct_scan.rows(source, bindings)
+            else:
+                rows = await asyncio.to_thread(plan.direct_scan.rows, source, bindings)
+            rows = rows.rename_columns(schema.names)
+            taking.rows = rows.num_rows
+        return rows
+    with step("spark") as computing:
+        rows = shaped(await engine.run(await bound_sql(plan, bindings), views, patient=patient), schema)
+        computing.rows = rows.num_rows
+    return rows
+
+
+async def bound_sql(plan: QueryPlan, bindings: Bindings) -> str:
+    """The plan's Spark SQL statement. 54000 if the parameters are too long for one statement."""
+    return plan.spark_sql(bindings) if bindings.are_short else await asyncio.to_thread(plan.spark_sql, bindings)
+
+
+def shaped(table: pa.Table, schema: pa.Schema) -> pa.Table:
+    """The engine's result cast to `schema`. The column that Spark returns for a plan without columns is dropped."""
+    return table.rename_columns(schema.names).cast(schema) if schema.names else table.select([])
+
+
+class Recomputation:
+    """Computes the whole query at each time at which an input changes and subtracts the previous rows.
+
+    The query has no unbound parameters and does not depend on the session or the clock.
+    """
+
+    arrangements: Sequence[tuple[str, Arrangement]] = ()
+
+    def __init__(self, plan: QueryPlan, engine: Engine, inputs: Inputs) -> None:
+        self._plan = plan
+        self._engine = engine
+        self._reads = inputs
+        self._rows: pa.Table = None  # at the current time
+        self.inputs = plan.inputs
+        self.fingerprint = plan.fingerprint
+        self.hydration = Hydration()
+
+    async def hydrate(self, as_of: Timestamp, known: pa.Table | None = None) -> pa.Table:
+        hydration = self.hydration
+
+        async def read(id: ObjectId, as_of: Timestamp) -> pa.Table:
+            rows = await self._reads.rows(id, as_of)
+            hydration.rows_read += rows.num_rows
+            return rows
+
+        with hydration.running(as_of, 1, sum(self._reads.lines(id, 0, as_of + 1) for id in self.inputs)):
+            self._rows = await self._computed(as_of, read) if known is None else known
+            hydration.operators_done = 1
+        return self._rows
+
+    def times(self, lower: int, upper: int) -> list[Timestamp]:
+        return sorted({time for id in self.inputs for time in self._reads.change_times(id, lower, upper)})[:TOGETHER]
+
+    async def advance(self, times: Sequence[Timestamp], present: Present | None = None) -> list[pa.Table]:
+        rows, changes = self._rows, []
+        for new in await self._computed_at(times):
+            changes.append(await asyncio.to_thread(updates.difference, new, rows))
+            rows = new
+        self._rows = rows
+        return changes
+
+    def close(self) -> None:
+        self._rows = None
+
+    async def _computed_at(self, times: Sequence[Timestamp]) -> list[pa.Table]:
+        """The rows at each of the times, computed concurrently."""
+        tasks = [asyncio.ensure_future(self._computed(time, self._reads.rows)) for time in times]
+        try:
+            return [await task for task in tasks]
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _computed(self, as_of: Timestamp, read: ReadRows) -> pa.Table:
+        """The rows at `as_of`. Waits while the engine is unavailable: a dataflow has no client that could retry."""
+        return await compute(self._plan, Bindings(), self._engine, read, as_of, patient=True)

@@ -1,0 +1,38 @@
+"""Placeholder for the computation of a view whose stored query cannot be planned."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import pyarrow as pa
+
+from catalog.objects import ObjectId, Timestamp
+from server.dataflow.arrangements.arrangement import Arrangement
+from server.dataflow.runtime.computation import Computation, Inputs, Present
+from server.dataflow.runtime.hydration import Hydration, State
+
+
+class FailedPlan:
+    """A `Computation` without rows. `plan` returns the real one, or raises the error of planning."""
+
+    arrangements: Sequence[tuple[str, Arrangement]] = ()
+    fingerprint = ""
+
+    def __init__(self, plan: Callable[[], Computation], inputs: frozenset[ObjectId], reads: Inputs) -> None:
+        """`inputs`: the collections that the query may read."""
+        self.plan = plan
+        self.inputs = inputs
+        self.hydration = Hydration(State.FAILED)
+        self._reads = reads
+
+    async def hydrate(self, as_of: Timestamp, known: pa.Table | None = None) -> pa.Table:
+        raise AssertionError("it has no rows")
+
+    def times(self, lower: int, upper: int) -> list[Timestamp]:
+        return sorted({time for id in self.inputs for time in self._reads.change_times(id, lower, upper)})
+
+    async def advance(self, times: Sequence[Timestamp], present: Present | None = None) -> list[pa.Table]:
+        raise AssertionError("it has no rows")
+
+    def close(self) -> None:
+        """Does nothing: there is no state."""

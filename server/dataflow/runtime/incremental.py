@@ -1,0 +1,209 @@
+"""Incremental computation of a query by operators: the work per step depends on the changes, not on the rows."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from catalog import updates
+from catalog.objects import Timestamp
+from catalog.updates import DIFF
+from server.dataflow.arrangements.arrangement import Arrangement
+from server.dataflow.arrangements.shared import SharedArrangements
+from server.dataflow.operators.factory import operators_of
+from server.dataflow.operators.linear import SourceOperator
+from server.dataflow.operators.operator import Operator, OperatorContext, Tick
+from server.dataflow.operators.step_cost import StepCost, TooMuch
+from server.dataflow.plan.maintenance_strategy import MaintenanceStrategy
+from server.dataflow.plan.nodes import VERSION, Node, Recompute, Temporal, nodes_of
+from server.dataflow.runtime.computation import Computation, Inputs, Present, Recomputation, compute
+from server.dataflow.runtime.hydration import Hydration
+from server.dataflow.runtime.statement_limit import Share
+from server.runtime.threads import all_or_none, in_thread, to_the_end
+from server.spark import Engine
+from server.sql.constant import Bindings
+from server.sql.plan import QueryPlan
+from server.sql.render import spark_text
+
+TIMES_MAX = 16  # of one step of a lagging dataflow: each adds a version of the touched rows
+
+
+def computation_of(
+    plan: QueryPlan, upkeep: MaintenanceStrategy, engine: Engine, inputs: Inputs, shared: SharedArrangements
+) -> Computation:
+    """Operators if every part of the query has a delta rule, else a recomputation. 0A000 if neither is possible."""
+    upkeep.check()
+    if upkeep.root is None:
+        relation = upkeep.relation
+        return Recomputation(replace(plan, relation=relation, template=spark_text(relation)), engine, inputs)
+    return IncrementalComputation(upkeep.root, plan, inputs, engine, shared)
+
+
+class IncrementalComputation:
+    """The operators of a delta plan with their state. Equal subplans share one operator."""
+
+    def __init__(self, root: Node, plan: QueryPlan, inputs: Inputs, engine: Engine, shared: SharedArrangements) -> None:
+        """`root`: the delta plan of `plan`."""
+        self.inputs = plan.inputs
+        self.fingerprint = plan.fingerprint
+        self.root = root
+        self.hydration = Hydration()
+        self._reads = inputs
+        self._engine = Share(engine)
+        self._shared = shared
+        self._operators: list[Operator] = []
+        self._coming: list[Operator] = []  # the operators that are being hydrated
+        self._time: Timestamp | None = None
+        self._is_whole = True  # every operator has the state at `_time`
+        self._effort = StepCost()
+        self._waits = any(isinstance(node, Temporal) for node in nodes_of(root))
+        self._plan = plan
+        one_time = any(
+            isinstance(node, Temporal) or (isinstance(node, Recompute) and node.is_whole) for node in nodes_of(root)
+        )
+        self._times_max = 1 if one_time else TIMES_MAX
+
+    @property
+    def arrangements(self) -> Sequence[tuple[str, Arrangement]]:
+        return [arrangement for operator in self._operators for arrangement in operator.arrangements]
+
+    @property
+    def has_state(self) -> bool:
+        """Whether the next step can be incremental. Otherwise it hydrates again or computes all rows."""
+        return self._is_whole
+
+    @property
+    def operators(self) -> Sequence[Operator]:
+        """The current operators; during the first hydration those that are being hydrated."""
+        return self._operators or self._coming
+
+    async def hydrate(self, as_of: Timestamp, known: pa.Table | None = None) -> pa.Table:
+        operators = operators_of(
+            self.root, OperatorContext(self._engine, self._reads, self._shared, as_of, self._effort)
+        )
+        rows_there = sum(self._reads.lines(id, 0, as_of + 1) for id in self.inputs)
+        with self.hydration.running(as_of, len(operators), rows_there):
+            self._coming = operators
+            self._effort.begin()
+            try:
+                changes = await self._ticked(operators, Tick(None, (as_of,)))
+            except BaseException:
+                _close(operators)
+                raise
+            finally:
+                self._coming = []
+            for before, operator in zip(self._operators, operators, strict=False):  # none in the first hydration
+                operator.record.follow(before.record)
+            self.close()
+            self._operators, self._time = operators, as_of
+            self._effort.end(whole=self.hydration.rows_read)
+            return await in_thread(updates.expand, changes.drop_columns([VERSION])) if known is None else known
+
+    def times(self, lower: int, upper: int) -> list[Timestamp]:
+        found = {time for id in self.inputs for time in self._reads.change_times(id, lower, upper)}
+        waiting = (operator.next_time for operator in self._operators)
+        found.update(time for time in waiting if time is not None and lower <= time < upper)
+        return sorted(found)[: self._times_max if self._is_whole else 1]
+
+    async def advance(self, times: Sequence[Timestamp], present: Present | None = None) -> list[pa.Table]:
+        if not self._is_whole:  # a commit failed or was cancelled, or `_computed_anew` dropped the state
+            if present is not None and len(times) == 1:
+                return [await self._made_again(times[0], present)]
+            assert self._time is not None
+            await self.hydrate(self._time)
+        tick = Tick(self._time, tuple(times))
+        try:
+            self._begin(times[-1], limited=present is not None)
+            changes = await self._ticked(self._operators, tick)
+        except TooMuch:
+            if present is None or len(times) > 1:
+                raise
+            return [await self._computed_anew(times[0], present)]
+        self._effort.end()
+        self._time = times[-1]
+        if len(times) == 1:
+            return [_outgoing(changes)]
+        return [_outgoing(changes.filter(pc.equal(changes[VERSION], version))) for version in tick.new]
+
+    def _begin(self, time: Timestamp, *, limited: bool) -> None:
+        """Begins to count the effort of a step to `time`. TooMuch if the number of changes alone exceeds the limit."""
+        assert self._time is not None
+        self._effort.begin(sum(self._reads.lines(id, self._time + 1, time + 1) for id in self.inputs), limited=limited)
+
+    async def _made_again(self, time: Timestamp, present: Present) -> pa.Table:
+        """The changes up to a time if there is no state: hydrates at that time and subtracts the present rows."""
+        try:
+            self._begin(time, limited=True)
+        except TooMuch:
+            return await self._computed_anew(time, present)
+        rows = await self.hydrate(time)
+        return await in_thread(updates.difference, rows, await present())
+
+    async def _computed_anew(self, time: Timestamp, present: Present) -> pa.Table:
+        """The changes up to a time: computes all rows and subtracts the present rows.
+
+        The state is dropped; the next step hydrates again unless it also computes all rows. With a temporal filter it
+        hydrates at once, because `next_time` depends on the state.
+        """
+        if self._waits:
+            rows = await self.hydrate(time)
+            return await in_thread(updates.difference, rows, await present())
+        relation = self.root.relation
+        plan = replace(self._plan, relation=relation, template=spark_text(relation))
+        rows = await compute(plan, Bindings(), self._engine, self._reads.rows, time, patient=True)
+        changes = await in_thread(updates.difference, rows, await present())
+        self.close()
+        self._time, self._is_whole = time, False
+        return changes
+
+    def close(self) -> None:
+        _close(self._operators)
+        self._operators = []
+
+    async def _ticked(self, operators: list[Operator], tick: Tick) -> pa.Table:
+        """The root's changes. All operators have committed the step, or after an exception in a step none."""
+        tasks: dict[int, asyncio.Task[pa.Table]] = {}
+
+        async def step(operator: Operator) -> pa.Table:
+            changes = await operator.counted_step(tick, [tasks[id(below)] for below in operator.node.inputs])
+            if tick.since is None:
+                self.hydration.operators_done += 1
+                self.hydration.rows_read += changes.num_rows if isinstance(operator, SourceOperator) else 0
+            return changes
+
+        tasks |= {id(operator.node): asyncio.create_task(step(operator)) for operator in operators}
+        try:
+            await all_or_none(list(tasks.values()))
+        except BaseException:
+            for operator in operators:
+                operator.forget()
+            raise
+        found = tasks[id(self.root)].result()
+        self._is_whole = False
+        await to_the_end(_committed(operators, tick))
+        self._is_whole = True
+        if tick.since is not None:
+            for operator in operators:
+                operator.record.keep()
+        return found
+
+
+def _outgoing(changes: pa.Table) -> pa.Table:
+    """The changes of one version, retractions first: most clients that apply them in order keep one row per key."""
+    coming = changes[DIFF].to_numpy() > 0
+    return changes.drop_columns([VERSION]).take(pa.array(np.argsort(coming, kind="stable")))
+
+
+def _close(operators: list[Operator]) -> None:
+    for operator in operators:
+        operator.close()
+
+
+async def _committed(operators: list[Operator], tick: Tick) -> None:
+    for operator in operators:
+        await operator.commit(tick)

@@ -1,0 +1,135 @@
+"""Consolidates and sorts the changes of one time in pieces that fit into memory, in threads.
+
+Each piece is a separate unit of work in a thread: between two pieces other work runs, and the caller can be cancelled.
+Every piece that is not small is written to disk at once, because it may be buffered for a slow client for hours.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import aclosing
+from pathlib import Path
+from typing import Any, Protocol, TypeVar
+
+import numpy as np
+import pyarrow as pa
+
+from catalog import spill
+from server.dataflow.stream.order import THREAD_ROWS, Codes, SortColumns, codes, sorted_rows
+
+_THREADS = ThreadPoolExecutor(2, "tidewire-pieces")  # separate, so that a large snapshot does not delay commits
+
+RESIDENT_BYTES = 1 << 20  # of a piece that is buffered in memory
+
+T = TypeVar("T")
+
+
+async def consolidated(tables: list[pa.Table], directory: Path | None) -> AsyncGenerator[pa.Table]:
+    """The consolidated changes of `tables` (rows or changes) in pieces, none of them empty. `directory`: for files."""
+    work = spill.consolidated(tables, directory)
+    little = min(RESIDENT_BYTES, spill.MEMORY_BYTES_MAX)
+    if sum(table.num_rows for table in tables) < THREAD_ROWS and spill.size_of(tables) <= little:
+        for piece in work:
+            if piece is not None and piece.num_rows:
+                yield piece
+        return
+    step: Future[pa.Table | None] = Future()
+    step.set_result(None)
+    try:
+        while True:
+            step = _THREADS.submit(_next, work, directory)
+            piece = await asyncio.wrap_future(step)
+            if piece is work:
+                return
+            if piece is not None and piece.num_rows:
+                yield piece
+    finally:
+        step.add_done_callback(lambda _: work.close())  # a running thread cannot be stopped
+
+
+def _next(work: Iterator[pa.Table | None], directory: Path | None) -> object:
+    """The next piece, or `work` itself at the end: a future cannot raise StopIteration."""
+    piece = next(work, work)
+    return spill.on_disk(piece, directory) if isinstance(piece, pa.Table) and piece.nbytes > RESIDENT_BYTES else piece
+
+
+class Sorting(Protocol):
+    """The order of the changes of one time. Implemented by `Envelope`."""
+
+    async def sort_columns(self, changes: pa.Table) -> tuple[pa.Table, SortColumns] | None: ...
+    @property
+    def whole(self) -> bool: ...
+
+
+async def ordered(tables: list[pa.Table], directory: Path | None, sorting: Sorting) -> AsyncIterator[pa.Table]:
+    """As `consolidated`, with pieces that are ordered among each other: no row sorts before a row of an earlier piece.
+
+    Rows that are equal in their sort columns are in the same piece. Range partitioning: the first piece, selected by a
+    hash, is a random sample of the rows and determines the bounds of the ranges.
+    """
+    async with aclosing(consolidated(tables, directory)) as pieces:
+        if sorting.whole:
+            if found := [piece async for piece in pieces]:
+                yield pa.concat_tables(found)
+            return
+        first = await anext(pieces, None)
+        if first is None:
+            return
+        sortable = None
+        if spill.size_of(tables) > spill.MEMORY_BYTES_MAX:
+            sortable = await sorting.sort_columns(first)
+        if sortable is None:
+            yield first
+            async for piece in pieces:
+                yield piece
+            return
+        count = spill.partitions_for(spill.size_of(tables))
+        bounds = await _step(_bounds, sortable[1], count)
+        partitions = spill.Partitions(first.schema, count, directory)
+        try:
+            await _step(_add, partitions, bounds, *sortable)
+            async for piece in pieces:
+                sortable = await sorting.sort_columns(piece)
+                assert sortable is not None
+                await _step(_add, partitions, bounds, *sortable)
+            await _step(partitions.written)
+            for number in range(count):
+                found = list(partitions.tables(number))
+                if found:
+                    yield pa.concat_tables(found)
+        finally:
+            partitions.close()
+
+
+async def resident(table: pa.Table, directory: Path | None) -> pa.Table:
+    """The table itself if it is small, else a copy on disk."""
+    return table if table.nbytes <= RESIDENT_BYTES else await _step(spill.on_disk, table, directory)
+
+
+async def _step(work: Callable[..., T], *arguments: Any) -> T:
+    return await asyncio.wrap_future(_THREADS.submit(work, *arguments))
+
+
+def _bounds(columns: SortColumns, count: int) -> list[pa.Array]:
+    """For each column its value at the beginning of every range but the first."""
+    order = sorted_rows([codes(column, key) for column, key in columns])
+    chosen = order[np.linspace(0, len(order), count, endpoint=False, dtype=np.int64)[1:]]
+    return [column.take(pa.array(chosen)).combine_chunks() for column, _ in columns]
+
+
+def _add(partitions: spill.Partitions, bounds: list[pa.Array], piece: pa.Table, columns: SortColumns) -> None:
+    both = [
+        (pa.chunked_array([*_chunks(bound), *column.chunks], column.type), key)
+        for bound, (column, key) in zip(bounds, columns, strict=True)
+    ]
+    before = len(bounds[0])
+    order: Codes = sorted_rows([codes(column, key) for column, key in both])
+    ranges = np.empty(len(order), np.int64)
+    ranges[order] = np.cumsum(order < before)  # a bound precedes rows equal to it, as the sort is stable
+    partitions.add(piece, ranges[before:])
+
+
+def _chunks(array: pa.Array | pa.ChunkedArray) -> list[pa.Array]:
+    return array.chunks if isinstance(array, pa.ChunkedArray) else [array]

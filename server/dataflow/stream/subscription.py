@@ -1,0 +1,252 @@
+"""Subscriptions: a snapshot, then every change as it commits, in order of timestamp, with progress messages.
+
+docs/subscribe.md specifies them. Rows are sent in order of time. A progress message at t means that all times before t
+are final. The first progress message is at AS OF and precedes the snapshot. Rows are sent at times t with
+`AS OF <= t < UP TO`; with SNAPSHOT false with `AS OF < t < UP TO`.
+
+After the snapshot is delivered, the changes buffered for a lagging reader are limited: beyond `waiting_bytes_max` the
+subscription ends with 54000, even while its session is blocked by a full socket (`on_overrun`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from catalog import updates
+from catalog.objects import TIMESTAMP_MAX, Timestamp
+from protocol.pgwire.errors import PgError, SqlState
+from server.dataflow.stream.feed import Entry, Feed, Reader
+from server.dataflow.stream.snapshot_stream import SnapshotStream
+from server.runtime.errors import evaluation_error
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """All times before `time` are final."""
+
+    time: int
+
+
+Message = Entry | Progress
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """`up_to` is exclusive, None for an endless stream."""
+
+    up_to: int | None
+    snapshot: bool
+    progress: bool
+
+    def past(self, time: int) -> bool:
+        """Whether the stream ends before `time`."""
+        return self.up_to is not None and time >= self.up_to
+
+
+class Subscription:
+    """A reader of a feed, and a started prelude: the snapshot and the changes before the reader's position.
+
+    `next` returns batches of messages, so that a caller can wait with a deadline. `close` releases the reader.
+    """
+
+    def __init__(
+        self,
+        feed: Feed,
+        reader: Reader,
+        prelude: SnapshotStream,
+        as_of: Timestamp,
+        bounds: Bounds,
+        waiting_bytes_max: int,
+    ) -> None:
+        self.feed = feed
+        self.reader = reader
+        self._prelude = prelude
+        self._as_of = as_of
+        self._bounds = bounds
+        self._waiting_bytes_max = waiting_bytes_max
+        self.told = int(as_of)
+        """The greatest progress returned so far; without PROGRESS, the one that would have been returned."""
+        self._sent = 0  # the last progress > AS OF that the caller has sent: a point to resume from; 0 for none
+        self.on_overrun: Callable[[PgError], None] | None = None
+        self.reader.on_overrun = self._overran
+        self._first: list[Message] = [Progress(as_of)] if bounds.progress else []
+        self.finished = False
+
+    def opened(self) -> None:
+        """Called if the first progress message has been sent already: it is not returned again."""
+        self._first.clear()
+
+    def _wanted(self, entries: list[Entry]) -> list[Entry]:
+        return [e for e in entries if e.time > self._as_of and not self._bounds.past(e.time)]
+
+    async def next(self, bytes_max: int | None = None) -> list[Message]:
+        """Waits for the next messages: at least one unless the stream has `finished`. Raises the feed's failure.
+
+        `bytes_max`: an approximate limit of their size. Cancel safety: no message is lost; the next call returns it.
+        """
+        while True:
+            messages = self.ready(bytes_max)
+            if messages or self.finished:
+                return messages
+            await (self.feed.moved if self._prelude.finished else self._prelude.moved).wait()
+
+    def ready(self, bytes_max: int | None = None) -> list[Message]:
+        """The messages that are available without waiting, as `next`."""
+        if self.finished:
+            return []
+        if self.reader.overrun:
+            raise self._fell_behind()
+        messages, self._first = self._first, []
+        if not self._prelude.finished:
+            messages.extend(self._prelude.take())
+            if not self._prelude.finished:
+                return messages
+        elif self.reader.limit is None:
+            self.reader.bound(self._waiting_bytes_max)  # from now on, as the snapshot is delivered
+        messages.extend(self._wanted(self.reader.take(bytes_max)))
+        if not self.reader.is_at_end:
+            return messages
+        upper = self.feed.upper
+        if self._bounds.past(upper):
+            self.close()
+        elif upper > self.told:
+            self.told = upper
+            if self._bounds.progress:
+                messages.append(Progress(upper))
+        if not messages and not self.finished and self.feed.failure is not None:
+            raise evaluation_error(self.feed.failure)
+        return messages
+
+    @property
+    def is_live(self) -> bool:
+        """Whether every available message was taken, so that all live subscriptions get the same from now on."""
+        return (
+            self.told == self.feed.upper
+            and self.told > self._as_of
+            and self._prelude.finished
+            and self.reader.is_at_end
+            and not self.reader.overrun
+            and not self.finished
+            and self._bounds.up_to is None
+            and self.feed.failure is None
+        )
+
+    def follows(self, reader: Reader, told: int, sent: int) -> None:
+        """Continues at the position of another reader, which delivered the times before `told` to this client.
+
+        `sent`: the last progress that was sent meanwhile, 0 for none.
+        """
+        self.feed.rejoin(self.reader, reader)
+        if self.reader.limit is None:
+            self.reader.bound(self._waiting_bytes_max)
+        self.told = told
+        self._sent = max(self._sent, sent)
+
+    def sent(self, message: Message) -> None:
+        """Called when the message is in the client's byte stream: a later error follows it there."""
+        if isinstance(message, Progress) and message.time > self._as_of:
+            self._sent = message.time
+
+    def _overran(self) -> None:
+        if self.on_overrun is not None:
+            self.on_overrun(self._fell_behind())
+
+    def _fell_behind(self) -> PgError:
+        """54000. The hint names the last progress that precedes the error in the byte stream."""
+        resume = (
+            f"The last progress before this error is {self._sent}: SUBSCRIBE ... WITH (PROGRESS, SNAPSHOT false) "
+            f"AS OF {self._sent - 1} goes on from there, as long as that time can be read."
+            if self._sent
+            else "No progress was told before this error: subscribe anew."
+        )
+        return PgError(
+            SqlState.PROGRAM_LIMIT_EXCEEDED,
+            "subscription fell too far behind",
+            detail=f"More than {self._waiting_bytes_max} bytes of changes waited for this client.",
+            hint=f"{resume} Read faster, or raise subscription_waiting_bytes_max.",
+        )
+
+    def close(self) -> None:
+        """Releases the reader and the prelude. May be called twice."""
+        self.finished = True
+        self._prelude.close()
+        self.reader.close()
+
+
+class ConstantSubscription:
+    """A subscription to a relation without inputs: its rows are sent at `time`, then the stream ends."""
+
+    def __init__(self, rows: pa.Table, *, snapshot: bool, progress: bool, time: int = TIMESTAMP_MAX) -> None:
+        self.on_overrun: Callable[[PgError], None] | None = None  # never called: nothing is buffered
+        self._messages: list[Message] = []
+        if progress:
+            self._messages.append(Progress(time))
+        if snapshot and rows.num_rows:
+            changes = updates.consolidate(updates.with_diff(rows, 1))
+            self._messages.append(Entry(Timestamp(time), changes))
+        self.finished = False
+
+    async def next(self, bytes_max: int | None = None) -> list[Message]:
+        return self.ready(bytes_max)
+
+    def sent(self, message: Message) -> None:
+        """Does nothing: no error can follow."""
+
+    def ready(self, bytes_max: int | None = None) -> list[Message]:
+        self.finished = True
+        messages, self._messages = self._messages, []
+        return messages
+
+    def close(self) -> None:
+        self.finished = True
+
+
+class ComingSubscription:
+    """A subscription AS OF a future time: the first progress is sent at once, the rest when it has `begun`."""
+
+    def __init__(self, begin: Coroutine[Any, Any, Subscription], as_of: int, *, progress: bool) -> None:
+        self.on_overrun: Callable[[PgError], None] | None = None
+        self._messages: list[Message] = [Progress(as_of)] if progress else []
+        self._beginning = asyncio.create_task(begin)
+        self.finished = False
+
+    @property
+    def begun(self) -> Subscription | None:
+        """The subscription to continue with; None until AS OF has passed. Raises the error of starting it."""
+        if not self._beginning.done() or self.finished:
+            return None
+        subscription = self._beginning.result()
+        subscription.opened()
+        subscription.on_overrun = self.on_overrun
+        return subscription
+
+    async def next(self, bytes_max: int | None = None) -> list[Message]:
+        """As `Subscription.next`, but returns an empty list when the subscription has begun."""
+        if not self._messages:
+            await asyncio.wait([self._beginning])
+        return self.ready(bytes_max)
+
+    def ready(self, bytes_max: int | None = None) -> list[Message]:
+        messages, self._messages = self._messages, []
+        return messages
+
+    def sent(self, message: Message) -> None:
+        """Does nothing: the first progress is not a point to resume from."""
+
+    def close(self) -> None:
+        self.finished = True
+        self._beginning.cancel()
+        self._beginning.add_done_callback(_closed)
+
+
+def _closed(beginning: asyncio.Task[Subscription]) -> None:
+    if not beginning.cancelled() and beginning.exception() is None:
+        beginning.result().close()
+
+
+AnySubscription = Subscription | ConstantSubscription | ComingSubscription

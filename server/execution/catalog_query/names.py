@@ -1,0 +1,186 @@
+"""Resolves names in a query over system relations: relations, registered objects (regclass etc.), session functions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+from sqlglot import exp
+
+from catalog.objects import SystemTable
+from catalog.pg_catalog import PgRelation
+from protocol.pgwire.errors import PgError, SqlState
+from protocol.pgwire.types import parse_type
+from server.authorization import privileges
+from server.execution.catalog_query.session_rows import rows_seen
+from server.pg_catalog import oids
+from server.pg_catalog.rewrite import Names
+from server.pg_catalog.rows import CatalogRows
+from server.pg_catalog.static import BY_ID, types_by_name
+from server.session_state.context import Context
+from server.sql.grammar.lexer import Kind, tokenize
+
+
+def names_of(context: Context, *, running: bool) -> Names:
+    """Returns the name resolution of a session.
+
+    `running` False: the query is only described, so settings and privileges are neither read nor changed.
+    """
+    state, database, path = context.state, context.settings["database"], context.search_path
+
+    def relation(parts: tuple[str, ...]) -> tuple[SystemTable, PgRelation | None] | None:
+        item = state.resolve(parts, database, path)
+        return (item, BY_ID.get(item.id)) if isinstance(item, SystemTable) else None
+
+    def session(name: str, arguments: Sequence[exp.Expr], constant: Constant) -> exp.Expr | None:
+        return _session_value(context, name, arguments, constant, running=running)
+
+    return Names(relation, lambda kind, text: _registered(context, kind, text), session)
+
+
+def _registered(context: Context, kind: str, text: str) -> int:
+    """Returns the OID for the text of a registered type. PgError if the object does not exist."""
+    if text.strip().isdigit():
+        return int(text)
+    if text.strip() == "-":
+        return 0
+    rows = rows_seen(context)
+    parts = [token.value for token in tokenize(text) if token.kind in (Kind.WORD, Kind.IDENT)]
+    match kind:
+        case "regclass":
+            found = rows.visible.named(parts)
+            if found is None:
+                raise PgError(SqlState.UNDEFINED_TABLE, f'relation "{".".join(parts)}" does not exist')
+            return found
+        case "regtype":
+            return _type_oid(text)
+        case "regnamespace":
+            schema = next((s for s in rows.visible.schemas if s.name == parts[-1]), None)
+            if schema is None:
+                raise PgError(SqlState.INVALID_SCHEMA_NAME, f'schema "{parts[-1]}" does not exist')
+            return oids.oid_of(schema.id)
+        case "regrole":
+            role = next((r["oid"] for r in rows["pg_authid"].to_pylist() if r["rolname"] == parts[-1]), None)
+            if role is None:
+                raise PgError(SqlState.UNDEFINED_OBJECT, f'role "{parts[-1]}" does not exist')
+            return int(role)
+        case "regproc":
+            return _function_oid(rows, parts[-1])
+        case _:
+            functions = rows["tw_functions"].to_pylist()
+            for function in functions:
+                if f"{function['name']}({function['arguments']})" == text.removeprefix("pg_catalog."):
+                    return int(function["oid"])
+            raise PgError(SqlState.UNDEFINED_FUNCTION, f'function "{text}" does not exist')
+
+
+def _function_oid(rows: CatalogRows, name: str) -> int:
+    found = [row["oid"] for row in rows["tw_functions"].to_pylist() if row["name"] == name]
+    if not found:
+        raise PgError(SqlState.UNDEFINED_FUNCTION, f'function "{name}" does not exist')
+    if len(found) > 1:
+        raise PgError(SqlState.AMBIGUOUS_FUNCTION, f'more than one function named "{name}"')
+    return int(found[0])
+
+
+def _type_oid(text: str) -> int:
+    spelling = text.strip().removeprefix("pg_catalog.")
+    row = types_by_name().get(spelling.strip('"'))
+    if row is None and spelling.endswith("[]"):
+        row = types_by_name().get(f"_{spelling[:-2]}")
+    if row is not None:
+        return int(row["oid"])
+    try:
+        return parse_type(spelling).oid
+    except ValueError:
+        raise PgError(SqlState.UNDEFINED_OBJECT, f'type "{spelling}" does not exist') from None
+
+
+Constant = Callable[[exp.Expr], Any]
+
+
+def _session_value(
+    context: Context, name: str, arguments: Sequence[exp.Expr], constant: Constant, *, running: bool
+) -> exp.Expr | None:
+    """Returns the value of a session function as SQL; None if `name` is not a session function."""
+    bindings = context.bindings()
+    match name:
+        case "current_database" | "current_catalog":
+            return _text(bindings.database)
+        case "current_schema":
+            return _text(bindings.schema)
+        case "current_user" | "user" | "session_user" | "current_role":
+            return _text(bindings.session_user if name == "session_user" else bindings.user)
+        case "version":
+            return _text(bindings.version)
+        case "pg_backend_pid":
+            return exp.Literal.number(bindings.backend_pid)
+        case "current_schemas":
+            rows = rows_seen(context)
+            implicit = isinstance(arguments[0], exp.Boolean) and arguments[0].this
+            named = [s.name for s in rows.visible.path if implicit or s.name in context.search_path]
+            return exp.Array(expressions=[exp.Literal.string(n) for n in named])
+        case "now" | "current_timestamp" | "transaction_timestamp" | "statement_timestamp":
+            moment = datetime.fromtimestamp(bindings.now_us / 1_000_000, UTC).isoformat()
+            return exp.Cast(this=exp.Literal.string(moment), to=exp.DataType.build("TIMESTAMPTZ", dialect="duckdb"))
+        case "current_setting" if not any(isinstance(argument, exp.Column) for argument in arguments):
+            values = [constant(argument) for argument in arguments]
+            return _text(_setting(context, values) if running else "")
+        case "set_config":
+            return _text(_set_config(context, [constant(argument) for argument in arguments], running=running))
+        case "pg_has_role":
+            return _privilege(context, name, arguments, constant, running=running)
+        case _ if name.startswith("has_") and name.endswith("_privilege"):
+            return _privilege(context, name, arguments, constant, running=running)
+        case _:
+            return None
+
+
+def _privilege(
+    context: Context, name: str, arguments: Sequence[exp.Expr], constant: Constant, *, running: bool
+) -> exp.Expr:
+    """has_table_privilege and similar functions. Arguments other than constants are supported for superusers only."""
+    if all(isinstance(tree, exp.Literal | exp.Parameter) for tree in arguments):
+        values = [constant(argument) for argument in arguments]
+        inquire = context.bindings().inquire
+        found = inquire(name, values) if running and inquire is not None else None
+        return exp.Cast(this=exp.Null() if found is None else exp.Boolean(this=found), to=exp.DataType.build("BOOLEAN"))
+    if not privileges.is_superuser(context.state, context.role):
+        raise PgError(
+            SqlState.FEATURE_NOT_SUPPORTED,
+            f"{name}() of columns is only supported for superusers",
+            hint="Ask for one object after the other, by name.",
+        )
+    return exp.Boolean(this=True)
+
+
+def _text(value: str | None) -> exp.Expr:
+    if value is None:
+        return exp.Cast(this=exp.Null(), to=exp.DataType.build("VARCHAR", dialect="duckdb"))
+    return exp.Literal.string(value)
+
+
+def _setting(context: Context, arguments: Sequence[Any]) -> str | None:
+    name = str(arguments[0])
+    value: str | None = context.settings.get(name)
+    if value is None and not (len(arguments) > 1 and arguments[1]):
+        context.settings[name]  # raises
+    return value
+
+
+def _set_config(context: Context, arguments: Sequence[Any], *, running: bool) -> str | None:
+    if len(arguments) != 3:
+        raise PgError(SqlState.UNDEFINED_FUNCTION, "function set_config takes three arguments")
+    name, value, local = arguments
+    if not running:
+        return ""
+    if value is None:
+        context.settings.reset(str(name))
+    elif local and context.transaction.explicit:
+        if context.transaction.local is None:
+            context.transaction.local = context.settings.copy()
+        context.settings.set(str(name), str(value))
+    elif not local:
+        context.settings.set(str(name), str(value))
+    return context.settings[str(name)]

@@ -1,0 +1,183 @@
+"""Recognizes, plans and runs SELECTs over system relations alone, in the catalog engine."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+from sqlglot import exp
+
+from catalog import builtin
+from catalog.objects import SystemTable
+from protocol.pgwire.errors import PgError, SqlState
+from protocol.pgwire.types import JSON, OID, TEXT, PgType, array_of, numeric, parse_type
+from server.execution.catalog_query.names import names_of
+from server.execution.catalog_query.session_rows import present, rows_seen
+from server.pg_catalog.database import SCHEMAS
+from server.pg_catalog.outputs import Output
+from server.pg_catalog.rewrite import Rewritten, rewritten
+from server.pg_catalog.static import BY_ID
+from server.pg_catalog.types import CATALOG_TYPES, type_name, wire_type
+from server.session_state.context import Context
+from server.session_state.results import Result, TableRows
+from server.sql.functions.table import FUNCTIONS
+from server.sql.grammar.lexer import words
+from server.sql.grammar.statements import Select
+from server.sql.plan import Field
+
+_PG_SCHEMAS = frozenset(schema.id for schema in builtin.PG_SCHEMAS.values())
+_MZ_SCHEMAS = {builtin.MZ_CATALOG.id, builtin.MZ_INTERNAL.id}
+_CATALOG_FUNCTIONS = ("pg_get_", "pg_table_", "pg_relation_", "pg_size_", "pg_database_", "to_reg")
+_NO_RELATION = words(
+    """
+    current_schemas set_config format_type obj_description col_description shobj_description
+    pg_encoding_to_char pg_total_relation_size pg_is_in_recovery pg_my_temp_schema
+    getdatabaseencoding
+    """
+)
+"""Functions that make a query without relations a catalog query."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class CatalogPlan:
+    """A planned query. `parameters` are the types of the parameter values."""
+
+    tree: exp.Expr
+    parameters: tuple[PgType, ...]
+    columns: tuple[Field, ...]
+
+
+def is_catalog_query(context: Context, statement: Select) -> bool:
+    """Returns whether the catalog engine runs a SELECT.
+
+    That is the case if all its relations are system relations, at least one of them PostgreSQL's, or if it names no
+    relation but uses catalog functions or types.
+    """
+    if statement.as_of is not None:
+        return False
+    tree = statement.query.tree
+    ctes = {cte.alias for cte in tree.find_all(exp.CTE)}
+    names = [
+        tuple(part.name for part in table.parts)
+        for table in tree.find_all(exp.Table)
+        if isinstance(table.this, exp.Identifier) and not (not table.db and table.name in ctes)
+    ]
+    if not names:
+        return _asks_the_catalog(tree)
+    database, path = context.settings["database"], context.search_path
+    items = [context.state.resolve(parts, database, path) for parts in names]
+    schemas = {item.schema_id for item in items if item is not None}
+    return None not in items and bool(schemas & _PG_SCHEMAS) and schemas <= _PG_SCHEMAS | _MZ_SCHEMAS
+
+
+def _asks_the_catalog(tree: exp.Expr) -> bool:
+    for node in tree.walk():
+        if isinstance(node, exp.Anonymous):
+            name = node.name.lower()
+            if (name in _NO_RELATION or name.startswith(_CATALOG_FUNCTIONS)) and name not in FUNCTIONS:
+                return True
+        elif isinstance(node, exp.DataType) and node.this == exp.DType.USERDEFINED and type_name(node) in CATALOG_TYPES:
+            return True
+    return False
+
+
+def plan_catalog_query(context: Context, statement: Select, types: Sequence[PgType | None] = ()) -> CatalogPlan:
+    """Plans a catalog query. PgError if it is not supported; Undescribed if the engine has not described it yet."""
+    tree = statement.query.tree
+    described = rewritten(tree, names_of(context, running=False), types)
+    found = context.catalog_engine.columns(described.sql)
+    if isinstance(tree, exp.Query) and not tree.selects:
+        return CatalogPlan(tree, _parameters(described, types), ())  # DuckDB's query has a placeholder column
+    outputs = described.outputs
+    if outputs is None or len(outputs) != len(found):
+        outputs = [Output(name, None) for name, _ in found]
+    fields = tuple(
+        Field(output.name, _field_type(type, output.type), True)
+        for output, (_, type) in zip(outputs, found, strict=True)
+    )
+    return CatalogPlan(tree, _parameters(described, types), fields)
+
+
+async def run_catalog_query(context: Context, plan: CatalogPlan, parameters: Sequence[object]) -> Result:
+    """Runs a planned query over the catalog as the session sees it now. Allowed in any transaction."""
+    made = rewritten(plan.tree, names_of(context, running=True), plan.parameters, parameters)
+    rows, given = rows_seen(context), present(context, made.sql)
+    table = await context.catalog_engine.run(made.sql, rows.revision, rows.relation, given)
+    return Result("SELECT {}", TableRows(plan.columns, _shaped(table, plan.columns)))
+
+
+async def relation_rows(context: Context, table: SystemTable) -> pa.Table:
+    """Returns the rows of one of PostgreSQL's relations with the Arrow types of the planner; columns c0, c1, ..."""
+    relation = BY_ID[table.id]
+    query = f'SELECT * FROM {SCHEMAS[relation.schema]}."{relation.name}"'
+    rows, given = rows_seen(context), present(context, query)
+    found = await context.catalog_engine.run(query, rows.revision, rows.relation, given)
+    columns = [found.column(place).cast(parse_type(column.type).arrow) for place, column in enumerate(table.columns)]
+    return pa.table(columns, names=[f"c{place}" for place in range(len(columns))])
+
+
+# -- planning -------------------------------------------------------------------------------------------------------
+
+
+def _parameters(described: Rewritten, declared: Sequence[PgType | None]) -> tuple[PgType, ...]:
+    count = max((*described.parameters, len(declared)), default=0)
+    return tuple(
+        (declared[n - 1] if n <= len(declared) else None) or described.parameters.get(n, TEXT)
+        for n in range(1, count + 1)
+    )
+
+
+_FIELD_TYPES = {
+    "BOOLEAN": "bool",
+    "TINYINT": "int2",
+    "SMALLINT": "int2",
+    "UTINYINT": "int2",
+    "USMALLINT": "int4",
+    "INTEGER": "int4",
+    "BIGINT": "int8",
+    "HUGEINT": "mz_timestamp",
+    "UBIGINT": "mz_timestamp",
+    "UHUGEINT": "mz_timestamp",
+    "FLOAT": "float4",
+    "DOUBLE": "float8",
+    "BLOB": "bytea",
+    "DATE": "date",
+    "TIME": "time",
+    "TIMESTAMP": "timestamp",
+    "TIMESTAMP WITH TIME ZONE": "timestamptz",
+    "INTERVAL": "interval",
+    "UUID": "uuid",
+    "JSON": "json",
+}
+
+
+def _field_type(duckdb_type: str, known: str | None) -> PgType:
+    """Returns the type sent to the client, from DuckDB's type and PostgreSQL's type name, if `known`."""
+    declared = wire_type(known) if known is not None else None
+    if duckdb_type.endswith("[]"):
+        return declared if declared is not None and declared.element else array_of(_field_type(duckdb_type[:-2], None))
+    if duckdb_type == "UINTEGER":
+        return OID
+    if duckdb_type.startswith("DECIMAL("):
+        precision, scale = map(int, duckdb_type[8:-1].split(","))
+        return numeric(precision, scale)
+    if declared is not None and duckdb_type == "VARCHAR":
+        return declared
+    name = _FIELD_TYPES.get(duckdb_type)
+    return parse_type(name) if name is not None else TEXT
+
+
+def _shaped(table: pa.Table, fields: Sequence[Field]) -> pa.Table:
+    if not fields:
+        return table.select([])
+    columns = [_column(column, field.type) for column, field in zip(table.columns, fields, strict=True)]
+    return pa.table(columns, names=[f"c{place}" for place in range(len(columns))])
+
+
+def _column(column: pa.ChunkedArray, type: PgType) -> pa.ChunkedArray:
+    if isinstance(column.type, pa.ExtensionType):
+        column = pa.chunked_array([chunk.storage for chunk in column.chunks], column.type.storage_type)
+    if pa.types.is_struct(column.type):
+        raise PgError(SqlState.FEATURE_NOT_SUPPORTED, "rows as values are not supported over system catalogs")
+    return column if type is JSON and pa.types.is_string(column.type) else column.cast(type.arrow)

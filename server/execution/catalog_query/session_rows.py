@@ -1,0 +1,110 @@
+"""The system rows that a session sees: the catalog's rows, cached between queries, and rows that change without it."""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+
+import pyarrow as pa
+
+from server.pg_catalog import oids
+from server.pg_catalog.database import named_in
+from server.pg_catalog.rows import MZ_TABLES, SIZES, CatalogRows
+from server.pg_catalog.static import BY_NAME, schema_of
+from server.pg_catalog.visible import Viewpoint
+from server.session_state.context import Context
+from server.settings import VARIABLES
+
+_ROWS_MAX = 8  # cached (catalog state, viewpoint) pairs; few are in use concurrently
+_kept: OrderedDict[tuple[int, Viewpoint], CatalogRows] = OrderedDict()
+_kept_lock = threading.Lock()
+
+
+def _viewpoint(context: Context) -> Viewpoint:
+    return Viewpoint(context.settings["database"], context.search_path)
+
+
+def rows_seen(context: Context) -> CatalogRows:
+    """Returns the rows of the catalog as the session sees it, cached for later queries."""
+    state, viewpoint = context.state, _viewpoint(context)
+    key = (id(state), viewpoint)
+    with _kept_lock:
+        found = _kept.get(key)
+        if found is None:
+            found = _kept[key] = CatalogRows(state, viewpoint)
+            if len(_kept) > _ROWS_MAX:
+                _kept.popitem(last=False)
+        _kept.move_to_end(key)
+        return found
+
+
+def present(context: Context, query: str) -> dict[tuple[str, str], pa.Table]:
+    """Returns the relations of a query that do not depend on the catalog alone, by DuckDB schema and name.
+
+    These are sessions, settings, sizes and the tables of mz_catalog and mz_internal.
+    """
+    given: dict[tuple[str, str], pa.Table] = {}
+    for schema, name in named_in(query):
+        if schema == "mz" and name in MZ_TABLES:
+            table = context.coordinator.system_rows(MZ_TABLES[name].id)
+            given[schema, name] = table.rename_columns([column.name for column in MZ_TABLES[name].columns])
+        elif (schema, name) == ("pg", "pg_settings"):
+            given[schema, name] = _settings(context)
+        elif (schema, name) == ("pg", "pg_stat_activity"):
+            given[schema, name] = _activity(context)
+        elif (schema, name) == ("fn", "current_setting"):
+            given["pg", "pg_settings"] = _settings(context)
+        elif schema == "fn" and name.endswith("_size"):
+            given["pg", "tw_sizes"] = _sizes(context)
+    return given
+
+
+def _settings(context: Context) -> pa.Table:
+    """pg_settings, with the session's values."""
+    settings = context.settings
+    rows = [
+        {
+            "name": name,
+            "setting": settings[name],
+            "category": "Tidewire",
+            "context": "internal" if VARIABLES[name.lower()].fixed else "user",
+            "vartype": "string",
+            "source": "default" if settings[name] == VARIABLES[name.lower()].default else "session",
+            "boot_val": VARIABLES[name.lower()].default,
+            "reset_val": VARIABLES[name.lower()].default,
+            "pending_restart": False,
+        }
+        for name in settings
+    ]
+    return pa.Table.from_pylist(rows, schema_of(BY_NAME["pg_catalog", "pg_settings"]))
+
+
+def _activity(context: Context) -> pa.Table:
+    database = context.settings["database"]
+    found = context.state.database_named(database)
+    rows = [
+        {
+            "datid": oids.oid_of(found.id) if found is not None and entry.process_id == context.process_id else None,
+            "datname": database if entry.process_id == context.process_id else None,
+            "pid": entry.process_id,
+            "usesysid": oids.oid_of(entry.role),
+            "usename": entry.user,
+            "client_addr": entry.client_ip,
+            "backend_start": entry.connected_us,
+            "state": "active" if entry.process_id == context.process_id else None,
+            "backend_type": "client backend",
+        }
+        for entry in context.coordinator.activity.sessions.values()
+    ]
+    return pa.Table.from_pylist(rows, schema_of(BY_NAME["pg_catalog", "pg_stat_activity"]))
+
+
+def _sizes(context: Context) -> pa.Table:
+    state = context.state
+    rows = []
+    for id, (_, size) in context.coordinator.log.sizes().items():
+        item = state.items.get(id)
+        database = state.schemas[item.schema_id].database_id if item is not None else None
+        if database is not None:
+            rows.append({"oid": oids.oid_of(id), "database": oids.oid_of(database), "bytes": size})
+    return pa.Table.from_pylist(rows, SIZES)

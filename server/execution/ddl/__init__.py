@@ -1,0 +1,1 @@
+"""Statements that change the catalog. Each is a function from one catalog state to the next."""

@@ -1,0 +1,141 @@
+"""SELECT: chooses a timestamp, acquires a hold, reads the inputs at that timestamp, computes with the engine."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pyarrow as pa
+
+from catalog import builtin, updates
+from catalog.objects import ObjectId, SystemTable, Timestamp
+from protocol.pgwire.errors import PgError, SqlState
+from server.authorization import privileges
+from server.dataflow.runtime.computation import bound_sql, compute, shaped
+from server.execution.catalog_query.query import relation_rows
+from server.execution.times import timestamp_of
+from server.runtime.trace import step
+from server.session_state.context import Context, not_readable
+from server.session_state.results import Result, TableRows
+from server.session_state.transaction import Mode
+from server.sql.constant import Bindings
+from server.sql.grammar.statements import AsOf
+from server.sql.plan import QueryPlan
+from server.timeline.frontiers import Holder, NotReadable
+
+
+async def select(context: Context, plan: QueryPlan, as_of: AsOf | None, parameters: tuple[object, ...]) -> Result:
+    """Executes a planned SELECT. PgError 42501 if the role lacks a privilege."""
+    privileges.require_query(context.state, context.role, plan)
+    if as_of is not None:
+        return Result("SELECT {}", TableRows(plan.columns, await _rows_as_of(context, plan, as_of, parameters)))
+    if not plan.inputs:
+        return Result("SELECT {}", TableRows(plan.columns, await rows_without_inputs(context, plan, parameters)))
+    await context.enter(Mode.READ, "SELECT")
+    time = context.hold(plan.inputs)
+    return Result("SELECT {}", TableRows(plan.columns, await rows_at(context, plan, time, parameters)))
+
+
+async def rows_without_inputs(
+    context: Context, plan: QueryPlan, parameters: tuple[object, ...], time: int | None = None
+) -> pa.Table:
+    """The rows of a query that reads no relation: constants by the evaluator, other expressions by the engine.
+
+    `time`: the time of its AS OF.
+    """
+    bindings = context.bindings(parameters, mz_now=context.read_time if time is None else time)
+    with step("evaluate" if plan.constant is not None else "spark") as computing:
+        if plan.constant is not None:
+            rows = await context.evaluator.evaluate(plan.constant, bindings)
+        else:
+            schema = updates.rows_schema([field.type.arrow for field in plan.columns])
+            rows = shaped(await context.engine.run(await bound_sql(plan, bindings), {}), schema)
+        computing.rows = rows.num_rows
+    return rows
+
+
+async def rows_at(context: Context, plan: QueryPlan, time: Timestamp, parameters: tuple[object, ...]) -> pa.Table:
+    """The query's rows at `time`. The caller holds `time`."""
+    bindings = context.bindings(parameters, mz_now=time)
+    views: dict[ObjectId, pa.Table] = {}
+    for view in plan.scanned - plan.inputs:
+        found = await _indexed(context, plan, view, bindings, time)
+        if found is None:
+            assert plan.expanded is not None
+            return await rows_at(context, plan.expanded(), time, parameters)
+        views[view] = found
+
+    async def rows(id: ObjectId, as_of: Timestamp) -> pa.Table:
+        if id in views:
+            return views[id]
+        if id in plan.lookups and (found := await _indexed(context, plan, id, bindings, as_of)) is not None:
+            return found
+        return await input_rows(context, id, as_of)
+
+    return await compute(plan, bindings, context.engine, rows, time)
+
+
+async def input_rows(context: Context, id: ObjectId, as_of: Timestamp) -> pa.Table:
+    """The rows of a collection or system table at `as_of`. The caller holds `as_of`."""
+    table = builtin.PG_TABLES.get(id)
+    return await (relation_rows(context, table) if table is not None else context.coordinator.rows(id, as_of))
+
+
+async def _indexed(
+    context: Context, plan: QueryPlan, id: ObjectId, bindings: Bindings, time: Timestamp
+) -> pa.Table | None:
+    """A relation's rows from an index: those of the plan's lookup, or all rows of a view. None if no index applies."""
+    lookup = plan.lookups.get(id)
+    if lookup is not None:
+        codes = lookup.codes(bindings) if bindings.are_short else await asyncio.to_thread(lookup.codes, bindings)
+        if codes is not None:
+            return await context.coordinator.indexed_rows(lookup.index, codes, time)
+    for index in context.state.indexes_on(id) if id not in plan.inputs else ():
+        if (found := await context.coordinator.indexed_rows(index.id, None, time)) is not None:
+            return found
+    return None
+
+
+async def _rows_as_of(context: Context, plan: QueryPlan, as_of: AsOf, parameters: tuple[object, ...]) -> pa.Table:
+    frontiers = context.coordinator.frontiers
+    time = await timestamp_of(context, as_of.time)
+    if as_of.at_least:
+        time = max(time, frontiers.greatest_since(plan.inputs))
+    if not plan.inputs:
+        return await rows_without_inputs(context, plan, parameters, time)
+    # A system table has no history. Its current rows are those at the latest time.
+    system = [id for id in plan.inputs if isinstance(context.state.items.get(id), SystemTable)]
+    latest = context.coordinator.latest_time()
+    if system and as_of.at_least:
+        time = max(time, latest)
+    elif system and time < latest:
+        raise not_readable(context, NotReadable(system[0], latest), time)
+    holder = _held(context, plan, time)
+    try:
+        if system:  # collections are awaited where they are read; that wait ends if a view fails
+            await frontiers.reached(frozenset(system), time)
+        return await rows_at(context, plan, Timestamp(time), parameters)
+    finally:
+        holder.release()
+
+
+def _held(context: Context, plan: QueryPlan, time: int) -> Holder:
+    """Like `hold_at`, for a plan. For views, holds indexes that are readable at `time` instead of the views' inputs."""
+    frontiers, state = context.coordinator.frontiers, context.state
+    views = plan.scanned - plan.inputs
+    through = [
+        next((i.id for i in state.indexes_on(view) if i.id in frontiers.floors and frontiers.since(i.id) <= time), None)
+        for view in views
+    ]
+    if not views or None in through:
+        return hold_at(context, plan.inputs, time)
+    return hold_at(context, (plan.scanned & plan.inputs) | {id for id in through if id is not None}, time)
+
+
+def hold_at(context: Context, inputs: frozenset[ObjectId], time: int) -> Holder:
+    """A holder of the inputs at an explicit time. PgError 22000 if an input can no longer be read at that time."""
+    if any(id not in context.coordinator.frontiers.floors and id.startswith("u") for id in inputs):
+        raise PgError(SqlState.UNDEFINED_TABLE, "a relation of the query was dropped")
+    try:
+        return context.coordinator.frontiers.hold(inputs, time)
+    except NotReadable as error:
+        raise not_readable(context, error, time) from None

@@ -1,0 +1,260 @@
+"""INSERT, UPDATE, DELETE, TRUNCATE and COPY FROM: changes that the transaction keeps until the committer applies them.
+
+A statement that reads no relation only computes its rows. A statement that reads relations locks its target and what
+it reads, reads at the latest time, and has the committer check that nothing was written since. In an implicit
+transaction it commits itself and is executed again if that check fails.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+
+import pyarrow as pa
+
+from catalog import updates
+from catalog.log import Payload
+from catalog.objects import MaterializedView, ObjectId, Table, Timestamp, View
+from catalog.roles import Privilege
+from protocol.pgwire.copy_in import CopyDecoder
+from protocol.pgwire.errors import PgError, SqlState
+from server.authorization import privileges
+from server.coordinator.snapshot_cache import collection_schema
+from server.execution.planning import default_values
+from server.execution.select import rows_at, rows_without_inputs
+from server.runtime.trace import step
+from server.session_state.context import Context, not_readable
+from server.session_state.pending_writes import check_not_null
+from server.session_state.results import Result, TableRows
+from server.session_state.transaction import Mode, Transaction
+from server.sql.plan import WritePlan, plan_insert
+from server.timeline.frontiers import NotReadable
+
+RETRIES_MAX = 10
+COPY_CHUNK_BYTES = 64 * 1024 * 1024  # per COPY; rows beyond this size are written to a file
+
+
+async def write(context: Context, plan: WritePlan, verb: str, parameters: tuple[object, ...]) -> Result:
+    """Executes a planned INSERT, UPDATE or DELETE. PgError 42501 if the role lacks a privilege."""
+    _require(context, plan, Privilege(verb))
+    table = context.state.items[plan.table]
+    assert isinstance(table, Table)
+    if not plan.query.inputs:
+        await context.enter(Mode.WRITE, verb)
+        rows = await rows_without_inputs(context, plan.query, parameters)
+        if plan.literals is not None:
+            rows = await asyncio.to_thread(_with_literals, rows, plan.literals)
+        return _changed(context, plan, table, verb, rows)
+    for attempt in range(RETRIES_MAX):
+        try:
+            return await _read_then_write(context, plan, table, verb, parameters)
+        except PgError as error:
+            retry = error.sqlstate is SqlState.SERIALIZATION_FAILURE and not context.transaction.ends_later
+            if not retry or attempt == RETRIES_MAX - 1:
+                raise
+    raise AssertionError("unreachable")
+
+
+def _with_literals(row: pa.Table, literals: Mapping[int, pa.ChunkedArray]) -> pa.Table:
+    """A table's rows with the literals as columns. All other columns repeat their value in `row`."""
+    count = len(next(iter(literals.values())))
+    columns = [
+        literals.get(number, pa.repeat(column[0], count)).cast(column.type) for number, column in enumerate(row.columns)
+    ]
+    return pa.table(columns, names=row.column_names)
+
+
+def _require(context: Context, plan: WritePlan, privilege: Privilege) -> None:
+    state, role = context.state, context.role
+    privileges.require_names(state, role, (plan.table,))
+    privileges.require(state, role, plan.table, privilege)
+    if plan.reads_table:
+        privileges.require(state, role, plan.table, Privilege.SELECT)
+    privileges.require_query(state, role, plan.query)
+
+
+def _is_begun(transaction: Transaction) -> bool:
+    """Whether the block has executed a statement already. Only the first statement may both read and write."""
+    if transaction.explicit:
+        return transaction.mode is not Mode.UNDECIDED
+    return transaction.becomes_explicit and transaction.has_effects
+
+
+async def _enter(context: Context, verb: str) -> None:
+    """Declares a statement that reads what it writes. PgError 25000 if it is not the first of its block.
+
+    It does not see uncommitted writes. Those of an implicit transaction are committed first.
+    """
+    transaction = context.transaction
+    if _is_begun(transaction):
+        transaction.enter(Mode.READ, verb)  # raises
+    if transaction.has_effects and not transaction.ends_later:
+        await context.commit()
+    await context.enter(Mode.WRITE, verb)
+
+
+async def _end(context: Context) -> None:
+    """Commits such a statement, unless it belongs to a block or a BEGIN may follow before Sync."""
+    if not context.transaction.ends_later and not context.ends_at_sync:
+        await context.commit()
+
+
+async def _read_then_write(
+    context: Context, plan: WritePlan, table: Table, verb: str, parameters: tuple[object, ...]
+) -> Result:
+    await _enter(context, verb)
+    transaction = context.transaction
+    coordinator = context.coordinator
+    read = context.state.collections(plan.query.inputs, through=(View, MaterializedView))
+    await coordinator.backpressure.admit((table.id,))
+    transaction.locked = await coordinator.locks.acquire({table.id, *read}, exclusive=True)
+    time = coordinator.latest_time()
+    try:
+        holder = coordinator.frontiers.hold(plan.query.inputs, time)
+    except NotReadable as error:
+        raise not_readable(context, error, time) from None
+    try:
+        rows = await rows_at(context, plan.query, time, parameters)
+    finally:
+        holder.release()
+    transaction.unchanged = dict.fromkeys(read, time)
+    result = _changed(context, plan, table, verb, rows)
+    await _end(context)
+    return result
+
+
+def _changed(context: Context, plan: WritePlan, table: Table, verb: str, rows: pa.Table) -> Result:
+    """Adds the computed rows to the transaction. Their columns are [old row] [new row] [returning], each optional."""
+    schema = collection_schema(table)
+    tables = []
+    with step("write", table.id) as writing:
+        if plan.old is not None:
+            tables.append(updates.with_diff(_part(rows, plan.old, schema), -1))
+        if plan.new is not None:
+            new = _part(rows, plan.new, schema)
+            check_not_null(table, new)
+            tables.append(new)
+        if rows.num_rows:
+            context.transaction.writes.setdefault(table.id, []).extend(tables)
+        writing.rows = rows.num_rows
+    tag = "INSERT 0 {}" if verb == "INSERT" else f"{verb} {{}}"
+    if plan.returning is None:
+        return Result(tag.format(rows.num_rows))
+    fields = plan.query.columns[plan.returning]
+    shown = updates.rows_schema([field.type.arrow for field in fields])
+    return Result(tag, TableRows(fields, _part(rows, plan.returning, shown)))
+
+
+def _part(rows: pa.Table, columns: slice, schema: pa.Schema) -> pa.Table:
+    return rows.select(range(*columns.indices(rows.num_columns))).rename_columns(schema.names).cast(schema)
+
+
+async def truncate(context: Context, tables: list[Table]) -> Result:
+    """Deletes all rows of the tables. PgError 42501 if the role lacks the privilege."""
+    for table in tables:
+        privileges.require(context.state, context.role, table.id, Privilege.TRUNCATE)
+    await _enter(context, "TRUNCATE TABLE")
+    transaction = context.transaction
+    ids = frozenset(table.id for table in tables)
+    await context.coordinator.backpressure.admit(tuple(ids))
+    transaction.locked = await context.coordinator.locks.acquire(ids, exclusive=True)
+    time = context.coordinator.latest_time()
+    for table in tables:
+        rows = await context.coordinator.rows(table.id, time)
+        if rows.num_rows:
+            transaction.writes.setdefault(table.id, []).append(updates.with_diff(rows, -1))
+    transaction.unchanged = dict.fromkeys(ids, Timestamp(time))
+    await _end(context)
+    return Result("TRUNCATE TABLE")
+
+
+class CopyIn:
+    """Receives the data of COPY table FROM STDIN. Large inputs are written to files; `finish` returns the row count.
+
+    No row is loaded unless `finish` returns and the transaction commits. `abandon` removes the files.
+    """
+
+    def __init__(
+        self,
+        context: Context,
+        table: Table,
+        positions: tuple[int, ...],
+        defaults: tuple[object, ...],
+        decoder: CopyDecoder,
+    ) -> None:
+        """`positions`: table column numbers of the input's columns; `defaults`: one value per table column."""
+        self._defaults = defaults
+        self._context = context
+        self._table = table
+        self._positions = positions
+        self._decoder = decoder
+        self._batches: list[pa.RecordBatch] = []
+        self._bytes = 0
+        self._rows = 0
+        self._payloads: list[Payload] = []
+
+    async def feed(self, data: bytes) -> None:
+        """PgError for malformed data; the error names line and column."""
+        await self._take(self._decoder.feed(data))
+
+    async def finish(self) -> Result:
+        await self._take(self._decoder.finish())
+        transaction = self._context.transaction
+        if self._batches:
+            transaction.writes.setdefault(self._table.id, []).append(pa.Table.from_batches(self._batches))
+        for payload in self._payloads:
+            transaction.payloads.append((self._table.id, payload))
+        self._payloads = []
+        return Result(f"COPY {self._rows}")
+
+    def abandon(self) -> None:
+        for payload in self._payloads:
+            self._context.coordinator.log.discard(payload)
+
+    async def _take(self, batches: list[pa.RecordBatch]) -> None:
+        for batch in batches:
+            rows = self._complete(batch)
+            check_not_null(self._table, pa.Table.from_batches([rows]))
+            self._batches.append(rows)
+            self._bytes += rows.nbytes
+            self._rows += rows.num_rows
+        if self._bytes > COPY_CHUNK_BYTES:
+            batches, self._batches, self._bytes = self._batches, [], 0
+            self._payloads.append(
+                await asyncio.to_thread(self._context.coordinator.log.prepare_stream, batches[0].schema, batches)
+            )
+
+    def _complete(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """The table's columns in order. Columns that are not copied contain their defaults."""
+        schema = collection_schema(self._table)
+        columns = [
+            batch.column(self._positions.index(i))
+            if i in self._positions
+            else pa.repeat(pa.scalar(default, type), batch.num_rows)
+            for i, (type, default) in enumerate(zip(schema.types, self._defaults, strict=True))
+        ]
+        return pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+async def copy_from(context: Context, table: Table, positions: tuple[int, ...], decoder: CopyDecoder) -> CopyIn:
+    """Begins COPY table FROM STDIN. PgError 42501 if the role lacks INSERT."""
+    privileges.require(context.state, context.role, table.id, Privilege.INSERT)
+    await context.enter(Mode.WRITE, "COPY FROM")
+    return CopyIn(context, table, positions, await _defaults(context, table, positions), decoder)
+
+
+async def _defaults(context: Context, table: Table, positions: tuple[int, ...]) -> tuple[object, ...]:
+    """The default of each column, as in INSERT ... DEFAULT VALUES. All None if every column is copied."""
+    if len(positions) == len(table.columns):
+        return (None,) * len(table.columns)
+    plan = plan_insert(default_values(table), context.plan_context())
+    rows = await rows_without_inputs(context, plan.query, ())
+    return tuple(column[0].as_py() for column in rows.columns)
+
+
+def table_for_writing(context: Context, id: ObjectId, name: str, verb: str) -> Table:
+    """The table with that id. PgError 42809 if the item is not a table."""
+    item = context.state.items[id]
+    if not isinstance(item, Table):
+        raise PgError(SqlState.WRONG_OBJECT_TYPE, f'cannot {verb} {item.kind} "{name}"')
+    return item

@@ -1,0 +1,1 @@
+"""EXPLAIN: plans of statements, statistics of an execution, running dataflows, timestamps."""

@@ -1,0 +1,71 @@
+"""EXPLAIN TIMESTAMP FOR query: the timestamp at which the query would read, and its bounds.
+
+The result is one text value in Materialize's format, so that programs that parse that format can parse it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from catalog.objects import TIMESTAMP_MAX, Index
+from server.execution.select import hold_at
+from server.execution.times import timestamp_of
+from server.session_state.context import Context, with_clock
+from server.sql.grammar.statements import AsOf
+from server.sql.plan import QueryPlan
+
+_LABEL_WIDTH = 31
+
+
+async def explain_timestamp(context: Context, plan: QueryPlan, as_of: AsOf | None) -> str:
+    """Returns the text. PgError 22000 if the time of AS OF can no longer be read."""
+    frontiers = context.coordinator.frontiers
+    latest = context.coordinator.latest_time()
+    since, upper = frontiers.greatest_since(plan.inputs), frontiers.least_upper(plan.inputs)
+    if not plan.inputs:
+        time, constraints = TIMESTAMP_MAX, ["  (Constant): it reads nothing"]
+    elif as_of is None:
+        time = max(context.transaction.read_time or latest, since)
+        constraints = [f"  (IsolationLevel(StrictSerializable)): [{with_clock(latest)}]"]
+    else:
+        time = await timestamp_of(context, as_of.time)
+        constraints = [f"  (Query's AS OF{' AT LEAST' if as_of.at_least else ''}): [{with_clock(time)}]"]
+        if as_of.at_least:
+            time = max(time, since)
+        hold_at(context, plan.inputs, time).release()
+    wall_us = context.statement_us
+    lines = [
+        _line("query timestamp", with_clock(time), " "),
+        _line("oracle read timestamp", with_clock(latest), " "),
+        _line("largest not in advance of upper", with_clock(upper - 1), " "),
+        _line("upper", f"[{with_clock(upper)}]"),
+        _line("since", f"[{with_clock(since)}]"),
+        _line("can respond immediately", str(not plan.inputs or time < upper).lower(), " "),
+        _line("timeline", "Some(EpochMilliseconds)" if plan.inputs else "None", " "),
+        _line("session wall time", with_clock(wall_us // 1_000), " "),
+        *_inputs(context, plan),
+        "",
+        "binding constraints:",
+        "lower:",
+        f"  (Storage inputs: [{', '.join(sorted(plan.inputs))}]): [{with_clock(since)}]",
+        *constraints,
+    ]
+    return "\n".join(lines)
+
+
+def _line(label: str, value: str, space: str = "") -> str:
+    return f"{label:>{_LABEL_WIDTH}}:{space}{value}"
+
+
+def _inputs(context: Context, plan: QueryPlan) -> Iterator[str]:
+    """The frontiers of each input, and of each index through which the input can be read."""
+    frontiers, state = context.coordinator.frontiers, context.state
+    for input in sorted(plan.inputs):
+        for id in frontiers.ways(input):
+            if id in frontiers.floors:
+                item = state.items[id]
+                kind = "compute" if isinstance(item, Index) else "storage"
+                yield ""
+                yield f"source {'.'.join(state.full_name(item))} ({id}, {kind}):"
+                yield _line("read frontier", f"[{with_clock(frontiers.since(id))}]")
+                yield _line("write frontier", f"[{with_clock(frontiers.upper(id))}]")

@@ -1,0 +1,1 @@
+"""Connections of clients: the listener, the session of each client, dispatch of statements, portals, COPY."""

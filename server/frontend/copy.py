@@ -1,0 +1,149 @@
+"""COPY: sends rows as CopyData, and receives CopyData until the client sends CopyDone."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Hashable
+
+from catalog.objects import Table
+from protocol.pgwire import messages as m
+from protocol.pgwire.connection import EOF, NEED_DATA
+from protocol.pgwire.copy_in import CopyDecoder
+from protocol.pgwire.copy_options import CopyOptions
+from protocol.pgwire.encode import CopyEncoder
+from protocol.pgwire.errors import PgError, SqlState
+from protocol.pgwire.types import parse_type
+from server.execution import write
+from server.execution.catalog_query.query import CatalogPlan, run_catalog_query
+from server.execution.names import find_relation
+from server.execution.prepare import Plan
+from server.execution.select import select
+from server.execution.subscribe import SubscribePlan, subscribe
+from server.session_state.context import Context
+from server.session_state.results import TAKEN_ROWS, Result, Rows, SubscriptionRows
+from server.session_state.sender import Sender, encode_table
+from server.sql.grammar import statements as s
+from server.sql.plan import QueryPlan, WritePlan
+
+FEED_BYTES = 1024 * 1024  # data is collected up to this size before it is decoded
+
+
+async def copy_to(context: Context, outlet: Sender, statement: s.CopyTo, plan: Plan) -> None:
+    """COPY ... TO STDOUT. Sends CopyOutResponse before the first row is known, then one CopyData per row."""
+    options = CopyOptions.of(statement.options, reading=False)
+    inner = statement.source
+    match plan:
+        case SubscribePlan():
+            assert isinstance(inner, s.Subscribe)
+            fields = plan.envelope.fields
+            running = subscribe(context, inner, plan, ())
+        case WritePlan():
+            assert plan.returning is not None
+            fields = plan.query.columns[plan.returning]
+            running = write.write(context, plan, type(inner).__name__.upper(), ())
+        case CatalogPlan():
+            fields = plan.columns
+            running = run_catalog_query(context, plan, ())
+        case QueryPlan():
+            fields = plan.columns
+            running = select(context, plan, inner.as_of if isinstance(inner, s.Select) else None, ())
+    encoder = CopyEncoder([f.type for f in fields], options, context.settings.output_style, [f.name for f in fields])
+    result = await running
+    assert result.rows is not None
+    outlet.send_notices(context.notices)
+    format = 1 if options.is_binary else 0
+    outlet.connection.send(m.CopyOutResponse(format, (format,) * len(fields)))
+    outlet.connection.send_encoded(encoder.header())
+    outlet.flush()
+    key = ("copy", statement.options, context.settings.output_style)
+    sent = await _copy_rows(outlet, result.rows, encoder, key, context.interrupt)
+    outlet.connection.send_encoded(encoder.trailer())
+    outlet.connection.send(m.CopyDone(), m.CommandComplete(f"COPY {sent}"))
+
+
+async def _copy_rows(
+    outlet: Sender, rows: Rows, encoder: CopyEncoder, key: Hashable, interrupt: Callable[[PgError], None]
+) -> int:
+    sent, encode = 0, encode_table(encoder.encode_rows)
+    try:
+        if isinstance(rows, SubscriptionRows):
+            rows.interrupt_by(interrupt)
+            return await rows.send(key, encode, outlet, encoder)
+        while not rows.finished:
+            table = await rows.take(TAKEN_ROWS)
+            await outlet.write_table(table, encode_table(encoder.encode))
+            sent += table.num_rows
+    finally:
+        rows.close()
+    return sent
+
+
+async def copy_from(context: Context, outlet: Sender, arrival: asyncio.Event, statement: s.CopyFrom) -> Result:
+    """COPY ... FROM STDIN. Reads until CopyDone. Loads nothing if any of the data is invalid."""
+    item = find_relation(context, statement.table)
+    table = write.table_for_writing(context, item.id, item.name, "copy to")
+    positions = _copied_columns(table, statement)
+    options = CopyOptions.of(statement.options, reading=True)
+    columns = [(table.columns[i].name, parse_type(table.columns[i].type)) for i in positions]
+    copy = await write.copy_from(
+        context, table, positions, CopyDecoder(columns, options, table.name, timezone=context.settings["TimeZone"])
+    )
+    format = 1 if options.is_binary else 0
+    outlet.connection.send(m.CopyInResponse(format, (format,) * len(positions)))
+    outlet.flush()
+    try:
+        async for data in _copy_data(outlet, arrival):
+            await copy.feed(data)
+        return await copy.finish()
+    except BaseException:
+        copy.abandon()
+        raise
+
+
+async def _copy_data(outlet: Sender, arrival: asyncio.Event) -> AsyncIterator[bytes]:
+    """Yields the data of CopyData messages until CopyDone, in pieces of about FEED_BYTES."""
+    pieces: list[bytes] = []
+    size = 0
+    while True:
+        event = outlet.connection.next_event()
+        if isinstance(event, m.CopyData):
+            pieces.append(event.data)
+            size += len(event.data)
+            if size < FEED_BYTES:
+                continue
+        if size:
+            yield b"".join(pieces)
+            pieces, size = [], 0
+        match event:
+            case m.CopyDone():
+                return
+            case m.CopyFail(message=message):
+                raise PgError(SqlState.QUERY_CANCELED, f"COPY from stdin failed: {message}")
+            case _ if event is NEED_DATA:
+                arrival.clear()
+                outlet.transport.limit_input(0)
+                await arrival.wait()
+            case _ if event is EOF:
+                raise PgError(SqlState.CONNECTION_FAILURE, "unexpected EOF on client connection with an open COPY")
+            case _:
+                pass
+
+
+def _copied_columns(table: Table, statement: s.CopyFrom) -> tuple[int, ...]:
+    names = [column.name for column in table.columns]
+    if not statement.columns:
+        return tuple(range(len(names)))
+    positions: list[int] = []
+    for ident in statement.columns:
+        if ident.name not in names:
+            raise PgError(
+                SqlState.UNDEFINED_COLUMN,
+                f'column "{ident.name}" of relation "{table.name}" does not exist',
+                position=ident.position,
+            )
+        if names.index(ident.name) in positions:
+            raise PgError(
+                SqlState.DUPLICATE_COLUMN, f'column "{ident.name}" specified more than once', position=ident.position
+            )
+        positions.append(names.index(ident.name))
+    return tuple(positions)

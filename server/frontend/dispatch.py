@@ -1,0 +1,315 @@
+"""Executes statements by their class. This is the part of a session that does not depend on the wire protocol.
+
+`execute` runs a prepared statement and returns its `Result`. `execution/` implements the statements about relations.
+Those about the session itself (transactions, settings, prepared statements, cursors) are here, because they change its
+state.
+"""
+
+from __future__ import annotations
+
+from typing import assert_never
+
+from protocol.pgwire.errors import Notice, PgError, Severity, SqlState
+from protocol.pgwire.types import PgType
+from server.authorization import privileges
+from server.execution import show, write
+from server.execution.arguments import execute_arguments
+from server.execution.catalog_query.query import CatalogPlan, run_catalog_query
+from server.execution.ddl import definitions, holds
+from server.execution.names import find_relation
+from server.execution.prepare import Prepared, Types, plan_key, prepare
+from server.execution.select import select
+from server.execution.subscribe import SubscribePlan, subscribe
+from server.execution.times import fetch_timeout_s
+from server.explain.explain import explain
+from server.frontend.portals import Portal, Portals
+from server.runtime.offload import beside
+from server.session_state.context import Context
+from server.session_state.results import Result, SubscriptionRows, TableRows
+from server.sql.grammar import statements as s
+from server.sql.plan import QueryPlan, WritePlan
+
+
+class Dispatcher:
+    """Runs statements. `named`: the prepared statements. `several`: the Query message has more than one statement."""
+
+    def __init__(self, context: Context) -> None:
+        self.context = context
+        self.portals = Portals()
+        self.named: dict[str, Prepared] = {}
+        self.several = False
+
+    def prepare(self, statement: s.Statement | None, types: Types = ()) -> Prepared:
+        """Plans a statement with the session's cursors and prepared statements."""
+        return prepare(self.context, statement, types, self.portals.prepared(), self.named)
+
+    def statement(self, name: str) -> Prepared:
+        prepared = self.named.get(name)
+        if prepared is None:
+            raise PgError(
+                SqlState.INVALID_SQL_STATEMENT_NAME,
+                f'prepared statement "{name}" does not exist' if name else "unnamed prepared statement does not exist",
+            )
+        return prepared
+
+    def fresh(self, prepared: Prepared) -> Prepared:
+        """Returns the statement, planned for the current catalog. 0A000 if its result columns have changed."""
+        if prepared.key == plan_key(self.context) and not isinstance(prepared.statement, s.Fetch):
+            return prepared
+        fresh = self.prepare(prepared.statement, prepared.declared)
+        if isinstance(prepared.statement, s.Fetch):
+            return fresh  # another cursor may have this name now
+        if prepared.fields is not None and _types(fresh) != _types(prepared):
+            raise PgError(SqlState.FEATURE_NOT_SUPPORTED, "cached plan must not change result type")
+        return fresh
+
+    def plan_cursor(self, portal: Portal) -> None:
+        """Plans a cursor's statement, if it is not planned yet."""
+        if portal.is_unplanned:
+            portal.prepared = prepare(self.context, portal.prepared.statement, portal.prepared.declared)
+
+    async def execute(self, prepared: Prepared, parameters: tuple[object, ...]) -> Result:
+        """Runs a planned statement and returns its result."""
+        context = self.context
+        statement, plan = prepared.statement, prepared.plan
+        match statement, plan:
+            case s.Select(), QueryPlan():
+                return await select(context, plan, statement.as_of, parameters)
+            case ((s.Insert() | s.Update() | s.Delete()), WritePlan()):
+                return await write.write(context, plan, type(statement).__name__.upper(), parameters)
+            case s.Select(), CatalogPlan():
+                return await run_catalog_query(context, plan, parameters)
+            case s.Subscribe(), SubscribePlan():
+                return await subscribe(context, statement, plan, parameters)
+            case s.Truncate(tables=names), _:
+                items = [find_relation(context, name) for name in names]
+                tables = [write.table_for_writing(context, i.id, i.name, "truncate") for i in items]
+                return await write.truncate(context, tables)
+            case s.CreateHold(), _:
+                return await holds.create_hold(context, statement)
+            case s.AdvanceHold(), _:
+                return await holds.advance_hold(context, statement)
+            case s.Definition(), _:
+                return await definitions.define(context, statement)
+            case ((s.Begin() | s.Commit() | s.Rollback() | s.Savepoint() | s.SetTransaction()), _):
+                return await self._transaction_statement(statement)
+            case ((s.SetVariable() | s.SetRole() | s.ResetVariable() | s.Discard()), _):
+                return self._setting_statement(statement)
+            case ((s.ShowVariable() | s.ShowObjects() | s.ShowColumns() | s.ShowCreate()), _):
+                return show.show(context, statement)
+            case s.Explain(), _:
+                return await explain(context, prepared, parameters, lambda name: self.fresh(self.statement(name)))
+            case ((s.Prepare() | s.Execute() | s.Deallocate()), _):
+                return await self._prepared_statement(statement)
+            case ((s.Declare() | s.CloseCursor()), _):
+                return self._cursor_statement(statement, prepared.parameters, parameters)
+            case s.Unlisten(), _:
+                return Result("UNLISTEN")
+            case _:
+                raise AssertionError(statement)
+
+    # -- statements that belong to the session --------------------------------------------------------------------
+
+    async def _transaction_statement(
+        self, statement: s.Begin | s.Commit | s.Rollback | s.Savepoint | s.SetTransaction
+    ) -> Result:
+        context = self.context
+        transaction = context.transaction
+        match statement:
+            case s.Begin(tag=tag, modes=modes):
+                if transaction.explicit:
+                    context.notice(
+                        _warning(SqlState.ACTIVE_SQL_TRANSACTION, "there is already a transaction in progress")
+                    )
+                else:
+                    if not transaction.has_effects:
+                        context.end_reads()  # the block may use another mode than READ
+                        context.transaction.settings = transaction.settings
+                    # As in PostgreSQL, earlier effects of the query string or pipeline belong to the block.
+                    context.transaction.explicit = True
+                self._set_modes(modes)
+                return Result(tag)
+            case s.Commit():
+                if not transaction.explicit:
+                    context.notice(_warning(SqlState.NO_ACTIVE_SQL_TRANSACTION, "there is no transaction in progress"))
+                self.portals.close_all()
+                if transaction.failed:
+                    context.rollback()
+                    return Result("ROLLBACK")
+                await context.commit()
+                return Result("COMMIT")
+            case s.Rollback():
+                if not transaction.explicit:
+                    context.notice(_warning(SqlState.NO_ACTIVE_SQL_TRANSACTION, "there is no transaction in progress"))
+                self.portals.close_all()
+                context.rollback()
+                return Result("ROLLBACK")
+            case s.SetTransaction(modes=modes, session=session):
+                if session:
+                    if modes.isolation is not None:
+                        context.settings.set("transaction_isolation", modes.isolation)
+                elif not transaction.explicit:
+                    context.notice(
+                        _warning(
+                            SqlState.NO_ACTIVE_SQL_TRANSACTION, "SET TRANSACTION can only be used in transaction blocks"
+                        )
+                    )
+                else:
+                    self._set_modes(modes)
+                return Result("SET")
+            case s.Savepoint(verb=verb):
+                raise PgError(SqlState.FEATURE_NOT_SUPPORTED, f"{verb} is not supported")
+            case _:
+                assert_never(statement)
+
+    def _set_modes(self, modes: s.TransactionModes) -> None:
+        if modes.isolation is not None:
+            self._set_local("transaction_isolation", modes.isolation)
+        if modes.read_only is not None:
+            self.context.transaction.read_only = modes.read_only
+
+    def _set_local(self, name: str, value: str) -> None:
+        context = self.context
+        if context.transaction.local is None:
+            context.transaction.local = context.settings.copy()
+        context.settings.set(name, value)
+
+    def _setting_statement(self, statement: s.SetVariable | s.SetRole | s.ResetVariable | s.Discard) -> Result:
+        context = self.context
+        match statement:
+            case s.SetVariable(name=name, values=values, local=local, is_default=is_default):
+                if local and not context.transaction.explicit:
+                    context.notice(
+                        _warning(SqlState.NO_ACTIVE_SQL_TRANSACTION, "SET LOCAL can only be used in transaction blocks")
+                    )
+                elif is_default:
+                    context.settings.reset(name)
+                elif local:
+                    self._set_local(name, ", ".join(values))
+                else:
+                    context.settings.set(name, ", ".join(values))
+                return Result("SET")
+            case s.SetRole(local=local) if local and not context.transaction.explicit:
+                context.notice(
+                    _warning(SqlState.NO_ACTIVE_SQL_TRANSACTION, "SET LOCAL can only be used in transaction blocks")
+                )
+                return Result("SET")
+            case s.SetRole(name=role, local=local):
+                self._set_role(role, local)
+                return Result("SET")
+            case s.ResetVariable(name=variable):
+                context.settings.reset(variable)
+                return Result("RESET")
+            case s.Discard(target=target):
+                if target == "ALL":
+                    if context.transaction.explicit or self.several:
+                        raise PgError(
+                            SqlState.ACTIVE_SQL_TRANSACTION, "DISCARD ALL cannot run inside a transaction block"
+                        )
+                    self.portals.close_all()
+                    self.named.clear()
+                    context.settings.reset(None)
+                    context.settings.reset("role")
+                return Result(f"DISCARD {target}")
+            case _:
+                assert_never(statement)
+
+    def _set_role(self, name: str | None, local: bool) -> None:
+        """PgError 22023 if the role does not exist, 42501 if the login role is not a member of it."""
+        context, state = self.context, self.context.state
+        if name is not None:
+            role = state.role_named(name)
+            if role is None:
+                raise PgError(SqlState.INVALID_PARAMETER_VALUE, f'role "{name}" does not exist')
+            if not privileges.is_member(state, context.login, role.id):
+                raise PgError(SqlState.INSUFFICIENT_PRIVILEGE, f'permission denied to set role "{name}"')
+        if local and context.transaction.local is None:
+            context.transaction.local = context.settings.copy()
+        if name is None:
+            context.settings.reset("role")
+        else:
+            context.settings.assume_role(name, superuser=role.superuser)  # type: ignore[union-attr]
+
+    async def _prepared_statement(self, statement: s.Prepare | s.Execute | s.Deallocate) -> Result:
+        match statement:
+            case s.Prepare(name=name, types=types, statement=inner):
+                if name.name in self.named:
+                    raise PgError(
+                        SqlState.DUPLICATE_PREPARED_STATEMENT, f'prepared statement "{name.name}" already exists'
+                    )
+                self.named[name.name] = prepare(self.context, inner, types)
+                return Result("PREPARE")
+            case s.Execute(name=name, arguments=arguments):
+                prepared = self.fresh(self.statement(name.name))
+                values = await execute_arguments(self.context, name.name, arguments, prepared.parameters)
+                return await self.execute(prepared, values)
+            case s.Deallocate(name=None):
+                self.named.clear()
+                return Result("DEALLOCATE ALL")
+            case s.Deallocate(name=ident):
+                assert ident is not None
+                self.statement(ident.name)
+                del self.named[ident.name]
+                return Result("DEALLOCATE")
+            case _:
+                assert_never(statement)
+
+    def _cursor_statement(
+        self, statement: s.Declare | s.CloseCursor, types: tuple[PgType, ...], parameters: tuple[object, ...]
+    ) -> Result:
+        """`types` and `parameters` are those of the statement of a DECLARE."""
+        match statement:
+            case s.Declare(name=name, statement=inner):
+                if not self.context.transaction.explicit and not self.several:
+                    raise PgError(
+                        SqlState.NO_ACTIVE_SQL_TRANSACTION, "DECLARE CURSOR can only be used in transaction blocks"
+                    )
+                cursor = Portal(Prepared(inner, None, declared=types), parameters, cursor=True)
+                self.portals.add(name.name, cursor)
+                return Result("DECLARE CURSOR")
+            case s.CloseCursor(name=None):
+                self.portals.close_all()
+                return Result("CLOSE CURSOR ALL")
+            case s.CloseCursor(name=ident):
+                assert ident is not None
+                self.portals.cursor(ident.name)
+                self.portals.close(ident.name)
+                return Result("CLOSE CURSOR")
+            case _:
+                assert_never(statement)
+
+    @staticmethod
+    def check_fetch_limit(statement: s.Fetch, limit: int) -> None:
+        if limit and (statement.count is None or limit < statement.count):
+            raise PgError(
+                SqlState.FEATURE_NOT_SUPPORTED,
+                "Execute with max_rows of a FETCH ALL is not supported"
+                if statement.count is None
+                else "Execute with max_rows < a FETCH's count is not supported",
+            )
+
+    async def fetch(self, statement: s.Fetch) -> Result:
+        """Returns rows of a cursor. The first FETCH, even FETCH 0, plans and starts the cursor's statement."""
+        cursor = self.portals.cursor(statement.cursor.name)
+        if cursor.failure is not None:
+            raise cursor.failure
+        inner = cursor.prepared.statement
+        await beside("" if inner is None else inner.text, self.plan_cursor, cursor)
+        timeout_s = fetch_timeout_s(statement.timeout)
+        if cursor.result is None:
+            cursor.result = await self.execute(cursor.prepared, cursor.parameters)
+        rows = cursor.result.rows
+        assert rows is not None
+        if isinstance(rows, SubscriptionRows) and timeout_s is not None:
+            table = await rows.take_ready(statement.count, timeout_s)
+        else:
+            table = await rows.take(statement.count)
+        return Result("FETCH {}", TableRows(rows.fields, table))
+
+
+def _warning(code: SqlState, message: str) -> Notice:
+    return Notice(message, severity=Severity.WARNING, sqlstate=code)
+
+
+def _types(prepared: Prepared) -> list[tuple[str, PgType]]:
+    return [(field.name, field.type) for field in prepared.fields or ()]

@@ -1,0 +1,107 @@
+"""Portals and cursors: a statement, its parameters, and the rows that were not taken yet.
+
+A cursor of DECLARE is a portal. As in PostgreSQL, both share one namespace. A portal runs when its rows are first
+requested, so the first FETCH plans a cursor's statement and chooses its timestamp.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from protocol.pgwire.errors import PgError, SqlState
+from server.execution.prepare import Prepared
+from server.session_state.results import Result, SubscriptionRows
+
+
+@dataclass(slots=True)
+class Portal:
+    """`formats`: the result formats that Bind specified. `result` is None until the portal has run."""
+
+    prepared: Prepared
+    parameters: tuple[object, ...] = ()
+    formats: tuple[int, ...] = ()
+    cursor: bool = False
+    result: Result | None = None
+    done: bool = False
+    failure: PgError | None = None
+    """The error for the next FETCH, if the stream was cancelled between two of them."""
+    _formats: list[int] | None = None
+
+    @property
+    def is_unplanned(self) -> bool:
+        """Whether it is a cursor whose statement is not planned yet."""
+        return self.cursor and self.prepared.plan is None and self.prepared.fields is None
+
+    def column_formats(self) -> list[int]:
+        """Returns one format per column. 08P01 if Bind specified another number of them, 22023 if one is not 0 or 1."""
+        if self._formats is not None:
+            return self._formats
+        for format in self.formats:
+            if format not in (0, 1):
+                raise PgError(SqlState.INVALID_PARAMETER_VALUE, f"unsupported format code: {format}")
+        fields = self.prepared.fields
+        if self.result is not None and self.result.rows is not None:
+            fields = self.result.rows.fields  # of a FETCH that was bound before its cursor was planned
+        count = len(fields or ())
+        if len(self.formats) <= 1:
+            formats = [self.formats[0] if self.formats else 0] * count
+            if fields is not None:
+                self._formats = formats
+            return formats
+        if len(self.formats) != count:
+            raise PgError(
+                SqlState.PROTOCOL_VIOLATION,
+                f"bind message has {len(self.formats)} result formats but query has {count} columns",
+            )
+        return list(self.formats)
+
+    def close(self) -> None:
+        if self.result is not None and self.result.rows is not None:
+            self.result.rows.close()
+
+
+class Portals:
+    """A session's portals by name. The unnamed portal's name is empty."""
+
+    def __init__(self) -> None:
+        self._portals: dict[str, Portal] = {}
+
+    def add(self, name: str, portal: Portal) -> None:
+        """Adds a portal. 42P03 if the name is in use; the unnamed portal is replaced."""
+        if name and name in self._portals:
+            raise PgError(SqlState.DUPLICATE_CURSOR, f'cursor "{name}" already exists')
+        self.close(name)
+        self._portals[name] = portal
+
+    def get(self, name: str) -> Portal:
+        portal = self._portals.get(name)
+        if portal is None:
+            raise PgError(SqlState.INVALID_CURSOR_NAME, f'portal "{name}" does not exist')
+        return portal
+
+    def cursor(self, name: str) -> Portal:
+        portal = self._portals.get(name)
+        if portal is None:
+            raise PgError(SqlState.INVALID_CURSOR_NAME, f'cursor "{name}" does not exist')
+        return portal
+
+    def prepared(self) -> dict[str, Prepared]:
+        return {name: portal.prepared for name, portal in self._portals.items()}
+
+    def close(self, name: str) -> None:
+        portal = self._portals.pop(name, None)
+        if portal is not None:
+            portal.close()
+
+    def cancel_streams(self, reason: PgError) -> None:
+        """Ends the subscriptions of all portals. Later FETCHes of them fail with `reason`."""
+        for portal in self._portals.values():
+            if portal.result is not None and isinstance(portal.result.rows, SubscriptionRows):
+                portal.close()
+                portal.failure = reason
+
+    def close_all(self) -> None:
+        if self._portals:
+            portals, self._portals = self._portals, {}
+            for portal in portals.values():
+                portal.close()

@@ -1,0 +1,1 @@
+"""Information about the server: the rows of the system tables, metrics, and the HTTP port."""

@@ -1,0 +1,137 @@
+"""Rows of the system tables about dataflows: steps, operators, arrangements, lags, hydration."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from catalog.objects import ObjectId
+from server.coordinator.coordinator import Coordinator
+from server.dataflow.arrangements.arrangement import Arrangement
+from server.dataflow.plan.description import described, numbered
+from server.dataflow.runtime.computation import Recomputation, Ticks
+from server.dataflow.runtime.failed_plan import FailedPlan
+from server.dataflow.runtime.incremental import IncrementalComputation
+from server.dataflow.runtime.index import LogIndex
+from server.dataflow.runtime.view import ViewDataflow
+
+Row = tuple[object, ...]
+
+_RULES: dict[type, str] = {
+    IncrementalComputation: "incremental",
+    Recomputation: "recomputed",
+    FailedPlan: "unplanned",
+}
+
+
+def dataflows(coordinator: Coordinator) -> Iterator[Row]:
+    for id, flow in coordinator.running.items():
+        yield (
+            id,
+            flow.view.id if isinstance(flow, ViewDataflow) else None,
+            _RULES[type(flow.computation)],
+            int(flow.upper),
+            flow.hydrated,
+            *_ticked(flow.ticks),
+            flow.error.message if isinstance(flow, ViewDataflow) and flow.error is not None else None,
+        )
+    for id, index in coordinator.indexes.items():
+        if isinstance(index, LogIndex):
+            yield id, id, "arranged", int(index.upper), index.hydrated, *_ticked(index.ticks), None
+
+
+def _ticked(ticks: Ticks) -> tuple[object, ...]:
+    times: tuple[float | None, ...] = (None, None, None)
+    if ticks.count:
+        times = ticks.last_s * 1e3, ticks.total_s * 1e3 / ticks.count, ticks.max_s * 1e3
+    return ticks.count, *times, ticks.total_s * 1e3
+
+
+def lags(coordinator: Coordinator) -> Iterator[Row]:
+    frontiers, pressure = coordinator.frontiers, coordinator.backpressure
+    for id, flow in coordinator.running.items():
+        lag = pressure.lag(flow)
+        behind_ms = max(0, frontiers.least_upper(flow.inputs) - flow.upper)
+        yield id, behind_ms, lag.commits, lag.bytes, id in pressure.too_far
+
+
+def arrangements(coordinator: Coordinator) -> Iterator[Row]:
+    known: dict[Arrangement, str] = {}  # a shared arrangement has the id of its first use
+    for id, computation in _followed(coordinator):
+        numbers = _numbers(computation)
+        for operator in computation.operators:
+            number = numbers[operator.node]
+            for place, (name, arrangement) in enumerate(operator.arrangements, 1):
+                own = known.setdefault(arrangement, f"{id}.{number}.{place}")
+                sizes = arrangement.rows, arrangement.bytes, arrangement.memory_bytes
+                yield own, id, number, None, name, *sizes, arrangement.probed_by
+    for id, index in coordinator.indexes.items():
+        if (kept := index.arrangement) is not None:
+            own, keys = known.setdefault(kept, id), ", ".join(index.index.keys)
+            sizes = kept.rows, kept.bytes, kept.memory_bytes
+            yield own, id, None, coordinator.state.items[id].name, keys, *sizes, kept.probed_by
+
+
+def operators(coordinator: Coordinator) -> Iterator[Row]:
+    name_of = names(coordinator)
+    for id, computation in _followed(coordinator):
+        numbers = _numbers(computation)
+        for operator in computation.operators:
+            node, record = operator.node, operator.record
+            made, last, total = record.hydration, record.last, record.total
+            yield (
+                id,
+                numbers[node],
+                described(node, name_of),
+                [numbers[below] for below in node.inputs],
+                *((made.rows_out, made.seconds * 1e3) if made is not None else (None, None)),
+                record.ticks,
+                *((last.rows_in, last.rows_out, last.seconds * 1e3) if record.ticks else 3 * (None,)),
+                total.rows_in,
+                total.rows_out,
+                total.seconds * 1e3,
+                total.statements + (made.statements if made is not None else 0),
+                (total.spark_s + (made.spark_s if made is not None else 0)) * 1e3,
+            )
+
+
+def tick_durations(coordinator: Coordinator) -> Iterator[Row]:
+    for id, flow in coordinator.running.items():
+        durations = flow.ticks.own
+        for bound, count in zip((*durations.bounds, None), durations.buckets, strict=True):
+            if count:
+                yield id, None if bound is None else bound * 1e3, count
+
+
+def hydration_statuses(coordinator: Coordinator) -> Iterator[Row]:
+    for id, flow in coordinator.running.items():
+        hydration = flow.computation.hydration
+        yield (
+            id,
+            flow.view.id if isinstance(flow, ViewDataflow) else None,
+            flow.hydrated,
+            hydration.state.value,
+            hydration.since_us,
+            hydration.as_of,
+            hydration.rows_read,
+            hydration.rows_there,
+            hydration.operators_done,
+            hydration.operators,
+            hydration.count,
+            None if hydration.seconds is None else hydration.seconds * 1e3,
+        )
+
+
+def names(coordinator: Coordinator) -> Callable[[ObjectId], str]:
+    """Returns a function from ids to full names. The name of a dropped object is its id."""
+    state = coordinator.state
+    return lambda id: ".".join(state.full_name(state.items[id])) if id in state.items else id
+
+
+def _followed(coordinator: Coordinator) -> Iterator[tuple[str, IncrementalComputation]]:
+    for id, flow in coordinator.running.items():
+        if isinstance(flow.computation, IncrementalComputation):
+            yield id, flow.computation
+
+
+def _numbers(computation: IncrementalComputation) -> dict[object, int]:
+    return {node: number for number, node in numbered(computation.root)}

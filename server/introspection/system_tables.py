@@ -1,0 +1,226 @@
+"""The rows of the system tables, computed from the server's memory when they are read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+import pyarrow as pa
+
+from catalog import builtin, updates
+from catalog.objects import (
+    QUICKSTART,
+    CatalogState,
+    Hold,
+    Index,
+    MaterializedView,
+    ObjectId,
+    Retained,
+    SystemTable,
+    Table,
+    View,
+)
+from catalog.roles import MATERIALIZE, acl_items
+from protocol.pgwire.types import parse_type
+from server.coordinator.coordinator import Coordinator, SystemSource
+from server.execution.show import definition
+from server.execution.times import interval_of_ms
+from server.introspection.dataflow_tables import (
+    arrangements,
+    dataflows,
+    hydration_statuses,
+    lags,
+    operators,
+    tick_durations,
+)
+from server.timeline.frontiers import RETENTION_MS
+
+
+def _table(definition: SystemTable, rows: Iterable[tuple[object, ...]]) -> pa.Table:
+    types = [parse_type(column.type).arrow for column in definition.columns]
+    columns = list(zip(*rows, strict=True)) or [() for _ in types]
+    arrays = [pa.array(values).cast(t) if values else pa.array([], t) for values, t in zip(columns, types, strict=True)]
+    return pa.table(arrays, schema=updates.rows_schema(types))
+
+
+def _owned(state: CatalogState, id: ObjectId) -> tuple[object, object]:
+    """Returns the columns owner_id and privileges."""
+    owner = state.owner(id)
+    return owner, acl_items(state.acl(id), owner)
+
+
+def _databases(coordinator: Coordinator) -> pa.Table:
+    state = coordinator.state
+    return _table(builtin.MZ_DATABASES, ((d.id, d.name, *_owned(state, d.id)) for d in state.databases.values()))
+
+
+def _schemas(coordinator: Coordinator) -> pa.Table:
+    state = coordinator.state
+    rows = ((s.id, s.database_id, s.name, *_owned(state, s.id)) for s in state.schemas.values())
+    return _table(builtin.MZ_SCHEMAS, rows)
+
+
+def _objects(coordinator: Coordinator) -> pa.Table:
+    state = coordinator.state
+    rows = ((i.id, i.schema_id, i.name, i.kind.replace(" ", "-"), *_owned(state, i.id)) for i in state.items.values())
+    return _table(builtin.MZ_OBJECTS, rows)
+
+
+def _roles(coordinator: Coordinator) -> pa.Table:
+    roles = coordinator.state.roles.values()
+    return _table(builtin.MZ_ROLES, ((r.id, r.name, r.inherit, r.login, r.superuser, r.create_db) for r in roles))
+
+
+def _role_members(coordinator: Coordinator) -> pa.Table:
+    roles = coordinator.state.roles.values()
+    rows = ((group, role.id, MATERIALIZE.id) for role in roles for group in sorted(role.member_of))
+    return _table(builtin.MZ_ROLE_MEMBERS, rows)
+
+
+def _columns(coordinator: Coordinator) -> pa.Table:
+    return _table(
+        builtin.MZ_COLUMNS,
+        (
+            (item.id, column.name, position, column.nullable, parse_type(column.type).display, column.default)
+            for item in coordinator.state.items.values()
+            for position, column in enumerate(item.columns, start=1)
+        ),
+    )
+
+
+def _tables(coordinator: Coordinator) -> pa.Table:
+    state = coordinator.state
+    tables = (i for i in state.items.values() if isinstance(i, Table | SystemTable))
+    return _table(builtin.MZ_TABLES, ((t.id, t.schema_id, t.name, *_owned(state, t.id)) for t in tables))
+
+
+def _views(coordinator: Coordinator) -> pa.Table:
+    state = coordinator.state
+    views = (i for i in state.items.values() if isinstance(i, View))
+    rows = ((v.id, v.schema_id, v.name, definition(v, state), *_owned(state, v.id)) for v in views)
+    return _table(builtin.MZ_VIEWS, rows)
+
+
+def _materialized_views(coordinator: Coordinator) -> pa.Table:
+    state = coordinator.state
+    views = (i for i in state.items.values() if isinstance(i, MaterializedView))
+    rows = ((v.id, v.schema_id, v.name, definition(v, state), *_owned(state, v.id)) for v in views)
+    return _table(builtin.MZ_MATERIALIZED_VIEWS, rows)
+
+
+def _indexes(coordinator: Coordinator) -> pa.Table:
+    state = coordinator.state
+    indexes = (i for i in state.items.values() if isinstance(i, Index))
+    return _table(builtin.MZ_INDEXES, ((i.id, i.name, i.on, ", ".join(i.keys), state.owner(i.id)) for i in indexes))
+
+
+def _frontiers(coordinator: Coordinator) -> pa.Table:
+    items = coordinator.state.items
+    frontiers = (
+        (id, *map(int, pair))
+        for id, pair in coordinator.frontiers.table().items()
+        if isinstance(items.get(id), Retained)
+    )
+    return _table(builtin.MZ_FRONTIERS, frontiers)
+
+
+def _clusters(coordinator: Coordinator) -> pa.Table:
+    return _table(builtin.MZ_CLUSTERS, [(QUICKSTART.id, QUICKSTART.name)])
+
+
+def _holds(coordinator: Coordinator) -> pa.Table:
+    places = coordinator.holds.places
+    holds = [item for item in coordinator.state.items.values() if isinstance(item, Hold)]
+    return _table(
+        builtin.MZ_HOLDS,
+        (
+            (h.id, h.schema_id, h.name, int(places[h.id].at), interval_of_ms(h.max_lag_ms), places[h.id].status.value)
+            for h in holds
+        ),
+    )
+
+
+def _hold_objects(coordinator: Coordinator) -> pa.Table:
+    holds = (item for item in coordinator.state.items.values() if isinstance(item, Hold))
+    return _table(builtin.MZ_HOLD_OBJECTS, ((hold.id, id) for hold in holds for id in hold.on))
+
+
+def _comments(coordinator: Coordinator) -> pa.Table:
+    state = coordinator.state
+
+    def kind(id: ObjectId) -> str:
+        if id in state.items:
+            return state.items[id].kind.replace(" ", "-")
+        return "schema" if id in state.schemas else "database"
+
+    return _table(
+        builtin.MZ_COMMENTS,
+        ((id, kind(id), position or None, comment) for (id, position), comment in state.comments.items()),
+    )
+
+
+def _retention(coordinator: Coordinator) -> pa.Table:
+    retained = (item for item in coordinator.state.items.values() if isinstance(item, Retained))
+    return _table(
+        builtin.MZ_HISTORY_RETENTION_STRATEGIES,
+        ((i.id, "FOR", str(RETENTION_MS if i.retain_ms is None else i.retain_ms)) for i in retained),
+    )
+
+
+def _subscriptions(coordinator: Coordinator) -> pa.Table:
+    entries = coordinator.activity.subscriptions.values()
+    return _table(
+        builtin.MZ_SUBSCRIPTIONS,
+        ((s.id, s.session_id, QUICKSTART.id, s.created_us, list(s.references)) for s in entries),
+    )
+
+
+def _sessions(coordinator: Coordinator) -> pa.Table:
+    entries = coordinator.activity.sessions.values()
+    return _table(builtin.MZ_SESSIONS, ((s.id, s.process_id, s.user, s.client_ip, s.connected_us) for s in entries))
+
+
+def _catalog(rows: Callable[[Coordinator], pa.Table]) -> SystemSource:
+    return SystemSource(rows, lambda coordinator: coordinator.state.version)
+
+
+def _interval(coordinator: Coordinator) -> int:
+    return int(coordinator.frontiers.tables_upper / (coordinator.interval_s * 1_000))
+
+
+def _moving(definition: SystemTable, rows: Callable[[Coordinator], Iterable[tuple[object, ...]]]) -> SystemSource:
+    return SystemSource(lambda coordinator: _table(definition, rows(coordinator)), _interval)
+
+
+SYSTEM_TABLES: dict[ObjectId, SystemSource] = {
+    builtin.MZ_DATABASES.id: _catalog(_databases),
+    builtin.MZ_SCHEMAS.id: _catalog(_schemas),
+    builtin.MZ_OBJECTS.id: _catalog(_objects),
+    builtin.MZ_COLUMNS.id: _catalog(_columns),
+    builtin.MZ_TABLES.id: _catalog(_tables),
+    builtin.MZ_VIEWS.id: _catalog(_views),
+    builtin.MZ_MATERIALIZED_VIEWS.id: _catalog(_materialized_views),
+    builtin.MZ_INDEXES.id: _catalog(_indexes),
+    builtin.MZ_ROLES.id: _catalog(_roles),
+    builtin.MZ_ROLE_MEMBERS.id: _catalog(_role_members),
+    builtin.MZ_HOLDS.id: SystemSource(
+        _holds, lambda coordinator: (coordinator.state.version, coordinator.holds.revision)
+    ),
+    builtin.MZ_HOLD_OBJECTS.id: _catalog(_hold_objects),
+    builtin.MZ_COMMENTS.id: _catalog(_comments),
+    builtin.MZ_HISTORY_RETENTION_STRATEGIES.id: _catalog(_retention),
+    builtin.MZ_CLUSTERS.id: _catalog(_clusters),
+    # These change with every commit. Their revision changes once per interval, to limit how often they are computed.
+    builtin.MZ_FRONTIERS.id: SystemSource(_frontiers, _interval),
+    builtin.MZ_DATAFLOWS.id: _moving(builtin.MZ_DATAFLOWS, dataflows),
+    builtin.MZ_ARRANGEMENTS.id: _moving(builtin.MZ_ARRANGEMENTS, arrangements),
+    builtin.MZ_DATAFLOW_LAGS.id: _moving(builtin.MZ_DATAFLOW_LAGS, lags),
+    builtin.MZ_DATAFLOW_OPERATORS.id: _moving(builtin.MZ_DATAFLOW_OPERATORS, operators),
+    builtin.MZ_DATAFLOW_TICK_DURATIONS_HISTOGRAM.id: _moving(
+        builtin.MZ_DATAFLOW_TICK_DURATIONS_HISTOGRAM, tick_durations
+    ),
+    builtin.MZ_HYDRATION_STATUSES.id: _moving(builtin.MZ_HYDRATION_STATUSES, hydration_statuses),
+    builtin.MZ_SUBSCRIPTIONS.id: SystemSource(
+        _subscriptions, lambda coordinator: coordinator.activity.subscriptions_revision
+    ),
+    builtin.MZ_SESSIONS.id: SystemSource(_sessions, lambda coordinator: coordinator.activity.sessions_revision),
+}

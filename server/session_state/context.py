@@ -1,0 +1,287 @@
+"""The context of a statement: its session and the server's components."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import time
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import TypeVar
+
+from catalog.objects import CatalogState, ObjectId, Timestamp
+from catalog.roles import MATERIALIZE
+from protocol.pgwire.errors import Notice, PgError, Severity, SqlState
+from server.authorization import privileges
+from server.authorization.privilege_functions import inquire
+from server.coordinator.committer import Conflict, Request
+from server.coordinator.coordinator import Coordinator
+from server.evaluation.evaluator import Evaluator
+from server.pg_catalog.engine import CatalogEngine, Undescribed
+from server.session_state.pending_writes import prepare_payloads
+from server.session_state.transaction import Mode, Transaction
+from server.settings import SERVER_VERSION, Settings
+from server.spark import Engine
+from server.sql.constant import Bindings
+from server.sql.plan import PlanContext
+from server.timeline.frontiers import Holder, NotReadable
+
+Planned = TypeVar("Planned")
+
+VERSION = f"PostgreSQL {SERVER_VERSION} (Tidewire)"
+
+
+def told_nobody(error: PgError) -> None:
+    """The `interrupt` of a context without a session: ignores the error."""
+
+
+@dataclass(slots=True)
+class Context:
+    """A session's state, without the protocol. One statement runs at a time. `user` is the name from the client."""
+
+    coordinator: Coordinator
+    engine: Engine
+    evaluator: Evaluator
+    catalog_engine: CatalogEngine
+    settings: Settings
+    user: str
+    process_id: int
+    transaction: Transaction
+    notices: list[Notice] = field(default_factory=list)
+    interrupt: Callable[[PgError], None] = told_nobody
+    """Ends the current statement with an error."""
+    signals: Mapping[str, Callable[[int], bool]] = field(default_factory=dict)
+    """The functions pg_cancel_backend and pg_terminate_backend, which take a process id."""
+    login: ObjectId = MATERIALIZE.id
+    """The role with which the session connected."""
+    ends_at_sync: bool = False
+    """Whether the statement came in an Execute message: an implicit transaction ends at Sync then."""
+    statement_us: int = 0  # now() of the transaction, in microseconds since 1970
+
+    @property
+    def state(self) -> CatalogState:
+        """The catalog as the session sees it, including its own uncommitted DDL."""
+        catalog = self.transaction.catalog
+        return catalog[1] if catalog is not None else self.coordinator.state
+
+    @property
+    def role(self) -> ObjectId:
+        """The current role: that of SET ROLE, or the login role. 42704 if it was dropped."""
+        name = self.settings["role"]
+        return self.login if name == "none" else privileges.find_role(self.state, name).id
+
+    @property
+    def current_user(self) -> str:
+        name = self.settings["role"]
+        return self.user if name == "none" else name
+
+    @property
+    def search_path(self) -> tuple[str, ...]:
+        """The schemas of the setting that the role may use. Unqualified names are resolved in them."""
+        settings = self.settings
+        return privileges.usable_path(self.state, self.role, settings["database"], settings.search_path)
+
+    def plan_context(self) -> PlanContext:
+        return PlanContext(
+            state=self.state,
+            database=self.settings["database"],
+            search_path=self.search_path,
+            user=self.current_user,
+            timezone=self.settings["TimeZone"],
+        )
+
+    def bindings(self, parameters: tuple[object, ...] = (), mz_now: int | None = None) -> Bindings:
+        """Returns the values that a plan needs when it runs."""
+        return Bindings(
+            parameters=parameters,
+            now_us=self.statement_us or time.time_ns() // 1_000,
+            mz_now=mz_now,
+            database=self.settings["database"],
+            schema=self.current_schema(),
+            user=self.current_user,
+            session_user=self.user,
+            version=VERSION,
+            backend_pid=self.process_id,
+            settings=self.settings,
+            signal=self._signal,
+            inquire=self._inquire,
+        )
+
+    async def described(self, plan: Callable[[], Awaitable[Planned]]) -> Planned:
+        """Returns the result of `plan`. When `plan` raises Undescribed, describes that query and calls `plan` again."""
+        while True:
+            try:
+                return await plan()
+            except Undescribed as query:
+                await self.catalog_engine.describe(query.sql)
+
+    def _signal(self, function: str, process_id: int) -> bool:
+        """Implements pg_cancel_backend and pg_terminate_backend. 42501 unless the role is a member of the session's."""
+        if function == "pg_cancel_backend" and process_id == self.process_id:
+            raise PgError(SqlState.QUERY_CANCELED, "canceling statement due to user request")
+        session = self.coordinator.activity.sessions.get(process_id)
+        if session is not None and not privileges.is_member(self.state, self.role, session.role):
+            known = self.state.roles.get(session.role)
+            name = known.name if known is not None else session.user
+            raise PgError(SqlState.INSUFFICIENT_PRIVILEGE, f'must be a member of "{name}"')
+        found = self.signals[function](process_id)
+        if not found:
+            message = f"PID {process_id} is not a PostgreSQL backend process"
+            self.notice(Notice(message, severity=Severity.WARNING, sqlstate=SqlState.WARNING))
+        return found
+
+    def _inquire(self, function: str, arguments: Sequence[str | None]) -> bool | None:
+        """Implements has_table_privilege and similar functions."""
+        return inquire(self.state, self.role, self.settings["database"], self.search_path, function, arguments)
+
+    def current_schema(self) -> str | None:
+        """The first schema of search_path that exists and that the role may use."""
+        database = self.state.database_named(self.settings["database"])
+        names = self.search_path
+        id = database.id if database is not None else None
+        return next((name for name in names if self.state.schema_named(id, name) is not None), None)
+
+    def notice(self, notice: Notice) -> None:
+        self.notices.append(notice)
+
+    # -- transaction --------------------------------------------------------------------------------------------
+
+    def begin_statement(self) -> None:
+        """Sets now() for an implicit transaction, or for the first statement of a block."""
+        if not self.transaction.explicit or not self.statement_us:
+            self.statement_us = time.time_ns() // 1_000
+
+    async def enter(self, mode: Mode, statement: str) -> None:
+        """Declares what the transaction does. If an implicit transaction has another mode, commits it first.
+
+        PgError if a block has another mode, or has effects from before its BEGIN.
+        """
+        transaction = self.transaction
+        is_block = transaction.explicit or (transaction.becomes_explicit and transaction.has_effects)
+        is_subscription = transaction.mode is Mode.SUBSCRIBE  # nothing may follow it, even if implicit
+        if not is_block and not is_subscription and not transaction.can_enter(mode):
+            await self.commit()
+            self.transaction.becomes_explicit = transaction.becomes_explicit
+        self.transaction.enter(mode, statement)
+
+    async def end_implicit(self) -> None:
+        """Commits the earlier statements of the query string, so that the next one is not part of their transaction."""
+        if self.transaction.mode is not Mode.UNDECIDED:
+            await self.commit()
+
+    def hold(self, ids: frozenset[ObjectId]) -> Timestamp:
+        """Returns the transaction's read timestamp, at which `ids` are readable and held. Its first call chooses it.
+
+        In a block that call holds all collections, for the statements to come. PgError if one of `ids` is not readable.
+        """
+        transaction, frontiers = self.transaction, self.coordinator.frontiers
+        if transaction.read_time is None:
+            transaction.read_time = self.coordinator.latest_time()
+            held = frozenset(frontiers.floors) if transaction.explicit else ids
+            readable = (id for id in held if id in frontiers.floors and frontiers.readable(id) <= transaction.read_time)
+            transaction.holder = frontiers.hold(readable, transaction.read_time)
+        for id in ids:
+            if id in frontiers.floors and transaction.read_time < frontiers.readable(id):
+                raise not_readable(self, NotReadable(id, frontiers.readable(id)), transaction.read_time)
+        holder = transaction.holder
+        if holder is not None and not transaction.explicit and not ids <= holder.collections:
+            transaction.holder = frontiers.hold(holder.collections | ids, transaction.read_time)
+            holder.release()
+        return transaction.read_time
+
+    @property
+    def read_time(self) -> Timestamp:
+        """mz_now() of a query that reads no relation: the transaction's read timestamp, or the latest time."""
+        time = self.transaction.read_time
+        return time if time is not None else self.coordinator.latest_time()
+
+    async def commit(self) -> None:
+        """Makes the transaction's effects durable and begins a new implicit one. Rolls back if that fails."""
+        transaction = self.transaction
+        try:
+            if transaction.writes or transaction.payloads or transaction.catalog is not None:
+                await self._commit(transaction)
+        except BaseException:
+            self.rollback()
+            raise
+        if transaction.local is not None:
+            self.settings = transaction.local
+        self._end(transaction)
+
+    async def _commit(self, transaction: Transaction) -> None:
+        coordinator = self.coordinator
+        shared: tuple[ObjectId, ...] = ()
+        written = {*transaction.writes, *(id for id, _ in transaction.payloads)}
+        if not transaction.locked:  # a locked transaction was admitted before it read
+            await coordinator.backpressure.admit(tuple(written))
+            shared = await coordinator.locks.acquire(written, exclusive=False)
+        try:
+            writes = [*transaction.payloads, *await prepare_payloads(coordinator.log, transaction.writes)]
+            transaction.payloads = []  # from here on the request owns their files
+            request = Request(writes, transaction.unchanged, transaction.catalog, transaction.begins)
+            if transaction.holder is not None:  # the request may commit although this task is cancelled
+                request.done.add_done_callback(functools.partial(_let_go, transaction.holder))
+                transaction.holder = None
+            await coordinator.commit(request)
+        except Conflict:
+            raise PgError(
+                SqlState.SERIALIZATION_FAILURE,
+                "could not serialize access due to concurrent update",
+                hint="The transaction might succeed if retried.",
+            ) from None
+        finally:
+            coordinator.locks.release(shared)
+
+    def end_reads(self) -> None:
+        """Ends a transaction that has nothing to commit."""
+        self._end(self.transaction)
+
+    def rollback(self) -> None:
+        """Discards the transaction's effects and begins a new implicit one."""
+        transaction = self.transaction
+        for _, payload in transaction.payloads:
+            self.coordinator.log.discard(payload)
+        self.settings = transaction.settings
+        self._end(transaction)
+
+    def _end(self, transaction: Transaction) -> None:
+        transaction.release()
+        self.coordinator.locks.release(transaction.locked)
+        self.transaction = Transaction(self.settings.copy())
+        self.statement_us = 0
+
+
+def _let_go(holder: Holder, _: asyncio.Future[Timestamp]) -> None:
+    holder.release()
+
+
+def not_readable(context: Context, error: NotReadable, as_of: int) -> PgError:
+    """Returns the error for an AS OF before the readable times, in Materialize's words."""
+    item = context.state.items.get(error.collection)
+    name = ".".join(context.state.full_name(item)) if item is not None else error.collection
+    hint = f"Read at {error.since} or later."
+    ahead = context.coordinator.holds.ahead_of(error.collection, as_of)
+    if ahead is not None and (hold := context.coordinator.state.items.get(ahead)) is not None:
+        at = context.coordinator.holds.places[ahead].at
+        hold_name = ".".join(context.coordinator.state.full_name(hold))
+        hint = f'The hold "{hold_name}" stands ahead of that time, at {at}. {hint}'
+    return PgError(
+        SqlState.DATA_EXCEPTION,
+        "could not find a valid timestamp for the query",
+        detail=f"Constraints:\nlower:\n  (Storage inputs: [{error.collection}]): [{with_clock(error.since)}]\n"
+        f"upper:\n  (Query's AS OF): [{with_clock(as_of)}]\n"
+        f'That is, the earliest readable time of "{name}" is {error.since}.',
+        hint=hint,
+    )
+
+
+_DATETIME_END_MS = 253_402_300_800_000  # the year 10000
+
+
+def with_clock(time: int) -> str:
+    """Milliseconds since 1970, followed by the time in UTC if `datetime` can represent it."""
+    if time >= _DATETIME_END_MS:
+        return str(time)
+    clock = datetime.fromtimestamp(time / 1_000, UTC)
+    return f"{time} ({clock:%Y-%m-%d %H:%M:%S}.{time % 1_000:03})"

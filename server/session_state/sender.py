@@ -1,0 +1,71 @@
+"""A session's output: messages and rows, written as fast as the socket accepts them.
+
+Rows are written in chunks. After each chunk the writer waits until the socket accepts more, so a client that does not
+read delays only its own query.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol
+
+import pyarrow as pa
+
+from protocol.pgwire.connection import Connection
+from protocol.pgwire.errors import Notice
+from protocol.pgwire.messages import NoticeResponse
+from server.dataflow.stream.encoding import Data, Encode, encoded_chunks
+
+
+class Transport(Protocol):
+    """The listener's side of a connection: output with flow control."""
+
+    def write(self, data: Data) -> None: ...
+    def close(self) -> None: ...
+    def close_when_read(self) -> None:
+        """Closes when the client has closed its end, so that it can read the error that ends the connection."""
+        ...
+
+    async def drained(self) -> None: ...
+    @property
+    def is_full(self) -> bool:
+        """Whether `drained` would wait."""
+        ...
+
+    def limit_input(self, waiting: int) -> None: ...
+    def abort_if_stuck(self, seconds: float) -> None: ...
+
+
+class Sender:
+    """A connection's output. Messages are queued by `connection.send` and written by the next `flush`."""
+
+    def __init__(self, connection: Connection, transport: Transport) -> None:
+        self.connection = connection
+        self.transport = transport
+
+    def flush(self) -> None:
+        data = self.connection.data_to_send()
+        if data:
+            self.transport.write(data)
+
+    def send_notices(self, notices: list[Notice]) -> None:
+        """Queues all notices and empties the list."""
+        self.connection.send(*map(NoticeResponse.of, notices))
+        notices.clear()
+
+    async def write_table(self, table: pa.Table, encode: Encode) -> None:
+        """Encodes and writes rows chunk by chunk. Returns when the socket can accept more."""
+        async for data in encoded_chunks(table, encode):
+            await self.write(data)
+
+    async def write(self, data: Data) -> None:
+        """Writes framed bytes after all queued messages. The bytes may be shared and are not copied."""
+        if data:
+            self.flush()
+            self.transport.write(data)
+            await self.transport.drained()
+
+
+def encode_table(encode: Callable[[pa.RecordBatch], bytes]) -> Encode:
+    """Returns an encoder of tables, made from an encoder of record batches."""
+    return lambda table: b"".join(map(encode, table.combine_chunks().to_batches()))

@@ -1,0 +1,1 @@
+"""A Spark Connect server that runs outside of this process."""

@@ -1,0 +1,1 @@
+"""A Spark driver in a JVM that this process starts."""

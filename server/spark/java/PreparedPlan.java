@@ -1,0 +1,284 @@
+package tidewire;
+
+import java.io.IOException;
+import java.lang.invoke.MethodHandles;
+import java.lang.invoke.MethodType;
+import java.util.Arrays;
+import java.util.HashMap;
+import java.util.HashSet;
+import java.util.Iterator;
+import java.util.LinkedHashMap;
+import java.util.Map;
+import java.util.Properties;
+import java.util.Set;
+import java.util.concurrent.atomic.AtomicLong;
+import org.apache.spark.InterruptibleIterator;
+import org.apache.spark.Partition;
+import org.apache.spark.ShuffleDependency;
+import org.apache.spark.Dependency;
+import org.apache.spark.SparkContext;
+import org.apache.spark.SparkEnv;
+import org.apache.spark.TaskContext;
+import org.apache.spark.TaskContext$;
+import org.apache.spark.TaskContextImpl;
+import org.apache.spark.executor.TaskMetrics$;
+import org.apache.spark.memory.MemoryManager;
+import org.apache.spark.memory.TaskMemoryManager;
+import org.apache.spark.rdd.RDD;
+import org.apache.spark.sql.catalyst.InternalRow;
+import org.apache.spark.sql.catalyst.expressions.AttributeMap$;
+import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
+import org.apache.spark.sql.catalyst.plans.logical.Statistics;
+import org.apache.spark.sql.catalyst.plans.physical.SinglePartition$;
+import org.apache.spark.sql.catalyst.trees.TreePattern$;
+import org.apache.spark.sql.catalyst.types.DataTypeUtils$;
+import org.apache.spark.sql.classic.Dataset;
+import org.apache.spark.sql.classic.Dataset$;
+import org.apache.spark.sql.classic.SparkSession;
+import org.apache.spark.sql.execution.LogicalRDD;
+import org.apache.spark.sql.execution.SparkPlan;
+import org.apache.spark.sql.execution.arrow.ArrowConverters$;
+import org.apache.spark.sql.types.DataType$;
+import org.apache.spark.sql.types.StructType;
+import scala.collection.immutable.ArraySeq$;
+import scala.collection.immutable.Nil$;
+import scala.reflect.ClassTag$;
+
+/**
+ * A prepared statement over small tables: Spark plans it once, and its operators then run over new rows each time, in
+ * the calling thread.
+ *
+ * For a small statement, processing the rows is the smallest part. Parsing, analysis, optimization, planning,
+ * generation of the code's text, and submission of a job (whose closures are cleaned and serialized) take twenty times
+ * as long, and are the same each time. Here each table is a leaf (`Rows`) that returns the rows it was given last, so
+ * the optimizer cannot fold it, and that has one partition, so there is no exchange. The plan yields Spark's RDDs.
+ * Their iterators, which a task would pull, are pulled here with a task context, which provides memory, listeners and
+ * the end of the task.
+ *
+ * Supports plans whose operators need nothing else: no exchange, no broadcast, no subquery (`OPERATORS`). A statement
+ * with Python functions is supported if the executors are in this JVM (the Python workers belong to this JVM) and the
+ * result has one partition. Spark gives each task a copy of the plan's expressions; here they are reused. This is safe
+ * because one thread uses them, they are deterministic, and they are initialized for each partition.
+ */
+public class PreparedPlan {
+    private static final Set OPERATORS = new HashSet(Arrays.asList(new String[] {
+        "RDDScanExec", "LocalTableScanExec", "ProjectExec", "FilterExec", "CoalesceExec", "UnionExec", "ExpandExec",
+        "GenerateExec", "SortExec", "HashAggregateExec", "ObjectHashAggregateExec", "SortAggregateExec", "WindowExec",
+        "WindowGroupLimitExec", "ShuffledHashJoinExec", "SortMergeJoinExec", "CartesianProductExec", "LocalLimitExec",
+        "GlobalLimitExec", "CollectLimitExec", "TakeOrderedAndProjectExec", "WholeStageCodegenExec", "InputAdapter",
+    }));
+    private static final String PYTHON = "ArrowEvalPythonExec";
+    private static final int CANCELLED_MAX = 1000;
+    private static final String BROADCAST = "spark.sql.autoBroadcastJoinThreshold";
+    private static final long SMALL = 1 << 16; // bytes: the size of a table in the optimizer's statistics
+    private static final AtomicLong LAST_TASK = new AtomicLong(-1); // these task ids count down, Spark's count up
+
+    private static final Map running = new HashMap(); // task contexts by job group
+    private static final Map cancelled = new LinkedHashMap(); // the job groups that were cancelled last
+    private final Map leaves; // by view name
+    private final RDD rows;
+    private final StructType schema;
+    private final MemoryManager memoryOfTasks;
+
+    private PreparedPlan(SparkSession session, Map leaves, RDD rows, StructType schema) {
+        this.memoryOfTasks = memoryManager(session.sparkContext());
+        this.leaves = leaves;
+        this.rows = rows;
+        this.schema = schema;
+    }
+
+    /** A table as an RDD of one partition. It returns the batches that were set last. */
+    public static class Rows extends RDD {
+        private final transient StructType schema;
+        private transient byte[][] batches;
+
+        public Rows(SparkContext context, StructType schema) {
+            super(context, Nil$.MODULE$, ClassTag$.MODULE$.apply(InternalRow.class));
+            this.schema = schema;
+        }
+
+        public Partition[] getPartitions() {
+            return new Partition[] {new org.apache.spark.rdd.ParallelCollectionPartition(
+                    id(), 0, Nil$.MODULE$, ClassTag$.MODULE$.apply(InternalRow.class))};
+        }
+
+        public scala.collection.Iterator compute(Partition partition, TaskContext context) {
+            scala.collection.Iterator given = ArraySeq$.MODULE$.unsafeWrapArray(batches).iterator();
+            return new InterruptibleIterator(
+                    context, ArrowConverters$.MODULE$.fromBatchIterator(given, schema, "UTC", false, false, context));
+        }
+
+        /** The table as a Dataset, to create a view from. */
+        public Dataset asDataset(SparkSession session) {
+            scala.Option size = new scala.Some(new Statistics(
+                    scala.math.BigInt$.MODULE$.apply(SMALL), scala.Option$.MODULE$.empty(),
+                    AttributeMap$.MODULE$.empty(), false));
+            return Dataset$.MODULE$.ofRows(session, new LogicalRDD(
+                    DataTypeUtils$.MODULE$.toAttributes(schema), this, SinglePartition$.MODULE$, Nil$.MODULE$, false,
+                    scala.Option$.MODULE$.empty(), session, size, scala.Option$.MODULE$.empty(), false));
+        }
+    }
+
+    /** Returns a leaf for a table of this schema (Spark's StructType as JSON). */
+    public static Rows leaf(SparkSession session, String schema) {
+        return new Rows(session.sparkContext(), (StructType) DataType$.MODULE$.fromJson(schema));
+    }
+
+    /** Plans a statement over `leaves` (by view name), whose views exist. Null if the plan is not supported. */
+    public static PreparedPlan of(SparkSession session, String sql, Map leaves) {
+        String threshold = session.conf().get(BROADCAST);
+        session.conf().set(BROADCAST, "-1");
+        try {
+            Dataset query = (Dataset) session.sql(sql);
+            LogicalPlan analyzed = query.queryExecution().analyzed();
+            if (!analyzed.deterministic() || analyzed.containsPattern(TreePattern$.MODULE$.CURRENT_LIKE())) {
+                return null;
+            }
+            SparkPlan plan = query.queryExecution().executedPlan();
+            boolean local = session.sparkContext().isLocal();
+            if (!isSimple(plan, local)) {
+                return null;
+            }
+            RDD rows = plan.execute();
+            boolean spreads = rows.getNumPartitions() > 1 && usesPython(plan);
+            return spreads || shuffles(rows) ? null : new PreparedPlan(session, leaves, rows, plan.schema());
+        } finally {
+            session.conf().set(BROADCAST, threshold);
+        }
+    }
+
+    private static boolean isSimple(SparkPlan plan, boolean local) {
+        String name = plan.getClass().getSimpleName();
+        if (!(OPERATORS.contains(name) || local && name.equals(PYTHON)) || !plan.subqueries().isEmpty()) {
+            return false;
+        }
+        scala.collection.Iterator children = plan.children().iterator();
+        while (children.hasNext()) {
+            if (!isSimple((SparkPlan) children.next(), local)) {
+                return false;
+            }
+        }
+        return true;
+    }
+
+    private static boolean usesPython(SparkPlan plan) {
+        if (plan.getClass().getSimpleName().equals(PYTHON)) {
+            return true;
+        }
+        scala.collection.Iterator children = plan.children().iterator();
+        while (children.hasNext()) {
+            if (usesPython((SparkPlan) children.next())) {
+                return true;
+            }
+        }
+        return false;
+    }
+
+    private static boolean shuffles(RDD rows) {
+        scala.collection.Iterator dependencies = rows.dependencies().iterator();
+        while (dependencies.hasNext()) {
+            Dependency dependency = (Dependency) dependencies.next();
+            if (dependency instanceof ShuffleDependency || shuffles(dependency.rdd())) {
+                return true;
+            }
+        }
+        return false;
+    }
+
+    /** SparkEnv.memoryManager(), by a method handle: reflection over all methods needs classes that Spark omits. */
+    private static MemoryManager memoryManager(SparkContext context) {
+        try {
+            return (MemoryManager) MethodHandles.publicLookup()
+                    .findVirtual(SparkEnv.class, "memoryManager", MethodType.methodType(MemoryManager.class))
+                    .invokeWithArguments(new Object[] {context.env()});
+        } catch (Throwable impossible) {
+            throw new IllegalStateException(impossible);
+        }
+    }
+
+    public StructType schema() {
+        return schema;
+    }
+
+    /** Computes the rows over record batches (by view name). Calls `consumer` with an iterator for each partition. */
+    public void run(String group, Map batches, Consumer consumer) throws IOException {
+        give(batches);
+        try {
+            run(group, consumer);
+        } finally {
+            give(new HashMap()); // does not keep the caller's batches in memory
+        }
+    }
+
+    private void give(Map batches) {
+        Iterator names = leaves.keySet().iterator();
+        while (names.hasNext()) {
+            Object name = names.next();
+            ((Rows) leaves.get(name)).batches = (byte[][]) batches.get(name);
+        }
+    }
+
+    private void run(String group, Consumer consumer) throws IOException {
+        Partition[] partitions = rows.partitions();
+        for (int i = 0; i < partitions.length; i++) {
+            long task = LAST_TASK.decrementAndGet();
+            TaskMemoryManager memory = new TaskMemoryManager(memoryOfTasks, task);
+            TaskContextImpl context = new TaskContextImpl(
+                    0, 0, i, task, 0, partitions.length, memory, new Properties(), null,
+                    TaskMetrics$.MODULE$.empty(), TaskContextImpl.$lessinit$greater$default$11(),
+                    TaskContextImpl.$lessinit$greater$default$12());
+            TaskContext$.MODULE$.setTaskContext(context);
+            begin(group, context);
+            Throwable failure = null;
+            try {
+                consumer.take(new InterruptibleIterator(context, rows.iterator(partitions[i], context)));
+            } catch (Throwable thrown) {
+                failure = thrown;
+                context.markTaskFailed(thrown);
+                throw thrown;
+            } finally {
+                end(group);
+                try {
+                    context.markTaskCompleted(scala.Option$.MODULE$.apply(failure));
+                } finally {
+                    memory.cleanUpAllAllocatedMemory();
+                    TaskContext$.MODULE$.unset();
+                }
+            }
+        }
+    }
+
+    /** Consumes all rows of a partition. */
+    public interface Consumer {
+        void take(scala.collection.Iterator rows) throws IOException;
+    }
+
+    private static void begin(String group, TaskContextImpl context) {
+        synchronized (running) {
+            running.put(group, context);
+            if (cancelled.containsKey(group)) {
+                context.markInterrupted("cancelled");
+            }
+        }
+    }
+
+    private static void end(String group) {
+        synchronized (running) {
+            running.remove(group);
+        }
+    }
+
+    /** Cancels the running and the future work of a job group. */
+    public static void cancel(String group) {
+        synchronized (running) {
+            cancelled.put(group, group);
+            if (cancelled.size() > CANCELLED_MAX) {
+                cancelled.remove(cancelled.keySet().iterator().next());
+            }
+            TaskContextImpl context = (TaskContextImpl) running.get(group);
+            if (context != null) {
+                context.markInterrupted("cancelled");
+            }
+        }
+    }
+}

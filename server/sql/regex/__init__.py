@@ -1,0 +1,1 @@
+"""Patterns of ~, LIKE and SIMILAR TO with PostgreSQL's semantics."""

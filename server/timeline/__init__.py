@@ -1,0 +1,1 @@
+"""Timestamps of collections: which times are complete and which can still be read."""
