@@ -58,6 +58,7 @@ check: $(VENV)/.installed
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	$(BIN)/lint-imports
 	$(BIN)/mypy docs/demo/*.py tests/demo
 
 bench: $(VENV)/.installed

@@ -13,7 +13,6 @@ from server.coordinator.coordinator import Coordinator
 from server.dataflow.arrangements import run_files
 from server.dataflow.runtime.computation import Computation
 from server.evaluation.evaluator import Evaluator
-from server.execution.planning import plan_index, plan_stored
 from server.frontend.listener import Listener
 from server.introspection.http import HttpPort, Response
 from server.introspection.metrics import rendered, snapshot
@@ -25,6 +24,7 @@ from server.spark.embedded.jvm import default_archive_directory
 from server.spark.engine import SparkEngine
 from server.spark.measured_engine import MeasuredEngine
 from server.sql.functions import worker
+from server.sql.stored_query import plan_index, plan_stored
 
 log = structlog.get_logger()
 
@@ -94,7 +94,7 @@ class App:
         return None if address is None else await self.http.listen(*address)
 
     async def _metrics(self) -> Response:
-        metrics = snapshot(self.listener, self.engine)
+        metrics = snapshot(self.coordinator, self.engine, self.listener.buffered_bytes)
         text, content_type = await asyncio.to_thread(rendered, metrics, self.engine.jvm_pid)
         return Response("200 OK", text, content_type)
 

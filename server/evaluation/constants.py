@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+from collections.abc import Callable
 from functools import partial
 
 from server.evaluation.messages import Call, arrow_stream
@@ -21,3 +22,8 @@ def serve(request: bytes, call: Call) -> bytes:
     assert constant is not None
     batch = constant.evaluate(bindings._replace(signal=partial(call, "signal"), inquire=partial(call, "inquire")))
     return arrow_stream(batch)
+
+
+def service() -> Callable[[bytes, Call], bytes]:
+    """The service of a worker for constants."""
+    return serve

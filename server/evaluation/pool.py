@@ -26,11 +26,11 @@ log = structlog.get_logger()
 
 
 class WorkerPool:
-    """Workers of one kind. Call `close` at the end. Its methods are called from one event loop."""
+    """Workers with one service. Call `close` at the end. Its methods are called from one event loop."""
 
-    def __init__(self, kind: str, workers_max: int) -> None:
-        """`kind`: the kind of worker, see `worker`. Requests beyond `workers_max` wait."""
-        self._kind = kind
+    def __init__(self, service: str, workers_max: int) -> None:
+        """`service`: what the workers run, as `worker` expects it. Requests beyond `workers_max` wait."""
+        self._service = service
         self._slots = asyncio.Semaphore(workers_max)
         self._idle: list[_Worker] = []
         self._workers: set[_Worker] = set()
@@ -63,10 +63,10 @@ class WorkerPool:
                 try:
                     self._put_back(await self._start_worker())
                 except OSError as error:  # if starting a worker still fails, the first request reports it
-                    log.warning("worker process not started", kind=self._kind, error=str(error))
+                    log.warning("worker process not started", service=self._service, error=str(error))
 
     async def _start_worker(self) -> _Worker:
-        worker = await _Worker.start(self._kind)
+        worker = await _Worker.start(self._service)
         self._workers.add(worker)
         return worker
 
@@ -99,12 +99,12 @@ class _Worker:
         self.is_usable = True
 
     @classmethod
-    async def start(cls, kind: str) -> _Worker:
+    async def start(cls, service: str) -> _Worker:
         ours, theirs = socket.socketpair()
         with theirs:
             # In a session of its own, because Ctrl-C in a terminal is meant for the server, which ends its workers.
             process = subprocess.Popen(  # noqa: ASYNC220  a few milliseconds
-                (sys.executable, "-m", "server.evaluation.worker", kind),
+                (sys.executable, "-m", "server.evaluation.worker", service),
                 stdin=theirs.fileno(),
                 stdout=theirs.fileno(),
                 start_new_session=True,

@@ -1,7 +1,7 @@
 """The worker process: reads requests from its standard input and writes the answers to its standard output.
 
-Usage: `python -m server.evaluation.worker KIND`, where KIND is `constants` or `catalog`. It exits at the end of its
-input, and is killed when the server ends.
+Usage: `python -m server.evaluation.worker MODULE:FUNCTION`, where the function returns the service (`Serve`) that
+answers the requests. The process exits at the end of its input, and is killed when the server ends.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import ctypes
 import os
 import pickle
+import pkgutil
 import signal
 import sys
 import traceback
@@ -96,17 +97,6 @@ def serve_all(serve: Serve, source: BinaryIO, sink: BinaryIO) -> None:
             return
 
 
-def _service(kind: str) -> Serve:
-    """Returns the implementation of a kind of worker. Each imports only what it needs."""
-    if kind == "catalog":
-        from server.pg_catalog.service import CatalogService
-
-        return CatalogService().serve
-    from server.evaluation.constants import serve
-
-    return serve
-
-
 def _end_with_the_server() -> None:
     """Has the kernel kill this process when the server ends, even during a request."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -118,7 +108,7 @@ def main() -> None:
     _end_with_the_server()
     os.nice(NICENESS)
     sys.setrecursionlimit(RECURSION_MAX)
-    serve = _service(sys.argv[1])
+    serve: Serve = pkgutil.resolve_name(sys.argv[1])()
     limit_memory(MEMORY_MAX)
     serve_all(serve, sys.stdin.buffer, sys.stdout.buffer)
 

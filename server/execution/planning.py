@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from sqlglot import exp
 
-from catalog.objects import CatalogState, Column, Index, Item, ObjectId, SystemTable, Table
+from catalog.objects import CatalogState, Column, Item, ObjectId, SystemTable, Table
 from protocol.pgwire.errors import PgError, SqlState
 from protocol.pgwire.types import PgType
 from server.dataflow.stream.order import OrderPlan, SortKey
@@ -26,13 +26,7 @@ from server.sql.index_keys import index_keys
 from server.sql.plan import Field, PlanContext, QueryPlan, plan_insert, plan_query
 from server.sql.relations import Series, Unnest
 from server.sql.scope import ID_SCHEMA
-
-
-def relation_query(item: Item, columns: tuple[str, ...] = ()) -> Query:
-    """SELECT columns FROM the relation; all columns if none are given. The relation is referenced by its id."""
-    chosen = columns or tuple(column.name for column in item.columns)
-    names = ", ".join(map(quote_identifier, chosen))
-    return parse_query(f"SELECT {names} FROM {quote_identifier(ID_SCHEMA)}.{quote_identifier(item.id)}")
+from server.sql.stored_query import relation_query
 
 
 def plan_expression(expression: Expr, context: PlanContext, type: PgType | None = None) -> QueryPlan:
@@ -82,21 +76,6 @@ def plan_index_keys(statement: CreateIndex, item: Item, context: PlanContext) ->
     keys = tuple(key.text for key in statement.keys)
     index_keys(item.columns, keys)
     return keys
-
-
-def plan_index(index: Index, state: CatalogState) -> QueryPlan:
-    """The rows of an index's relation, followed by the index keys that are expressions."""
-    item = state.items[index.on]
-    keys = zip(index_keys(item.columns, index.keys), index.keys, strict=True)
-    names = [quote_identifier(column.name) for column in item.columns]
-    names += [text for key, text in keys if not isinstance(key, int)]
-    query = f"SELECT {', '.join(names)} FROM {quote_identifier(ID_SCHEMA)}.{quote_identifier(item.id)}"
-    return plan_stored(query, state)
-
-
-def plan_stored(query: str, state: CatalogState) -> QueryPlan:
-    """Plans a view's stored query. It references all objects by id, so no session is needed."""
-    return plan_query(parse_query(query), PlanContext(state, "", (), ""), None, maintained=True)
 
 
 CHANGES = ObjectId("changes")

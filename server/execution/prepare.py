@@ -14,13 +14,11 @@ from sqlglot import exp
 
 from protocol.pgwire.errors import PgError, SqlState
 from protocol.pgwire.messages import NoData
-from protocol.pgwire.types import PgType
+from protocol.pgwire.types import JSON, TEXT, PgType
 from server.execution.catalog_query.query import CatalogPlan, is_catalog_query, plan_catalog_query
 from server.execution.names import find_relation
-from server.execution.planning import relation_query
 from server.execution.show import show_fields
 from server.execution.subscribe import SubscribePlan, plan_subscribe
-from server.explain.output import explain_fields
 from server.session_state.context import Context
 from server.session_state.results import row_description
 from server.sql.expressions import SessionValue, walk
@@ -31,6 +29,7 @@ from server.sql.grammar.statements import (
     Delete,
     Execute,
     Explain,
+    ExplainStage,
     Fetch,
     Insert,
     Query,
@@ -52,9 +51,14 @@ from server.sql.plan import (
     plan_query,
     plan_update,
 )
+from server.sql.stored_query import relation_query
 
 Plan: TypeAlias = QueryPlan | CatalogPlan | WritePlan | SubscribePlan
 Types: TypeAlias = Sequence[PgType | None]
+
+_TEXT_FIELDS = (Field("QUERY PLAN", TEXT, False),)
+_JSON_FIELDS = (Field("QUERY PLAN", JSON, False),)
+_TIMESTAMP_FIELDS = (Field("Timestamp", TEXT, False),)
 
 
 @dataclass(slots=True)
@@ -212,3 +216,10 @@ def plan_copy(context: Context, statement: CopyTo) -> Plan:
             if isinstance(plan, WritePlan) and plan.returning is None:
                 raise PgError(SqlState.FEATURE_NOT_SUPPORTED, "COPY query must have a RETURNING clause")
             return plan
+
+
+def explain_fields(statement: Explain) -> tuple[Field, ...]:
+    """The single column of an EXPLAIN."""
+    if statement.stage is ExplainStage.TIMESTAMP:
+        return _TIMESTAMP_FIELDS
+    return _JSON_FIELDS if statement.json else _TEXT_FIELDS

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import functools
 import re
 from collections.abc import Sequence
 
 import pyarrow as pa
-from sqlglot import exp
 
 from catalog import updates
 from catalog.objects import (
@@ -34,7 +32,7 @@ from server.session_state.results import Result, TableRows
 from server.sql.grammar.lexer import quote_identifier
 from server.sql.grammar.statements import ObjectKind, ShowColumns, ShowCreate, ShowKind, ShowObjects, ShowVariable
 from server.sql.plan import Field
-from server.sql.scope import ID_SCHEMA
+from server.sql.stored_query import definition
 
 _ITEM_KINDS: dict[ShowKind, tuple[type, ...]] = {
     ShowKind.TABLES: (Table, SystemTable),
@@ -234,27 +232,3 @@ def _seconds(duration_ms: int) -> str:
     """A duration in interval syntax: `90s`, `1.500s`."""
     whole, rest = divmod(duration_ms, 1_000)
     return f"{whole}.{rest:03}s" if rest else f"{whole}s"
-
-
-def definition(view: View | MaterializedView, state: CatalogState) -> str:
-    """A view's query with the current names of its relations."""
-    return definition_text(view.query, tuple((id, state.full_name(state.items[id])) for id in sorted(view.uses)))
-
-
-@functools.lru_cache(4_096)
-def definition_text(query: str, names: tuple[tuple[ObjectId, tuple[str, ...]], ...]) -> str:
-    """A stored query with names, of one to three parts, in place of ids."""
-    from sqlglot import parse_one
-
-    names_by_id: dict[str, tuple[str, ...]] = {str(id): full for id, full in names}
-    tree = parse_one(query, dialect="postgres")
-    for table in tree.find_all(exp.Table):
-        full = names_by_id.get(table.name) if table.db == ID_SCHEMA else None
-        if full is not None:
-            database, schema, name = ("", "", *full)[-3:]
-            table.set("this", exp.to_identifier(name))
-            table.set("db", exp.to_identifier(schema) if schema else None)
-            table.set("catalog", exp.to_identifier(database) if database else None)
-            if table.alias == name:
-                table.set("alias", None)
-    return tree.sql(dialect="postgres")

@@ -28,7 +28,7 @@ from server.dataflow.stream.subscription import (
     Subscription,
 )
 from server.execution.names import find_relation
-from server.execution.planning import plan_order, relation_query
+from server.execution.planning import plan_order
 from server.execution.select import hold_at, rows_without_inputs
 from server.execution.show_query import show_query
 from server.execution.times import refuse_parameters, timestamp_of
@@ -49,6 +49,7 @@ from server.sql.grammar.statements import (
     WithinTimestampOrderBy,
 )
 from server.sql.plan import Field, QueryPlan, bound, plan_query
+from server.sql.stored_query import relation_query
 from server.timeline.frontiers import NotReadable
 
 

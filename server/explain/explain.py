@@ -24,7 +24,6 @@ from server.dataflow.stream.encoding import encoded_chunks
 from server.execution.arguments import execute_arguments
 from server.execution.catalog_query.query import CatalogPlan
 from server.execution.names import find_relation
-from server.execution.planning import plan_stored, relation_query
 from server.execution.prepare import Plan, Prepared, Types, plan_statement, prepare
 from server.execution.select import input_rows, select
 from server.execution.subscribe import SubscribePlan
@@ -44,6 +43,7 @@ from server.sql.lookups import too_wide
 from server.sql.outline import Outline
 from server.sql.plan import QueryPlan, WritePlan, bound, plan_query
 from server.sql.rewrite import rewritten_or_not
+from server.sql.stored_query import plan_stored, relation_query
 from server.sql.temporal import is_maintainable
 
 _MAINTAINED = (s.ExplainStage.OPTIMIZED, s.ExplainStage.PHYSICAL)

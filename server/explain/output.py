@@ -9,22 +9,10 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from catalog import updates
-from protocol.pgwire.types import JSON, TEXT
+from server.execution.prepare import explain_fields
 from server.session_state.results import Result, TableRows
-from server.sql.grammar.statements import Explain, ExplainStage
+from server.sql.grammar.statements import Explain
 from server.sql.outline import INDENT, Outline
-from server.sql.plan import Field
-
-_TEXT_FIELDS = (Field("QUERY PLAN", TEXT, False),)
-_JSON_FIELDS = (Field("QUERY PLAN", JSON, False),)
-_TIMESTAMP_FIELDS = (Field("Timestamp", TEXT, False),)
-
-
-def explain_fields(statement: Explain) -> tuple[Field, ...]:
-    """The single column of an EXPLAIN."""
-    if statement.stage is ExplainStage.TIMESTAMP:
-        return _TIMESTAMP_FIELDS
-    return _JSON_FIELDS if statement.json else _TEXT_FIELDS
 
 
 @dataclass(frozen=True, slots=True)

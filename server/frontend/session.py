@@ -30,6 +30,7 @@ from protocol.pgwire.errors import Notice, PgError, Severity, SqlState
 from protocol.pgwire.messages import FrontendMessage
 from protocol.pgwire.single_row import row_writer
 from protocol.pgwire.types import BY_OID, PgType
+from server.dataflow.stream.transport import Transport
 from server.execution.prepare import Prepared, plan_key, prepare
 from server.frontend.constant_call import SELECT_1, ConstantCall
 from server.frontend.copy import copy_from, copy_to
@@ -41,7 +42,7 @@ from server.runtime.errors import to_pg_error
 from server.runtime.offload import TEXT_CHARS_MAX, beside, release_later
 from server.session_state.context import Context
 from server.session_state.results import TAKEN_ROWS, NoRows, Result, Rows, SubscriptionRows, row_description
-from server.session_state.sender import Sender, Transport, encode_table
+from server.session_state.sender import Sender, encode_table
 from server.sql.constant import Bindings, NotCheap, is_short
 from server.sql.grammar import statements as s
 from server.sql.grammar.parse import parse

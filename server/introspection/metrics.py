@@ -19,7 +19,6 @@ from server.dataflow.runtime.computation import Recomputation
 from server.dataflow.runtime.hydration import State
 from server.dataflow.runtime.view import ViewDataflow
 from server.execution.subscribe import OUTPUTS
-from server.frontend.listener import Listener
 from server.runtime.counters import Counters, Durations
 from server.spark import Engine
 
@@ -39,12 +38,11 @@ def _one(name: str, kind: str, help: str, value: float) -> Metric:
     return Metric(name, kind, help, (), {(): value})
 
 
-def snapshot(listener: Listener, engine: Engine) -> list[Metric]:
+def snapshot(coordinator: Coordinator, engine: Engine, buffered_bytes: int) -> list[Metric]:
     """Returns all metrics except those of the process."""
-    coordinator = listener.coordinator
     return [
         *_of_sessions(coordinator.activity, coordinator.counts),
-        *_of_writes(listener),
+        *_of_writes(coordinator),
         *_of_holds(coordinator),
         *_of_spark(coordinator.counts, engine),
         Metric(
@@ -66,7 +64,7 @@ def snapshot(listener: Listener, engine: Engine) -> list[Metric]:
             "tidewire_socket_waiting_bytes",
             "gauge",
             "Bytes that were written to clients and that their sockets have not taken yet.",
-            listener.buffered_bytes,
+            buffered_bytes,
         ),
     ]
 
@@ -167,8 +165,7 @@ def _of_sessions(activity: Activity, counts: Counters) -> Iterator[Metric]:
     )
 
 
-def _of_writes(listener: Listener) -> Iterator[Metric]:
-    coordinator = listener.coordinator
+def _of_writes(coordinator: Coordinator) -> Iterator[Metric]:
     counts = coordinator.counts
     yield _one("tidewire_commits", "counter", "Commits that wrote rows. Writers that wait share one.", counts.commits)
     yield _one(

@@ -22,7 +22,6 @@ from catalog.objects import (
 from catalog.roles import MATERIALIZE, acl_items
 from protocol.pgwire.types import parse_type
 from server.coordinator.coordinator import Coordinator, SystemSource
-from server.execution.show import definition
 from server.execution.times import interval_of_ms
 from server.introspection.dataflow_tables import (
     arrangements,
@@ -32,6 +31,7 @@ from server.introspection.dataflow_tables import (
     operators,
     tick_durations,
 )
+from server.sql.stored_query import definition
 from server.timeline.frontiers import RETENTION_MS
 
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from catalog.objects import Index, MaterializedView, Table, View
-from server.execution.show import definition_text
 from server.pg_catalog import oids
 from server.pg_catalog.keys import Key, key_place, keys_of
 from server.pg_catalog.static import Row
 from server.pg_catalog.visible import Visible
 from server.sql.grammar.lexer import quote_identifier
+from server.sql.stored_query import definition_text
 
 
 def relation_texts(visible: Visible) -> Iterator[Row]:

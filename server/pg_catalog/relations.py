@@ -7,13 +7,13 @@ from dataclasses import dataclass
 
 from catalog import builtin
 from catalog.objects import Classed, Index, MaterializedView, ObjectId, SystemTable, Table, View
-from server.execution.planning import plan_stored
 from server.pg_catalog import oids
 from server.pg_catalog.keys import key_place, keys_of
 from server.pg_catalog.static import BY_ID, Row, column_type, system_type, types_by_oid
 from server.pg_catalog.visible import Visible
 from server.sql.grammar.lexer import quote_identifier
 from server.sql.scope import ID_SCHEMA
+from server.sql.stored_query import plan_stored
 
 
 def _relkind(item: Classed) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+from collections.abc import Callable
 
 import duckdb
 import pyarrow as pa
@@ -61,3 +62,8 @@ class CatalogService:
         except duckdb.Error as error:
             raise pg_error(error) from error
         return arrow_stream(table)
+
+
+def service() -> Callable[[bytes, Call], bytes]:
+    """The service of a worker for queries over system catalogs."""
+    return CatalogService().serve

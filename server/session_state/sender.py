@@ -7,7 +7,6 @@ read delays only its own query.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Protocol
 
 import pyarrow as pa
 
@@ -15,25 +14,7 @@ from protocol.pgwire.connection import Connection
 from protocol.pgwire.errors import Notice
 from protocol.pgwire.messages import NoticeResponse
 from server.dataflow.stream.encoding import Data, Encode, encoded_chunks
-
-
-class Transport(Protocol):
-    """The listener's side of a connection: output with flow control."""
-
-    def write(self, data: Data) -> None: ...
-    def close(self) -> None: ...
-    def close_when_read(self) -> None:
-        """Closes when the client has closed its end, so that it can read the error that ends the connection."""
-        ...
-
-    async def drained(self) -> None: ...
-    @property
-    def is_full(self) -> bool:
-        """Whether `drained` would wait."""
-        ...
-
-    def limit_input(self, waiting: int) -> None: ...
-    def abort_if_stuck(self, seconds: float) -> None: ...
+from server.dataflow.stream.transport import Transport
 
 
 class Sender:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from server.dataflow.arrangements.arrangement import Arranger
 from server.dataflow.arrangements.shared import SharedArrangements
+from server.dataflow.inputs import Inputs
 from server.dataflow.plan.maintenance_strategy import maintenance_strategy
-from server.dataflow.runtime.computation import Computation, Inputs
+from server.dataflow.runtime.computation import Computation
 from server.dataflow.runtime.incremental import computation_of
 from server.spark import Engine
 from server.sql.plan import QueryPlan

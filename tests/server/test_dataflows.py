@@ -12,9 +12,9 @@ import pytest
 from psycopg import errors
 
 from catalog.objects import CatalogState, Index
-from server.execution.planning import plan_index, plan_stored
 from server.spark.engine import SparkEngine
 from server.sql.plan import QueryPlan
+from server.sql.stored_query import plan_index, plan_stored
 from tests.fix_server import ServerThread
 from tests.server.slow_engine import PassingEngine
 

@@ -20,7 +20,7 @@ from catalog.objects import ObjectId, Timestamp
 from server.dataflow.arrangements.arrangement import Arrangement, Arranger
 from server.dataflow.arrangements.projected_arrangement import ProjectedArrangement
 from server.dataflow.arrangements.run import ByKey, Sorting
-from server.dataflow.runtime.computation import Inputs
+from server.dataflow.inputs import Inputs
 from server.runtime.threads import to_the_end
 
 Key = tuple[ObjectId, tuple[int, ...], Sorting]

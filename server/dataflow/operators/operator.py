@@ -27,11 +27,11 @@ from catalog.updates import DIFF, DIFF_FIELD
 from server.dataflow.arrangements.arrangement import Arrangement
 from server.dataflow.arrangements.run import ByKey, ByKeyAndOrder, ByOrder, Sorting
 from server.dataflow.arrangements.shared import Lease, SharedArrangements
+from server.dataflow.inputs import Inputs
 from server.dataflow.operators.statistics import Record
 from server.dataflow.operators.step_cost import StepCost
 from server.dataflow.plan.description import called
 from server.dataflow.plan.nodes import VERSION, Node, Source, Statement, TopK
-from server.dataflow.runtime.computation import Inputs
 from server.spark import Runner
 
 VERSION_FIELD = pa.field(VERSION, pa.int64(), nullable=False)

@@ -17,6 +17,7 @@ import pyarrow as pa
 from catalog import updates
 from catalog.objects import ObjectId, Timestamp
 from server.dataflow.arrangements.arrangement import Arrangement
+from server.dataflow.inputs import Inputs
 from server.dataflow.runtime.hydration import Hydration
 from server.runtime.cancellation import raise_if_cancelled
 from server.runtime.counters import Durations
@@ -29,37 +30,6 @@ TOGETHER = 2  # times that a lagging `Recomputation` computes concurrently; each
 
 Present = Callable[[], Awaitable[pa.Table]]
 ReadRows = Callable[[ObjectId, Timestamp], Awaitable[pa.Table]]
-
-
-class Inputs(Protocol):
-    """The collections that a dataflow reads. The caller holds the history that it reads."""
-
-    def is_logged(self, id: ObjectId) -> bool:
-        """Whether it is a collection whose updates are in the log."""
-        ...
-
-    async def rows(self, id: ObjectId, as_of: Timestamp) -> pa.Table:
-        """The rows at a time."""
-        ...
-
-    def lines(self, id: ObjectId, lower: int = 0, upper: int | None = None) -> int:
-        """The number of log rows at times in [lower, upper); without `upper`, up to now. 0 if not known."""
-        ...
-
-    async def changes(self, id: ObjectId, lower: int, upper: int) -> pa.Table:
-        """The changes of a logged collection at times in [lower, upper), consolidated as if at one time."""
-        ...
-
-    def change_times(self, id: ObjectId, lower: int, upper: int) -> list[Timestamp]:
-        """The times in [lower, upper) at which the collection has updates, ascending."""
-        ...
-
-    async def check(self, id: ObjectId, lower: int, time: Timestamp) -> None:
-        """NegativeCount if a row of a logged collection has a negative multiplicity at `time`, but not before `lower`.
-
-        Reads nothing if every transaction that wrote at `lower` or later had read the rows that it retracted.
-        """
-        ...
 
 
 LOOP_ROWS_MAX = 20_000

@@ -8,7 +8,8 @@ import pyarrow as pa
 
 from catalog.objects import ObjectId, Timestamp
 from server.dataflow.arrangements.arrangement import Arrangement
-from server.dataflow.runtime.computation import Computation, Inputs, Present
+from server.dataflow.inputs import Inputs
+from server.dataflow.runtime.computation import Computation, Present
 from server.dataflow.runtime.hydration import Hydration, State
 
 

@@ -15,13 +15,14 @@ from catalog.objects import Timestamp
 from catalog.updates import DIFF
 from server.dataflow.arrangements.arrangement import Arrangement
 from server.dataflow.arrangements.shared import SharedArrangements
+from server.dataflow.inputs import Inputs
 from server.dataflow.operators.factory import operators_of
 from server.dataflow.operators.linear import SourceOperator
 from server.dataflow.operators.operator import Operator, OperatorContext, Tick
 from server.dataflow.operators.step_cost import StepCost, TooMuch
 from server.dataflow.plan.maintenance_strategy import MaintenanceStrategy
 from server.dataflow.plan.nodes import VERSION, Node, Recompute, Temporal, nodes_of
-from server.dataflow.runtime.computation import Computation, Inputs, Present, Recomputation, compute
+from server.dataflow.runtime.computation import Computation, Present, Recomputation, compute
 from server.dataflow.runtime.hydration import Hydration
 from server.dataflow.runtime.statement_limit import Share
 from server.runtime.threads import all_or_none, in_thread, to_the_end

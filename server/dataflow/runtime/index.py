@@ -22,7 +22,8 @@ from protocol.pgwire.errors import PgError
 from server.dataflow.arrangements.arrangement import Arrangement, Arranger
 from server.dataflow.arrangements.run import ByKey
 from server.dataflow.arrangements.shared import SharedArrangements
-from server.dataflow.runtime.computation import Computation, Inputs, Ticks
+from server.dataflow.inputs import Inputs
+from server.dataflow.runtime.computation import Computation, Ticks
 from server.dataflow.runtime.view import ViewDataflow
 from server.runtime.cancellation import raise_if_cancelled
 from server.runtime.counters import Counters

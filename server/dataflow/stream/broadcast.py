@@ -15,7 +15,7 @@ from server.dataflow.stream.encoding import Data, Encode, Encoded, encoded
 from server.dataflow.stream.envelope import Envelope
 from server.dataflow.stream.feed import Entry
 from server.dataflow.stream.subscription import Progress, Subscription
-from server.session_state.sender import Transport
+from server.dataflow.stream.transport import Transport
 from server.timeline.frontiers import Pulse
 
 BYTES_MAX = 256 * 1024  # of one round; larger changes are written by each subscription by itself, chunk by chunk

@@ -37,7 +37,7 @@ from server.dataflow.plan.maintenance_strategy import maintenance_strategy
 from server.execution.ddl import grants, roles
 from server.execution.ddl.roles import meant
 from server.execution.names import find_relation, schema_of
-from server.execution.planning import plan_default, plan_index_keys, plan_stored, relation_query, system_table_in
+from server.execution.planning import plan_default, plan_index_keys, system_table_in
 from server.execution.times import milliseconds_of
 from server.session_state.context import Context
 from server.session_state.results import Result
@@ -64,6 +64,7 @@ from server.sql.grammar.statements import (
 )
 from server.sql.index_keys import key_column
 from server.sql.plan import QueryPlan, plan_query
+from server.sql.stored_query import plan_stored, relation_query
 
 NO_COLUMNS_HINT = "Give it one constant column, such as true AS present."
 RETRIES_MAX = 10

@@ -1,0 +1,98 @@
+"""The Dockerfile, the constraints and the documentation name what exists. (`lint-imports` checks the imports.)"""
+
+from __future__ import annotations
+
+import ast
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+
+
+@pytest.mark.parametrize(
+    "package", ["server", "server.sql", "server.sql.bind", "server.sql.render", "server.pg_catalog"]
+)
+def test_docstrings_of_packages_name_what_exists(package: str) -> None:
+    import importlib
+    import pkgutil
+
+    docstring = importlib.import_module(package).__doc__
+    assert docstring
+    for name in re.findall(r"`([a-z_]+(?:\.\w+)*)`", docstring):
+        if not (ROOT.joinpath(*package.split(".")) / name).is_file():
+            pkgutil.resolve_name(name if name.startswith(("protocol.", "server.")) else f"{package}.{name}")
+
+
+def dockerfile() -> list[str]:
+    text = (ROOT / "Dockerfile").read_text()
+    lines = [line for line in text.splitlines() if line and not line.startswith("#")]
+    return re.sub(r"\\\n\s*", "", "\n".join(lines)).splitlines()
+
+
+def test_dockerfile_is_sound() -> None:
+    instructions = [line.split(None, 1) for line in dockerfile()]
+    names = [name for name, _ in instructions]
+    assert names[0] == "FROM"
+    known = "FROM RUN WORKDIR COPY USER ENV VOLUME EXPOSE STOPSIGNAL HEALTHCHECK CMD"
+    assert set(names) <= set(known.split())
+    users = [value for name, value in instructions if name == "USER"]
+    assert users, "the image runs as root"
+    assert users[-1] != "root"
+    assert names.index("USER") < names.index("CMD")
+    assert "HEALTHCHECK" in names
+    tag = instructions[0][1].rpartition(":")[2]
+    assert tag not in ("", "latest"), "the base image is not pinned"
+
+
+def test_dockerfile_copies_and_runs_what_exists() -> None:
+    import tomllib
+
+    scripts = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["scripts"]
+    copied: set[str] = set()
+    for line in dockerfile():
+        name, value = line.split(None, 1)
+        if name == "COPY":
+            *sources, _ = value.split()
+            for source in sources:
+                assert (ROOT / source).exists(), source
+                copied.add(source)
+        if name == "CMD":
+            command = ast.literal_eval(value)[0]
+            assert command in scripts
+            assert scripts[command].split(".")[0] in copied
+    assert {"server", "protocol", "catalog", "pyproject.toml"} <= copied
+
+
+def test_constraints_pin_versions_and_name_no_registry() -> None:
+    for line in (ROOT / ".ci" / "constraints.txt").read_text().splitlines():
+        assert re.fullmatch(r"[A-Za-z0-9_.-]+==[A-Za-z0-9_.+!-]+", line), line
+
+
+def test_documents_link_to_what_exists() -> None:
+    for document in (ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))):
+        for target in re.findall(r"\]\(([^)#:]+)\)", document.read_text()):
+            assert (document.parent / target).exists(), f"{document.relative_to(ROOT)}: {target}"
+
+
+def test_dockerfile_copies_every_package() -> None:
+    import tomllib
+
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    packages = {name.removesuffix("*") for name in project["tool"]["setuptools"]["packages"]["find"]["include"]}
+    copied = {word for line in dockerfile() if line.startswith("COPY ") for word in line.split()[1:-1]}
+    assert packages - copied == set()
+
+
+def test_documentation_lists_every_page_once() -> None:
+    docs = ROOT / "docs"
+    listed = re.findall(r"^- \[([\w.-]+\.md)\]", (docs / "README.md").read_text(), re.MULTILINE)
+    assert sorted(listed) == sorted(page.name for page in docs.glob("*.md") if page.name != "README.md")
+
+
+def test_documented_psql_commands_name_the_server() -> None:
+    """Without it psql looks for PostgreSQL's own port."""
+    for page in [ROOT / "README.md", *(ROOT / "docs").glob("*.md")]:
+        for line in page.read_text().splitlines():
+            assert not re.match(r"psql -c ", line), f"{page.name}: {line}"
