@@ -496,13 +496,15 @@ class Coordinator:
         """The greatest closed timestamp, which strict serializable reads use."""
         return Timestamp(self.frontiers.tables_upper - 1)
 
-    def computation(self, plan: QueryPlan, engine: Engine, upkeep: MaintenanceStrategy | None = None) -> Computation:
+    def computation(
+        self, plan: QueryPlan, engine: Engine, maintenance: MaintenanceStrategy | None = None
+    ) -> Computation:
         """Returns the computation that maintains a query over the log and the system tables. 0A000 if there is none.
 
-        `upkeep` is the result of `maintenance_strategy`, if the caller has it.
+        `maintenance` is the result of `maintenance_strategy`, if the caller has it.
         """
-        upkeep = upkeep or maintenance_strategy(plan, self.sizes(plan.inputs))
-        return computation_of(plan, upkeep, engine, _Followed(self), self._arrangements)
+        maintenance = maintenance or maintenance_strategy(plan, self.sizes(plan.inputs))
+        return computation_of(plan, maintenance, engine, _Followed(self), self._arrangements)
 
     def sizes(self, ids: Iterable[ObjectId]) -> dict[ObjectId, int]:
         """Returns the number of log rows per collection. Relations that are not in the log are omitted."""
@@ -661,7 +663,7 @@ class Coordinator:
     @property
     def buffered_bytes(self) -> int:
         """The bytes of changes that the slowest reader of each feed has not taken."""
-        return sum(feed.kept_bytes for feed in (*self._collection_feeds.values(), *self._query_feeds))
+        return sum(feed.buffered_bytes for feed in (*self._collection_feeds.values(), *self._query_feeds))
 
     # -- subscribing --------------------------------------------------------------------------------------------
 

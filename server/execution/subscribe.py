@@ -33,7 +33,7 @@ from server.execution.select import hold_at, rows_without_inputs
 from server.execution.show_query import show_query
 from server.execution.times import refuse_parameters, timestamp_of
 from server.runtime.errors import evaluation_error, to_pg_error
-from server.runtime.offload import beside
+from server.runtime.offload import offload
 from server.session_state.context import Context, not_readable
 from server.session_state.results import Result, SubscriptionRows
 from server.session_state.transaction import Mode
@@ -210,21 +210,21 @@ async def _begun(
 ) -> Subscription:
     """Joins a feed and starts reading the snapshot. Waits until the time of AS OF has been reached."""
     joined = await _join(context, query, as_of, exact=exact)
-    prelude = SnapshotStream(_prelude(joined, bounds, envelope), joined.release)
-    waiting_bytes_max = int(context.settings["subscription_waiting_bytes_max"])
-    subscription = Subscription(joined.feed, joined.reader, prelude, joined.as_of, bounds, waiting_bytes_max)
+    snapshot_stream = SnapshotStream(_snapshot_stream(joined, bounds, envelope), joined.release)
+    buffered_bytes_max = int(context.settings["subscription_waiting_bytes_max"])
+    subscription = Subscription(joined.feed, joined.reader, snapshot_stream, joined.as_of, bounds, buffered_bytes_max)
     joined.reader.on_close = context.coordinator.activity.subscribed(context.process_id, output, query.uses)
-    prelude.start()
+    snapshot_stream.start()
     try:
         if spill.size_of(joined.tables) <= spill.MEMORY_BYTES_MAX:
-            await prelude.begun()  # so that the first FETCH returns it, however short its timeout is
+            await snapshot_stream.begun()  # so that the first FETCH returns it, however short its timeout is
     except BaseException:
         subscription.close()
         raise
     return subscription
 
 
-async def _prelude(joined: Joined, bounds: Bounds, envelope: Envelope) -> AsyncGenerator[Entry]:
+async def _snapshot_stream(joined: Joined, bounds: Bounds, envelope: Envelope) -> AsyncGenerator[Entry]:
     """The snapshot, then the changes up to the reader's position in the feed; per timestamp in the envelope's order."""
     directory = joined.feed.directory
     try:
@@ -268,8 +268,8 @@ async def _join(context: Context, plan: QueryPlan, as_of: Timestamp, *, exact: b
             scan = plan.direct_scan
             if scan is not None and _is_collection(context.state.items[scan.source], scan):
                 return await coordinator.join_collection(scan.source, as_of)
-            upkeep = await beside(plan.stored_text, maintenance_strategy, plan, coordinator.sizes(plan.inputs))
-            computation = coordinator.computation(plan, context.engine, upkeep)
+            maintenance = await offload(plan.stored_text, maintenance_strategy, plan, coordinator.sizes(plan.inputs))
+            computation = coordinator.computation(plan, context.engine, maintenance)
             return await coordinator.join_query(computation, as_of, exact=exact)
     except NotReadable as error:  # a system table has no history before its first subscription
         raise not_readable(context, error, as_of) from None

@@ -19,7 +19,7 @@ from server.dataflow.runtime.view import ViewDataflow
 from server.dataflow.stream.feed import QueryFeed
 from server.explain.output import Section, ms_text
 from server.introspection.dataflow_tables import names
-from server.runtime.offload import beside
+from server.runtime.offload import offload
 from server.sql.plan import QueryPlan
 
 Flow = ViewDataflow | QueryFeed
@@ -35,7 +35,7 @@ class Shown:
     times: bool = True
 
 
-async def upkeep(coordinator: Coordinator, plan: QueryPlan, flow: Flow | None, shown: Shown) -> Section:
+async def maintenance(coordinator: Coordinator, plan: QueryPlan, flow: Flow | None, shown: Shown) -> Section:
     """The operators that maintain a query's result, with their arrangements and counters if its dataflow runs."""
     name = "Kept up to date"
     name_of = names(coordinator)
@@ -45,7 +45,7 @@ async def upkeep(coordinator: Coordinator, plan: QueryPlan, flow: Flow | None, s
     else:
         if plan.expanded is not None:  # a dataflow reads the inputs of an indexed view, not its index
             plan = plan.expanded()
-        found = await beside(plan.stored_text, maintenance_strategy, plan, coordinator.sizes(plan.inputs))
+        found = await offload(plan.stored_text, maintenance_strategy, plan, coordinator.sizes(plan.inputs))
         if found.root is None:
             how = "computed anew when an input changes" if found.is_possible else "cannot be"
             return Section(name, f"{how}, because there is no rule for {found.lacking}")

@@ -28,11 +28,11 @@ from server.execution.prepare import Plan, Prepared, Types, plan_statement, prep
 from server.execution.select import input_rows, select
 from server.execution.subscribe import SubscribePlan
 from server.execution.write import write
-from server.explain.dataflow import Flow, Shown, probing, progress, upkeep
+from server.explain.dataflow import Flow, Shown, maintenance, probing, progress
 from server.explain.output import Section, explained_timestamp, explanation, ms_text
 from server.explain.relation import explained
 from server.explain.timestamp import explain_timestamp
-from server.runtime.offload import beside
+from server.runtime.offload import offload
 from server.runtime.trace import Step, recorded, step
 from server.session_state.context import Context
 from server.session_state.results import Result
@@ -80,7 +80,7 @@ async def explain(
     if isinstance(about := statement.statement, s.Execute):
         called = named(about.name.name)
         parameters = await execute_arguments(context, about.name.name, about.arguments, called.parameters)
-    subject = await beside(statement.text, _subject, context, statement, prepared.parameters, parameters, called)
+    subject = await offload(statement.text, _subject, context, statement, prepared.parameters, parameters, called)
     return explanation(statement, await _sections(context, statement, subject))
 
 
@@ -173,7 +173,7 @@ async def _sections(context: Context, statement: s.Explain, subject: _Subject) -
                 sections = [Section("Plan", plan=plan, headless=True)]
             case s.ExplainStage.OPTIMIZED:
                 sizes = context.coordinator.sizes(query.inputs)
-                relation = await beside(query.stored_text, rewritten_or_not, query.relation, sizes)
+                relation = await offload(query.stored_text, rewritten_or_not, query.relation, sizes)
                 sections = [Section("Plan", plan=explained(relation, _names(context)), headless=True)]
             case s.ExplainStage.PHYSICAL:
                 sections = [await _physical(context, subject, Shown(statements=statement.verbose, arrangements=True))]
@@ -209,7 +209,7 @@ async def _summary(context: Context, subject: _Subject, shown: Shown) -> list[Se
     sql = plan.spark_sql(context.bindings())
     sections.append(Section("Runs", "on Spark", body=sql, body_name="Spark SQL"))
     if plan.inputs and is_maintainable(plan.relation):
-        section = await upkeep(context.coordinator, plan, None, shown)
+        section = await maintenance(context.coordinator, plan, None, shown)
         sections += [section, *probing(context.coordinator)] if section.plan is not None else [section]
     return sections
 
@@ -239,7 +239,7 @@ async def _physical(context: Context, subject: _Subject, shown: Shown) -> Sectio
             "the query cannot be kept up to date",
             detail="mz_now() stands beside columns of several queries, or where no temporal filter is.",
         )
-    section = await upkeep(context.coordinator, subject.query, subject.flow, shown)
+    section = await maintenance(context.coordinator, subject.query, subject.flow, shown)
     return replace(section, headless=section.plan is not None)
 
 
@@ -318,7 +318,7 @@ async def _of_dataflow(context: Context, statement: s.Explain, subject: _Subject
     timing = not statement.no_timing
     shown = Shown(statements=statement.verbose, arrangements=True, work=True, times=timing)
     coordinator = context.coordinator
-    kept = await upkeep(coordinator, subject.query, subject.flow, shown)
+    kept = await maintenance(coordinator, subject.query, subject.flow, shown)
     return [*progress(coordinator, subject.flow, times=timing), kept]
 
 

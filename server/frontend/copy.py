@@ -28,7 +28,7 @@ from server.sql.plan import QueryPlan, WritePlan
 FEED_BYTES = 1024 * 1024  # data is collected up to this size before it is decoded
 
 
-async def copy_to(context: Context, outlet: Sender, statement: s.CopyTo, plan: Plan) -> None:
+async def copy_to(context: Context, sender: Sender, statement: s.CopyTo, plan: Plan) -> None:
     """COPY ... TO STDOUT. Sends CopyOutResponse before the first row is known, then one CopyData per row."""
     options = CopyOptions.of(statement.options, reading=False)
     inner = statement.source
@@ -50,35 +50,35 @@ async def copy_to(context: Context, outlet: Sender, statement: s.CopyTo, plan: P
     encoder = CopyEncoder([f.type for f in fields], options, context.settings.output_style, [f.name for f in fields])
     result = await running
     assert result.rows is not None
-    outlet.send_notices(context.notices)
+    sender.send_notices(context.notices)
     format = 1 if options.is_binary else 0
-    outlet.connection.send(m.CopyOutResponse(format, (format,) * len(fields)))
-    outlet.connection.send_encoded(encoder.header())
-    outlet.flush()
+    sender.connection.send(m.CopyOutResponse(format, (format,) * len(fields)))
+    sender.connection.send_encoded(encoder.header())
+    sender.flush()
     key = ("copy", statement.options, context.settings.output_style)
-    sent = await _copy_rows(outlet, result.rows, encoder, key, context.interrupt)
-    outlet.connection.send_encoded(encoder.trailer())
-    outlet.connection.send(m.CopyDone(), m.CommandComplete(f"COPY {sent}"))
+    sent = await _copy_rows(sender, result.rows, encoder, key, context.interrupt)
+    sender.connection.send_encoded(encoder.trailer())
+    sender.connection.send(m.CopyDone(), m.CommandComplete(f"COPY {sent}"))
 
 
 async def _copy_rows(
-    outlet: Sender, rows: Rows, encoder: CopyEncoder, key: Hashable, interrupt: Callable[[PgError], None]
+    sender: Sender, rows: Rows, encoder: CopyEncoder, key: Hashable, interrupt: Callable[[PgError], None]
 ) -> int:
     sent, encode = 0, encode_table(encoder.encode_rows)
     try:
         if isinstance(rows, SubscriptionRows):
             rows.interrupt_by(interrupt)
-            return await rows.send(key, encode, outlet, encoder)
+            return await rows.send(key, encode, sender, encoder)
         while not rows.finished:
             table = await rows.take(TAKEN_ROWS)
-            await outlet.write_table(table, encode_table(encoder.encode))
+            await sender.write_table(table, encode_table(encoder.encode))
             sent += table.num_rows
     finally:
         rows.close()
     return sent
 
 
-async def copy_from(context: Context, outlet: Sender, arrival: asyncio.Event, statement: s.CopyFrom) -> Result:
+async def copy_from(context: Context, sender: Sender, arrival: asyncio.Event, statement: s.CopyFrom) -> Result:
     """COPY ... FROM STDIN. Reads until CopyDone. Loads nothing if any of the data is invalid."""
     item = find_relation(context, statement.table)
     table = write.table_for_writing(context, item.id, item.name, "copy to")
@@ -89,10 +89,10 @@ async def copy_from(context: Context, outlet: Sender, arrival: asyncio.Event, st
         context, table, positions, CopyDecoder(columns, options, table.name, timezone=context.settings["TimeZone"])
     )
     format = 1 if options.is_binary else 0
-    outlet.connection.send(m.CopyInResponse(format, (format,) * len(positions)))
-    outlet.flush()
+    sender.connection.send(m.CopyInResponse(format, (format,) * len(positions)))
+    sender.flush()
     try:
-        async for data in _copy_data(outlet, arrival):
+        async for data in _copy_data(sender, arrival):
             await copy.feed(data)
         return await copy.finish()
     except BaseException:
@@ -100,12 +100,12 @@ async def copy_from(context: Context, outlet: Sender, arrival: asyncio.Event, st
         raise
 
 
-async def _copy_data(outlet: Sender, arrival: asyncio.Event) -> AsyncIterator[bytes]:
+async def _copy_data(sender: Sender, arrival: asyncio.Event) -> AsyncIterator[bytes]:
     """Yields the data of CopyData messages until CopyDone, in pieces of about FEED_BYTES."""
     pieces: list[bytes] = []
     size = 0
     while True:
-        event = outlet.connection.next_event()
+        event = sender.connection.next_event()
         if isinstance(event, m.CopyData):
             pieces.append(event.data)
             size += len(event.data)
@@ -121,7 +121,7 @@ async def _copy_data(outlet: Sender, arrival: asyncio.Event) -> AsyncIterator[by
                 raise PgError(SqlState.QUERY_CANCELED, f"COPY from stdin failed: {message}")
             case _ if event is NEED_DATA:
                 arrival.clear()
-                outlet.transport.limit_input(0)
+                sender.transport.limit_input(0)
                 await arrival.wait()
             case _ if event is EOF:
                 raise PgError(SqlState.CONNECTION_FAILURE, "unexpected EOF on client connection with an open COPY")

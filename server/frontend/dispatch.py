@@ -23,7 +23,7 @@ from server.execution.subscribe import SubscribePlan, subscribe
 from server.execution.times import fetch_timeout_s
 from server.explain.explain import explain
 from server.frontend.portals import Portal, Portals
-from server.runtime.offload import beside
+from server.runtime.offload import offload
 from server.session_state.context import Context
 from server.session_state.results import Result, SubscriptionRows, TableRows
 from server.sql.grammar import statements as s
@@ -294,7 +294,7 @@ class Dispatcher:
         if cursor.failure is not None:
             raise cursor.failure
         inner = cursor.prepared.statement
-        await beside("" if inner is None else inner.text, self.plan_cursor, cursor)
+        await offload("" if inner is None else inner.text, self.plan_cursor, cursor)
         timeout_s = fetch_timeout_s(statement.timeout)
         if cursor.result is None:
             cursor.result = await self.execute(cursor.prepared, cursor.parameters)

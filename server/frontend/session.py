@@ -6,7 +6,7 @@ Messages are handled one at a time. A message that needs no waiting is answered 
 session's task, and the next message is not read until the task is done. A CancelRequest and a lost connection cancel
 the task, which releases what it holds.
 
-`interpreter` executes statements, `outlet` writes to the socket, `copying` implements COPY.
+`interpreter` executes statements, `sender` writes to the socket, `copying` implements COPY.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from server.frontend.portals import Portal
 from server.pg_catalog.engine import Undescribed
 from server.runtime.counters import CANCELED, ERROR, OK
 from server.runtime.errors import to_pg_error
-from server.runtime.offload import TEXT_CHARS_MAX, beside, release_later
+from server.runtime.offload import TEXT_CHARS_MAX, offload, release_later
 from server.session_state.context import Context
 from server.session_state.results import TAKEN_ROWS, NoRows, Result, Rows, SubscriptionRows, row_description
 from server.session_state.sender import Sender, encode_table
@@ -86,7 +86,7 @@ class Session:
         self._connection = connection
         self._transport = transport
         self._plans = plans
-        self._outlet = Sender(connection, transport)
+        self._sender = Sender(connection, transport)
         self._interpreter = Dispatcher(context)
         context.interrupt = self._interrupt
         self._ended = False  # the connection is lost or being closed
@@ -144,7 +144,7 @@ class Session:
         """Ends the session with a FATAL error."""
         if self._connection.phase is not Phase.CLOSED:
             self._connection.send(m.ErrorResponse.of(error))
-            self._outlet.flush()
+            self._sender.flush()
         self._transport.close()
         self.lost()
 
@@ -187,7 +187,7 @@ class Session:
             if work is not None:
                 self._cancel_reason = None
                 self._task, self._task_begun = asyncio.create_task(self._run(work)), False
-        self._outlet.flush()
+        self._sender.flush()
         is_busy = self._task is not None or self._resumes
         self._transport.limit_input(self._connection.bytes_waiting if is_busy else 0)
 
@@ -206,7 +206,7 @@ class Session:
         """Reports an error of the protocol layer."""
         self._fail(error)
         if error.severity is Severity.FATAL:
-            self._outlet.flush()
+            self._sender.flush()
             self._transport.close_when_read()
         elif self._connection.phase is Phase.READY:
             self._ready()
@@ -308,7 +308,7 @@ class Session:
     def _fail(self, error: PgError) -> None:
         """Sends an error to the client, and fails or rolls back the transaction."""
         self._count(CANCELED if error.sqlstate == SqlState.QUERY_CANCELED else ERROR)
-        self._outlet.send_notices(self.context.notices)
+        self._sender.send_notices(self.context.notices)
         self._connection.send(m.ErrorResponse.of(error))
         if self.context.transaction.explicit:
             self.context.transaction.failed = True
@@ -346,7 +346,7 @@ class Session:
         self._interpreter.portals.close("")
         self.context.ends_at_sync = False
         try:
-            statements = await beside(text, _parse, text)
+            statements = await offload(text, _parse, text)
             if not statements:
                 self._connection.send(m.EmptyQueryResponse())
             self._interpreter.several = len(statements) > 1
@@ -371,7 +371,7 @@ class Session:
 
     async def _yield(self) -> None:
         """Lets other sessions run. Returns when the socket has accepted the answers so far."""
-        self._outlet.flush()
+        self._sender.flush()
         await asyncio.sleep(0)
         await self._transport.drained()
 
@@ -380,7 +380,7 @@ class Session:
         self._check_failed(statement)
         whole_text = None if self._interpreter.several else text
         prepared = await self.context.described(
-            lambda: beside(statement.text, self._prepare_simple, statement, whole_text)
+            lambda: offload(statement.text, self._prepare_simple, statement, whole_text)
         )
         if prepared.parameters:
             raise PgError(SqlState.UNDEFINED_PARAMETER, "there is no parameter $1")
@@ -472,7 +472,7 @@ class Session:
     async def _describe_long(self, message: m.Describe, cursor: Portal, text: str) -> None:
         """Plans a cursor's long statement in a thread, then describes it."""
         try:
-            await self.context.described(lambda: beside(text, self._interpreter.plan_cursor, cursor))
+            await self.context.described(lambda: offload(text, self._interpreter.plan_cursor, cursor))
             self._describe(message)
         except BaseException as error:
             self._fail(self._told(error))
@@ -519,7 +519,7 @@ class Session:
 
     async def _parse_long(self, message: m.Parse) -> None:
         try:
-            prepared = await self.context.described(lambda: beside(message.text, self._prepare_message, message, None))
+            prepared = await self.context.described(lambda: offload(message.text, self._prepare_message, message, None))
             self._parsed(message, prepared)
         except BaseException as error:
             self._fail(self._told(error))
@@ -609,7 +609,7 @@ class Session:
             values = plan.constant.evaluate_row(bindings)
         except NotCheap:
             return self._execute_portal(portal, message.max_rows)
-        self._outlet.send_notices(context.notices)
+        self._sender.send_notices(context.notices)
         write = row_writer(plan.constant.types, portal.column_formats(), context.settings.output_style)
         self._connection.send_encoded(write(values) + SELECT_1)
         portal.result, portal.done = Result("SELECT {}", NoRows(plan.columns)), True
@@ -678,17 +678,17 @@ class Session:
                 case s.CopyTo():
                     assert portal.prepared.plan is not None
                     plan = portal.prepared.plan
-                    await copy_to(self.context, self._outlet, statement, plan)
+                    await copy_to(self.context, self._sender, statement, plan)
                     portal.done = True
                     return
                 case s.CopyFrom():
-                    portal.result = await copy_from(self.context, self._outlet, self._data_came, statement)
+                    portal.result = await copy_from(self.context, self._sender, self._data_came, statement)
                 case s.Fetch():
                     self._interpreter.check_fetch_limit(statement, limit)
                     portal.result = await self.context.described(lambda: self._interpreter.fetch(statement))
                 case _:
                     portal.result = await self._executed(portal, describe=describe)
-            self._outlet.send_notices(self.context.notices)
+            self._sender.send_notices(self.context.notices)
         elif portal.done and isinstance(statement, s.Declare | s.CloseCursor):
             raise PgError(SqlState.OBJECT_NOT_IN_PREREQUISITE_STATE, 'portal "" cannot be run')
         rows = portal.result.rows
@@ -726,12 +726,12 @@ class Session:
         sent = 0
         if isinstance(rows, SubscriptionRows) and limit == 0:
             rows.interrupt_by(self._interrupt)
-            sent = await rows.send(key, encode, self._outlet)
+            sent = await rows.send(key, encode, self._sender)
         while not rows.finished and (limit == 0 or sent < limit):
             if isinstance(rows, SubscriptionRows):
-                self._outlet.flush()
+                self._sender.flush()
             table = await rows.take(min(limit - sent, TAKEN_ROWS) if limit else TAKEN_ROWS)
-            await self._outlet.write_table(table, encode)
+            await self._sender.write_table(table, encode)
             sent += table.num_rows
         if limit and sent == limit:
             self._connection.send(m.PortalSuspended())

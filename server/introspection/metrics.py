@@ -205,9 +205,9 @@ def _of_holds(coordinator: Coordinator) -> Iterator[Metric]:
         for id in relations:
             if id not in logs:
                 logs[id] = log.sizes_over_time(id)
-            kept_rows, kept_bytes = logs[id].between(place.at, frontiers.retained(id))
-            rows[label] += kept_rows
-            sizes[label] += kept_bytes
+            held_rows, held_bytes = logs[id].between(place.at, frontiers.retained(id))
+            rows[label] += held_rows
+            sizes[label] += held_bytes
     yield Metric("tidewire_hold_lag_seconds", "gauge", "How far a hold is behind its objects.", ("hold",), lags)
     yield Metric("tidewire_hold_history_rows", "gauge", "Lines of changes that a hold keeps.", ("hold",), rows)
     yield Metric("tidewire_hold_history_bytes", "gauge", "Bytes of changes that a hold keeps.", ("hold",), sizes)

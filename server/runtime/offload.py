@@ -24,7 +24,7 @@ def release_later(text: str, work: Callable[..., object], *args: Any) -> None:
         _threads.submit(work, *args)
 
 
-async def beside(text: str, work: Callable[..., Result], *args: Any) -> Result:
+async def offload(text: str, work: Callable[..., Result], *args: Any) -> Result:
     """Returns `work(*args)`, which parses or plans `text`. If the text is long, `work` runs in a thread.
 
     `work` must not change what other sessions see. Cancellation stops it at its next `checkpoint`, or before it begins.

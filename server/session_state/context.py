@@ -32,7 +32,7 @@ Planned = TypeVar("Planned")
 VERSION = f"PostgreSQL {SERVER_VERSION} (Tidewire)"
 
 
-def told_nobody(error: PgError) -> None:
+def nobody_to_notify(error: PgError) -> None:
     """The `interrupt` of a context without a session: ignores the error."""
 
 
@@ -49,7 +49,7 @@ class Context:
     process_id: int
     transaction: Transaction
     notices: list[Notice] = field(default_factory=list)
-    interrupt: Callable[[PgError], None] = told_nobody
+    interrupt: Callable[[PgError], None] = nobody_to_notify
     """Ends the current statement with an error."""
     signals: Mapping[str, Callable[[int], bool]] = field(default_factory=dict)
     """The functions pg_cancel_backend and pg_terminate_backend, which take a process id."""

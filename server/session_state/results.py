@@ -167,13 +167,13 @@ class SubscriptionRows:
             self._subscription.sent(self._messages.popleft())
             self._rest = pa.concat_tables([self._rest, rows])
 
-    async def send(self, key: Hashable, encode: Encode, outlet: Sender, opening: CopyEncoder | None = None) -> int:
+    async def send(self, key: Hashable, encode: Encode, sender: Sender, opening: CopyEncoder | None = None) -> int:
         """Encodes and writes the rows until the end of the stream. Returns their number.
 
         Readers with an equal `key` share the bytes of a change. Readers that have taken everything also share the
         writing (`broadcast`). `opening` adds the stream's header. Not cancel safe: rows that were taken are lost.
         """
-        outlet.flush()
+        sender.flush()
         count = 0
         key = (key, self._envelope.form)
         while not self.finished:
@@ -182,44 +182,44 @@ class SubscriptionRows:
             if self._rest.num_rows:
                 rest = await self.take(None)
                 count += rest.num_rows
-                await _write(rest, encode, outlet, opening)
+                await _write(rest, encode, sender, opening)
                 continue
             if (
                 isinstance(subscription, Subscription)
                 and subscription.is_live
-                and not outlet.transport.is_full
+                and not sender.transport.is_full
                 and (opening is None or opening.has_begun)
             ):
-                count += await follow(subscription, key, self._envelope, encode, outlet.transport)
-                await outlet.transport.drained()
+                count += await follow(subscription, key, self._envelope, encode, sender.transport)
+                await sender.transport.drained()
                 continue
             for message in await subscription.next(SENT_BYTES):
-                count += await self._send(message, key, encode, outlet, opening)
+                count += await self._send(message, key, encode, sender, opening)
         return count
 
     async def _send(
-        self, message: Message, key: Hashable, encode: Encode, outlet: Sender, opening: CopyEncoder | None
+        self, message: Message, key: Hashable, encode: Encode, sender: Sender, opening: CopyEncoder | None
     ) -> int:
         if isinstance(message, Entry) and message.shared and isinstance(self._subscription, Subscription):
             directory = self._subscription.feed.directory
             known = await encoded_entry(message, key, self._envelope, encode, directory)
             for chunk in known.chunks:
-                await outlet.write(chunk if opening is None else opening.frame(chunk))
+                await sender.write(chunk if opening is None else opening.frame(chunk))
             return known.rows
         rows = await self._envelope.rows(message)
         if self._envelope.copies and isinstance(self._subscription, Subscription):
             rows = await resident(rows, self._subscription.feed.directory)
         self._subscription.sent(message)
-        await _write(rows, encode, outlet, opening)
+        await _write(rows, encode, sender, opening)
         return int(rows.num_rows)
 
     def close(self) -> None:
         self._subscription.close()
 
 
-async def _write(rows: pa.Table, encode: Encode, outlet: Sender, opening: CopyEncoder | None) -> None:
+async def _write(rows: pa.Table, encode: Encode, sender: Sender, opening: CopyEncoder | None) -> None:
     async for chunk in encoded_chunks(rows, encode):
-        await outlet.write(chunk if opening is None else opening.frame(chunk))
+        await sender.write(chunk if opening is None else opening.frame(chunk))
 
 
 @dataclass(slots=True)

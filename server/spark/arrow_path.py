@@ -86,7 +86,7 @@ class SessionPath(Protocol):
         """The durations of the last statement's phases in seconds; empty if this path does not measure them."""
 
     def run(self, group: str, sql: str, views: Mapping[str, pa.Table], drop: Sequence[str]) -> pa.Table:
-        """Drops the temporary views `drop`, creates `views`, runs `sql`, and returns its rows (types as `to_house`).
+        """Drops the temporary views `drop`, creates `views`, runs `sql`, and returns its rows (types as `from_spark`).
 
         All Spark jobs of the statement belong to the job group `group`. None of them runs after `run` has returned or
         raised. `errors.Failure` for an error of Spark; the views may then exist or not. `Disconnected` if the
@@ -100,8 +100,8 @@ class SessionPath(Protocol):
 class BridgePath:
     """The low-latency `SessionPath`, over a socket to `SparkBridge.java`."""
 
-    def __init__(self, door: JavaObject, session: JavaObject, slot: str, scratch: Path) -> None:
-        """`door` is the result of `compile_bridge`. The JVM connects to a port of this process and sends a token first.
+    def __init__(self, bridge: JavaObject, session: JavaObject, slot: str, scratch: Path) -> None:
+        """`bridge`: the result of `compile_bridge`. The JVM connects to a port of this process and sends a token first.
 
         Connections without the token are closed. Disconnected if the JVM does not connect within CONNECT_TIMEOUT_S.
         An answer that is too large for memory is stored in `scratch` by `catalog.spill`.
@@ -110,7 +110,7 @@ class BridgePath:
         self.parts: Mapping[str, float] = {}
         token = secrets.token_hex(32)
         with socket.create_server(("127.0.0.1", 0)) as listener:
-            door.open(session, slot, listener.getsockname()[1], token, BATCH_ROWS_MAX, BATCH_BYTES_MAX)
+            bridge.open(session, slot, listener.getsockname()[1], token, BATCH_ROWS_MAX, BATCH_BYTES_MAX)
             self._socket = _accepted(listener, token.encode())
         self._socket.settimeout(None)
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -124,7 +124,7 @@ class BridgePath:
             raise Disconnected(str(error)) from error
         blocks = self._blocks()
         try:
-            return kept((to_house(pa.ipc.open_stream(block).read_all()) for block in blocks), self._scratch)
+            return kept((from_spark(pa.ipc.open_stream(block).read_all()) for block in blocks), self._scratch)
         finally:
             for _ in blocks:  # reads the rest of an answer that could not be stored: the next answer follows it
                 pass
@@ -266,7 +266,7 @@ def to_spark(table: pa.Table) -> pa.Table:
     return _cast(table, _schema(table.schema, "ns"))
 
 
-def to_house(table: pa.Table) -> pa.Table:
+def from_spark(table: pa.Table) -> pa.Table:
     """Returns the table with the Arrow types of protocol.pgwire.types: time in us, 32-bit offsets, no metadata.
 
     PgError 22008 for an interval whose microseconds do not fit into 64-bit nanoseconds.

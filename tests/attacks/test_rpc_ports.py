@@ -139,8 +139,8 @@ def test_spark_answers_no_frame_of_a_client_without_the_secret(engine: SparkEngi
 
 def test_spark_gives_nothing_to_a_client_without_the_secret(engine: SparkEngine) -> None:
     tried = [(port, data) for port in ports(engine) for kind, data in attacks(port).items() if kind != "request"]
-    with ThreadPoolExecutor(len(tried)) as beside:
-        answers = list(beside.map(lambda attack: exchange(*attack, SILENCE_S), tried))
+    with ThreadPoolExecutor(len(tried)) as attackers:
+        answers = list(attackers.map(lambda attack: exchange(*attack, SILENCE_S), tried))
     for (port, _), answer in zip(tried, answers, strict=True):
         if not answer.startswith(b"HTTP/1.1 400") and len(answer) > 8:
             assert answer[8] not in ANSWERS, f"port {port} sent {ANSWERS[answer[8]]}: {answer[:300]!r}"

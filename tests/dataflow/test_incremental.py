@@ -584,8 +584,8 @@ PLANTED: list[tuple[str, Planted, str]] = [
      "SELECT k, min(v) FROM t GROUP BY k"),
     ("nothing was first before", _code(operator.ArrangedInput, "first", _nothing_first),
      "SELECT DISTINCT ON (k) k, v FROM t ORDER BY k, v DESC"),
-    ("the wrong end", _field(nodes.AccumulableAggregate, "firsts", lambda firsts: tuple(
-        (once, dataclasses.replace(first, descending=not first.descending)) for once, first in firsts)),
+    ("the wrong end", _field(nodes.AccumulableAggregate, "firsts", lambda top_rows: tuple(
+        (once, dataclasses.replace(first, descending=not first.descending)) for once, first in top_rows)),
      "SELECT b.k % 2, max(a.v * 20 + b.v * 5 + b.k) FROM t a, t b GROUP BY b.k % 2"),
     ("fewer than there are", _field(nodes.Recompute, "first", lambda first: dataclasses.replace(first, count=1)),
      "SELECT * FROM (SELECT k, v, row_number() OVER (PARTITION BY k ORDER BY v) AS n FROM t) a WHERE n <= 3"),

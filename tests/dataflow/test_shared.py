@@ -125,5 +125,5 @@ def test_one_with_more_columns_serves_too(storage: Storage) -> None:
 def test_what_went_wrong_serves_nobody_else(storage: Storage) -> None:
     shared = SharedArrangements(storage)
     first, second = lease_at(shared, 1), lease_at(shared, 1)
-    first.spoil()
+    first.invalidate()
     assert lease_at(shared, 1).arrangement is not second.arrangement

@@ -84,11 +84,11 @@ class Crowd:
         self.tasks: list[asyncio.Task[int]] = []
 
     def add(self, limit: int = 1 << 30) -> Socket:
-        prelude = SnapshotStream(nothing(), lambda: None)
-        prelude.start()
+        snapshot_stream = SnapshotStream(nothing(), lambda: None)
+        snapshot_stream.start()
         as_of = Timestamp(self.feed.upper - 1)
         bounds = Bounds(None, snapshot=True, progress=True)
-        stream = Subscription(self.feed, self.feed.join(), prelude, as_of, bounds, limit)
+        stream = Subscription(self.feed, self.feed.join(), snapshot_stream, as_of, bounds, limit)
         socket = Socket()
         rows = SubscriptionRows(stream, ENVELOPE)
         self.sockets.append(socket)
@@ -117,7 +117,7 @@ class Crowd:
             stream.close()
         assert not self.feed._readers
         assert not self.feed.broadcasts
-        assert self.feed.kept_bytes == 0
+        assert self.feed.buffered_bytes == 0
 
 
 def crowded(scenario: Callable[[Crowd], Awaitable[None]], directory: Path) -> None:

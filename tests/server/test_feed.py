@@ -39,7 +39,7 @@ def test_what_waits_goes_to_disk_and_comes_back(tmp_path: Path, monkeypatch: pyt
         for time, entry in enumerate(reader.take()):
             assert entry.time == time
             assert entry.changes.equals(changes(1_000 + time))
-        assert feed.memory_bytes == feed.kept_bytes == 0
+        assert feed.memory_bytes == feed.buffered_bytes == 0
         assert not feed._entries
 
     asyncio.run(run())
@@ -54,7 +54,7 @@ def test_a_disk_without_room_delays_nobody(tmp_path: Path, monkeypatch: pytest.M
         for time in range(5):
             feed.append(Timestamp(time), changes(1_000))
             await settled(feed)
-        assert feed.memory_bytes == feed.kept_bytes
+        assert feed.memory_bytes == feed.buffered_bytes
         (tmp_path / "gone").mkdir()
         feed.append(Timestamp(5), changes(1_000))
         await settled(feed)
@@ -93,15 +93,15 @@ def test_the_sums_are_those_of_the_entries(seed: int, tmp_path: Path, monkeypatc
                     del readers[reader]
                     readers[feed.join()] = time + 1
             kept = feed._entries
-            assert feed.kept_bytes == sum(entry.bytes for entry in kept.values()), seed
+            assert feed.buffered_bytes == sum(entry.bytes for entry in kept.values()), seed
             assert min(kept, default=feed.end) == min(r.next for r in (*readers, keeper)), seed
             assert all(r.buffered_bytes == sum(e.bytes for e in r.waiting()) for r in readers), seed
         await settled(feed)
         on_disk = sum(feed._entries[number].bytes for number in feed._on_disk)
-        assert feed.memory_bytes == feed.kept_bytes - on_disk <= 20_000, seed
+        assert feed.memory_bytes == feed.buffered_bytes - on_disk <= 20_000, seed
         for reader in (*readers, keeper):
             reader.close()
-        assert (feed.memory_bytes, feed.kept_bytes, feed._on_disk) == (0, 0, set()), seed
+        assert (feed.memory_bytes, feed.buffered_bytes, feed._on_disk) == (0, 0, set()), seed
 
     asyncio.run(run())
 

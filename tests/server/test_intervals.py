@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from protocol.pgwire.errors import PgError
-from server.spark.arrow_path import spark_schema, to_house, to_spark
+from server.spark.arrow_path import from_spark, spark_schema, to_spark
 
 INTERVAL = pa.month_day_nano_interval()
 _INT32 = st.integers(-(2**31), 2**31 - 1)
@@ -23,7 +23,7 @@ def test_round_trip(rows: list[tuple[object, object]], start: int) -> None:
     table = pa.table(columns, names=["c0", "c1"]).slice(start)
     parts = to_spark(table)
     parts.validate(full=True)
-    back = to_house(parts)
+    back = from_spark(parts)
     back.validate(full=True)
     assert back.equals(table)
     assert back.schema.types == [INTERVAL, pa.list_(INTERVAL)]
@@ -40,4 +40,4 @@ def test_beyond_arrow() -> None:
     parts = pa.struct([("months", pa.int32()), ("days", pa.int32()), ("us", pa.int64())])
     table = pa.table({"c0": pa.array([{"months": 0, "days": 0, "us": 1 << 60}], parts)})
     with pytest.raises(PgError, match="interval out of range"):
-        to_house(table)
+        from_spark(table)

@@ -152,10 +152,10 @@ def test_who_gives_up_in_the_middle_leaves_no_file(tmp_path: Path) -> None:
 def subscription(
     feed: Feed, entries: AsyncGenerator[Entry], released: list[str] | None = None, limit: int = 1 << 30
 ) -> Subscription:
-    prelude = SnapshotStream(entries, lambda: (released if released is not None else []).append("released"))
-    prelude.start()
+    snapshot_stream = SnapshotStream(entries, lambda: (released if released is not None else []).append("released"))
+    snapshot_stream.start()
     bounds = Bounds(None, snapshot=True, progress=True)
-    return Subscription(feed, feed.join(), prelude, Timestamp(5), bounds, limit)
+    return Subscription(feed, feed.join(), snapshot_stream, Timestamp(5), bounds, limit)
 
 
 def changes(first: int, rows: int = 1_000) -> pa.Table:
@@ -168,13 +168,13 @@ async def test_a_snapshot_that_was_not_made_is_not_taken_for_an_empty_one() -> N
     async def entries() -> AsyncGenerator[Entry]:
         yield Entry(Timestamp(5), changes(0), shared=False)
 
-    prelude = SnapshotStream(entries(), lambda: released.append("released"))
-    prelude.start()
-    assert prelude._task is not None
-    prelude._task.cancel()  # before its first step, by whoever
+    snapshot_stream = SnapshotStream(entries(), lambda: released.append("released"))
+    snapshot_stream.start()
+    assert snapshot_stream._task is not None
+    snapshot_stream._task.cancel()  # before its first step, by whoever
     with pytest.raises(PgError, match="internal error"):
-        await prelude.begun()
-    assert not prelude.finished
+        await snapshot_stream.begun()
+    assert not snapshot_stream.finished
     assert released
 
 

@@ -314,11 +314,11 @@ def test_parts_of_archives_that_killed_servers_left_are_swept(tmp_path: Path) ->
 
 def test_a_jvm_of_a_life_before_is_ended(tmp_path: Path) -> None:
     """It works in the directory that the next one starts in, also when that was emptied under it."""
-    scratch, beside = tmp_path / "scratch", tmp_path / "beside"
+    scratch, neighbour_directory = tmp_path / "scratch", tmp_path / "beside"
     scratch.mkdir()
-    beside.mkdir()
+    neighbour_directory.mkdir()
     left = subprocess.Popen(["sleep", "60"], cwd=scratch)
-    neighbour = subprocess.Popen(["sleep", "60"], cwd=beside)
+    neighbour = subprocess.Popen(["sleep", "60"], cwd=neighbour_directory)
     scratch.rmdir()
     end_former(scratch)
     assert left.wait(10) == -signal.SIGKILL

@@ -80,10 +80,10 @@ class Arrangement(Protocol):
     async def settle(self) -> None:
         """Waits for the merge in progress, if any, and raises its exception."""
 
-    def entries(self, codes: Hashes) -> int:
+    def entries(self, key_hashes: Hashes) -> int:
         """The number of entries with one of these codes (ascending, distinct), without entries in executors' files."""
 
-    async def probe(self, codes: Hashes, as_of: int) -> pa.Table:
+    async def probe(self, key_hashes: Hashes, as_of: int) -> pa.Table:
         """The rows with one of these codes (ascending, distinct) at `as_of`: consolidated changes."""
 
     async def whole(self, as_of: int) -> pa.Table:
@@ -95,7 +95,7 @@ class Arrangement(Protocol):
         Their multiplicities add up to at least `count`, or the result is all rows. Consolidated.
         """
 
-    async def first_of(self, codes: Hashes, counts: NDArray[np.int64], as_of: int) -> pa.Table:
+    async def first_of(self, key_hashes: Hashes, counts: NDArray[np.int64], as_of: int) -> pa.Table:
         """Only for `ByKeyAndOrder`: `first` within each of these key hashes (ascending, distinct), by its own count."""
 
     def close(self) -> None:
@@ -202,7 +202,7 @@ class ServerArrangement:
     def _merge_small(self) -> None:
         while (pair := self._mergeable()) is not None:
             older, newer = pair
-            if len(older.codes) + len(newer.codes) > MERGED_AT_ONCE:
+            if len(older.key_hashes) + len(newer.key_hashes) > MERGED_AT_ONCE:
                 if self._busy is None:
                     if self._merging is not None:
                         self._merging.result()  # raises the error of the previous merge
@@ -216,7 +216,7 @@ class ServerArrangement:
         with self._lock:
             free = self._runs if self._busy is None else self._runs[self._runs.index(self._busy) + 1 :]
         for older, newer in zip(reversed(free[:-1]), reversed(free[1:]), strict=True):
-            if len(newer.codes) * 2 >= len(older.codes):
+            if len(newer.key_hashes) * 2 >= len(older.key_hashes):
                 return older, newer
         return None
 
@@ -237,14 +237,14 @@ class ServerArrangement:
 
     # -- reading ------------------------------------------------------------------------------------------------
 
-    def entries(self, codes: Hashes) -> int:
-        return sum(run.entries(codes) for run in self._runs)
+    def entries(self, key_hashes: Hashes) -> int:
+        return sum(run.entries(key_hashes) for run in self._runs)
 
-    async def probe(self, codes: Hashes, as_of: int) -> pa.Table:
+    async def probe(self, key_hashes: Hashes, as_of: int) -> pa.Table:
         runs = self.runs_at(as_of)
-        if sum(run.entries(codes) for run in runs) > THREAD_ROWS:
-            return await asyncio.to_thread(probed, runs, self.schema, codes, as_of)
-        return await in_thread(probed, runs, self.schema, codes, as_of)
+        if sum(run.entries(key_hashes) for run in runs) > THREAD_ROWS:
+            return await asyncio.to_thread(probed, runs, self.schema, key_hashes, as_of)
+        return await in_thread(probed, runs, self.schema, key_hashes, as_of)
 
     async def whole(self, as_of: int) -> pa.Table:
         return await asyncio.to_thread(whole, self.runs_at(as_of), self.schema, as_of)
@@ -252,10 +252,10 @@ class ServerArrangement:
     async def first(self, count: int, as_of: int) -> pa.Table:
         return first(self.runs_at(as_of), self.schema, count, as_of)
 
-    async def first_of(self, codes: Hashes, counts: NDArray[np.int64], as_of: int) -> pa.Table:
+    async def first_of(self, key_hashes: Hashes, counts: NDArray[np.int64], as_of: int) -> pa.Table:
         assert isinstance(self.sorted_by, ByKeyAndOrder)
         runs = self.runs_at(as_of)
-        return await in_thread(first_of, runs, self.schema, self.sorted_by, codes, counts, as_of)
+        return await in_thread(first_of, runs, self.schema, self.sorted_by, key_hashes, counts, as_of)
 
     def runs_at(self, as_of: int) -> tuple[Run, ...]:
         """All runs. Requires `as_of >= since`."""
@@ -269,7 +269,7 @@ class ServerArrangement:
 
     @property
     def rows(self) -> int:
-        return sum(len(run.codes) for run in self._runs)
+        return sum(len(run.key_hashes) for run in self._runs)
 
     @property
     def bytes(self) -> int:

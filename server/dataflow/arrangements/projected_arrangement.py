@@ -49,11 +49,11 @@ class ProjectedArrangement:
     def probed_by(self) -> str:
         return self._whole.probed_by
 
-    def entries(self, codes: Hashes) -> int:
-        return self._whole.entries(codes)
+    def entries(self, key_hashes: Hashes) -> int:
+        return self._whole.entries(key_hashes)
 
-    async def probe(self, codes: Hashes, as_of: int) -> pa.Table:
-        return await self._picked(await self._whole.probe(codes, as_of))
+    async def probe(self, key_hashes: Hashes, as_of: int) -> pa.Table:
+        return await self._picked(await self._whole.probe(key_hashes, as_of))
 
     async def whole(self, as_of: int) -> pa.Table:
         return await self._picked(await self._whole.whole(as_of))
@@ -61,8 +61,8 @@ class ProjectedArrangement:
     async def first(self, count: int, as_of: int) -> pa.Table:
         return await self._picked(await self._whole.first(count, as_of))
 
-    async def first_of(self, codes: Hashes, counts: NDArray[np.int64], as_of: int) -> pa.Table:
-        return await self._picked(await self._whole.first_of(codes, counts, as_of))
+    async def first_of(self, key_hashes: Hashes, counts: NDArray[np.int64], as_of: int) -> pa.Table:
+        return await self._picked(await self._whole.first_of(key_hashes, counts, as_of))
 
     async def _picked(self, found: pa.Table) -> pa.Table:
         """The projected changes, consolidated: rows that differ only in other columns become equal."""

@@ -32,7 +32,7 @@ class ByKey:
 
     columns: tuple[str, ...]
 
-    def codes(self, rows: pa.Table) -> Hashes:
+    def key_hashes(self, rows: pa.Table) -> Hashes:
         return key_codes(rows, self.columns)
 
 
@@ -44,7 +44,7 @@ class ByOrder:
     descending: bool = False
     nulls_first: bool = False
 
-    def codes(self, rows: pa.Table) -> Hashes:
+    def key_hashes(self, rows: pa.Table) -> Hashes:
         return order_codes(rows[self.column], descending=self.descending, nulls_first=self.nulls_first)
 
 
@@ -55,7 +55,7 @@ class ByKeyAndOrder:
     columns: tuple[str, ...]
     order: ByOrder
 
-    def codes(self, rows: pa.Table) -> Hashes:
+    def key_hashes(self, rows: pa.Table) -> Hashes:
         return key_codes(rows, self.columns)
 
 
@@ -64,7 +64,7 @@ Sorting: TypeAlias = ByKey | ByOrder | ByKeyAndOrder
 
 @dataclass(frozen=True, eq=False)
 class Run:
-    """Updates in the order of `codes`.
+    """Updates in the order of `key_hashes`.
 
     `diffs`: None if all are 1. `times`: an int if all are equal, else one offset from `start` per row. Arrays of diffs
     and times have the narrowest integer type that fits, mostly one byte. `shared`: the codes that several keys in the
@@ -72,7 +72,7 @@ class Run:
     """
 
     rows: pa.Table
-    codes: Hashes
+    key_hashes: Hashes
     diffs: NDArray[np.signedinteger] | None
     times: int | NDArray[np.signedinteger]
     start: int = 0
@@ -89,20 +89,20 @@ class Run:
         own = [name for name in table.column_names if name not in (_CODE, u.DIFF, _TIME)]
         metadata = table.schema.metadata
         time = metadata.get(_TIME.encode())
-        codes = column(_CODE)
+        key_hashes = column(_CODE)
         return cls(
             table.select(own).replace_schema_metadata(),
-            codes,
+            key_hashes,
             column(u.DIFF) if u.DIFF in table.column_names else None,
             column(_TIME) if time is None else int(time),
             int(metadata[_START.encode()]),
             on_disk=True,
-            shared=np.frombuffer(metadata.get(_SHARED.encode(), b""), codes.dtype),
+            shared=np.frombuffer(metadata.get(_SHARED.encode(), b""), key_hashes.dtype),
         )
 
     def table(self) -> pa.Table:
         """The run as one table, the inverse of `of`."""
-        table = self.rows.append_column(_CODE, pa.array(self.codes))
+        table = self.rows.append_column(_CODE, pa.array(self.key_hashes))
         if self.diffs is not None:
             table = table.append_column(u.DIFF, pa.array(self.diffs))
         metadata: dict[str, str | bytes] = {_START: str(self.start), _SHARED: self.shared.tobytes()}
@@ -112,7 +112,7 @@ class Run:
 
     @property
     def bytes(self) -> int:
-        others = (self.codes, self.diffs, self.times)
+        others = (self.key_hashes, self.diffs, self.times)
         return int(self.rows.nbytes) + sum(a.nbytes for a in others if isinstance(a, np.ndarray))
 
     @cached_property
@@ -121,16 +121,16 @@ class Run:
 
     def between(self, low: int, end: int | None) -> Run:
         """The part with codes in [low, end), or codes >= `low` if `end` is None."""
-        code = self.codes.dtype.type  # with a number of another type numpy would convert the whole array
-        first = int(np.searchsorted(self.codes, code(low), "left"))
-        last = len(self.codes) if end is None else int(np.searchsorted(self.codes, code(end), "left"))
+        code = self.key_hashes.dtype.type  # with a number of another type numpy would convert the whole array
+        first = int(np.searchsorted(self.key_hashes, code(low), "left"))
+        last = len(self.key_hashes) if end is None else int(np.searchsorted(self.key_hashes, code(end), "left"))
         return self.part(first, last)
 
     def part(self, first: int, last: int) -> Run:
         """The entries at positions in [first, last)."""
         return Run(
             self.rows.slice(first, last - first),
-            self.codes[first:last],
+            self.key_hashes[first:last],
             None if self.diffs is None else self.diffs[first:last],
             self.times[first:last] if isinstance(self.times, np.ndarray) else self.times,
             self.start,
@@ -138,15 +138,17 @@ class Run:
             self.shared,
         )
 
-    def entries(self, codes: Hashes) -> int:
+    def entries(self, key_hashes: Hashes) -> int:
         """The number of entries with one of these codes, which are ascending and distinct."""
-        ends = np.searchsorted(self.codes, codes, "right") - np.searchsorted(self.codes, codes, "left")
+        ends = np.searchsorted(self.key_hashes, key_hashes, "right") - np.searchsorted(
+            self.key_hashes, key_hashes, "left"
+        )
         return int(ends.sum())
 
-    def spans(self, codes: Hashes) -> NDArray[np.intp]:
+    def spans(self, key_hashes: Hashes) -> NDArray[np.intp]:
         """The positions of the entries with one of these codes, which are ascending and distinct."""
-        first = np.searchsorted(self.codes, codes, "left")
-        counts = np.searchsorted(self.codes, codes, "right") - first
+        first = np.searchsorted(self.key_hashes, key_hashes, "left")
+        counts = np.searchsorted(self.key_hashes, key_hashes, "right") - first
         found = counts > 0
         first, counts = first[found], counts[found]
         before = np.cumsum(counts) - counts
@@ -167,7 +169,7 @@ class Run:
 
     def count(self, code: np.uint64, time: int) -> int:
         """The sum of the diffs of entries with codes <= `code` and times <= `time`."""
-        end = int(np.searchsorted(self.codes, code, "right"))
+        end = int(np.searchsorted(self.key_hashes, code, "right"))
         if isinstance(self.times, np.ndarray):
             now = self.times[:end] <= time - self.start
             return int(self.diffs[:end][now].sum()) if self.diffs is not None else int(now.sum())
@@ -176,14 +178,14 @@ class Run:
         return int(self.diffs[:end].sum()) if self.diffs is not None else end
 
 
-def probed(runs: Sequence[Run], schema: pa.Schema, codes: Hashes, as_of: int) -> pa.Table:
+def probed(runs: Sequence[Run], schema: pa.Schema, key_hashes: Hashes, as_of: int) -> pa.Table:
     """The rows with one of these codes (ascending, distinct) at `as_of`: consolidated changes."""
-    return _gathered(runs, schema, as_of, lambda run: run.spans(codes))
+    return _gathered(runs, schema, as_of, lambda run: run.spans(key_hashes))
 
 
 def whole(runs: Sequence[Run], schema: pa.Schema, as_of: int) -> pa.Table:
     """All rows at `as_of`, consolidated."""
-    return _gathered(runs, schema, as_of, lambda run: np.arange(len(run.codes)))
+    return _gathered(runs, schema, as_of, lambda run: np.arange(len(run.key_hashes)))
 
 
 def first(runs: Sequence[Run], schema: pa.Schema, count: int, as_of: int) -> pa.Table:
@@ -199,14 +201,14 @@ def first(runs: Sequence[Run], schema: pa.Schema, count: int, as_of: int) -> pa.
         else:
             low = middle + 1
     end = np.uint64(low)
-    return _gathered(runs, schema, as_of, lambda run: np.arange(np.searchsorted(run.codes, end, "right")))
+    return _gathered(runs, schema, as_of, lambda run: np.arange(np.searchsorted(run.key_hashes, end, "right")))
 
 
 def first_of(
     runs: Sequence[Run],
     schema: pa.Schema,
     sorted_by: ByKeyAndOrder,
-    codes: Hashes,
+    key_hashes: Hashes,
     counts: NDArray[np.int64],
     as_of: int,
 ) -> pa.Table:
@@ -217,9 +219,9 @@ def first_of(
     several keys share a hash, the result has all of their rows. Reads about `counts` entries of each run, and
     more only if entries cancel or share an order code.
     """
-    shared = np.isin(codes, _shared(runs, sorted_by, codes))
-    found = [probed(runs, schema, codes[shared], as_of)]
-    wanted, counts = codes[~shared], counts[~shared]
+    shared = np.isin(key_hashes, _shared(runs, sorted_by, key_hashes))
+    found = [probed(runs, schema, key_hashes[shared], as_of)]
+    wanted, counts = key_hashes[~shared], counts[~shared]
     asked = counts
     while len(wanted):
         parts = [_beginning(run, sorted_by.order, wanted, asked, as_of) for run in runs]
@@ -241,47 +243,47 @@ def first_of(
     return u.consolidate(table) if any(run.takes_away for run in runs) else table
 
 
-def cut(sorted_by: ByKeyAndOrder, found: pa.Table, codes: Hashes, counts: NDArray[np.int64]) -> pa.Table:
+def cut(sorted_by: ByKeyAndOrder, found: pa.Table, key_hashes: Hashes, counts: NDArray[np.int64]) -> pa.Table:
     """The rows among the consolidated `found` that `first_of` returns."""
     if found.num_rows == 0:
         return found
     rows = u.rows_of(found)
-    keys, orders = np.searchsorted(codes, sorted_by.codes(rows)), sorted_by.order.codes(rows)
+    keys, orders = np.searchsorted(key_hashes, sorted_by.key_hashes(rows)), sorted_by.order.key_hashes(rows)
     sorting = np.lexsort((orders, keys))
     summed = np.cumsum(found[u.DIFF].to_numpy()[sorting])
     starts = np.searchsorted(keys[sorting], keys[sorting], "left")
     before = np.concatenate([np.zeros(1, np.int64), summed])[starts]
     enough = summed - before >= counts[keys[sorting]]
-    ends = np.full(len(codes), np.iinfo(np.uint64).max, np.uint64)
+    ends = np.full(len(key_hashes), np.iinfo(np.uint64).max, np.uint64)
     np.minimum.at(ends, keys[sorting][enough], orders[sorting][enough])
-    several = _shared([sorted_run(sorted_by, found, 0)], sorted_by, codes)
-    return found.filter(pa.array((orders <= ends[keys]) | np.isin(codes[keys], several)))
+    several = _shared([sorted_run(sorted_by, found, 0)], sorted_by, key_hashes)
+    return found.filter(pa.array((orders <= ends[keys]) | np.isin(key_hashes[keys], several)))
 
 
-def _shared(runs: Sequence[Run], sorted_by: ByKeyAndOrder, codes: Hashes) -> Hashes:
-    """The hashes among `codes` that several keys share."""
+def _shared(runs: Sequence[Run], sorted_by: ByKeyAndOrder, key_hashes: Hashes) -> Hashes:
+    """The hashes among `key_hashes` that several keys share."""
     keys = []
     for run in runs:
-        first = np.searchsorted(run.codes, codes, "left")
-        there = np.searchsorted(run.codes, codes, "right") > first
+        first = np.searchsorted(run.key_hashes, key_hashes, "left")
+        there = np.searchsorted(run.key_hashes, key_hashes, "right") > first
         rows = run.rows.select(sorted_by.columns).take(pa.array(first[there]))
-        keys.append(u.with_diff(rows.append_column(_CODE, pa.array(codes[there])), 1))
+        keys.append(u.with_diff(rows.append_column(_CODE, pa.array(key_hashes[there])), 1))
     if not keys:
-        return codes[:0]
+        return key_hashes[:0]
     of_runs = u.consolidate(pa.concat_tables(keys))[_CODE].to_numpy()
     different, count = np.unique(of_runs, return_counts=True)
     return np.concatenate([different[count > 1], *(run.shared for run in runs)])
 
 
-def _shared_in(rows: pa.Table, codes: Hashes, sorted_by: ByKeyAndOrder) -> Hashes:
+def _shared_in(rows: pa.Table, key_hashes: Hashes, sorted_by: ByKeyAndOrder) -> Hashes:
     """The hashes that several keys share, in rows sorted by hash: two rows with different keys are then adjacent."""
-    differs = np.zeros(max(len(codes) - 1, 0), bool)
+    differs = np.zeros(max(len(key_hashes) - 1, 0), bool)
     for name in sorted_by.columns:
         column = u.comparable(rows[name].combine_chunks())
         one, next = column.slice(0, len(differs)), column.slice(1)
         differs |= np.asarray(pc.fill_null(pc.not_equal(one, next), False))
         differs |= np.asarray(pc.is_null(one)) != np.asarray(pc.is_null(next))
-    return np.unique(codes[1:][differs & (codes[1:] == codes[:-1])])
+    return np.unique(key_hashes[1:][differs & (key_hashes[1:] == key_hashes[:-1])])
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -299,16 +301,16 @@ class _Beginning:
     whole: NDArray[np.bool_]
 
 
-def _beginning(run: Run, order: ByOrder, codes: Hashes, asked: NDArray[np.int64], as_of: int) -> _Beginning:
-    first = np.searchsorted(run.codes, codes, "left")
-    there = np.searchsorted(run.codes, codes, "right") - first
+def _beginning(run: Run, order: ByOrder, key_hashes: Hashes, asked: NDArray[np.int64], as_of: int) -> _Beginning:
+    first = np.searchsorted(run.key_hashes, key_hashes, "left")
+    there = np.searchsorted(run.key_hashes, key_hashes, "right") - first
     taken = np.minimum(there, asked + 1)
-    keys = np.repeat(np.arange(len(codes)), taken)
+    keys = np.repeat(np.arange(len(key_hashes)), taken)
     behind = np.cumsum(taken)
     places = np.repeat(first - behind + taken, taken) + np.arange(len(keys))
     rows = run.rows.take(pa.array(places))
-    orders = order.codes(rows)
-    ends = np.full(len(codes), np.iinfo(np.uint64).max, np.uint64)
+    orders = order.key_hashes(rows)
+    ends = np.full(len(key_hashes), np.iinfo(np.uint64).max, np.uint64)
     cut = taken < there
     ends[cut] = orders[behind[cut] - 1]
     times = run.times[places] + np.int64(run.start) if isinstance(run.times, np.ndarray) else run.times
@@ -331,31 +333,31 @@ def together(schema: pa.Schema, parts: Sequence[pa.Table]) -> pa.Table:
 def sorted_run(sorted_by: Sorting, changes: pa.Table, time: int) -> Run:
     """A run of the consolidated changes of one time."""
     rows = u.rows_of(changes)
-    return _run(sorted_by, rows, sorted_by.codes(rows), changes[u.DIFF].to_numpy(), np.full(len(rows), time))
+    return _run(sorted_by, rows, sorted_by.key_hashes(rows), changes[u.DIFF].to_numpy(), np.full(len(rows), time))
 
 
 def _run(
     sorted_by: Sorting,
     rows: pa.Table,
-    codes: Hashes,
+    key_hashes: Hashes,
     diffs: NDArray[np.int64],
     times: NDArray[np.int64],
     kind: Literal["quicksort", "stable"] = "quicksort",
 ) -> Run:
     """`kind`: "stable" is faster for nearly sorted codes."""
     if isinstance(sorted_by, ByKeyAndOrder):
-        order = np.lexsort((sorted_by.order.codes(rows), codes))
+        order = np.lexsort((sorted_by.order.key_hashes(rows), key_hashes))
     else:
-        order = np.argsort(codes, kind=kind)
-    rows, codes = rows.take(pa.array(order)).combine_chunks(), codes[order]
+        order = np.argsort(key_hashes, kind=kind)
+    rows, key_hashes = rows.take(pa.array(order)).combine_chunks(), key_hashes[order]
     start = int(times.min())
     return Run(
         rows,
-        codes,
+        key_hashes,
         None if (diffs == 1).all() else _narrow(diffs)[order],
         start if (times == start).all() else _narrow(times - start)[order],
         start,
-        shared=_shared_in(rows, codes, sorted_by) if isinstance(sorted_by, ByKeyAndOrder) else codes[:0],
+        shared=_shared_in(rows, key_hashes, sorted_by) if isinstance(sorted_by, ByKeyAndOrder) else key_hashes[:0],
     )
 
 
@@ -373,11 +375,11 @@ def merged(sorted_by: Sorting, runs: Sequence[Run], since: int) -> Run | None:
     None if no update is left.
     """
     rows = pa.concat_tables([run.rows for run in runs])
-    codes = np.concatenate([run.codes for run in runs])
+    key_hashes = np.concatenate([run.key_hashes for run in runs])
     diffs = np.concatenate([_diffs(run) for run in runs])
     times = np.maximum(np.concatenate([_times(run) for run in runs]), since)
     if any(run.takes_away for run in runs):
-        touched = np.isin(codes, codes[diffs < 0])  # only rows that share a code with a retraction can cancel
+        touched = np.isin(key_hashes, key_hashes[diffs < 0])  # only rows that share a code with a retraction can cancel
         consolidated = u.consolidate(
             rows.filter(pa.array(touched))
             .append_column("time", pa.array(times[touched]))
@@ -385,17 +387,17 @@ def merged(sorted_by: Sorting, runs: Sequence[Run], since: int) -> Run | None:
         )
         left = consolidated.select(rows.column_names)
         rows = pa.concat_tables([rows.filter(pa.array(~touched)), left])
-        codes = np.concatenate([codes[~touched], sorted_by.codes(left)])
+        key_hashes = np.concatenate([key_hashes[~touched], sorted_by.key_hashes(left)])
         diffs = np.concatenate([diffs[~touched], consolidated[u.DIFF].to_numpy()])
         times = np.concatenate([times[~touched], consolidated["time"].to_numpy()])
-    return _run(sorted_by, rows, codes, diffs, times, "stable") if len(codes) else None
+    return _run(sorted_by, rows, key_hashes, diffs, times, "stable") if len(key_hashes) else None
 
 
 def _diffs(run: Run) -> NDArray[np.int64]:
-    return run.diffs.astype(np.int64) if run.diffs is not None else np.ones(len(run.codes), np.int64)
+    return run.diffs.astype(np.int64) if run.diffs is not None else np.ones(len(run.key_hashes), np.int64)
 
 
 def _times(run: Run) -> NDArray[np.int64]:
     if isinstance(run.times, np.ndarray):
         return run.times.astype(np.int64) + run.start
-    return np.full(len(run.codes), run.times)
+    return np.full(len(run.key_hashes), run.times)

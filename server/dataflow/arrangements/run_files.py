@@ -67,10 +67,10 @@ class Piece:
         """Whether it may contain codes in [low, end); without `end`, codes >= `low`."""
         return self.high >= low and (end is None or self.low < end)
 
-    def has_any(self, codes: Hashes) -> bool:
+    def has_any(self, key_hashes: Hashes) -> bool:
         """Whether it may contain one of these codes, which are ascending."""
-        low, high = codes.dtype.type(self.low), codes.dtype.type(self.high)
-        return bool(np.searchsorted(codes, low, "left") < np.searchsorted(codes, high, "right"))
+        low, high = key_hashes.dtype.type(self.low), key_hashes.dtype.type(self.high)
+        return bool(np.searchsorted(key_hashes, low, "left") < np.searchsorted(key_hashes, high, "right"))
 
 
 class Task(Protocol):
@@ -92,16 +92,16 @@ class Probe:
     """The rows with one of these codes at `as_of`, consolidated."""
 
     pieces: Pieces
-    codes: Hashes
+    key_hashes: Hashes
     as_of: int
 
     @property
     def effort(self) -> int:
-        return len(self.codes)
+        return len(self.key_hashes)
 
     def answer(self) -> pa.Table:
         runs = [_mapped(piece) for piece in self.pieces]
-        return probed(runs, runs[0].rows.schema, self.codes, self.as_of)
+        return probed(runs, runs[0].rows.schema, self.key_hashes, self.as_of)
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,17 +147,17 @@ class FirstOf:
 
     pieces: Pieces
     sorted_by: ByKeyAndOrder
-    codes: Hashes
+    key_hashes: Hashes
     counts: NDArray[np.int64]
     as_of: int
 
     @property
     def effort(self) -> int:
-        return len(self.codes)
+        return len(self.key_hashes)
 
     def answer(self) -> pa.Table:
         runs = [_mapped(piece) for piece in self.pieces]
-        return first_of(runs, runs[0].rows.schema, self.sorted_by, self.codes, self.counts, self.as_of)
+        return first_of(runs, runs[0].rows.schema, self.sorted_by, self.key_hashes, self.counts, self.as_of)
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,7 +188,7 @@ class Merge:
 def written(run: Run, directory: Path, name: str) -> list[Piece]:
     """Writes the run to files. OSError if the disk is full; the caller removes the files already written."""
     count = -(-run.bytes // PIECE_BYTES)
-    places = np.linspace(0, len(run.codes), count + 1, dtype=np.int64)
+    places = np.linspace(0, len(run.key_hashes), count + 1, dtype=np.int64)
     return [_written(run.part(first, last), directory, name) for first, last in itertools.pairwise(places.tolist())]
 
 
@@ -198,14 +198,14 @@ def written_sorted(
     """Writes changes of one time to files as a run. More than a piece is sorted with a temporary file in `scratch`."""
     if changes.nbytes <= PIECE_BYTES:
         return written(sorted_run(sorted_by, changes, time), directory, name)
-    codes = np.concatenate([sorted_by.codes(u.rows_of(part)) for part in spill.pieces(changes, PIECE_BYTES)])
+    key_hashes = np.concatenate([sorted_by.key_hashes(u.rows_of(part)) for part in spill.pieces(changes, PIECE_BYTES)])
     count = min(spill.PARTITIONS_MAX, -(-changes.nbytes // PIECE_BYTES))
-    bounds = np.unique(np.sort(codes)[:: -(-len(codes) // count)])  # the first code of each partition
+    bounds = np.unique(np.sort(key_hashes)[:: -(-len(key_hashes) // count)])  # the first code of each partition
     partitions = spill.Partitions(changes.schema, len(bounds), scratch)
     try:
         done = 0
         for part in spill.pieces(changes, PIECE_BYTES):
-            own = codes[done : done + part.num_rows]
+            own = key_hashes[done : done + part.num_rows]
             partitions.add(part, np.searchsorted(bounds, own, "right") - 1)
             done += part.num_rows
         partitions.written()
@@ -227,7 +227,7 @@ def _written(run: Run, directory: Path, name: str) -> Piece:
     except BaseException:
         path.unlink(missing_ok=True)
         raise
-    return Piece(str(path), len(run.codes), run.bytes, int(run.codes[0]), int(run.codes[-1]))
+    return Piece(str(path), len(run.key_hashes), run.bytes, int(run.key_hashes[0]), int(run.key_hashes[-1]))
 
 
 _used: OrderedDict[str, tuple[Run, float]] = OrderedDict()  # in order of last use
@@ -249,8 +249,8 @@ def _opened(piece: Piece) -> Run:
         run = Run.of(pa.ipc.open_file(pa.memory_map(piece.path)).read_all())
     except pa.ArrowInvalid as error:
         raise OSError(errno.EIO, f"{piece.path}: {error}") from error
-    if len(run.codes) != piece.rows:
-        raise OSError(errno.EIO, f"{piece.path} has {len(run.codes)} of {piece.rows} rows")
+    if len(run.key_hashes) != piece.rows:
+        raise OSError(errno.EIO, f"{piece.path} has {len(run.key_hashes)} of {piece.rows} rows")
     return run
 
 

@@ -80,7 +80,7 @@ class Lease:
         self.time = time
         self.arrangement.advance(min(lease.time for lease in self.shared.leases))
 
-    def spoil(self) -> None:
+    def invalidate(self) -> None:
         """Releases the lease after a failed insert: the arrangement gets no further leases."""
         self.owner.spoilt(self)
         self.release()

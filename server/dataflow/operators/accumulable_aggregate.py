@@ -45,14 +45,14 @@ class AccumulableAggregateOperator(Operator):
     def __init__(self, node: AccumulableAggregate, place: OperatorContext) -> None:
         super().__init__(node, place)
         self._totals = node
-        self.row_cost = 5.0 if node.firsts else 7.0
-        self.rows_met = 2.3 + 1.5 * len(node.firsts)  # the group's state and first values, per version
+        self.row_cost = 5.0 if node.top_rows else 7.0
+        self.rows_met = 2.3 + 1.5 * len(node.top_rows)  # the group's state and first values, per version
         self._width = len(node.key)
-        self._key = tuple(range(self._width))  # the positions of the key in the state and in `_firsts`
+        self._key = tuple(range(self._width))  # the positions of the key in the state and in `_top_rows`
         self._state = place.shared.arranger.arrangement(ByKey(names_of(self._key)), node.state)
-        self._firsts = [ArrangedInput(place, once, sorting_of(first, self._key)) for once, first in node.firsts]
+        self._top_rows = [ArrangedInput(place, once, sorting_of(first, self._key)) for once, first in node.top_rows]
         self._held: Sequence[pa.Table] = ()  # the old state and first values of the touched keys
-        self._own = [self._state, *(arranged.arrangement for arranged in self._firsts)]
+        self._own = [self._state, *(arranged.arrangement for arranged in self._top_rows)]
         numbers = list(node.state)[self._width :]
         named = [pa.field(f"n{i}", field.type) for i, field in enumerate(numbers)]
         self._lines = pa.schema([*node.input.schema, VERSION_FIELD, DIFF_FIELD, ARM_FIELD, *named])
@@ -66,30 +66,30 @@ class AccumulableAggregateOperator(Operator):
         if changes.num_rows == 0 and tick.since is not None:
             return
         key = self._totals.key
-        codes = await in_thread(key_hashes_of, tick, [key], changes)
+        key_hashes = await in_thread(key_hashes_of, tick, [key], changes)
         if tick.since is not None:
-            groups = len(tick.versions) * self._state.entries(codes)
-            self._effort.expect(groups * (1 + len(self._firsts)) + changes.num_rows, self.row_cost)
-        firsts = (
-            arranged.first(first, key, codes, changes, tick)
-            for arranged, (_, first) in zip(self._firsts, self._totals.firsts, strict=True)
+            groups = len(tick.versions) * self._state.entries(key_hashes)
+            self._step_cost.expect(groups * (1 + len(self._top_rows)) + changes.num_rows, self.row_cost)
+        top_rows = (
+            arranged.first(first, key, key_hashes, changes, tick)
+            for arranged, (_, first) in zip(self._top_rows, self._totals.top_rows, strict=True)
         )
-        self._held = await asyncio.gather(slice_of(self._state, codes, tick), *firsts)
+        self._held = await asyncio.gather(slice_of(self._state, key_hashes, tick), *top_rows)
 
     async def step(self, tick: Tick, inputs: Sequence[pa.Table]) -> pa.Table:
         changes, *others = inputs
         empty_at_first = tick.since is None and not self._width
         if changes.num_rows == 0 and not empty_at_first:
             return self.none
-        before, *firsts = self._held
+        before, *top_rows = self._held
         self._held = ()
         distinct, values = others[: len(self._totals.distinct)], others[len(self._totals.distinct) :]
-        for arranged, of_arm in zip(self._firsts, values, strict=True):
+        for arranged, of_arm in zip(self._top_rows, values, strict=True):
             self._pending += await arranged.take(of_arm, tick)
         if tick.since is None and self._totals.at_first is not None and changes.num_rows:
             rows = updates.expand(until(changes, 1, tick)) if self._totals.input.schema else changes.select([VERSION])
             return await self._computed(self._totals.at_first, rows, tick, before)
-        lines = await in_thread(self._read, tick, before, changes, distinct, firsts, values)
+        lines = await in_thread(self._read, tick, before, changes, distinct, top_rows, values)
         return await self._computed(self._totals.sql, lines, tick, before)
 
     async def _computed(self, statement: Statement, lines: pa.Table, tick: Tick, before: pa.Table) -> pa.Table:
@@ -102,7 +102,7 @@ class AccumulableAggregateOperator(Operator):
     def arrangements(self) -> list[tuple[str, Arrangement]]:
         of_values = [
             (called(once, range(len(once.places))), arranged.arrangement)
-            for arranged, (once, _) in zip(self._firsts, self._totals.firsts, strict=True)
+            for arranged, (once, _) in zip(self._top_rows, self._totals.top_rows, strict=True)
         ]
         return [(called(self._totals.input, self._totals.key), self._state), *of_values]
 
@@ -112,10 +112,10 @@ class AccumulableAggregateOperator(Operator):
         before: pa.Table,
         changes: pa.Table,
         distinct: Sequence[pa.Table],
-        firsts: Sequence[pa.Table],
+        top_rows: Sequence[pa.Table],
         values: Sequence[pa.Table],
     ) -> pa.Table:
-        """The lines that the node's statement reads. `before`, `firsts`: the old state and the first values."""
+        """The lines that the node's statement reads. `before`, `top_rows`: the old state and the first values."""
         node = self._totals
         check_counts(before)
         state = updates.rows_of(before)
@@ -130,7 +130,7 @@ class AccumulableAggregateOperator(Operator):
                 parts.append(self._change_lines(0, every, until(changes, version, tick), version))
                 for arm, (once, of_arm) in enumerate(zip(node.distinct, distinct, strict=True), 1):
                     parts.append(self._change_lines(arm, once.places, until(of_arm, version, tick), version))
-            of_values = zip(node.firsts, firsts, values, strict=True)
+            of_values = zip(node.top_rows, top_rows, values, strict=True)
             for arm, ((once, first), held, come) in enumerate(of_values, 1 + len(distinct)):
                 now = at_version(held, come, version, tick, first)
                 rows = updates.rows_of(now).columns

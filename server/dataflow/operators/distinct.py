@@ -51,8 +51,8 @@ class DistinctOperator(Operator):
         changes = pa.table(
             [*(changes.column(place) for place in self._places), changes[VERSION], changes[DIFF]], schema=self.schema
         )
-        codes = await in_thread(key_hashes_of, tick, [self._everything], changes)
-        held = await slice_of(self._own[0], codes, tick)
+        key_hashes = await in_thread(key_hashes_of, tick, [self._everything], changes)
+        held = await slice_of(self._own[0], key_hashes, tick)
         return await in_thread(self._told, tick, held, changes)
 
     def _told(self, tick: Tick, held: pa.Table, changes: pa.Table) -> pa.Table:

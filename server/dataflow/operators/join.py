@@ -42,16 +42,18 @@ class JoinOperator(ArrangingOperator):
         if not any(changes.num_rows for changes in inputs):
             await self._take(tick, inputs)
             return self.none
-        codes = [await in_thread(key_hashes_of, tick, [k], c) for c, k in zip(inputs, self._join.keys, strict=True)]
-        probed = [(a.arrangement, other) for a, other in zip(self._arranged, reversed(codes), strict=True)]
+        key_hashes = [
+            await in_thread(key_hashes_of, tick, [k], c) for c, k in zip(inputs, self._join.keys, strict=True)
+        ]
+        probed = [(a.arrangement, other) for a, other in zip(self._arranged, reversed(key_hashes), strict=True)]
         if tick.since is not None:
             there = sum(arrangement.entries(other) for arrangement, other in probed)
-            self._effort.expect(there + sum(changes.num_rows for changes in inputs), self.row_cost)
+            self._step_cost.expect(there + sum(changes.num_rows for changes in inputs), self.row_cost)
         await self._take(tick, inputs)
         found = await asyncio.gather(*(slice_of(arrangement, other, tick) for arrangement, other in probed))
         before = [versioned(part, 0) for part in found]
         pairs = before[0].num_rows * before[1].num_rows
-        if pairs > PAIRS_MAX and len(np.intersect1d(codes[0], codes[1], assume_unique=True)):
+        if pairs > PAIRS_MAX and len(np.intersect1d(key_hashes[0], key_hashes[1], assume_unique=True)):
             # keys with many rows change on both sides: two statements that compare no pairs of old rows
             tasks = [(inputs[0], pa.concat_tables([before[1], inputs[1]])), (before[0], inputs[1])]
         else:

@@ -62,7 +62,7 @@ class OperatorContext:
     inputs: Inputs
     shared: SharedArrangements
     as_of: Timestamp
-    effort: StepCost
+    step_cost: StepCost
 
 
 class Operator(ABC):
@@ -80,7 +80,7 @@ class Operator(ABC):
         self.node = node
         self.record = Record()
         self._engine = place.engine
-        self._effort = place.effort
+        self._step_cost = place.step_cost
         self._own: list[Arrangement] = []
         self._leases: list[Lease] = []
         self._pending: list[tuple[Arrangement, Timestamp, pa.Table]] = []
@@ -152,7 +152,7 @@ class Operator(ABC):
 
     async def _run(self, statement: Statement, views: Mapping[str, pa.Table]) -> pa.Table:
         """Runs a statement over `views`, whose columns are renamed to c0, c1, ...."""
-        self._effort.add(sum(view.num_rows for view in views.values()), self.row_cost, self.rows_met)
+        self._step_cost.add(sum(view.num_rows for view in views.values()), self.row_cost, self.rows_met)
         named = {name: view.rename_columns([f"c{i}" for i in range(view.num_columns)]) for name, view in views.items()}
         begun = monotonic()
         found = await self._engine.run(statement.text(named), named, patient=True)
@@ -180,20 +180,22 @@ class ArrangedInput:
         else:
             self.arrangement = place.shared.arranger.arrangement(sorting, node.schema)
 
-    async def first(self, first: TopK, key: tuple[int, ...], codes: Hashes, changes: pa.Table, tick: Tick) -> pa.Table:
+    async def first(
+        self, first: TopK, key: tuple[int, ...], key_hashes: Hashes, changes: pa.Table, tick: Tick
+    ) -> pa.Table:
         """The first `first.count + r` rows of each key in the old state, with r its number of retractions in `changes`.
 
         The first `first.count` rows of every later version are among these and the insertions in `changes`.
         """
         if tick.since is None:
-            return await slice_of(self.arrangement, codes, tick)
+            return await slice_of(self.arrangement, key_hashes, tick)
         going = changes.filter(pc.less(changes[DIFF], 0))
         gone = -going[DIFF].to_numpy()
         if not key:
             return await self.arrangement.first(first.count + int(gone.sum()), tick.since)
-        counts = np.full(len(codes), first.count, np.int64)
-        np.add.at(counts, np.searchsorted(codes, key_codes(going, names_of(key))), gone)
-        return await self.arrangement.first_of(codes, counts, tick.since)
+        counts = np.full(len(key_hashes), first.count, np.int64)
+        np.add.at(counts, np.searchsorted(key_hashes, key_codes(going, names_of(key))), gone)
+        return await self.arrangement.first_of(key_hashes, counts, tick.since)
 
     async def take(self, changes: pa.Table, tick: Tick) -> list[tuple[Arrangement, Timestamp, pa.Table]]:
         """The inserts to make when the step has succeeded: (arrangement, time, changes).
@@ -254,10 +256,10 @@ def key_hashes_of(tick: Tick, keys: Sequence[tuple[int, ...]], *changes: pa.Tabl
     return np.unique(np.concatenate([key_codes(c, names_of(k)) for c, k in zip(changes, keys, strict=True)]))
 
 
-async def slice_of(arrangement: Arrangement, codes: Hashes, tick: Tick) -> pa.Table:
+async def slice_of(arrangement: Arrangement, key_hashes: Hashes, tick: Tick) -> pa.Table:
     if tick.since is None:
         return updates.with_diff(arrangement.schema.empty_table(), 1)
-    return await arrangement.probe(codes, tick.since)
+    return await arrangement.probe(key_hashes, tick.since)
 
 
 def names_of(places: tuple[int, ...]) -> tuple[str, ...]:

@@ -42,14 +42,14 @@ class RecomputeOperator(ArrangingOperator):
         if not any(changes.num_rows for changes in arms) and not (node.marked and tick.since is None):
             await self._take(tick, arms)
             return self.none
-        codes = [await in_thread(key_hashes_of, tick, [key], c) for c, key in zip(arms, node.keys, strict=True)]
-        alone = [_alone(tick, codes, number, apart, present) for number, apart in enumerate(node.apart)]
-        every = _all(codes)
+        key_hashes = [await in_thread(key_hashes_of, tick, [key], c) for c, key in zip(arms, node.keys, strict=True)]
+        alone = [_alone(tick, key_hashes, number, apart, present) for number, apart in enumerate(node.apart)]
+        every = _all(key_hashes)
         asked = [np.setdiff1d(every, own) for own in alone]
         if node.first is None and tick.since is not None:
             there = sum(a.arrangement.entries(own) for a, own in zip(self._arranged, asked, strict=True))
             changed = sum(changes.num_rows for changes in arms)
-            self._effort.expect(max(len(tick.versions) * there, changed), self.row_cost)
+            self._step_cost.expect(max(len(tick.versions) * there, changed), self.row_cost)
         await self._take(tick, arms)
         befores = await asyncio.gather(*(self._before(tick, i, asked[i], changes) for i, changes in enumerate(arms)))
         views = {}
@@ -71,11 +71,11 @@ class RecomputeOperator(ArrangingOperator):
             [self._at_version(at_version(before, changes, version, tick, first), version) for version in tick.versions]
         )
 
-    async def _before(self, tick: Tick, number: int, codes: Hashes, changes: pa.Table) -> pa.Table:
+    async def _before(self, tick: Tick, number: int, key_hashes: Hashes, changes: pa.Table) -> pa.Table:
         arranged, first = self._arranged[number], self._recompute.first
         if first is None:
-            return await slice_of(arranged.arrangement, codes, tick)
-        return await arranged.first(first, self._recompute.keys[number], codes, changes, tick)
+            return await slice_of(arranged.arrangement, key_hashes, tick)
+        return await arranged.first(first, self._recompute.keys[number], key_hashes, changes, tick)
 
     def _at_version(self, now: pa.Table, version: int) -> pa.Table:
         check_counts(now)
@@ -90,20 +90,20 @@ class RecomputeOperator(ArrangingOperator):
         return pa.concat_tables([lines, mark]).append_column("mark", marks)
 
 
-def _all(codes: Sequence[Hashes]) -> Hashes:
-    return np.unique(np.concatenate(codes))
+def _all(key_hashes: Sequence[Hashes]) -> Hashes:
+    return np.unique(np.concatenate(key_hashes))
 
 
 def _alone(
-    tick: Tick, codes: Sequence[Hashes], number: int, apart: Apart, changes_of: Mapping[Node, pa.Table]
+    tick: Tick, key_hashes: Sequence[Hashes], number: int, apart: Apart, changes_of: Mapping[Node, pa.Table]
 ) -> Hashes:
     """The keys touched by arm `number` only, for which its changed rows suffice (see `Apart`)."""
     if apart is Rows.ALL:
-        return codes[number][:0]
-    others = [of_arm for i, of_arm in enumerate(codes) if i != number]
+        return key_hashes[number][:0]
+    others = [of_arm for i, of_arm in enumerate(key_hashes) if i != number]
     if isinstance(apart, DistinctRows):
         others.append(key_hashes_of(tick, [tuple(range(len(apart.places)))], changes_of[apart]))
-    return np.setdiff1d(codes[number], _all(others), assume_unique=True)
+    return np.setdiff1d(key_hashes[number], _all(others), assume_unique=True)
 
 
 def _rows_that_changed(changes: pa.Table, apart: Apart) -> pa.Table:

@@ -141,9 +141,9 @@ def kept(node: Node) -> tuple[Kept, ...]:
             return tuple(Kept(below, key) for below, key in zip(node.inputs, keys, strict=True))
         case Recompute(arms=arms, keys=keys, first=first):
             return tuple(Kept(arm, key, first) for arm, key in zip(arms, keys, strict=True))
-        case AccumulableAggregate(input=below, key=key, firsts=firsts):
+        case AccumulableAggregate(input=below, key=key, top_rows=top_rows):
             totals = Kept(below, key, own="its totals")
-            return (totals, *(Kept(once, tuple(range(len(key))), first) for once, first in firsts))
+            return (totals, *(Kept(once, tuple(range(len(key))), first) for once, first in top_rows))
         case DistinctRows(input=below, places=places):
             return (Kept(below, places, own="its counts"),)
     return ()

@@ -27,7 +27,7 @@ def extreme(call: AggregateCall) -> bool | None:
 class CallValues:
     """The columns of which an aggregate's calls need the distinct, least or greatest values by key.
 
-    `distinct`: columns with distinct values. `firsts`: (column, whether the greatest value is needed). `arm_of`: for
+    `distinct`: columns with distinct values. `top_rows`: (column, whether the greatest value is needed). `arm_of`: for
     each call the number of its arm (see `AccumulableAggregate`) and the column; (0, None) if the call is computed from
     the rows.
     `input`: the aggregate's input, with computed columns appended.
@@ -41,20 +41,20 @@ class CallValues:
             counted = extreme(call) is None and not call.distinct
             columns.append(None if counted else self._column(call))
         self.distinct: list[Column] = []
-        self.firsts: list[tuple[Column, bool]] = []
+        self.top_rows: list[tuple[Column, bool]] = []
         for call, column in zip(node.calls, columns, strict=True):
             descending = extreme(call)
             if column is not None and descending is None and column not in self.distinct:
                 self.distinct.append(column)
-            elif column is not None and descending is not None and (column, descending) not in self.firsts:
-                self.firsts.append((column, descending))
+            elif column is not None and descending is not None and (column, descending) not in self.top_rows:
+                self.top_rows.append((column, descending))
         self.arm_of: list[tuple[int, Column | None]] = []
         for call, column in zip(node.calls, columns, strict=True):
             descending, number = extreme(call), 0
             if column is not None and descending is None:
                 number = 1 + self.distinct.index(column)
             elif column is not None and descending is not None:
-                number = 1 + len(self.distinct) + self.firsts.index((column, descending))
+                number = 1 + len(self.distinct) + self.top_rows.index((column, descending))
             self.arm_of.append((number, column))
         self.input = node.input
         if self._computed:

@@ -323,7 +323,7 @@ class _Planner:
         changes, (v, diff, arm) = self._scan(0, input.columns, "diff", "arm")
         is_arm = [
             Call(_EQUAL, (ColumnRef(arm), Literal(i, INT8)), BOOL, False)
-            for i in range(1 + len(values.distinct) + len(values.firsts))
+            for i in range(1 + len(values.distinct) + len(values.top_rows))
         ]
         state, sql = self._added_up(base, relation, values, changes, v, ColumnRef(diff), is_arm)
         at_first = None
@@ -336,7 +336,7 @@ class _Planner:
             below,
             by,
             tuple(map(once, values.distinct)),
-            tuple((once(value), TopK(len(base.keys), descending, False, 1)) for value, descending in values.firsts),
+            tuple((once(value), TopK(len(base.keys), descending, False, 1)) for value, descending in values.top_rows),
             _schema(state),
             sql,
             at_first,

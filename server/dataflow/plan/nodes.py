@@ -134,8 +134,8 @@ class AccumulableAggregate(Node):
     - arm 0: the old state in every version, diff 0, its key in the input's `key` columns; and the changes, one line per
       copy of a row (diff 1 or -1), repeated in every version from their own on.
     - one arm for each of `distinct`, the distinct values by key: their changes, in the form of those in arm 0.
-    - one arm for each of `firsts`, the least or greatest value by key: the first rows of each version, diff 0.
-    The lines of `distinct` and `firsts` have the columns of the key and the value, at their positions in the input.
+    - one arm for each of `top_rows`, the least or greatest value by key: the first rows of each version, diff 0.
+    The lines of `distinct` and `top_rows` have the columns of the key and the value, at their positions in the input.
 
     The statement returns the rows, each followed by the state of its key, and v. Without a key there is always one row.
 
@@ -145,14 +145,14 @@ class AccumulableAggregate(Node):
     input: Node
     key: tuple[int, ...]
     distinct: tuple[DistinctRows, ...]
-    firsts: tuple[tuple[DistinctRows, TopK], ...]
+    top_rows: tuple[tuple[DistinctRows, TopK], ...]
     state: pa.Schema
     sql: Statement
     at_first: Statement | None
 
     @property
     def inputs(self) -> tuple[Node, ...]:
-        return (self.input, *self.distinct, *(once for once, _ in self.firsts))
+        return (self.input, *self.distinct, *(once for once, _ in self.top_rows))
 
 
 class Rows(Enum):

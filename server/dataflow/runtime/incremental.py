@@ -24,7 +24,7 @@ from server.dataflow.plan.maintenance_strategy import MaintenanceStrategy
 from server.dataflow.plan.nodes import VERSION, Node, Recompute, Temporal, nodes_of
 from server.dataflow.runtime.computation import Computation, Present, Recomputation, compute
 from server.dataflow.runtime.hydration import Hydration
-from server.dataflow.runtime.statement_limit import Share
+from server.dataflow.runtime.statement_limit import StatementLimit
 from server.runtime.threads import all_or_none, in_thread, to_the_end
 from server.spark import Engine
 from server.sql.constant import Bindings
@@ -35,14 +35,14 @@ TIMES_MAX = 16  # of one step of a lagging dataflow: each adds a version of the 
 
 
 def computation_of(
-    plan: QueryPlan, upkeep: MaintenanceStrategy, engine: Engine, inputs: Inputs, shared: SharedArrangements
+    plan: QueryPlan, maintenance: MaintenanceStrategy, engine: Engine, inputs: Inputs, shared: SharedArrangements
 ) -> Computation:
     """Operators if every part of the query has a delta rule, else a recomputation. 0A000 if neither is possible."""
-    upkeep.check()
-    if upkeep.root is None:
-        relation = upkeep.relation
+    maintenance.check()
+    if maintenance.root is None:
+        relation = maintenance.relation
         return Recomputation(replace(plan, relation=relation, template=spark_text(relation)), engine, inputs)
-    return IncrementalComputation(upkeep.root, plan, inputs, engine, shared)
+    return IncrementalComputation(maintenance.root, plan, inputs, engine, shared)
 
 
 class IncrementalComputation:
@@ -55,13 +55,13 @@ class IncrementalComputation:
         self.root = root
         self.hydration = Hydration()
         self._reads = inputs
-        self._engine = Share(engine)
+        self._engine = StatementLimit(engine)
         self._shared = shared
         self._operators: list[Operator] = []
         self._coming: list[Operator] = []  # the operators that are being hydrated
         self._time: Timestamp | None = None
         self._is_whole = True  # every operator has the state at `_time`
-        self._effort = StepCost()
+        self._step_cost = StepCost()
         self._waits = any(isinstance(node, Temporal) for node in nodes_of(root))
         self._plan = plan
         one_time = any(
@@ -85,12 +85,12 @@ class IncrementalComputation:
 
     async def hydrate(self, as_of: Timestamp, known: pa.Table | None = None) -> pa.Table:
         operators = operators_of(
-            self.root, OperatorContext(self._engine, self._reads, self._shared, as_of, self._effort)
+            self.root, OperatorContext(self._engine, self._reads, self._shared, as_of, self._step_cost)
         )
         rows_there = sum(self._reads.lines(id, 0, as_of + 1) for id in self.inputs)
         with self.hydration.running(as_of, len(operators), rows_there):
             self._coming = operators
-            self._effort.begin()
+            self._step_cost.begin()
             try:
                 changes = await self._ticked(operators, Tick(None, (as_of,)))
             except BaseException:
@@ -102,7 +102,7 @@ class IncrementalComputation:
                 operator.record.follow(before.record)
             self.close()
             self._operators, self._time = operators, as_of
-            self._effort.end(whole=self.hydration.rows_read)
+            self._step_cost.end(whole=self.hydration.rows_read)
             return await in_thread(updates.expand, changes.drop_columns([VERSION])) if known is None else known
 
     def times(self, lower: int, upper: int) -> list[Timestamp]:
@@ -112,7 +112,7 @@ class IncrementalComputation:
         return sorted(found)[: self._times_max if self._is_whole else 1]
 
     async def advance(self, times: Sequence[Timestamp], present: Present | None = None) -> list[pa.Table]:
-        if not self._is_whole:  # a commit failed or was cancelled, or `_computed_anew` dropped the state
+        if not self._is_whole:  # a commit failed or was cancelled, or `_computed_again` dropped the state
             if present is not None and len(times) == 1:
                 return [await self._made_again(times[0], present)]
             assert self._time is not None
@@ -124,8 +124,8 @@ class IncrementalComputation:
         except TooMuch:
             if present is None or len(times) > 1:
                 raise
-            return [await self._computed_anew(times[0], present)]
-        self._effort.end()
+            return [await self._computed_again(times[0], present)]
+        self._step_cost.end()
         self._time = times[-1]
         if len(times) == 1:
             return [_outgoing(changes)]
@@ -134,18 +134,20 @@ class IncrementalComputation:
     def _begin(self, time: Timestamp, *, limited: bool) -> None:
         """Begins to count the effort of a step to `time`. TooMuch if the number of changes alone exceeds the limit."""
         assert self._time is not None
-        self._effort.begin(sum(self._reads.lines(id, self._time + 1, time + 1) for id in self.inputs), limited=limited)
+        self._step_cost.begin(
+            sum(self._reads.lines(id, self._time + 1, time + 1) for id in self.inputs), limited=limited
+        )
 
     async def _made_again(self, time: Timestamp, present: Present) -> pa.Table:
         """The changes up to a time if there is no state: hydrates at that time and subtracts the present rows."""
         try:
             self._begin(time, limited=True)
         except TooMuch:
-            return await self._computed_anew(time, present)
+            return await self._computed_again(time, present)
         rows = await self.hydrate(time)
         return await in_thread(updates.difference, rows, await present())
 
-    async def _computed_anew(self, time: Timestamp, present: Present) -> pa.Table:
+    async def _computed_again(self, time: Timestamp, present: Present) -> pa.Table:
         """The changes up to a time: computes all rows and subtracts the present rows.
 
         The state is dropped; the next step hydrates again unless it also computes all rows. With a temporal filter it

@@ -59,8 +59,8 @@ class IndexDataflow(Protocol):
         """Runs until cancelled, then releases the rows."""
         ...
 
-    async def rows(self, codes: Hashes | None, as_of: Timestamp) -> pa.Table | None:
-        """The relation's rows at `as_of` whose key has one of the hashes `codes`; all rows if `codes` is None.
+    async def rows(self, key_hashes: Hashes | None, as_of: Timestamp) -> pa.Table | None:
+        """The relation's rows at `as_of` whose key has one of the hashes; all rows if `key_hashes` is None.
 
         Rows of other keys with the same hash may be included. Returns None if the index cannot be read at `as_of`. The
         relation must be final at `as_of`.
@@ -128,7 +128,7 @@ class LogIndex:
             log.error("index not written", index=self.index.name, id=self.index.id, error=str(error))
             if lease is self._lease:  # the arrangement may be incomplete: it is replaced
                 self.hydrated = False
-                lease.spoil()
+                lease.invalidate()
                 since, holder = self._frontiers.since(self.index.id), self._holder
                 self._holder = self._frontiers.take_over((self.index.id,), since)
                 holder.release()
@@ -136,7 +136,7 @@ class LogIndex:
             return False
         return True
 
-    async def rows(self, codes: Hashes | None, as_of: Timestamp) -> pa.Table | None:
+    async def rows(self, key_hashes: Hashes | None, as_of: Timestamp) -> pa.Table | None:
         frontiers, id = self._frontiers, self.index.id
         if not self.hydrated or id not in frontiers.floors or as_of < max(self._lease.time, frontiers.since(id)):
             return None
@@ -144,7 +144,7 @@ class LogIndex:
         try:
             lease = self._lease
             reached = await self._reached(as_of) and self.hydrated and lease is self._lease
-            return await _found(lease.arrangement, codes, as_of) if reached else None
+            return await _found(lease.arrangement, key_hashes, as_of) if reached else None
         finally:
             holder.release()
 
@@ -228,7 +228,7 @@ class ComputedIndex:
     def _fails(self, error: PgError) -> None:
         self._failed = True
 
-    async def rows(self, codes: Hashes | None, as_of: Timestamp) -> pa.Table | None:
+    async def rows(self, key_hashes: Hashes | None, as_of: Timestamp) -> pa.Table | None:
         frontiers, id = self._frontiers, self.index.id
         if not self.hydrated or id not in frontiers.floors or as_of < frontiers.since(id):
             return None
@@ -240,11 +240,11 @@ class ComputedIndex:
                 await self._frontiers.moved.wait()
             if self.arrangement is None or as_of < self.arrangement.since:
                 return None
-            return (await _found(self.arrangement, codes, as_of)).select(self._names)
+            return (await _found(self.arrangement, key_hashes, as_of)).select(self._names)
         finally:
             holder.release()
 
 
-async def _found(arrangement: Arrangement, codes: Hashes | None, as_of: Timestamp) -> pa.Table:
-    found = await (arrangement.whole(as_of) if codes is None else arrangement.probe(codes, as_of))
+async def _found(arrangement: Arrangement, key_hashes: Hashes | None, as_of: Timestamp) -> pa.Table:
+    found = await (arrangement.whole(as_of) if key_hashes is None else arrangement.probe(key_hashes, as_of))
     return await in_thread(updates.expand, found)

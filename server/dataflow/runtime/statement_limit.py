@@ -12,7 +12,7 @@ from server.spark import Runner
 STATEMENTS_MAX = 2  # per dataflow at a time, so that other dataflows get slots of the engine
 
 
-class Share:
+class StatementLimit:
     """Runs at most STATEMENTS_MAX statements at a time. The others wait here instead of in the engine's queue."""
 
     def __init__(self, engine: Runner) -> None:

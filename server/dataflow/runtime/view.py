@@ -119,12 +119,12 @@ class ViewDataflow:
                 else:
                     self._stays(self.error)
                     if self._keeps_too_much(self):
-                        await self._begin_anew()
+                        await self._hydrate_again()
         finally:
             self._holder.release()
             self.computation.close()
 
-    async def _begin_anew(self) -> None:
+    async def _hydrate_again(self) -> None:
         """Releases the history that is held while the query fails. Hydrates again at the next change of an input."""
         log.warning("materialized view that fails lets go of its inputs' history", view=self.view.name, id=self.view.id)
         self.hydrated = False

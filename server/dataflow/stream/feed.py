@@ -163,12 +163,12 @@ class Feed:
         """The number of the next entry. Entries are numbered from 0 in the order of appending."""
         self.appended_bytes = 0
         """Bytes of all entries ever appended."""
-        self.kept_bytes = 0
+        self.buffered_bytes = 0
         """Bytes of the entries that some reader has not taken yet."""
         self.memory_bytes = 0
         """Bytes of the kept entries that are in memory."""
         self.least_limit = 1 << 63
-        """The least limit that any reader ever had. While `kept_bytes` does not exceed it, no reader can be overrun."""
+        """The least limit of any reader so far. While `buffered_bytes` does not exceed it, no reader can be overrun."""
         self._entries: dict[int, Entry] = {}  # the kept entries, by number
         self._on_disk: set[int] = set()  # the numbers of the entries on disk
         self._in_memory: deque[tuple[int, Entry]] = deque()  # oldest first; some may not be kept any more
@@ -187,13 +187,13 @@ class Feed:
             self._first = self.end
             return
         self._entries[number] = entry
-        self.kept_bytes += entry.bytes
+        self.buffered_bytes += entry.bytes
         if on_disk:
             self._on_disk.add(number)
         else:
             self._in_memory.append((number, entry))
             self.memory_bytes += entry.bytes
-        if self.kept_bytes > self.least_limit:
+        if self.buffered_bytes > self.least_limit:
             for reader in list(self._readers):
                 reader.check()
         if self._moving is None and self.memory_bytes > MEMORY_BYTES_MAX:
@@ -237,9 +237,9 @@ class Feed:
         self._stands(reader)
         return reader
 
-    def rejoin(self, reader: Reader, beside: Reader) -> None:
-        """Adds a reader that has left the feed again, at the position of the reader `beside`, which has not left."""
-        reader.next, reader.passed = beside.next, beside.passed
+    def rejoin(self, reader: Reader, joined: Reader) -> None:
+        """Adds a reader that has left the feed again, at the position of the reader `joined`, which has not left."""
+        reader.next, reader.passed = joined.next, joined.passed
         if reader not in self._readers:
             self._stands(reader)
 
@@ -272,7 +272,7 @@ class Feed:
             del self._places[place]
         while self._entries and self._first not in self._places:
             entry = self._entries.pop(self._first)
-            self.kept_bytes -= entry.bytes
+            self.buffered_bytes -= entry.bytes
             if self._first in self._on_disk:
                 self._on_disk.remove(self._first)
             else:

@@ -4,7 +4,7 @@ docs/subscribe.md specifies them. Rows are sent in order of time. A progress mes
 are final. The first progress message is at AS OF and precedes the snapshot. Rows are sent at times t with
 `AS OF <= t < UP TO`; with SNAPSHOT false with `AS OF < t < UP TO`.
 
-After the snapshot is delivered, the changes buffered for a lagging reader are limited: beyond `waiting_bytes_max` the
+After the snapshot is delivered, the changes buffered for a lagging reader are limited: beyond `buffered_bytes_max` the
 subscription ends with 54000, even while its session is blocked by a full socket (`on_overrun`).
 """
 
@@ -58,17 +58,17 @@ class Subscription:
         self,
         feed: Feed,
         reader: Reader,
-        prelude: SnapshotStream,
+        snapshot_stream: SnapshotStream,
         as_of: Timestamp,
         bounds: Bounds,
-        waiting_bytes_max: int,
+        buffered_bytes_max: int,
     ) -> None:
         self.feed = feed
         self.reader = reader
-        self._prelude = prelude
+        self._snapshot_stream = snapshot_stream
         self._as_of = as_of
         self._bounds = bounds
-        self._waiting_bytes_max = waiting_bytes_max
+        self._buffered_bytes_max = buffered_bytes_max
         self.told = int(as_of)
         """The greatest progress returned so far; without PROGRESS, the one that would have been returned."""
         self._sent = 0  # the last progress > AS OF that the caller has sent: a point to resume from; 0 for none
@@ -93,7 +93,7 @@ class Subscription:
             messages = self.ready(bytes_max)
             if messages or self.finished:
                 return messages
-            await (self.feed.moved if self._prelude.finished else self._prelude.moved).wait()
+            await (self.feed.moved if self._snapshot_stream.finished else self._snapshot_stream.moved).wait()
 
     def ready(self, bytes_max: int | None = None) -> list[Message]:
         """The messages that are available without waiting, as `next`."""
@@ -102,12 +102,12 @@ class Subscription:
         if self.reader.overrun:
             raise self._fell_behind()
         messages, self._first = self._first, []
-        if not self._prelude.finished:
-            messages.extend(self._prelude.take())
-            if not self._prelude.finished:
+        if not self._snapshot_stream.finished:
+            messages.extend(self._snapshot_stream.take())
+            if not self._snapshot_stream.finished:
                 return messages
         elif self.reader.limit is None:
-            self.reader.bound(self._waiting_bytes_max)  # from now on, as the snapshot is delivered
+            self.reader.bound(self._buffered_bytes_max)  # from now on, as the snapshot is delivered
         messages.extend(self._wanted(self.reader.take(bytes_max)))
         if not self.reader.is_at_end:
             return messages
@@ -128,7 +128,7 @@ class Subscription:
         return (
             self.told == self.feed.upper
             and self.told > self._as_of
-            and self._prelude.finished
+            and self._snapshot_stream.finished
             and self.reader.is_at_end
             and not self.reader.overrun
             and not self.finished
@@ -143,7 +143,7 @@ class Subscription:
         """
         self.feed.rejoin(self.reader, reader)
         if self.reader.limit is None:
-            self.reader.bound(self._waiting_bytes_max)
+            self.reader.bound(self._buffered_bytes_max)
         self.told = told
         self._sent = max(self._sent, sent)
 
@@ -167,14 +167,14 @@ class Subscription:
         return PgError(
             SqlState.PROGRAM_LIMIT_EXCEEDED,
             "subscription fell too far behind",
-            detail=f"More than {self._waiting_bytes_max} bytes of changes waited for this client.",
+            detail=f"More than {self._buffered_bytes_max} bytes of changes waited for this client.",
             hint=f"{resume} Read faster, or raise subscription_waiting_bytes_max.",
         )
 
     def close(self) -> None:
         """Releases the reader and the prelude. May be called twice."""
         self.finished = True
-        self._prelude.close()
+        self._snapshot_stream.close()
         self.reader.close()
 
 

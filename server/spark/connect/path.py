@@ -25,7 +25,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from server.spark.arrow_path import Disconnected, spark_schema, to_house, to_spark
+from server.spark.arrow_path import Disconnected, from_spark, spark_schema, to_spark
 from server.spark.connect.messages import messages
 from server.spark.connect.url import ConnectUrl
 from server.spark.errors import Failure, Fault
@@ -91,7 +91,7 @@ class ConnectPath:
         finally:
             with self._lock:
                 self._group = ""
-        return to_house(pa.concat_tables([pa.ipc.open_stream(block).read_all() for block in answer]))
+        return from_spark(pa.concat_tables([pa.ipc.open_stream(block).read_all() for block in answer]))
 
     def close(self) -> None:
         """Nothing is held open."""

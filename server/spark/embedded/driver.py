@@ -104,13 +104,15 @@ class EmbeddedDriver:
     ) -> None:
         """Returns when Spark is ready. Raises EngineUnavailable, or an error of py4j if Spark or its JVM fails."""
         gateway = jvm.connect(stopping)
-        with ThreadPoolExecutor(1, "tidewire-spark-door") as beside:  # compiling takes a second; Spark starts meanwhile
-            door = beside.submit(compile_bridge, gateway)
+        with ThreadPoolExecutor(
+            1, "tidewire-compile-bridge"
+        ) as compiler:  # compiling takes a second; Spark starts meanwhile
+            bridge = compiler.submit(compile_bridge, gateway)
             self._context = gateway.jvm.org.apache.spark.SparkContext.getOrCreate()
             self._session = gateway.jvm.org.apache.spark.sql.classic.SparkSession(self._context, {})
-            self._door = door.result()
-        self._door.boundThreads(self._context, CLEANING_THREADS)
-        self._stock = None if low_latency else StockPaths(gateway, self._door)
+            self._bridge = bridge.result()
+        self._bridge.boundThreads(self._context, CLEANING_THREADS)
+        self._stock = None if low_latency else StockPaths(gateway, self._bridge)
         self._process = jvm
         self._jvm = gateway.jvm
         self._functions = functions
@@ -126,14 +128,14 @@ class EmbeddedDriver:
                 return self._stock.path(slot, self._functions)
             session = self._session.newSession()
             register(self._jvm, session, self._functions)
-            return BridgePath(self._door, session, slot, self._scratch)
+            return BridgePath(self._bridge, session, slot, self._scratch)
         except Exception as error:
             raise _unavailable(error, self._process.log) from error
 
     def cancel_jobs(self, group: str) -> None:
         try:
             self._context.cancelJobGroupAndFutureJobs(group)
-            self._door.cancel(group)
+            self._bridge.cancel(group)
         except (Py4JError, OSError) as error:  # the JVM has ended, and its jobs with it
             _log.debug("jobs not cancelled", group=group, error=str(error))
 

@@ -20,14 +20,14 @@ import pyarrow as pa
 from py4j.clientserver import ClientServer
 from py4j.java_gateway import JavaObject
 
-from server.spark.arrow_path import Disconnected, read_failure, spark_schema, to_house, to_spark
+from server.spark.arrow_path import Disconnected, from_spark, read_failure, spark_schema, to_spark
 from server.spark.python_functions import PythonFunctions, register
 
 
 class StockPaths:
     """PySpark attached to one JVM. At most one instance may be attached in a process."""
 
-    def __init__(self, gateway: ClientServer, door: JavaObject) -> None:
+    def __init__(self, gateway: ClientServer, bridge: JavaObject) -> None:
         from pyspark import SparkContext
         from pyspark.java_gateway import launch_gateway
         from pyspark.sql import SparkSession
@@ -46,14 +46,14 @@ class StockPaths:
         # All later calls use this gateway, because job groups belong to its threads.
         context = own.jvm.org.apache.spark.SparkContext.getOrCreate()
         self._gateway = own
-        self._door = door
+        self._bridge = bridge
         self._context = SparkContext(gateway=own, jsc=own.jvm.JavaSparkContext(context))
         self._session = SparkSession(self._context)
 
     def path(self, slot: str, functions: PythonFunctions) -> StockPath:
         session = self._session.newSession()
         register(self._gateway.jvm, session._jsparkSession, functions)
-        stock = StockPath(session, self._door, slot)
+        stock = StockPath(session, self._bridge, slot)
         # SparkSession has replaced this function by one that converts exceptions through the process-wide context.
         py4j.java_gateway.get_return_value = py4j.protocol.get_return_value
         return stock
@@ -75,9 +75,9 @@ class StockPaths:
 class StockPath:
     """One session; see `arrow_path.SessionPath`."""
 
-    def __init__(self, session: Any, door: JavaObject, slot: str) -> None:
+    def __init__(self, session: Any, bridge: JavaObject, slot: str) -> None:
         self._session = session
-        self._door = door
+        self._bridge = bridge
         self._slot = slot
 
     parts: Mapping[str, float] = {}
@@ -95,7 +95,7 @@ class StockPath:
             for name, table in views.items():
                 schema = StructType.fromJson(json.loads(spark_schema(table.schema)))
                 self._session.createDataFrame(to_spark(table), schema).createOrReplaceTempView(name)
-            return to_house(self._session.sql(sql).toArrow())
+            return from_spark(self._session.sql(sql).toArrow())
         except py4j.protocol.Py4JJavaError as error:
             raise self._failure(group, error.java_exception) from None
         except CapturedException as error:
@@ -109,6 +109,6 @@ class StockPath:
     def _failure(self, group: str, thrown: JavaObject) -> Exception:
         try:
             self._session.sparkContext._jsc.sc().cancelJobGroupAndFutureJobs(group)
-            return read_failure(bytes(self._door.describe(thrown)))
+            return read_failure(bytes(self._bridge.describe(thrown)))
         except (py4j.protocol.Py4JError, OSError) as error:
             return Disconnected(str(error))
