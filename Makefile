@@ -33,16 +33,16 @@ test-cluster: $(VENV)/.installed
 # TIDEWIRE_SEED.
 generated: export TIDEWIRE_EXAMPLES ?= 20
 generated: $(VENV)/.installed
-	$(BIN)/python -m pytest tests/server/test_generated_sql.py -m generated --timeout 0 $(ARGS)
+	$(BIN)/python -m pytest tests/server/sql/test_generated_sql.py -m generated --timeout 0 $(ARGS)
 
 # Runs random queries over random histories, TPC-H and NEXMark. Compares with PostgreSQL's results after each commit.
 test-ivm: export TIDEWIRE_EXAMPLES ?= 50
 test-ivm: $(VENV)/.installed
-	$(BIN)/python -m pytest tests/ivm tests/dataflow tests/server -m ivm --timeout 0 $(ARGS)
+	$(BIN)/python -m pytest tests/ivm tests/server -m ivm --timeout 0 $(ARGS)
 
 # Reads a snapshot of two gigabytes with a slow client while others write. The server's memory must remain bounded.
 test-large: $(VENV)/.installed
-	$(BIN)/python -m pytest tests/server/test_large_snapshot.py -m large -s $(ARGS)
+	$(BIN)/python -m pytest tests/server/execution/test_large_snapshot.py -m large -s $(ARGS)
 
 # Injects kills, lost connections, full disks, wrong clocks and power loss for FAULTS_SECONDS (120). Also runs
 # deliberately broken servers, which the tests must detect. FAULTS_SEED repeats a run's choices. ARGS=-x stops at the

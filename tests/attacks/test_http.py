@@ -14,7 +14,7 @@ import pytest
 
 from server.introspection.http import CONNECTIONS_MAX, HEAD_BYTES_MAX
 from tests.fix_server import ServerProcess
-from tests.server.test_large_snapshot import anonymous_kib
+from tests.server.execution.test_large_snapshot import anonymous_kib
 
 pytestmark = pytest.mark.attacks
 

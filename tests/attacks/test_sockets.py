@@ -9,7 +9,7 @@ import psycopg
 import pytest
 
 from tests.fix_server import ServerProcess
-from tests.server.raw_client import raw_client
+from tests.server.frontend.raw_client import raw_client
 
 pytestmark = pytest.mark.attacks
 

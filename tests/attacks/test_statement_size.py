@@ -12,7 +12,7 @@ import pytest
 from psycopg import errors
 
 from tests.fix_server import ServerThread
-from tests.server.raw_client import query, raw_client
+from tests.server.frontend.raw_client import query, raw_client
 from tests.server.slow_engine import PassingEngine
 
 pytestmark = pytest.mark.attacks

@@ -12,7 +12,7 @@ import pytest
 
 from protocol.pgwire import messages as m
 from tests.fix_server import ServerProcess
-from tests.server.test_large_snapshot import Watch, anonymous_kib
+from tests.server.execution.test_large_snapshot import Watch, anonymous_kib
 
 pytestmark = pytest.mark.attacks
 

@@ -18,7 +18,7 @@ from tests.bench.incremental import EMPTY_JOB
 from tests.bench.incremental import TARGET_CHANGED as CHANGED
 from tests.bench.servers import Line, Servers
 from tests.bench.upkeep import kept_up
-from tests.dataflow.histories import ids, planned
+from tests.server.dataflow.histories import ids, planned
 
 SIZE = 1_000_000
 ROUNDS, WARM = 24, 8

@@ -5,7 +5,7 @@
 
 A statement is recognised if its values are numbers, strings without escapes, NULL, TRUE or FALSE, and no clause follows
 the rows. All other statements, and those whose values need a cast between types, are parsed and planned value by value.
-`tests/server/test_literal_rows.py` checks that both ways give the same rows and errors.
+`tests/server/sql/test_literal_rows.py` checks that both ways give the same rows and errors.
 """
 
 from __future__ import annotations

@@ -1,0 +1,35 @@
+"""`python -m tests.server.app.stuck_server serve ...`: without Spark, with a task and a thread that do not end."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import threading
+
+from server import __main__ as command
+from server import app
+from server.runtime import shutdown
+from tests.faults.child import NoSpark
+
+ENDS_S = 1.0
+
+
+class StuckHouse(app.App):
+    async def start(self) -> None:
+        await super().start()
+        threading.Thread(target=threading.Event().wait, name="stuck thread").start()
+        self._stuck = asyncio.create_task(self._stay(), name="stuck task")
+
+    async def _stay(self) -> None:
+        while True:
+            try:
+                await asyncio.Event().wait()
+            except asyncio.CancelledError:
+                continue
+
+
+if __name__ == "__main__":
+    app.SparkEngine = NoSpark  # type: ignore[assignment,misc]
+    app.App = StuckHouse  # type: ignore[misc]
+    command.end_by_force = functools.partial(shutdown.end_by_force, ENDS_S)  # type: ignore[assignment]
+    command.main()

@@ -1,0 +1,327 @@
+"""Starting a server: flags, environment and files, and what a person is told when it cannot be."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+from urllib.error import HTTPError
+from urllib.request import urlopen
+
+import psycopg
+import pytest
+from psycopg import errors
+
+from server.config import Config
+from server.spark.embedded.jvm import PART_S, ClassArchive, end_former
+from tests.fix_server import ServerProcess
+
+ROOT = Path(__file__).parents[3]
+
+
+def serve(*flags: str, **env: str) -> subprocess.CompletedProcess[str]:
+    """A server that is expected not to start."""
+    return subprocess.run(
+        [sys.executable, "-m", "server", "serve", *flags],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        env={**os.environ, "TIDEWIRE_HTTP_LISTEN": "127.0.0.1:0", **env},
+    )
+
+
+def refusal(done: subprocess.CompletedProcess[str]) -> str:
+    assert done.returncode == 1, done.stderr
+    assert "Traceback" not in done.stderr
+    return done.stderr
+
+
+def test_a_busy_port(tmp_path: Path) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        told = refusal(serve("--listen", f"127.0.0.1:{port}", "--data-dir", str(tmp_path)))
+    error, hint = told.splitlines()[-2:]  # nothing of how the rest ended comes after them
+    assert f"could not listen on 127.0.0.1:{port}" in error
+    assert hint.startswith("HINT: ")
+
+
+def test_an_address_that_others_can_reach(tmp_path: Path) -> None:
+    told = refusal(serve("--listen", "0.0.0.0:0", "--data-dir", str(tmp_path)))
+    assert "--allow-remote" in told
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("listen = [", "is not valid TOML"),
+        ('listen = "nowhere"', "use HOST:PORT"),
+        ('timestamp_interval = "1 fortnight"', "use a number with a unit"),
+        ("wings = 2", "wings"),
+    ],
+)
+def test_a_config_file_that_is_wrong(tmp_path: Path, text: str, told: str) -> None:
+    file = tmp_path / "tidewire.toml"
+    file.write_text(text)
+    assert told in refusal(serve("--config", str(file)))
+
+
+def test_a_config_file_that_is_not_there(tmp_path: Path) -> None:
+    assert "does not exist" in refusal(serve("--config", str(tmp_path / "absent.toml")))
+
+
+def test_a_damaged_data_directory(tmp_path: Path) -> None:
+    (tmp_path / "catalog.sqlite").write_bytes(b"not a database at all, but long enough to be read as one" * 100)
+    told = refusal(serve("--data-dir", str(tmp_path), "--listen", "127.0.0.1:0"))
+    assert "damaged" in told
+    assert "HINT" in told
+
+
+def without_spark(server: ServerProcess, reason: str, hint: str) -> None:
+    """The log and /readyz say why Spark is not there, statements that need it fail, and all others work."""
+    event = server.await_event("Spark is not available")
+    assert event["level"] == "error"
+    assert reason in event["reason"]
+    assert hint in event["hint"]
+    with psycopg.connect(server.dsn, autocommit=True) as connection:
+        connection.execute("CREATE TABLE t (k int)")
+        connection.execute("INSERT INTO t VALUES (1)")
+        assert connection.execute("SELECT 1").fetchone() == (1,)
+        with pytest.raises(errors.CannotConnectNow, match="the Spark engine is not available") as refused:
+            connection.execute("SELECT sum(k) FROM t")
+        assert reason in str(refused.value.diag.message_detail)
+        assert hint in str(refused.value.diag.message_hint)
+        stream = connection.cursor().stream("SUBSCRIBE t")
+        assert next(stream)[-1] == 1
+        stream.close()
+    with pytest.raises(HTTPError) as answer, urlopen(f"http://127.0.0.1:{server.http_port}/readyz"):
+        pass
+    assert answer.value.code == 503
+    assert reason in answer.value.read().decode()
+    assert urlopen(f"http://127.0.0.1:{server.http_port}/healthz").status == 200
+
+
+def fake_java(home: Path, does: str) -> dict[str, str]:
+    """The environment in which `java` is a shell script that knows its version and then does something else."""
+    executable = home / "bin" / "java"
+    executable.parent.mkdir(parents=True)
+    executable.write_text(f"""#!/bin/sh
+if [ "$1" = -version ]; then echo 'openjdk version "17.0.1"' >&2; exit; fi
+{does}
+""")
+    executable.chmod(0o755)
+    return {"JAVA_HOME": str(home)}
+
+
+def test_a_server_whose_java_hangs_serves_what_needs_no_spark_and_ends_in_order(tmp_path: Path) -> None:
+    """It is started again and again; SIGTERM ends the server in order meanwhile."""
+    java = fake_java(tmp_path / "java", "exec sleep 60")
+    server = ServerProcess(tmp_path / "data", module="tests.server.spark.impatient_server", env=java)
+    try:
+        without_spark(server, "Java did not answer within", "spark.log")
+        with psycopg.connect(server.dsn) as writer, psycopg.connect(server.dsn) as reader:
+            with pytest.raises(errors.AdminShutdown), writer.cursor().copy("COPY t FROM STDIN") as copy:
+                copy.write("1\n")
+                with reader.cursor().copy("COPY (SUBSCRIBE t) TO STDOUT") as stream:
+                    assert stream.read()
+                    server.process.send_signal(signal.SIGTERM)
+                    with pytest.raises(errors.AdminShutdown):
+                        while stream.read():
+                            pass
+    finally:
+        assert server.stop() == 0
+    assert "not ended in time" not in server.log_path.read_text()
+
+
+def test_a_spark_that_starts_after_all_is_used(tmp_path: Path) -> None:
+    """What the first starts lacked may come later: nobody has to start the server again."""
+    broken, works = tmp_path / "broken", shutil.which("java")
+    assert works is not None
+    java = fake_java(tmp_path / "java", f'[ -e {broken} ] && exit 1; exec {works} "$@"')
+    broken.touch()
+    server = ServerProcess(tmp_path / "data", env=java)
+    try:
+        without_spark(server, "Java ended with code 1", "spark.log")
+        broken.unlink()
+        server.await_event("engine ready")
+        with psycopg.connect(server.dsn, autocommit=True) as connection:
+            assert connection.execute("SELECT sum(k) FROM t").fetchone() == (1,)
+        assert urlopen(f"http://127.0.0.1:{server.http_port}/readyz").status == 200
+    finally:
+        assert server.stop() == 0
+
+
+@pytest.mark.parametrize(
+    ("flags", "told"),
+    [
+        (["--spark-remote", "spark.example:15002"], "use sc://HOST:PORT"),
+        (["--spark-remote", "sc://a", "--spark-master", "local[2]"], "cannot both be given"),
+        (["--spark-conf", "spark.sql.ansi.enabled=false"], "spark.sql.ansi.enabled is Tidewire's to set"),
+        (["--spark-conf", "executor.memory=1g"], "their names begin with spark."),
+        (["--spark-conf", "spark.driver.memory=1g"], "use spark_memory (--spark-memory)"),
+        (["--spark-memory", "2"], "use a number with a unit, such as 2GB or 1536MB"),
+        (["--spark-memory", "100MB"], "must be at least 512MB"),
+        (["--spark-remote", "sc://a", "--spark-memory", "4g"], "cannot both be given"),
+    ],
+)
+def test_a_spark_that_cannot_be_meant(tmp_path: Path, flags: list[str], told: str) -> None:
+    assert told in refusal(serve("--data-dir", str(tmp_path), *flags))
+
+
+def test_a_spark_conf_without_a_value(tmp_path: Path) -> None:
+    done = serve("--data-dir", str(tmp_path), "--spark-conf", "spark.cores.max")
+    assert done.returncode == 2
+    assert "KEY=VALUE" in done.stderr
+
+
+def test_a_spark_connect_server_that_is_not_there(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+    remote = f"sc://127.0.0.1:{port}"
+    server = ServerProcess(tmp_path, "--spark-remote", remote)
+    try:
+        without_spark(
+            server,
+            f"the Spark Connect server at {remote} cannot be reached: UNAVAILABLE",
+            "Start it, or point --spark-remote at one that runs.",
+        )
+    finally:
+        assert server.stop() == 0
+
+
+def test_spark_settings_come_from_a_file_too(tmp_path: Path) -> None:
+    from server.config import load
+
+    file = tmp_path / "tidewire.toml"
+    file.write_text('spark_remote = "sc://spark.example"\n[spark_conf]\n"spark.sql.shuffle.partitions" = "8"\n')
+    config = load({}, file)
+    assert config.spark_remote == "sc://spark.example"
+    assert config.spark_conf == {"spark.sql.shuffle.partitions": "8"}
+
+
+@pytest.mark.parametrize(
+    ("text", "conf"),
+    [
+        ("spark.a=1", {"spark.a": "1"}),
+        ("spark.a=1,spark.b.c=x", {"spark.a": "1", "spark.b.c": "x"}),
+        ("spark.a=1,2,3, spark.b=k=v", {"spark.a": "1,2,3", "spark.b": "k=v"}),
+        ("", {}),
+    ],
+)
+def test_spark_settings_come_from_the_environment_too(
+    monkeypatch: pytest.MonkeyPatch, text: str, conf: dict[str, str]
+) -> None:
+    from server.config import load
+
+    monkeypatch.setenv("TIDEWIRE_SPARK_CONF", text)
+    assert load({}, None).spark_conf == conf
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("spark.driver.memory=1g", "use spark_memory (--spark-memory)"),
+        ("spark.cores.max", "use KEY=VALUE"),
+        ('{"spark.a": 1', "use KEY=VALUE"),
+    ],
+)
+def test_spark_settings_of_the_environment_that_are_wrong_are_refused_in_a_line(
+    tmp_path: Path, text: str, told: str
+) -> None:
+    answer = refusal(serve("--data-dir", str(tmp_path), TIDEWIRE_SPARK_CONF=text))
+    assert told in answer
+    assert answer.count("\n") == 1
+
+
+@pytest.mark.parametrize(("text", "megabytes"), [("4GB", 4096), ("4g", 4096), ("1536MB", 1536), ("1536m", 1536)])
+def test_the_memory_of_spark_is_what_was_asked_for(text: str, megabytes: int) -> None:
+    from server.config import load
+
+    assert load({"spark_memory": text}, None).spark_memory == megabytes
+    assert load({}, None).spark_memory <= 2048
+
+
+def test_flags_win_over_environment_over_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from server.config import load
+
+    file = tmp_path / "tidewire.toml"
+    file.write_text('listen = "127.0.0.1:1"\nlog_format = "json"\ntimestamp_interval = "100ms"\n')
+    monkeypatch.setenv("TIDEWIRE_LISTEN", "127.0.0.1:2")
+    assert load({}, file).listen == "127.0.0.1:2"
+    config = load({"listen": "127.0.0.1:3"}, file)
+    assert (config.listen, config.log_format, config.timestamp_interval) == ("127.0.0.1:3", "json", 0.1)
+
+
+def test_help_names_every_option_and_its_default() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "server", "serve", "--help"],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        env={**os.environ, "COLUMNS": "200"},
+    )
+    shown = re.sub(r"\x1b\[[0-9;]*m", "", done.stdout)
+    for name in Config.model_fields:
+        assert f"--{name.replace('_', '-')}" in shown
+    fields = Config.model_fields
+    defaults = [fields[name].default for name in ("listen", "http_listen", "spark_master", "log_format")]
+    for default in (*defaults, fields["data_dir"].default.name, f"{fields['timestamp_interval'].default:g}s"):
+        assert f"[default: ({default})]" in shown
+
+
+def test_select_1_is_answered_while_spark_starts(tmp_path: Path) -> None:
+    begun = time.monotonic()
+    server = ServerProcess(tmp_path)
+    try:
+        with psycopg.connect(server.dsn, autocommit=True) as connection:
+            assert connection.execute("SELECT 1").fetchone() == (1,)
+        print(f"first answer after {time.monotonic() - begun:.2f} s")
+        assert '"engine ready"' not in server.log_path.read_text(), "Spark was there already: this shows nothing"
+    finally:
+        assert server.stop() == 0
+
+
+def test_ctrl_c_prints_nothing_but_the_log(tmp_path: Path) -> None:
+    """A query of the system's tables loads DuckDB, which reports what the interpreter may not collect at its end."""
+    server = ServerProcess(tmp_path, module="tests.faults.child", env={"FAULTS_SPARK": "none"})
+    with psycopg.connect(server.dsn, autocommit=True) as connection:
+        assert connection.execute("SELECT count(*) > 10 FROM pg_catalog.pg_class").fetchone() == (True,)
+    server.process.send_signal(signal.SIGINT)
+    assert server.process.wait(20) == 0
+    server._log.close()
+    lines = server.log_path.read_text().splitlines()
+    assert [line for line in lines if not line.startswith("{")] == []
+
+
+def test_parts_of_archives_that_killed_servers_left_are_swept(tmp_path: Path) -> None:
+    ended = subprocess.Popen(["true"])
+    ended.wait()
+    archive = ClassArchive(tmp_path / "spark-4-java17-0123.archive", 17)
+    old, new = archive.part(os.getpid()), archive.part(os.getppid())
+    for path in (archive.path, archive.part(ended.pid), old, new):
+        path.touch()
+    os.utime(old, (time.time() - 2 * PART_S,) * 2)
+    archive.sweep()
+    assert {*tmp_path.iterdir()} == {archive.path, new}
+
+
+def test_a_jvm_of_a_life_before_is_ended(tmp_path: Path) -> None:
+    """It works in the directory that the next one starts in, also when that was emptied under it."""
+    scratch, neighbour_directory = tmp_path / "scratch", tmp_path / "beside"
+    scratch.mkdir()
+    neighbour_directory.mkdir()
+    left = subprocess.Popen(["sleep", "60"], cwd=scratch)
+    neighbour = subprocess.Popen(["sleep", "60"], cwd=neighbour_directory)
+    scratch.rmdir()
+    end_former(scratch)
+    assert left.wait(10) == -signal.SIGKILL
+    assert neighbour.poll() is None
+    neighbour.kill()
+    neighbour.wait()

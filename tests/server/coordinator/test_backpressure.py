@@ -1,0 +1,172 @@
+"""Writers wait for a dataflow that is too far behind, but never for ever; what does not get on holds nobody back."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import psycopg
+import pytest
+from psycopg import errors
+
+from tests.fix_server import ServerThread
+from tests.server.coordinator.test_dataflows import Connection, connected, follow, rows
+from tests.server.slow_engine import PassingEngine, SlowEngine
+
+LAGS = "SELECT commits, bytes, holds_writers FROM mz_internal.mz_dataflow_lags"
+WIDE = "x" * 20_000
+MANY = 300  # more than are written between two looks
+SLOW = "SELECT s FROM {} WHERE s <> 'slow'"
+
+
+@pytest.fixture
+def slow() -> Iterator[SlowEngine]:
+    slow = SlowEngine(PassingEngine(), "'slow'")
+    yield slow
+    slow.open()
+
+
+@pytest.fixture
+def server(slow: SlowEngine, tmp_path: Path) -> Iterator[ServerThread]:
+    server = ServerThread(tmp_path, slow)
+    with connected(server.dsn()) as connection:
+        connection.execute("ALTER SYSTEM SET dataflow_lag_bytes_max = 200000")
+        connection.execute("ALTER SYSTEM SET dataflow_lag_delay_max = '60s'")
+        connection.execute("CREATE TABLE t (s text)")
+        connection.execute("CREATE TABLE other (s text)")
+    yield server
+    server.stop()
+
+
+def until(condition: Callable[[], object], timeout_s: float = 60) -> None:
+    deadline = time.monotonic() + timeout_s
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)  # nothing tells when a dataflow falls behind
+
+
+class Writer(threading.Thread):
+    """Inserts so many rows, each in a commit of its own."""
+
+    def __init__(self, dsn: str, count: int) -> None:
+        super().__init__()
+        self._dsn = dsn
+        self._count = count
+        self.written = 0
+        self.start()
+
+    def run(self) -> None:
+        with connected(self._dsn) as connection:
+            for _ in range(self._count):
+                connection.execute("INSERT INTO t VALUES (%s)", (WIDE,))
+                self.written += 1
+
+
+def holding(connection: Connection) -> int:
+    """How many dataflows hold writers back."""
+    return sum(row[2] for row in connection.execute(LAGS).fetchall())
+
+
+@pytest.mark.parametrize("chained", [False, True], ids=["", "behind another view"])
+def test_writers_wait_and_go_on(server: ServerThread, slow: SlowEngine, chained: bool) -> None:
+    with connected(server.dsn()) as connection:
+        if chained:
+            connection.execute("CREATE MATERIALIZED VIEW first AS SELECT s FROM t")
+        connection.execute(f"CREATE MATERIALIZED VIEW m AS {SLOW.format('first' if chained else 't')}".encode())
+        assert rows(connection, "SELECT * FROM m") == []
+        with slow.shut_gate():
+            writer = Writer(server.dsn(), MANY)
+            until(lambda: holding(connection))
+            with connected(server.dsn()) as other:
+                other.execute("SET statement_timeout = '300ms'")
+                with pytest.raises(errors.QueryCanceled, match="statement timeout"):
+                    other.execute("INSERT INTO t VALUES ('timeout')")
+                with pytest.raises(errors.QueryCanceled, match="statement timeout"):
+                    other.execute("UPDATE t SET s = 'timeout'")
+                with pytest.raises(errors.QueryCanceled, match="statement timeout"):
+                    other.execute("TRUNCATE t")
+                with pytest.raises(errors.QueryCanceled, match="statement timeout"):
+                    with other.cursor().copy("COPY t FROM STDIN") as copy:
+                        copy.write("timeout\n")
+                other.execute("RESET statement_timeout")
+                other.execute("INSERT INTO other VALUES ('a')")  # nothing slow reads it
+                other.execute("BEGIN")
+                other.execute("INSERT INTO t VALUES ('canceled')")
+                threading.Timer(0.3, other.cancel_safe).start()
+                with pytest.raises(errors.QueryCanceled, match="user request"):
+                    other.execute("COMMIT")
+                assert {len(s) for (s,) in rows(other, "SELECT * FROM t")} == {20_000}
+            assert 5 <= writer.written < MANY, writer.written
+        writer.join(60)
+        assert writer.written == MANY
+        assert rows(connection, "SELECT * FROM m") == [(WIDE,)] * MANY
+        assert not holding(connection)
+        counts = server.app.coordinator.counts
+        assert counts.writes_throttled >= 6
+        assert counts.throttled_s > 1
+
+
+def test_a_write_waits_no_longer_than_it_may(server: ServerThread, slow: SlowEngine) -> None:
+    """Also if the dataflow never gets on: Spark may be gone."""
+    with connected(server.dsn()) as connection:
+        connection.execute(f"CREATE MATERIALIZED VIEW m AS {SLOW.format('t')}".encode())
+        assert rows(connection, "SELECT * FROM m") == []
+        connection.execute("ALTER SYSTEM SET dataflow_lag_delay_max = '300ms'")
+        with slow.shut_gate():
+            Writer(server.dsn(), 12).join(60)
+            until(lambda: holding(connection))
+            begun = time.monotonic()
+            Writer(server.dsn(), 3).join(60)
+            assert 0.8 < time.monotonic() - begun < 30
+            connection.execute("ALTER SYSTEM SET dataflow_lag_bytes_max = 0")
+            until(lambda: not holding(connection))
+            Writer(server.dsn(), 3).join(60)
+        assert len(rows(connection, "SELECT * FROM m")) == 18
+
+
+def test_what_is_gone_holds_nobody_back(server: ServerThread, slow: SlowEngine) -> None:
+    with connected(server.dsn()) as connection, psycopg.connect(server.dsn()) as subscriber:
+        connection.execute(f"CREATE MATERIALIZED VIEW m AS {SLOW.format('t')}".encode())
+        follow(subscriber, f"({SLOW.format('t')} AND s <> '')")
+        assert rows(connection, "SELECT * FROM m") == []
+        with slow.shut_gate():
+            writer = Writer(server.dsn(), MANY)
+            until(lambda: holding(connection) == 2)
+            connection.execute("DROP MATERIALIZED VIEW m")
+            until(lambda: holding(connection) == 1)
+            subscriber.rollback()
+            writer.join(60)
+            assert writer.written == MANY
+
+
+def test_a_view_that_fails_holds_neither_writers_nor_history_for_ever(server: ServerThread) -> None:
+    with connected(server.dsn()) as connection, psycopg.connect(server.dsn()) as subscriber:
+        connection.execute("CREATE TABLE n (v int)")
+        connection.execute("INSERT INTO n VALUES (1), (0)")
+        ((id,),) = rows(connection, "SELECT id FROM mz_tables WHERE name = 'n'")
+        connection.execute("CREATE MATERIALIZED VIEW fails AS SELECT 10 / v AS q FROM n")
+        with pytest.raises(errors.DivisionByZero):
+            connection.execute("SELECT * FROM fails")
+        connection.execute("TRUNCATE n")
+        connection.execute("INSERT INTO n VALUES (1)")
+        assert rows(connection, "SELECT * FROM fails") == [(1,)]
+        connection.execute("INSERT INTO n VALUES (0)")
+        for _ in range(60):
+            connection.execute("INSERT INTO n VALUES (5)")
+        with pytest.raises(errors.DivisionByZero):
+            connection.execute("SELECT * FROM fails")
+        assert not holding(connection)
+        coordinator = server.app.coordinator
+        now = coordinator.latest_time()
+        until(lambda: coordinator.frontiers.since(id) > now)
+        connection.execute("TRUNCATE n")
+        connection.execute("INSERT INTO n VALUES (7), (7)")
+        assert rows(connection, "SELECT * FROM fails") == [(7,), (7,)]
+        follow(subscriber, "fails")
+        connection.execute("INSERT INTO n VALUES (8)")
+        (row,) = subscriber.execute("FETCH 1 s WITH (TIMEOUT '30s')").fetchall()
+        while row[1]:
+            (row,) = subscriber.execute("FETCH 1 s WITH (TIMEOUT '30s')").fetchall()
+        assert row[2:] == (1, 8)

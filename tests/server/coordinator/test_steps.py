@@ -1,0 +1,146 @@
+"""Dataflows beside each other: a slow one delays no other, and shows each commit at its own time when it catches up."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+
+from server.dataflow.runtime import statement_limit
+from server.spark.engine import SparkEngine
+from server.timeline.frontiers import RETENTION_MS
+from tests.fix_server import ServerThread
+from tests.server.coordinator.test_dataflows import changes, connected, follow, rows
+from tests.server.slow_engine import SlowEngine
+
+pytestmark = pytest.mark.spark
+
+COMMITS = 12
+ARMS = 6
+
+
+@pytest.fixture
+def slow(engine: SparkEngine) -> Iterator[SlowEngine]:
+    slow = SlowEngine(engine, "'slow'")
+    yield slow
+    slow.open()
+
+
+@pytest.fixture
+def server(slow: SlowEngine, tmp_path: Path) -> Iterator[ServerThread]:
+    server = ServerThread(tmp_path, slow)
+    yield server
+    server.stop()
+
+
+def ticks(connection: psycopg.Connection[Any], id: str) -> int:
+    (row,) = connection.execute("SELECT ticks FROM mz_internal.mz_dataflows WHERE id = %s", (id,)).fetchall()
+    return int(row[0])
+
+
+def test_one_that_lags_catches_up_in_few_ticks(server: ServerThread, slow: SlowEngine) -> None:
+    with (
+        connected(server.dsn()) as connection,
+        psycopg.connect(server.dsn()) as behind,
+        psycopg.connect(server.dsn()) as ahead,
+    ):
+        connection.execute("CREATE TABLE t (k int, v int)")
+        connection.execute("INSERT INTO t VALUES (0, 0)")
+        follow(ahead, "t")
+        follow(behind, "(SELECT k, count(*) AS n, max(v) AS m FROM t WHERE 'slow' <> k::text GROUP BY k)")
+        (id,) = connection.execute("SELECT id FROM mz_internal.mz_dataflows").fetchone() or ("",)
+        before = ticks(connection, id)
+        with slow.shut_gate():
+            for number in range(COMMITS):
+                connection.execute("INSERT INTO t VALUES (%s, %s)", (number % 2, number))
+            times = [row[0] for row in changes(ahead, COMMITS)]
+            assert slow.waiting_at_gate.wait(30)
+        expected: dict[int, tuple[int, int]] = {0: (1, 0)}
+        for number, at in enumerate(times):
+            key = number % 2
+            gone = expected.get(key)
+            expected[key] = new = (gone[0] + 1, max(gone[1], number)) if gone else (1, number)
+            wanted = [(at, 1, key, *new), *([(at, -1, key, *gone)] if gone else [])]
+            assert sorted(changes(behind, len(wanted))) == sorted(wanted)
+        assert ticks(connection, id) - before <= COMMITS // 2
+
+
+def test_a_slow_one_delays_no_other(server: ServerThread, slow: SlowEngine) -> None:
+    """Though it has more statements to run than the engine has slots."""
+    arms = " UNION ALL ".join(
+        f"SELECT k, max(v) AS m FROM t WHERE 'slow' <> k::text AND v % 10 <> {arm} GROUP BY k" for arm in range(ARMS)
+    )
+    with connected(server.dsn()) as connection, psycopg.connect(server.dsn()) as other:
+        connection.execute("CREATE TABLE t (k int, v int)")
+        connection.execute("INSERT INTO t VALUES (0, 7)")
+        connection.execute(f"CREATE MATERIALIZED VIEW many AS {arms}".encode())
+        connection.execute("CREATE MATERIALIZED VIEW one AS SELECT k, max(v) AS m FROM t GROUP BY k")
+        assert rows(connection, "SELECT * FROM many") == [(0, 7)] * ARMS
+        follow(other, "(SELECT min(v) FROM t)")
+        with slow.shut_gate():
+            for number in range(1, COMMITS):
+                connection.execute("INSERT INTO t VALUES (0, %s)", (7 + number,))
+                assert rows(connection, "SELECT * FROM one") == [(0, 7 + number)]
+            connection.execute("INSERT INTO t VALUES (0, 1)")
+            assert sorted(row[1:] for row in changes(other, 2)) == [(-1, 7), (1, 1)]
+            assert slow.waiting_at_gate.wait(30)
+            assert slow.at_gate <= statement_limit.STATEMENTS_MAX
+        assert rows(connection, "SELECT * FROM many") == [(0, 6 + COMMITS)] * ARMS
+
+
+def test_one_that_is_computed_anew_catches_up(server: ServerThread, slow: SlowEngine) -> None:
+    with connected(server.dsn()) as connection, psycopg.connect(server.dsn()) as behind:
+        follow(behind, "(SELECT name FROM mz_catalog.mz_tables WHERE name LIKE 'late%' AND name <> 'slow')")
+        with slow.shut_gate():
+            for number in range(5):
+                connection.execute(f"CREATE TABLE late{number} (a int)".encode())
+            assert slow.waiting_at_gate.wait(30)
+        found = changes(behind, 5)
+        assert [row[1:] for row in found] == [(1, f"late{number}") for number in range(5)]
+        assert len({row[0] for row in found}) == 5
+        assert time.time() * 1e3 > found[-1][0]
+
+
+def test_one_that_lagged_when_the_server_ended_misses_no_time(slow: SlowEngine, tmp_path: Path) -> None:
+    """What it reads keeps a second of history; what it has not taken of that is kept for it, however old."""
+    server = ServerThread(tmp_path, slow)
+    try:
+        with connected(server.dsn()) as connection:
+            connection.execute("CREATE TABLE t (k int)")
+            connection.execute("CREATE MATERIALIZED VIEW a AS SELECT k + 1 AS k FROM t")
+            connection.execute(
+                "CREATE MATERIALIZED VIEW b AS SELECT k, count(*) AS n FROM a WHERE 'slow' <> k::text GROUP BY k"
+            )
+            connection.execute("INSERT INTO t VALUES (0)")
+            assert rows(connection, "SELECT * FROM b") == [(1, 1)]
+            connection.execute("CREATE HOLD h ON t, b")
+            ((start,),) = rows(connection, 'SELECT "at"::text FROM mz_holds')
+            with slow.shut_gate():
+                for _ in range(COMMITS):
+                    connection.execute("INSERT INTO t VALUES (0)")
+                last = int(rows(connection, "SELECT mz_now()::text")[0][0])
+                assert slow.waiting_at_gate.wait(30)
+                deadline = time.monotonic() + 30
+                while int(rows(connection, "SELECT mz_now()::text")[0][0]) < last + 2 * RETENTION_MS:
+                    assert time.monotonic() < deadline
+                assert rows(connection, "SELECT count(*) FROM a") == [(COMMITS + 1,)]
+                server.stop()
+        server = ServerThread(tmp_path, slow)
+        with connected(server.dsn()) as connection:
+            assert rows(connection, "SELECT * FROM b") == [(1, COMMITS + 1)]
+            (end,) = rows(connection, "SELECT mz_now()::text")[0]
+            history = f"WITH (SNAPSHOT false) AS OF {start} UP TO {end}"
+            times = [row[0] for row in connection.cursor().stream(f"SUBSCRIBE t {history}")]
+            found = [(row[0], *row[1:]) for row in connection.cursor().stream(f"SUBSCRIBE b {history}")]
+            wanted = []
+            for before, at in enumerate(times, COMMITS + 1 - len(times)):  # the hold may begin before the first row
+                wanted += [(at, -1, 1, before)] if before else []
+                wanted += [(at, 1, 1, before + 1)]
+            assert len(times) >= COMMITS
+            assert found == wanted
+    finally:
+        server.stop()

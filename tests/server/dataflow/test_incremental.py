@@ -1,0 +1,664 @@
+"""A query that is followed equals the query run from scratch, at every time of random histories."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import os
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from catalog import hashing, updates
+from catalog.objects import ObjectId, Timestamp
+from protocol.pgwire.errors import PgError
+from server.dataflow.arrangements import file_arrangement
+from server.dataflow.arrangements.arrangement import Arranger, ServerArrangement, Storage
+from server.dataflow.arrangements.file_arrangement import EXECUTORS, Executors, FileArrangement
+from server.dataflow.operators import distinct, join, operator, recompute, step_cost
+from server.dataflow.operators.temporal_buffer import TemporalBuffer
+from server.dataflow.plan import nodes
+from server.runtime.errors import to_pg_error
+from server.spark.engine import SparkEngine
+from tests.server.dataflow import histories
+from tests.server.dataflow.histories import History, changes_table, followed, from_scratch, ids, planned, random_history
+
+pytestmark = pytest.mark.spark
+
+SEED = int(os.environ.get("TIDEWIRE_SEED", "1"))
+TIMES = 6
+Planted = Callable[[nodes.Node, pytest.MonkeyPatch], None]
+
+QUERIES = [
+    # linear
+    "SELECT k + 1, upper(s) FROM t WHERE v > 0 OR s IS NULL",
+    "SELECT s, k FROM t WHERE k = 2",
+    "SELECT k, v FROM t UNION ALL SELECT k, w::int4 FROM u UNION ALL SELECT 9, 9",
+    "SELECT k, x FROM t, unnest(ARRAY[k, v]) x WHERE s <> ''",
+    # inner joins
+    "SELECT t.s, u.w FROM t JOIN u ON t.k = u.k",
+    "SELECT t.s, u.w, w.x FROM t, u, w WHERE t.k = u.k AND w.k = u.k AND w.x < t.v + 5",
+    "SELECT a.s, b.s FROM t a JOIN t b ON a.k = b.v",
+    "SELECT t.k, u.k, t.v / (t.k + u.k) FROM t, u WHERE t.k < u.k",
+    "SELECT t.v, w.x FROM t JOIN w ON t.k = w.k AND t.v + 1 = w.x",
+    "SELECT a.w, b.k FROM u a JOIN t b ON a.w = b.v",
+    # outer, semi and anti joins
+    "SELECT t.k, t.s, u.w * 2 FROM t LEFT JOIN u ON t.k = u.k AND u.f > 0",
+    "SELECT t.k, t.s, u.w FROM t RIGHT JOIN u ON t.k = u.k WHERE u.f IS NOT NULL",
+    "SELECT t.k, t.s, u.w, u.k FROM t FULL JOIN u ON t.k = u.k",
+    "SELECT t.s, w.d FROM t LEFT JOIN w ON t.v < w.x",
+    "SELECT t.s, u.w FROM t LEFT JOIN u ON t.k = u.k AND t.v > 0",
+    "SELECT t.s, u.w FROM t LEFT JOIN u ON t.k = u.k AND t.v > u.w",
+    "SELECT t.s, u.w FROM t FULL JOIN u ON t.k = u.k AND t.v = u.f",
+    "SELECT t.s FROM t WHERE EXISTS (SELECT 1 FROM u WHERE u.k = t.k AND u.w > t.v)",
+    "SELECT * FROM t WHERE EXISTS (SELECT 1 FROM u WHERE u.k = t.k AND u.w > 0)",
+    "SELECT * FROM t WHERE NOT EXISTS (SELECT 1 FROM u WHERE u.k = t.k)",
+    "SELECT * FROM t WHERE k IN (SELECT k FROM w)",
+    "SELECT * FROM t WHERE k NOT IN (SELECT x FROM w WHERE x IS NOT NULL)",
+    "SELECT s, k IN (SELECT x FROM w) FROM t",
+    "SELECT * FROM t WHERE v NOT IN (SELECT x FROM w WHERE k > 2)",
+    "SELECT t.s, u.w FROM t, w, u WHERE (t.k = w.k AND u.f > 0 AND u.k = w.k) OR (u.k = w.k AND t.k = w.k AND w.x > 1)",
+    # aggregates
+    "SELECT k, count(*), count(v), sum(v), avg(v) FROM t GROUP BY k",
+    "SELECT count(*), sum(w), avg(w), sum(w) FILTER (WHERE f > 0) FROM u",
+    "SELECT s, sum(k::int8) AS n FROM t GROUP BY s HAVING count(*) > 1",
+    "SELECT k % 2, avg(v + 1), count(DISTINCT s) FROM t GROUP BY k % 2",
+    "SELECT k, min(v), max(s), bool_and(v > 0), string_agg(s, ','), array_agg(v) FROM t GROUP BY k",
+    "SELECT min(f), max(w), sum(f), avg(f) FROM u",
+    "SELECT max(v) FROM t WHERE s <> 'a'",
+    "SELECT min(d) FROM w",
+    "SELECT k, count(*), min(v), max(v), min(v + 1) FILTER (WHERE s <> 'a'), sum(v), bool_or(v > 2) FROM t GROUP BY k",
+    "SELECT k, max(f), min(w), avg(w), max(d2) FROM (SELECT *, f * 2 AS d2 FROM u) a GROUP BY k",
+    "SELECT k, count(DISTINCT v), sum(DISTINCT v) FILTER (WHERE s <> 'a'), avg(v), count(DISTINCT s) FROM t GROUP BY k",
+    "SELECT count(DISTINCT k), sum(DISTINCT v), max(v), min(s), count(*) FROM t",
+    "SELECT s, max(k), max(k + 0), min(DISTINCT v) FROM t GROUP BY s HAVING min(k) > 1",
+    "SELECT k, s, count(*), grouping(k, s) FROM t GROUP BY ROLLUP (k, s)",
+    # distinct, set operations
+    "SELECT DISTINCT k, s FROM t",
+    "SELECT DISTINCT ON (k) k, v, s FROM t ORDER BY k, v DESC, s",
+    "SELECT k FROM t UNION SELECT k FROM u",
+    "SELECT k FROM t INTERSECT SELECT k FROM u",
+    "SELECT k FROM t INTERSECT ALL SELECT x FROM w",
+    "SELECT k FROM t EXCEPT SELECT k FROM u",
+    "SELECT k FROM t EXCEPT ALL SELECT x FROM w",
+    # windows and limits
+    "SELECT k, v, row_number() OVER (PARTITION BY k ORDER BY v, s), sum(v) OVER (PARTITION BY k) FROM t",
+    "SELECT v, rank() OVER (ORDER BY v) FROM t",
+    "SELECT * FROM (SELECT k, v, s, row_number() OVER (PARTITION BY k ORDER BY v DESC, s) AS n FROM t) a WHERE n <= 2",
+    "SELECT * FROM (SELECT k, v, rank() OVER (PARTITION BY k ORDER BY v) AS n FROM t) a WHERE n < 3 AND v IS NOT NULL",
+    "SELECT s FROM (SELECT s, v, row_number() OVER (ORDER BY s NULLS FIRST) AS n FROM t) a WHERE 2 = n",
+    "SELECT DISTINCT ON (s) s, v FROM t ORDER BY s, v DESC NULLS LAST",
+    "SELECT t.v, l.x FROM t, LATERAL (SELECT x FROM w WHERE w.k = t.k ORDER BY d, x LIMIT 2 OFFSET 1) l",
+    "SELECT k, v, s FROM t ORDER BY v DESC NULLS LAST, k, s LIMIT 4",
+    "SELECT k, v, s FROM t ORDER BY v, k, s LIMIT 3 OFFSET 2",
+    # subqueries
+    "SELECT k, (SELECT max(x) FROM w WHERE w.k = t.k) FROM t",
+    "SELECT k FROM t WHERE v > (SELECT avg(x) FROM w)",
+    "SELECT s, (SELECT count(*) + 1 FROM u WHERE u.k = t.k AND w > 0), (SELECT x FROM w WHERE w.k = t.k LIMIT 0) "
+    "FROM t WHERE v >= (SELECT coalesce(min(x), 0) FROM w WHERE w.k = t.k AND t.v = w.x)",
+    "SELECT t.k, l.w FROM t, LATERAL (SELECT w FROM u WHERE u.k = t.k ORDER BY w DESC NULLS LAST LIMIT 1) l",
+    "SELECT s FROM t WHERE k NOT IN (SELECT a.k FROM (SELECT w, k FROM u ORDER BY w, k, f LIMIT 2) a)",
+    # without columns
+    "SELECT count(*) FROM t, u",
+    "SELECT 1 FROM (SELECT count(*) FROM t WHERE v > 0) a, u",
+    "SELECT row_number() OVER () FROM t",
+    "SELECT count(*) FROM (SELECT 1 FROM t LIMIT 7) a",
+    # nested
+    "SELECT n, count(*) FROM (SELECT t.k, count(*) AS n FROM t JOIN u ON t.k = u.k GROUP BY t.k) a GROUP BY n",
+    "WITH a AS (SELECT k, sum(v) AS n FROM t GROUP BY k) SELECT a.k, b.n FROM a LEFT JOIN a b ON a.n = b.k",
+    "SELECT DISTINCT a.s FROM (SELECT s, k FROM t WHERE k IN (SELECT k FROM u)) a LEFT JOIN w ON w.k = a.k",
+    "SELECT s, max(n) FROM (SELECT s, k, count(*) AS n FROM (SELECT DISTINCT * FROM t) d GROUP BY s, k) a GROUP BY s",
+]
+
+
+@pytest.fixture(params=["server", pytest.param("executors", marks=pytest.mark.ivm)])
+def storage(request: pytest.FixtureRequest, engine: SparkEngine, tmp_path: Path) -> Iterator[Arranger]:
+    """Where the state is, and who probes it; in files also what comes later, without a part in the server."""
+    storage = Storage()
+    if request.param == "server":
+        yield storage
+    else:
+        with mock.patch.object(file_arrangement, "HEAD_BYTES_MAX", 0):
+            executors = Executors(tmp_path / "runs", engine, storage, lambda: EXECUTORS)
+            yield executors
+            executors.close()
+            executors.join()
+    storage.close()
+
+
+async def first_fault(
+    sql: str, history: History, engine: SparkEngine, storage: Arranger, step: int, times: int = TIMES
+) -> str | None:
+    """The first time at which the query as followed, `step` times a tick, has other rows than the one from scratch."""
+    plan = planned(sql)
+    computation = followed(plan, history, engine, storage)
+    rows = await computation.hydrate(Timestamp(1))
+    changes = [updates.with_diff(rows, 1)]
+    for first in range(1, times + 1, step):
+        taken = [Timestamp(time) for time in range(max(first, 2), min(first + step, times + 1))]
+        parts = await computation.advance(taken) if taken else []
+        if first == 1:
+            fault = await _fault(sql, changes, history, engine, 1)
+            if fault is not None:
+                return fault
+        for time, part in zip(taken, parts, strict=True):
+            if updates.consolidate(part).num_rows != part.num_rows:
+                return f"{sql} at {time}: not consolidated"
+            changes.append(part)
+            fault = await _fault(sql, changes, history, engine, time)
+            if fault is not None:
+                return fault
+    return None
+
+
+def _few_hashes(of: Callable[..., Any]) -> Callable[..., Any]:
+    """So that keys that have nothing to do with each other share one."""
+    return lambda rows, key: of(rows, key) & np.uint64(7 << 61)
+
+
+async def _fault(sql: str, changes: list[pa.Table], history: History, engine: SparkEngine, time: int) -> str | None:
+    expected = updates.consolidate(updates.with_diff(await from_scratch(planned(sql), history, engine, time), 1))
+    wrong = updates.consolidate(pa.concat_tables([*changes, updates.negate(expected)]))
+    if wrong.num_rows == 0:
+        return None
+    return f"{sql} at {time}: what was followed has, what was not followed lacks {wrong.to_pylist()[:5]}"
+
+
+def _some(queries: Sequence[str]) -> Iterator[Any]:
+    """`make test` follows a third of them, `make test-ivm` the others."""
+    for number, sql in enumerate(queries):
+        yield pytest.param(sql, marks=pytest.mark.ivm if number % 3 else ())
+
+
+@pytest.mark.parametrize("sql", list(_some(QUERIES)))
+def test_what_is_followed_adds_up(
+    sql: str, engine: SparkEngine, storage: Arranger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for seed, step, small_rows, skewed in ((SEED, 1, nodes.SMALL_ROWS, True), (SEED + 1, 3, 0, False)):
+        monkeypatch.setattr(nodes, "SMALL_ROWS", small_rows)
+        if seed != SEED and isinstance(storage, Storage):  # executors have hashes of their own
+            monkeypatch.setattr(hashing, "key_hashes", _few_hashes(hashing.key_hashes))
+        history = random_history(seed, TIMES, rows=24 if skewed else 12, skewed=skewed)
+        fault = asyncio.run(first_fault(sql, history, engine, storage, step))
+        assert fault is None, f"seed {seed}: {fault}"
+
+
+PEERS = [
+    "SELECT v, array_agg(s) OVER (PARTITION BY k ORDER BY v), array_agg(s) OVER (PARTITION BY k) FROM t",
+    "SELECT k, s, last_value(s) OVER (ORDER BY k), first_value(v) OVER (ORDER BY k) FROM t",
+    "SELECT k, string_agg(s, ',') OVER (PARTITION BY s ORDER BY k RANGE BETWEEN CURRENT ROW AND UNBOUNDED FOLLOWING), "
+    "first_value(v) OVER (ORDER BY k RANGE BETWEEN CURRENT ROW AND UNBOUNDED FOLLOWING) FROM t",
+    "SELECT v, nth_value(s, 2) OVER (PARTITION BY k ORDER BY v DESC), sum(v) OVER (PARTITION BY k ORDER BY v), "
+    "array_agg(s) OVER (PARTITION BY k ORDER BY v RANGE BETWEEN CURRENT ROW AND CURRENT ROW) FROM t",
+]
+
+
+@pytest.mark.parametrize("sql", PEERS)
+def test_the_order_of_peers_is_the_same_whenever_they_came(sql: str, engine: SparkEngine, storage: Storage) -> None:
+    """What was followed is what a state that is made anew has; the frames have the rows that they have from scratch."""
+
+    async def follow(history: History) -> None:
+        plan = planned(sql)
+        computation = followed(plan, history, engine, storage)
+        changes = [updates.with_diff(await computation.hydrate(Timestamp(1)), 1)]
+        for time in range(2, TIMES + 1):
+            changes += await computation.advance([Timestamp(time)])
+            anew = await followed(plan, history, engine, storage).hydrate(Timestamp(time))
+            added = updates.consolidate(pa.concat_tables(changes))
+            wrong = updates.consolidate(pa.concat_tables([added, updates.with_diff(anew, -1)]))
+            assert wrong.num_rows == 0, wrong.to_pylist()[:5]
+        scratch = await from_scratch(plan, history, engine, TIMES)
+        assert frames(anew) == frames(scratch)
+
+    def frames(rows: pa.Table) -> Counter[Any]:
+        """What does not depend on the order of peers: lists as sets, sums."""
+        lists = [i for i, type in enumerate(rows.schema.types) if pa.types.is_list(type)]
+        return Counter(tuple(str(sorted(map(str, row[f"c{i}"] or ()))) for i in lists) for row in rows.to_pylist())
+
+    asyncio.run(follow(random_history(SEED, TIMES, rows=24, skewed=True)))
+
+
+TEMPORAL = [
+    "SELECT k, v FROM t WHERE mz_now() >= v AND mz_now() < k + 3",
+    "SELECT s, count(*), max(v) FROM t WHERE v < mz_now() GROUP BY s",
+    "SELECT t.k, w.x FROM t JOIN w ON t.k = w.k WHERE mz_now() BETWEEN t.v AND w.x + 2 AND t.s <> 'a'",
+    "SELECT k FROM t WHERE mz_now() = v UNION ALL SELECT k FROM w WHERE mz_now() <= x AND k > 1",
+    "SELECT * FROM (VALUES (2, 'a'), (5, 'b'), (NULL, 'c')) r(n, s) WHERE n <= mz_now()",
+    "SELECT k FROM u WHERE k IN (SELECT k FROM t WHERE mz_now() > v::float8 - 0.5)",
+    "SELECT 1 WHERE mz_now() >= 0 UNION ALL SELECT 2 WHERE mz_now() <= 4",
+    "SELECT t.k FROM t, (SELECT WHERE mz_now() < 4) r",
+]
+
+
+async def first_fault_in_time(sql: str, history: History, engine: SparkEngine, storage: Arranger) -> str | None:
+    """As `first_fault`, also at times at which no table changes."""
+    computation = followed(planned(sql), history, engine, storage)
+    changes = [updates.with_diff(await computation.hydrate(Timestamp(1)), 1)]
+    for time in range(1, TIMES + 6):
+        if time > 1 and (times := computation.times(time, time + 1)):
+            changes += await computation.advance(times)
+        fault = await _fault(sql, changes, history, engine, time)
+        if fault is not None:
+            return fault
+    return None
+
+
+@pytest.mark.parametrize("sql", TEMPORAL)
+def test_rows_come_and_go_with_time(sql: str, engine: SparkEngine, storage: Arranger) -> None:
+    for seed in (SEED, SEED + 1):
+        fault = asyncio.run(first_fault_in_time(sql, random_history(seed, TIMES), engine, storage))
+        assert fault is None, f"seed {seed}: {fault}"
+
+
+def history_of(**tables: list[list[tuple[tuple[Any, ...], int]]]) -> History:
+    """What happens to tables at times 1, 2, ..."""
+    return History(
+        {
+            ids()[name]: [(Timestamp(time), changes_table(name, lines)) for time, lines in enumerate(steps, 1)]
+            for name, steps in tables.items()
+        }
+    )
+
+
+def test_rows_that_were_never_there_together_raise_nothing(engine: SparkEngine, storage: Arranger) -> None:
+    """At time 2 a row of t comes and the row of u goes with which it would divide by zero."""
+    t, u = (5, 1, "a"), (5, None, 1.0)
+    history = history_of(t=[[], [(t, 1)], [(t, -1)]], u=[[(u, 1)], [(u, -1), ((6, None, 1.0), 1)], [(u, 1)]])
+    for sql in ("SELECT 1 / (t.k - u.k) FROM t, u", "SELECT t.s FROM t JOIN u ON 1 / (t.k - u.k) < 5"):
+        fault = asyncio.run(first_fault(sql, history, engine, storage, 1, times=3))
+        assert fault is None
+
+
+def test_a_tick_that_fails_leaves_everything_as_it_was(engine: SparkEngine, storage: Arranger) -> None:
+    """The next one takes both times as one; a sum that was added twice, or a row that was kept, would show."""
+
+    async def follow() -> None:
+        rows = [[((1, v, "a"), 1)] for v in (3, 0, 4)]
+        history = history_of(t=[*rows, [((1, 0, "a"), -1)]], u=[[((1, None, 0.0), 1)]])
+        sql = "SELECT t.k, sum(v), min(12 / v), count(*) FROM t JOIN u ON t.k = u.k GROUP BY t.k"
+        computation = followed(planned(sql), history, engine, storage)
+        changes = [updates.with_diff(await computation.hydrate(Timestamp(1)), 1)]
+        for time in (2, 3):
+            with pytest.raises(PgError, match="division by zero"):
+                await computation.advance([Timestamp(time)])
+        changes += await computation.advance([Timestamp(4)])
+        assert await _fault(sql, changes, history, engine, 4) is None
+
+    asyncio.run(follow())
+
+
+def test_a_state_for_which_there_was_no_room_is_made_again(
+    engine: SparkEngine, storage: Arranger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def follow() -> None:
+        history = history_of(t=[[((time % 3, time % 2, "a"), 1)] for time in range(1, TIMES + 1)])
+        sql = "SELECT k, count(*), sum(n) FROM (SELECT k, v, count(*) AS n FROM t GROUP BY k, v) a GROUP BY k"
+        computation = followed(planned(sql), history, engine, storage)
+        changes = [updates.with_diff(await computation.hydrate(Timestamp(1)), 1)]
+        of = ServerArrangement if isinstance(storage, Storage) else FileArrangement
+        insert = of.insert
+
+        async def full(self: Any, changes: pa.Table, time: int) -> None:
+            raise OSError(28, "No space left on device")
+
+        for time in range(2, TIMES + 1):
+            if time == 3:
+                monkeypatch.setattr(of, "insert", full)
+                with pytest.raises(OSError, match="No space"):
+                    await computation.advance([Timestamp(time)])
+                monkeypatch.setattr(of, "insert", insert)
+            changes += await computation.advance([Timestamp(time)])
+            assert await _fault(sql, changes, history, engine, time) is None
+
+    asyncio.run(follow())
+
+
+OVER_A_BAD_INPUT = [
+    "SELECT k, v, s FROM t",
+    "SELECT k FROM t WHERE v > 0",
+    "SELECT k + 1 FROM t",
+    "SELECT k FROM t UNION ALL SELECT 1",
+    "SELECT x FROM t, unnest(ARRAY[k, v]) x",
+    "SELECT t.s FROM t JOIN u ON t.k = u.k",
+    "SELECT t.s, u.k FROM t LEFT JOIN u ON t.k = u.k",
+    "SELECT k FROM u WHERE k IN (SELECT k FROM t)",
+    "SELECT k, count(*) FROM t GROUP BY k",
+    "SELECT sum(v) FROM t",
+    "SELECT k, max(v) FROM t GROUP BY k",
+    "SELECT DISTINCT k FROM t",
+    "SELECT k FROM t EXCEPT ALL SELECT k FROM u",
+    "SELECT k, rank() OVER (ORDER BY v) FROM t",
+    "SELECT k, v FROM t ORDER BY v LIMIT 2",
+    "SELECT k FROM t WHERE mz_now() > v::float8 - 5",
+]
+
+
+@pytest.mark.parametrize("other", [None, (1, 2, "b")], ids=["alone", "beside one that hides it"])
+@pytest.mark.parametrize("sql", OVER_A_BAD_INPUT)
+def test_a_negative_count_is_an_error_of_its_time(
+    sql: str, other: tuple[Any, ...] | None, engine: SparkEngine, storage: Arranger
+) -> None:
+    """At time 2 a row has the count -1, at time 3 the count 2."""
+
+    async def follow() -> None:
+        row = (1, 2, "a")
+        beside = [] if other is None else [(other, 3)]  # its group's count stays above zero
+        history = history_of(
+            t=[[(row, 1), *beside], [(row, -2)], [(row, 3)]], u=[[((1, None, 0.0), 1), ((2, None, 0.0), 1)]]
+        )
+        computation = followed(planned(sql), history, engine, storage)
+        changes = [updates.with_diff(await computation.hydrate(Timestamp(1)), 1)]
+        for times in ([2], [2, 3]):
+            if len(times) <= computation._times_max:
+                with pytest.raises(updates.NegativeCount) as raised:
+                    await computation.advance([Timestamp(time) for time in times])
+                error = to_pg_error(raised.value)
+                assert (error.sqlstate, error.message) == ("22000", "the count of a row is negative")
+        changes += await computation.advance([Timestamp(3)])
+        assert await _fault(sql, changes, history, engine, 3) is None
+
+    asyncio.run(follow())
+
+
+def test_many_changes_are_computed_anew(
+    engine: SparkEngine, storage: Arranger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def follow(seed: int) -> int:
+        history = random_history(seed, TIMES)
+        sql = "SELECT t.s, count(*), sum(u.w) FROM t LEFT JOIN u ON t.k = u.k GROUP BY t.s"
+        computation = followed(planned(sql), history, engine, storage)
+        changes = [updates.with_diff(await computation.hydrate(Timestamp(1)), 1)]
+
+        async def present() -> pa.Table:
+            return updates.expand(updates.consolidate(pa.concat_tables(changes)))
+
+        anew = 0
+        for time in range(2, TIMES + 1):
+            changes += await computation.advance([Timestamp(time)], present)
+            anew += not computation.arrangements
+            assert await _fault(sql, changes, history, engine, time) is None
+        return anew
+
+    monkeypatch.setattr(step_cost, "FEW_ROWS", 12)
+    anew = [asyncio.run(follow(seed)) for seed in range(SEED, SEED + 3)]
+    assert any(0 < count < TIMES - 1 for count in anew), anew
+
+
+def test_what_is_too_much_is_known_before_it_is_read(
+    engine: SparkEngine, storage: Arranger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """First all rows change, of which the log knows how many; then one, whose key has many."""
+    sql = "SELECT t.s, u.w FROM t JOIN u ON t.k = u.k"
+    read: list[str] = []
+
+    async def follow() -> None:
+        many = [((number % 7, number, "a"), 1) for number in range(300)]
+        large = [((7, number, "a"), 1) for number in range(300)]
+        of_u = [((number, None, 0.0), 1) for number in range(8)]
+        history = history_of(
+            t=[[*many, *large], [(row, -1) for row, _ in many], [((1, 1, "b"), 1)], []],
+            u=[of_u, [], [], [((7, None, 1.0), 1)]],
+        )
+        changes_of = history.changes
+
+        async def changes_read(id: ObjectId, lower: int, upper: int) -> pa.Table:
+            read.append("changes")
+            return await changes_of(id, lower, upper)
+
+        computation = followed(planned(sql), history, engine, storage)
+        changes = [updates.with_diff(await computation.hydrate(Timestamp(1)), 1)]
+        probed = computation.arrangements[0][1].__class__.probe
+
+        async def probe(self: Any, codes: Any, as_of: int) -> pa.Table:
+            read.append("rows")
+            return await probed(self, codes, as_of)
+
+        monkeypatch.setattr(history, "rows", _rows_beside(history, changes_of))
+        monkeypatch.setattr(history, "changes", changes_read)
+        monkeypatch.setattr(computation.arrangements[0][1].__class__, "probe", probe)
+
+        async def present() -> pa.Table:
+            return updates.expand(updates.consolidate(pa.concat_tables(changes)))
+
+        for time, has_state in ((2, False), (3, True), (4, False)):
+            read.clear()
+            changes += await computation.advance([Timestamp(time)], present)
+            assert computation.has_state == has_state
+            assert "rows" not in read or not isinstance(storage, Storage)  # of files it is not known unread
+            assert time == 4 or not read, (time, read)
+            assert await _fault(sql, changes, history, engine, time) is None
+
+    monkeypatch.setattr(step_cost, "FEW_ROWS", 12)
+    asyncio.run(follow())
+
+
+def _rows_beside(history: History, changes_of: Callable[..., Any]) -> Callable[..., Any]:
+    async def rows(id: ObjectId, as_of: Timestamp) -> pa.Table:
+        return updates.expand(await changes_of(id, 0, as_of + 1))
+
+    return rows
+
+
+# -- an error in any rule is found ----------------------------------------------------------------------------------
+
+
+def _text(of: type[nodes.Node], old: str, new: str) -> Planted:
+    def plant(node: nodes.Node, patch: pytest.MonkeyPatch) -> None:
+        if isinstance(node, of):
+            sql = node.sql.small  # type: ignore[attr-defined]
+            assert old in sql, sql
+            object.__setattr__(node, "sql", nodes.Statement(sql.replace(old, new), ""))
+
+    return plant
+
+
+def _field(of: type[nodes.Node], name: str, change: Callable[[Any], Any]) -> Planted:
+    def plant(node: nodes.Node, patch: pytest.MonkeyPatch) -> None:
+        if isinstance(node, of):
+            object.__setattr__(node, name, change(getattr(node, name)))
+
+    return plant
+
+
+def _code(of: Any, name: str, change: Callable[[Any], Any]) -> Planted:
+    def plant(node: nodes.Node, patch: pytest.MonkeyPatch) -> None:
+        if not getattr(getattr(of, name), "planted", False):
+            changed = change(getattr(of, name))
+            changed.planted = True
+            patch.setattr(of, name, changed)
+
+    return plant
+
+
+def _last_only(versioned: Callable[..., pa.Table]) -> Callable[..., pa.Table]:
+    return lambda changes, version: versioned(changes.slice(0, 0), version)
+
+
+def _nothing_taken(take: Callable[..., Any]) -> Callable[..., Any]:
+    async def changed(*_: Any) -> list[Any]:
+        return []
+
+    return changed
+
+
+def _first_input(union: Callable[..., Any]) -> Callable[..., Any]:
+    return lambda codes: union(codes[:1])
+
+
+def _each_copy(_: Callable[..., Any]) -> Callable[..., Any]:
+    def present(self: Any, counted: pa.Table, version: int) -> pa.Table:
+        rows = updates.expand(counted)
+        return rows.append_column(operator.VERSION_FIELD, pa.array([version] * rows.num_rows, pa.int64()))
+
+    return present
+
+
+def _unsorted_gone(before: Callable[..., Any]) -> Callable[..., Any]:
+    async def changed(self: Any, tick: Any, number: int, codes: Any, changes: Any) -> pa.Table:
+        return await before(self, tick, number, codes, changes.slice(0, 0))
+
+    return changed
+
+
+def _nothing_gone(first: Callable[..., Any]) -> Callable[..., Any]:
+    async def changed(self: Any, of: Any, key: Any, codes: Any, changes: Any, tick: Any) -> pa.Table:
+        return await first(self, of, key, codes, changes.slice(0, 0), tick)
+
+    return changed
+
+
+def _nothing_first(first: Callable[..., Any]) -> Callable[..., Any]:
+    async def changed(*arguments: Any) -> pa.Table:
+        return (await first(*arguments)).slice(0, 0)
+
+    return changed
+
+
+def _apart(*rows: nodes.Rows) -> Planted:
+    return _field(nodes.Recompute, "apart", lambda apart: rows if len(apart) == len(rows) else apart)
+
+
+def _whatever_flips(alone: Callable[..., Any]) -> Callable[..., Any]:
+    return lambda tick, codes, number, apart, present: alone(
+        tick, codes, number, nodes.Rows.CHANGED if isinstance(apart, nodes.DistinctRows) else apart, present
+    )
+
+
+def _nothing_shown(rows: Callable[..., pa.Table]) -> Callable[..., pa.Table]:
+    return lambda changes, apart: rows(changes, nodes.Rows.CHANGED)
+
+
+def _nothing_before(rows: Callable[..., pa.Table]) -> Callable[..., pa.Table]:
+    return lambda changes, apart: rows(changes, apart).slice(0, 0)
+
+
+JOINED = "SELECT t.s, u.w FROM t JOIN u ON t.k = u.k"
+PLANTED: list[tuple[str, Planted, str]] = [
+    ("a join looks at changes alone", _code(join, "versioned", _last_only), JOINED),
+    ("a join keeps nothing", _code(operator.ArrangedInput, "take", _nothing_taken), JOINED),
+    ("a join's pair comes with the earlier change", _text(nodes.InnerJoin, "greatest(", "least("), JOINED),
+    ("a join counts one side", _text(nodes.InnerJoin, " * ", " + 0 * "), JOINED),
+    ("totals forget what goes", _text(nodes.AccumulableAggregate, " * x", " + 0 * x"),
+     "SELECT k, sum(v) FROM t GROUP BY k"),
+    ("totals count NULLs", _text(nodes.AccumulableAggregate, "IS NOT NULL", "IS NULL"),
+     "SELECT k, count(v) FROM t GROUP BY k"),
+    ("the first totals count NULLs", _field(nodes.AccumulableAggregate, "at_first", lambda sql: nodes.Statement(
+        sql.small.replace("IS NOT NULL", "IS NULL"), "")), "SELECT k, count(v) FROM t GROUP BY k"),
+    ("the first totals are other values'", _field(nodes.AccumulableAggregate, "at_first", lambda sql: nodes.Statement(
+        sql.small.replace("min(", "max("), "")), "SELECT k, min(v) FROM t GROUP BY k"),
+    ("groups stay", _text(nodes.AccumulableAggregate, "<> 0L)", "<> -1L)"), "SELECT k, count(*) FROM t GROUP BY k"),
+    ("one side's keys", _code(recompute, "_all", _first_input),
+     "SELECT t.k, u.w FROM t LEFT JOIN u ON t.k = u.k"),
+    ("a row that comes again is told again", _code(distinct, "slice_of", lambda old: lambda a, codes, tick: old(
+        a, codes[:0], tick)), "SELECT DISTINCT k FROM t"),
+    ("changed rows of partners", _apart(nodes.Rows.CHANGED, nodes.Rows.CHANGED),
+     "SELECT t.k, u.w FROM t LEFT JOIN u ON t.k = u.k"),
+    ("changed rows, whatever else they meet", _apart(nodes.Rows.CHANGED, nodes.Rows.CHANGED),
+     "SELECT t.k, u.w FROM t LEFT JOIN u ON t.k = u.k AND u.w > t.v"),
+    ("changed rows, where there were none", _code(recompute, "_alone", _whatever_flips),
+     "SELECT t.k, u.w FROM t FULL JOIN u ON t.k = u.k"),
+    ("a key that is there is not shown", _code(recompute, "_rows_that_changed", _nothing_shown),
+     "SELECT t.k, u.w FROM t RIGHT JOIN u ON t.k = u.k"),
+    ("what goes was not there", _code(recompute, "_rows_that_changed", _nothing_before),
+     "SELECT t.k FROM t WHERE NOT EXISTS (SELECT 1 FROM u WHERE u.k = t.k)"),
+    ("a group of all has no row", _field(nodes.Recompute, "marked", lambda _: False),
+     "SELECT sum(f) FROM u WHERE f > 9"),
+    ("the first of before", _code(recompute.RecomputeOperator, "_before", _unsorted_gone),
+     "SELECT k, v, s FROM t ORDER BY v, k, s LIMIT 3"),
+    ("the first of before, by key", _code(operator.ArrangedInput, "first", _nothing_gone),
+     "SELECT k, min(v) FROM t GROUP BY k"),
+    ("nothing was first before", _code(operator.ArrangedInput, "first", _nothing_first),
+     "SELECT DISTINCT ON (k) k, v FROM t ORDER BY k, v DESC"),
+    ("the wrong end", _field(nodes.AccumulableAggregate, "firsts", lambda top_rows: tuple(
+        (once, dataclasses.replace(first, descending=not first.descending)) for once, first in top_rows)),
+     "SELECT b.k % 2, max(a.v * 20 + b.v * 5 + b.k) FROM t a, t b GROUP BY b.k % 2"),
+    ("fewer than there are", _field(nodes.Recompute, "first", lambda first: dataclasses.replace(first, count=1)),
+     "SELECT * FROM (SELECT k, v, row_number() OVER (PARTITION BY k ORDER BY v) AS n FROM t) a WHERE n <= 3"),
+    ("what is told of one arm is told of all", _text(nodes.AccumulableAggregate, "= 1L", ">= 0L"),
+     "SELECT k, count(DISTINCT v), sum(v) FROM t GROUP BY k"),
+    ("nothing is taken back", _code(updates, "with_diff", lambda old: lambda rows, diff: old(rows, abs(diff))),
+     "SELECT DISTINCT k FROM t"),
+    ("an arm is left out", _field(nodes.Concat, "arms", lambda arms: arms[:1]),
+     "SELECT k FROM t UNION ALL SELECT k FROM u"),
+    ("a filter is left out", _text(nodes.Linear, "WHERE", "WHERE true OR"), "SELECT k + 1 FROM t WHERE v > 0"),
+    ("partitions are mixed", _text(nodes.Recompute, "PARTITION BY", "PARTITION BY true OR"),
+     "SELECT k, v, row_number() OVER (PARTITION BY k ORDER BY v, s) FROM t"),
+    ("a row without a partner is left out", _text(nodes.Recompute, "LEFT JOIN", "INNER JOIN"),
+     "SELECT t.k, u.w FROM t LEFT JOIN u ON t.k = u.k"),
+    ("one side of a full join", _text(nodes.Recompute, "FULL JOIN", "LEFT JOIN"),
+     "SELECT t.k, u.w FROM t FULL JOIN u ON t.k = u.k"),
+    ("who has a partner", _text(nodes.Recompute, "LEFT SEMI", "LEFT ANTI"),
+     "SELECT * FROM t WHERE EXISTS (SELECT 1 FROM u WHERE u.k = t.k)"),
+    ("who has none", _code(recompute, "_all", _first_input),
+     "SELECT * FROM t WHERE NOT EXISTS (SELECT 1 FROM u WHERE u.k = t.k)"),
+    ("a NULL that is not in", _text(nodes.InnerJoin, "IS NOT NULL) OR", "IS NOT NULL) AND"),
+     "SELECT * FROM t WHERE v NOT IN (SELECT x FROM w WHERE k > 2)"),
+    ("the greatest for the least", _text(nodes.AccumulableAggregate, "min(", "max("),
+     "SELECT k, min(v) FROM t GROUP BY k"),
+    ("equal values count", _code(distinct.DistinctOperator, "_present", _each_copy),
+     "SELECT k, count(DISTINCT s) FROM t GROUP BY k"),
+    ("a filter of an aggregate", _text(nodes.Linear, "CASE WHEN", "CASE WHEN true OR"),
+     "SELECT k, max(v) FILTER (WHERE s = 'a') FROM t GROUP BY k"),
+    ("a grouping set is left out", _field(nodes.Concat, "arms", lambda arms: arms[1:]),
+     "SELECT k, s, count(*) FROM t GROUP BY GROUPING SETS ((k), (s), ())"),
+    ("another row of a key", _text(nodes.Recompute, "rank = 1", "rank = 2"),
+     "SELECT DISTINCT ON (k) k, v, s FROM t ORDER BY k, v DESC, s"),
+    ("a union in place of an intersection", _text(nodes.Recompute, "INTERSECT", "UNION"),
+     "SELECT k FROM t INTERSECT SELECT k FROM u"),
+    ("what the other side takes away", _code(recompute, "_all", _first_input),
+     "SELECT k FROM t EXCEPT SELECT k FROM u"),
+    ("copies are not counted", _text(nodes.Recompute, "EXCEPT ALL", "EXCEPT"),
+     "SELECT k FROM t EXCEPT ALL SELECT x FROM w"),
+    ("the first of what a function makes", _text(nodes.Linear, "posexplode(k0)", "posexplode(slice(k0, 1, 1))"),
+     "SELECT k, x FROM t, unnest(ARRAY[k, v]) x WHERE s <> ''"),
+    ("offsets", _field(nodes.Recompute, "first", lambda first: first and replace(first, count=1)),
+     "SELECT k, v, s FROM t ORDER BY v, k, s LIMIT 3 OFFSET 2"),
+]  # fmt: skip
+
+TEMPORAL_PLANTED: list[tuple[str, Planted]] = [
+    ("rows do not go", _text(nodes.Temporal, "least(9223372036854775807L, ", "greatest(9223372036854775807L, ")),
+    ("rows come at once", _text(nodes.Temporal, "greatest(0L, ", "least(0L, ")),
+    ("nothing waits", _code(TemporalBuffer, "insert", lambda _: lambda self, changes, times: None)),
+]
+
+
+PLANTED += [(name, planted, TEMPORAL[0]) for name, planted in TEMPORAL_PLANTED]
+
+
+@pytest.mark.ivm
+@pytest.mark.parametrize(("planted", "sql"), [p[1:] for p in PLANTED], ids=[p[0] for p in PLANTED])
+def test_an_error_in_a_rule_is_found(
+    planted: Planted, sql: str, engine: SparkEngine, storage: Arranger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plan_of = histories.delta_plan
+
+    def wrong(*arguments: Any) -> nodes.Node:
+        root = plan_of(*arguments)
+        for node in nodes.nodes_of(root):
+            planted(node, monkeypatch)
+        return root
+
+    monkeypatch.setattr(histories, "delta_plan", wrong)
+
+    async def faults() -> bool:
+        for seed in range(SEED, SEED + 4):
+            history = random_history(seed, TIMES)
+            try:
+                if sql in TEMPORAL:
+                    fault = await first_fault_in_time(sql, history, engine, storage)
+                else:
+                    fault = await first_fault(sql, history, engine, storage, 3)
+            except (PgError, updates.NegativeCount, pa.ArrowException):
+                return True
+            if fault is not None:
+                return True
+        return False
+
+    assert asyncio.run(faults())

@@ -1,0 +1,118 @@
+"""Plans of queries that are followed: the rules that they get, what is shared, and how EXPLAIN tells it."""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+
+import pytest
+
+from catalog.objects import CatalogState, Column, ObjectId, Table
+from server.dataflow.plan.description import explained_delta
+from server.dataflow.plan.lowering import NoRule, delta_plan
+from server.dataflow.plan.nodes import AccumulableAggregate, InnerJoin, Node, Recompute, Source, nodes_of
+from server.sql.grammar.parse import parse_query
+from server.sql.plan import PlanContext, plan_query
+from server.sql.relations import Relation, Scan
+from server.sql.rewrite import rewritten
+from server.sql.rewrite.nodes import inputs_of
+from tests.ivm.tpch import QUERIES, TABLES
+from tests.server.dataflow.histories import planned, state
+from tests.server.states import empty_state
+
+
+def followed(sql: str) -> Node:
+    plan = planned(sql)
+    return delta_plan(rewritten(plan.relation), plan.inputs)
+
+
+def shown(sql: str) -> list[str]:
+    return explained_delta(followed(sql), lambda id: state().items[id].name).lines()
+
+
+@cache
+def tpch() -> PlanContext:
+    made: CatalogState = empty_state()
+    for name, columns in TABLES.items():
+        id, made = made.new_id()
+        typed = (column.split(None, 1) for column in re.split(r",(?![^(]*\))", columns))
+        made = made.with_item(Table(id, ObjectId("u2"), name, tuple(Column(c, t) for c, t in typed)))
+    return PlanContext(state=made, database="materialize", search_path=("public",), user="materialize")
+
+
+@pytest.mark.parametrize("number", list(QUERIES))
+def test_tpch_is_followed_by_keys(number: int) -> None:
+    """A join without a key is one with a row that is alone: a total of all, or whether NOT IN meets a NULL."""
+    plan = plan_query(parse_query(QUERIES[number]), tpch(), maintained=True)
+    nodes = nodes_of(delta_plan(rewritten(plan.relation), plan.inputs))
+    assert sum(isinstance(n, InnerJoin) and not any(n.keys) for n in nodes) == (number in (11, 16, 22))
+    assert not any(isinstance(n, Recompute) and n.is_whole for n in nodes)
+
+
+def test_equal_parts_are_one_operator() -> None:
+    nodes = nodes_of(
+        followed("WITH a AS (SELECT k, max(v) AS n FROM t GROUP BY k) SELECT a.k, b.n FROM a JOIN a b ON a.n = b.k")
+    )
+    assert sum(isinstance(node, AccumulableAggregate) for node in nodes) == 1
+    assert sum(isinstance(node, Source) for node in nodes) == 1
+
+
+def test_only_columns_that_are_needed_are_read() -> None:
+    (source,) = (
+        n for n in nodes_of(followed("SELECT k, sum(v) FROM t WHERE v > 1 GROUP BY k")) if isinstance(n, Source)
+    )
+    assert source.places == (0, 1)
+
+
+def test_a_relation_without_history_has_no_rule() -> None:
+    plan = planned("SELECT k FROM t")
+    with pytest.raises(NoRule, match="has no history"):
+        delta_plan(rewritten(plan.relation), frozenset())
+
+
+def test_what_explain_tells() -> None:
+    assert shown("SELECT t.s, count(*), max(u.w) FROM t LEFT JOIN u ON t.k = u.k WHERE t.v > 0 GROUP BY t.s") == [
+        "1 Totals, by (s): count, max",
+        "  2 Recompute left join, by (k) = (k)",
+        "    3 Linear: k, s",
+        "      4 Changes of t: k, v, s",
+        "    5 Changes of u: k, w",
+        "    6 Different rows: k",
+        "      5 Changes of u: k, w",
+        "  7 Different rows: s, w",
+        "    as 2",
+    ]
+    assert shown("SELECT DISTINCT ON (k) k, v FROM t ORDER BY k, v DESC") == [
+        "1 Recompute distinct on, by (k), the top 1 in the order of v",
+        "  2 Changes of t: k, v",
+    ]
+    assert shown("SELECT k, v FROM t ORDER BY v DESC LIMIT 5 OFFSET 2") == [
+        "1 Recompute top 7, in the order of v",
+        "  2 Changes of t: k, v",
+    ]
+    assert shown("SELECT count(*) FROM t, u WHERE mz_now() < t.k UNION ALL SELECT 1") == [
+        "1 Union all",
+        "  2 Totals, of one group: count",
+        "    3 Join, of all rows",
+        "      4 Linear: row",
+        "        5 Temporal filter, rows that wait by time",
+        "          6 Changes of t: k",
+        "      7 Linear: row",
+        "        8 Changes of u",
+        "  9 Constant rows",
+    ]
+
+
+def test_customers_and_suppliers_of_a_nation_are_not_paired() -> None:
+    """TPC-H's query 5 ties them by nation, which are few: orders and lines come between them."""
+    rows = {"region": 5, "nation": 25, "supplier": 10_000, "customer": 150_000, "orders": 1_500_000}
+    sizes = {item.id: rows.get(item.name, 6_000_000) for item in tpch().state.items.values()}
+    plan = plan_query(parse_query(QUERIES[5]), tpch(), maintained=True)
+
+    def scanned(relation: Relation) -> list[str]:
+        if isinstance(relation, Scan):
+            return [tpch().state.items[relation.id].name]
+        return [name for below in inputs_of(relation) for name in scanned(below)]
+
+    order = scanned(rewritten(plan.relation, sizes))
+    assert order == ["nation", "region", "supplier", "lineitem", "orders", "customer"]

@@ -1,0 +1,129 @@
+"""Operators that look rows up in a collection by the same columns share one arrangement, each at its own time."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from pathlib import Path
+from unittest import mock
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from catalog import updates
+from catalog.hashing import key_codes
+from catalog.objects import Timestamp
+from server.dataflow.arrangements import file_arrangement
+from server.dataflow.arrangements.arrangement import Arranger, Storage
+from server.dataflow.arrangements.file_arrangement import EXECUTORS, Executors
+from server.dataflow.arrangements.run import ByKey
+from server.dataflow.arrangements.shared import Lease, SharedArrangements
+from tests.server.dataflow.histories import History, ids, random_history, schema_of
+from tests.server.dataflow.workers import Workers
+
+TIMES = 12
+
+
+@pytest.fixture(params=["server", "executors"])
+def storage(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Arranger]:
+    storage = Storage()
+    if request.param == "server":
+        yield storage
+    else:
+        with mock.patch.object(file_arrangement, "HEAD_BYTES_MAX", 0):
+            executors = Executors(tmp_path / "runs", Workers(), storage, lambda: EXECUTORS)  # type: ignore[arg-type]
+            yield executors
+            executors.close()
+            executors.join()
+    storage.close()
+
+
+def lease_at(shared: SharedArrangements, time: int, key: str = "c0") -> Lease:
+    schema = updates.rows_schema(schema_of(ids()["t"]).types[:2])
+    return shared.lease((ids()["t"], (0, 1), ByKey((key,))), schema, Timestamp(time))
+
+
+async def seen(lease: Lease, history: History) -> bool:
+    """Whether the lease sees at its time what there is then."""
+    codes = np.unique(key_codes(await lease.arrangement.whole(lease.time), ("c0",)))
+    found = await lease.arrangement.probe(codes, lease.time)
+    rows = await history.rows(ids()["t"], lease.time)
+    expected = updates.with_diff(rows.select([0, 1]), -1)
+    return updates.consolidate(pa.concat_tables([found, expected])).num_rows == 0
+
+
+def test_each_sees_its_own_time(storage: Arranger) -> None:
+    async def run(seed: int) -> None:
+        history = random_history(seed, TIMES)
+        shared = SharedArrangements(storage)
+        first, second = lease_at(shared, 1), lease_at(shared, 3)
+        assert first.arrangement is second.arrangement
+        await second.reach(history, Timestamp(5))
+        await first.reach(history, Timestamp(2))
+        assert await seen(first, history)
+        assert await seen(second, history)
+        second.advance(Timestamp(5))
+        assert await seen(second, history)
+        assert first.arrangement.since == 1
+        first.release()
+        second.advance(Timestamp(6))
+        assert second.arrangement.since == 6
+        third = lease_at(shared, 2)  # before what is kept: one of its own
+        assert third.arrangement is not second.arrangement
+        await third.reach(history, Timestamp(TIMES))
+        for time in range(2, TIMES + 1):
+            third.advance(Timestamp(time))
+            assert await seen(third, history), f"seed {seed}, time {time}"
+        for lease in (second, third, third):
+            lease.release()
+        assert len(shared) == 0
+
+    for seed in range(5):
+        asyncio.run(run(seed))
+
+
+def test_another_key_is_another_arrangement(storage: Arranger) -> None:
+    shared = SharedArrangements(storage)
+    assert lease_at(shared, 1).arrangement is not lease_at(shared, 1, "c1").arrangement
+    assert len(shared) == 2
+
+
+def test_one_with_more_columns_serves_too(storage: Storage) -> None:
+    """As an index does: what is asked of it are rows of the columns that are wanted, under their names."""
+
+    async def run(seed: int) -> None:
+        history = random_history(seed, TIMES)
+        shared = SharedArrangements(storage)
+        schema = updates.rows_schema([schema_of(ids()["t"]).types[0]])
+        whole = lease_at(shared, 1)
+        narrow = shared.lease((ids()["t"], (0,), ByKey(("c0",))), schema, Timestamp(1))
+        turned = shared.lease(
+            (ids()["t"], (1, 0), ByKey(("c1",))), updates.rows_schema(schema_of(ids()["t"]).types[1::-1]), Timestamp(1)
+        )
+        assert len(shared) == 1
+        assert shared.lease((ids()["t"], (0,), ByKey(())), schema, Timestamp(1)).arrangement is not whole.arrangement
+        await narrow.reach(history, Timestamp(TIMES))
+        for time in range(1, TIMES + 1):
+            rows = await history.rows(ids()["t"], Timestamp(time))
+            codes = np.unique(key_codes(rows, ("c0",)))
+            for lease, places in ((narrow, [0]), (turned, [1, 0])):
+                found = await lease.arrangement.probe(codes, time)
+                expected = updates.with_diff(rows.select(places).rename_columns(lease.arrangement.schema.names), 1)
+                assert updates.difference(updates.expand(found), updates.rows_of(expected)).num_rows == 0, (seed, time)
+                assert updates.consolidate(found).num_rows == found.num_rows, "equal rows are one line"
+            narrow.advance(Timestamp(time))
+        assert whole.arrangement.since == 1
+        whole.release()
+        turned.release()
+        assert narrow.shared.arrangement.rows > 0
+
+    for seed in range(5):
+        asyncio.run(run(seed))
+
+
+def test_what_went_wrong_serves_nobody_else(storage: Storage) -> None:
+    shared = SharedArrangements(storage)
+    first, second = lease_at(shared, 1), lease_at(shared, 1)
+    first.invalidate()
+    assert lease_at(shared, 1).arrangement is not second.arrangement

@@ -1,0 +1,163 @@
+"""Tasks as statements: who shares one, and what becomes of the others when one fails, is cancelled, or takes long."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import pyarrow as pa
+import pytest
+
+from protocol.pgwire.errors import PgError
+from server.dataflow.arrangements import task_runner
+from server.dataflow.arrangements.run_files import Pieces
+from server.dataflow.arrangements.task_runner import EFFORT_AN_ARM, TaskRunner
+from tests.server.dataflow.workers import Workers
+
+
+@dataclass(frozen=True)
+class Say:
+    """`missing`: a file without which there is no answer."""
+
+    number: int
+    effort: int = 1
+    missing: Path | None = None
+    pieces: Pieces = ()
+
+    def answer(self) -> pa.Table:
+        if self.missing is not None and not self.missing.exists():
+            raise FileNotFoundError(errno.ENOENT, str(self.missing))
+        return pa.table({"n": [self.number]})
+
+
+class Watched(Workers):
+    """Keeps the statements: which numbers were asked for together, and in how many arms. Answers them backwards."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.asked: list[tuple[list[int], int]] = []
+        self.begun: asyncio.Queue[None] = asyncio.Queue()
+        self.waits: asyncio.Event | None = None
+        self.cancelled = 0
+
+    async def run(self, sql: str, views: Any, **named: Any) -> pa.Table:
+        tasks = views["tasks"]
+        found = await super().run(sql, views, **named)
+        arms = len(set(tasks["arm"].to_pylist()))
+        try:
+            self.asked.append((tasks["number"].to_pylist(), arms))
+            self.begun.put_nowait(None)
+            if self.waits is not None:
+                await self.waits.wait()
+        except asyncio.CancelledError:
+            self.cancelled += 1
+            raise
+        return found.take(list(reversed(range(len(found)))))
+
+
+@pytest.fixture
+def workers() -> Watched:
+    return Watched()
+
+
+@pytest.fixture
+def runner(workers: Watched, tmp_path: Path) -> Iterator[TaskRunner]:
+    with mock.patch.multiple(task_runner, RETRY_S=0.5, RETRY_PAUSES_S=(0.01,)):
+        yield TaskRunner(workers, tmp_path)  # type: ignore[arg-type]
+
+
+async def said(runner: TaskRunner, *tasks: Say, background: bool = False) -> list[int]:
+    return [answer["n"][0].as_py() for answer in await runner.run(tasks, background=background)]
+
+
+async def test_who_asks_at_the_same_time_shares_a_statement(runner: TaskRunner, workers: Watched) -> None:
+    asks = [said(runner, *map(Say, range(10 * n, 10 * n + n + 1))) for n in range(4)]
+    assert await asyncio.gather(*asks) == [[0], [10, 11], [20, 21, 22], [30, 31, 32, 33]]
+    assert workers.asked == [(list(range(10)), 1)]
+    assert await said(runner, Say(5)) == [5]
+    assert len(workers.asked) == 2
+
+
+async def test_who_asks_for_much_or_has_time_is_alone(runner: TaskRunner, workers: Watched) -> None:
+    large = [Say(n, EFFORT_AN_ARM) for n in range(3)]
+    found = await asyncio.gather(said(runner, Say(7)), said(runner, *large), said(runner, Say(8), background=True))
+    assert found == [[7], [0, 1, 2], [8]]
+    assert sorted(workers.asked) == [([0], 1), ([0], 1), ([0, 1, 2], 3)]
+
+
+@pytest.mark.parametrize(
+    ("efforts", "arms"),
+    [
+        ([0, 0], 1),
+        ([1] * 100, 1),
+        ([EFFORT_AN_ARM * 50], 1),
+        ([EFFORT_AN_ARM * 50, 1], 1),
+        ([1, EFFORT_AN_ARM * 50], 2),
+        ([EFFORT_AN_ARM] * 7, 7),
+        ([EFFORT_AN_ARM * 9] * 7, 7),
+        ([EFFORT_AN_ARM // 2] * 10, 5),
+        ([EFFORT_AN_ARM] * 1000, task_runner.ARMS_MAX),
+    ],
+)
+async def test_much_work_is_for_many(runner: TaskRunner, workers: Watched, efforts: list[int], arms: int) -> None:
+    tasks = [Say(number, effort) for number, effort in enumerate(efforts)]
+    assert await said(runner, *tasks) == list(range(len(tasks)))
+    assert workers.asked[-1][1] == arms
+
+
+async def test_nobody_waits_for_the_file_of_another(runner: TaskRunner, workers: Watched, tmp_path: Path) -> None:
+    late = asyncio.create_task(said(runner, Say(1), Say(2, missing=tmp_path / "late"), Say(3)))
+    assert await said(runner, Say(4)) == [4]
+    assert not late.done()
+    (tmp_path / "late").touch()
+    assert await late == [1, 2, 3]
+    assert workers.asked[0] == ([0, 1, 2, 3], 1)
+    assert workers.asked[1:] == [([0], 1)] * (len(workers.asked) - 1)  # what was answered is not asked again
+    with pytest.raises(PgError, match="cannot use the files"):
+        await said(runner, Say(1), Say(2, missing=tmp_path / "never"))
+
+
+async def test_who_fails_fails_alone(runner: TaskRunner, workers: Watched) -> None:
+    deadly = mock.Mock(side_effect=[PgError("XX000", "a worker ended"), None, PgError("XX000", "again"), None])
+    workers.fault = deadly
+    assert await asyncio.gather(said(runner, Say(1)), said(runner, Say(2))) == [[1], [2]]
+    assert deadly.call_count == 4  # together, the one, the other, and that once more
+    workers.fault = mock.Mock(side_effect=PgError("57014", "canceled"))
+    both = await asyncio.gather(said(runner, Say(1)), said(runner, Say(2)), return_exceptions=True)
+    assert [str(error) for error in both] == ["canceled", "canceled"]
+    assert workers.fault.call_count == 1
+
+
+async def test_a_statement_ends_when_nobody_waits_for_it(runner: TaskRunner, workers: Watched) -> None:
+    workers.waits = asyncio.Event()
+    one, other = (asyncio.create_task(said(runner, Say(n))) for n in (1, 2))
+    await workers.begun.get()
+    one.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await one
+    workers.waits.set()
+    assert await other == [2]
+    assert workers.cancelled == 0
+    workers.waits = asyncio.Event()
+    both = [asyncio.create_task(said(runner, Say(n))) for n in (1, 2)]
+    await workers.begun.get()
+    for task in both:
+        task.cancel()
+    await asyncio.gather(*both, return_exceptions=True)
+    await asyncio.sleep(0)
+    assert workers.cancelled == 1
+
+
+async def test_who_comes_after_all_have_gone_is_answered(runner: TaskRunner, workers: Watched) -> None:
+    """Before the statement that they had asked for began."""
+    gone = asyncio.create_task(said(runner, Say(1)))
+    await asyncio.sleep(0)
+    gone.cancel()
+    await asyncio.gather(gone, return_exceptions=True)
+    assert await said(runner, Say(2)) == [2]
+    assert workers.asked == [([0], 1)]

@@ -1,0 +1,172 @@
+"""Who is let in, and how a connection ends: limits, timeouts, databases, malformed messages."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import psycopg
+import pytest
+from psycopg import errors
+
+from protocol.pgwire import messages as m
+from server.frontend import listener
+from tests.fix_server import ServerThread
+from tests.server.frontend.raw_client import frame, query, raw_client
+from tests.server.slow_engine import PassingEngine
+
+USER, DATABASE = "materialize", "materialize"
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[ServerThread]:
+    server = ServerThread(tmp_path, PassingEngine())
+    yield server
+    server.stop()
+
+
+def set_system(server: ServerThread, **values: str) -> None:
+    with psycopg.connect(server.dsn(), autocommit=True) as connection:
+        for name, value in values.items():
+            connection.execute(f"ALTER SYSTEM SET {name} = '{value}'".encode())
+    server.call(nobody_connected(server))
+
+
+async def nobody_connected(server: ServerThread) -> None:
+    while server.app.listener.clients:
+        await server.app.listener._left.wait()
+
+
+# -- limits -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("opening", [b"", m.SSLRequest().serialize(), b"\0\0\0\x30\0\x03"])
+def test_a_client_that_does_not_say_who_it_is_is_cut_off(server: ServerThread, opening: bytes) -> None:
+    set_system(server, authentication_timeout="1s")
+    with raw_client(server.port) as silent, psycopg.connect(server.dsn()) as session:
+        silent.send(opening)
+        if opening == m.SSLRequest().serialize():
+            assert silent.socket.recv(1) == b"N"
+        assert silent.until_ready() == [("E", ("FATAL", "57014", "canceling authentication due to timeout"))]
+        assert session.execute("SELECT 1").fetchone() == (1,)  # who is let in has no such limit
+
+
+def test_clients_beyond_max_connections_are_refused(server: ServerThread) -> None:
+    set_system(server, max_connections="4", superuser_reserved_connections="2")
+    with psycopg.connect(server.dsn(), autocommit=True) as connection:
+        connection.execute("CREATE ROLE reader LOGIN")
+        with raw_client(server.port) as reader:
+            assert reader.start("reader", DATABASE)[-1][0] == "Z"
+            with raw_client(server.port) as second:
+                words = "remaining connection slots are reserved for roles with the SUPERUSER attribute"
+                assert second.start("reader", DATABASE) == [("E", ("FATAL", "53300", words))]
+            with psycopg.connect(server.dsn()), psycopg.connect(server.dsn()):
+                with raw_client(server.port) as fifth:
+                    refusal = ("FATAL", "53300", "sorry, too many clients already")
+                    assert fifth.start(USER, DATABASE) == [("E", refusal)]
+                with raw_client(server.port) as canceling:  # a CancelRequest is still read
+                    canceling.send(m.CancelRequest(connection.info.backend_pid, 0).serialize())
+                    assert canceling.until_ready() == []
+    server.call(nobody_connected(server))
+    with psycopg.connect(server.dsn()) as again:
+        assert again.execute("SELECT 1").fetchone() == (1,)
+
+
+def test_clients_that_have_no_session_are_limited_too(server: ServerThread) -> None:
+    set_system(server, max_connections="4")
+    with ExitStack() as stack:
+        silent = [stack.enter_context(raw_client(server.port)) for _ in range(9)]
+        assert silent[8].until_ready() == [("E", ("FATAL", "53300", "sorry, too many clients already"))]
+
+
+def test_a_lack_of_descriptors_is_told_and_logged(
+    server: ServerThread, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with psycopg.connect(server.dsn()) as session:
+        monkeypatch.setattr(listener, "descriptors_max", lambda: listener.RESERVED_DESCRIPTORS)
+        refused = [("E", ("FATAL", "53300", "sorry, too many clients already"))]
+        with raw_client(server.port) as client:
+            assert client.start(USER, DATABASE) == refused
+        monkeypatch.setattr(listener, "descriptors_max", lambda: 1)
+        with raw_client(server.port) as client:
+            assert client.until_ready() == refused
+        assert session.execute("SELECT 1").fetchone() == (1,)
+    assert capsys.readouterr().out.count("out of file descriptors") == 1
+
+
+# -- databases --------------------------------------------------------------------------------------------------------
+
+
+def test_a_client_that_names_no_database_gets_the_default_and_a_notice(server: ServerThread) -> None:
+    for user, database in (("someone", None), ("someone", "someone"), ("someone", "")):
+        with raw_client(server.port) as client:
+            messages = client.start(user, database)
+            (notice,) = [body for code, body in messages if code == "N"]
+            assert b'database "someone" does not exist, connected to "materialize" instead' in notice
+            answer = client.exchange(query("SELECT current_database()"))
+            assert b"materialize" in answer[1][1]
+
+
+def test_a_client_gets_the_database_of_its_name_if_there_is_one(server: ServerThread) -> None:
+    with psycopg.connect(server.dsn(), autocommit=True) as connection:
+        connection.execute("CREATE DATABASE someone")
+    with raw_client(server.port) as client:
+        assert not [body for code, body in client.start("someone") if code == "N"]
+        assert b"someone" in client.exchange(query("SELECT current_database()"))[1][1]
+
+
+def test_an_unknown_database_is_refused(server: ServerThread) -> None:
+    with pytest.raises(psycopg.OperationalError, match='database "missing" does not exist') as refusal:
+        psycopg.connect(server.dsn("missing"))
+    assert "CREATE DATABASE" in str(refusal.value)
+    with raw_client(server.port) as client:
+        refused = [("E", ("FATAL", "3D000", 'database "missing" does not exist'))]
+        assert client.start(USER, "missing") == refused
+
+
+# -- messages ---------------------------------------------------------------------------------------------------------
+
+SYNC = m.Sync().serialize()
+MALFORMED = {
+    "a NUL in a query": frame(b"Q", b"select 1\0 \0"),
+    "a query without an end": frame(b"Q", b"select 1"),
+    "an empty query message": frame(b"Q", b""),
+    "a query that is not UTF-8": frame(b"Q", b"select '\xff'\0"),
+    "a NUL in a parsed query": frame(b"P", b"\0select\0 1\0\0\0") + SYNC,
+    "a subtype that is none": frame(b"P", b"\0select 1\0\0\0") + frame(b"D", b"X\0") + SYNC,
+    "more than a Bind": frame(b"P", b"\0select 1\0\0\0") + frame(b"B", b"\0\0" + b"\0" * 8) + SYNC,
+}
+
+
+@pytest.mark.parametrize("data", MALFORMED.values(), ids=MALFORMED)
+def test_after_a_malformed_message_the_session_goes_on_as_in_postgresql(
+    server: ServerThread, postgres: str, data: bytes
+) -> None:
+    answers = []
+    for port, user, database in (
+        (server.port, USER, DATABASE),
+        (urlsplit(postgres).port or 0, "postgres", "postgres"),
+    ):
+        with raw_client(port) as client:
+            client.start(user, database)
+            answers.append([*client.exchange(data), *client.exchange(query("SELECT 1"))])
+    assert [message[0] for message in answers[0]] == [message[0] for message in answers[1]]
+    ours, theirs = ([body for code, body in answer if code == "E"] for answer in answers)
+    assert ours == theirs
+
+
+def test_a_query_longer_than_a_message_may_be_is_an_error(server: ServerThread) -> None:
+    with psycopg.connect(server.dsn(), autocommit=True) as connection:
+        with pytest.raises(errors.ProgramLimitExceeded, match="message is too long") as refusal:
+            connection.execute(b"SELECT '" + b"x" * (m.MESSAGE_BYTES_MAX + 1_000_000) + b"'")
+        assert refusal.value.diag.message_hint is not None
+        assert connection.execute("SELECT 1").fetchone() == (1,)
+
+
+def test_a_client_that_goes_on_sending_can_read_why_it_is_cut_off(server: ServerThread) -> None:
+    with raw_client(server.port) as client:
+        client.start(USER, DATABASE)
+        client.send(b"Q\x7f\xff\xff\xff" + bytes(1_000_000))
+        assert client.until_ready() == [("E", ("FATAL", "08P01", "invalid message length"))]

@@ -1,0 +1,184 @@
+"""Rules of the protocol and of transactions that single statements break."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from decimal import Decimal
+from pathlib import Path
+
+import psycopg
+import pytest
+from psycopg import errors
+
+from protocol.pgwire import messages as m
+from server.frontend import session as session_module
+from server.frontend.session import Session
+from tests.fix_server import ServerThread
+from tests.server.frontend.raw_client import query, raw_client
+from tests.server.slow_engine import PassingEngine
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[ServerThread]:
+    server = ServerThread(tmp_path, PassingEngine())
+    yield server
+    server.stop()
+
+
+@pytest.fixture
+def connection(server: ServerThread) -> Iterator[psycopg.Connection]:
+    with psycopg.connect(server.dsn(), autocommit=True) as connection:
+        connection.execute("CREATE TABLE t (k int)")
+        connection.execute("INSERT INTO t VALUES (1)")
+        yield connection
+
+
+def refused(connection: psycopg.Connection, sql: str, sqlstate: str, words: str) -> None:
+    with pytest.raises(psycopg.Error, match=words) as refusal:
+        connection.execute(sql.encode())
+    assert refusal.value.sqlstate == sqlstate
+
+
+@pytest.mark.parametrize("query", ["SELECT k FROM t", "SUBSCRIBE t"])
+def test_the_first_fetch_of_a_cursor_is_described(connection: psycopg.Connection, query: str) -> None:
+    """A client that asks for binary results binds and describes the portal of its FETCH."""
+    with connection.transaction():
+        connection.execute(f"DECLARE c CURSOR FOR {query}".encode())
+        cursor = connection.cursor(binary=True)
+        row = cursor.execute("FETCH 1 c").fetchone()
+        assert row is not None
+        assert row[-1] == 1
+        assert cursor.description is not None
+
+
+def test_a_prepared_fetch_serves_another_cursor_of_the_name(
+    server: ServerThread, connection: psycopg.Connection
+) -> None:
+    fetch = b"".join(
+        message.serialize() for message in (m.Bind("", "f"), m.Describe("P", ""), m.Execute("", 0), m.Sync())
+    )
+    with raw_client(server.port) as client:
+        client.start("materialize", "materialize")
+        for columns in ("k", "k, 'x'"):
+            client.exchange(query(f"BEGIN; DECLARE c CURSOR FOR SELECT {columns} FROM (VALUES (1)) v(k)"))
+            if columns == "k":
+                client.exchange(
+                    m.Parse("f", "FETCH 1 c").serialize() + m.Describe("S", "f").serialize() + m.Sync().serialize()
+                )
+            answer = client.exchange(fetch)
+            assert [code for code, _ in answer] == ["2", "T", "D", "C", "Z"]
+            client.exchange(query("COMMIT"))
+
+
+def test_a_prepared_select_whose_result_type_has_changed_is_refused(
+    server: ServerThread, connection: psycopg.Connection
+) -> None:
+    words = "cached plan must not change result type"
+    connection.execute("PREPARE p AS SELECT * FROM t")
+    connection.execute("SELECT * FROM t", prepare=True)
+    with psycopg.connect(server.dsn(), autocommit=True) as other:
+        other.execute("DROP TABLE t")
+        other.execute("CREATE TABLE t (k text)")
+    refused(connection, "EXECUTE p", "0A000", words)
+    with pytest.raises(errors.FeatureNotSupported, match=words):
+        connection.execute("SELECT * FROM t", prepare=True)
+    with connection.transaction(), pytest.raises(errors.FeatureNotSupported, match=words):
+        connection.execute("SELECT * FROM t", prepare=True)
+
+
+def test_a_row_description_precedes_an_error_at_run_time(server: ServerThread, connection: psycopg.Connection) -> None:
+    connection.execute("INSERT INTO t VALUES (0)")
+    with raw_client(server.port) as client:
+        client.start("materialize", "materialize")
+        answer = client.exchange(query("SELECT k + 1 FROM t"))
+        assert [code for code, _ in answer] == ["T", "E", "Z"]
+        answer = client.exchange(query("SELECT missing FROM t"))
+        assert [code for code, _ in answer] == ["E", "Z"]
+
+
+@pytest.mark.parametrize("sql", ["SELECT 1; DISCARD ALL", "DISCARD ALL; SELECT 1", "BEGIN; DISCARD ALL"])
+def test_discard_all_stands_alone(connection: psycopg.Connection, sql: str) -> None:
+    refused(connection, sql, "25001", "DISCARD ALL cannot run inside a transaction block")
+    connection.execute("ROLLBACK")
+    connection.execute("DISCARD ALL")
+
+
+@pytest.mark.parametrize("second", ["SELECT * FROM t", "SUBSCRIBE t UP TO 1", "INSERT INTO t VALUES (2)"])
+def test_after_a_subscribe_a_query_string_does_nothing_else(connection: psycopg.Connection, second: str) -> None:
+    refused(
+        connection,
+        f"SUBSCRIBE (SELECT 1); {second}",
+        "25000",
+        "SUBSCRIBE in transactions must be the only read statement",
+    )
+    assert connection.execute("SELECT * FROM t").fetchall() == [(1,)]
+
+
+@pytest.mark.parametrize(
+    "sql", ["CREATE MATERIALIZED VIEW v AS SELECT * FROM t", "CREATE TABLE u (k int)", "CREATE HOLD g ON t"]
+)
+def test_nothing_is_created_behind_a_hold_in_a_block(connection: psycopg.Connection, sql: str) -> None:
+    connection.execute("BEGIN; CREATE HOLD h ON t")
+    with pytest.raises(psycopg.Error) as refusal:
+        connection.execute(sql.encode())
+    assert refusal.value.sqlstate == "25000"
+    connection.execute("ROLLBACK")
+    connection.execute("BEGIN; CREATE TABLE u (k int); CREATE HOLD h ON u; COMMIT")
+
+
+def test_mz_timestamps_can_be_written_and_cast(connection: psycopg.Connection) -> None:
+    instant = "2024-01-01 00:00:00.5+00"
+    milliseconds = Decimal(1_704_067_200_500)
+    for sql, value in {
+        f"'{instant}'::mz_timestamp": milliseconds,
+        "'1704067200500'::mz_catalog.mz_timestamp": milliseconds,
+        f"CAST('{instant}'::timestamptz AS mz_catalog.mz_timestamp)": milliseconds,
+        "'2024-01-01'::date::mz_timestamp": milliseconds - 500,
+        "1704067200500::mz_timestamp": milliseconds,
+    }.items():
+        assert connection.execute(f"SELECT {sql}".encode()).fetchone() == (value,), sql
+        same = f"SELECT ({sql})::timestamptz = {sql.replace('mz_catalog.', '')}::timestamptz"
+        assert connection.execute(f"SELECT ({sql})::timestamptz::text".encode()).fetchone() is not None, same
+    assert connection.execute(f"SELECT ('{instant}'::mz_timestamp)::timestamptz = '{instant}'::timestamptz").fetchone()
+    shown = connection.execute("SELECT mz_now()::timestamptz::text, mz_now()::timestamp::text AS OF 1000").fetchone()
+    assert shown == ("1970-01-01 00:00:01+00", "1970-01-01 00:00:01")
+    refused(connection, "SELECT 'x'::mz_timestamp", "22P02", 'invalid input syntax for type mz_timestamp: "x"')
+    refused(connection, "SELECT (-5)::mz_timestamp", "22003", "out of range for type mz_timestamp")
+    refused(connection, "SELECT 5::numeric::timestamptz", "42846", "cannot cast type numeric")
+
+
+@pytest.mark.parametrize("function", ["now()", "current_user", "current_timestamp", "version()"])
+def test_what_depends_on_the_session_is_refused_as_of(connection: psycopg.Connection, function: str) -> None:
+    refused(connection, f"SELECT {function} AS OF 1", "0A000", "unmaterializable function")
+    assert connection.execute("SELECT mz_now() AS OF 1").fetchone() == (1,)
+
+
+def test_a_pipeline_of_many_messages_lets_others_run(
+    server: ServerThread, connection: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each turn of a session is bounded, however many messages have arrived."""
+    turns = 0
+    pump = Session._pump
+
+    def counted(session: Session) -> None:
+        nonlocal turns
+        turns += 1
+        pump(session)
+
+    monkeypatch.setattr(Session, "_pump", counted)
+    monkeypatch.setattr(session_module, "TURN_S", 0.0)
+    count = 100
+    one = b"".join(message.serialize() for message in (m.Parse("", "SELECT 1"), m.Bind("", ""), m.Execute("")))
+    with raw_client(server.port) as client:
+        client.start("materialize", "materialize")
+        turns = 0
+        answers = client.exchange(one * count + m.Sync().serialize())
+    assert [code for code, _ in answers] == ["1", "2", "D", "C"] * count + ["Z"]
+    assert turns > count
+
+
+def test_a_query_string_of_many_statements_can_be_cancelled(connection: psycopg.Connection) -> None:
+    connection.execute("SET statement_timeout = '20ms'")
+    with pytest.raises(errors.QueryCanceled, match="statement timeout"):
+        connection.execute(b"SELECT 1;" * 10_000)
+    assert connection.execute("SELECT 1").fetchone() == (1,)

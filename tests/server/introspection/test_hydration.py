@@ -1,0 +1,227 @@
+"""What a dataflow does and how far it is, as a client, Prometheus and the log see it."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pyarrow as pa
+import pytest
+from psycopg import errors
+from structlog.testing import capture_logs
+
+from server.dataflow.runtime import hydration
+from server.spark.engine import SparkEngine
+from tests.fix_server import ServerThread
+from tests.server.introspection.test_http import scrape
+
+pytestmark = pytest.mark.spark
+
+Connection = psycopg.Connection[Any]
+
+
+class Gate:
+    """An engine that keeps the statements of dataflows waiting while it is shut."""
+
+    def __init__(self, engine: SparkEngine) -> None:
+        self._engine = engine
+        self.opened = threading.Event()
+        self.opened.set()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._engine, name)
+
+    async def run(self, sql: str, views: Mapping[str, pa.Table], *, patient: bool = False, **options: Any) -> pa.Table:
+        if patient and not self.opened.is_set():
+            await asyncio.to_thread(self.opened.wait)
+        return await self._engine.run(sql, views, patient=patient, **options)
+
+
+@pytest.fixture
+def gate(engine: SparkEngine) -> Iterator[Gate]:
+    gate = Gate(engine)
+    yield gate
+    gate.opened.set()
+
+
+@pytest.fixture
+def server(gate: Gate, tmp_path: Path) -> Iterator[ServerThread]:
+    server = ServerThread(tmp_path, gate)
+    yield server
+    gate.opened.set()
+    server.stop()
+
+
+@pytest.fixture
+def db(server: ServerThread) -> Iterator[Connection]:
+    with psycopg.connect(server.dsn(), autocommit=True) as connection:
+        connection.execute("CREATE TABLE o (c int, v int)")
+        connection.execute("CREATE TABLE c (id int, name text)")
+        connection.execute("INSERT INTO c VALUES (1, 'a'), (2, 'b')")
+        connection.execute("INSERT INTO o VALUES (1, 5), (1, 7), (2, 1)")
+        yield connection
+
+
+def until(holds: Callable[[], Any]) -> Any:
+    """What `holds` gives as soon as that is true. The server acts in its own time."""
+    deadline = time.monotonic() + 60
+    while not (found := holds()):
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    return found
+
+
+def one(db: Connection, sql: str) -> tuple[Any, ...]:
+    (row,) = db.execute(sql.encode()).fetchall()
+    return tuple(row)
+
+
+STATUS = (
+    "SELECT state, hydrated, rows_read, rows_there, operators_done, operators FROM mz_internal.mz_hydration_statuses"
+)
+VIEW = (
+    "CREATE MATERIALIZED VIEW m AS SELECT c.name, count(*) AS n, max(o.v) AS most FROM o JOIN c ON o.c = c.id "
+    "GROUP BY c.name"
+)
+
+
+def test_a_slow_hydration_is_seen_while_it_goes_on(
+    gate: Gate, server: ServerThread, db: Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(hydration, "PROGRESS_S", 0.02)
+    gate.opened.clear()
+    with capture_logs() as logs:
+
+        def told(event: str) -> list[Any]:
+            return [entry for entry in list(logs) if entry["event"] == event and entry.get("view") == "m"]
+
+        db.execute(VIEW)
+        until(lambda: one(db, STATUS)[4] == 2)  # both inputs are read, the join waits for Spark
+        assert one(db, STATUS) == ("running", False, 5, 5, 2, 5)
+        assert one(db, "SELECT hydrated, ticks FROM mz_internal.mz_dataflows") == (False, 0)
+        assert scrape(server.http_port)["tidewire_hydrations_running", ()] == 1
+        between = until(lambda: [e for e in told("hydration goes on") if (e["operators"], e["rows"]) == ("2/5", "5/5")])
+        assert not told("hydration ended")
+        gate.opened.set()
+        assert sorted(db.execute("SELECT * FROM m").fetchall()) == [("a", 2, 7), ("b", 1, 1)]
+    (end,) = told("hydration ended")
+    assert end["outcome"] == "ok"
+    assert (end["operators"], end["rows"]) == ("5/5", "5/5")
+    assert 0 < between[0]["seconds"] <= end["seconds"]
+    assert one(db, STATUS) == ("hydrated", True, 5, 5, 5, 5)
+    hydrations, ms, since = one(db, "SELECT hydrations, last_ms, since FROM mz_internal.mz_hydration_statuses")
+    assert hydrations == 1
+    assert 0 < ms <= end["seconds"] * 1e3 + 1
+    assert since.timestamp() == pytest.approx(time.time(), abs=60)
+    samples = scrape(server.http_port)
+    assert samples["tidewire_hydrations_running", ()] == 0
+    assert samples["tidewire_hydration_seconds_count", (("outcome", "ok"),)] == 1
+
+
+def test_a_hydration_that_fails_or_is_given_up(gate: Gate, server: ServerThread, db: Connection) -> None:
+    db.execute("INSERT INTO o VALUES (2, 0)")
+    db.execute("CREATE MATERIALIZED VIEW fails AS SELECT c, 10 / v AS q FROM o")
+    with pytest.raises(errors.DivisionByZero):
+        db.execute("SELECT * FROM fails")
+    assert one(db, STATUS)[:2] == ("failed", False)
+    db.execute("DELETE FROM o WHERE v = 0")
+    db.execute("SELECT * FROM fails")
+    assert one(db, STATUS)[:2] == ("hydrated", True)
+    gate.opened.clear()
+    db.execute("DROP MATERIALIZED VIEW fails")
+    db.execute(VIEW)
+    until(lambda: one(db, STATUS)[4] == 2)
+    db.execute("DROP MATERIALIZED VIEW m")
+    ended = "tidewire_hydration_seconds_count"
+    until(lambda: scrape(server.http_port)[ended, (("outcome", "canceled"),)] == 1)
+    samples = scrape(server.http_port)
+    assert samples[ended, (("outcome", "error"),)] == 1
+    assert samples[ended, (("outcome", "ok"),)] == 1
+
+
+def test_what_operators_did(server: ServerThread, db: Connection) -> None:
+    db.execute(VIEW)
+    db.execute("SELECT * FROM m")
+    before = one(db, "SELECT ticks FROM mz_internal.mz_dataflows")[0]
+    db.execute("INSERT INTO o VALUES (1, 9), (2, 0)")
+    assert sorted(db.execute("SELECT * FROM m").fetchall()) == [("a", 3, 9), ("b", 2, 1)]
+    ticks, last, mean, most, total = one(
+        db, "SELECT ticks, last_tick_ms, mean_tick_ms, max_tick_ms, ticks_ms FROM mz_internal.mz_dataflows"
+    )
+    assert ticks == before + 1
+    assert 0 < last <= most <= total
+    assert mean == pytest.approx(total / ticks)
+    found = db.execute(
+        "SELECT o.id, o.name, o.input_ids, o.hydration_rows, o.ticks, o.last_rows_in, o.last_rows_out, o.statements "
+        "FROM mz_internal.mz_dataflow_operators o JOIN mz_internal.mz_dataflows d ON d.id = o.dataflow_id "
+        "JOIN mz_catalog.mz_materialized_views v ON v.id = d.object_id AND v.name = 'm' ORDER BY o.id"
+    ).fetchall()
+    assert [(row[0], row[2]) for row in found] == [(1, [2, 5]), (2, [3, 4]), (3, []), (4, []), (5, [2])]
+    assert [row[1].split(",")[0].split(":")[0] for row in found] == [
+        "Totals",
+        "Join",
+        "Changes of materialize.public.o",
+        "Changes of materialize.public.c",
+        "Different rows",
+    ]
+    assert [row[3] for row in found] == [2, 3, 3, 2, 3]
+    assert {row[4] for row in found} == {ticks}
+    assert [row[5:7] for row in found] == [(4, 4), (2, 2), (0, 2), (0, 0), (2, 2)]
+    assert [row[7] for row in found] == [1 + ticks, 1 + ticks, 0, 0, 0]
+    times = "SELECT hydration_ms, last_tick_ms, ticks_ms, spark_ms FROM mz_internal.mz_dataflow_operators WHERE id = 1"
+    hydrated, last, total, spark = one(db, times)
+    assert 0 < last <= total
+    assert 0 < spark <= hydrated + total
+    (counted,) = one(db, "SELECT sum(count) FROM mz_internal.mz_dataflow_tick_durations_histogram")
+    assert counted == ticks
+    assert scrape(server.http_port)["tidewire_tick_seconds_count", ()] == ticks
+    kept = db.execute(
+        "SELECT a.sorted_by, a.rows, o.name LIKE 'Join%' FROM mz_internal.mz_arrangements a "
+        "JOIN mz_internal.mz_dataflow_operators o ON o.dataflow_id = a.dataflow_id AND o.id = a.operator_id "
+        "ORDER BY a.sorted_by"
+    ).fetchall()
+    assert [(by, is_join) for by, _, is_join in kept] == [
+        ("c", True),
+        ("id", True),
+        ("name", False),
+        ("name, v", False),
+        ("name, v", False),
+    ]
+    assert [rows for _, rows, _ in kept][:2] == [5, 2]
+
+
+def test_arrangements_that_are_shared_have_one_id(db: Connection) -> None:
+    db.execute(VIEW)
+    db.execute("CREATE MATERIALIZED VIEW other AS SELECT o.c, c.name, o.v FROM o JOIN c ON o.c = c.id WHERE v > 3")
+    for name in ("m", "other"):
+        db.execute(f"SELECT * FROM {name}".encode())
+    shared = "SELECT sorted_by FROM mz_internal.mz_arrangements GROUP BY id, sorted_by HAVING count(*) = 2"
+    assert ("id",) in db.execute(shared.encode()).fetchall()
+
+
+def test_a_recomputed_dataflow_has_progress_and_no_operators(db: Connection) -> None:
+    with psycopg.connect(db.info.dsn) as other:
+        other.execute("DECLARE s CURSOR FOR SUBSCRIBE (SELECT o.name FROM mz_catalog.mz_objects o JOIN c ON c.id = 1)")
+        other.execute("FETCH 1 s WITH (TIMEOUT '60s')")
+        state, hydrated, read, there, *operators = one(db, STATUS)
+        assert (state, hydrated, operators) == ("hydrated", True, [1, 1])
+        assert read > there == 2  # nobody knows beforehand how many rows system tables have
+        assert one(db, "SELECT count(*) FROM mz_internal.mz_dataflow_operators") == (0,)
+
+
+def test_a_tick_that_fails_is_not_counted(db: Connection) -> None:
+    operators = "SELECT ticks, last_rows_out, rows_out FROM mz_internal.mz_dataflow_operators WHERE id = 2"
+    db.execute("CREATE MATERIALIZED VIEW fails AS SELECT c, 10 / v AS q FROM o")
+    db.execute("SELECT * FROM fails")
+    db.execute("INSERT INTO o VALUES (3, 0), (3, 1)")
+    with pytest.raises(errors.DivisionByZero):
+        db.execute("SELECT * FROM fails")
+    assert one(db, operators) == (0, None, 0)
+    db.execute("DELETE FROM o WHERE v = 0")
+    assert len(db.execute("SELECT * FROM fails").fetchall()) == 4
+    assert one(db, operators) == (1, 1, 1)

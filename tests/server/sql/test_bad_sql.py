@@ -1,0 +1,156 @@
+"""Any text has an answer or PostgreSQL's error, in bounded time: cut, mixed, deep and long ones, all characters."""
+
+from __future__ import annotations
+
+import re
+import time
+from functools import cache
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from catalog.objects import CatalogState, Column, ObjectId, Table
+from protocol.pgwire.errors import PgError, SqlState
+from server.sql.grammar.lexer import words
+from server.sql.grammar.parse import parse
+from server.sql.grammar.statements import Delete, Insert, Select, Update
+from server.sql.plan import PlanContext, plan_delete, plan_insert, plan_query, plan_update
+from tests.server.states import empty_state
+
+SCRIPTS = Path(__file__).parents[2] / "sql"
+SECONDS_MAX = 10.0  # for a statement of any kind; a fault here means minutes or no end
+
+
+@cache
+def statements() -> list[str]:
+    texts = [path.read_text() for path in sorted(SCRIPTS.glob("*.sql")) if path.name != "tables.sql"]
+    lines = "\n".join(line for text in texts for line in text.splitlines() if not line.startswith("--"))
+    return [statement.strip() for statement in lines.split(";\n") if statement.strip()]
+
+
+@cache
+def context() -> PlanContext:
+    state: CatalogState = empty_state()
+    for name, body in re.findall(r"CREATE TABLE (\w+) \((.*?)\);", (SCRIPTS / "tables.sql").read_text(), re.DOTALL):
+        id, state = state.new_id()
+        columns = (column.split(None, 1) for column in re.split(r",(?![^(]*\))", body))
+        typed = (Column(n, t.replace("NOT NULL", "").strip()) for n, t in columns)
+        state = state.with_item(Table(id, ObjectId("u2"), name, tuple(typed)))
+    return PlanContext(state, "materialize", ("public",), "tide")
+
+
+def outcome(text: str) -> SqlState | None:
+    """The error of planning a text, None if it has a plan. Any exception but PgError fails the test."""
+    begun = time.monotonic()
+    try:
+        for statement in parse(text):
+            match statement:
+                case Select():
+                    plan_query(statement.query, context())
+                case Insert():
+                    plan_insert(statement, context())
+                case Update():
+                    plan_update(statement, context())
+                case Delete():
+                    plan_delete(statement, context())
+        state = None
+    except PgError as error:
+        state = error.sqlstate
+    taken = time.monotonic() - begun
+    assert taken < SECONDS_MAX, f"{taken:.1f} s: {text[:200]}"
+    return state
+
+
+@settings(max_examples=300)
+@given(st.data())
+def test_a_statement_cut_anywhere(data: st.DataObject) -> None:
+    text = data.draw(st.sampled_from(statements()))
+    start = data.draw(st.integers(0, len(text)))
+    outcome(text[start:])
+    outcome(text[:start])
+
+
+_WORDS = st.sampled_from(
+    sorted(
+        words(
+            """( ) , . ; * + - / = < > <> :: [ ] ' " $$ $1 1 1.5 'x' null not and or in any all exists select from where
+            group by having order limit offset union with recursive as lateral join left full using on case when end
+            array row values unnest generate_series rollup grouping over window partition distinct people id name depts
+            nums"""
+        )
+    )
+)
+
+
+@settings(max_examples=300)
+@given(st.data())
+def test_a_statement_with_words_changed(data: st.DataObject) -> None:
+    pieces = re.findall(r"\w+|\s+|[^\w\s]", data.draw(st.sampled_from(statements())))
+    for _ in range(data.draw(st.integers(1, 4))):
+        place = data.draw(st.integers(0, len(pieces) - 1))
+        pieces[place] = data.draw(st.one_of(_WORDS, st.just(""), st.sampled_from(pieces)))
+    outcome("".join(pieces))
+
+
+@settings(max_examples=300)
+@given(st.lists(_WORDS, max_size=25))
+def test_words_in_any_order(pieces: list[str]) -> None:
+    outcome(" ".join(pieces))
+
+
+@settings(max_examples=300)
+@given(st.text(max_size=60), st.sampled_from(["{}", "select {}", "select '{}'", 'select "{}"', "select 1 as {}"]))
+def test_any_characters(text: str, template: str) -> None:
+    outcome(template.replace("{}", text))
+
+
+DEEP = 1_000
+_DEEP = {
+    "brackets": "select " + "(" * DEEP + "1" + ")" * DEEP,
+    "additions": "select " + "1 + " * DEEP + "1",
+    "negations": "select " + "not " * DEEP + "true",
+    "minus": "select " + "- " * DEEP + "1",
+    "calls": "select " + "abs(" * DEEP + "1" + ")" * DEEP,
+    "casts": "select 1" + "::int" * DEEP,
+    "cases": "select " + "case when true then " * DEEP + "1" + " end" * DEEP,
+    "arrays": "select " + "array[" * DEEP + "1" + "]" * DEEP,
+    "subqueries": "select " + "(select " * DEEP + "1" + ")" * DEEP,
+    "from": "select 1 from " + "(select 1 from " * DEEP + "people" + ") x" * DEEP,
+    "exists": "select " + "exists (select " * DEEP + "1" + ")" * DEEP,
+    "unions": "select 1" + " union all select 1" * DEEP,
+    "ands": "select true" + " and true" * DEEP,
+    "ors": "select id from people where id = 1" + " or id = 1" * DEEP,
+    "concatenations": "select 'a'" + " || 'b'" * DEEP,
+    "joins": "select 1 from people p0" + "".join(f" cross join people p{i + 1}" for i in range(100)),
+    "with": "with " + ", ".join(f"c{i} as (select {i} as x)" for i in range(DEEP)) + " select 1",
+    "laterals": "select 1 from people p" + "".join(f", lateral (select p.id) l{i}" for i in range(20)),
+    "correlated": "select 1 from people p where "
+    + "".join(f"exists (select 1 from people p{i} where p{i}.id = p.id and " for i in range(12)) + "true" + ")" * 12,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("text", _DEEP.values(), ids=_DEEP.keys())
+def test_nested_deep(text: str) -> None:
+    assert outcome(text) in (None, SqlState.STATEMENT_TOO_COMPLEX, SqlState.FEATURE_NOT_SUPPORTED)
+
+
+def test_long_lists_and_long_texts() -> None:
+    assert outcome(f"select id from people where id in ({', '.join(map(str, range(10_000)))})") is None
+    assert outcome(f"select id from people where id not in ({', '.join(['null'] * 10_000)})") is None
+    assert outcome(f"select '{'x' * 1_000_000}'") is None
+    assert outcome(f"select 1 /* {'x' * 1_000_000} */") is None
+    assert outcome(f"select {'9' * 100_000}") in (None, SqlState.NUMERIC_VALUE_OUT_OF_RANGE)
+    assert outcome("(" * 200_000) in (SqlState.SYNTAX_ERROR, SqlState.STATEMENT_TOO_COMPLEX)
+    assert outcome("select 1;" * 5_000) is None
+    assert outcome(f"select {', '.join(['id'] * 1_600)} from people") is None
+    assert outcome(f"values {', '.join(['(1)'] * 10_000)}") is None
+
+
+def test_nul_bytes_and_long_names() -> None:
+    assert outcome("select 'a\0b'") is not None
+    assert outcome("select a\0b from people") is not None
+    name = "n" * 63
+    assert outcome(f"select {name}x from (select 1 as {name}y) t") is None  # names are cut to 63 bytes
+    assert outcome(f"select 1 as {'ü' * 100}") is None

@@ -1,0 +1,59 @@
+"""After `decorrelated` no query names columns of another, except in the shapes that Spark computes as they stand."""
+
+from __future__ import annotations
+
+import pytest
+
+from protocol.pgwire.errors import PgError
+from server.sql.decorrelate import free_columns
+from server.sql.expressions import Subquery, SubqueryKind, walk
+from server.sql.grammar.parse import parse, parse_query
+from server.sql.grammar.statements import Delete, Update
+from server.sql.plan import plan_delete, plan_query, plan_update
+from server.sql.relations import DistinctOn, Join, Unnest
+from tests.server.sql.test_bad_sql import context, statements
+
+
+def test_nothing_lateral_is_left_and_every_name_has_its_column() -> None:
+    rewritten = 0
+    for text in statements():
+        try:
+            plan = plan_query(parse_query(text), context())
+        except PgError:
+            continue  # not this test's business
+        assert not free_columns(plan.relation), text
+        for node in walk(plan.relation):
+            assert not (isinstance(node, Join) and node.lateral), text
+            if isinstance(node, Subquery):
+                assert node.kind not in (SubqueryKind.ANY, SubqueryKind.ALL), text
+        rewritten += "<=>" in plan.template
+    assert rewritten > 50
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "select id, x from lists, unnest(ia) x",
+        "select id, x from lists left join unnest(ia) x on true",
+        "select id, x from lists, lateral unnest(ia) x where x > 1",
+    ],
+)
+def test_a_function_of_each_row_needs_no_join(sql: str) -> None:
+    nodes = list(walk(plan_query(parse_query(sql), context()).relation))
+    assert any(isinstance(node, Unnest) for node in nodes)
+    assert not any(isinstance(node, Join) for node in nodes)
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "update people set name = d.name from depts d where people.dept = d.id returning people.id, d.city",
+        "delete from people p using depts d where p.dept = d.id returning p.*, d.id",
+    ],
+)
+def test_a_row_that_several_others_match_is_written_once(sql: str) -> None:
+    (statement,) = parse(sql)
+    assert isinstance(statement, Update | Delete)
+    plan = plan_update(statement, context()) if isinstance(statement, Update) else plan_delete(statement, context())
+    assert any(isinstance(node, DistinctOn) for node in walk(plan.query.relation))
+    assert plan.returning is not None
