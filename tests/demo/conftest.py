@@ -1,4 +1,4 @@
-"""The demo is a program of its own, whose files import each other by name: they are found where they lie."""
+"""Makes the demo's modules importable: they import each other by their bare names, as a program's modules do."""
 
 from __future__ import annotations
 
