@@ -1,4 +1,4 @@
-"""A table whose history is kept, and a look at what the server still holds for its clients."""
+"""A table whose history is kept, and a check that the server keeps no history for clients that are gone."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ Execute = Callable[[str], None]
 
 @pytest.fixture
 def execute(dsn: str) -> Iterator[Execute]:
-    """Runs a statement in the test's database."""
+    """Executes a statement in the test's database."""
     with psycopg.connect(dsn, autocommit=True) as connection:
         yield lambda statement: connection.execute(statement.encode()) and None
 
 
 @pytest.fixture
 def table(server: ServerThread, execute: Execute) -> Iterator[str]:
-    """An empty table t (k int, v int) that can be read from its beginning on."""
+    """An empty table t (k int, v int) whose whole history can be read."""
     execute("CREATE TABLE t (k int, v int)")
     frontiers = server.app.coordinator.frontiers
 
@@ -38,7 +38,7 @@ def table(server: ServerThread, execute: Execute) -> Iterator[str]:
 
 @pytest.fixture
 def released(server: ServerThread) -> Iterator[None]:
-    """Fails the test if the server goes on holding history for a client that is gone."""
+    """Fails the test if the server still holds history for a client that is gone."""
     holders = server.app.coordinator.frontiers.holders
     before = len(holders)
     yield

@@ -1,4 +1,4 @@
-"""A TCP proxy that breaks its connections when it is told to, in the midst of whatever the server is sending."""
+"""A TCP proxy that breaks its connections on request, also in the middle of a message from the server."""
 
 from __future__ import annotations
 
@@ -10,10 +10,11 @@ from urllib.parse import urlsplit, urlunsplit
 
 
 class Proxy:
-    """`budget()` says how many bytes of the server's each new connection passes on before it breaks; None: all.
+    """`budget()` returns the number of the server's bytes that a new connection forwards before it breaks; None: all.
 
-    Connections with the server are made one by one, in the order of the clients'; a client's is closed at once when
-    there is no server. `retarget` is for a server that comes back elsewhere.
+    Connections with the server are opened one at a time, in the order of the clients' connections. A client's
+    connection is closed immediately if there is no server. `retarget` is for a server that is restarted on another
+    port.
     """
 
     def __init__(self, dsn: str, budget: Callable[[], int | None] = lambda: None) -> None:
@@ -32,7 +33,7 @@ class Proxy:
         return self
 
     def __exit__(self, *_: object) -> None:
-        # A blocked accept does not notice that its socket is closed: a last connection wakes it.
+        # Closing a socket does not wake a blocked accept: a last connection does.
         address = self._listener.getsockname()
         self._target = None
         socket.create_connection(address).close()
@@ -44,12 +45,12 @@ class Proxy:
             assert not thread.is_alive()
 
     def retarget(self, port: int) -> None:
-        """New connections go to this port of the same host."""
+        """New connections are forwarded to this port of the same host."""
         assert self._target is not None
         self._target = (self._target[0], port)
 
     def cut(self) -> None:
-        """Breaks every connection that there is."""
+        """Breaks all open connections."""
         for link in self._links:
             _break(*link)
         self._links.clear()

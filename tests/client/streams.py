@@ -1,4 +1,4 @@
-"""A relation's history, and the rows that a SUBSCRIBE over it would send."""
+"""The history of a relation, and the rows that a SUBSCRIBE to it would return."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from hypothesis import strategies as st
 
 Row = tuple[Any, ...]
 Contents = dict[int, int]
-"""The relation (k, v), by key."""
+"""The rows (k, v) of the relation, by key."""
 
 
 @dataclass(frozen=True)
 class History:
-    """What the relation held from each time on, beginning with 0. `progress`: the times at which progress is told."""
+    """The contents of the relation from each time on, beginning with 0. `progress`: the times with a progress row."""
 
     states: dict[int, Contents]
     progress: frozenset[int]
@@ -29,7 +29,7 @@ class History:
         return self.states[max(t for t in self.states if t <= time)]
 
     def changes(self, time: int) -> list[tuple[int, int, int]]:
-        """(k, v, diff), consolidated; deletions stand after insertions, where they are hardest to apply."""
+        """(k, v, diff), consolidated. Deletions follow insertions, which is the most difficult order for a client."""
         if time not in self.states or time == 0:
             return []
         before, after = self.at(time - 1), self.states[time]
@@ -38,7 +38,7 @@ class History:
         ]
 
     def stream(self, statement: str, now: int) -> Iterator[Row]:
-        """The rows up to the present end of the history, which is a progress. Without AS OF it begins `now`."""
+        """The rows up to the end of the history, which is a progress. Without AS OF the stream begins at `now`."""
         as_of = int(found[1]) if (found := re.search(r"AS OF (\d+)", statement)) else now
         yield self._row(statement, as_of, True)
         if "SNAPSHOT false" not in statement:

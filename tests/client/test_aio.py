@@ -1,4 +1,4 @@
-"""`tidewire.aio.subscribe` against a server: what is handed over, and what it survives."""
+"""`tidewire.aio.subscribe` with a server: the batches that it returns, and the interruptions that it survives."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("released")]
 
 
 async def changed(batches: AsyncIterator[Any], count: int) -> list[Any]:
-    """The next batches that are not mere progress."""
+    """The next batches other than Progress."""
     found: list[Any] = []
     while len(found) < count:
         batch = await anext(batches)
@@ -45,7 +45,7 @@ async def test_snapshot_then_updates(dsn: str, table: str, execute: Execute) -> 
         assert batches.token == update.token
 
 
-async def test_a_snapshot_of_many_fetches_is_one(dsn: str, table: str, execute: Execute) -> None:
+async def test_a_snapshot_of_many_fetches_is_one_batch(dsn: str, table: str, execute: Execute) -> None:
     execute("INSERT INTO t VALUES " + ", ".join(f"({k}, 0)" for k in range(2500)))
     async with aio.subscribe(dsn, table, key=("k",)) as batches:
         snapshot = await anext(batches)
@@ -62,7 +62,7 @@ async def test_envelope_and_values(dsn: str, execute: Execute) -> None:
         ]
 
 
-async def test_a_stream_that_ends(dsn: str) -> None:
+async def test_a_stream_ends_at_up_to(dsn: str) -> None:
     batches = [batch async for batch in aio.subscribe(dsn, "SELECT 1 AS one")]
     assert [batch.changes for batch in batches] == [[Change((1,), 1)]]  # type: ignore[union-attr]
 
@@ -78,7 +78,7 @@ async def test_a_token_that_is_too_old(dsn: str, execute: Execute) -> None:
         assert snapshot.reset
 
 
-async def test_what_the_server_refuses_is_raised_at_once(dsn: str, caplog: pytest.LogCaptureFixture) -> None:
+async def test_errors_of_the_server_are_raised_immediately(dsn: str, caplog: pytest.LogCaptureFixture) -> None:
     with pytest.raises(asyncpg.UndefinedTableError):
         await anext(aio.subscribe(dsn, "missing"))
     with pytest.raises(ValueError):
@@ -109,7 +109,7 @@ async def test_callbacks_may_be_awaited(dsn: str, table: str, execute: Execute) 
     assert seen == [{}, {(1,): (10,)}]
 
 
-async def test_a_cancelled_wait_loses_nothing(dsn: str, table: str, execute: Execute) -> None:
+async def test_a_cancelled_wait_loses_no_batch(dsn: str, table: str, execute: Execute) -> None:
     async with aio.subscribe(dsn, table, key=("k",)) as batches:
         await anext(batches)
         updates: list[Any] = []
@@ -127,7 +127,7 @@ async def test_a_cancelled_wait_loses_nothing(dsn: str, table: str, execute: Exe
         assert cancelled == 5
 
 
-async def test_a_cancelled_task_leaves_nothing_behind(dsn: str, table: str) -> None:
+async def test_a_cancelled_task_leaves_no_connection(dsn: str, table: str) -> None:
     first = asyncio.Event()
 
     async def follow() -> None:
@@ -146,7 +146,7 @@ async def test_a_cancelled_task_leaves_nothing_behind(dsn: str, table: str) -> N
     assert len(asyncio.all_tasks()) == 1
 
 
-async def test_a_loop_that_is_left_leaves_nothing_behind(dsn: str, table: str) -> None:
+async def test_an_iteration_that_is_left_leaves_no_connection(dsn: str, table: str) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         async for batch in aio.subscribe(dsn, table):
@@ -174,7 +174,7 @@ async def test_close_ends_the_wait_for_another_attempt() -> None:
     assert [batch async for batch in batches] == []
 
 
-async def test_a_statement_cancelled_by_the_server_is_raised_and_can_go_on(
+async def test_a_statement_cancelled_by_the_server_is_raised_and_can_be_resumed(
     dsn: str, table: str, execute: Execute
 ) -> None:
     async with aio.subscribe(dsn, table) as batches:
@@ -190,7 +190,9 @@ async def test_a_statement_cancelled_by_the_server_is_raised_and_can_go_on(
 
 
 @pytest.mark.parametrize("seed", range(3))
-async def test_a_connection_cut_at_any_byte_loses_nothing(dsn: str, table: str, execute: Execute, seed: int) -> None:
+async def test_a_connection_that_breaks_at_any_byte_loses_no_change(
+    dsn: str, table: str, execute: Execute, seed: int
+) -> None:
     dice = random.Random(seed)
     execute("INSERT INTO t VALUES " + ", ".join(f"({k}, 0)" for k in range(1, 51)))
     with pinned(dsn), Proxy(dsn, budgets(dice)) as proxy:
@@ -212,15 +214,15 @@ async def test_a_connection_cut_at_any_byte_loses_nothing(dsn: str, table: str, 
     assert sums == [*range(sums[0], TOTAL + 1, 2), TOTAL]
 
 
-async def test_silence_counts_as_a_lost_connection(dsn: str, table: str, caplog: pytest.LogCaptureFixture) -> None:
-    """AS OF the future: nothing comes after the first progress."""
+async def test_a_silent_connection_is_considered_lost(dsn: str, table: str, caplog: pytest.LogCaptureFixture) -> None:
+    """AS OF the future: nothing follows the first progress."""
     batches = aio.subscribe(dsn, table, as_of=2**60, silence_s=0.05, retry=Retry(attempts=1, first_s=0.0))
     with pytest.raises(TimeoutError):
         await anext(batches)
     assert "attempt 1" in caplog.text
 
 
-async def test_a_consumer_that_does_not_ask_is_sent_nothing(dsn: str, table: str, execute: Execute) -> None:
+async def test_a_consumer_that_requests_no_batch_receives_no_rows(dsn: str, table: str, execute: Execute) -> None:
     async with aio.subscribe(dsn, table) as batches:
         await anext(batches)
         for k in range(10):
@@ -231,7 +233,7 @@ async def test_a_consumer_that_does_not_ask_is_sent_nothing(dsn: str, table: str
 
 
 class FakeHolding:
-    """The connection that runs ALTER HOLD, as far as the subscription knows it."""
+    """A substitute for the connection that executes ALTER HOLD."""
 
     def __init__(self) -> None:
         self.statements: list[str] = []
@@ -244,7 +246,7 @@ class FakeHolding:
         self.terminated = True
 
 
-async def test_a_hold_follows_the_acknowledgements(dsn: str, table: str) -> None:
+async def test_a_hold_is_advanced_by_acknowledgements(dsn: str, table: str) -> None:
     batches = aio.subscribe(dsn, table, hold="h", hold_every_s=0.0)
     fake = batches._holding = FakeHolding()
     async with batches:

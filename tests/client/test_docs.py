@@ -1,4 +1,4 @@
-"""README's session, the pages on SUBSCRIBE and the client library, and the example, run as they stand."""
+"""The README's session, the Python code of the documentation, and the example programs, executed as printed."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def python_blocks(page: Path) -> list[str]:
     return re.findall(r"^```python\n(.*?)^```$", page.read_text(), re.MULTILINE | re.DOTALL)
 
 
-def test_the_first_session_runs(dsn: str, execute: Execute) -> None:
+def test_the_session_of_the_readme_runs(dsn: str, execute: Execute) -> None:
     (session,) = re.findall(r"^```sql\n(.*?)^```$", README.read_text(), re.MULTILINE | re.DOTALL)
     *statements, follow = filter(None, map(str.strip, session.split(";\n")))
     with psycopg.connect(dsn, autocommit=True) as connection:
@@ -50,14 +50,14 @@ def test_the_first_session_runs(dsn: str, execute: Execute) -> None:
         assert any(line.endswith("(1, ['roof', 2, Decimal('40.0')])\n") for line in lines)
 
 
-def test_the_page_runs(
+def test_the_page_on_the_client_library_runs(
     dsn: str, execute: Execute, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     execute("CREATE TABLE readings (sensor text NOT NULL, celsius numeric(5,1))")
     execute("INSERT INTO readings VALUES ('roof', 31.5), ('cellar', 12.0)")
     monkeypatch.chdir(tmp_path)
     blocks = python_blocks(PAGE)
-    # What somebody else writes while the block runs.
+    # Rows that another client writes while the block runs.
     writes = {0: "('attic', 20.0)", 1: "('door', 5.0)", 2: "('yard', 1.5)"}
     names: dict[str, object] = {"__name__": "page"}
     for number, block in enumerate(blocks):
@@ -78,7 +78,7 @@ def test_the_page_runs(
     assert "[('attic', 20), ('cellar', 12), ('door', 5), ('roof', 31.5), ('yard', 1.5)]" in printed
 
 
-def test_the_ways_to_read_a_subscription_run(dsn: str, execute: Execute, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_page_on_subscribe_runs(dsn: str, execute: Execute, capsys: pytest.CaptureFixture[str]) -> None:
     execute("CREATE TABLE kv (key int, value int)")
     execute("INSERT INTO kv VALUES (1, 2), (2, 4)")
     names: dict[str, object] = {"__name__": "page", "dsn": dsn}
@@ -90,7 +90,7 @@ def test_the_ways_to_read_a_subscription_run(dsn: str, execute: Execute, capsys:
     assert cursor.endswith("mz_diff=1 key=2 value=4>")
 
 
-def test_the_clients_follow_a_table(dsn: str, execute: Execute) -> None:
+def test_the_page_on_clients_runs(dsn: str, execute: Execute) -> None:
     execute("CREATE TABLE readings (sensor text NOT NULL, celsius numeric(5,1))")
     execute("INSERT INTO readings VALUES ('roof', 31.5)")
     psycopg_block, asyncpg_block = python_blocks(CLIENTS_PAGE)
@@ -106,7 +106,7 @@ def test_the_clients_follow_a_table(dsn: str, execute: Execute) -> None:
 
 @contextlib.contextmanager
 def running(block: str, dsn: str) -> Iterator[Iterator[str]]:
-    """The lines that a block prints, which runs until they are no longer wanted."""
+    """The lines that a block prints. The block runs until the context is left."""
     program = subprocess.Popen(
         [sys.executable, "-u", "-c", block.replace(DSN.replace("postgresql", "postgres"), dsn)],
         stdout=subprocess.PIPE,
@@ -120,14 +120,14 @@ def running(block: str, dsn: str) -> Iterator[Iterator[str]]:
             program.kill()
 
 
-def test_the_example_goes_on_where_it_stopped(dsn: str, table: str, execute: Execute, tmp_path: Path) -> None:
+def test_the_example_resumes_where_it_stopped(dsn: str, table: str, execute: Execute, tmp_path: Path) -> None:
     execute("INSERT INTO t VALUES (1, 10)")
     assert watched(dsn, tmp_path, 2) == ["there is:", "+1 1 10"]
     execute("INSERT INTO t VALUES (2, 20)")
     assert watched(dsn, tmp_path, 1) == ["+1 2 20"]
 
 
-# A job that a shell runs in the background ignores Ctrl-C, and so does all that it starts.
+# A shell's background job ignores SIGINT, and so do its child processes.
 INTERRUPTIBLE = """
 import runpy, signal, sys
 signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -137,7 +137,7 @@ runpy.run_path(sys.argv[0], run_name="__main__")
 
 
 def watched(dsn: str, directory: Path, lines: int) -> list[str]:
-    """What the example prints until it is interrupted, after it has stored its token."""
+    """The lines that the example prints until it is interrupted, which is after it has stored its token."""
     place = directory / "token"
     before = place.read_text() if place.exists() else ""
     example = subprocess.Popen(

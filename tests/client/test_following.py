@@ -1,4 +1,4 @@
-"""What is tried again, how long, and when a hold is advanced."""
+"""Which errors are retried and for how long, and when a hold is advanced."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tidewire.following import Following, Hold
 TOO_OLD = "could not find a valid timestamp for the query"
 
 
-def test_which_errors_a_new_connection_can_mend() -> None:
+def test_which_errors_are_retried() -> None:
     for sqlstate in (None, "08006", "08003", "53300", "54000", "57P01", "57P02", "57P03", "25P03"):
         assert judge(sqlstate, "") is Verdict.RETRY, sqlstate
     for sqlstate in ("42601", "42P01", "42704", "42501", "22012", "57014", "XX000", "28000", "0A000"):
@@ -23,14 +23,14 @@ def test_which_errors_a_new_connection_can_mend() -> None:
     assert judge("22000", "subscription lower bound (`AS OF`) is greater than its upper bound") is Verdict.RAISE
 
 
-def test_delays_double_up_to_the_longest_and_are_random() -> None:
+def test_delays_are_random_and_double_up_to_the_longest() -> None:
     retry = Retry(first_s=1.0, longest_s=5.0)
     for failures, most in ((1, 1.0), (2, 2.0), (3, 4.0), (4, 5.0), (1000, 5.0)):
         delays = {retry.delay_s(failures) for _ in range(200)}
         assert 0 <= min(delays) < most / 2 < max(delays) <= most
 
 
-def test_attempts_are_bounded_and_a_batch_starts_the_count_anew(caplog: pytest.LogCaptureFixture) -> None:
+def test_attempts_are_bounded_and_a_batch_resets_their_count(caplog: pytest.LogCaptureFixture) -> None:
     following = Following("t", {"retry": Retry(attempts=2, first_s=0.0)})
     lost = OSError("gone")
     with caplog.at_level(logging.WARNING):
@@ -48,7 +48,7 @@ def test_attempts_are_bounded_and_a_batch_starts_the_count_anew(caplog: pytest.L
     assert raised.value.__notes__ == ["tidewire gave up after 2 attempts to come back"]
 
 
-def test_a_token_that_is_too_old_is_raised_or_answered_with_a_new_snapshot() -> None:
+def test_a_token_that_is_too_old_is_an_error_or_causes_a_new_snapshot() -> None:
     error = ValueError(TOO_OLD)
     token = str(Token(Following("t", {}).reader._query.fingerprint, 7))
     following = Following("t", {"token": token})
@@ -66,7 +66,7 @@ def token(time: int) -> Token:
     return Token("0" * 16, time)
 
 
-def test_a_hold_advances_to_one_before_what_was_acknowledged_and_never_back() -> None:
+def test_a_hold_is_advanced_to_one_before_the_acknowledged_progress_and_never_back() -> None:
     hold = Hold('s."my hold"', every_s=1.0)
     assert hold.advance(10.0) is None
     hold.acknowledge(token(7))
@@ -75,7 +75,7 @@ def test_a_hold_advances_to_one_before_what_was_acknowledged_and_never_back() ->
     assert hold.advance(20.0) is None
 
 
-def test_acknowledgements_within_the_interval_count_together() -> None:
+def test_acknowledgements_within_the_interval_are_one_advance() -> None:
     hold = Hold("h", every_s=1.0)
     hold.acknowledge(token(7))
     assert hold.advance(10.0) == "ALTER HOLD h ADVANCE TO 6"
@@ -88,7 +88,7 @@ def test_acknowledgements_within_the_interval_count_together() -> None:
     assert hold.advance(11.1, final=True) is None
 
 
-def test_a_lost_advance_is_forgiven_a_refused_one_is_not(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_lost_advance_is_logged_and_a_refused_one_is_raised(caplog: pytest.LogCaptureFixture) -> None:
     hold = Hold("h", every_s=0.0)
     hold.failed(OSError("gone"), None)
     assert "hold h was not advanced: gone" in caplog.text
@@ -97,12 +97,12 @@ def test_a_lost_advance_is_forgiven_a_refused_one_is_not(caplog: pytest.LogCaptu
 
 
 @pytest.mark.parametrize("name", ["", "h; DROP TABLE t", "a b", "1h"])
-def test_a_hold_is_named_by_a_name(name: str) -> None:
+def test_the_name_of_a_hold_must_be_an_identifier(name: str) -> None:
     with pytest.raises(ValueError, match="no name"):
         Hold(name, 1.0)
 
 
-def test_acknowledging_is_automatic_unless_it_is_not() -> None:
+def test_acknowledgements_are_automatic_unless_disabled() -> None:
     for automatic in (True, False):
         following = Following("t", {"hold": "h", "auto_ack": automatic})
         following.reader.statement()

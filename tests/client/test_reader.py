@@ -1,4 +1,4 @@
-"""The pure core: whatever is cut wherever, what is handed over is the history, whole timestamps, once each."""
+"""`Reader` has no IO: wherever the stream breaks, it returns the history as whole timestamps, each once."""
 
 from __future__ import annotations
 
@@ -36,17 +36,18 @@ QUERIES = (
 
 @st.composite
 def lives(draw: st.DrawFn) -> list[tuple[int, int, bool]]:
-    """(rows until the connection breaks, batches until the process ends, whether it then ends); the last is endless."""
+    """(rows until the connection breaks, batches until the process ends, whether it then ends). The last one is
+    endless."""
     return draw(st.lists(st.tuples(st.integers(0, 12), st.integers(0, 6), st.booleans()), max_size=8))
 
 
 @given(history=histories(), query=st.sampled_from(QUERIES), now=st.integers(0, 12), lives=lives(), reset=st.booleans())
-def test_cut_anywhere_the_history_is_handed_over_once(
+def test_interrupted_anywhere_the_history_is_returned_once(
     history: History, query: Query, now: int, lives: list[tuple[int, int, bool]], reset: bool
 ) -> None:
     reader = Reader(query)
     told: list[Snapshot | Update | Progress] = []
-    contents: dict[Any, Any] | None = None  # as a process would keep it, with the token, over its own death
+    contents: dict[Any, Any] | None = None  # what a process would store with the token
     for rows_max, batches_max, ends in [*lives, (10**6, 10**6, False)]:
         statement = reader.statement()
         stream = islice(history.stream(statement, min(now + len(told), history.end - 1)), rows_max)
@@ -55,7 +56,7 @@ def test_cut_anywhere_the_history_is_handed_over_once(
         for row in stream:
             reader.receive(row)
             while left and (batch := reader.next_batch()) is not None:
-                left -= ends  # a process that lives hands over what is ready
+                left -= ends  # without an end of the process, all available batches are returned
                 told.append(batch)
                 if query.key and not isinstance(batch, Progress):
                     contents = dict(batch.rows)
@@ -115,7 +116,7 @@ def changes_expected(history: History, time: int, query: Query) -> list[Any]:
 
 
 def feed(reader: Reader, *rows: tuple[Any, ...], names: tuple[str, ...] = NAMES) -> list[Any]:
-    """What the rows of the present stream make ready."""
+    """The batches that become available by the rows of the present stream."""
     reader.describe(names)
     for row in rows:
         reader.receive(row)
@@ -130,7 +131,7 @@ def progress(time: int) -> tuple[Any, ...]:
 
 
 def started(query: Query = QUERIES[0], *rows: tuple[Any, ...]) -> Reader:
-    """A reader with its snapshot at 5."""
+    """A reader that has returned its snapshot at time 5."""
     reader = Reader(query)
     reader.statement()
     (snapshot,) = feed(reader, progress(5), *rows, progress(6))
@@ -138,7 +139,7 @@ def started(query: Query = QUERIES[0], *rows: tuple[Any, ...]) -> Reader:
     return reader
 
 
-def test_the_first_progress_is_no_resume_point() -> None:
+def test_the_first_progress_is_not_a_resume_point() -> None:
     reader = Reader(Query("t"))
     reader.statement()
     assert feed(reader, progress(5), (5, False, 1, 1, 1)) == []
@@ -146,7 +147,7 @@ def test_the_first_progress_is_no_resume_point() -> None:
     assert reader.statement() == "SUBSCRIBE t WITH (PROGRESS)"
 
 
-def test_an_empty_snapshot_is_handed_over() -> None:
+def test_an_empty_snapshot_is_returned() -> None:
     reader = Reader(Query("t"))
     reader.statement()
     snapshot, on = feed(reader, progress(5), progress(9))
@@ -156,14 +157,14 @@ def test_an_empty_snapshot_is_handed_over() -> None:
     assert reader.statement() == "SUBSCRIBE t WITH (PROGRESS, SNAPSHOT false) AS OF 8"
 
 
-def test_the_progress_that_a_resumed_stream_begins_with_is_not_told_again() -> None:
+def test_the_first_progress_of_a_resumed_stream_is_not_returned_again() -> None:
     reader = started()
     reader.statement()
     assert feed(reader, progress(5), progress(6)) == []
     assert [batch.progress for batch in feed(reader, progress(7))] == [7]
 
 
-def test_times_arrive_as_decimals() -> None:
+def test_times_may_be_decimals() -> None:
     reader = Reader(Query("t"))
     reader.statement()
     feed(reader, (Decimal(5), True, None, None, None), (Decimal(5), False, 1, 1, 1))
@@ -172,7 +173,7 @@ def test_times_arrive_as_decimals() -> None:
     assert isinstance(snapshot.time, int)
 
 
-def test_a_stream_that_ends_is_complete() -> None:
+def test_the_end_of_a_stream_completes_its_last_timestamp() -> None:
     reader = Reader(Query("(SELECT 1)"))
     reader.statement()
     top = 2**64 - 1
@@ -184,7 +185,7 @@ def test_a_stream_that_ends_is_complete() -> None:
     assert reader.statement().endswith(f"AS OF {top}")
 
 
-def test_up_to_bounds_the_token_of_a_stream_that_ended() -> None:
+def test_the_token_of_a_finished_stream_is_up_to() -> None:
     reader = Reader(Query("t", as_of=5, up_to=8))
     assert reader.statement() == "SUBSCRIBE t WITH (PROGRESS) AS OF 5 UP TO 8"
     assert [batch.progress for batch in feed(reader, progress(5), (6, False, 1, 1, 1))] == [6]
@@ -202,7 +203,7 @@ def test_an_empty_range_has_no_snapshot() -> None:
     assert reader.next_batch() is None
 
 
-def test_a_timestamp_is_complete_when_a_later_one_has_begun() -> None:
+def test_a_timestamp_is_complete_when_a_later_one_begins() -> None:
     reader = started()
     reader.statement()
     reader.receive(progress(5))
@@ -237,19 +238,19 @@ def test_a_later_row_completes_a_snapshot_even_if_it_is_empty() -> None:
     assert reader.next_batch() is None
 
 
-def test_a_reset_is_announced_and_replaces_the_rows() -> None:
+def test_a_reset_snapshot_is_marked_and_replaces_the_rows() -> None:
     reader = started(QUERIES[1], (5, False, 1, 1, 1), (5, False, 1, 2, 2))
     reader.reset()
     assert reader.statement() == "SUBSCRIBE t WITH (PROGRESS)"
     reader.receive(progress(50))
-    reader.statement()  # the connection broke once more
+    reader.statement()  # the connection broke again
     snapshot, on = feed(reader, progress(60), (60, False, 1, 2, 9), progress(70))
     assert snapshot.reset
     assert snapshot.rows == {(2,): (9,)}
     assert (snapshot.progress, on.progress) == (61, 70)
 
 
-def test_a_reset_forgets_the_as_of_that_was_wanted() -> None:
+def test_a_reset_drops_the_requested_as_of() -> None:
     reader = Reader(Query("t", as_of=5))
     reader.reset()
     assert reader.statement() == "SUBSCRIBE t WITH (PROGRESS)"
@@ -269,14 +270,14 @@ def test_a_reset_forgets_the_as_of_that_was_wanted() -> None:
         (progress(5), (8, False, 1, 1, 1), (7, False, 1, 1, 1)),
     ],
 )
-def test_a_stream_that_contradicts_itself_is_refused(rows: tuple[tuple[Any, ...], ...]) -> None:
+def test_a_stream_with_contradictory_times_is_refused(rows: tuple[tuple[Any, ...], ...]) -> None:
     reader = started()
     reader.statement()
     with pytest.raises(BrokenPromise):
         feed(reader, *rows)
 
 
-def test_a_key_that_is_none_leaves_rows_and_token_alone() -> None:
+def test_a_key_violation_leaves_rows_and_token_unchanged() -> None:
     reader = started(QUERIES[1], (5, False, 1, 1, 1))
     reader.receive((7, False, 1, 2, 2))
     reader.receive((7, False, 1, 1, 7))
@@ -289,27 +290,27 @@ def test_a_key_that_is_none_leaves_rows_and_token_alone() -> None:
 
 
 @pytest.mark.parametrize("rows", [((5, False, 2, 1, 1),), ((5, False, 1, 1, 1), (5, False, 1, 1, 2))])
-def test_a_snapshot_may_violate_the_key_too(rows: tuple[tuple[Any, ...], ...]) -> None:
+def test_a_snapshot_may_violate_the_key(rows: tuple[tuple[Any, ...], ...]) -> None:
     reader = Reader(QUERIES[1])
     reader.statement()
     with pytest.raises(KeyViolation):
         feed(reader, progress(5), *rows, progress(6))
 
 
-def test_a_key_cannot_be_taken_away_twice() -> None:
+def test_deleting_a_missing_key_is_an_error() -> None:
     reader = started(QUERIES[1])
     with pytest.raises(BrokenPromise, match="not there"):
         feed(reader, (7, False, -1, 1, 1), progress(8))
 
 
-def test_values_that_do_not_equal_themselves_are_replaced() -> None:
+def test_nan_values_can_be_replaced() -> None:
     nan = float("nan")
     reader = started(QUERIES[1], (5, False, 1, 1, nan))
     (update, _) = feed(reader, (7, False, -1, 1, float("nan")), (7, False, 1, 1, 2.0), progress(9))
     assert update.rows == {(1,): (2.0,)}
 
 
-def test_an_envelope_surfaces_a_key_violation() -> None:
+def test_an_envelope_reports_a_key_violation() -> None:
     reader = started(QUERIES[2], (5, False, "upsert", 1, 1), (5, False, "upsert", 2, None))
     (update, _) = feed(reader, (7, False, "key_violation", 1, None), (7, False, "delete", 3, None), progress(9))
     assert update.key_changes == [KeyChange("key_violation", (1,), None, None), KeyChange("delete", (3,), None, None)]
@@ -325,7 +326,7 @@ def test_all_columns_may_be_keys() -> None:
     assert snapshot.columns == ("v", "k")
 
 
-def test_columns_are_named_as_the_rows_have_them() -> None:
+def test_columns_have_the_names_of_the_rows_values() -> None:
     reader = Reader(Query("t", key=("v",)))
     reader.statement()
     snapshot, _ = feed(reader, progress(5), (5, False, 1, "a", "b"), progress(9))
@@ -339,13 +340,13 @@ def test_columns_are_named_as_the_rows_have_them() -> None:
 
 
 @pytest.mark.parametrize("names", [("k", "w"), ("v", "v")])
-def test_a_key_must_be_one_column(names: tuple[str, ...]) -> None:
+def test_a_key_column_must_exist_once(names: tuple[str, ...]) -> None:
     reader = Reader(Query("t", key=("v",)))
     with pytest.raises(ValueError, match='"v"'):
         reader.describe(("mz_timestamp", "mz_progressed", "mz_diff", *names))
 
 
-def test_rows_are_kept_for_a_key_only_and_cannot_be_written() -> None:
+def test_rows_exist_only_with_a_key_and_are_read_only() -> None:
     reader = Reader(Query("t"))
     reader.statement()
     snapshot, _ = feed(reader, progress(5), progress(9))
@@ -358,7 +359,7 @@ def test_rows_are_kept_for_a_key_only_and_cannot_be_written() -> None:
         snapshot.rows[1,] = 2
 
 
-def test_a_token_is_for_its_query() -> None:
+def test_a_token_belongs_to_its_query() -> None:
     token = Token(Query("t").fingerprint, 7)
     assert Reader(Query(" t ;"), token).statement() == "SUBSCRIBE t WITH (PROGRESS, SNAPSHOT false) AS OF 6"
     for other in (Query("u"), Query("t", key=("k",)), Query("t", key=("k",), envelope="upsert")):
@@ -369,7 +370,7 @@ def test_a_token_is_for_its_query() -> None:
 
 
 @pytest.mark.parametrize("text", ["", "7", "tw1:abc:7", "tw2:0123456789abcdef:7", "tw1:0123456789abcdef:-7"])
-def test_what_is_no_token_is_refused(text: str) -> None:
+def test_malformed_tokens_are_refused(text: str) -> None:
     with pytest.raises(ValueError, match="not a token"):
         Token.parse(text)
 

@@ -1,4 +1,4 @@
-"""`tidewire.subscribe` against a server: what is handed over, and what it survives."""
+"""`tidewire.subscribe` with a server: the batches that it returns, and the interruptions that it survives."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ QUICK = Retry(attempts=50, first_s=0.001, longest_s=0.01)
 
 
 def changed(batches: Iterator[Any], count: int) -> list[Any]:
-    """The next batches that are not mere progress."""
+    """The next batches other than Progress."""
     return list(itertools.islice((batch for batch in batches if not isinstance(batch, Progress)), count))
 
 
@@ -46,7 +46,7 @@ def test_snapshot_then_updates(dsn: str, table: str, execute: Execute) -> None:
         assert batches.token == update.token
 
 
-def test_an_empty_table_has_a_snapshot_and_progress_goes_on(dsn: str, table: str) -> None:
+def test_an_empty_table_has_a_snapshot_and_then_progress(dsn: str, table: str) -> None:
     with tidewire.subscribe(dsn, table, key=("k",)) as batches:
         snapshot, *others = itertools.islice(batches, 4)
     assert isinstance(snapshot, Snapshot)
@@ -55,7 +55,7 @@ def test_an_empty_table_has_a_snapshot_and_progress_goes_on(dsn: str, table: str
     assert snapshot.progress < others[0].progress < others[1].progress < others[2].progress
 
 
-def test_a_key_keeps_the_rows(dsn: str, table: str, execute: Execute) -> None:
+def test_rows_are_kept_by_key(dsn: str, table: str, execute: Execute) -> None:
     execute("INSERT INTO t VALUES (1, 10), (2, 20)")
     with tidewire.subscribe(dsn, table, key=("k",)) as batches:
         assert next(batches).rows == {(1,): (10,), (2,): (20,)}  # type: ignore[union-attr]
@@ -98,7 +98,7 @@ def test_an_order_within_the_timestamp(dsn: str, table: str, execute: Execute) -
         assert [change.row for change in next(batches).changes] == [(3, 3), (2, 2), (1, 1)]  # type: ignore[union-attr]
 
 
-def test_values_are_the_drivers(dsn: str, execute: Execute) -> None:
+def test_values_have_the_drivers_types(dsn: str, execute: Execute) -> None:
     execute("CREATE TABLE v (n numeric(5,1), b bytea, d date, a int[])")
     execute("INSERT INTO v VALUES (1.5, '\\x00', '2020-01-02', ARRAY[1, NULL])")
     with tidewire.subscribe(dsn, "v") as batches:
@@ -108,7 +108,7 @@ def test_values_are_the_drivers(dsn: str, execute: Execute) -> None:
     assert row[3] == [1, None]
 
 
-def test_a_token_goes_on_in_another_process(dsn: str, table: str, execute: Execute) -> None:
+def test_a_token_can_be_used_by_another_process(dsn: str, table: str, execute: Execute) -> None:
     execute("INSERT INTO t VALUES (1, 10)")
     with tidewire.subscribe(dsn, table, key=("k",)) as batches:
         snapshot = next(batches)
@@ -137,7 +137,7 @@ def test_as_of_and_up_to_bound_the_stream(dsn: str, table: str, execute: Execute
     assert list(bounded) == []
 
 
-def test_a_relation_that_reads_nothing_ends(dsn: str) -> None:
+def test_a_query_that_reads_no_relation_ends(dsn: str) -> None:
     (snapshot,) = tidewire.subscribe(dsn, "SELECT 1 AS one -- and only one\n;")
     assert isinstance(snapshot, Snapshot)
     assert snapshot.changes == [Change((1,), 1)]
@@ -176,7 +176,7 @@ def test_a_token_that_is_too_old(dsn: str, execute: Execute) -> None:
 
 
 @pytest.mark.parametrize("query", ["missing", "SELECT nonsense FROM t", "SELEC 1"])
-def test_what_the_server_refuses_is_raised_at_once(
+def test_errors_of_the_server_are_raised_immediately(
     dsn: str, table: str, query: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     with pytest.raises(psycopg.ProgrammingError) as raised:
@@ -202,8 +202,8 @@ def test_attempts_are_bounded() -> None:
     assert raised.value.__notes__ == ["tidewire gave up after 2 attempts to come back"]
 
 
-def test_a_cancelled_subscription_raises_and_can_go_on(dsn: str, table: str, execute: Execute) -> None:
-    """57014 is a person's wish, or a timeout's: the application decides, and has its place in the stream."""
+def test_a_cancelled_subscription_raises_and_can_be_resumed(dsn: str, table: str, execute: Execute) -> None:
+    """57014 is a user's request or a timeout: the application decides, and the subscription keeps its position."""
     with tidewire.subscribe(dsn, table) as batches:
         snapshot = next(batches)
         assert batches._connection is not None
@@ -217,21 +217,23 @@ def test_a_cancelled_subscription_raises_and_can_go_on(dsn: str, table: str, exe
 
 
 def budgets(dice: random.Random) -> Callable[[], int]:
-    """How many bytes each connection lives: ever more, as what there is to catch up with grows too."""
+    """The numbers of bytes after which connections break. They grow, because the changes to catch up with grow, too."""
     numbers = itertools.count()
     return lambda: dice.randrange(300, 4_000 + 1_000 * next(numbers))
 
 
 @contextmanager
 def pinned(dsn: str) -> Iterator[None]:
-    """Keeps the history of t readable, however long a client takes to come back: a transaction reads it."""
+    """Keeps the history of t readable by a transaction that reads it, however long a client is disconnected."""
     with psycopg.connect(dsn) as connection:
         connection.execute("SELECT k FROM t WHERE k = -1")
         yield
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_a_connection_cut_at_any_byte_loses_nothing(dsn: str, table: str, execute: Execute, seed: int) -> None:
+def test_a_connection_that_breaks_at_any_byte_loses_no_change(
+    dsn: str, table: str, execute: Execute, seed: int
+) -> None:
     dice = random.Random(seed)
     execute("INSERT INTO t VALUES " + ", ".join(f"({k}, 0)" for k in range(1, 51)))
     writer = threading.Thread(target=write_history, args=(execute, random.Random(seed)))
@@ -263,8 +265,8 @@ TOTAL = 2 * COMMITS
 
 
 def write_history(execute: Execute, dice: random.Random) -> None:
-    """Each commit adds one to a row's v and a row with v = 1: a torn one changes the sum by less than two, or by more.
-    The row with key 0 is the end."""
+    """Each commit adds 1 to the v of a row and inserts a row with v = 1. A divided commit would change the sum by
+    another number than 2. The row with key 0 marks the end."""
     values = dict.fromkeys(range(1, 51), 0)
     for commit in range(COMMITS):
         k, new = dice.choice(sorted(values)), 100 + commit
@@ -273,8 +275,9 @@ def write_history(execute: Execute, dice: random.Random) -> None:
     execute("INSERT INTO t VALUES (0, 0)")
 
 
-def test_a_subscription_that_fell_behind_comes_back(dsn: str, table: str, execute: Execute) -> None:
-    """Nothing is read while more waits than the server keeps for one client; then everything is there, once each."""
+def test_a_subscription_that_lagged_too_far_is_resumed(dsn: str, table: str, execute: Execute) -> None:
+    """The client does not read while more changes wait than the server keeps. Afterwards it receives each change
+    once."""
     execute("CREATE TABLE wide (k int, filler text)")
     with psycopg.connect(dsn, autocommit=True) as setting:
         setting.execute("ALTER SYSTEM SET subscription_waiting_bytes_max = 100000")
@@ -316,8 +319,8 @@ def test_close_ends_the_wait_for_another_attempt() -> None:
     timer.join()
 
 
-def test_a_loop_that_is_left_leaves_nothing_behind(dsn: str, table: str) -> None:
-    """Even without `close`: the last reference is enough."""
+def test_an_iteration_that_is_left_leaves_no_connection(dsn: str, table: str) -> None:
+    """This works without `close`: the last reference is sufficient."""
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         for batch in tidewire.subscribe(dsn, table):
@@ -326,7 +329,7 @@ def test_a_loop_that_is_left_leaves_nothing_behind(dsn: str, table: str) -> None
         gc.collect()
 
 
-def test_a_consumer_that_does_not_ask_is_not_read_for(dsn: str, table: str, execute: Execute) -> None:
+def test_rows_are_read_only_when_a_batch_is_requested(dsn: str, table: str, execute: Execute) -> None:
     with tidewire.subscribe(dsn, table) as batches:
         next(batches)
         for k in range(10):
@@ -336,7 +339,7 @@ def test_a_consumer_that_does_not_ask_is_not_read_for(dsn: str, table: str, exec
 
 
 class FakeHolding:
-    """The connection that runs ALTER HOLD, as far as the subscription knows it."""
+    """A substitute for the connection that executes ALTER HOLD."""
 
     def __init__(self, statements: list[str], error: Exception | None = None) -> None:
         self.statements = statements
@@ -353,14 +356,14 @@ class FakeHolding:
 
 
 def fake_holding(monkeypatch: pytest.MonkeyPatch, subscription: tidewire.Subscription, fake: FakeHolding) -> None:
-    """The subscription's first connection is real, the one for the hold is the fake."""
+    """The subscription's first connection is real. The one for the hold is the substitute."""
     from tidewire import sync
 
     real: Callable[[str], Any] = sync._connect
     monkeypatch.setattr(sync, "_connect", lambda dsn: real(dsn) if subscription._connection is None else fake)
 
 
-def test_a_hold_follows_the_acknowledgements(dsn: str, table: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_hold_is_advanced_by_acknowledgements(dsn: str, table: str, monkeypatch: pytest.MonkeyPatch) -> None:
     batches = tidewire.subscribe(dsn, table, hold="h", hold_every_s=0.0)
     fake = FakeHolding([])
     fake_holding(monkeypatch, batches, fake)
@@ -370,7 +373,7 @@ def test_a_hold_follows_the_acknowledgements(dsn: str, table: str, monkeypatch: 
     assert fake.closed
 
 
-def test_acknowledged_by_hand_the_hold_waits(dsn: str, table: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_hold_is_advanced_by_explicit_acknowledgements(dsn: str, table: str, monkeypatch: pytest.MonkeyPatch) -> None:
     batches = tidewire.subscribe(dsn, table, hold="h", hold_every_s=0.0, auto_ack=False)
     fake = FakeHolding([])
     fake_holding(monkeypatch, batches, fake)
@@ -392,7 +395,7 @@ def test_a_hold_that_does_not_exist_is_an_error(dsn: str, table: str, monkeypatc
             next(batches)
 
 
-def test_a_hold_keeps_what_a_client_comes_back_to(dsn: str, execute: Execute) -> None:
+def test_a_hold_keeps_the_changes_for_a_client_that_resumes(dsn: str, execute: Execute) -> None:
     execute("CREATE TABLE t (k int, v int)")
     execute("CREATE HOLD h ON t")
     try:
@@ -405,7 +408,7 @@ def test_a_hold_keeps_what_a_client_comes_back_to(dsn: str, execute: Execute) ->
             ((at,),) = connection.execute("SELECT at FROM mz_holds WHERE name = 'h'").fetchall()
             assert snapshot.progress - 1 <= at < update.progress, "it follows what has been acknowledged"
             while connection.execute("SELECT mz_now()").fetchall() < [(update.progress + 1_500,)]:
-                threading.Event().wait(0.02)  # until retention alone would have let go
+                threading.Event().wait(0.02)  # until RETAIN HISTORY alone would have released the changes
         with tidewire.subscribe(dsn, "t", token=update.token, hold="h") as batches:
             (missed,) = changed(batches, 1)
         assert missed.changes == [Change((2, 20), 1)]
