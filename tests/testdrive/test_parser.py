@@ -1,4 +1,4 @@
-"""`.td` text to commands: every rule of the format, the errors, and properties of quoting and positions."""
+"""The parser of `.td` files: every rule of the format, the errors, and properties of quoting and positions."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def action(text: str) -> Action:
     return command
 
 
-def test_every_sigil_makes_its_command() -> None:
+def test_every_sigil_is_parsed_as_its_command() -> None:
     text = "$ nop\n> SELECT 1\n1\n? EXPLAIN x\nplan\n! SELECT\ncontains:y\n"
     assert [type(command) for command in parse(text)] == [Action, Query, TextQuery, FailingQuery]
     assert [command.place.line for command in parse(text)] == [1, 2, 4, 6]
@@ -54,11 +54,11 @@ def test_the_blank_after_a_sigil_is_optional() -> None:
     assert query(">SELECT 1").sql == query("> SELECT 1").sql == "SELECT 1"
 
 
-def test_sql_keeps_line_breaks_and_loses_two_spaces() -> None:
+def test_sql_keeps_line_breaks_without_the_two_spaces() -> None:
     assert query("> SELECT\n    a,\n  b\n1 2").sql == "SELECT\n  a,\nb"
 
 
-def test_comments_and_blank_lines_do_not_matter() -> None:
+def test_comments_and_blank_lines_are_ignored() -> None:
     text = "# file\n\n> SELECT\n# inside\n\n  1\n\n# between\n1\n\n# last row\n2\n# end\n"
     assert query(text).sql == "SELECT\n1"
     assert rows(text).rows == (("1",), ("2",))
@@ -77,7 +77,7 @@ def test_a_sigil_in_a_body_is_escaped() -> None:
     assert rows("> SELECT\n\\> 1\n\\# 2\n\\$x\n\\\\x").rows == ((">", "1"), ("#", "2"), ("$x",), ("\\x",))
 
 
-def test_a_line_of_dashes_makes_the_first_line_the_columns() -> None:
+def test_three_dashes_make_the_first_line_the_column_names() -> None:
     expected = rows('> SELECT\na "b c"\n------\n1 2')
     assert expected.columns == ("a", "b c")
     assert expected.rows == (("1", "2"),)
@@ -87,7 +87,7 @@ def test_two_dashes_are_a_row() -> None:
     assert rows("> SELECT\na\n--").columns is None
 
 
-def test_a_hash_stands_for_rows() -> None:
+def test_a_hash_replaces_rows() -> None:
     expected = query("> SELECT\n6 values hashing to 0123456789abcdef0123456789abcdef").expected
     assert expected == Hashed(6, "0123456789abcdef0123456789abcdef")
 
@@ -100,19 +100,19 @@ def test_text_queries_keep_blank_lines_and_indentation() -> None:
 
 
 @pytest.mark.parametrize("how", ["contains", "exact", "regex"])
-def test_failing_queries_say_how_the_error_matches(how: str) -> None:
+def test_failing_queries_specify_the_expected_error(how: str) -> None:
     command = one(f"! SELECT x\n{how}:does not: exist\nhint:Try\ndetail: No.")
     assert isinstance(command, FailingQuery)
     assert (command.how, command.text, command.detail, command.hint) == (how, "does not: exist", "No.", "Try")
 
 
-def test_failing_queries_may_time_out() -> None:
+def test_failing_queries_may_expect_a_timeout() -> None:
     command = one("! FETCH c\ntimeout")
     assert isinstance(command, FailingQuery)
     assert command.how == "timeout"
 
 
-def test_arguments_nest_and_quote() -> None:
+def test_arguments_may_be_nested_and_quoted() -> None:
     command = action('$ set-x a=1 b="v v" c={"k": [1, "} \\" "]} d=[x y] e f= g=h=i\nbody\n\\  line')
     assert command.name == "set-x"
     assert command.arguments == {
@@ -127,7 +127,7 @@ def test_arguments_nest_and_quote() -> None:
     assert command.body == ("body", "  line")
 
 
-def test_action_heads_are_joined() -> None:
+def test_the_first_lines_of_an_action_are_joined() -> None:
     command = action("$ set\n  a=1\n  b={\n  1}\nbody")
     assert command.arguments == {"a": "1", "b": "{ 1}"}
     assert command.body == ("body",)
@@ -173,18 +173,18 @@ def test_ill_formed_scripts_name_their_line(text: str, line: int) -> None:
 
 
 @given(st.lists(st.text()))
-def test_quoted_values_are_read_back(values: list[str]) -> None:
+def test_quoted_values_are_parsed_to_themselves(values: list[str]) -> None:
     assert words(" ".join(map(quoted, values))) == values
 
 
 @given(st.lists(st.text(st.characters(codec="utf-8", exclude_characters="\n\r")).filter(str.strip), max_size=4))
-def test_escaped_lines_are_read_back(lines: list[str]) -> None:
+def test_escaped_lines_are_parsed_to_themselves(lines: list[str]) -> None:
     text = "\n".join(["$ nop", *map(escaped, lines)])
     assert action(text).body == tuple(lines)
 
 
 @given(st.lists(st.text("aé☃ '", min_size=1), min_size=1, max_size=3))
-def test_a_body_is_replaced_by_its_bytes_alone(values: list[str]) -> None:
+def test_replacing_a_body_changes_no_other_byte(values: list[str]) -> None:
     source = "# ☃\r\n> SELECT 'é'\nold é\n  row\n\n# tail\n> SELECT 2\n2".encode()
     span = parse(source.decode())[0].place.body
     new = [escaped(quoted(value)) for value in values]

@@ -1,4 +1,4 @@
-"""`.pt` scripts: the format, the printing, failures, and that all scripts of ours pass on a real PostgreSQL."""
+"""`.pt` scripts: the format, the printed messages, failures, and that all our scripts pass on a real PostgreSQL."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ UNTIL = "until\nReadyForQuery\n----\n"
 ERROR = 'send\nQuery {"query": "SELECT 1 / 0"}\n----\n\n'
 
 
-def test_an_answer_that_differs_is_noticed(scripts: Scripts) -> None:
+def test_a_wrong_answer_fails(scripts: Scripts) -> None:
     scripts.passes(SELECT + UNTIL + ANSWER)
     for wrong in (ANSWER.replace('"1"', '"2"'), ANSWER[:20], ANSWER + "NoData\n", ""):
         [failure] = scripts.run("# comment\n" + SELECT + UNTIL + wrong)
@@ -72,7 +72,7 @@ def test_send_prints_nothing(scripts: Scripts) -> None:
     assert failure.line == 1
 
 
-def test_each_type_of_until_takes_the_next_of_it(scripts: Scripts) -> None:
+def test_until_waits_for_each_listed_type_in_turn(scripts: Scripts) -> None:
     rows = 'DataRow {"fields":["1"]}\nDataRow {"fields":["2"]}\n'
     scripts.passes(
         'send\nQuery {"query": "SELECT generate_series(1, 3) AS a"}\n----\n\n'
@@ -94,7 +94,7 @@ def test_error_fields(scripts: Scripts, arguments: str, fields: list[tuple[str, 
     scripts.passes(ERROR + f'until{arguments}\nErrorResponse\n----\nErrorResponse {{"fields":[{shown}]}}\n')
 
 
-def test_parameter_status_is_shown_where_it_is_listed(scripts: Scripts) -> None:
+def test_parameter_status_is_shown_only_if_it_is_listed(scripts: Scripts) -> None:
     text = 'send\nQuery {"query": "SET application_name = \'x\'"}\n----\n\n'
     tail = 'CommandComplete {"tag":"SET"}\nReadyForQuery {"status":"I"}\n'
     status = 'ParameterStatus {"name":"application_name","value":"x"}\n'
@@ -111,7 +111,7 @@ def test_numbers_can_be_masked(scripts: Scripts) -> None:
     scripts.passes(text + f"until mask_numbers=4\nCopyData\n----\n{row}")
 
 
-def test_times_are_named_by_their_first_appearance(scripts: Scripts) -> None:
+def test_times_are_named_in_order_of_first_appearance(scripts: Scripts) -> None:
     values = "(VALUES (1700000000002), (1700000000001), (1700000000002), (17000000000001), (5)) AS v (a)"
     text = f'send\nQuery {{"query": "COPY (SELECT a, \'=\' || a FROM {values}) TO STDOUT"}}\n----\n\n'
     rows = "".join(f'CopyData "{a}\\t={a}\\n"\n' for a in ("<t1>", "<t2>", "<t1>", "17000000000001", "5"))
@@ -140,15 +140,15 @@ def test_a_missing_answer_times_out(scripts: Scripts) -> None:
     assert 'DataRow {"fields":["1"]}' in failure.message
 
 
-def test_a_closed_connection_is_noticed(scripts: Scripts) -> None:
+def test_a_closed_connection_fails(scripts: Scripts) -> None:
     text = 'send\nQuery {"query": "SELECT pg_terminate_backend(pg_backend_pid())"}\n----\n\n'
     [failure] = scripts.run(text + UNTIL)
     assert "closed the connection" in failure.message
     assert '"57P01"' in failure.message
 
 
-def test_a_server_that_refuses_is_noticed(scripts: Scripts) -> None:
-    [failure] = scripts.run("send cluster=quickstart\nSync\n----\n")  # PostgreSQL does not know this parameter
+def test_a_refused_connection_fails(scripts: Scripts) -> None:
+    [failure] = scripts.run("send cluster=quickstart\nSync\n----\n")  # PostgreSQL has no such parameter
     assert "refused the connection" in failure.message
     scripts.url = "postgres://nobody@127.0.0.1:1/x"
     [failure] = scripts.run("send\nSync\n----\n")
@@ -159,7 +159,7 @@ def test_a_server_that_refuses_is_noticed(scripts: Scripts) -> None:
     "line",
     ["Nothing", "Query", 'Query {"query": 1}', 'Query {"query": ""', 'Bind {"x": 1}', 'Describe {"variant": "X"}'],
 )
-def test_messages_that_cannot_be_sent(scripts: Scripts, line: str) -> None:
+def test_messages_that_cannot_be_encoded(scripts: Scripts, line: str) -> None:
     [failure] = scripts.run(f"send\n{line}\n----\n")
     assert failure.message.startswith("cannot send")
 
@@ -184,7 +184,7 @@ def test_ill_formed_scripts_name_their_line(scripts: Scripts, text: str, line: i
     assert failure.line == line
 
 
-def test_fenced_output_may_hold_blank_lines() -> None:
+def test_fenced_output_may_contain_blank_lines() -> None:
     text = "until\nX\n----\n----\na\n\nb\n----\n----\n\nuntil conn=c\nY\n----\nz"
     first, second = parse(text)
     assert first.expected == ("a", "", "b")
@@ -192,7 +192,7 @@ def test_fenced_output_may_hold_blank_lines() -> None:
     assert text.encode()[first.output.start : first.output.end].decode() == "\n----\na\n\nb\n----\n----"
 
 
-def test_rewriting_puts_the_answers_into_the_script(scripts: Scripts) -> None:
+def test_rewriting_writes_the_answers_into_the_script(scripts: Scripts) -> None:
     right = "# é\n" + SELECT + UNTIL + ANSWER + "\n# tail\n" + ERROR + "until no_error_fields\nErrorResponse\n----\n"
     right += 'ErrorResponse {"fields":[]}\n'
     wrong = right.replace(ANSWER, "").replace('"fields":[]', "")
@@ -222,7 +222,7 @@ def test_messages_are_printed(type_: bytes, body: bytes, line: str) -> None:
     assert printed(decode(type_, body)) == line
 
 
-def test_masks_leave_short_numbers() -> None:
+def test_masks_keep_short_numbers() -> None:
     message = decode(b"d", b"12 1234")
     mask = lambda value: re.sub("[0-9]{3,}", "<number>", value)
     assert printed(message, shown_value=mask) == 'CopyData "12 <number>"'

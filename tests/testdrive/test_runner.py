@@ -1,4 +1,4 @@
-"""`.td` scripts run against a real PostgreSQL: what passes, what must be noticed, retries, variables, the command."""
+"""`.td` scripts on a real PostgreSQL: what passes, what fails, retries, variables, and the command line."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from testdrive import Options, run_file
 
 
 class Scripts:
-    """Runs texts as `.td` files, in a schema of their own, without a reset; what must fail has short timeouts."""
+    """Runs texts as `.td` files in a schema of their own, without a reset. Expected failures have short timeouts."""
 
     def __init__(self, url: str, directory: Path, schema: str) -> None:
         self.url = f"{url}?options=-csearch_path%3D{schema}"
@@ -63,7 +63,7 @@ def test_rows_are_compared_in_any_order(scripts: Scripts) -> None:
     scripts.passes(TABLE + '> SELECT a, b FROM t ORDER BY a\n3 <null>\n2 "two words"\n1 one\n')
 
 
-def test_columns_are_checked_when_named(scripts: Scripts) -> None:
+def test_column_names_are_compared_if_given(scripts: Scripts) -> None:
     scripts.passes(TABLE + '> SELECT a, b AS "B c" FROM t WHERE a = 1\na "B c"\n---\n1 one\n')
     scripts.fails("> SELECT 1 AS a\nb\n---\n1", 1, "-b\n", "+a\n")
 
@@ -71,7 +71,7 @@ def test_columns_are_checked_when_named(scripts: Scripts) -> None:
 @pytest.mark.parametrize(
     "rows", ["1 one", '1 one\n2 "two words"', '1 one\n2 "two words"\n3 <null>\n3 <null>', '1 one\n2 two\n3 ""', ""]
 )
-def test_wrong_rows_are_noticed(scripts: Scripts, rows: str) -> None:
+def test_wrong_rows_fail(scripts: Scripts, rows: str) -> None:
     scripts.fails(TABLE + f"> SELECT a, b FROM t\n{rows}\n", 3, "the answer differs")
 
 
@@ -85,8 +85,8 @@ def test_the_first_failure_ends_the_file(scripts: Scripts) -> None:
     scripts.passes("> SELECT count(*) FROM t\n3")
 
 
-def test_hashed_rows_are_counted_by_row(scripts: Scripts) -> None:
-    # md5 of "1" "one" "2" "two words" "3" "<null>", one after another
+def test_a_hash_counts_rows(scripts: Scripts) -> None:
+    # the MD5 of the concatenated values "1" "one" "2" "two words" "3" "<null>"
     hashed = "3 values hashing to ccd366dd5d8ee3eb9b9e39136094a2c4"
     query = TABLE + "> SELECT a, b FROM t\n"
     message = scripts.fails(query + "3 values hashing to 00000000000000000000000000000000", 3)
@@ -116,7 +116,7 @@ def test_errors_match(scripts: Scripts, match: str) -> None:
 @pytest.mark.parametrize(
     "match", ["contains:exists", "exact:does not exist", "regex:^does", "contains:missing\nhint:x"]
 )
-def test_another_error_is_noticed(scripts: Scripts, match: str) -> None:
+def test_another_error_fails(scripts: Scripts, match: str) -> None:
     scripts.fails(f"! SELECT * FROM missing\n{match}", 1, "another error, 42P01", '+exact:relation "missing"')
 
 
@@ -126,41 +126,41 @@ def test_details_and_hints_match(scripts: Scripts) -> None:
     scripts.fails(raising + "detail:another", 1, "-detail:another", "+detail:The detail.", "+hint:The hint.")
 
 
-def test_a_bad_regex_is_noticed(scripts: Scripts) -> None:
+def test_an_invalid_regex_fails(scripts: Scripts) -> None:
     scripts.fails("! SELECT * FROM missing\nregex:(", 1, "not a regular expression")
 
 
-def test_success_is_noticed_where_an_error_must_be(scripts: Scripts) -> None:
+def test_success_fails_if_an_error_is_expected(scripts: Scripts) -> None:
     scripts.fails("! SELECT 1\ncontains:x", 1, "succeeded")
 
 
-def test_errors_are_noticed_where_rows_must_be(scripts: Scripts) -> None:
+def test_an_error_fails_if_rows_are_expected(scripts: Scripts) -> None:
     scripts.fails("> SELECT * FROM missing\n", 1, 'error 42P01: relation "missing" does not exist')
 
 
-def test_copy_cannot_stand_in_a_query(scripts: Scripts) -> None:
+def test_copy_is_refused_as_a_query(scripts: Scripts) -> None:
     scripts.fails("> COPY (SELECT 1) TO STDOUT\n", 1, "psql-execute")
 
 
-def test_statements_that_do_not_end(scripts: Scripts) -> None:
+def test_statements_that_exceed_the_timeout(scripts: Scripts) -> None:
     scripts.passes("$ set-sql-timeout duration=50ms force\n! SELECT pg_sleep(60)\ntimeout\n> SELECT 1\n1")
     scripts.fails("> SELECT pg_sleep(60)\n", 1, "did not end within 0.2 s")
     scripts.fails("! SELECT 1\ntimeout", 1, "must still run")
 
 
-def test_a_timeout_leaves_the_session_as_it_was(scripts: Scripts) -> None:
+def test_a_timeout_keeps_the_session(scripts: Scripts) -> None:
     scripts.passes(
         "> CREATE TEMPORARY TABLE mine (a int)\n$ set-sql-timeout duration=50ms force\n! SELECT pg_sleep(60)\ntimeout\n"
         "$ set-sql-timeout duration=default\n> SELECT * FROM mine\n"
     )
 
 
-def test_a_query_is_tried_until_it_matches(scripts: Scripts) -> None:
+def test_a_query_is_retried_until_it_matches(scripts: Scripts) -> None:
     scripts.passes("> CREATE SEQUENCE s\n> SELECT nextval('s') >= 4\ntrue")
     scripts.passes("! SELECT 1 / (8 - nextval('s'))\ncontains:division by zero")
 
 
-def test_what_another_connection_commits_is_waited_for(scripts: Scripts) -> None:
+def test_a_query_is_retried_until_another_connection_commits(scripts: Scripts) -> None:
     def insert_after_three_tries() -> None:
         with psycopg.connect(scripts.url, autocommit=True) as connection:
             tries = 0
@@ -187,22 +187,22 @@ def test_what_another_connection_commits_is_waited_for(scripts: Scripts) -> None
         "! SELEKT\ncontains:another",
     ],
 )
-def test_some_statements_are_tried_once(scripts: Scripts, text: str) -> None:
+def test_some_statements_are_not_retried(scripts: Scripts, text: str) -> None:
     scripts.passes("> CREATE SEQUENCE s")
-    assert run_file(scripts.write(text), scripts.options(300))  # a second try would last longer than this test may
+    assert run_file(scripts.write(text), scripts.options(300))  # a second try would exceed the time limit of the test
 
 
-def test_fetch_is_tried_until_it_matches(scripts: Scripts) -> None:
+def test_fetch_is_retried_until_it_matches(scripts: Scripts) -> None:
     scripts.passes("> BEGIN\n> DECLARE c CURSOR FOR SELECT generate_series(1, 9)\n> FETCH 1 c\n4\n> FETCH 2 c\n5\n6")
 
 
-def test_a_rewritten_fetch_has_its_first_answer(scripts: Scripts) -> None:
+def test_rewriting_keeps_the_first_answer_of_a_fetch(scripts: Scripts) -> None:
     path = scripts.write("> BEGIN\n> DECLARE c CURSOR FOR SELECT generate_series(1, 9)\n> FETCH 2 c\n7\n")
     assert run_file(path, replace(scripts.options(300), rewrite=True)) == []
     assert path.read_text().endswith("> FETCH 2 c\n1\n2\n")
 
 
-def test_a_failed_transaction_block_is_not_tried_again(scripts: Scripts) -> None:
+def test_a_failed_transaction_block_is_not_retried(scripts: Scripts) -> None:
     [failure] = run_file(scripts.write("> BEGIN\n> SELECT * FROM missing\n"), scripts.options(300))
     assert "42P01" in failure.message
 
@@ -235,7 +235,7 @@ def test_variables_in_a_regex_are_literal(scripts: Scripts) -> None:
     scripts.passes("! SELECT 'abc'::int\nregex:a.c")
 
 
-def test_a_regex_hides_what_differs_from_run_to_run(scripts: Scripts) -> None:
+def test_set_regex_replaces_parts_that_differ_between_runs(scripts: Scripts) -> None:
     scripts.passes(
         r"""
 $ set-regex match=\d{4}-\d\d-\d\d replacement=<date>
@@ -256,7 +256,7 @@ foo
     )
 
 
-def test_timeouts_go_below_the_default_only_by_force(scripts: Scripts) -> None:
+def test_a_timeout_below_the_default_needs_force(scripts: Scripts) -> None:
     scripts.fails("$ set-sql-timeout duration=10ms\n> SELECT pg_sleep(60)\n", 2, "within 0.2 s")
     scripts.fails("$ set-sql-timeout duration=10ms force\n> SELECT pg_sleep(60)\n", 2, "within 0.01 s")
     scripts.fails(
@@ -273,7 +273,7 @@ def test_skipping(scripts: Scripts) -> None:
     scripts.fails(skip.format("1"), 1, "needs a boolean")
 
 
-def test_guarded_commands_are_for_servers_with_a_version(scripts: Scripts) -> None:
+def test_version_guards_need_a_server_with_a_version(scripts: Scripts) -> None:
     scripts.passes(">[version>=100] SELECT 1\n2\n$[version<100] no-such-action")
     scripts.passes("> CREATE FUNCTION mz_version_num() RETURNS int LANGUAGE sql AS 'SELECT 2601700'")
     scripts.passes(">[version<2601700] SELECT 1\n2\n>[2601700<=version] SELECT 1\n1")
@@ -322,7 +322,7 @@ def test_psql(scripts: Scripts) -> None:
 def test_queries_in_the_background(scripts: Scripts) -> None:
     start = "$ postgres-execute connection=${testdrive.url} background=true\n"
     scripts.passes("> CREATE TABLE t (a int)\n" + start + "INSERT INTO t VALUES (1)\n> SELECT a FROM t\n1")
-    scripts.passes(start + "SELECT pg_sleep(60)\n> SELECT 1\n1")  # ends with the file
+    scripts.passes(start + "SELECT pg_sleep(60)\n> SELECT 1\n1")  # it ends with the file
     failing = "> SELECT 1\n1\n" + start + "INSERT INTO t VALUES (2)\nSELEKT\n> SELECT max(a) FROM t\n2\n"
     scripts.fails(failing + "$ sleep duration=100ms", 3, "42601")
     scripts.fails(
@@ -364,7 +364,7 @@ def test_compressed_files(scripts: Scripts, tmp_path: Path, compression: str, re
 
 @pytest.fixture
 def web() -> Iterator[tuple[str, list[tuple[str, str, str, bytes]]]]:
-    """A web server's address, and its requests; it answers with the status that the path names."""
+    """The address of a web server and the requests that it received. It answers with the status that the path names."""
     requests: list[tuple[str, str, str, bytes]] = []
 
     class Handler(BaseHTTPRequestHandler):
@@ -402,7 +402,7 @@ def test_http_requests(scripts: Scripts, web: tuple[str, list[tuple[str, str, st
     scripts.fails(f"{request}/500 accept-additional-status-codes=404", 1, "500", "the answer")
 
 
-def test_tries_are_bounded(scripts: Scripts) -> None:
+def test_the_number_of_tries_is_bounded(scripts: Scripts) -> None:
     count = "> SELECT nextval('s') > 99\ntrue"
     scripts.passes("> CREATE SEQUENCE s")
     path = scripts.write(f"$ set-max-tries max-tries=3\n{count}")
@@ -411,11 +411,11 @@ def test_tries_are_bounded(scripts: Scripts) -> None:
     scripts.passes("> SELECT nextval('s')\n6")
 
 
-def test_variables_of_actions_are_left(scripts: Scripts) -> None:
+def test_unknown_variables_are_kept(scripts: Scripts) -> None:
     scripts.passes("> SELECT '${kafka-ingest.iteration}'\n\\${kafka-ingest.iteration}")
 
 
-def test_checks_of_the_inside_are_passed_over(scripts: Scripts) -> None:
+def test_consistency_checks_have_no_effect(scripts: Scripts) -> None:
     scripts.passes('$ skip-consistency-checks reason="none here"\n$ check-consistency\n')
 
 
@@ -453,7 +453,7 @@ def test_sleep_and_nop(scripts: Scripts) -> None:
     )
 
 
-def test_ill_formed_and_unreadable_scripts_fail(scripts: Scripts) -> None:
+def test_malformed_and_unreadable_scripts_fail(scripts: Scripts) -> None:
     scripts.fails("> SELECT 1\n1\n! SELECT 2\n", 3, "contains:")
     path = scripts.directory / "latin.td"
     path.write_bytes(b"> SELECT 1\n1\n> SELECT '\xe9'\n")
@@ -461,14 +461,14 @@ def test_ill_formed_and_unreadable_scripts_fail(scripts: Scripts) -> None:
     assert failure.line == 3
 
 
-def test_a_reset_leaves_other_servers_alone(scripts: Scripts) -> None:
+def test_a_reset_refuses_other_servers(scripts: Scripts) -> None:
     scripts.passes(TABLE)
     [failure] = run_file(scripts.write(""), Options(url=scripts.url, default_timeout_s=0.2))
     assert "--no-reset" in failure.message
     scripts.passes("> SELECT count(*) FROM t\n3")
 
 
-def test_rewriting_puts_the_answers_into_the_script(scripts: Scripts) -> None:
+def test_rewriting_writes_the_answers_into_the_script(scripts: Scripts) -> None:
     right = (
         TABLE
         + '# rows\n> SELECT a, b FROM t\na b\n---\n1 one\n2 "two words"\n3 <null>\n\n# text\n'
@@ -493,8 +493,8 @@ def test_an_unreachable_server_is_a_failure(tmp_path: Path) -> None:
     assert "cannot read the URL" in failure.message
 
 
-def test_a_url_without_a_database_is_one_of_materialize(postgres: str, tmp_path: Path) -> None:
-    server = postgres.rpartition("/")[0]  # without a database, libpq would take the user's name
+def test_a_url_without_a_database_means_materialize(postgres: str, tmp_path: Path) -> None:
+    server = postgres.rpartition("/")[0]  # without a database, libpq would use the user's name
     with psycopg.connect(postgres, autocommit=True) as connection:
         if connection.execute("SELECT 1 FROM pg_database WHERE datname = 'materialize'").fetchone() is None:
             connection.execute("CREATE DATABASE materialize")
@@ -546,7 +546,7 @@ def test_the_command(scripts: Scripts, tmp_path: Path) -> None:
     assert command(*options, wire).returncode == 0
 
 
-def test_the_command_says_which_file_still_runs(scripts: Scripts, tmp_path: Path) -> None:
+def test_the_command_reports_a_file_that_runs_for_long(scripts: Scripts, tmp_path: Path) -> None:
     slow, wire = tmp_path / "slow.td", tmp_path / "wire.pt"
     slow.write_text('> SELECT 1\n1\n\n> SELECT pg_sleep(0.5)::text\n""\n')
     wire.write_text(
@@ -574,7 +574,7 @@ def test_the_command_says_which_file_still_runs(scripts: Scripts, tmp_path: Path
         ([], "FILE"),
     ],
 )
-def test_the_command_refuses_what_it_cannot_read(arguments: list[str], reason: str) -> None:
+def test_the_command_refuses_unreadable_files(arguments: list[str], reason: str) -> None:
     refused = command(*arguments)
     assert refused.returncode == 2
     assert reason in refused.stderr

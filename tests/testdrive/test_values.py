@@ -1,4 +1,4 @@
-"""Binary values as PostgreSQL sends them, printed: PostgreSQL's own text form says what is right."""
+"""The text of binary values as testdrive prints it, compared with PostgreSQL's own text form."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ finite = st.floats(allow_nan=False, allow_infinity=False)
 @given(st.lists(finite, min_size=1, max_size=50))
 @settings(max_examples=30)
 def test_float8(connection: pq.abc.PGconn, values: list[float]) -> None:
-    # Beyond 2**53 PostgreSQL may print another of the shortest strings that stand for the same number.
+    # From 2**53 on, PostgreSQL may print another one of the shortest representations of the same number.
     check(connection, [f"'{value!r}'::float8" for value in values if abs(value) < 2**53] or ["1.0::float8"])
 
 
@@ -120,7 +120,7 @@ def test_intervals(connection: pq.abc.PGconn, values: list[tuple[int, int, int]]
     check(connection, [f"interval '{m} months {d} days {us} microseconds'" for m, d, us in values])
 
 
-def test_the_forms_of_scripts(postgres: str) -> None:
+def test_the_text_forms_in_scripts(postgres: str) -> None:
     client = Client(postgres)
     sql = r"""SELECT true, NULL, '\xc341275c'::bytea, '2020-01-01 00:00:00.5'::timestamp,
         '2020-01-01 00:00:00.00001'::timestamp, '2020-01-01 02:00:00+02'::timestamptz, '{t}'::bool[]"""
@@ -140,7 +140,7 @@ def test_the_forms_of_scripts(postgres: str) -> None:
 @pytest.mark.parametrize(
     ("oid", "data"),
     [
-        (600, b""),  # point: not known
+        (600, b""),  # point: an unknown type
         (16, b"\2"),
         (20, b"\0\0\0\1"),
         (25, b"\xff"),
@@ -150,7 +150,7 @@ def test_the_forms_of_scripts(postgres: str) -> None:
         (2950, b"short"),
     ],
 )
-def test_what_is_no_such_value_is_refused(oid: int, data: bytes) -> None:
+def test_invalid_values_are_refused(oid: int, data: bytes) -> None:
     with pytest.raises(ValueError, match=f"oid {oid}"):
         printed(oid, data)
 
