@@ -512,9 +512,12 @@ def document() -> str:
     lines = [
         "# The phases of a connection",
         "",
-        "Printed from `RECEIVED` and `SENT` in `protocol/pgwire/connection.py`; a test holds it to them.",
-        "A message from the client that its phase does not list ends the connection (08P01, FATAL);",
-        "an ErrorResponse of severity FATAL leads to `closed` from everywhere.",
+        "A connection is in one of these phases. Each table lists the messages that are valid in the phase, and",
+        "the phase that follows each of them. `dropped` means that the message is ignored. A message from the",
+        "client that is not listed ends the connection (08P01, FATAL). An ErrorResponse of severity FATAL leads to",
+        "`closed` from every phase.",
+        "",
+        "This page is generated from `RECEIVED` and `SENT` in `protocol/pgwire/connection.py`.",
     ]
     for phase in Phase:
         lines += ["", f"## {phase.value}", "", "| message | from | then |", "|---|---|---|"]

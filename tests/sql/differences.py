@@ -18,10 +18,10 @@ from functools import cache
 from tests.sql.statements import DIRECTORY, Statement
 
 KINDS = {
-    "refused": "Tidewire refuses it (0A000, 42883 or 42601), PostgreSQL answers",
-    "error": "one raises an error where the other does not, or another one",
-    "value": "both answer, with different values",
-    "type": "both answer, with different types or names of columns",
+    "refused": "Tidewire refuses the statement (0A000, 42883 or 42601), PostgreSQL answers",
+    "error": "only one raises an error, or they raise different errors",
+    "value": "both answer, but with different values",
+    "type": "both answer, but with different column types or names",
 }
 
 

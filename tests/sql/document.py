@@ -35,13 +35,16 @@ def _function_lines(rows: dict[str, dict[tuple[str, str], list[Function]]]) -> I
     yield "# Functions and operators"
     yield ""
     yield "Generated from the table that the planner uses (`server/sql/functions/`), by chapter of PostgreSQL's manual."
-    yield "What is not here does not exist for Tidewire (42883); what is refused is known and answers 0A000."
+    yield "A function that is not listed is an error (42883). The third column shows how a function is computed:"
     yield ""
-    yield "- *native*: Spark's own function or operator. *rewritten*: an expression of Spark's that means the same."
-    yield "- *Python*: computed value by value in an Arrow UDF, several times slower than the others."
+    yield "- *native*: by the Spark function or operator of the same meaning."
+    yield "- *rewritten*: by an equivalent Spark expression."
+    yield "- *Python*: value by value in an Arrow UDF, several times slower than the others."
+    yield "- *refused*: not computed; a call is an error (0A000)."
     yield ""
-    yield "Casts and the functions that read the session are not in the table: every cast between the types of"
-    yield f"[sql.md](sql.md) that PostgreSQL has, and {', '.join(f'`{name}`' for name in sorted(SESSION_FUNCTIONS))}."
+    yield "The tables do not list casts: every cast of PostgreSQL between the types in [sql.md](sql.md) is supported."
+    yield "Nor do they list the functions that read the session:"
+    yield f"{', '.join(f'`{name}`' for name in sorted(SESSION_FUNCTIONS))}."
     for number, title in [*manual.titles().items(), (_OTHER, "")]:
         forms = ", ".join(f"`{form}`" for form in forms_used(number)) if number != _OTHER else ""
         if not forms and number not in rows:
@@ -89,12 +92,13 @@ def _difference_lines() -> Iterator[str]:
     suite = [statement for chapter in chapters() for statement in statements(chapter)]
     yield "# What differs from PostgreSQL"
     yield ""
-    yield f"The suite gives {len(suite)} statements to PostgreSQL 16 and to Tidewire and compares names, types, rows,"
-    yield "text forms and error codes. These are the differences that remain; it checks that each is still there."
+    yield f"The test suite executes {len(suite)} statements on PostgreSQL 16 and on Tidewire. It compares the names"
+    yield "and types of columns, the rows in text form, and error codes. This page lists the known differences. The"
+    yield "suite fails if there is another one, and if one of these no longer exists."
     yield ""
-    yield "Everywhere: a `numeric` without declared precision has one scale for a whole column. It is equal as a value,"
-    yield "but may be printed with more zeros, and a quotient is rounded to that scale. Computed floats are equal to"
-    yield "twelve digits."
+    yield "Two differences apply to all statements. All values of a `numeric` column without declared precision"
+    yield "have the same scale: a value may be printed with more trailing zeros, and a quotient is rounded to that"
+    yield "scale. Computed floats are equal to twelve digits."
     by_reason: dict[tuple[str, str], list[str]] = {}
     for entry in differences():
         if covered := [statement.sql for statement in suite if entry.covers(statement)]:
