@@ -8,7 +8,7 @@ from pathlib import Path
 from types import ModuleType
 
 from tests.bench import (
-    beside,
+    comparison,
     copy_out,
     deltas,
     fan_out,
@@ -33,7 +33,7 @@ BENCHMARKS: dict[str, ModuleType] = {
     "tick": tick,
     "incremental": incremental,
     "index": index,
-    "beside": beside,
+    "comparison": comparison,
     "probing": probing,
     "tpch": tpch,
     "skew": skew,
@@ -72,9 +72,9 @@ def main() -> None:
             else:
                 lines.append(part)
     if lines:
-        header = ("benchmark", "Tidewire", "beside", "ratio", "target")
+        header = ("benchmark", "Tidewire", "compared with", "ratio", "target")
         rows = [(line.name, line.ours, line.theirs, line.ratio, line.target) for line in lines]
-        show(Table("others", "Beside others", header, rows), options.markdown)
+        show(Table("others", "Comparisons with others", header, rows), options.markdown)
 
 
 def show(table: Table, markdown: bool) -> None:

@@ -22,7 +22,7 @@ from catalog.log import Frontiers, Log
 from catalog.objects import ObjectId, Table, Timestamp
 from catalog.payloads import Payloads
 from catalog.store import Store
-from server.coordinator.snapshot_cache import Contents, collection_schema
+from server.coordinator.snapshot_cache import SnapshotCache, collection_schema
 from server.dataflow.arrangements.arrangement import Storage
 from server.dataflow.operators import step_cost
 from server.dataflow.runtime.computation import Computation, Recomputation
@@ -35,10 +35,10 @@ from server.sql.rewrite import rewritten
 from tests.bench import incremental
 from tests.bench.engines import with_engine
 from tests.bench.growing import START, Growing, planned, state
+from tests.bench.maintained import maintained
 from tests.bench.processes import cpu_s
 from tests.bench.servers import Servers
 from tests.bench.servers import Table as Figures
-from tests.bench.upkeep import kept_up
 
 QUERIES = {
     **incremental.QUERIES,
@@ -60,7 +60,7 @@ class Logged:
 
     def __init__(self, log: Log) -> None:
         self._log = log
-        self._contents = Contents(log)
+        self._snapshots = SnapshotCache(log)
 
     def is_logged(self, id: ObjectId) -> bool:
         return True
@@ -72,7 +72,7 @@ class Logged:
         return self._log.times(id, lower, upper)
 
     async def rows(self, id: ObjectId, as_of: Timestamp) -> pa.Table:
-        return await self._contents.rows(_table(id), as_of)
+        return await self._snapshots.rows(_table(id), as_of)
 
     async def changes(self, id: ObjectId, lower: int, upper: int) -> pa.Table:
         return await asyncio.to_thread(self._log.changes, id, lower, upper, collection_schema(_table(id)))
@@ -88,7 +88,7 @@ class Took:
     wall: list[float] = field(default_factory=list)
     cpu: list[float] = field(default_factory=list)
 
-    def beside(self, other: Took) -> str:
+    def compared_with(self, other: Took) -> str:
         return f"{min(self.wall) / min(other.wall):.2f} ({min(self.cpu) / max(min(other.cpu), 0.01):.2f})"
 
 
@@ -106,13 +106,13 @@ class Bench:
         self._inputs = Logged(self._log)
         relation = rewritten(plan.relation)
         plan = replace(plan, relation=relation, template=spark_text(relation))
-        self._anew = Recomputation(plan, engine, Logged(self._log))
+        self._recomputation = Recomputation(plan, engine, Logged(self._log))
 
     async def begin(self) -> None:
         for id in self._plan.inputs:
             self._store.transact(lambda tx, id=id: self._log.create(tx, id, Frontiers(START, None)))  # type: ignore[misc]
             self._write(id, await self._growing.rows(id, START))
-        self._rows = Accumulated(await self._anew.hydrate(START))
+        self._rows = Accumulated(await self._recomputation.hydrate(START))
 
     async def turn(self, changed: int, *, after: bool) -> tuple[Took, Took, bool]:
         """The tick, the recomputation, and whether the tick was abandoned. `after`: measures a small tick that
@@ -120,7 +120,7 @@ class Bench:
         with ExitStack() as stack:
             storage = Storage()
             stack.callback(storage.close)
-            ours = kept_up(self._plan, self._engine, self._inputs, storage)
+            ours = maintained(self._plan, self._engine, self._inputs, storage)
             stack.callback(ours.close)
             await ours.hydrate(self._growing.now)
             tick, fallback = await self._advanced(ours, changed)
@@ -134,8 +134,8 @@ class Bench:
         for id in self._plan.inputs:
             if self._growing.change_times(id, now, now + 1):
                 self._write(id, await self._growing.changes(id, before + 1, now + 1))
-        took: dict[Computation, Took] = {ours: Took(), self._anew: Took()}
-        for computation in (ours, self._anew) if now % 2 else (self._anew, ours):
+        took: dict[Computation, Took] = {ours: Took(), self._recomputation: Took()}
+        for computation in (ours, self._recomputation) if now % 2 else (self._recomputation, ours):
             cpu, begun = self._cpu_s(), time.perf_counter()
             changes = await computation.advance([now], self._present)
             took[computation].wall.append(time.perf_counter() - begun)
@@ -143,7 +143,7 @@ class Bench:
         assert self._rows is not None
         for table in changes:
             self._rows.add(table)
-        return took[ours], took[self._anew]
+        return took[ours], took[self._recomputation]
 
     async def _present(self) -> pa.Table:
         assert self._rows is not None
@@ -179,19 +179,19 @@ async def figures(engine: SparkEngine, options: argparse.Namespace) -> Figures:
             for count, after in [*((count, False) for count in counts), (options.base, True)]:
                 tick, fallback, given_up = Took(), Took(), False
                 for _ in range(options.turns):
-                    ours, anew, given_up = await bench.turn(count, after=after)
+                    ours, recomputed, given_up = await bench.turn(count, after=after)
                     tick.wall += ours.wall
                     tick.cpu += ours.cpu
-                    fallback.wall += anew.wall
-                    fallback.cpu += anew.cpu
-                cells.append(tick.beside(fallback) + (", anew" if given_up and not after else ""))
+                    fallback.wall += recomputed.wall
+                    fallback.cpu += recomputed.cpu
+                cells.append(tick.compared_with(fallback) + (", recomputed" if given_up and not after else ""))
             cells.append(f"{min(fallback.wall) * 1e3:.0f} ms")
             rows.append(tuple(cells))
             print(*cells, sep=" | ", flush=True)
-    header = ("query", *(f"{count:,}" for count in counts), f"{AFTER} after all", "recomputed")
+    header = ("query", *(f"{count:,}" for count in counts), f"{AFTER} after all", "recomputation")
     about = (
         f"Ticks as multiples of recomputing and subtracting (in parentheses: processor time), by changed rows of "
-        f"{options.base:,}; `anew`: recomputed, as it was known to be less work; `recomputed`: what that took"
+        f"{options.base:,}; `recomputed`: the tick was replaced by a recomputation; `recomputation`: its duration"
     )
     return Figures("deltas", about, header, rows)
 

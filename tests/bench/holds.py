@@ -44,7 +44,7 @@ def run(servers: Servers) -> list[Line]:
     one, many = _advance(server, 1), _advance(server, SESSIONS)
     return [
         Line(
-            f"ADVANCEs, {SESSIONS} sessions, {HOLDS:,} holds, beside one session",
+            f"ADVANCEs, {SESSIONS} sessions, {HOLDS:,} holds, compared with one session",
             f"{many.per_second:,.0f}/s",
             f"{one.per_second:,.0f}/s",
             f"{many.per_second / one.per_second:.2f} x",
@@ -58,7 +58,7 @@ def run(servers: Servers) -> list[Line]:
             "at least 20",
         ),
         Line(
-            "a lone ADVANCE, p50, beside an SQLite commit",
+            "a lone ADVANCE, p50, compared with an SQLite commit",
             f"{lone_ms:.1f} ms",
             f"{commit_ms:.1f} ms",
             f"{lone_ms - commit_ms:+.1f} ms",

@@ -17,8 +17,8 @@ from server.spark.embedded.jvm import default_archive_directory
 from server.spark.engine import SparkEngine
 from tests.bench.growing import START, Growing, planned
 from tests.bench.incremental import EMPTY_JOB, QUERIES
+from tests.bench.maintained import maintained
 from tests.bench.servers import Servers, Table
-from tests.bench.upkeep import kept_up
 
 CHANGED = 100
 WARM = 8
@@ -59,7 +59,7 @@ async def compared(
     """Both in alternation, so that other load on the machine affects both."""
     plan = planned(QUERIES[name])
     growing = Growing(size, plan.inputs)
-    followed = [kept_up(plan, engine, growing, place) for place in places]
+    followed = [maintained(plan, engine, growing, place) for place in places]
     for computation in followed:
         await computation.hydrate(START)
     took: list[list[float]] = [[], [], []]

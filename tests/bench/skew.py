@@ -16,8 +16,8 @@ from server.spark.engine import SparkEngine
 from tests.bench.engines import with_engine
 from tests.bench.incremental import EMPTY_JOB
 from tests.bench.incremental import TARGET_CHANGED as CHANGED
+from tests.bench.maintained import maintained
 from tests.bench.servers import Line, Servers
-from tests.bench.upkeep import kept_up
 from tests.server.dataflow.histories import ids, planned
 
 SIZE = 1_000_000
@@ -83,7 +83,7 @@ async def ticked(engine: SparkEngine, sql: str, skewed: bool) -> float:
     """The duration of a tick, as a multiple of an empty job."""
     storage = Storage()
     try:
-        computation = kept_up(planned(sql), engine, Skewed(skewed), storage)
+        computation = maintained(planned(sql), engine, Skewed(skewed), storage)
         await computation.hydrate(Timestamp(1))
         ticks, floors = [], []
         for number in range(ROUNDS):

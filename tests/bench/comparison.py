@@ -28,8 +28,8 @@ from server.spark.embedded.jvm import default_archive_directory
 from server.spark.engine import SparkEngine
 from tests.bench.engines import memory_mb
 from tests.bench.growing import START, Growing, planned
+from tests.bench.maintained import maintained
 from tests.bench.servers import Servers, Table
-from tests.bench.upkeep import kept_up
 
 QUERY = "SELECT k, sum(v), count(*) FROM t GROUP BY k"
 EMPTY_JOB = "SELECT id FROM range(0, 1, 1, 1)"
@@ -38,8 +38,8 @@ WARM = 10
 
 
 def add_arguments(parser: argparse._ArgumentGroup) -> None:
-    parser.add_argument("--beside-base", type=int, default=1_000_000, help="rows of the table (%(default)s)")
-    parser.add_argument("--beside-rounds", type=int, default=30, help="ticks of each kind (%(default)s)")
+    parser.add_argument("--comparison-base", type=int, default=1_000_000, help="rows of the table (%(default)s)")
+    parser.add_argument("--comparison-rounds", type=int, default=30, help="ticks of each kind (%(default)s)")
     parser.add_argument("--pathway-python", default=sys.executable, help="a Python that has pathway (%(default)s)")
 
 
@@ -98,7 +98,7 @@ def others(base: pa.Table, directory: Path, pathway_python: str, stack: ExitStac
 
 async def measure(options: argparse.Namespace) -> list[Table]:
     plan = planned(QUERY)
-    growing = Growing(options.beside_base, plan.inputs)
+    growing = Growing(options.comparison_base, plan.inputs)
     (table,) = plan.inputs
     with ExitStack() as stack:
         directory = Path(stack.enter_context(tempfile.TemporaryDirectory()))
@@ -110,12 +110,12 @@ async def measure(options: argparse.Namespace) -> list[Table]:
             compared = others(base, directory, options.pathway_python, stack)
             storage = Storage()
             stack.callback(storage.close)
-            computation = kept_up(plan, engine, growing, storage)
+            computation = maintained(plan, engine, growing, storage)
             await computation.hydrate(START)
             rows = []
             for changed in (1, 100, 10_000):
                 times: dict[str, list[float]] = {name: [] for name in ("Tidewire", *compared, "an empty Spark job")}
-                for number in range(WARM + options.beside_rounds):
+                for number in range(WARM + options.comparison_rounds):
                     now = growing.change(changed)
                     changes = await growing.changes(table, now, now + 1)
                     begun = time.perf_counter()
@@ -132,10 +132,10 @@ async def measure(options: argparse.Namespace) -> list[Table]:
                     median = statistics.median(seconds[WARM:])
                     rows.append((f"{changed:,}", name, f"{median * 1e3:,.1f} ms", f"{median / floor:.1f}"))
             about = (
-                f"Sum and count by key over {options.beside_base:,} rows, {options.beside_base // 10:,} keys: from the "
-                "changed rows to the changed groups, medians, and multiples of an empty Spark job"
+                f"Sum and count by key over {options.comparison_base:,} rows, {options.comparison_base // 10:,} keys: "
+                "from the changed rows to the changed groups, medians, and multiples of an empty Spark job"
             )
-            return [Table("beside", about, ("changed rows", "engine", "a tick", "empty jobs"), rows)]
+            return [Table("comparison", about, ("changed rows", "engine", "a tick", "empty jobs"), rows)]
         finally:
             await engine.close()
 

@@ -12,7 +12,7 @@ from server.spark import Engine
 from server.sql.plan import QueryPlan
 
 
-def kept_up(plan: QueryPlan, engine: Engine, inputs: Inputs, arranger: Arranger) -> Computation:
+def maintained(plan: QueryPlan, engine: Engine, inputs: Inputs, arranger: Arranger) -> Computation:
     """The computation, not hydrated yet. `arranger` stores its state. The caller closes it."""
     sizes = {id: inputs.lines(id) for id in plan.inputs if inputs.is_logged(id)}
     return computation_of(plan, maintenance_strategy(plan, sizes), engine, inputs, SharedArrangements(arranger))
