@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 
 import structlog
 
-from catalog import holds, persistence, updates
+from catalog import holds, persistence, source_state, updates
 from catalog.holds import Place
 from catalog.log import Batch, Log, Payload
 from catalog.log import Frontiers as DurableFrontiers
@@ -46,6 +46,7 @@ class Request:
     `begins`: the time at which the history of a new materialized view, index or hold begins, if it is not the commit's.
     The requester holds the required history until the commit is done.
     `advances`, `overdue`: moves of holds.
+    `source_state`: the positions of sources after the changes in `writes`.
     """
 
     writes: Sequence[tuple[ObjectId, Payload]] = ()
@@ -54,6 +55,7 @@ class Request:
     begins: Mapping[ObjectId, Timestamp] = field(default_factory=dict)
     advances: Sequence[Advance] = ()
     overdue: Sequence[Overdue] = ()
+    source_state: Mapping[ObjectId, source_state.State] = field(default_factory=dict)
     done: asyncio.Future[Timestamp] = field(default_factory=lambda: asyncio.get_running_loop().create_future())
 
     @property
@@ -64,7 +66,7 @@ class Request:
     @property
     def can_wait(self) -> bool:
         """Whether the request only moves holds."""
-        return bool(self.advances or self.overdue) and not self.writes and self.catalog is None
+        return bool(self.advances or self.overdue) and not (self.writes or self.source_state) and self.catalog is None
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,7 +192,10 @@ class Committer:
         # Writes to a table that a later request of the group drops are omitted.
         writes = [write for request in group.accepted for write in request.writes if write[0] in new.items]
         unread = {id for request in group.accepted for id in request.unread if id in new.items}
-        if not (writes or places or extension is not None or new is not old):
+        positions = [
+            (id, state) for request in group.accepted for id, state in request.source_state.items() if id in new.items
+        ]
+        if not (writes or places or positions or extension is not None or new is not old):
             return []
 
         def act(tx: sqlite3.Connection) -> list[Batch]:
@@ -200,6 +205,8 @@ class Committer:
             if new is not old:
                 persistence.save(tx, old, new)
                 self._save_items(tx, old, group, time)
+            for source, state in positions:
+                source_state.save(tx, source, state)
             if unread:
                 tx.execute("INSERT OR REPLACE INTO meta VALUES ('unread', ?)", (time,))
             return [self._log.insert(tx, collection, time, payload) for collection, payload in writes]
@@ -244,6 +251,7 @@ class Committer:
                 for id, read_at in request.unchanged.items()
             )
             or any(collection not in state.items for collection, _ in request.writes)
+            or any(source not in state.items for source in request.source_state)
             or (request.catalog is not None and request.catalog[0].version != state.version)
         )
 
@@ -263,6 +271,7 @@ class Committer:
                     pass
         gone = old.items.keys() - new.items.keys()
         holds.drop(tx, gone)
+        source_state.drop(tx, gone)
         for id in gone:
             self._log.drop(tx, id)
 

@@ -23,8 +23,8 @@ from server.coordinator.snapshot_cache import collection_schema
 from server.execution.planning import default_values
 from server.execution.select import rows_at, rows_without_inputs
 from server.runtime.trace import step
+from server.session_state.constraints import check_not_null
 from server.session_state.context import Context, not_readable
-from server.session_state.pending_writes import check_not_null
 from server.session_state.results import Result, TableRows
 from server.session_state.transaction import Mode, Transaction
 from server.sql.plan import WritePlan, plan_insert

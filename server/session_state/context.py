@@ -17,9 +17,9 @@ from server.authorization import privileges
 from server.authorization.privilege_functions import inquire
 from server.coordinator.committer import Conflict, Request
 from server.coordinator.coordinator import Coordinator
+from server.coordinator.payloads import prepare_payloads
 from server.evaluation.evaluator import Evaluator
 from server.pg_catalog.engine import CatalogEngine, Undescribed
-from server.session_state.pending_writes import prepare_payloads
 from server.session_state.transaction import Mode, Transaction
 from server.settings import SERVER_VERSION, Settings
 from server.spark import Engine
