@@ -514,7 +514,7 @@ def test_rows_come_and_go_with_time(db: Connection) -> None:
 # -- restarts ---------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.slow
+@pytest.mark.crash
 def test_killed_and_started_again(tmp_path: Path) -> None:
     """Indexes are as before, on tables, materialized views and views; what was held of a view's index is there."""
     server = ServerProcess(tmp_path, "--timestamp-interval", "100ms")

@@ -22,7 +22,7 @@ from tests.fix_connect import ConnectServer
 from tests.fix_server import ServerProcess
 from tests.fix_spark import processes_naming
 
-pytestmark = [pytest.mark.spark, pytest.mark.slow]
+pytestmark = pytest.mark.spark
 
 DEADLINE_S = 90
 EXECUTOR = b"CoarseGrainedExecutorBackend"

@@ -56,7 +56,7 @@ def test_threads_that_drop_broadcasts_are_few(engine: SparkEngine) -> None:
     assert len(found) <= 2 * CLEANING_THREADS
 
 
-@pytest.mark.spark
+@pytest.mark.crash
 async def test_memory_of_a_large_query_is_returned_when_spark_is_idle(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
