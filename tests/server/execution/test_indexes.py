@@ -24,8 +24,6 @@ from server.spark.engine import SparkEngine
 from tests.fix_server import ServerProcess, ServerThread
 from tests.server.coordinator.test_bad_input import take_away
 
-pytestmark = pytest.mark.spark
-
 Connection = psycopg.Connection[Any]
 Rows = list[tuple[Any, ...]]
 

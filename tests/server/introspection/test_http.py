@@ -237,7 +237,6 @@ def connection(dsn: str) -> Iterator[psycopg.Connection[Any]]:
         yield connection
 
 
-@pytest.mark.spark
 class TestMetrics:
     def test_names_and_help(self, server: ServerThread) -> None:
         _, content_type, text = ask(server.http_port, "/metrics")
