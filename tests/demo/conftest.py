@@ -1,4 +1,4 @@
-"""The demo is a program of its own, whose files import each other by name: they are found where they lie."""
+"""Makes the modules of the demo importable. They import each other by their plain names."""
 
 from __future__ import annotations
 

@@ -8,7 +8,6 @@ from functools import cache
 
 import numpy as np
 import pyarrow as pa
-import pytest
 
 from catalog.hashing import key_codes
 from catalog.objects import CatalogState, Index, ObjectId, Table, Timestamp
@@ -68,7 +67,6 @@ def test_queries_are_planned_as_without() -> None:
     assert sum(bool(indexed.lookups) for _, _, indexed in queries()) > 30
 
 
-@pytest.mark.spark
 def test_what_is_looked_up_is_all_that_matters(engine: SparkEngine) -> None:
     """A sixth of them: each takes two statements of Spark's."""
 

@@ -19,7 +19,7 @@ import pytest
 
 from tests.fix_server import ServerProcess
 
-pytestmark = [pytest.mark.spark, pytest.mark.slow]
+pytestmark = pytest.mark.crash
 
 ROOT = Path(__file__).parents[3]
 INTERVAL = ("--timestamp-interval", "50ms")

@@ -18,8 +18,6 @@ from server.sql.stored_query import plan_index, plan_stored
 from tests.fix_server import ServerThread
 from tests.server.slow_engine import PassingEngine
 
-pytestmark = pytest.mark.spark
-
 Connection = psycopg.Connection[Any]
 
 

@@ -30,8 +30,6 @@ from server.spark.engine import SparkEngine
 from tests.server.dataflow import histories
 from tests.server.dataflow.histories import History, changes_table, followed, from_scratch, ids, planned, random_history
 
-pytestmark = pytest.mark.spark
-
 SEED = int(os.environ.get("TIDEWIRE_SEED", "1"))
 TIMES = 6
 Planted = Callable[[nodes.Node, pytest.MonkeyPatch], None]

@@ -24,8 +24,6 @@ from server.spark.engine import SparkEngine
 from tests.fix_server import ServerProcess, ServerThread
 from tests.server.coordinator.test_bad_input import take_away
 
-pytestmark = pytest.mark.spark
-
 Connection = psycopg.Connection[Any]
 Rows = list[tuple[Any, ...]]
 
@@ -514,7 +512,7 @@ def test_rows_come_and_go_with_time(db: Connection) -> None:
 # -- restarts ---------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.slow
+@pytest.mark.crash
 def test_killed_and_started_again(tmp_path: Path) -> None:
     """Indexes are as before, on tables, materialized views and views; what was held of a view's index is there."""
     server = ServerProcess(tmp_path, "--timestamp-interval", "100ms")

@@ -11,8 +11,6 @@ import psycopg
 import pytest
 from psycopg import errors
 
-pytestmark = pytest.mark.spark
-
 Connection = psycopg.Connection[Any]
 
 QUERY = "SELECT c.name, count(*) AS n, max(o.v) AS most FROM o JOIN c ON o.c = c.id WHERE o.v > 0 GROUP BY c.name"

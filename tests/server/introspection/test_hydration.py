@@ -20,8 +20,6 @@ from server.spark.engine import SparkEngine
 from tests.fix_server import ServerThread
 from tests.server.introspection.test_http import scrape
 
-pytestmark = pytest.mark.spark
-
 Connection = psycopg.Connection[Any]
 
 

@@ -16,8 +16,6 @@ from psycopg import errors
 from tests.fix_server import ServerThread
 from tests.server.execution.test_subscribe import Follower, now
 
-pytestmark = pytest.mark.spark
-
 Row = tuple[Any, ...]
 
 

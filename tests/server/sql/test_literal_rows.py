@@ -137,7 +137,6 @@ def test_the_head_may_have_quoted_names_and_an_alias() -> None:
     assert [row[0] for row in rows_of(planned(parse(text)))] == list(range(10))
 
 
-@pytest.mark.spark
 def test_a_long_list_of_rows_is_inserted(dsn: str) -> None:
     count = 300_000
     with psycopg.connect(dsn, autocommit=True) as connection:
