@@ -1,4 +1,4 @@
-"""Planning a ten-line query, from text to Spark SQL and found again in the cache, and a long list; sqlglot's parse."""
+"""Planning of a ten-line query to Spark SQL, with and without the cache, and of a long list; compared with sqlglot."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Places of holds on disk: saved, moved, forgotten, each whole with its transaction."""
+"""The times of holds on disk: they are inserted, moved and deleted together with their transaction."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from catalog.store import Store
 A, B = ObjectId("u1"), ObjectId("u2")
 
 
-def test_what_is_saved_is_loaded(tmp_path: Path) -> None:
+def test_saved_times_are_loaded(tmp_path: Path) -> None:
     store = Store(tmp_path)
     assert holds.load(store) == {}
     places = {A: Place(Timestamp(5)), B: Place(Timestamp(2**62), Status.ADVANCED)}
@@ -30,7 +30,7 @@ def test_what_is_saved_is_loaded(tmp_path: Path) -> None:
     store.close()
 
 
-def test_a_transaction_that_fails_moves_nothing(tmp_path: Path) -> None:
+def test_a_failed_transaction_changes_no_time(tmp_path: Path) -> None:
     store = Store(tmp_path)
     store.transact(lambda tx: holds.save(tx, [(A, Place(Timestamp(5)))]))
 

@@ -65,7 +65,7 @@ class TestResolve:
             ("t", "nowhere", ["public"], None),
             ("only", "materialize", ["public"], None),
             ("only", "materialize", ["public", "staging"], "u6"),
-            ("T", "materialize", ["public"], None),  # names are folded by the parser, not here
+            ("T", "materialize", ["public"], None),  # the parser folds names to lower case, the catalog does not
             ("staging.t", "materialize", ["public"], "u5"),
             ("staging.t", "other", ["public"], None),
             ("other.public.t", "materialize", ["public"], "u7"),
@@ -86,7 +86,7 @@ class TestResolve:
         item = self.STATE.resolve(tuple(name.split(".")), database, iter(path))
         assert (item.id if item is not None else None) == found
 
-    def test_a_users_table_hides_a_system_table_only_where_the_path_says_so(self) -> None:
+    def test_a_users_table_hides_a_system_table_only_if_the_search_path_says_so(self) -> None:
         state = self.STATE.with_item(table("u8", "mz_objects"))
         for path, found in [(["public"], builtin.MZ_OBJECTS.id), (["public", "mz_catalog"], "u8")]:
             item = state.resolve(("mz_objects",), "materialize", path)
@@ -111,7 +111,7 @@ class TestDependents:
         Index(ObjectId("u17"), PUBLIC.id, "j", ObjectId("u13"), ("a",)),
     )
 
-    def test_nearest_first_and_each_once(self) -> None:
+    def test_dependents_are_ordered_by_distance_and_unique(self) -> None:
         ids = [d.id for d in self.STATE.dependents(ObjectId("u10"))]
         assert set(ids[:3]) == {"u11", "u12", "u16"}
         assert set(ids[3:5]) == {"u13", "u14"}
@@ -119,23 +119,23 @@ class TestDependents:
         assert len(ids) == 7
         assert self.STATE.dependents(ObjectId("u14")) == []
 
-    def test_collections_that_relations_are_made_from(self) -> None:
+    def test_collections_that_a_relation_depends_on(self) -> None:
         both = frozenset((ObjectId("u14"), ObjectId("u15"), builtin.MZ_OBJECTS.id))
         assert self.STATE.collections(both) == {"u10", "u13"}
         assert self.STATE.collections(both, through=(View, MaterializedView)) == {"u10"}
         assert self.STATE.collections([ObjectId("u13")]) == {"u13"}
 
-    def test_drop_is_refused_while_something_uses_it(self) -> None:
+    def test_drop_is_refused_while_an_object_depends_on_it(self) -> None:
         with pytest.raises(InUse) as caught:
             self.STATE.without_item(ObjectId("u13"))
         assert (caught.value.kind, caught.value.name) == ("materialized view", "m")
         assert caught.value.dependents == (("view", "y"),)
 
-    def test_indexes_go_with_what_they_are_on(self) -> None:
+    def test_indexes_are_dropped_with_their_relation(self) -> None:
         state = self.STATE.without_item(ObjectId("u15")).without_item(ObjectId("u13"))
         assert user_items(state) == {"u10", "u11", "u12", "u14", "u16"}
 
-    def test_cascade_takes_all_that_used_it(self) -> None:
+    def test_cascade_drops_all_dependents(self) -> None:
         assert user_items(self.STATE.without_item(ObjectId("u11"), cascade=True)) == {"u10", "u12", "u16"}
         assert user_items(self.STATE.without_item(ObjectId("u10"), cascade=True)) == set()
         assert len(user_items(self.STATE)) == 8, "states do not change"
@@ -163,7 +163,7 @@ class TestDependents:
 class TestChange:
     STATE = state_of(table("u4", "t"), view("u5", "v", "u4"))
 
-    def test_rename_moves_the_name_and_keeps_the_users(self) -> None:
+    def test_rename_changes_the_name_and_keeps_the_dependents(self) -> None:
         state = self.STATE.with_item(replace(self.STATE.items[ObjectId("u4")], name="renamed"))
         assert state.item_named(PUBLIC.id, "t") is None
         renamed = state.item_named(PUBLIC.id, "renamed")
@@ -171,18 +171,18 @@ class TestChange:
         assert [d.id for d in state.dependents(renamed.id)] == ["u5"]
         assert self.STATE.item_named(PUBLIC.id, "t") is not None, "states do not change"
 
-    def test_rename_of_the_places_above(self) -> None:
+    def test_rename_of_a_schema_and_a_database(self) -> None:
         state = self.STATE.with_schema(replace(PUBLIC, name="p")).with_database(replace(DB, name="d"))
         item = state.resolve(("d", "p", "t"), "d", [])
         assert item is not None
         assert state.full_name(item) == ("d", "p", "t")
         assert state.resolve(("t",), "materialize", ["public"]) is None
 
-    def test_renaming_to_the_own_name_is_no_clash(self) -> None:
+    def test_renaming_to_the_same_name_is_no_conflict(self) -> None:
         assert self.STATE.with_item(self.STATE.items[ObjectId("u4")]) == self.STATE
         assert self.STATE.with_schema(PUBLIC).with_database(DB) == self.STATE
 
-    def test_taken_names_say_what_stands_there(self) -> None:
+    def test_a_name_conflict_names_the_existing_object(self) -> None:
         with pytest.raises(NameTaken) as caught:
             self.STATE.with_item(table("u9", "v"))
         assert (caught.value.kind, caught.value.name) == ("view", "v")
@@ -195,12 +195,12 @@ class TestChange:
         with pytest.raises(NameTaken):
             self.STATE.with_database(Database(ObjectId("u9"), "other"))
 
-    def test_the_same_name_in_another_place_is_free(self) -> None:
+    def test_a_name_can_be_used_in_another_schema(self) -> None:
         state = self.STATE.with_item(table("u9", "t", STAGING))
         state = state.with_schema(Schema(ObjectId("u22"), OTHER_DB.id, "staging"))
         assert user_items(state) == {"u4", "u5", "u9"}
 
-    def test_ids_are_never_given_twice(self) -> None:
+    def test_ids_are_never_reused(self) -> None:
         first, state = self.STATE.new_id()
         second, state = state.new_id()
         assert (first, second, state.next_id) == ("u100", "u101", 102)

@@ -1,4 +1,4 @@
-"""What is saved is what is loaded, for any way from one catalog to the next."""
+"""The saved state equals the loaded state, for any sequence of changes of the catalog."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from catalog.objects import (
 from catalog.roles import MATERIALIZE, PUBLIC, Privilege, Role
 from catalog.store import Store
 
-# Characters that SQLite, JSON or an identifier might stumble over; no NUL and no lone surrogates, as in PostgreSQL.
+# Characters that SQLite, JSON or an identifier might treat specially. As in PostgreSQL, no NUL and no lone surrogates.
 texts = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=6)
 names = st.sampled_from(["a", "A", "t", "v", 'quo"ted']) | texts
 columns = st.lists(
@@ -42,7 +42,7 @@ retained = st.none() | st.integers(0, 2**40)
 
 @st.composite
 def next_states(draw: st.DrawFn, state: CatalogState) -> CatalogState:
-    """`state` after one change of any kind; the same if the name is taken."""
+    """`state` after one change of a random kind, or `state` itself if the name is taken."""
     id, state = state.new_id()
     own_schemas = [s for s in state.schemas.values() if s.database_id is not None]
     own_items = [i for i in state.items.values() if i.id.startswith("u")]
@@ -109,7 +109,7 @@ def next_states(draw: st.DrawFn, state: CatalogState) -> CatalogState:
 
 @settings(max_examples=50)
 @given(st.data())
-def test_what_is_saved_is_loaded(data: st.DataObject) -> None:
+def test_the_saved_state_is_loaded(data: st.DataObject) -> None:
     with tempfile.TemporaryDirectory() as directory:
         store = Store(Path(directory))
         old = persistence.load(store)

@@ -1,7 +1,7 @@
-"""What a wrong server would do. Each is made in a child process, and has to be found: by a run of `world`, or, if it
-needs power to be lost, by `test_lost_power`.
+"""Mistakes of a faulty server. Each is made in a child process, and a run of `world` must detect it, or, if that takes
+a power failure, `test_lost_power`.
 
-They change the server's own functions, as one wrong line in them would.
+They replace functions of the server, with the effect that one wrong line would have.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from server.timeline.frontiers import Frontiers
 
 @dataclass(frozen=True)
 class Mistake:
-    """`needs`: what a run must have for the mistake to show."""
+    """`needs`: what a run must include to detect the mistake."""
 
     make: Callable[[], None]
     needs: frozenset[str]
