@@ -87,7 +87,7 @@ class IncrementalComputation:
         operators = operators_of(
             self.root, OperatorContext(self._engine, self._reads, self._shared, as_of, self._step_cost)
         )
-        rows_there = sum(self._reads.lines(id, 0, as_of + 1) for id in self.inputs)
+        rows_there = sum(self._reads.log_row_count(id, 0, as_of + 1) for id in self.inputs)
         with self.hydration.running(as_of, len(operators), rows_there):
             self._coming = operators
             self._step_cost.begin()
@@ -135,7 +135,7 @@ class IncrementalComputation:
         """Begins to count the effort of a step to `time`. TooMuch if the number of changes alone exceeds the limit."""
         assert self._time is not None
         self._step_cost.begin(
-            sum(self._reads.lines(id, self._time + 1, time + 1) for id in self.inputs), limited=limited
+            sum(self._reads.log_row_count(id, self._time + 1, time + 1) for id in self.inputs), limited=limited
         )
 
     async def _made_again(self, time: Timestamp, present: Present) -> pa.Table:

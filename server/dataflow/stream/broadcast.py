@@ -8,18 +8,27 @@ is full leaves the broadcast, continues by itself from its position, and joins a
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Hashable
+from collections.abc import Hashable, Mapping
 from pathlib import Path
 
 from server.dataflow.stream.encoding import Data, Encode, Encoded, encoded
 from server.dataflow.stream.envelope import Envelope
-from server.dataflow.stream.feed import Entry
+from server.dataflow.stream.feed import Entry, Feed
 from server.dataflow.stream.subscription import Progress, Subscription
 from server.dataflow.stream.transport import Transport
 from server.timeline.frontiers import Pulse
 
 BYTES_MAX = 256 * 1024  # of one round; larger changes are written by each subscription by itself, chunk by chunk
 WRITES_MAX = 256  # without yielding to the event loop
+
+
+_running: dict[Feed, dict[Hashable, Broadcast]] = {}
+"""The broadcasts of each feed, by envelope and format. A broadcast is removed when its last member leaves."""
+
+
+def running(feed: Feed) -> Mapping[Hashable, Broadcast]:
+    """Returns the running broadcasts of a feed."""
+    return _running.get(feed, {})
 
 
 class Member:
@@ -51,7 +60,7 @@ class Broadcast:
         self.settled = Pulse()
         """Fires at the end of each round: a subscription that could not join may retry."""
         self._members: dict[Member, None] = {}
-        self._feed.broadcasts[key] = self
+        _running.setdefault(self._feed, {})[key] = self
         self._task = asyncio.create_task(self._run())
 
     def join(self, subscription: Subscription, transport: Transport) -> Member | None:
@@ -77,8 +86,10 @@ class Broadcast:
 
     def _end(self) -> None:
         self._task.cancel()
-        if self._feed.broadcasts.get(self._key) is self:
-            del self._feed.broadcasts[self._key]
+        if running(self._feed).get(self._key) is self:
+            del _running[self._feed][self._key]
+            if not _running[self._feed]:
+                del _running[self._feed]
         self._reader.close()
 
     async def _run(self) -> None:
@@ -138,7 +149,7 @@ async def follow(
 
     `key`: equal for equal bytes. Cancel safety: the subscription continues by itself.
     """
-    broadcast = subscription.feed.broadcasts.get(key)
+    broadcast = running(subscription.feed).get(key)
     if broadcast is None:
         broadcast = Broadcast(subscription, key, envelope, encode)
     member = broadcast.join(subscription, transport)

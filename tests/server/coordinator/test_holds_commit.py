@@ -7,7 +7,6 @@ import sqlite3
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -18,6 +17,8 @@ from protocol.pgwire.errors import PgError
 from server.coordinator.committer import Request
 from server.coordinator.coordinator import Coordinator
 from server.coordinator.holds import Advance, Overdue
+from server.runtime.counters import Counters
+from tests.server.slow_engine import PassingEngine
 
 PUBLIC = ObjectId("u2")
 
@@ -33,10 +34,9 @@ class Clock:
 
 
 async def started(directory: Path, clock: Clock) -> Coordinator:
-    def no_views(*_: object) -> Any:
-        raise AssertionError("there are no materialized views")
-
-    coordinator = Coordinator(directory, interval_s=0.01, system_tables={}, plan_view=no_views, clock=clock)
+    coordinator = Coordinator(
+        directory, engine=PassingEngine(), counters=Counters(), interval_s=0.01, system_tables={}, clock=clock
+    )
     await coordinator.start()
     return coordinator
 
@@ -129,7 +129,7 @@ async def test_h20_a_restart_hours_later_finds_every_hold_in_its_place(tmp_path:
     ((downtime,),) = coordinator.store.read("SELECT value FROM meta WHERE key = 'downtime'")
     assert 7_200_000 <= downtime <= 7_200_000 + 20_000
     clock.now += 120_000  # while it runs
-    while not coordinator.counts.holds_moved:
+    while not coordinator.counters.holds_moved:
         await coordinator.frontiers.moved.wait()
     assert coordinator.holds.places[late.id].status is Status.ADVANCED
     assert coordinator.holds.places[late.id].at <= coordinator.latest_time() + 1 - downtime - 60_000

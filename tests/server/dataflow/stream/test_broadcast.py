@@ -102,7 +102,7 @@ class Crowd:
 
     @property
     def live(self) -> int:
-        return sum(len(broadcast._members) for broadcast in self.feed.broadcasts.values())
+        return sum(len(broadcast._members) for broadcast in broadcasts.running(self.feed).values())
 
     async def until(self, condition: Callable[[], bool]) -> None:
         async with asyncio.timeout(20):
@@ -116,7 +116,7 @@ class Crowd:
         for stream in self.subscriptions:
             stream.close()
         assert not self.feed._readers
-        assert not self.feed.broadcasts
+        assert not broadcasts.running(self.feed)
         assert self.feed.buffered_bytes == 0
 
 

@@ -13,7 +13,8 @@ import pytest
 from catalog import updates
 from catalog.objects import Timestamp
 from server.dataflow.stream import feed as feeds
-from server.dataflow.stream.feed import CollectionFeed, Entry, Feed
+from server.dataflow.stream.collection_feed import CollectionFeed
+from server.dataflow.stream.feed import Entry, Feed
 
 
 def changes(rows: int, first: int = 0) -> pa.Table:
