@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 import structlog
 
 from catalog import holds, persistence, updates
-from catalog.holds import Place
+from catalog.holds import HoldPosition
 from catalog.log import Batch, Log, Payload
 from catalog.log import Frontiers as DurableFrontiers
 from catalog.objects import CatalogState, Hold, Index, MaterializedView, ObjectId, Retained, Table, Timestamp, View
@@ -185,18 +185,18 @@ class Committer:
 
     async def _write(self, group: _Group, time: Timestamp) -> list[tuple[Batch, Payload]]:
         """Writes the group in one transaction, if there is anything to write. Returns the written batches."""
-        old, new, places = self.state, group.state, group.moves.places
+        old, new, positions = self.state, group.state, group.moves.positions
         extension = self._oracle.extension()
         # Writes to a table that a later request of the group drops are omitted.
         writes = [write for request in group.accepted for write in request.writes if write[0] in new.items]
         unread = {id for request in group.accepted for id in request.unread if id in new.items}
-        if not (writes or places or extension is not None or new is not old):
+        if not (writes or positions or extension is not None or new is not old):
             return []
 
         def act(tx: sqlite3.Connection) -> list[Batch]:
             if extension is not None:
                 tx.execute("UPDATE meta SET value = ? WHERE key = 'reserved_until'", (extension,))
-            holds.save(tx, places.items())
+            holds.save(tx, positions.items())
             if new is not old:
                 persistence.save(tx, old, new)
                 self._save_items(tx, old, group, time)
@@ -258,7 +258,7 @@ class Committer:
                 case MaterializedView():
                     self._log.create(tx, id, DurableFrontiers(begin, begin))
                 case Hold():
-                    holds.save(tx, [(id, Place(begin))])
+                    holds.save(tx, [(id, HoldPosition(begin))])
                 case _:
                     pass
         gone = old.items.keys() - new.items.keys()
@@ -284,7 +284,7 @@ class Committer:
                 index_created(self._frontiers, new, item, since)
         for item in created:
             if isinstance(item, Hold):
-                self._holds.created(item, Place(group.begins.get(item.id, time)))
+                self._holds.created(item, HoldPosition(group.begins.get(item.id, time)))
         for id in old.items.keys() & new.items.keys():
             before, after = old.items[id], new.items[id]
             if isinstance(before, Retained) and isinstance(after, Retained) and after.retain_ms != before.retain_ms:

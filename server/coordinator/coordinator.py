@@ -138,10 +138,10 @@ class Coordinator:
                 inputs = self.state.collections(item.uses, through=(View,))
                 since = max((self.log.durable[input].since for input in inputs), default=Timestamp(0))
                 index_created(self.frontiers, self.state, item, since)
-        for id, place in holds.load(self.store).items():
+        for id, position in holds.load(self.store).items():
             hold = items[id]
             assert isinstance(hold, Hold)
-            self.holds.created(hold, place)
+            self.holds.created(hold, position)
         self._start_dataflows()
         await self._committer.close_times()
         await self._hold_lag.add_downtime(self.latest_time() - self._was_up_until if self._was_up_until else 0)

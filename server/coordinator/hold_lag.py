@@ -59,7 +59,7 @@ class HoldLag:
                 await self._advance(overdue)
 
     async def _advance(self, overdue: list[Overdue]) -> None:
-        before = dict(self._holds.places)
+        before = dict(self._holds.positions)
         try:
             await self._committer.commit(Request(overdue=overdue))
         except Exception as error:  # the committer logs the cause; the next check finds the overdue holds again
@@ -68,12 +68,12 @@ class HoldLag:
             return
         state = self._committer.state
         for move in overdue:
-            place, hold = self._holds.places.get(move.hold), state.items.get(move.hold)
-            if hold is None or place is None or place.at != move.to:
+            position, hold = self._holds.positions.get(move.hold), state.items.get(move.hold)
+            if hold is None or position is None or position.at != move.to:
                 continue  # the owner advanced it first
             self._counters.holds_moved += 1
             name = ".".join(state.full_name(hold))
-            log.warning("hold exceeded MAX LAG", hold=name, id=move.hold, before=before[move.hold].at, at=place.at)
+            log.warning("hold exceeded MAX LAG", hold=name, id=move.hold, before=before[move.hold].at, at=position.at)
 
 
 def _reset_downtime(tx: sqlite3.Connection) -> None:

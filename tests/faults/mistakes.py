@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 import pyarrow as pa
 
 from catalog import directory, holds, payloads
-from catalog.holds import Place
+from catalog.holds import HoldPosition
 from catalog.log import Batch, Log, Payload
 from catalog.objects import ObjectId, Timestamp
 from catalog.oracle import Oracle
@@ -148,7 +148,7 @@ def compute_late() -> None:
 
 @mistake("where a hold stands is not on disk", "holds")
 def forget_the_place() -> None:
-    def only_new(tx: sqlite3.Connection, places: Iterable[tuple[ObjectId, Place]]) -> None:
+    def only_new(tx: sqlite3.Connection, places: Iterable[tuple[ObjectId, HoldPosition]]) -> None:
         tx.executemany("INSERT OR IGNORE INTO holds VALUES (?, ?, ?)", [(id, p.at, p.status) for id, p in places])
 
     holds.save = only_new
