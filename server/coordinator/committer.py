@@ -37,6 +37,14 @@ class Conflict(Exception):
     """Data that the request depends on has changed since it was read. Read again and retry."""
 
 
+@dataclass(frozen=True, slots=True)
+class Commit:
+    """A request that is on disk. `replaced`: the positions of holds before their `advances`."""
+
+    time: Timestamp
+    replaced: Mapping[ObjectId, HoldPosition] = field(default_factory=dict)
+
+
 @dataclass(slots=True)
 class Request:
     """Changes to be committed together.
@@ -54,7 +62,7 @@ class Request:
     begins: Mapping[ObjectId, Timestamp] = field(default_factory=dict)
     advances: Sequence[Advance] = ()
     overdue: Sequence[Overdue] = ()
-    done: asyncio.Future[Timestamp] = field(default_factory=lambda: asyncio.get_running_loop().create_future())
+    done: asyncio.Future[Commit] = field(default_factory=lambda: asyncio.get_running_loop().create_future())
 
     @property
     def unread(self) -> list[ObjectId]:
@@ -62,16 +70,20 @@ class Request:
         return [id for id, payload in self.writes if id not in self.unchanged and updates.takes_away(payload.table)]
 
     @property
-    def can_wait(self) -> bool:
-        """Whether the request only moves holds."""
+    def only_moves_holds(self) -> bool:
+        """Whether no reader depends on the request, so that it may wait for others."""
         return bool(self.advances or self.overdue) and not self.writes and self.catalog is None
 
 
 @dataclass(frozen=True, slots=True)
 class _Group:
-    """One commit: accepted requests, the catalog after them, the times at which new history begins, moves of holds."""
+    """The accepted requests of one commit, and the positions of holds that each replaces.
+
+    `state`: the catalog after them. `begins`: the times at which new history begins.
+    """
 
     accepted: list[Request]
+    replaced: list[Mapping[ObjectId, HoldPosition]]
     state: CatalogState
     begins: Mapping[ObjectId, Timestamp]
     moves: Moves
@@ -112,8 +124,8 @@ class Committer:
         self.listeners: list[Listener] = []
         self.failed: asyncio.Future[BaseException] = asyncio.get_running_loop().create_future()
 
-    async def commit(self, request: Request) -> Timestamp:
-        """Returns the timestamp of the request once it is on disk and readable. Conflict, PgError, or SQLite's error.
+    async def commit(self, request: Request) -> Commit:
+        """Returns when the request is on disk and readable. Conflict, PgError, or SQLite's error.
 
         Cancel safety: a queued request is committed even if the caller is cancelled.
         """
@@ -129,7 +141,7 @@ class Committer:
                     await self._wake.wait()
             except TimeoutError:
                 pass  # idle: an empty commit advances the frontier
-            if self._queue and all(request.can_wait for request in self._queue):
+            if self._queue and all(request.only_moves_holds for request in self._queue):
                 await asyncio.sleep(GATHER_S)
             self._wake.clear()
             group, self._queue = self._queue[:GROUP_MAX], self._queue[GROUP_MAX:]
@@ -164,12 +176,12 @@ class Committer:
         try:
             written = await self._write(group, time)
         except BaseException:
-            group.moves.undo()
+            group.moves.roll_back()
             raise
         self._log.committed(written)
         for batch, _ in written:
             self._last_write[batch.collection] = time
-        group.moves.keep()
+        group.moves.commit()
         if group.state is not self.state:
             self._adopt(self.state, group, time)
         self._frontiers.tables_upper = Timestamp(time + 1)
@@ -177,11 +189,11 @@ class Committer:
             try:
                 listener(time, written)
             except Exception as error:  # the commit is on disk, so its requests must not fail
-                log.error("a commit was not made known", time=time, error=str(error), exc_info=error)
+                log.error("commit listener failed", time=time, error=str(error), exc_info=error)
         self._frontiers.moved.fire()
-        for request in group.accepted:
+        for request, replaced in zip(group.accepted, group.replaced, strict=True):
             if not request.done.cancelled():
-                request.done.set_result(time)
+                request.done.set_result(Commit(time, replaced))
 
     async def _write(self, group: _Group, time: Timestamp) -> list[tuple[Batch, Payload]]:
         """Writes the group in one transaction, if there is anything to write. Returns the written batches."""
@@ -215,16 +227,16 @@ class Committer:
         state = self.state
         written: set[ObjectId] = set()
         accepted: list[Request] = []
+        replaced: list[Mapping[ObjectId, HoldPosition]] = []
         begins: dict[ObjectId, Timestamp] = {}
         moves = Moves(self._holds)
         for request in requests:
             try:
                 if self._is_stale(request, state, written):
                     raise Conflict
-                for advance in request.advances:
-                    moves.advance(state, advance)
+                old = {advance.hold: moves.advance(state, advance) for advance in request.advances}
                 for overdue in request.overdue:
-                    moves.catch_up(state, overdue)
+                    moves.advance_overdue(state, overdue)
             except (Conflict, PgError) as error:
                 request.done.set_exception(error)
                 request.done.exception()
@@ -234,7 +246,8 @@ class Committer:
             begins.update(request.begins)
             written.update(collection for collection, _ in request.writes)
             accepted.append(request)
-        return _Group(accepted, state, begins, moves)
+            replaced.append(old)
+        return _Group(accepted, replaced, state, begins, moves)
 
     def _is_stale(self, request: Request, state: CatalogState, written: set[ObjectId]) -> bool:
         """Whether the request is invalidated by earlier commits or by the group's earlier requests."""

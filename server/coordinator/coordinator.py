@@ -27,7 +27,7 @@ from server.coordinator.activity import Activity
 from server.coordinator.arrangements import Arrangements
 from server.coordinator.backpressure import Backpressure
 from server.coordinator.collection_feeds import CollectionFeeds
-from server.coordinator.committer import Committer, Request, index_created
+from server.coordinator.committer import Commit, Committer, Request, index_created
 from server.coordinator.compaction import compact
 from server.coordinator.computations import Computations
 from server.coordinator.dataflows import Dataflows
@@ -192,7 +192,7 @@ class Coordinator:
         item = self.state.items.get(id)
         return f'{item.kind} "{".".join(self.state.full_name(item))}"' if item is not None else id
 
-    async def commit(self, request: Request) -> Timestamp:
+    async def commit(self, request: Request) -> Commit:
         """Like `Committer.commit`. Removes the payload files of a request that failed."""
         try:
             return await self._committer.commit(request)

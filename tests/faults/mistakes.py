@@ -22,7 +22,7 @@ from catalog.log import Batch, Log, Payload
 from catalog.objects import ObjectId, Timestamp
 from catalog.oracle import Oracle
 from catalog.store import Store
-from server.coordinator.committer import Request
+from server.coordinator.committer import Commit, Request
 from server.coordinator.coordinator import Coordinator
 from server.coordinator.subscriptions import Joined, Subscriptions
 from server.dataflow.runtime.dataflow import Dataflow
@@ -92,12 +92,12 @@ def write_twice() -> None:
 def commit_in_parts() -> None:
     commit = Coordinator.commit
 
-    async def in_parts(self: Coordinator, request: Request) -> Timestamp:
+    async def in_parts(self: Coordinator, request: Request) -> Commit:
         if len(request.writes) < 2:
             return await commit(self, request)
         for write in request.writes:
-            time = await commit(self, Request([write]))
-        return time
+            last = await commit(self, Request([write]))
+        return last
 
     Coordinator.commit = in_parts  # type: ignore[method-assign]
 

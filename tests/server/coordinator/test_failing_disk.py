@@ -64,7 +64,7 @@ async def test_a_commit_on_disk_is_acknowledged_though_it_cannot_be_made_known(t
     coordinator._committer.listeners.append(broken)
     rows = pa.table({"c0": pa.array(range(20_000), pa.int64())})  # many enough for a file
     payload = coordinator.log.prepare(rows)
-    time = await coordinator.commit(Request(writes=[(TABLE, payload)]))
+    time = (await coordinator.commit(Request(writes=[(TABLE, payload)]))).time
     assert coordinator.latest_time() >= time
     assert coordinator.log.rows(TABLE, time, rows.schema).num_rows == rows.num_rows
     await coordinator.close()

@@ -48,11 +48,12 @@ class World:
         self.state = self.state.without_item(id)
         self.holds.dropped(hold)
 
-    def advance(self, id: ObjectId, to: int | None) -> Advance:
-        moves, move = Moves(self.holds), Advance(id, to)
-        moves.advance(self.state, move)
-        moves.keep()
-        return move
+    def advance(self, id: ObjectId, to: int | None) -> HoldPosition:
+        """Returns the old position."""
+        moves = Moves(self.holds)
+        old = moves.advance(self.state, Advance(id, to))
+        moves.commit()
+        return old
 
     def pass_time(self, ms: int) -> None:
         self.frontiers.tables_upper = Timestamp(self.frontiers.tables_upper + ms)
@@ -99,7 +100,7 @@ def test_moves_of_a_group_are_decided_one_after_another() -> None:
         moves.advance(world.state, Advance(hold, START + 10_000))
     moves.advance(world.state, Advance(hold, START + 30_000))
     assert world.frontiers.since(T) == START - 500, "nothing is let go before it is on disk"
-    moves.keep()
+    moves.commit()
     assert world.at(hold) == world.frontiers.since(T) == START + 30_000
 
 
@@ -109,7 +110,7 @@ def test_what_was_not_written_is_as_if_it_had_not_been_asked() -> None:
     world.pass_time(50_000)
     moves = Moves(world.holds)
     moves.advance(world.state, Advance(hold, START + 20_000))
-    moves.undo()
+    moves.roll_back()
     assert world.at(hold) == world.frontiers.since(T) == START - 500
     world.drop(hold)
     assert not world.frontiers.holders
@@ -124,11 +125,11 @@ def test_h15_a_hold_that_lags_moves_to_the_frontier_less_max_lag() -> None:
     (overdue,) = world.holds.overdue(world.state, 10**9, 0)
     assert overdue == Overdue(late, Timestamp(START - 499))
     moves = Moves(world.holds)
-    moves.catch_up(world.state, overdue)
-    moves.keep()
+    moves.advance_overdue(world.state, overdue)
+    moves.commit()
     assert world.holds.positions[late] == HoldPosition(Timestamp(START - 499), Status.ADVANCED)
     assert world.at(fine) == START - 500
-    assert world.advance(late, START).before == HoldPosition(Timestamp(START - 499), Status.ADVANCED)
+    assert world.advance(late, START) == HoldPosition(Timestamp(START - 499), Status.ADVANCED)
     assert world.holds.positions[late].status is Status.OK
 
 
@@ -139,8 +140,8 @@ def test_h15_an_owner_who_comes_first_is_not_moved() -> None:
     (overdue,) = world.holds.overdue(world.state, 10**9, 0)
     moves = Moves(world.holds)
     moves.advance(world.state, Advance(hold, START + 19_000))
-    moves.catch_up(world.state, overdue)
-    moves.keep()
+    moves.advance_overdue(world.state, overdue)
+    moves.commit()
     assert world.holds.positions[hold] == HoldPosition(Timestamp(START + 19_000), Status.OK)
 
 
@@ -246,12 +247,12 @@ def test_what_is_held_is_readable(steps: list[tuple[str, int, int]]) -> None:
                 case "lag":
                     moves = Moves(holds)
                     for overdue in holds.overdue(world.state, 10**9, 0):
-                        moves.catch_up(world.state, overdue)
-                    moves.keep()
+                        moves.advance_overdue(world.state, overdue)
+                    moves.commit()
                 case "fail" if hold:
                     moves = Moves(holds)
                     moves.advance(world.state, Advance(hold, frontiers.tables_upper - amount))
-                    moves.undo()
+                    moves.roll_back()
         except PgError:
             assert holds.positions == before
         for id, position in holds.positions.items():

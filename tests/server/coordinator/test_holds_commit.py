@@ -143,7 +143,7 @@ async def test_moves_of_lagging_holds_share_a_transaction(tmp_path: Path) -> Non
     held = [hold(100 + n, table(10)) for n in range(100)]
     await define(coordinator, table(10), *held)
     clock.now += 1_000
-    to = await coordinator.commit(Request())
+    to = (await coordinator.commit(Request())).time
     before = coordinator.store.transactions
     await coordinator.commit(Request(overdue=[Overdue(h.id, Timestamp(to)) for h in held]))
     assert coordinator.store.transactions - before <= 3
