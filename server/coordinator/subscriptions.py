@@ -117,7 +117,7 @@ class Subscriptions:
             raise
         tables = [feed.current_rows]
         if exact:
-            tables += [updates.negate(entry.changes) for entry in reader.waiting() if entry.time > as_of]
+            tables += [updates.negate(entry.changes) for entry in reader.untaken() if entry.time > as_of]
         else:
             reader.take()  # `current_rows` includes these changes
             as_of = Timestamp(feed.upper - 1)

@@ -11,7 +11,7 @@ from server.dataflow.arrangements.arrangement import Arrangement
 from server.dataflow.arrangements.file_arrangement import SERVER_BYTES_MAX
 from server.dataflow.operators.operator import Operator
 from server.dataflow.operators.statistics import Work
-from server.dataflow.plan.description import Notes, explained_delta, kept, numbered
+from server.dataflow.plan.description import Notes, arrangements_of, explained_delta, numbered
 from server.dataflow.plan.maintenance_strategy import maintenance_strategy
 from server.dataflow.plan.nodes import Node, Statement
 from server.dataflow.runtime.dataflow import Dataflow
@@ -90,7 +90,7 @@ def _title(coordinator: Coordinator, flow: Dataflow) -> str:
 
 @dataclass(slots=True)
 class _Arranged:
-    """Arrangements of all running dataflows. `named`: those of collections, by `Kept.name`; `users`: who uses each."""
+    """Arrangements of all running dataflows. `named`: those of collections, by name; `users`: the users of each."""
 
     named: dict[object, Arrangement] = field(default_factory=dict)
     users: dict[Arrangement, list[str]] = field(default_factory=dict)
@@ -104,7 +104,7 @@ class _Arranged:
                 continue
             user = name_of(flow.item.id) if flow.item is not None else id
             for operator in flow.computation.operators:
-                for own, (_, arrangement) in zip(kept(operator.node), operator.arrangements, strict=False):
+                for own, (_, arrangement) in zip(arrangements_of(operator.node), operator.arrangements, strict=False):
                     if own.name is not None:
                         found.named[own.name] = arrangement
                     users = found.users.setdefault(arrangement, [])
@@ -180,7 +180,7 @@ class _Notes:
     ) -> None:
         told: list[dict[str, object]] = []
         there: Sequence[tuple[str, Arrangement]] = operator.arrangements if operator is not None else ()
-        for place, own in enumerate(kept(node)):
+        for place, own in enumerate(arrangements_of(node)):
             title = own.described(self._numbers)
             figure: dict[str, object] = {"Arrangement": title}
             arrangement = there[place][1] if place < len(there) else self._arranged.named.get(own.name)

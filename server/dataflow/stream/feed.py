@@ -117,7 +117,7 @@ class Reader:
             if self.on_overrun is not None:
                 self.on_overrun()
 
-    def waiting(self) -> list[Entry]:
+    def untaken(self) -> list[Entry]:
         """The entries that `take` would return, without taking them."""
         return list(self._feed.entries_from(self.next))
 
@@ -139,7 +139,7 @@ class Feed:
         """`directory`: for entries on disk; None: the system's directory for temporary files."""
         self.upper = upper
         self.directory = directory
-        self._moving: asyncio.Task[None] | None = None
+        self._spilling: asyncio.Task[None] | None = None
         self.failure: PgError | None = None
         self.abandoned: Callable[[], None] | None = None
         self.moved = Pulse()
@@ -158,7 +158,7 @@ class Feed:
         self._in_memory: deque[tuple[int, Entry]] = deque()  # oldest first; some may not be kept any more
         self._first = 0  # the number of the oldest kept entry
         self._readers: set[Reader] = set()
-        self._places: Counter[int] = Counter()  # the number of readers by position
+        self._readers_at: Counter[int] = Counter()  # the number of readers by position
 
     def append(self, time: Timestamp, changes: pa.Table) -> None:
         """Appends changes at `time >= upper`. The caller then calls `advance` beyond `time` without awaiting before."""
@@ -181,8 +181,8 @@ class Feed:
         if self.buffered_bytes > self.least_limit:
             for reader in list(self._readers):
                 reader.check()
-        if self._moving is None and self.memory_bytes > MEMORY_BYTES_MAX:
-            self._moving = asyncio.create_task(self._move_to_disk())
+        if self._spilling is None and self.memory_bytes > MEMORY_BYTES_MAX:
+            self._spilling = asyncio.create_task(self._move_to_disk())
 
     async def _move_to_disk(self) -> None:
         """Moves entries to disk, the oldest first. If the disk is full they stay in memory; the next append retries."""
@@ -201,9 +201,9 @@ class Feed:
                 self._on_disk.update(number for number, _ in moved if number in self._entries)
         except OSError as error:
             self._in_memory.extendleft(reversed(run))
-            log.warning("waiting changes stay in memory", reason=str(error))
+            log.warning("changes could not be moved to disk", reason=str(error))
         finally:
-            self._moving = None
+            self._spilling = None
 
     def advance(self, upper: Timestamp) -> None:
         """Makes all times before `upper` final."""
@@ -219,18 +219,18 @@ class Feed:
     def join(self) -> Reader:
         """A new reader at the end of the feed: of changes at times >= the current `upper`."""
         reader = Reader(self)
-        self._stands(reader)
+        self._add_reader(reader)
         return reader
 
     def rejoin(self, reader: Reader, joined: Reader) -> None:
         """Adds a reader that has left the feed again, at the position of the reader `joined`, which has not left."""
         reader.next, reader.passed = joined.next, joined.passed
         if reader not in self._readers:
-            self._stands(reader)
+            self._add_reader(reader)
 
-    def _stands(self, reader: Reader) -> None:
+    def _add_reader(self, reader: Reader) -> None:
         self._readers.add(reader)
-        self._places[reader.next] += 1
+        self._readers_at[reader.next] += 1
 
     def leave(self, reader: Reader) -> None:
         if reader in self._readers:
@@ -243,19 +243,19 @@ class Feed:
         """The entries from this number on."""
         return (self._entries[n] for n in range(number, self.end))
 
-    def moves(self, reader: Reader, place: int, passed: int) -> None:
-        """Moves a reader to the position `place`."""
-        left, reader.next, reader.passed = reader.next, place, passed
+    def moves(self, reader: Reader, position: int, passed: int) -> None:
+        """Moves a reader to the position `position`."""
+        left, reader.next, reader.passed = reader.next, position, passed
         if reader in self._readers:
-            self._places[place] += 1
+            self._readers_at[position] += 1
             self._left(left)
 
-    def _left(self, place: int) -> None:
+    def _left(self, position: int) -> None:
         """Called when a reader has left a position: drops entries that all readers have taken, in amortized O(1)."""
-        self._places[place] -= 1
-        if not self._places[place]:
-            del self._places[place]
-        while self._entries and self._first not in self._places:
+        self._readers_at[position] -= 1
+        if not self._readers_at[position]:
+            del self._readers_at[position]
+        while self._entries and self._first not in self._readers_at:
             entry = self._entries.pop(self._first)
             self.buffered_bytes -= entry.bytes
             if self._first in self._on_disk:

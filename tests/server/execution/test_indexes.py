@@ -569,16 +569,16 @@ def test_a_full_disk_leaves_the_plain_way(engine: SparkEngine, tmp_path: Path, m
             db.execute("INSERT INTO t VALUES (1)")
             await_hydrated(db, "on_t", "on_w")
             storage = server.app.coordinator.arrangements.arranger
-            place = storage.place  # type: ignore[attr-defined]
+            store = storage.store  # type: ignore[attr-defined]
             left = [4]
 
             def full(run: Any) -> Any:
                 if left[0]:
                     left[0] -= 1
                     raise OSError(28, "No space left on device")
-                return place(run)
+                return store(run)
 
-            monkeypatch.setattr(storage, "place", full)
+            monkeypatch.setattr(storage, "store", full)
             for number in range(6):
                 db.execute("INSERT INTO t VALUES (1)")
                 assert len(rows(db, "SELECT * FROM t WHERE k = 1")) == number + 2

@@ -147,10 +147,10 @@ def test_all_get_the_same_bytes_from_one_task(tmp_path: Path) -> None:
             crowd.commit(time)
             await crowd.until(lambda time=time: crowd.sockets[-1].taken.endswith(progressed(time + 1)))
             assert [socket.writes for socket in crowd.sockets] == [n + 1 for n in writes]
-        told = (
+        reported = (
             progressed(9) + progressed(10) + b"".join(expected(time) + progressed(time + 1) for time in range(10, 15))
         )
-        assert {socket.taken for socket in crowd.sockets} == {told}
+        assert {socket.taken for socket in crowd.sockets} == {reported}
 
     crowded(scenario, tmp_path)
 
