@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 import structlog
 
 from catalog import holds, persistence, source_state, updates
-from catalog.holds import Place
+from catalog.holds import HoldPosition
 from catalog.log import Batch, Log, Payload
 from catalog.log import Frontiers as DurableFrontiers
 from catalog.objects import CatalogState, Hold, Index, MaterializedView, ObjectId, Retained, Table, Timestamp, View
@@ -37,6 +37,14 @@ class Conflict(Exception):
     """Data that the request depends on has changed since it was read. Read again and retry."""
 
 
+@dataclass(frozen=True, slots=True)
+class Commit:
+    """A request that is on disk. `replaced`: the positions of holds before their `advances`."""
+
+    time: Timestamp
+    replaced: Mapping[ObjectId, HoldPosition] = field(default_factory=dict)
+
+
 @dataclass(slots=True)
 class Request:
     """Changes to be committed together.
@@ -46,7 +54,7 @@ class Request:
     `begins`: the time at which the history of a new materialized view, index or hold begins, if it is not the commit's.
     The requester holds the required history until the commit is done.
     `advances`, `overdue`: moves of holds.
-    `source_state`: the positions of sources after the changes in `writes`.
+    `source_state`: the state of sources after the changes in `writes`.
     """
 
     writes: Sequence[tuple[ObjectId, Payload]] = ()
@@ -56,7 +64,7 @@ class Request:
     advances: Sequence[Advance] = ()
     overdue: Sequence[Overdue] = ()
     source_state: Mapping[ObjectId, source_state.State] = field(default_factory=dict)
-    done: asyncio.Future[Timestamp] = field(default_factory=lambda: asyncio.get_running_loop().create_future())
+    done: asyncio.Future[Commit] = field(default_factory=lambda: asyncio.get_running_loop().create_future())
 
     @property
     def unread(self) -> list[ObjectId]:
@@ -64,16 +72,20 @@ class Request:
         return [id for id, payload in self.writes if id not in self.unchanged and updates.takes_away(payload.table)]
 
     @property
-    def can_wait(self) -> bool:
-        """Whether the request only moves holds."""
+    def only_moves_holds(self) -> bool:
+        """Whether no reader depends on the request, so that it may wait for others."""
         return bool(self.advances or self.overdue) and not (self.writes or self.source_state) and self.catalog is None
 
 
 @dataclass(frozen=True, slots=True)
 class _Group:
-    """One commit: accepted requests, the catalog after them, the times at which new history begins, moves of holds."""
+    """The accepted requests of one commit, and the positions of holds that each replaces.
+
+    `state`: the catalog after them. `begins`: the times at which new history begins.
+    """
 
     accepted: list[Request]
+    replaced: list[Mapping[ObjectId, HoldPosition]]
     state: CatalogState
     begins: Mapping[ObjectId, Timestamp]
     moves: Moves
@@ -114,8 +126,8 @@ class Committer:
         self.listeners: list[Listener] = []
         self.failed: asyncio.Future[BaseException] = asyncio.get_running_loop().create_future()
 
-    async def commit(self, request: Request) -> Timestamp:
-        """Returns the timestamp of the request once it is on disk and readable. Conflict, PgError, or SQLite's error.
+    async def commit(self, request: Request) -> Commit:
+        """Returns when the request is on disk and readable. Conflict, PgError, or SQLite's error.
 
         Cancel safety: a queued request is committed even if the caller is cancelled.
         """
@@ -131,7 +143,7 @@ class Committer:
                     await self._wake.wait()
             except TimeoutError:
                 pass  # idle: an empty commit advances the frontier
-            if self._queue and all(request.can_wait for request in self._queue):
+            if self._queue and all(request.only_moves_holds for request in self._queue):
                 await asyncio.sleep(GATHER_S)
             self._wake.clear()
             group, self._queue = self._queue[:GROUP_MAX], self._queue[GROUP_MAX:]
@@ -166,12 +178,12 @@ class Committer:
         try:
             written = await self._write(group, time)
         except BaseException:
-            group.moves.undo()
+            group.moves.roll_back()
             raise
         self._log.committed(written)
         for batch, _ in written:
             self._last_write[batch.collection] = time
-        group.moves.keep()
+        group.moves.commit()
         if group.state is not self.state:
             self._adopt(self.state, group, time)
         self._frontiers.tables_upper = Timestamp(time + 1)
@@ -179,33 +191,33 @@ class Committer:
             try:
                 listener(time, written)
             except Exception as error:  # the commit is on disk, so its requests must not fail
-                log.error("a commit was not made known", time=time, error=str(error), exc_info=error)
+                log.error("commit listener failed", time=time, error=str(error), exc_info=error)
         self._frontiers.moved.fire()
-        for request in group.accepted:
+        for request, replaced in zip(group.accepted, group.replaced, strict=True):
             if not request.done.cancelled():
-                request.done.set_result(time)
+                request.done.set_result(Commit(time, replaced))
 
     async def _write(self, group: _Group, time: Timestamp) -> list[tuple[Batch, Payload]]:
         """Writes the group in one transaction, if there is anything to write. Returns the written batches."""
-        old, new, places = self.state, group.state, group.moves.places
+        old, new, positions = self.state, group.state, group.moves.positions
         extension = self._oracle.extension()
         # Writes to a table that a later request of the group drops are omitted.
         writes = [write for request in group.accepted for write in request.writes if write[0] in new.items]
         unread = {id for request in group.accepted for id in request.unread if id in new.items}
-        positions = [
+        sources = [
             (id, state) for request in group.accepted for id, state in request.source_state.items() if id in new.items
         ]
-        if not (writes or places or positions or extension is not None or new is not old):
+        if not (writes or positions or sources or extension is not None or new is not old):
             return []
 
         def act(tx: sqlite3.Connection) -> list[Batch]:
             if extension is not None:
                 tx.execute("UPDATE meta SET value = ? WHERE key = 'reserved_until'", (extension,))
-            holds.save(tx, places.items())
+            holds.save(tx, positions.items())
             if new is not old:
                 persistence.save(tx, old, new)
                 self._save_items(tx, old, group, time)
-            for source, state in positions:
+            for source, state in sources:
                 source_state.save(tx, source, state)
             if unread:
                 tx.execute("INSERT OR REPLACE INTO meta VALUES ('unread', ?)", (time,))
@@ -222,16 +234,16 @@ class Committer:
         state = self.state
         written: set[ObjectId] = set()
         accepted: list[Request] = []
+        replaced: list[Mapping[ObjectId, HoldPosition]] = []
         begins: dict[ObjectId, Timestamp] = {}
         moves = Moves(self._holds)
         for request in requests:
             try:
                 if self._is_stale(request, state, written):
                     raise Conflict
-                for advance in request.advances:
-                    moves.advance(state, advance)
+                old = {advance.hold: moves.advance(state, advance) for advance in request.advances}
                 for overdue in request.overdue:
-                    moves.catch_up(state, overdue)
+                    moves.advance_overdue(state, overdue)
             except (Conflict, PgError) as error:
                 request.done.set_exception(error)
                 request.done.exception()
@@ -241,7 +253,8 @@ class Committer:
             begins.update(request.begins)
             written.update(collection for collection, _ in request.writes)
             accepted.append(request)
-        return _Group(accepted, state, begins, moves)
+            replaced.append(old)
+        return _Group(accepted, replaced, state, begins, moves)
 
     def _is_stale(self, request: Request, state: CatalogState, written: set[ObjectId]) -> bool:
         """Whether the request is invalidated by earlier commits or by the group's earlier requests."""
@@ -266,7 +279,7 @@ class Committer:
                 case MaterializedView():
                     self._log.create(tx, id, DurableFrontiers(begin, begin))
                 case Hold():
-                    holds.save(tx, [(id, Place(begin))])
+                    holds.save(tx, [(id, HoldPosition(begin))])
                 case _:
                     pass
         gone = old.items.keys() - new.items.keys()
@@ -293,7 +306,7 @@ class Committer:
                 index_created(self._frontiers, new, item, since)
         for item in created:
             if isinstance(item, Hold):
-                self._holds.created(item, Place(group.begins.get(item.id, time)))
+                self._holds.created(item, HoldPosition(group.begins.get(item.id, time)))
         for id in old.items.keys() & new.items.keys():
             before, after = old.items[id], new.items[id]
             if isinstance(before, Retained) and isinstance(after, Retained) and after.retain_ms != before.retain_ms:

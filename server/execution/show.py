@@ -172,8 +172,8 @@ def _place(state: CatalogState, id: ObjectId) -> tuple[str | None, str | None, s
 
 def _hold(context: Context, hold: Hold) -> tuple[object, ...]:
     """One row of SHOW HOLDS. An uncommitted hold has no time and no status yet."""
-    place = context.coordinator.holds.places.get(hold.id)
-    at, status = (place.at, place.status.value) if place is not None else (None, None)
+    position = context.coordinator.holds.positions.get(hold.id)
+    at, status = (position.at, position.status.value) if position is not None else (None, None)
     return hold.name, at, interval_of_ms(hold.max_lag_ms), status
 
 
@@ -216,8 +216,8 @@ def _create(context: Context, statement: ShowCreate) -> tuple[object, ...]:
             sql = f"CREATE INDEX {quote_identifier(item.name)} ON {on} ({', '.join(item.keys)}){_retain(item)}"
         case Hold():
             objects = ", ".join(".".join(map(quote_identifier, state.full_name(state.items[id]))) for id in item.on)
-            place = context.coordinator.holds.places.get(item.id)
-            at = f" AT {place.at}" if place is not None else ""
+            position = context.coordinator.holds.positions.get(item.id)
+            at = f" AT {position.at}" if position is not None else ""
             sql = f"CREATE HOLD {name} ON {objects}{at} WITH (MAX LAG = '{_seconds(item.max_lag_ms)}')"
         case _:
             raise PgError(SqlState.WRONG_OBJECT_TYPE, f'"{item.name}" is a system catalog')

@@ -13,7 +13,7 @@ from catalog.objects import TIMESTAMP_MAX, Hold, Index, Item, MaterializedView, 
 from protocol.pgwire.errors import Notice, PgError, Severity, SqlState
 from protocol.pgwire.types import PgType
 from server.authorization import privileges
-from server.coordinator.coordinator import Joined
+from server.coordinator.subscriptions import Joined
 from server.dataflow.plan.maintenance_strategy import maintenance_strategy
 from server.dataflow.stream.consolidation import ordered
 from server.dataflow.stream.envelope import DiffEnvelope, Envelope, KeyedEnvelope
@@ -267,10 +267,12 @@ async def _join(context: Context, plan: QueryPlan, as_of: Timestamp, *, exact: b
         with _evaluation():
             scan = plan.direct_scan
             if scan is not None and _is_collection(context.state.items[scan.source], scan):
-                return await coordinator.join_collection(scan.source, as_of)
-            maintenance = await offload(plan.stored_text, maintenance_strategy, plan, coordinator.sizes(plan.inputs))
-            computation = coordinator.computation(plan, context.engine, maintenance)
-            return await coordinator.join_query(computation, as_of, exact=exact)
+                return await coordinator.subscriptions.join_collection(scan.source, as_of)
+            maintenance = await offload(
+                plan.stored_text, maintenance_strategy, plan, coordinator.reads.sizes(plan.inputs)
+            )
+            computation = coordinator.computations.of_query(plan, maintenance)
+            return await coordinator.subscriptions.join_query(computation, as_of, exact=exact)
     except NotReadable as error:  # a system table has no history before its first subscription
         raise not_readable(context, error, as_of) from None
     finally:

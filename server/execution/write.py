@@ -160,7 +160,7 @@ async def truncate(context: Context, tables: list[Table]) -> Result:
     transaction.locked = await context.coordinator.locks.acquire(ids, exclusive=True)
     time = context.coordinator.latest_time()
     for table in tables:
-        rows = await context.coordinator.rows(table.id, time)
+        rows = await context.coordinator.reads.rows(table.id, time)
         if rows.num_rows:
             transaction.writes.setdefault(table.id, []).append(updates.with_diff(rows, -1))
     transaction.unchanged = dict.fromkeys(ids, Timestamp(time))

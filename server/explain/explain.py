@@ -20,6 +20,7 @@ from catalog.objects import Index, Item, MaterializedView, ObjectId, View
 from protocol.pgwire.encode import RowEncoder
 from protocol.pgwire.errors import PgError, SqlState
 from server.authorization import privileges
+from server.dataflow.runtime.dataflow import Dataflow
 from server.dataflow.stream.encoding import encoded_chunks
 from server.execution.arguments import execute_arguments
 from server.execution.catalog_query.query import CatalogPlan
@@ -28,7 +29,7 @@ from server.execution.prepare import Plan, Prepared, Types, plan_statement, prep
 from server.execution.select import input_rows, select
 from server.execution.subscribe import SubscribePlan
 from server.execution.write import write
-from server.explain.dataflow import Flow, Shown, maintenance, probing, progress
+from server.explain.dataflow import Shown, maintenance, probing, progress
 from server.explain.output import Section, explained_timestamp, explanation, ms_text
 from server.explain.relation import explained
 from server.explain.timestamp import explain_timestamp
@@ -64,7 +65,7 @@ class _Subject:
     query: QueryPlan
     planning_ms: float
     run: Callable[[], Awaitable[Result]] | None = None
-    flow: Flow | None = None
+    flow: Dataflow | None = None
     index: Index | None = None
 
 
@@ -99,7 +100,7 @@ def _subject(
     about = statement.statement
     if isinstance(about, s.StoredQuery):
         item, query = _stored(context, about)
-        flow = context.coordinator.running.get(item.id)
+        flow = context.coordinator.dataflows.running.get(item.id)
         return _Subject(query, _ms_since(begun), flow=flow, index=item if isinstance(item, Index) else None)
     inner: s.Statement | None = about
     if called is not None:
@@ -115,7 +116,7 @@ def _subject(
     planned = plan if isinstance(plan, QueryPlan) else plan.query
     privileges.require_query(context.state, context.role, planned)
     query = bound(planned, parameters)
-    subject = _Subject(query, _ms_since(begun), flow=context.coordinator.running_query(query.fingerprint))
+    subject = _Subject(query, _ms_since(begun), flow=context.coordinator.queries.dataflow(query.fingerprint))
     match inner, plan:
         case s.Select(as_of=as_of), QueryPlan():
             subject.run = lambda: select(context, plan, as_of, parameters)
@@ -172,7 +173,7 @@ async def _sections(context: Context, statement: s.Explain, subject: _Subject) -
                 plan = explained(query.relation, _names(context), query.lookups)
                 sections = [Section("Plan", plan=plan, headless=True)]
             case s.ExplainStage.OPTIMIZED:
-                sizes = context.coordinator.sizes(query.inputs)
+                sizes = context.coordinator.reads.sizes(query.inputs)
                 relation = await offload(query.stored_text, rewritten_or_not, query.relation, sizes)
                 sections = [Section("Plan", plan=explained(relation, _names(context)), headless=True)]
             case s.ExplainStage.PHYSICAL:

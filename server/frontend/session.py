@@ -319,7 +319,7 @@ class Session:
             self.context.rollback()
 
     def _count(self, outcome: str) -> None:
-        self.context.coordinator.counts.statements[self._kind, outcome] += 1
+        self.context.coordinator.counters.statements[self._kind, outcome] += 1
 
     # -- simple query -------------------------------------------------------------------------------------------
 

@@ -128,12 +128,19 @@ def _clusters(coordinator: Coordinator) -> pa.Table:
 
 
 def _holds(coordinator: Coordinator) -> pa.Table:
-    places = coordinator.holds.places
+    positions = coordinator.holds.positions
     holds = [item for item in coordinator.state.items.values() if isinstance(item, Hold)]
     return _table(
         builtin.MZ_HOLDS,
         (
-            (h.id, h.schema_id, h.name, int(places[h.id].at), interval_of_ms(h.max_lag_ms), places[h.id].status.value)
+            (
+                h.id,
+                h.schema_id,
+                h.name,
+                int(positions[h.id].at),
+                interval_of_ms(h.max_lag_ms),
+                positions[h.id].status.value,
+            )
             for h in holds
         ),
     )

@@ -263,7 +263,7 @@ def not_readable(context: Context, error: NotReadable, as_of: int) -> PgError:
     hint = f"Read at {error.since} or later."
     ahead = context.coordinator.holds.ahead_of(error.collection, as_of)
     if ahead is not None and (hold := context.coordinator.state.items.get(ahead)) is not None:
-        at = context.coordinator.holds.places[ahead].at
+        at = context.coordinator.holds.positions[ahead].at
         hold_name = ".".join(context.coordinator.state.full_name(hold))
         hint = f'The hold "{hold_name}" stands ahead of that time, at {at}. {hint}'
     return PgError(

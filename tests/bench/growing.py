@@ -73,7 +73,7 @@ class Growing:
     async def check(self, id: ObjectId, lower: int, time: Timestamp) -> None:
         """Needs no check: every deleted row existed."""
 
-    def lines(self, id: ObjectId, lower: int = 0, upper: int | None = None) -> int:
+    def log_row_count(self, id: ObjectId, lower: int = 0, upper: int | None = None) -> int:
         return self.size if lower == 0 else 0
 
     def change_times(self, id: ObjectId, lower: int, upper: int) -> list[Timestamp]:

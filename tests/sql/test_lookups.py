@@ -67,7 +67,6 @@ def test_indexes_do_not_change_the_plan() -> None:
     assert sum(bool(indexed.lookups) for _, _, indexed in queries()) > 30
 
 
-@pytest.mark.spark
 def test_rows_found_by_lookups_give_the_same_result(engine: SparkEngine) -> None:
     """For every sixth query, because each takes two Spark statements."""
 

@@ -342,7 +342,7 @@ def _check_indexed_view(context: Context, view: View) -> None:
 
 def _check_followed(context: Context, stored: QueryPlan) -> None:
     """PgError 0A000 if the query cannot be maintained. The query may read objects created by this transaction."""
-    items, lines = context.state.items, context.coordinator.lines
+    items, lines = context.state.items, context.coordinator.reads.log_row_count
     sizes = {id: lines(id) for id in stored.inputs if isinstance(items[id], Table | MaterializedView)}
     maintenance_strategy(stored, sizes).check()
 
@@ -628,7 +628,11 @@ def _alter_system(context: Context, statement: AlterSystem) -> CatalogState:
     settings = {key: value for key, value in state.settings.items() if key != name.lower()}
     if statement.values is not None:
         settings[name.lower()] = value = checked_value(name, ", ".join(statement.values))
-        if name.lower() == "arrangement_probing" and value == EXECUTORS and not context.coordinator.reaches_executors:
+        if (
+            name.lower() == "arrangement_probing"
+            and value == EXECUTORS
+            and not context.coordinator.arrangements.has_directory
+        ):
             raise PgError(
                 SqlState.OBJECT_NOT_IN_PREREQUISITE_STATE,
                 "the server has no directory for arrangements that executors probe",

@@ -185,10 +185,9 @@ async def advance_hold(context: Context, statement: AdvanceHold) -> Result:
         return Result(tag)
     check_kind(item, ObjectKind.HOLD)
     privileges.require_owner(context.state, context.role, item)
-    move = Advance(item.id, to)
-    await context.coordinator.commit(Request(advances=(move,)))
-    before = move.before
-    if before is not None and before.status is Status.ADVANCED:
+    commit = await context.coordinator.commit(Request(advances=(Advance(item.id, to),)))
+    before = commit.replaced[item.id]
+    if before.status is Status.ADVANCED:
         context.notice(
             Notice(
                 f'hold "{item.name}" had been advanced to {before.at} because it lagged by more than its MAX LAG',

@@ -72,7 +72,7 @@ class History:
     def change_times(self, id: ObjectId, lower: int, upper: int) -> list[Timestamp]:
         return [time for time, _ in self.changes_of.get(id, []) if lower <= time < upper]
 
-    def lines(self, id: ObjectId, lower: int = 0, upper: int | None = None) -> int:
+    def log_row_count(self, id: ObjectId, lower: int = 0, upper: int | None = None) -> int:
         found = self.changes_of.get(id, [])
         return sum(changes.num_rows for time, changes in found if lower <= time and (upper is None or time < upper))
 
