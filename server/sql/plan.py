@@ -61,7 +61,8 @@ from server.sql.grammar.checkpoint import checkpoint
 from server.sql.grammar.lexer import TARGETS_MAX, too_many_targets
 from server.sql.grammar.literal_rows import LiteralRows
 from server.sql.grammar.parse import parse_each, parse_expression
-from server.sql.grammar.statements import Delete, Expr, Ident, Insert, Name, Query, RowAssignment, Update
+from server.sql.grammar.statements.parts import Expr, Ident, Name, Query
+from server.sql.grammar.statements.writes import Delete, Insert, RowAssignment, Update
 from server.sql.lookups import Lookup, lookups_of
 from server.sql.relations import (
     DistinctOn,

@@ -8,7 +8,7 @@ from protocol.pgwire.errors import PgError
 from server.sql.decorrelate import free_columns
 from server.sql.expressions import Subquery, SubqueryKind, walk
 from server.sql.grammar.parse import parse, parse_query
-from server.sql.grammar.statements import Delete, Update
+from server.sql.grammar.statements.writes import Delete, Update
 from server.sql.plan import plan_delete, plan_query, plan_update
 from server.sql.relations import DistinctOn, Join, Unnest
 from tests.server.sql.test_bad_sql import context, statements

@@ -40,7 +40,10 @@ from server.sql.grammar.lexer import (
     words,
 )
 from server.sql.grammar.parse import parse, parse_expression, parse_query
-from server.sql.grammar.statements import CreateTable, Expr, Ident, Name, Parsed, Query, Select, Statement, position_of
+from server.sql.grammar.statements import Statement
+from server.sql.grammar.statements.parts import Expr, Ident, Name, Parsed, Query, position_of
+from server.sql.grammar.statements.queries import Select
+from server.sql.grammar.statements.tables import CreateTable
 
 
 def rendered(node: Any) -> str:

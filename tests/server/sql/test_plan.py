@@ -19,7 +19,7 @@ from server.sql.constant import Bindings
 from server.sql.direct import DirectScan
 from server.sql.expressions import Literal, Parameter
 from server.sql.grammar.parse import parse, parse_query
-from server.sql.grammar.statements import Delete, Insert, Update
+from server.sql.grammar.statements.writes import Delete, Insert, Update
 from server.sql.keys import Key
 from server.sql.plan import PlanContext, QueryPlan, WritePlan, bound, plan_delete, plan_insert, plan_query, plan_update
 from tests.sql import answers, ours
