@@ -355,6 +355,15 @@ def walk(node: Any) -> Iterator[Any]:
             stack.extend(below)
 
 
+def walk_all(part: Any) -> Iterator[Any]:
+    """As `walk`, for a node, a tuple of nodes or tuples, or None."""
+    if isinstance(part, tuple):
+        for item in part:
+            yield from walk_all(item)
+    elif part is not None:
+        yield from walk(part)
+
+
 def contains(expression: Any, kind: type) -> bool:
     """Whether an expression contains a node of that class. Relations of subqueries are not searched."""
     stack = [expression]

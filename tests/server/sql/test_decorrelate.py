@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from protocol.pgwire.errors import PgError
-from server.sql.decorrelate import free_columns
+from server.sql.columns import free_columns
 from server.sql.expressions import Subquery, SubqueryKind, walk
 from server.sql.grammar.parse import parse, parse_query
 from server.sql.grammar.statements.writes import Delete, Update
