@@ -32,16 +32,9 @@ from server.sql.grammar.statements.queries import Select
 from server.sql.grammar.statements.show import ShowColumns, ShowCreate, ShowObjects, ShowVariable
 from server.sql.grammar.statements.subscribe import Subscribe
 from server.sql.grammar.statements.writes import Delete, Insert, Update
-from server.sql.plan import (
-    Field,
-    QueryPlan,
-    WritePlan,
-    plan_delete,
-    plan_insert,
-    plan_query,
-    plan_update,
-)
+from server.sql.plan import Field, QueryPlan, plan_query
 from server.sql.stored_query import relation_query
+from server.sql.write_plan import WritePlan, plan_delete, plan_insert, plan_update
 
 Plan: TypeAlias = QueryPlan | CatalogPlan | WritePlan | SubscribePlan
 Types: TypeAlias = Sequence[PgType | None]

@@ -43,10 +43,11 @@ from server.sql.grammar.statements.explain import Explained, ExplainStage, Store
 from server.sql.grammar.statements.objects import ObjectKind
 from server.sql.lookups import too_wide
 from server.sql.outline import Outline
-from server.sql.plan import QueryPlan, WritePlan, bound, plan_query
+from server.sql.plan import QueryPlan, bound, plan_query
 from server.sql.rewrite import rewritten_or_not
 from server.sql.stored_query import plan_stored, relation_query
 from server.sql.temporal import is_maintainable
+from server.sql.write_plan import WritePlan
 
 _MAINTAINED = (ExplainStage.OPTIMIZED, ExplainStage.PHYSICAL)
 _STEPS = {

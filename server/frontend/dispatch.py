@@ -29,7 +29,8 @@ from server.session_state.results import Result, SubscriptionRows, TableRows
 from server.sql.grammar import statements as s
 from server.sql.grammar.statements.parts import Definition
 from server.sql.grammar.statements.transactions import TransactionModes
-from server.sql.plan import QueryPlan, WritePlan
+from server.sql.plan import QueryPlan
+from server.sql.write_plan import WritePlan
 
 
 class Dispatcher:
