@@ -65,7 +65,7 @@ class SessionValue:
     """A value that depends on the session or the clock, such as now and current_user.
 
     Without `argument` it is a field of `Bindings`. With `argument` it is a setting, or the result of `Bindings.signal`
-    or `Bindings.inquire`.
+    or `Bindings.privilege_function`.
     """
 
     name: str
