@@ -17,7 +17,7 @@ from server.sql.grammar.lexer import Kind, tokenize
 from server.sql.scope import find_relation
 
 
-def inquire(
+def evaluate_privilege_function(
     state: CatalogState,
     role: ObjectId,
     database: str,
@@ -29,8 +29,8 @@ def inquire(
     texts = [argument for argument in arguments if argument is not None]
     if len(texts) != len(arguments):
         return None
-    *asked, name, wanted = texts
-    subject = privileges.find_role(state, asked[0]).id if asked else role
+    *roles, name, wanted = texts
+    subject = privileges.find_role(state, roles[0]).id if roles else role
     words = [word.strip().lower() for word in wanted.split(",")]
     if function == "pg_has_role":
         of = privileges.find_role(state, name).id

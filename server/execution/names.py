@@ -7,7 +7,7 @@ from catalog.roles import Privilege
 from protocol.pgwire.errors import PgError, SqlState
 from server.authorization import privileges
 from server.session_state.context import Context
-from server.sql.grammar.statements import Name
+from server.sql.grammar.statements.parts import Name
 
 
 def find_relation(context: Context, name: Name) -> Item:

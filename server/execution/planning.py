@@ -13,20 +13,17 @@ from server.dataflow.stream.order import OrderPlan, SortKey
 from server.sql.expressions import walk
 from server.sql.grammar.lexer import quote_identifier
 from server.sql.grammar.parse import parse_query
-from server.sql.grammar.statements import (
-    ColumnDefinition,
-    CreateIndex,
-    Expr,
-    Insert,
-    Name,
-    Query,
-    WithinTimestampOrderBy,
-)
+from server.sql.grammar.statements.parts import Expr, Name, Query
+from server.sql.grammar.statements.subscribe import WithinTimestampOrderBy
+from server.sql.grammar.statements.tables import ColumnDefinition
+from server.sql.grammar.statements.views import CreateIndex
+from server.sql.grammar.statements.writes import Insert
 from server.sql.index_keys import index_keys
-from server.sql.plan import Field, PlanContext, QueryPlan, plan_insert, plan_query
+from server.sql.plan import Field, PlanContext, QueryPlan, plan_query
 from server.sql.relations import Series, Unnest
 from server.sql.scope import ID_SCHEMA
 from server.sql.stored_query import relation_query
+from server.sql.write_plan import plan_insert
 
 
 def plan_expression(expression: Expr, context: PlanContext, type: PgType | None = None) -> QueryPlan:

@@ -18,7 +18,7 @@ from server.session_state.context import Context, not_readable
 from server.session_state.results import Result, TableRows
 from server.session_state.transaction import Mode
 from server.sql.constant import Bindings
-from server.sql.grammar.statements import AsOf
+from server.sql.grammar.statements.queries import AsOf
 from server.sql.plan import QueryPlan
 from server.timeline.frontiers import Holder, NotReadable
 

@@ -30,7 +30,8 @@ from server.execution.times import interval_of_ms
 from server.session_state.context import Context
 from server.session_state.results import Result, TableRows
 from server.sql.grammar.lexer import quote_identifier
-from server.sql.grammar.statements import ObjectKind, ShowColumns, ShowCreate, ShowKind, ShowObjects, ShowVariable
+from server.sql.grammar.statements.objects import ObjectKind
+from server.sql.grammar.statements.show import ShowColumns, ShowCreate, ShowKind, ShowObjects, ShowVariable
 from server.sql.plan import Field
 from server.sql.stored_query import definition
 

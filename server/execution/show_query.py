@@ -12,7 +12,8 @@ from server.execution.names import current_schema, find_relation, find_schema
 from server.session_state.context import Context
 from server.sql.grammar.lexer import quote_identifier
 from server.sql.grammar.parse import parse_query
-from server.sql.grammar.statements import Query, ShowColumns, ShowKind, ShowObjects, ShowStatement
+from server.sql.grammar.statements.parts import Query
+from server.sql.grammar.statements.show import ShowColumns, ShowKind, ShowObjects, ShowStatement
 from server.sql.scope import ID_SCHEMA
 
 _TYPES: dict[ShowKind, tuple[str, ...]] = {

@@ -38,13 +38,11 @@ from server.session_state.context import Context, not_readable
 from server.session_state.results import Result, SubscriptionRows
 from server.session_state.transaction import Mode
 from server.sql.direct import DirectScan
-from server.sql.grammar.statements import (
+from server.sql.grammar.statements.parts import Ident, Name, Query
+from server.sql.grammar.statements.subscribe import (
     EnvelopeDebezium,
     EnvelopeUpsert,
-    Ident,
-    Name,
     Output,
-    Query,
     Subscribe,
     WithinTimestampOrderBy,
 )

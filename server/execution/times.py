@@ -14,7 +14,7 @@ from protocol.pgwire.types import INTERVAL, TIMESTAMPTZ, PgType
 from server.execution.planning import plan_expression
 from server.session_state.context import Context
 from server.sql.expressions import walk
-from server.sql.grammar.statements import Expr
+from server.sql.grammar.statements.parts import Expr
 from server.sql.plan import QueryPlan
 from server.sql.relations import Aggregate
 

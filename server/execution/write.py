@@ -27,7 +27,7 @@ from server.session_state.constraints import check_not_null
 from server.session_state.context import Context, not_readable
 from server.session_state.results import Result, TableRows
 from server.session_state.transaction import Mode, Transaction
-from server.sql.plan import WritePlan, plan_insert
+from server.sql.write_plan import WritePlan, plan_insert
 from server.timeline.frontiers import NotReadable
 
 RETRIES_MAX = 10

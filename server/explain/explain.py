@@ -40,14 +40,17 @@ from server.session_state.results import Result
 from server.session_state.sender import encode_table
 from server.session_state.transaction import Mode
 from server.sql.grammar import statements as s
+from server.sql.grammar.statements.explain import Explained, ExplainStage, StoredQuery
+from server.sql.grammar.statements.objects import ObjectKind
 from server.sql.lookups import too_wide
 from server.sql.outline import Outline
-from server.sql.plan import QueryPlan, WritePlan, bound, plan_query
+from server.sql.plan import QueryPlan, bound, plan_query
 from server.sql.rewrite import rewritten_or_not
 from server.sql.stored_query import plan_stored, relation_query
 from server.sql.temporal import is_maintainable
+from server.sql.write_plan import WritePlan
 
-_MAINTAINED = (s.ExplainStage.OPTIMIZED, s.ExplainStage.PHYSICAL)
+_MAINTAINED = (ExplainStage.OPTIMIZED, ExplainStage.PHYSICAL)
 _STEPS = {
     "read": "Read",
     "take": "Take rows as they are",
@@ -75,7 +78,7 @@ async def explain(
     """Executes an EXPLAIN. `named` returns a prepared statement. PgError 42501 if the role may not read the objects."""
     statement = prepared.statement
     assert isinstance(statement, s.Explain)
-    if statement.stage is s.ExplainStage.TIMESTAMP:
+    if statement.stage is ExplainStage.TIMESTAMP:
         return explained_timestamp(statement, await _timestamp(context, statement.statement))
     called: Prepared | None = None
     if isinstance(about := statement.statement, s.Execute):
@@ -98,7 +101,7 @@ def _subject(
     """`called`: the prepared statement that an EXECUTE names; `parameters` are its arguments."""
     begun = monotonic()
     about = statement.statement
-    if isinstance(about, s.StoredQuery):
+    if isinstance(about, StoredQuery):
         item, query = _stored(context, about)
         flow = context.coordinator.dataflows.running.get(item.id)
         return _Subject(query, _ms_since(begun), flow=flow, index=item if isinstance(item, Index) else None)
@@ -129,7 +132,7 @@ def _ms_since(begun: float) -> float:
     return (monotonic() - begun) * 1e3
 
 
-def _plan(context: Context, inner: s.Statement, stage: s.ExplainStage | None, types: Types) -> Plan | None:
+def _plan(context: Context, inner: s.Statement, stage: ExplainStage | None, types: Types) -> Plan | None:
     planning = context.plan_context()
     match inner:
         case s.Select(query=query) if stage in _MAINTAINED:
@@ -146,11 +149,11 @@ def _plan(context: Context, inner: s.Statement, stage: s.ExplainStage | None, ty
             return prepare(context, inner, types).plan
 
 
-def _stored(context: Context, stored: s.StoredQuery) -> tuple[Item, QueryPlan]:
+def _stored(context: Context, stored: StoredQuery) -> tuple[Item, QueryPlan]:
     """A view, materialized view or index, and its query. PgError 42809 if the name is of an object of another kind."""
     item = find_relation(context, stored.name)
     if item.kind != stored.kind:
-        message = f'"{item.name}" is not {"an" if stored.kind is s.ObjectKind.INDEX else "a"} {stored.kind}'
+        message = f'"{item.name}" is not {"an" if stored.kind is ObjectKind.INDEX else "a"} {stored.kind}'
         raise PgError(SqlState.WRONG_OBJECT_TYPE, message, position=stored.name.position)
     relation = context.state.items[item.on] if isinstance(item, Index) else item
     reading = plan_query(relation_query(relation), context.plan_context())
@@ -169,16 +172,16 @@ async def _sections(context: Context, statement: s.Explain, subject: _Subject) -
         match statement.stage:
             case None:
                 sections = await _summary(context, subject, Shown(statements=statement.verbose))
-            case s.ExplainStage.RAW:
+            case ExplainStage.RAW:
                 plan = explained(query.relation, _names(context), query.lookups)
                 sections = [Section("Plan", plan=plan, headless=True)]
-            case s.ExplainStage.OPTIMIZED:
+            case ExplainStage.OPTIMIZED:
                 sizes = context.coordinator.reads.sizes(query.inputs)
                 relation = await offload(query.stored_text, rewritten_or_not, query.relation, sizes)
                 sections = [Section("Plan", plan=explained(relation, _names(context)), headless=True)]
-            case s.ExplainStage.PHYSICAL:
+            case ExplainStage.PHYSICAL:
                 sections = [await _physical(context, subject, Shown(statements=statement.verbose, arrangements=True))]
-            case s.ExplainStage.SPARK:
+            case ExplainStage.SPARK:
                 sections = [Section("Spark Plan", body=await _spark_plan(context, query, statement), headless=True)]
             case stage:
                 raise AssertionError(stage)
@@ -326,7 +329,7 @@ async def _of_dataflow(context: Context, statement: s.Explain, subject: _Subject
 # -- TIMESTAMP ------------------------------------------------------------------------------------------------------
 
 
-async def _timestamp(context: Context, inner: s.Explained) -> str:
+async def _timestamp(context: Context, inner: Explained) -> str:
     match inner:
         case s.Select(as_of=as_of):
             plan = plan_statement(context, inner)

@@ -11,7 +11,7 @@ from catalog.objects import TIMESTAMP_MAX, Index
 from server.execution.select import hold_at
 from server.execution.times import timestamp_of
 from server.session_state.context import Context, with_clock
-from server.sql.grammar.statements import AsOf
+from server.sql.grammar.statements.queries import AsOf
 from server.sql.plan import QueryPlan
 
 _LABEL_WIDTH = 31

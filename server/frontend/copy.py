@@ -23,7 +23,8 @@ from server.session_state.context import Context
 from server.session_state.results import TAKEN_ROWS, Result, Rows, SubscriptionRows
 from server.session_state.sender import Sender, encode_table
 from server.sql.grammar import statements as s
-from server.sql.plan import QueryPlan, WritePlan
+from server.sql.plan import QueryPlan
+from server.sql.write_plan import WritePlan
 
 FEED_BYTES = 1024 * 1024  # data is collected up to this size before it is decoded
 

@@ -27,7 +27,10 @@ from server.runtime.offload import offload
 from server.session_state.context import Context
 from server.session_state.results import Result, SubscriptionRows, TableRows
 from server.sql.grammar import statements as s
-from server.sql.plan import QueryPlan, WritePlan
+from server.sql.grammar.statements.parts import Definition
+from server.sql.grammar.statements.transactions import TransactionModes
+from server.sql.plan import QueryPlan
+from server.sql.write_plan import WritePlan
 
 
 class Dispatcher:
@@ -89,7 +92,7 @@ class Dispatcher:
                 return await holds.create_hold(context, statement)
             case s.AdvanceHold(), _:
                 return await holds.advance_hold(context, statement)
-            case s.Definition(), _:
+            case Definition(), _:
                 return await definitions.define(context, statement)
             case ((s.Begin() | s.Commit() | s.Rollback() | s.Savepoint() | s.SetTransaction()), _):
                 return await self._transaction_statement(statement)
@@ -162,7 +165,7 @@ class Dispatcher:
             case _:
                 assert_never(statement)
 
-    def _set_modes(self, modes: s.TransactionModes) -> None:
+    def _set_modes(self, modes: TransactionModes) -> None:
         if modes.isolation is not None:
             self._set_local("transaction_isolation", modes.isolation)
         if modes.read_only is not None:

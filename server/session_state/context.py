@@ -14,7 +14,7 @@ from catalog.objects import CatalogState, ObjectId, Timestamp
 from catalog.roles import MATERIALIZE
 from protocol.pgwire.errors import Notice, PgError, Severity, SqlState
 from server.authorization import privileges
-from server.authorization.privilege_functions import inquire
+from server.authorization.privilege_functions import evaluate_privilege_function
 from server.coordinator.committer import Conflict, Request
 from server.coordinator.coordinator import Coordinator
 from server.coordinator.payloads import prepare_payloads
@@ -105,7 +105,7 @@ class Context:
             backend_pid=self.process_id,
             settings=self.settings,
             signal=self._signal,
-            inquire=self._inquire,
+            privilege_function=self._privilege_function,
         )
 
     async def described(self, plan: Callable[[], Awaitable[Planned]]) -> Planned:
@@ -131,9 +131,11 @@ class Context:
             self.notice(Notice(message, severity=Severity.WARNING, sqlstate=SqlState.WARNING))
         return found
 
-    def _inquire(self, function: str, arguments: Sequence[str | None]) -> bool | None:
+    def _privilege_function(self, function: str, arguments: Sequence[str | None]) -> bool | None:
         """Implements has_table_privilege and similar functions."""
-        return inquire(self.state, self.role, self.settings["database"], self.search_path, function, arguments)
+        return evaluate_privilege_function(
+            self.state, self.role, self.settings["database"], self.search_path, function, arguments
+        )
 
     def current_schema(self) -> str | None:
         """The first schema of search_path that exists and that the role may use."""

@@ -16,13 +16,13 @@ import pyarrow as pa
 
 from catalog.hashing import Hashes, key_codes
 from catalog.objects import CatalogState, Index, ObjectId
+from server.sql.conditions import parts
 from server.sql.constant import Bindings
 from server.sql.expressions import ColumnRef, Expression, children, transform
 from server.sql.index_keys import index_keys
 from server.sql.keys import Key, Numbers, keys_of
 from server.sql.relations import Filter, Relation, Scan
 from server.sql.rewrite.filters import filters_down
-from server.sql.rewrite.nodes import parts
 
 COMBINED_MAX = 10_000  # combinations of values of several columns; with more, the relation is read without the index
 

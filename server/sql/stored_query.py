@@ -9,9 +9,7 @@ from sqlglot import exp, parse_one
 from catalog.objects import CatalogState, Index, Item, MaterializedView, ObjectId, View
 from server.sql.grammar.lexer import quote_identifier
 from server.sql.grammar.parse import parse_query
-from server.sql.grammar.statements import (
-    Query,
-)
+from server.sql.grammar.statements.parts import Query
 from server.sql.index_keys import index_keys
 from server.sql.plan import PlanContext, QueryPlan, plan_query
 from server.sql.scope import ID_SCHEMA

@@ -22,7 +22,7 @@ from server.session_state.context import VERSION
 from server.spark import Engine
 from server.sql.constant import Bindings, compiled
 from server.sql.grammar.parse import parse, parse_query
-from server.sql.grammar.statements import CreateTable
+from server.sql.grammar.statements.tables import CreateTable
 from server.sql.plan import PlanContext, QueryPlan, plan_query
 from tests.server.states import empty_state
 from tests.sql import answers

@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 
 from protocol.pgwire.types import BOOL, INT8, NUMERIC, NUMERIC_PRECISION_MAX
-from server.sql.decorrelate import NewColumns
+from server.sql.columns import NewColumns
+from server.sql.conditions import all_of
 from server.sql.expressions import Aggregate, Call, Column, ColumnRef, Expression, precision
 from server.sql.functions import syntax
 from server.sql.functions.aggregates import from_totals
 from server.sql.functions.table import Function
-from server.sql.rewrite.nodes import all_of
 
 _MINUS_OR_PLUS = "CASE WHEN {0} > 0 THEN CAST({1} AS DECIMAL(38,%d)) ELSE -CAST({1} AS DECIMAL(38,%d)) END"
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from server.dataflow.plan.top_k import ORDERED
-from server.sql.decorrelate import NewColumns
+from server.sql.columns import NewColumns
 from server.sql.expressions import Aggregate as AggregateCall
 from server.sql.expressions import Case, Column, ColumnRef, Expression, Literal
 from server.sql.functions.aggregates import adds_up

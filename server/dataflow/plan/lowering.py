@@ -46,7 +46,8 @@ from server.dataflow.plan.nodes import (
     TopK,
 )
 from server.dataflow.plan.top_k import top_k_by_limit, top_k_by_order, top_k_by_row_number
-from server.sql.decorrelate import NewColumns
+from server.sql.columns import NewColumns, ids, named
+from server.sql.conditions import all_of, filtered, never_fails, parts
 from server.sql.direct import direct_scan
 from server.sql.expressions import Aggregate as AggregateCall
 from server.sql.expressions import Call, Column, ColumnRef, Expression, Literal
@@ -72,21 +73,13 @@ from server.sql.relations import (
     Unnest,
     Values,
     Window,
+    inputs_of,
+    joined,
+    only,
+    with_inputs,
 )
 from server.sql.render import Renderer, unbound
 from server.sql.rewrite.keys import keyed_join, partition_keys, splits_by_side, with_some_column
-from server.sql.rewrite.nodes import (
-    all_of,
-    filtered,
-    ids,
-    inputs_of,
-    joined,
-    named,
-    never_fails,
-    only,
-    parts,
-    with_inputs,
-)
 from server.sql.temporal import bound_of, is_known, is_maintainable, is_temporal, times_of
 from server.sql.versioned_plan import carried, lifted
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from server.dataflow.plan.nodes import TopK
+from server.sql.columns import ids, with_values
+from server.sql.conditions import parts
 from server.sql.expressions import Call, Cast, ColumnRef, Expression, Literal, SortKey
 from server.sql.functions import syntax
 from server.sql.functions.table import INTEGERS, OPERATORS
-from server.sql.relations import Filter, Limit, Project, Relation, Sort, Unnest, Window
-from server.sql.rewrite.nodes import ids, inputs_of, parts, with_values
+from server.sql.relations import Filter, Limit, Project, Relation, Sort, Unnest, Window, inputs_of
 
 ORDERED = frozenset(  # types whose order is that of `hashing.order_codes`
     ("bool", "int2", "int4", "int8", "float4", "float8", "numeric", "text", "varchar", "bytea", "uuid", "date", "time",

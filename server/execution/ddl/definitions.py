@@ -43,25 +43,20 @@ from server.session_state.context import Context
 from server.session_state.results import Result
 from server.session_state.transaction import Mode, Transaction
 from server.settings import checked_value, find_variable
-from server.sql.grammar.statements import (
+from server.sql.grammar.statements.objects import (
     AlterOwner,
     AlterRename,
     AlterRetention,
-    AlterSystem,
     CommentOn,
     CreateDatabase,
-    CreateIndex,
-    CreateMaterializedView,
     CreateSchema,
-    CreateTable,
-    CreateView,
-    Definition,
     DropObjects,
-    Ident,
-    Name,
     ObjectKind,
-    Query,
 )
+from server.sql.grammar.statements.parts import Definition, Ident, Name, Query
+from server.sql.grammar.statements.settings import AlterSystem
+from server.sql.grammar.statements.tables import CreateTable
+from server.sql.grammar.statements.views import CreateIndex, CreateMaterializedView, CreateView
 from server.sql.index_keys import key_column
 from server.sql.plan import QueryPlan, plan_query
 from server.sql.stored_query import plan_stored, relation_query

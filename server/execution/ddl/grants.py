@@ -12,7 +12,8 @@ from server.authorization import privileges
 from server.execution.ddl.roles import meant
 from server.execution.names import find_relation, find_schema
 from server.session_state.context import Context
-from server.sql.grammar.statements import Definition, GrantKind, GrantPrivileges, Ident, Name, SpecialRole
+from server.sql.grammar.statements.parts import Definition, Ident, Name
+from server.sql.grammar.statements.roles import GrantKind, GrantPrivileges, SpecialRole
 
 _CONNECT = {"connect": Privilege.USAGE}  # PostgreSQL's name of this privilege on databases
 _OTHERS = ("references", "trigger", "temporary", "temp", "execute", "connect", "set", "alter", "maintain")

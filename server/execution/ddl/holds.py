@@ -27,7 +27,8 @@ from server.execution.times import duration_of, timestamp_of
 from server.session_state.context import Context
 from server.session_state.results import Result
 from server.settings import milliseconds
-from server.sql.grammar.statements import AdvanceHold, CreateHold, ObjectKind
+from server.sql.grammar.statements.holds import AdvanceHold, CreateHold
+from server.sql.grammar.statements.objects import ObjectKind
 from server.timeline.frontiers import Holder, NotReadable
 
 HELD_KINDS = frozenset(("table", "materialized view", "index", "source"))

@@ -11,10 +11,10 @@ from catalog.roles import MATERIALIZE, Role
 from protocol.pgwire.errors import Notice, PgError, Severity, SqlState
 from server.authorization import privileges
 from server.session_state.context import Context
-from server.sql.grammar.statements import (
+from server.sql.grammar.statements.parts import Definition
+from server.sql.grammar.statements.roles import (
     AlterRole,
     CreateRole,
-    Definition,
     DropOwned,
     DropRoles,
     GrantRoles,

@@ -17,7 +17,7 @@ from server.sql.bind.names import replace_name
 from server.sql.expressions import Column, ColumnRef, Expression
 from server.sql.grammar.lexer import quoted
 from server.sql.grammar.parse import parse_query
-from server.sql.grammar.statements import Query
+from server.sql.grammar.statements.parts import Query
 from server.sql.relations import Project, Relation, Scan
 from server.sql.scope import Scope, find_relation
 

@@ -13,9 +13,8 @@ from server.dataflow.plan.lowering import NoRule, delta_plan
 from server.dataflow.plan.nodes import AccumulableAggregate, InnerJoin, Node, Recompute, Source, nodes_of
 from server.sql.grammar.parse import parse_query
 from server.sql.plan import PlanContext, plan_query
-from server.sql.relations import Relation, Scan
+from server.sql.relations import Relation, Scan, inputs_of
 from server.sql.rewrite import rewritten
-from server.sql.rewrite.nodes import inputs_of
 from tests.ivm.tpch import QUERIES, TABLES
 from tests.server.dataflow.histories import planned, state
 from tests.server.states import empty_state
