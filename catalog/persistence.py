@@ -9,7 +9,6 @@ from typing import Any, TypeVar, assert_never
 
 from catalog import builtin
 from catalog.objects import (
-    CatalogState,
     Column,
     Database,
     Hold,
@@ -23,6 +22,7 @@ from catalog.objects import (
     View,
 )
 from catalog.roles import MATERIALIZE, Acl, Role, from_letters, letters
+from catalog.state import CatalogState
 from catalog.store import Store
 
 V = TypeVar("V")

@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
-from catalog.objects import QUICKSTART, CatalogState, ObjectId
+from catalog.objects import QUICKSTART, ObjectId
 from catalog.roles import Privilege, applicable
+from catalog.state import CatalogState
 from protocol.pgwire.errors import PgError, SqlState
 from server.authorization import privileges
 from server.sql.grammar.lexer import Kind, tokenize

@@ -10,19 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from catalog.objects import (
-    QUICKSTART,
-    CatalogState,
-    Database,
-    Index,
-    Item,
-    MaterializedView,
-    ObjectId,
-    Schema,
-    SystemTable,
-    View,
-)
+from catalog.objects import QUICKSTART, Database, Index, Item, MaterializedView, ObjectId, Schema, SystemTable, View
 from catalog.roles import MATERIALIZE, PUBLIC, Privilege, Role
+from catalog.state import CatalogState
 from protocol.pgwire.errors import PgError, SqlState
 from server.sql.plan import QueryPlan
 

@@ -19,8 +19,9 @@ from catalog import holds, persistence, updates
 from catalog.holds import Place
 from catalog.log import Batch, Log, Payload
 from catalog.log import Frontiers as DurableFrontiers
-from catalog.objects import CatalogState, Hold, Index, MaterializedView, ObjectId, Retained, Table, Timestamp, View
+from catalog.objects import Hold, Index, MaterializedView, ObjectId, Retained, Table, Timestamp, View
 from catalog.oracle import Oracle
+from catalog.state import CatalogState
 from catalog.store import MustEnd, Store
 from protocol.pgwire.errors import PgError
 from server.coordinator.holds import Advance, Holds, Moves, Overdue

@@ -26,20 +26,10 @@ from catalog import holds, persistence, updates
 from catalog.directory import DIRECTORY_MODE
 from catalog.hashing import Hashes
 from catalog.log import Batch, Dropped, Log, Payload
-from catalog.objects import (
-    CatalogState,
-    Collection,
-    Hold,
-    Index,
-    MaterializedView,
-    ObjectId,
-    SystemTable,
-    Table,
-    Timestamp,
-    View,
-)
+from catalog.objects import Collection, Hold, Index, MaterializedView, ObjectId, SystemTable, Table, Timestamp, View
 from catalog.oracle import RESERVATION_MS, Oracle
 from catalog.payloads import Payloads
+from catalog.state import CatalogState
 from catalog.store import Store, StoreError, Undecided
 from protocol.pgwire.errors import PgError, SqlState
 from server.coordinator.activity import Activity

@@ -6,7 +6,8 @@ from dataclasses import replace
 
 from sqlglot import exp
 
-from catalog.objects import CatalogState, Column, Item, ObjectId, SystemTable, Table
+from catalog.objects import Column, Item, ObjectId, SystemTable, Table
+from catalog.state import CatalogState
 from protocol.pgwire.errors import PgError, SqlState
 from protocol.pgwire.types import PgType
 from server.dataflow.stream.order import OrderPlan, SortKey

@@ -10,7 +10,6 @@ import pyarrow as pa
 from catalog import updates
 from catalog.objects import (
     QUICKSTART,
-    CatalogState,
     Hold,
     Index,
     Item,
@@ -22,6 +21,7 @@ from catalog.objects import (
     View,
 )
 from catalog.roles import PUBLIC
+from catalog.state import CatalogState
 from protocol.pgwire.errors import PgError, SqlState
 from protocol.pgwire.types import BOOL, INTERVAL, TEXT, parse_type
 from server.authorization.privileges import name_of

@@ -7,19 +7,9 @@ from collections.abc import Callable, Iterable
 import pyarrow as pa
 
 from catalog import builtin, updates
-from catalog.objects import (
-    QUICKSTART,
-    CatalogState,
-    Hold,
-    Index,
-    MaterializedView,
-    ObjectId,
-    Retained,
-    SystemTable,
-    Table,
-    View,
-)
+from catalog.objects import QUICKSTART, Hold, Index, MaterializedView, ObjectId, Retained, SystemTable, Table, View
 from catalog.roles import MATERIALIZE, acl_items
+from catalog.state import CatalogState
 from protocol.pgwire.types import parse_type
 from server.coordinator.coordinator import Coordinator, SystemSource
 from server.execution.times import interval_of_ms

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from catalog import builtin
-from catalog.objects import CatalogState, Classed, Hold, Index, ObjectId, Schema, SystemTable, Table
+from catalog.objects import Classed, Hold, Index, ObjectId, Schema, SystemTable, Table
+from catalog.state import CatalogState
 from server.pg_catalog import oids
 from server.pg_catalog.keys import keys_of
 from server.sql.grammar.lexer import quote_identifier

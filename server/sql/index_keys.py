@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from functools import lru_cache
 
-from catalog.objects import CatalogState, Column, Index, ObjectId, Table, View
+from catalog.objects import Column, Index, ObjectId, Table, View
+from catalog.state import CatalogState
 from server.sql.bind import Binder, PlanContext, relation_of
 from server.sql.expressions import ColumnRef, Expression
 from server.sql.grammar.parse import parse_expression

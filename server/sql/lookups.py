@@ -15,7 +15,8 @@ import numpy as np
 import pyarrow as pa
 
 from catalog.hashing import Hashes, key_codes
-from catalog.objects import CatalogState, Index, ObjectId
+from catalog.objects import Index, ObjectId
+from catalog.state import CatalogState
 from server.sql.constant import Bindings
 from server.sql.expressions import ColumnRef, Expression, children, transform
 from server.sql.index_keys import index_keys

@@ -10,7 +10,8 @@ from dataclasses import dataclass, field
 
 from sqlglot import exp
 
-from catalog.objects import CatalogState, Hold, Index, ObjectId, Relation
+from catalog.objects import Hold, Index, ObjectId, Relation
+from catalog.state import CatalogState
 from protocol.pgwire.errors import PgError, SqlState
 from server.sql.expressions import Column, ColumnRef, Expression, walk
 from server.sql.relations import RecursiveRows

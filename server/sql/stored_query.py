@@ -6,7 +6,8 @@ import functools
 
 from sqlglot import exp, parse_one
 
-from catalog.objects import CatalogState, Index, Item, MaterializedView, ObjectId, View
+from catalog.objects import Index, Item, MaterializedView, ObjectId, View
+from catalog.state import CatalogState
 from server.sql.grammar.lexer import quote_identifier
 from server.sql.grammar.parse import parse_query
 from server.sql.grammar.statements import (

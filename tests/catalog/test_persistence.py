@@ -11,21 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from catalog import builtin, persistence
-from catalog.objects import (
-    CatalogState,
-    Column,
-    Database,
-    Hold,
-    Index,
-    Item,
-    MaterializedView,
-    NameTaken,
-    ObjectId,
-    Schema,
-    Table,
-    View,
-)
+from catalog.objects import Column, Database, Hold, Index, Item, MaterializedView, ObjectId, Schema, Table, View
 from catalog.roles import MATERIALIZE, PUBLIC, Privilege, Role
+from catalog.state import CatalogState, NameTaken
 from catalog.store import Store
 
 # Characters that SQLite, JSON or an identifier might stumble over; no NUL and no lone surrogates, as in PostgreSQL.

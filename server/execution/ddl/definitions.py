@@ -12,15 +12,12 @@ from typing import Any
 
 from catalog.objects import (
     QUICKSTART,
-    CatalogState,
     Column,
     Database,
     Hold,
     Index,
-    InUse,
     Item,
     MaterializedView,
-    NameTaken,
     ObjectId,
     Schema,
     SystemTable,
@@ -28,6 +25,7 @@ from catalog.objects import (
     View,
 )
 from catalog.roles import PUBLIC, Privilege
+from catalog.state import CatalogState, InUse, NameTaken
 from protocol.pgwire.errors import Notice, PgError, Severity, SqlState
 from protocol.pgwire.scalars import parse_text
 from protocol.pgwire.types import INTERVAL

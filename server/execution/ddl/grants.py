@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from catalog.objects import QUICKSTART, CatalogState, Index, ObjectId, SystemTable
+from catalog.objects import QUICKSTART, Index, ObjectId, SystemTable
 from catalog.roles import PUBLIC, Privilege, applicable
+from catalog.state import CatalogState
 from protocol.pgwire.errors import Notice, PgError, Severity, SqlState
 from server.authorization import privileges
 from server.execution.ddl.roles import meant

@@ -5,18 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from catalog.holds import Status
-from catalog.objects import (
-    CatalogState,
-    Hold,
-    Index,
-    Item,
-    MaterializedView,
-    NameTaken,
-    ObjectId,
-    SystemTable,
-    Timestamp,
-    View,
-)
+from catalog.objects import Hold, Index, Item, MaterializedView, ObjectId, SystemTable, Timestamp, View
+from catalog.state import CatalogState, NameTaken
 from protocol.pgwire.errors import Notice, PgError, Severity, SqlState
 from server.authorization import privileges
 from server.coordinator.committer import Request

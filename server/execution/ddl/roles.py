@@ -6,8 +6,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import fields, replace
 from typing import Any
 
-from catalog.objects import CatalogState, Database, Index, Item, NameTaken, ObjectId, Schema
+from catalog.objects import Database, Index, Item, ObjectId, Schema
 from catalog.roles import MATERIALIZE, Role
+from catalog.state import CatalogState, NameTaken
 from protocol.pgwire.errors import Notice, PgError, Severity, SqlState
 from server.authorization import privileges
 from server.session_state.context import Context

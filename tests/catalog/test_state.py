@@ -7,20 +7,8 @@ from dataclasses import replace
 import pytest
 
 from catalog import builtin
-from catalog.objects import (
-    CatalogState,
-    Column,
-    Database,
-    Index,
-    InUse,
-    Item,
-    MaterializedView,
-    NameTaken,
-    ObjectId,
-    Schema,
-    Table,
-    View,
-)
+from catalog.objects import Column, Database, Index, Item, MaterializedView, ObjectId, Schema, Table, View
+from catalog.state import CatalogState, InUse, NameTaken
 
 DB, OTHER_DB = Database(ObjectId("u1"), "materialize"), Database(ObjectId("u20"), "other")
 PUBLIC, STAGING = Schema(ObjectId("u2"), DB.id, "public"), Schema(ObjectId("u3"), DB.id, "staging")
