@@ -1,14 +1,36 @@
-"""The objects of the catalog. Ids are never reused: `u12` is a user's object, `s3` a built-in one."""
+"""The kinds of catalog object, one class each. Ids are never reused: `u12` is a user's object, `s3` a built-in one.
+
+A class registers its kind: the class attributes say how the kind is named, which privileges it has and how
+PostgreSQL's catalogs show it, and `stored` and `restored` convert its definition to and from JSON. The base classes are
+capabilities, which other modules test for, so that they need no change for a new kind:
+
+- `Relation`: has columns and can be named in FROM.
+- `DerivedRelation`: a relation with a stored query.
+- `Retained`: has a `since` and RETAIN HISTORY, so it can be held.
+- `Collection`: a retained relation whose rows are in the log.
+
+`KINDS` lists the kinds that a schema contains.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Self
 
 from catalog.ids import Diff as Diff
 from catalog.ids import ObjectId as ObjectId
 from catalog.ids import Timestamp as Timestamp
+from catalog.roles import Privilege
 
 TIMESTAMP_MAX = 18446744073709551615  # the empty frontier in the protocol; internally it is None
+
+_READ_AND_WRITE = frozenset(
+    (Privilege.INSERT, Privilege.SELECT, Privilege.UPDATE, Privilege.DELETE, Privilege.TRUNCATE)
+)
+_CONTAINER = frozenset((Privilege.USAGE, Privilege.CREATE))
+_USAGE = frozenset((Privilege.USAGE,))
+_SELECT = frozenset((Privilege.SELECT,))
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,142 +44,298 @@ class Column:
 
 
 @dataclass(frozen=True, slots=True)
-class Database:
+class StoredItem:
+    """An item as the catalog's file has it. `definition` is what the kind's `stored` returned."""
+
+    id: ObjectId
+    schema_id: ObjectId
+    name: str
+    columns: tuple[Column, ...]
+    definition: Mapping[str, Any]
+
+
+class CatalogObject:
+    """What all kinds have in common: a name for the kind, and privileges."""
+
+    kind: ClassVar[str]
+    """The kind as messages name it, such as `materialized view`."""
+    privileges: ClassVar[frozenset[Privilege]] = frozenset()
+    """The privileges that apply to the kind: the meaning of ALL. The owner has them by default."""
+
+    @property
+    def public_privileges(self) -> frozenset[Privilege]:
+        """The privileges that PUBLIC has by default."""
+        return frozenset()
+
+
+@dataclass(frozen=True)
+class Database(CatalogObject):
     id: ObjectId
     name: str
 
+    kind = "database"
+    privileges = _CONTAINER
 
-@dataclass(frozen=True, slots=True)
-class Schema:
+    @property
+    def public_privileges(self) -> frozenset[Privilege]:
+        return _USAGE
+
+
+@dataclass(frozen=True)
+class Schema(CatalogObject):
     """`database_id` is None for the system schemas, which are visible in every database."""
 
     id: ObjectId
     database_id: ObjectId | None
     name: str
 
+    kind = "schema"
+    privileges = _CONTAINER
 
-@dataclass(frozen=True, slots=True)
-class Cluster:
+    @property
+    def public_privileges(self) -> frozenset[Privilege]:
+        return _USAGE if self.database_id is None else frozenset()
+
+
+@dataclass(frozen=True)
+class Cluster(CatalogObject):
     """The compute resources that run dataflows and queries."""
 
     id: ObjectId
     name: str
+
+    kind = "cluster"
+    privileges = _CONTAINER
+
+    @property
+    def public_privileges(self) -> frozenset[Privilege]:
+        return _USAGE
 
 
 QUICKSTART = Cluster(ObjectId("s1001"), "quickstart")
 """The only cluster: Spark."""
 
 
-@dataclass(frozen=True, slots=True)
-class Table:
-    """A user's table. `keys` are PRIMARY KEY and UNIQUE constraints as declared; they are not enforced.
+# -- capabilities ---------------------------------------------------------------------------------------------------
 
-    `retain_ms` is RETAIN HISTORY in milliseconds: how much history stays readable without a hold. None is the server's
-    default, 0 retains all history. Materialized views and indexes have it, too.
-    """
+
+@dataclass(frozen=True)
+class Item(CatalogObject):
+    """An object in a schema."""
 
     id: ObjectId
     schema_id: ObjectId
     name: str
+
+    plural: ClassVar[str]
+    """The objects that SHOW lists together with this kind, such as `materialized views`."""
+    relkind: ClassVar[str | None] = None
+    """pg_class.relkind; None for a kind that PostgreSQL's catalogs do not show."""
+    is_indexable: ClassVar[bool] = False
+
+    @property
+    def depends_on(self) -> frozenset[ObjectId]:
+        """The items without which this one cannot exist."""
+        return frozenset()
+
+    @property
+    def part_of(self) -> ObjectId | None:
+        """The item that this one belongs to: it has the other's owner and privileges, and is dropped with it."""
+        return None
+
+    def stored(self) -> dict[str, object]:
+        """The definition as JSON values, without id, schema, name and columns. TypeError for a built-in kind."""
+        raise TypeError(f'{self.kind} "{self.name}" is built-in and not stored')
+
+    @classmethod
+    def restored(cls, row: StoredItem) -> Self:
+        """The inverse of `stored`. Definitions of format 1 lack `retain_ms`."""
+        raise TypeError(f"{cls.kind}s are built-in and not stored")
+
+
+@dataclass(frozen=True)
+class Relation(Item):
+    """An item with columns, which can be named in FROM."""
+
     columns: tuple[Column, ...]
-    keys: tuple[tuple[str, ...], ...] = ()
-    retain_ms: int | None = None
 
-    kind = "table"
+    privileges = _READ_AND_WRITE
+    is_indexable = True
 
 
-@dataclass(frozen=True, slots=True)
-class View:
-    """`query` is the SELECT with every relation named by id (`"$id"."u12"`), so that a rename does not change it.
+@dataclass(frozen=True)
+class DerivedRelation(Relation):
+    """A relation whose rows are the result of a stored query.
 
+    `query` is the SELECT with every relation named by id (`"$id"."u12"`), so that a rename does not change it.
     `uses` are the relations that the text names directly.
     """
 
-    id: ObjectId
-    schema_id: ObjectId
-    name: str
-    columns: tuple[Column, ...]
     query: str
     uses: frozenset[ObjectId]
+
+    @property
+    def depends_on(self) -> frozenset[ObjectId]:
+        return self.uses
+
+
+@dataclass(frozen=True)
+class Retained(Item):
+    """An item with a `since`: its history can be read and held.
+
+    `retain_ms` is RETAIN HISTORY in milliseconds: how much history stays readable without a hold. None is the server's
+    default, 0 retains all history.
+    """
+
+    retain_ms: int | None = field(default=None, kw_only=True)
+
+
+@dataclass(frozen=True)
+class Collection(Relation, Retained):
+    """A relation whose rows are in the log, with its own frontiers."""
+
+
+# -- the kinds ------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Table(Collection):
+    """A user's table. `keys` are PRIMARY KEY and UNIQUE constraints as declared; they are not enforced."""
+
+    keys: tuple[tuple[str, ...], ...] = ()
+
+    kind = "table"
+    plural = "tables"
+    relkind = "r"
+
+    def stored(self) -> dict[str, object]:
+        return {"keys": self.keys, "retain_ms": self.retain_ms}
+
+    @classmethod
+    def restored(cls, row: StoredItem) -> Self:
+        keys = tuple(tuple(key) for key in row.definition["keys"])
+        return cls(row.id, row.schema_id, row.name, row.columns, keys, retain_ms=row.definition.get("retain_ms"))
+
+
+@dataclass(frozen=True)
+class View(DerivedRelation):
+    """A view is replaced by its query where it is read."""
 
     kind = "view"
+    plural = "views"
+    relkind = "v"
+
+    def stored(self) -> dict[str, object]:
+        return {"query": self.query, "uses": sorted(self.uses)}
+
+    @classmethod
+    def restored(cls, row: StoredItem) -> Self:
+        query, uses = row.definition["query"], frozenset(row.definition["uses"])
+        return cls(row.id, row.schema_id, row.name, row.columns, query, uses)
 
 
-@dataclass(frozen=True, slots=True)
-class MaterializedView:
-    """A view whose result is a collection in the log, with its own frontiers. The fields are those of `View`."""
-
-    id: ObjectId
-    schema_id: ObjectId
-    name: str
-    columns: tuple[Column, ...]
-    query: str
-    uses: frozenset[ObjectId]
-    retain_ms: int | None = None
+@dataclass(frozen=True)
+class MaterializedView(DerivedRelation, Collection):
+    """A view whose result is a collection."""
 
     kind = "materialized view"
+    plural = "materialized views"
+    relkind = "m"
+
+    def stored(self) -> dict[str, object]:
+        return {"query": self.query, "uses": sorted(self.uses), "retain_ms": self.retain_ms}
+
+    @classmethod
+    def restored(cls, row: StoredItem) -> Self:
+        query, uses = row.definition["query"], frozenset(row.definition["uses"])
+        retain_ms = row.definition.get("retain_ms")
+        return cls(row.id, row.schema_id, row.name, row.columns, query, uses, retain_ms=retain_ms)
 
 
-@dataclass(frozen=True, slots=True)
-class Index:
+@dataclass(frozen=True)
+class Index(Retained):
     """`keys`: SQL expressions over the columns of `on`. The index has its own `since` (see `Frontiers`)."""
 
-    id: ObjectId
-    schema_id: ObjectId
-    name: str
     on: ObjectId
     keys: tuple[str, ...]
-    retain_ms: int | None = None
 
     kind = "index"
+    plural = "indexes"
+    relkind = "i"
 
     @property
-    def columns(self) -> tuple[Column, ...]:
-        return ()
-
-    @property
-    def uses(self) -> frozenset[ObjectId]:
+    def depends_on(self) -> frozenset[ObjectId]:
         return frozenset((self.on,))
 
+    @property
+    def part_of(self) -> ObjectId | None:
+        return self.on
 
-@dataclass(frozen=True, slots=True)
-class Hold:
-    """A durable read hold on the relations `on`, which never change. `max_lag_ms` bounds its lag.
+    def stored(self) -> dict[str, object]:
+        return {"on": self.on, "keys": self.keys, "retain_ms": self.retain_ms}
+
+    @classmethod
+    def restored(cls, row: StoredItem) -> Self:
+        on, keys = row.definition["on"], tuple(row.definition["keys"])
+        return cls(row.id, row.schema_id, row.name, on, keys, retain_ms=row.definition.get("retain_ms"))
+
+
+@dataclass(frozen=True)
+class Hold(Item):
+    """A durable read hold on the items `on`, which never change. `max_lag_ms` bounds its lag.
 
     Its time and status are in `holds.py`.
     """
 
-    id: ObjectId
-    schema_id: ObjectId
-    name: str
     on: tuple[ObjectId, ...]
     max_lag_ms: int
 
     kind = "hold"
+    plural = "holds"
 
     @property
-    def columns(self) -> tuple[Column, ...]:
-        return ()
-
-    @property
-    def uses(self) -> frozenset[ObjectId]:
+    def depends_on(self) -> frozenset[ObjectId]:
         return frozenset(self.on)
 
+    def stored(self) -> dict[str, object]:
+        return {"on": self.on, "max_lag_ms": self.max_lag_ms}
 
-@dataclass(frozen=True, slots=True)
-class SystemTable:
-    """A built-in relation. Its rows are computed from the server's memory when it is read."""
+    @classmethod
+    def restored(cls, row: StoredItem) -> Self:
+        return cls(row.id, row.schema_id, row.name, tuple(row.definition["on"]), row.definition["max_lag_ms"])
 
-    id: ObjectId
-    schema_id: ObjectId
-    name: str
-    columns: tuple[Column, ...]
+
+@dataclass(frozen=True)
+class SystemTable(Relation):
+    """A built-in relation, which is not stored. Its rows are computed from the server's memory when it is read."""
 
     kind = "system table"
+    plural = "tables"
+    relkind = "r"
+    is_indexable = False
+
+    @property
+    def public_privileges(self) -> frozenset[Privilege]:
+        return _SELECT
 
 
-Item = Table | View | MaterializedView | Index | Hold | SystemTable
-Relation = Table | View | MaterializedView | SystemTable  # can be named in FROM
-Classed = Relation | Index  # listed in pg_class; a hold is not a relation
-Collection = Table | MaterializedView  # stored in the log
-Retained = Table | MaterializedView | Index  # has a `since` and RETAIN HISTORY
+KINDS: Mapping[str, type[Item]] = {
+    kind.kind: kind for kind in (Table, View, MaterializedView, Index, Hold, SystemTable)
+}
+"""The class of each kind of item."""
+
+
+def object_type(kind: str) -> str:
+    """The kind as system tables name it, such as `materialized-view`."""
+    return kind.replace(" ", "-")
+
+
+def with_article(kind: str) -> str:
+    """The kind with its article, such as `an index`."""
+    return f"{'an' if kind[0] in 'aeiou' else 'a'} {kind}"
+
+
+def applicable_privileges(kind: str) -> frozenset[Privilege]:
+    """The privileges that apply to a kind of object: the meaning of ALL."""
+    classes: Mapping[str, type[CatalogObject]] = {**KINDS, **{c.kind: c for c in (Database, Schema, Cluster)}}
+    return classes[kind].privileges

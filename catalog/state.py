@@ -11,9 +11,24 @@ from __future__ import annotations
 from collections.abc import Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import TypeVar
 
-from catalog.objects import Database, Index, Item, MaterializedView, ObjectId, Schema, Table, View
-from catalog.roles import MATERIALIZE, PUBLIC, Acl, Privilege, Role, applicable
+from catalog.objects import (
+    QUICKSTART,
+    Cluster,
+    Collection,
+    Database,
+    DerivedRelation,
+    Index,
+    Item,
+    ObjectId,
+    Relation,
+    Schema,
+    View,
+)
+from catalog.roles import MATERIALIZE, PUBLIC, Acl, Role
+
+I = TypeVar("I", bound=Item)
 
 
 class CatalogError(Exception):
@@ -72,7 +87,7 @@ class CatalogState:
     def _users(self) -> dict[ObjectId, list[ObjectId]]:
         users: dict[ObjectId, list[ObjectId]] = {}
         for item in self.items.values():
-            for used in getattr(item, "uses", ()):
+            for used in item.depends_on:
                 users.setdefault(used, []).append(item.id)
         return users
 
@@ -148,6 +163,16 @@ class CatalogState:
     def items_in(self, schema_id: ObjectId) -> Iterator[Item]:
         return (i for i in self.items.values() if i.schema_id == schema_id)
 
+    def relation(self, id: ObjectId) -> Relation:
+        """The relation with this id, which must exist."""
+        item = self.items[id]
+        assert isinstance(item, Relation), item
+        return item
+
+    def items_of(self, kind: type[I]) -> Iterator[I]:
+        """The items of a kind or with a capability."""
+        return (item for item in self.items.values() if isinstance(item, kind))
+
     def dependents(self, id: ObjectId) -> list[Item]:
         """Everything that uses `id`, directly or through others, nearest first."""
         found: dict[ObjectId, Item] = {}
@@ -164,12 +189,10 @@ class CatalogState:
 
     # -- roles and privileges -----------------------------------------------------------------------------------
 
-    def collections(
-        self, ids: Iterable[ObjectId], *, through: tuple[type[View | MaterializedView], ...] = (View,)
-    ) -> frozenset[ObjectId]:
-        """The tables and materialized views from which the relations `ids` are computed.
+    def collections(self, ids: Iterable[ObjectId], *, through: type[DerivedRelation] = View) -> frozenset[ObjectId]:
+        """The collections from which the relations `ids` are computed.
 
-        Objects of the classes `through` are replaced by the collections that their queries read.
+        Relations of the class `through` are replaced by the collections that their queries read.
         """
         found: set[ObjectId] = set()
         seen: set[ObjectId] = set()
@@ -180,9 +203,9 @@ class CatalogState:
                 continue
             seen.add(id)
             item = self.items.get(id)
-            if isinstance(item, View | MaterializedView) and isinstance(item, through):
+            if isinstance(item, through):
                 queue.extend(item.uses)
-            elif isinstance(item, Table | MaterializedView):
+            elif isinstance(item, Collection):
                 found.add(id)
         return frozenset(found)
 
@@ -205,31 +228,22 @@ class CatalogState:
             found = self._closures[role, inherited] = frozenset(members)
         return found
 
-    def kind(self, id: ObjectId) -> str:
-        """The kind of an item, schema, database or cluster, as used in messages."""
-        item = self.items.get(id)
-        if item is not None:
-            return item.kind
-        return "schema" if id in self.schemas else "database" if id in self.databases else "cluster"
+    def object(self, id: ObjectId) -> Item | Schema | Database | Cluster:
+        """The item, schema, database or cluster with this id."""
+        return self.items.get(id) or self.schemas.get(id) or self.databases.get(id) or QUICKSTART
 
     def owner(self, id: ObjectId) -> ObjectId:
-        """The role that owns an object. The owner of an index is the owner of its relation."""
+        """The role that owns an object, or the object that it is part of."""
         item = self.items.get(id)
-        return self.owners.get(item.on if isinstance(item, Index) else id, MATERIALIZE.id)
+        return self.owners.get((item.part_of if item is not None else None) or id, MATERIALIZE.id)
 
     def acl(self, id: ObjectId) -> Acl:
         """The privileges on an object, as granted or by default."""
         stored = self.privileges.get(id)
         if stored is not None:
             return stored
-        kind = self.kind(id)
-        schema = self.schemas.get(id)
-        public: frozenset[Privilege] = frozenset()
-        if kind in ("database", "cluster") or (schema is not None and schema.database_id is None):
-            public = frozenset((Privilege.USAGE,))
-        elif kind == "system table":
-            public = frozenset((Privilege.SELECT,))
-        own = applicable(kind)
+        object = self.object(id)
+        own, public = object.privileges, object.public_privileges
         return {**({self.owner(id): own} if own else {}), **({PUBLIC: public} if public else {})}
 
     def with_role(self, role: Role) -> CatalogState:
@@ -269,7 +283,9 @@ class CatalogState:
         old, new = before._objects(), self._objects()
         state = self
         for id in new - old:
-            if creator != MATERIALIZE.id and not isinstance(self.items.get(id), Index) and id not in self.owners:
+            item = self.items.get(id)
+            is_part = item is not None and item.part_of is not None
+            if creator != MATERIALIZE.id and not is_part and id not in self.owners:
                 state = state.with_owner(id, creator)
         if gone := old - new:
             owners = {id: role for id, role in state.owners.items() if id not in gone}
@@ -307,10 +323,10 @@ class CatalogState:
         return replace(self, items={**self.items, item.id: item})
 
     def without_item(self, id: ObjectId, *, cascade: bool = False) -> CatalogState:
-        """Drops an item and its indexes. Other dependents are dropped with `cascade`, otherwise raises InUse."""
+        """Drops an item and its parts. Other dependents are dropped with `cascade`, otherwise raises InUse."""
         item = self.items[id]
         dependents = self.dependents(id)
-        blocking = [d for d in dependents if not isinstance(d, Index)]
+        blocking = [d for d in dependents if d.part_of is None]
         if blocking and not cascade:
             raise InUse(item.kind, item.name, tuple((d.kind, d.name) for d in blocking))
         gone = {id, *(d.id for d in dependents)}

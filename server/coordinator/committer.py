@@ -302,7 +302,7 @@ class Committer:
 def index_created(frontiers: Frontiers, state: CatalogState, index: Index, since: Timestamp) -> None:
     """Registers an index. The history of its inputs begins at `since`."""
     if isinstance(state.items[index.on], View):
-        frontiers.view_index_created(index.id, state.collections(index.uses, through=(View,)), since, index.retain_ms)
+        frontiers.view_index_created(index.id, state.collections(index.depends_on), since, index.retain_ms)
     else:
         computed = is_computed(index, state)
         frontiers.index_created(index.id, index.on, since, index.retain_ms, computed=computed)

@@ -193,7 +193,7 @@ class Coordinator:
                 self.frontiers.created(id, durable.since, durable.upper, item.retain_ms)
         for item in items.values():
             if isinstance(item, Index):
-                inputs = self.state.collections(item.uses, through=(View,))
+                inputs = self.state.collections(item.depends_on)
                 since = max((self.log.durable[input].since for input in inputs), default=Timestamp(0))
                 index_created(self.frontiers, self.state, item, since)
         for id, place in holds.load(self.store).items():
@@ -394,7 +394,7 @@ class Coordinator:
         try:
             return plan()
         except Exception:
-            return FailedPlan(plan, self.state.collections(item.uses), _Followed(self))
+            return FailedPlan(plan, self.state.collections(item.depends_on), _Followed(self))
 
     def _end_feeds(self, id: ObjectId, name: str) -> None:
         error = PgError(SqlState.UNDEFINED_OBJECT, f"relation '{name}' was dropped")

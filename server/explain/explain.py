@@ -16,14 +16,14 @@ from time import monotonic
 
 import pyarrow as pa
 
-from catalog.objects import Index, Item, MaterializedView, ObjectId, View
+from catalog.objects import DerivedRelation, Index, Item, ObjectId, with_article
 from protocol.pgwire.encode import RowEncoder
 from protocol.pgwire.errors import PgError, SqlState
 from server.authorization import privileges
 from server.dataflow.stream.encoding import encoded_chunks
 from server.execution.arguments import execute_arguments
 from server.execution.catalog_query.query import CatalogPlan
-from server.execution.names import find_relation
+from server.execution.names import find_item, find_relation
 from server.execution.prepare import Plan, Prepared, Types, plan_statement, prepare
 from server.execution.select import input_rows, select
 from server.execution.subscribe import SubscribePlan
@@ -147,14 +147,14 @@ def _plan(context: Context, inner: s.Statement, stage: s.ExplainStage | None, ty
 
 def _stored(context: Context, stored: s.StoredQuery) -> tuple[Item, QueryPlan]:
     """A view, materialized view or index, and its query. PgError 42809 if the name is of an object of another kind."""
-    item = find_relation(context, stored.name)
+    item = find_item(context, stored.name)
     if item.kind != stored.kind:
-        message = f'"{item.name}" is not {"an" if stored.kind is s.ObjectKind.INDEX else "a"} {stored.kind}'
+        message = f'"{item.name}" is not {with_article(stored.kind)}'
         raise PgError(SqlState.WRONG_OBJECT_TYPE, message, position=stored.name.position)
-    relation = context.state.items[item.on] if isinstance(item, Index) else item
+    relation = context.state.relation(item.part_of or item.id)
     reading = plan_query(relation_query(relation), context.plan_context())
     privileges.require_query(context.state, context.role, reading)
-    return item, plan_stored(item.query, context.state) if isinstance(item, View | MaterializedView) else reading
+    return item, plan_stored(item.query, context.state) if isinstance(item, DerivedRelation) else reading
 
 
 # -- the sections ---------------------------------------------------------------------------------------------------

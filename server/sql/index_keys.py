@@ -47,5 +47,5 @@ def _bound(key: str, columns: tuple[Column, ...]) -> int | Expression:
 
 def is_computed(index: Index, state: CatalogState) -> bool:
     """Whether Spark computes the index: it is on a view, or a key is an expression."""
-    relation = state.items[index.on]
+    relation = state.relation(index.on)
     return isinstance(relation, View) or not all(isinstance(k, int) for k in index_keys(relation.columns, index.keys))

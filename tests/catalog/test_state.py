@@ -7,7 +7,18 @@ from dataclasses import replace
 import pytest
 
 from catalog import builtin
-from catalog.objects import Column, Database, Index, Item, MaterializedView, ObjectId, Schema, Table, View
+from catalog.objects import (
+    Column,
+    Database,
+    DerivedRelation,
+    Index,
+    Item,
+    MaterializedView,
+    ObjectId,
+    Schema,
+    Table,
+    View,
+)
 from catalog.state import CatalogState, InUse, NameTaken
 
 DB, OTHER_DB = Database(ObjectId("u1"), "materialize"), Database(ObjectId("u20"), "other")
@@ -110,7 +121,7 @@ class TestDependents:
     def test_collections_that_relations_are_made_from(self) -> None:
         both = frozenset((ObjectId("u14"), ObjectId("u15"), builtin.MZ_OBJECTS.id))
         assert self.STATE.collections(both) == {"u10", "u13"}
-        assert self.STATE.collections(both, through=(View, MaterializedView)) == {"u10"}
+        assert self.STATE.collections(both, through=DerivedRelation) == {"u10"}
         assert self.STATE.collections([ObjectId("u13")]) == {"u13"}
 
     def test_drop_is_refused_while_something_uses_it(self) -> None:
