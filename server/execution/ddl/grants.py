@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from catalog.objects import QUICKSTART, Index, ObjectId, applicable_privileges
+from catalog.objects import QUICKSTART, ObjectId, Relation, applicable_privileges, with_article
 from catalog.roles import PUBLIC, Privilege
 from catalog.state import CatalogState
 from protocol.pgwire.errors import Notice, PgError, Severity, SqlState
@@ -69,13 +69,13 @@ def _objects(context: Context, kind: GrantKind, name: Name) -> list[ObjectId]:
     match kind:
         case GrantKind.TABLE:
             item = find_item(context, name)
-            if isinstance(item, Index):
-                raise PgError(SqlState.WRONG_OBJECT_TYPE, f'"{item.name}" is an index')
+            if not isinstance(item, Relation):
+                raise PgError(SqlState.WRONG_OBJECT_TYPE, f'"{item.name}" is {with_article(item.kind)}')
             refuse_system_table(item)
             return [item.id]
         case GrantKind.TABLES_IN_SCHEMA:
             schema_id = _schema(context, name)
-            return [i.id for i in state.items_in(schema_id) if i.privileges]
+            return [i.id for i in state.items_in(schema_id) if isinstance(i, Relation)]
         case GrantKind.SCHEMA:
             return [_schema(context, name)]
         case GrantKind.DATABASE:
