@@ -19,8 +19,9 @@ from catalog import holds, persistence, source_state, updates
 from catalog.holds import HoldPosition
 from catalog.log import Batch, Log, Payload
 from catalog.log import Frontiers as DurableFrontiers
-from catalog.objects import CatalogState, Hold, Index, MaterializedView, ObjectId, Retained, Table, Timestamp, View
+from catalog.objects import Hold, Index, MaterializedView, ObjectId, Retained, Table, Timestamp, View
 from catalog.oracle import Oracle
+from catalog.state import CatalogState
 from catalog.store import MustEnd, Store
 from protocol.pgwire.errors import PgError
 from server.coordinator.holds import Advance, Holds, Moves, Overdue
@@ -323,7 +324,7 @@ class Committer:
 def index_created(frontiers: Frontiers, state: CatalogState, index: Index, since: Timestamp) -> None:
     """Registers an index. The history of its inputs begins at `since`."""
     if isinstance(state.items[index.on], View):
-        frontiers.view_index_created(index.id, state.collections(index.uses, through=(View,)), since, index.retain_ms)
+        frontiers.view_index_created(index.id, state.collections(index.depends_on), since, index.retain_ms)
     else:
         computed = is_computed(index, state)
         frontiers.index_created(index.id, index.on, since, index.retain_ms, computed=computed)

@@ -56,4 +56,4 @@ class Computations:
         try:
             return plan()
         except Exception:
-            return FailedPlan(plan, self._committer.state.collections(item.uses), self._inputs)
+            return FailedPlan(plan, self._committer.state.collections(item.depends_on), self._inputs)

@@ -18,9 +18,10 @@ import pyarrow as pa
 from catalog import holds, persistence
 from catalog.directory import DIRECTORY_MODE
 from catalog.log import Batch, Log, Payload
-from catalog.objects import CatalogState, Hold, Index, MaterializedView, ObjectId, Table, Timestamp, View
+from catalog.objects import Hold, Index, MaterializedView, ObjectId, Table, Timestamp
 from catalog.oracle import RESERVATION_MS, Oracle
 from catalog.payloads import Payloads
+from catalog.state import CatalogState
 from catalog.store import Store, Undecided
 from protocol.pgwire.errors import PgError, SqlState
 from server.coordinator.activity import Activity
@@ -135,7 +136,7 @@ class Coordinator:
                 self.frontiers.created(id, durable.since, durable.upper, item.retain_ms)
         for item in items.values():
             if isinstance(item, Index):
-                inputs = self.state.collections(item.uses, through=(View,))
+                inputs = self.state.collections(item.depends_on)
                 since = max((self.log.durable[input].since for input in inputs), default=Timestamp(0))
                 index_created(self.frontiers, self.state, item, since)
         for id, position in holds.load(self.store).items():

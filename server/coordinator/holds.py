@@ -25,7 +25,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from catalog.holds import HoldPosition, Status
-from catalog.objects import CatalogState, Hold, ObjectId, Timestamp
+from catalog.objects import Hold, ObjectId, Timestamp
+from catalog.state import CatalogState
 from protocol.pgwire.errors import PgError, SqlState
 from server.timeline.frontiers import Frontiers, Holder
 

@@ -8,7 +8,8 @@ import pyarrow as pa
 
 from catalog import updates
 from catalog.hashing import Hashes
-from catalog.objects import CatalogState, Index, MaterializedView, ObjectId, Table, Timestamp, View
+from catalog.objects import Index, MaterializedView, ObjectId, Table, Timestamp, View
+from catalog.state import CatalogState
 from server.coordinator.arrangements import Arrangements
 from server.coordinator.computations import Computations
 from server.coordinator.dataflows import Dataflows

@@ -6,7 +6,8 @@ from dataclasses import replace
 
 from sqlglot import exp
 
-from catalog.objects import CatalogState, Column, Item, ObjectId, SystemTable, Table
+from catalog.objects import Column, ObjectId, Relation, SystemTable, Table
+from catalog.state import CatalogState
 from protocol.pgwire.errors import PgError, SqlState
 from protocol.pgwire.types import PgType
 from server.dataflow.stream.order import OrderPlan, SortKey
@@ -62,7 +63,7 @@ def default_values(table: Table) -> Insert:
     return Insert("", 0, Name((ID_SCHEMA, table.id), 0), None, (), None, ())
 
 
-def plan_index_keys(statement: CreateIndex, item: Item, context: PlanContext) -> tuple[str, ...]:
+def plan_index_keys(statement: CreateIndex, item: Relation, context: PlanContext) -> tuple[str, ...]:
     """The key expressions of an index over `item` as SQL text; all columns if none are given. PgError 42703, ..."""
     if not statement.keys:
         return tuple(quote_identifier(column.name) for column in item.columns)

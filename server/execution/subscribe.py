@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from catalog import spill, updates
-from catalog.objects import TIMESTAMP_MAX, Hold, Index, Item, MaterializedView, ObjectId, Table, Timestamp
+from catalog.objects import TIMESTAMP_MAX, Collection, Item, ObjectId, Relation, Timestamp, with_article
 from protocol.pgwire.errors import Notice, PgError, Severity, SqlState
 from protocol.pgwire.types import PgType
 from server.authorization import privileges
@@ -27,7 +27,7 @@ from server.dataflow.stream.subscription import (
     ConstantSubscription,
     Subscription,
 )
-from server.execution.names import find_relation
+from server.execution.names import find_item
 from server.execution.planning import plan_order
 from server.execution.select import hold_at, rows_without_inputs
 from server.execution.show_query import show_query
@@ -62,12 +62,12 @@ def plan_subscribe(context: Context, statement: Subscribe, types: Sequence[PgTyp
     relation: str | None = None
     match statement.source:
         case Name() as name:
-            item = find_relation(context, name)
-            if isinstance(item, Index | Hold):
+            item = find_item(context, name)
+            if not isinstance(item, Relation):
                 full = ".".join(context.state.full_name(item))
-                article = "an" if isinstance(item, Index) else "a"
                 raise PgError(
-                    SqlState.WRONG_OBJECT_TYPE, f"'{full}' cannot be subscribed to because it is {article} {item.kind}"
+                    SqlState.WRONG_OBJECT_TYPE,
+                    f"'{full}' cannot be subscribed to because it is {with_article(item.kind)}",
                 )
             relation, query = item.name, relation_query(item)
         case Query() as query:
@@ -299,4 +299,4 @@ def _evaluation() -> Iterator[None]:
 
 def _is_collection(item: Item, scan: DirectScan) -> bool:
     """Whether the query returns all columns and rows of a collection, as stored in the log."""
-    return isinstance(item, Table | MaterializedView) and scan == DirectScan(item.id, tuple(range(len(item.columns))))
+    return isinstance(item, Collection) and scan == DirectScan(item.id, tuple(range(len(item.columns))))

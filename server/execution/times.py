@@ -60,6 +60,12 @@ def interval_of_ms(duration_ms: int) -> pa.MonthDayNano:
     return pa.MonthDayNano([0, days, rest_ms * 1_000_000])
 
 
+def interval_text(duration_ms: int) -> str:
+    """A duration in interval syntax: `90s`, `1.500s`."""
+    whole, rest = divmod(duration_ms, 1_000)
+    return f"{whole}.{rest:03}s" if rest else f"{whole}s"
+
+
 async def _constant(
     context: Context, expression: Expr, clause: str, not_castable: str, type: PgType | None = None
 ) -> tuple[QueryPlan, object]:

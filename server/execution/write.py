@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from catalog import updates
 from catalog.log import Payload
-from catalog.objects import MaterializedView, ObjectId, Table, Timestamp, View
+from catalog.objects import DerivedRelation, ObjectId, Table, Timestamp
 from catalog.roles import Privilege
 from protocol.pgwire.copy_in import CopyDecoder
 from protocol.pgwire.errors import PgError, SqlState
@@ -105,7 +105,7 @@ async def _read_then_write(
     await _enter(context, verb)
     transaction = context.transaction
     coordinator = context.coordinator
-    read = context.state.collections(plan.query.inputs, through=(View, MaterializedView))
+    read = context.state.collections(plan.query.inputs, through=DerivedRelation)
     await coordinator.backpressure.admit((table.id,))
     transaction.locked = await coordinator.locks.acquire({table.id, *read}, exclusive=True)
     time = coordinator.latest_time()

@@ -16,7 +16,7 @@ from time import monotonic
 
 import pyarrow as pa
 
-from catalog.objects import Index, Item, MaterializedView, ObjectId, View
+from catalog.objects import DerivedRelation, Index, Item, ObjectId, with_article
 from protocol.pgwire.encode import RowEncoder
 from protocol.pgwire.errors import PgError, SqlState
 from server.authorization import privileges
@@ -24,7 +24,7 @@ from server.dataflow.runtime.dataflow import Dataflow
 from server.dataflow.stream.encoding import encoded_chunks
 from server.execution.arguments import execute_arguments
 from server.execution.catalog_query.query import CatalogPlan
-from server.execution.names import find_relation
+from server.execution.names import find_item, find_relation
 from server.execution.prepare import Plan, Prepared, Types, plan_statement, prepare
 from server.execution.select import input_rows, select
 from server.execution.subscribe import SubscribePlan
@@ -41,7 +41,6 @@ from server.session_state.sender import encode_table
 from server.session_state.transaction import Mode
 from server.sql.grammar import statements as s
 from server.sql.grammar.statements.explain import Explained, ExplainStage, StoredQuery
-from server.sql.grammar.statements.objects import ObjectKind
 from server.sql.lookups import too_wide
 from server.sql.outline import Outline
 from server.sql.plan import QueryPlan, bound, plan_query
@@ -151,14 +150,14 @@ def _plan(context: Context, inner: s.Statement, stage: ExplainStage | None, type
 
 def _stored(context: Context, stored: StoredQuery) -> tuple[Item, QueryPlan]:
     """A view, materialized view or index, and its query. PgError 42809 if the name is of an object of another kind."""
-    item = find_relation(context, stored.name)
+    item = find_item(context, stored.name)
     if item.kind != stored.kind:
-        message = f'"{item.name}" is not {"an" if stored.kind is ObjectKind.INDEX else "a"} {stored.kind}'
+        message = f'"{item.name}" is not {with_article(stored.kind)}'
         raise PgError(SqlState.WRONG_OBJECT_TYPE, message, position=stored.name.position)
-    relation = context.state.items[item.on] if isinstance(item, Index) else item
+    relation = context.state.relation(item.part_of or item.id)
     reading = plan_query(relation_query(relation), context.plan_context())
     privileges.require_query(context.state, context.role, reading)
-    return item, plan_stored(item.query, context.state) if isinstance(item, View | MaterializedView) else reading
+    return item, plan_stored(item.query, context.state) if isinstance(item, DerivedRelation) else reading
 
 
 # -- the sections ---------------------------------------------------------------------------------------------------

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from catalog.log import LogSizes
-from catalog.objects import Index, ObjectId
+from catalog.objects import ObjectId
 from server.coordinator.activity import Activity
 from server.coordinator.coordinator import Coordinator
 from server.dataflow.runtime.computation import Recomputation
@@ -202,7 +202,7 @@ def _of_holds(coordinator: Coordinator) -> Iterator[Metric]:
         label = (".".join(state.full_name(hold)),)
         lags[label] = lag_ms / 1_000
         rows[label] = sizes[label] = 0
-        relations = {item.on if isinstance(item := state.items[id], Index) else id for id in hold.on}
+        relations = {state.items[id].part_of or id for id in hold.on}
         for id in relations:
             if id not in logs:
                 logs[id] = log.sizes_over_time(id)

@@ -10,8 +10,9 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import TypeVar
 
-from catalog.objects import CatalogState, ObjectId, Timestamp
+from catalog.objects import ObjectId, Timestamp
 from catalog.roles import MATERIALIZE
+from catalog.state import CatalogState
 from protocol.pgwire.errors import Notice, PgError, Severity, SqlState
 from server.authorization import privileges
 from server.authorization.privilege_functions import evaluate_privilege_function

@@ -15,7 +15,8 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from catalog import updates
-from catalog.objects import CatalogState, Column, ObjectId, Table, Timestamp
+from catalog.objects import Column, ObjectId, Table, Timestamp
+from catalog.state import CatalogState
 from server.sql.grammar.parse import parse_query
 from server.sql.plan import PlanContext, QueryPlan, plan_query
 from tests.server.states import empty_state

@@ -11,8 +11,9 @@ from functools import cache
 import pyarrow as pa
 
 from catalog import updates
-from catalog.objects import CatalogState, ObjectId, Table, Timestamp
 from catalog.objects import Column as CatalogColumn
+from catalog.objects import ObjectId, Table, Timestamp
+from catalog.state import CatalogState
 from protocol.pgwire.errors import PgError, SqlState
 from protocol.pgwire.scalars import column_of, parse_text
 from protocol.pgwire.text_columns import OutputStyle, plain_column, text_column

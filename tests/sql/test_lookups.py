@@ -10,7 +10,8 @@ import numpy as np
 import pyarrow as pa
 
 from catalog.hashing import key_codes
-from catalog.objects import CatalogState, Index, ObjectId, Table, Timestamp
+from catalog.objects import Index, ObjectId, Table, Timestamp
+from catalog.state import CatalogState
 from protocol.pgwire.errors import PgError
 from server.dataflow.runtime.computation import compute
 from server.spark.engine import SparkEngine

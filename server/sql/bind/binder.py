@@ -13,7 +13,8 @@ from typing import Any, TypeVar
 
 from sqlglot import exp
 
-from catalog.objects import CatalogState, ObjectId
+from catalog.objects import ObjectId
+from catalog.state import CatalogState
 from protocol.pgwire.errors import PgError, SqlState
 from protocol.pgwire.types import BOOL, UNKNOWN, PgType
 from server.sql.coerce import Coercer

@@ -45,7 +45,7 @@ def relation_of(binder: Binder, item: CatalogRelation) -> Relation:
     """The rows of a catalog relation. A view is replaced by its query, unless an index has the view's rows."""
     if isinstance(item, View):
         context = binder.context
-        inputs = context.state.collections(item.uses, through=(View,))
+        inputs = context.state.collections(item.uses)
         indexed = bool(context.state.indexes_on(item.id)) and bool(inputs)
         if binder.maintained or context.views_expanded or not indexed:
             return _view(binder, item)

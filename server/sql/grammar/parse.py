@@ -31,8 +31,9 @@ from server.sql.grammar.rules.show import parse_show
 from server.sql.grammar.rules.subscribe import parse_subscribe
 from server.sql.grammar.rules.transactions import parse_begin, parse_commit, parse_rollback, parse_savepoint
 from server.sql.grammar.rules.writes import parse_delete, parse_insert, parse_truncate, parse_update
-from server.sql.grammar.statements import Insert, Statement
+from server.sql.grammar.statements import Statement
 from server.sql.grammar.statements.parts import Expr, Query
+from server.sql.grammar.statements.writes import Insert
 from server.sql.grammar.token_reader import QUERY_HEADS, TokenReader
 
 # The rules by the first keyword of the statement.

@@ -11,7 +11,8 @@ import psycopg
 import pytest
 from psycopg import errors
 
-from catalog.objects import CatalogState, Index
+from catalog.objects import Index
+from catalog.state import CatalogState
 from server.spark.engine import SparkEngine
 from server.sql.plan import QueryPlan
 from server.sql.stored_query import plan_index, plan_stored

@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from catalog.holds import HoldPosition, Status
-from catalog.objects import CatalogState, Column, Database, Hold, Index, ObjectId, Schema, Table, Timestamp
+from catalog.objects import Column, Database, Hold, Index, ObjectId, Schema, Table, Timestamp
+from catalog.state import CatalogState
 from protocol.pgwire.errors import PgError
 from server.coordinator.holds import Advance, Holds, Moves, Overdue
 from server.timeline.frontiers import RETENTION_MS, Frontiers

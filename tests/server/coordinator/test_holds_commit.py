@@ -12,7 +12,8 @@ import pytest
 
 from catalog import holds
 from catalog.holds import HoldPosition, Status
-from catalog.objects import CatalogState, Column, Hold, Item, ObjectId, Table, Timestamp
+from catalog.objects import Column, Hold, Item, ObjectId, Table, Timestamp
+from catalog.state import CatalogState
 from protocol.pgwire.errors import PgError
 from server.coordinator.committer import Request
 from server.coordinator.coordinator import Coordinator

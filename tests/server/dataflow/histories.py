@@ -12,7 +12,8 @@ from typing import Any
 import pyarrow as pa
 
 from catalog import updates
-from catalog.objects import CatalogState, Column, ObjectId, Table, Timestamp
+from catalog.objects import Column, ObjectId, Table, Timestamp
+from catalog.state import CatalogState
 from protocol.pgwire.types import parse_type
 from server.dataflow.arrangements.arrangement import Arranger
 from server.dataflow.arrangements.shared import SharedArrangements

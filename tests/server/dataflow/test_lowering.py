@@ -7,7 +7,8 @@ from functools import cache
 
 import pytest
 
-from catalog.objects import CatalogState, Column, ObjectId, Table
+from catalog.objects import Column, ObjectId, Table
+from catalog.state import CatalogState
 from server.dataflow.plan.description import explained_delta
 from server.dataflow.plan.lowering import NoRule, delta_plan
 from server.dataflow.plan.nodes import AccumulableAggregate, InnerJoin, Node, Recompute, Source, nodes_of

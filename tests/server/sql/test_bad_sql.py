@@ -11,7 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from catalog.objects import CatalogState, Column, ObjectId, Table
+from catalog.objects import Column, ObjectId, Table
+from catalog.state import CatalogState
 from protocol.pgwire.errors import PgError, SqlState
 from server.sql.grammar.lexer import words
 from server.sql.grammar.parse import parse
