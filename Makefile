@@ -1,10 +1,18 @@
-# `make demo` and `make test` need only Python 3.11 or newer: they create `.venv` and install the dependencies there.
+# The targets need only Python 3.11 or newer: they create `.venv` and install the dependencies there.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 CONSTRAINTS := .ci/constraints.txt
 
-.PHONY: demo serve test test-attacks test-cluster generated test-ivm test-large test-faults check bench score clean
+# The number of processes that run tests. Each has a server and a Spark JVM of its own: about 2 GB of memory.
+WORKERS ?= 2
+PYTEST := $(BIN)/python -m pytest
+PARALLEL := $(PYTEST) --numprocesses $(WORKERS)
+# The marks of the tests that have targets of their own. pyproject.toml excludes the same ones by default.
+OWN_TARGETS := generated or ivm or large or faults or attacks
+
+.PHONY: demo serve test test-fast test-crash test-attacks test-cluster generated test-ivm test-large test-faults \
+	check bench score clean
 
 $(VENV)/.installed: pyproject.toml $(CONSTRAINTS)
 	$(PYTHON) -c 'import sys; assert sys.version_info >= (3, 11), "Tidewire needs Python 3.11 or newer"'
@@ -21,38 +29,46 @@ serve: $(VENV)/.installed
 	$(BIN)/tidewire serve
 
 test: $(VENV)/.installed
-	$(BIN)/python -m pytest $(ARGS)
+	$(PARALLEL) --dist worksteal $(ARGS)
+
+# The tests of `make test` that need no Spark.
+test-fast: $(VENV)/.installed
+	$(PARALLEL) --dist worksteal -m "not (spark or crash or $(OWN_TARGETS))" $(ARGS)
+
+# Starts servers and JVMs, kills them, and starts them again.
+test-crash: $(VENV)/.installed
+	$(PARALLEL) --dist loadfile -m crash $(ARGS)
 
 # Runs the tests with Spark's executors in separate processes, then with a Spark Connect server.
 # ARGS="-m cluster" selects the tests that CI runs.
 test-cluster: $(VENV)/.installed
-	$(BIN)/python -m pytest --engine local-cluster $(ARGS)
-	$(BIN)/python -m pytest --engine connect $(ARGS)
+	$(PYTEST) --engine local-cluster -m "not ($(OWN_TARGETS))" $(ARGS)
+	$(PYTEST) --engine connect -m "not ($(OWN_TARGETS))" $(ARGS)
 
 # Runs random SQL on PostgreSQL and Tidewire, TIDEWIRE_EXAMPLES times as much as CI. The test module describes
 # TIDEWIRE_SEED.
 generated: export TIDEWIRE_EXAMPLES ?= 20
 generated: $(VENV)/.installed
-	$(BIN)/python -m pytest tests/server/sql/test_generated_sql.py -m generated --timeout 0 $(ARGS)
+	$(PYTEST) tests/server/sql/test_generated_sql.py -m generated --timeout 0 $(ARGS)
 
 # Runs random queries over random histories, TPC-H and NEXMark. Compares with PostgreSQL's results after each commit.
 test-ivm: export TIDEWIRE_EXAMPLES ?= 50
 test-ivm: $(VENV)/.installed
-	$(BIN)/python -m pytest tests/ivm tests/server -m ivm --timeout 0 $(ARGS)
+	$(PYTEST) tests/ivm tests/server -m ivm --timeout 0 $(ARGS)
 
 # Reads a snapshot of two gigabytes with a slow client while others write. The server's memory must remain bounded.
 test-large: $(VENV)/.installed
-	$(BIN)/python -m pytest tests/server/execution/test_large_snapshot.py -m large -s $(ARGS)
+	$(PYTEST) tests/server/execution/test_large_snapshot.py -m large -s $(ARGS)
 
 # Injects kills, lost connections, full disks, wrong clocks and power loss for FAULTS_SECONDS (120). Also runs
 # deliberately broken servers, which the tests must detect. FAULTS_SEED repeats a run's choices. ARGS=-x stops at the
 # first failure.
 test-faults: $(VENV)/.installed
-	$(BIN)/python -m pytest tests/faults -m faults -s -rs $(ARGS)
+	$(PYTEST) tests/faults -m faults -s -rs $(ARGS)
 
 # Hostile clients and damaged files: expensive statements, oversized messages, idle sockets, random bytes on every port.
 test-attacks: $(VENV)/.installed
-	$(BIN)/python -m pytest tests/attacks -m attacks $(ARGS)
+	$(PYTEST) tests/attacks -m attacks $(ARGS)
 
 check: $(VENV)/.installed
 	$(BIN)/ruff check .

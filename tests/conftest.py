@@ -1,4 +1,4 @@
-"""Plugs the fixtures that several rooms share."""
+"""Settings of all tests, and the fixtures of `tests/fix_*.py`."""
 
 import os
 from collections.abc import Generator
@@ -7,14 +7,14 @@ import pytest
 import structlog
 from hypothesis import settings
 
-# Tests do not wait for speed: of a short run, compiling for the long one is the most.
+# The second compiler of the JVM costs more processor time than it saves in a run of the tests.
 os.environ.setdefault("JAVA_TOOL_OPTIONS", "-XX:TieredStopAtLevel=1")
 
-# How long an example takes depends on what else the machine does; `timeout` ends what does not end.
+# The duration of an example depends on the load of the machine. `timeout` bounds the test as a whole.
 settings.register_profile("tidewire", deadline=None)
 settings.load_profile("tidewire")
 
-# A failure's trace as Python prints it: structlog's own shows every local variable.
+# Plain tracebacks: structlog's own show every local variable.
 structlog.configure(processors=[structlog.processors.format_exc_info, structlog.dev.ConsoleRenderer(colors=False)])
 
 pytest_plugins = ["tests.fix_postgres", "tests.fix_spark", "tests.fix_server"]
@@ -22,7 +22,7 @@ pytest_plugins = ["tests.fix_postgres", "tests.fix_spark", "tests.fix_server"]
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """With a failure, what its servers' logs have of errors: where CI runs, nobody can look there afterwards."""
+    """Adds the errors in the logs of its servers to the report of a failed test: CI does not keep the logs."""
     report = yield
     directory = getattr(item, "funcargs", {}).get("tmp_path")
     if report.failed and directory is not None:

@@ -1,4 +1,4 @@
-"""A Spark Connect server of the tests' own, as somebody else would run one: a process, a port, settings of its own."""
+"""A Spark Connect server as a user would run one: a separate process with its own settings."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ MAIN_CLASS = "org.apache.spark.sql.connect.service.SparkConnectServer"
 
 
 def free_port() -> int:
-    """A port for a server that must come back at the same place."""
+    """Returns a free port, for a server that must listen on the same port after a restart."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         return int(listener.getsockname()[1])
 
 
 class ConnectServer:
-    """A Connect server's process, which can be killed and started again; its log is `directory`/connect.log."""
+    """The process of a Connect server, which can be killed and restarted. It writes `directory`/connect.log."""
 
     def __init__(self, directory: Path) -> None:
-        """Returns when it listens."""
+        """Starts the process and returns when it listens."""
         self.port = free_port()
         self.directory = directory
         self.log = directory / "connect.log"
@@ -36,10 +36,10 @@ class ConnectServer:
         self.start()
 
     def start(self) -> None:
-        """Returns when it listens."""
+        """Starts the process and returns when it listens."""
         properties = {
             "java.io.tmpdir": str(self.directory),
-            "user.timezone": "America/St_Johns",  # what Tidewire needs it says itself
+            "user.timezone": "America/St_Johns",  # Tidewire must set the time zone that it needs
             "spark.master": "local[2]",
             "spark.ui.enabled": "false",
             "spark.driver.host": "127.0.0.1",
@@ -51,26 +51,26 @@ class ConnectServer:
         }
         command = [str(find_java().executable), *flags(), f"-Xmx{MEMORY_MB}m", "-cp", class_path()]
         command += [*(f"-D{key}={value}" for key, value in properties.items()), MAIN_CLASS]
-        with self.log.open("ab") as words:
+        with self.log.open("ab") as log:
             self.process = subprocess.Popen(
                 command,
                 env={
                     **os.environ,
                     "SPARK_HOME": str(spark_home()),
                     "SPARK_LOCAL_IP": "127.0.0.1",
-                    "PYSPARK_PYTHON": sys.executable,  # Connect takes no setting for it, and else python3
+                    "PYSPARK_PYTHON": sys.executable,  # Connect has no setting for it; the default is python3
                 },
                 cwd=self.directory,
                 stdin=subprocess.DEVNULL,
-                stdout=words,
-                stderr=words,
+                stdout=log,
+                stderr=log,
                 start_new_session=True,
             )
         deadline = time.monotonic() + START_TIMEOUT_S
         while not self._listens():
             assert self.process.poll() is None, self.log.read_text()
             assert time.monotonic() < deadline, self.log.read_text()
-            time.sleep(0.05)  # nothing tells when a port is opened
+            time.sleep(0.05)  # there is no notification of an open port
 
     def _listens(self) -> bool:
         try:
@@ -84,7 +84,7 @@ class ConnectServer:
         return f"sc://127.0.0.1:{self.port}"
 
     def kill(self) -> None:
-        """kill -9."""
+        """Sends SIGKILL."""
         self.process.send_signal(signal.SIGKILL)
         self.process.wait()
 

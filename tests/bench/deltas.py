@@ -65,7 +65,7 @@ class Logged:
     def is_logged(self, id: ObjectId) -> bool:
         return True
 
-    def lines(self, id: ObjectId, lower: int = 0, upper: int | None = None) -> int:
+    def log_row_count(self, id: ObjectId, lower: int = 0, upper: int | None = None) -> int:
         return self._log.lines(id, lower, upper)
 
     def change_times(self, id: ObjectId, lower: int, upper: int) -> list[Timestamp]:

@@ -15,7 +15,8 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from catalog import updates
-from catalog.objects import CatalogState, Column, ObjectId, Table, Timestamp
+from catalog.objects import Column, ObjectId, Table, Timestamp
+from catalog.state import CatalogState
 from server.sql.grammar.parse import parse_query
 from server.sql.plan import PlanContext, QueryPlan, plan_query
 from tests.server.states import empty_state
@@ -73,7 +74,7 @@ class Growing:
     async def check(self, id: ObjectId, lower: int, time: Timestamp) -> None:
         """Needs no check: every deleted row existed."""
 
-    def lines(self, id: ObjectId, lower: int = 0, upper: int | None = None) -> int:
+    def log_row_count(self, id: ObjectId, lower: int = 0, upper: int | None = None) -> int:
         return self.size if lower == 0 else 0
 
     def change_times(self, id: ObjectId, lower: int, upper: int) -> list[Timestamp]:

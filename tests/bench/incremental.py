@@ -21,7 +21,7 @@ from catalog import updates
 from protocol.pgwire.errors import PgError
 from server.dataflow.arrangements.arrangement import Storage
 from server.dataflow.plan.lowering import delta_plan
-from server.dataflow.plan.nodes import InnerJoin, Recompute, Totals, nodes_of
+from server.dataflow.plan.nodes import AccumulableAggregate, InnerJoin, Recompute, nodes_of
 from server.dataflow.runtime.computation import Computation, Recomputation, compute
 from server.spark.embedded.jvm import default_archive_directory
 from server.spark.engine import SparkEngine
@@ -175,7 +175,7 @@ class Bench:
 def stateful(plan: QueryPlan) -> int:
     """The number of a query's operators that keep state."""
     root = delta_plan(rewritten_or_not(plan.relation), plan.inputs)
-    return sum(isinstance(node, InnerJoin | Recompute | Totals) for node in nodes_of(root))
+    return sum(isinstance(node, InnerJoin | Recompute | AccumulableAggregate) for node in nodes_of(root))
 
 
 async def _state_of(followed: Followed) -> tuple[int, int, int]:

@@ -14,5 +14,5 @@ from server.sql.plan import QueryPlan
 
 def maintained(plan: QueryPlan, engine: Engine, inputs: Inputs, arranger: Arranger) -> Computation:
     """The computation, not hydrated yet. `arranger` stores its state. The caller closes it."""
-    sizes = {id: inputs.lines(id) for id in plan.inputs if inputs.is_logged(id)}
+    sizes = {id: inputs.log_row_count(id) for id in plan.inputs if inputs.is_logged(id)}
     return computation_of(plan, maintenance_strategy(plan, sizes), engine, inputs, SharedArrangements(arranger))

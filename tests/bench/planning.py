@@ -7,7 +7,8 @@ import time
 
 import sqlglot
 
-from catalog.objects import CatalogState, Column, ObjectId, Table
+from catalog.objects import Column, ObjectId, Table
+from catalog.state import CatalogState
 from server.frontend.session import PlanCache
 from server.sql.grammar.parse import parse_query
 from server.sql.plan import PlanContext, plan_query

@@ -47,7 +47,7 @@ class Skewed:
     def is_logged(self, id: ObjectId) -> bool:
         return True
 
-    def lines(self, id: ObjectId, lower: int = 0, upper: int | None = None) -> int:
+    def log_row_count(self, id: ObjectId, lower: int = 0, upper: int | None = None) -> int:
         return (SIZE if id == ids()["t"] else SIZE // 10) if lower == 0 else 0
 
     def change_times(self, id: ObjectId, lower: int, upper: int) -> list[Timestamp]:

@@ -60,14 +60,18 @@ async def followed(coordinator: Coordinator, engine: SparkEngine, number: int, s
         operators = stateful(plan)
     except NoRule as reason:
         return str(number), f"fallback: {reason}", "", "", "", ""
-    computation = coordinator.computation(plan, engine)
+    computation = coordinator.computations.of_query(plan)
     try:
         begun = time.perf_counter()
         await computation.hydrate(start)
         hydrate_s = time.perf_counter() - begun
         ticks, floors = [], []
         times = sorted(
-            {at for id in plan.inputs for at in coordinator.change_times(id, start + 1, coordinator.latest_time() + 1)}
+            {
+                at
+                for id in plan.inputs
+                for at in coordinator.inputs.change_times(id, start + 1, coordinator.latest_time() + 1)
+            }
         )
         for at in times:
             begun = time.perf_counter()

@@ -19,7 +19,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from catalog import holds, migrations, persistence
+from catalog import holds, migrations, persistence, source_state
 from catalog.log import INLINE_BYTES, Frontiers, Log
 from catalog.migrations import MIGRATIONS
 from catalog.objects import Timestamp
@@ -30,6 +30,7 @@ from tests.catalog.strategies import plain
 from tests.data import make_catalog_v1 as sample
 from tests.data import make_catalog_v3 as sample_3
 from tests.data import make_catalog_v4 as sample_4
+from tests.data import make_catalog_v5 as sample_5
 
 
 @pytest.fixture
@@ -394,6 +395,14 @@ class TestMigrations:
         assert log.times(sample_4.TABLE.id, 0, 10_000) == list(sample_4.TIMES)
         for number, time in enumerate(sample_4.TIMES, 1):
             assert log.rows(sample_4.TABLE.id, time, sample.ARROW_SCHEMA).num_rows == 3 * number
+        store.close()
+
+    def test_a_directory_of_format_5_is_opened(self, tmp_path: Path) -> None:
+        directory = tmp_path / "data"
+        copy_sample(sample_5.DIRECTORY, directory)
+        assert dump(directory)[0] == "5"
+        store = Store(directory)
+        assert source_state.load(store, sample_5.TABLE.id) == sample_5.STATE
         store.close()
 
     def test_a_directory_of_format_1_is_opened(self, tmp_path: Path) -> None:

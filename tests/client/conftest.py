@@ -1,4 +1,4 @@
-"""A table whose history is kept, and a check that the server keeps no history for clients that are gone."""
+"""A table whose history is retained, and a check that no read hold of a client remains."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def execute(dsn: str) -> Iterator[Execute]:
 
 @pytest.fixture
 def table(server: ServerThread, execute: Execute) -> Iterator[str]:
-    """An empty table t (k int, v int) whose whole history can be read."""
+    """An empty table t (k int, v int) whose history is retained during the test."""
     execute("CREATE TABLE t (k int, v int)")
     frontiers = server.app.coordinator.frontiers
 
@@ -38,11 +38,11 @@ def table(server: ServerThread, execute: Execute) -> Iterator[str]:
 
 @pytest.fixture
 def released(server: ServerThread) -> Iterator[None]:
-    """Fails the test if the server still holds history for a client that is gone."""
+    """Fails the test if the server still has a read hold for a disconnected client."""
     holders = server.app.coordinator.frontiers.holders
     before = len(holders)
     yield
     deadline = time.monotonic() + 10
     while len(holders) > before:
-        assert time.monotonic() < deadline, "a subscription was left behind"
+        assert time.monotonic() < deadline, "a read hold remained"
         threading.Event().wait(0.01)

@@ -19,7 +19,7 @@ from tests.client.proxy import Proxy
 from tests.client.test_sync import QUICK, TOTAL, budgets, pinned, write_history
 from tidewire import Change, KeyChange, Progress, Retry, Snapshot, aio
 
-pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("released")]
+pytestmark = pytest.mark.usefixtures("released")
 
 
 async def changed(batches: AsyncIterator[Any], count: int) -> list[Any]:

@@ -18,7 +18,7 @@ import pytest
 
 from tests.client.conftest import Execute
 
-pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("released")]
+pytestmark = pytest.mark.usefixtures("released")
 
 ROOT = Path(__file__).parents[2]
 README = ROOT / "README.md"

@@ -21,7 +21,7 @@ from tests.client.conftest import Execute
 from tests.client.proxy import Proxy
 from tidewire import Change, KeyChange, Progress, Retry, Snapshot, Update
 
-pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("released")]
+pytestmark = pytest.mark.usefixtures("released")
 
 QUICK = Retry(attempts=50, first_s=0.001, longest_s=0.01)
 

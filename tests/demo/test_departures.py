@@ -104,8 +104,7 @@ def test_a_url_without_a_server_is_reported(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.spark
-@pytest.mark.slow
+@pytest.mark.crash
 def test_a_short_replay_checks_itself(tmp_path: Path) -> None:
     done = run("--once", "--minutes", "40", "--no-history", cwd=tmp_path)
     assert (done.returncode, done.stderr) == (0, ""), done
@@ -119,8 +118,7 @@ def test_a_short_replay_checks_itself(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.spark
-@pytest.mark.slow
+@pytest.mark.crash
 def test_an_interrupted_replay_can_be_run_again(tmp_path: Path) -> None:
     data_dir = tmp_path / "kept"
     kept = ("--no-history", "--data-dir", str(data_dir))
@@ -148,8 +146,7 @@ def test_an_interrupted_replay_can_be_run_again(tmp_path: Path) -> None:
     assert "the tables were there already" in done.stdout
 
 
-@pytest.mark.spark
-@pytest.mark.slow
+@pytest.mark.crash
 def test_a_difference_is_printed_and_the_demo_fails(tmp_path: Path) -> None:
     server = LocalServer(tmp_path / "data")
     try:

@@ -8,7 +8,6 @@ import pytest
 
 from tests.docs.pages import PAGES, normalised, replayed
 
-pytestmark = pytest.mark.spark
 SESSIONS = sorted(page for page in PAGES.rglob("*.md") if "```psql\n" in page.read_text())
 
 

@@ -21,7 +21,7 @@ from tests.ivm.nexmark import QUERIES, TABLES, TEMPORAL, VIEWS, History
 from tests.sql.compare import difference
 from tests.sql.oracle import answer_of
 
-pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.ivm]
+pytestmark = pytest.mark.ivm
 
 FACTOR = int(os.environ.get("TIDEWIRE_EXAMPLES", "1"))
 SEED = int(os.environ.get("TIDEWIRE_SEED", "1"))

@@ -25,7 +25,7 @@ from tests.ivm.history import definition, insert, tables, transaction
 from tests.ivm.queries import Maker, View
 from tests.sql.oracle import answer_of
 
-pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.ivm]
+pytestmark = pytest.mark.ivm
 
 FACTOR = int(os.environ.get("TIDEWIRE_EXAMPLES", "1"))
 SEED = int(os.environ.get("TIDEWIRE_SEED", "1"))

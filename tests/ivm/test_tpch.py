@@ -19,7 +19,7 @@ from tests.fix_server import ServerThread
 from tests.ivm.follower import Follower, expected, fault
 from tests.ivm.tpch import QUERIES, TABLES, Refreshes, generate
 
-pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.ivm]
+pytestmark = pytest.mark.ivm
 
 SEED = int(os.environ.get("TIDEWIRE_SEED", "1"))
 SCALE = float(os.environ.get("TIDEWIRE_SCALE", "0.001"))

@@ -11,8 +11,9 @@ from functools import cache
 import pyarrow as pa
 
 from catalog import updates
-from catalog.objects import CatalogState, ObjectId, Table, Timestamp
 from catalog.objects import Column as CatalogColumn
+from catalog.objects import ObjectId, Table, Timestamp
+from catalog.state import CatalogState
 from protocol.pgwire.errors import PgError, SqlState
 from protocol.pgwire.scalars import column_of, parse_text
 from protocol.pgwire.text_columns import OutputStyle, plain_column, text_column
@@ -22,7 +23,7 @@ from server.session_state.context import VERSION
 from server.spark import Engine
 from server.sql.constant import Bindings, compiled
 from server.sql.grammar.parse import parse, parse_query
-from server.sql.grammar.statements import CreateTable
+from server.sql.grammar.statements.tables import CreateTable
 from server.sql.plan import PlanContext, QueryPlan, plan_query
 from tests.server.states import empty_state
 from tests.sql import answers

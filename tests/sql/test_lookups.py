@@ -8,10 +8,10 @@ from functools import cache
 
 import numpy as np
 import pyarrow as pa
-import pytest
 
 from catalog.hashing import key_codes
-from catalog.objects import CatalogState, Index, ObjectId, Table, Timestamp
+from catalog.objects import Index, ObjectId, Table, Timestamp
+from catalog.state import CatalogState
 from protocol.pgwire.errors import PgError
 from server.dataflow.runtime.computation import compute
 from server.spark.engine import SparkEngine
@@ -68,7 +68,6 @@ def test_indexes_do_not_change_the_plan() -> None:
     assert sum(bool(indexed.lookups) for _, _, indexed in queries()) > 30
 
 
-@pytest.mark.spark
 def test_rows_found_by_lookups_give_the_same_result(engine: SparkEngine) -> None:
     """For every sixth query, because each takes two Spark statements."""
 

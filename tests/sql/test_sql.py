@@ -109,8 +109,6 @@ def batches() -> list[tuple[str, int]]:
     return [(chapter, start) for chapter in chapters() for start in range(0, len(answers.read(chapter)), BATCH)]
 
 
-@pytest.mark.spark
-@pytest.mark.slow
 @pytest.mark.parametrize(("chapter", "start"), batches())
 def test_rows_equal_postgresql(chapter: str, start: int, engine: SparkEngine) -> None:
     batch = answers.read(chapter)[start : start + BATCH]
@@ -156,8 +154,6 @@ def wire(server: ServerThread) -> Iterator[psycopg.Connection]:
         maker.execute(f"DROP DATABASE {name} CASCADE".encode())
 
 
-@pytest.mark.spark
-@pytest.mark.slow
 @pytest.mark.parametrize("chapter", chapters())
 def test_answers_on_the_wire_equal_postgresql(chapter: str, wire: psycopg.Connection, oracle: Oracle) -> None:
     sample = [pair for pair in answers.read(chapter)[::WIRE_STEP] if known(pair[0]) is None]

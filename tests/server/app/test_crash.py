@@ -17,7 +17,7 @@ import pytest
 
 from tests.fix_server import ServerProcess
 
-pytestmark = [pytest.mark.spark, pytest.mark.slow]
+pytestmark = pytest.mark.crash
 
 
 class Writer(threading.Thread):

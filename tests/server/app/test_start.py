@@ -120,6 +120,7 @@ if [ "$1" = -version ]; then echo 'openjdk version "17.0.1"' >&2; exit; fi
     return {"JAVA_HOME": str(home)}
 
 
+@pytest.mark.crash
 def test_a_server_whose_java_hangs_serves_what_needs_no_spark_and_ends_in_order(tmp_path: Path) -> None:
     """It is started again and again; SIGTERM ends the server in order meanwhile."""
     java = fake_java(tmp_path / "java", "exec sleep 60")
@@ -140,6 +141,7 @@ def test_a_server_whose_java_hangs_serves_what_needs_no_spark_and_ends_in_order(
     assert "not ended in time" not in server.log_path.read_text()
 
 
+@pytest.mark.crash
 def test_a_spark_that_starts_after_all_is_used(tmp_path: Path) -> None:
     """What the first starts lacked may come later: nobody has to start the server again."""
     broken, works = tmp_path / "broken", shutil.which("java")
@@ -276,6 +278,7 @@ def test_help_names_every_option_and_its_default() -> None:
         assert f"[default: ({default})]" in shown
 
 
+@pytest.mark.crash
 def test_select_1_is_answered_while_spark_starts(tmp_path: Path) -> None:
     begun = time.monotonic()
     server = ServerProcess(tmp_path)

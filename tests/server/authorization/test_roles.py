@@ -17,8 +17,6 @@ from protocol.pgwire.errors import PgError
 from server.authorization import privileges
 from tests.fix_server import ServerThread
 
-pytestmark = pytest.mark.spark
-
 Connection = psycopg.Connection[tuple[Any, ...]]
 
 

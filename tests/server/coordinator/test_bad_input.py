@@ -18,8 +18,6 @@ from tests.fix_server import ServerThread
 from tests.server.coordinator.test_dataflows import Connection, changes, connected, follow, rows
 from tests.server.slow_engine import PassingEngine
 
-pytestmark = pytest.mark.spark
-
 BAD = "(1, 0, 'x')"
 FAILING = {
     "filter": ("SELECT k FROM t WHERE 10 / v > 1", BAD, "22012"),

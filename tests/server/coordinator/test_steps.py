@@ -17,8 +17,6 @@ from tests.fix_server import ServerThread
 from tests.server.coordinator.test_dataflows import changes, connected, follow, rows
 from tests.server.slow_engine import SlowEngine
 
-pytestmark = pytest.mark.spark
-
 COMMITS = 12
 ARMS = 6
 

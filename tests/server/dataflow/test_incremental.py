@@ -30,8 +30,6 @@ from server.spark.engine import SparkEngine
 from tests.server.dataflow import histories
 from tests.server.dataflow.histories import History, changes_table, followed, from_scratch, ids, planned, random_history
 
-pytestmark = pytest.mark.spark
-
 SEED = int(os.environ.get("TIDEWIRE_SEED", "1"))
 TIMES = 6
 Planted = Callable[[nodes.Node, pytest.MonkeyPatch], None]
@@ -576,16 +574,16 @@ PLANTED: list[tuple[str, Planted, str]] = [
      "SELECT k, min(v) FROM t GROUP BY k"),
     ("nothing was first before", _code(operator.ArrangedInput, "first", _nothing_first),
      "SELECT DISTINCT ON (k) k, v FROM t ORDER BY k, v DESC"),
-    ("the wrong end", _field(nodes.AccumulableAggregate, "firsts", lambda top_rows: tuple(
-        (once, dataclasses.replace(first, descending=not first.descending)) for once, first in top_rows)),
+    ("the wrong end", _field(nodes.AccumulableAggregate, "top_rows", lambda top_rows: tuple(
+        (rows, dataclasses.replace(top_k, descending=not top_k.descending)) for rows, top_k in top_rows)),
      "SELECT b.k % 2, max(a.v * 20 + b.v * 5 + b.k) FROM t a, t b GROUP BY b.k % 2"),
-    ("fewer than there are", _field(nodes.Recompute, "first", lambda first: dataclasses.replace(first, count=1)),
+    ("fewer than there are", _field(nodes.Recompute, "top_k", lambda top_k: dataclasses.replace(top_k, count=1)),
      "SELECT * FROM (SELECT k, v, row_number() OVER (PARTITION BY k ORDER BY v) AS n FROM t) a WHERE n <= 3"),
-    ("what is told of one arm is told of all", _text(nodes.AccumulableAggregate, "= 1L", ">= 0L"),
+    ("a change of one branch is one of all", _text(nodes.AccumulableAggregate, "= 1L", ">= 0L"),
      "SELECT k, count(DISTINCT v), sum(v) FROM t GROUP BY k"),
     ("nothing is taken back", _code(updates, "with_diff", lambda old: lambda rows, diff: old(rows, abs(diff))),
      "SELECT DISTINCT k FROM t"),
-    ("an arm is left out", _field(nodes.Concat, "arms", lambda arms: arms[:1]),
+    ("a branch is left out", _field(nodes.Concat, "branches", lambda branches: branches[:1]),
      "SELECT k FROM t UNION ALL SELECT k FROM u"),
     ("a filter is left out", _text(nodes.Linear, "WHERE", "WHERE true OR"), "SELECT k + 1 FROM t WHERE v > 0"),
     ("partitions are mixed", _text(nodes.Recompute, "PARTITION BY", "PARTITION BY true OR"),
@@ -606,7 +604,7 @@ PLANTED: list[tuple[str, Planted, str]] = [
      "SELECT k, count(DISTINCT s) FROM t GROUP BY k"),
     ("a filter of an aggregate", _text(nodes.Linear, "CASE WHEN", "CASE WHEN true OR"),
      "SELECT k, max(v) FILTER (WHERE s = 'a') FROM t GROUP BY k"),
-    ("a grouping set is left out", _field(nodes.Concat, "arms", lambda arms: arms[1:]),
+    ("a grouping set is left out", _field(nodes.Concat, "branches", lambda branches: branches[1:]),
      "SELECT k, s, count(*) FROM t GROUP BY GROUPING SETS ((k), (s), ())"),
     ("another row of a key", _text(nodes.Recompute, "rank = 1", "rank = 2"),
      "SELECT DISTINCT ON (k) k, v, s FROM t ORDER BY k, v DESC, s"),
@@ -618,7 +616,7 @@ PLANTED: list[tuple[str, Planted, str]] = [
      "SELECT k FROM t EXCEPT ALL SELECT x FROM w"),
     ("the first of what a function makes", _text(nodes.Linear, "posexplode(k0)", "posexplode(slice(k0, 1, 1))"),
      "SELECT k, x FROM t, unnest(ARRAY[k, v]) x WHERE s <> ''"),
-    ("offsets", _field(nodes.Recompute, "first", lambda first: first and replace(first, count=1)),
+    ("offsets", _field(nodes.Recompute, "top_k", lambda top_k: top_k and replace(top_k, count=1)),
      "SELECT k, v, s FROM t ORDER BY v, k, s LIMIT 3 OFFSET 2"),
 ]  # fmt: skip
 

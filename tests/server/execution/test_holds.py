@@ -18,8 +18,6 @@ import pytest
 
 from tests.fix_server import ServerThread
 
-pytestmark = pytest.mark.spark
-
 Connection = psycopg.Connection[Any]
 
 

@@ -178,13 +178,11 @@ def copied_rows(server: ServerProcess) -> int:
     return count
 
 
-@pytest.mark.spark
 @pytest.mark.large
 def test_a_snapshot_larger_than_the_budget(own_server: ServerProcess) -> None:
     check(own_server, rows=2_000_000, bound_mib=330)
 
 
-@pytest.mark.spark
 @pytest.mark.large
 @pytest.mark.timeout(900)
 def test_a_snapshot_of_two_gigabytes(own_server: ServerProcess) -> None:

@@ -8,7 +8,7 @@ import psycopg
 import pytest
 from psycopg import errors
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(60)]
+pytestmark = pytest.mark.timeout(60)
 
 QUERIES = {
     "SELECT": 1,

@@ -10,7 +10,6 @@ import pytest
 
 from tests.sql.statements import table_definitions
 
-pytestmark = [pytest.mark.spark, pytest.mark.slow]
 TABLES = ("people", "depts", "nums")
 # One after another, each over what the ones before have left. No row is matched twice where it would matter.
 STATEMENTS = (

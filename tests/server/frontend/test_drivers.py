@@ -17,8 +17,6 @@ from psycopg.rows import namedtuple_row
 from testdrive.wire import Connection, encode
 from tests.fix_server import ServerThread
 
-pytestmark = pytest.mark.spark
-
 Row = tuple[Any, ...]
 
 

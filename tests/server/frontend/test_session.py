@@ -16,8 +16,6 @@ from psycopg import errors
 
 from tests.fix_server import ServerThread
 
-pytestmark = pytest.mark.spark
-
 SCRIPTS = Path(__file__).parents[2] / "scripts"
 
 

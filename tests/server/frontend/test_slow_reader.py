@@ -15,7 +15,6 @@ import pytest
 from protocol.pgwire import messages as m
 from tests.fix_server import ServerThread
 
-pytestmark = pytest.mark.spark
 LIMIT = 200_000
 WIDE = "x" * 20_000
 

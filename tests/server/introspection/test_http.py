@@ -177,6 +177,7 @@ async def test_connections_that_say_nothing_are_bounded(pages: int) -> None:
 # -- a server's -----------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.crash
 def test_ready_when_spark_is(tmp_path: Path) -> None:
     server = ServerProcess(tmp_path)
     try:
@@ -222,6 +223,7 @@ def test_an_address_that_others_can_reach(tmp_path: Path) -> None:
     assert "--allow-remote" in done.stderr
 
 
+@pytest.mark.crash
 def test_no_port(tmp_path: Path) -> None:
     server = ServerProcess(tmp_path, "--http-listen", "")
     assert server.http_port == 0
@@ -235,7 +237,6 @@ def connection(dsn: str) -> Iterator[psycopg.Connection[Any]]:
         yield connection
 
 
-@pytest.mark.spark
 class TestMetrics:
     def test_names_and_help(self, server: ServerThread) -> None:
         _, content_type, text = ask(server.http_port, "/metrics")

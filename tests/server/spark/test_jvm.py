@@ -39,7 +39,6 @@ def resident_mb(pid: int) -> int:
     return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * 4096 >> 20
 
 
-@pytest.mark.spark
 @pytest.mark.cluster("embedded")
 def test_threads_that_drop_broadcasts_are_few(engine: SparkEngine) -> None:
     """Spark makes one for every broadcast, up to 100 in each of two pools: a server had 273 threads."""
@@ -56,7 +55,7 @@ def test_threads_that_drop_broadcasts_are_few(engine: SparkEngine) -> None:
     assert len(found) <= 2 * CLEANING_THREADS
 
 
-@pytest.mark.spark
+@pytest.mark.crash
 async def test_memory_of_a_large_query_is_returned_when_spark_is_idle(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -17,7 +17,7 @@ from server.runtime.trace import step
 from server.spark.engine import SparkEngine
 from tests.server.spark.test_engine import every_type, until
 
-pytestmark = [pytest.mark.spark, pytest.mark.cluster("embedded", "local-cluster")]
+pytestmark = pytest.mark.cluster("embedded", "local-cluster")
 
 Views = Mapping[str, pa.Table]
 QUERIES = [

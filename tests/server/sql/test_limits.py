@@ -11,8 +11,6 @@ from psycopg import errors
 
 from tests.server.coordinator.test_dataflows import changes, connected, follow, rows
 
-pytestmark = pytest.mark.spark
-
 DEEP = 200
 CHAIN = 20
 COLUMNS_MAX, TARGETS_MAX = 1_600, 1_664

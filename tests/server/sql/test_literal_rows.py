@@ -12,8 +12,10 @@ from protocol.pgwire.errors import PgError
 from server.sql.constant import Bindings, compiled
 from server.sql.grammar.literal_rows import CHUNK_ROWS, ROWS_MIN, split
 from server.sql.grammar.parse import parse, parse_each
-from server.sql.grammar.statements import Insert, Statement
-from server.sql.plan import PlanContext, WritePlan, plan_insert
+from server.sql.grammar.statements import Statement
+from server.sql.grammar.statements.writes import Insert
+from server.sql.plan import PlanContext
+from server.sql.write_plan import WritePlan, plan_insert
 from tests.server.states import state_with_table
 
 TYPES = {
@@ -137,7 +139,6 @@ def test_the_head_may_have_quoted_names_and_an_alias() -> None:
     assert [row[0] for row in rows_of(planned(parse(text)))] == list(range(10))
 
 
-@pytest.mark.spark
 def test_a_long_list_of_rows_is_inserted(dsn: str) -> None:
     count = 300_000
     with psycopg.connect(dsn, autocommit=True) as connection:

@@ -64,7 +64,6 @@ def test_a_pass_changes_the_plans_of_its_script() -> None:
         assert any(before != after for before, after in (around(name, sql) for sql in queries(name))), name
 
 
-@pytest.mark.spark
 @pytest.mark.parametrize("name", NAMES)
 def test_both_plans_have_the_same_rows(name: str, engine: SparkEngine) -> None:
     async def compare(sql: str) -> None:

@@ -1,8 +1,9 @@
-"""The base class of the statement parser in parse.py: a position in the list of tokens, and common constructs.
+"""Reads the list of tokens of a text for the grammar rules.
 
-Names, types and lists are parsed here. For a query or expression, `span` finds the end by parentheses and by the words
-that can follow it, and trees.py makes the tree. `fault` makes an error with PostgreSQL's message, `expected` one with
-Materialize's. The error's position is that of the current token.
+`TokenReader` is a position in the list. It parses what many rules have in common: names, types and lists. For a query
+or expression, `span` finds the end by parentheses and by the words that can follow it, and trees.py makes the tree.
+`syntax_error` makes an error with PostgreSQL's message, `expected` one with Materialize's. The error's position is that
+of the current token.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from server.sql.grammar.lexer import (
     tokenize,
     words,
 )
-from server.sql.grammar.statements import Expr, Ident, Name, Query
+from server.sql.grammar.statements.parts import Expr, Ident, Name, Query
 from server.sql.grammar.trees import not_supported, unexpected
 
 T = TypeVar("T")
@@ -52,7 +53,7 @@ _MATERIALIZE_KEYWORDS = (
 _AFTER_ALIAS = words("from where group having window union intersect except order limit offset fetch for")
 
 
-class Reader:
+class TokenReader:
     """A position in the token list. A method reads one construct and stops after it, or raises PgError."""
 
     def __init__(self, source: str) -> None:
@@ -63,9 +64,12 @@ class Reader:
 
     # -- tokens -----------------------------------------------------------------------------------------------------
 
+    def move_to(self, index: int) -> None:
+        self.index = index
+        self.token = self.tokens[index]
+
     def advance(self, count: int = 1) -> None:
-        self.index += count
-        self.token = self.tokens[self.index]
+        self.move_to(self.index + count)
 
     def ahead(self, count: int = 1) -> Token:
         """The token `count` positions ahead; END beyond the end."""
@@ -88,12 +92,12 @@ class Reader:
     def expect(self, *sequence: str) -> None:
         for wanted in sequence:
             if not self.take(wanted):
-                raise self.fault()
+                raise self.syntax_error()
 
     def choose(self, *choices: str) -> str:
         """Skips one of these words and returns it. 42601 for any other token."""
         if not self.at(*choices):
-            raise self.fault()
+            raise self.syntax_error()
         word = self.token.value
         self.advance()
         return word
@@ -108,15 +112,15 @@ class Reader:
         return self.token.kind is Kind.END
 
     @property
-    def ended(self) -> bool:
+    def at_statement_end(self) -> bool:
         """Whether the position is at the end of the statement."""
         return self.at_end or self.at(";")
 
     def expect_end(self) -> None:
         if not self.at_end:
-            raise self.fault()
+            raise self.syntax_error()
 
-    def fault(self) -> PgError:
+    def syntax_error(self) -> PgError:
         return unexpected(self.source, self.token)
 
     def expected(self, what: str) -> PgError:
@@ -147,16 +151,16 @@ class Reader:
             raise self.expected(names[0] if len(names) == 1 else f"one of {' or '.join(names)}")
         return self.choose(*choices)
 
-    def refused(self, what: str, hint: str | None = None, *, at: Token | None = None) -> PgError:
+    def not_supported(self, what: str, hint: str | None = None, *, at: Token | None = None) -> PgError:
         return not_supported(what, at or self.token, hint)
 
-    def refuse_at(self, what: str, *words: str, hint: str | None = None) -> None:
+    def reject(self, what: str, *words: str, hint: str | None = None) -> None:
         """0A000 if the current token is one of these words."""
         if self.at(*words):
-            raise self.refused(what, hint)
+            raise self.not_supported(what, hint)
 
-    def located(self, start: int) -> tuple[str, int]:
-        """`text` and `offset` of the statement from token `start` to the token before the current one."""
+    def text_from(self, start: int) -> tuple[str, int]:
+        """`text` and `offset` of a statement from token `start` to the token before the current one."""
         offset = self.tokens[start].start
         return self.source[offset : self.tokens[self.index - 1].end], offset
 
@@ -166,11 +170,11 @@ class Reader:
 
     # -- names, literals, lists -------------------------------------------------------------------------------------
 
-    def ident(self, refused: frozenset[str] = NOT_NAMES) -> Ident:
-        """A name of a column, alias, cursor and so on (ColId in gram.y). `refused`: the words that are not names."""
+    def ident(self, not_names: frozenset[str] = NOT_NAMES) -> Ident:
+        """A name of a column, alias, cursor and so on (ColId in gram.y). `not_names`: the words that are not names."""
         token = self.token
-        if token.kind is not Kind.IDENT and (token.kind is not Kind.WORD or token.value in refused):
-            raise self.fault()
+        if token.kind is not Kind.IDENT and (token.kind is not Kind.WORD or token.value in not_names):
+            raise self.syntax_error()
         self.advance()
         return Ident(token.value, token.start + 1)
 
@@ -178,7 +182,7 @@ class Reader:
         first = self.ident()
         parts = [first.name]
         while self.take("."):
-            parts.append(self.ident(refused=frozenset()).name)
+            parts.append(self.ident(not_names=frozenset()).name)
         if len(parts) > parts_max:
             raise PgError(
                 SqlState.SYNTAX_ERROR,
@@ -206,7 +210,7 @@ class Reader:
 
     def string(self) -> str:
         if self.token.kind is not Kind.STRING:
-            raise self.fault()
+            raise self.syntax_error()
         value = self.token.value
         self.advance()
         return value
@@ -233,9 +237,10 @@ class Reader:
         elif self.ahead().value == "." and _is_plain(self.ahead()):
             raise PgError(SqlState.UNDEFINED_OBJECT, f'type "{self.name()}" does not exist', position=first.start + 1)
         token = self.token
-        spelling = self.ident(refused=RESERVED_WORDS).name
+        spelling = self.ident(not_names=RESERVED_WORDS).name
         if spelling in ("smallserial", "serial", "bigserial", "serial2", "serial4", "serial8"):
-            raise self.refused(f"type {spelling}", "Use an integer type, and let clients give the numbers.", at=token)
+            hint = "Use an integer type, and let clients give the numbers."
+            raise self.not_supported(f"type {spelling}", hint, at=token)
         if spelling != spelling.lower():
             raise PgError(SqlState.UNDEFINED_OBJECT, f'type "{spelling}" does not exist', position=first.start + 1)
         if token.kind is Kind.WORD:
@@ -254,7 +259,7 @@ class Reader:
                 if self.take(*words):
                     spelling += f" {' '.join(words)}"
         if spelling == "interval":
-            self.refuse_at("an interval with fields", "year", "month", "day", "hour", "minute", "second")
+            self.reject("an interval with fields", "year", "month", "day", "hour", "minute", "second")
         if self.take("array"):
             spelling += "[]"
             if self.take("["):
@@ -288,14 +293,14 @@ class Reader:
 
     def number(self) -> str:
         if self.token.kind is not Kind.NUMBER:
-            raise self.fault()
+            raise self.syntax_error()
         value = self.token.value
         self.advance()
         return value
 
     def integer(self) -> str:
         if not self.token.value.isdigit():
-            raise self.fault()
+            raise self.syntax_error()
         return self.number()
 
     # -- spans: the tokens that sqlglot parses ----------------------------------------------------------------------
@@ -327,7 +332,7 @@ class Reader:
                 if query and value == "as" and self._at_as_of(index):
                     break
             index += 1
-        self.index, self.token = index, tokens[index]
+        self.move_to(index)
         return tokens[start : index + 1]
 
     def _stops(self, index: int) -> bool:
@@ -366,7 +371,7 @@ class Reader:
 
     def query(self, *stops: str) -> Query:
         if not self.at(*QUERY_HEADS):
-            raise self.fault()
+            raise self.syntax_error()
         span = self.span(*stops, query=True)
         text, offset = self.sliced(span)
         return Query(trees.parse_query(self.source, span), text, offset)

@@ -8,19 +8,18 @@ import pytest
 
 from catalog import builtin
 from catalog.objects import (
-    CatalogState,
     Column,
     Database,
+    DerivedRelation,
     Index,
-    InUse,
     Item,
     MaterializedView,
-    NameTaken,
     ObjectId,
     Schema,
     Table,
     View,
 )
+from catalog.state import CatalogState, InUse, NameTaken
 
 DB, OTHER_DB = Database(ObjectId("u1"), "materialize"), Database(ObjectId("u20"), "other")
 PUBLIC, STAGING = Schema(ObjectId("u2"), DB.id, "public"), Schema(ObjectId("u3"), DB.id, "staging")
@@ -122,7 +121,7 @@ class TestDependents:
     def test_collections_that_a_relation_depends_on(self) -> None:
         both = frozenset((ObjectId("u14"), ObjectId("u15"), builtin.MZ_OBJECTS.id))
         assert self.STATE.collections(both) == {"u10", "u13"}
-        assert self.STATE.collections(both, through=(View, MaterializedView)) == {"u10"}
+        assert self.STATE.collections(both, through=DerivedRelation) == {"u10"}
         assert self.STATE.collections([ObjectId("u13")]) == {"u13"}
 
     def test_drop_is_refused_while_an_object_depends_on_it(self) -> None:
