@@ -8,7 +8,7 @@ from functools import cache
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from catalog.objects import CatalogState, Column, ObjectId, Table
@@ -17,6 +17,7 @@ from server.sql.grammar.lexer import words
 from server.sql.grammar.parse import parse
 from server.sql.grammar.statements import Delete, Insert, Select, Update
 from server.sql.plan import PlanContext, plan_delete, plan_insert, plan_query, plan_update
+from tests.examples import examples
 from tests.server.states import empty_state
 
 SCRIPTS = Path(__file__).parents[2] / "sql"
@@ -63,7 +64,7 @@ def outcome(text: str) -> SqlState | None:
     return state
 
 
-@settings(max_examples=300)
+@examples(300)
 @given(st.data())
 def test_a_statement_cut_anywhere(data: st.DataObject) -> None:
     text = data.draw(st.sampled_from(statements()))
@@ -84,7 +85,7 @@ _WORDS = st.sampled_from(
 )
 
 
-@settings(max_examples=300)
+@examples(300)
 @given(st.data())
 def test_a_statement_with_words_changed(data: st.DataObject) -> None:
     pieces = re.findall(r"\w+|\s+|[^\w\s]", data.draw(st.sampled_from(statements())))
@@ -94,13 +95,13 @@ def test_a_statement_with_words_changed(data: st.DataObject) -> None:
     outcome("".join(pieces))
 
 
-@settings(max_examples=300)
+@examples(300)
 @given(st.lists(_WORDS, max_size=25))
 def test_words_in_any_order(pieces: list[str]) -> None:
     outcome(" ".join(pieces))
 
 
-@settings(max_examples=300)
+@examples(300)
 @given(st.text(max_size=60), st.sampled_from(["{}", "select {}", "select '{}'", 'select "{}"', "select 1 as {}"]))
 def test_any_characters(text: str, template: str) -> None:
     outcome(template.replace("{}", text))

@@ -19,7 +19,7 @@ from typing import Any
 
 import psycopg
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 from sqlglot import exp
 
@@ -41,6 +41,7 @@ from server.sql.grammar.lexer import (
 )
 from server.sql.grammar.parse import parse, parse_expression, parse_query
 from server.sql.grammar.statements import CreateTable, Expr, Ident, Name, Parsed, Query, Select, Statement, position_of
+from tests.examples import examples
 
 
 def rendered(node: Any) -> str:
@@ -352,7 +353,7 @@ def parsed_or_refused(text: str) -> list[Statement]:
     return []
 
 
-@settings(max_examples=400)
+@examples(400)
 @given(st.sampled_from(sorted(GOOD)), st.data())
 def test_damaged_statements_are_read_or_refused(text: str, data: st.DataObject) -> None:
     """Cut anywhere, doubled, with pieces put in and taken out: statements or a PgError, nothing else."""
@@ -367,7 +368,7 @@ def test_damaged_statements_are_read_or_refused(text: str, data: st.DataObject) 
             assert text[node.offset : node.offset + len(node.text)] == node.text
 
 
-@settings(max_examples=300)
+@examples(300)
 @given(st.lists(st.sampled_from(PIECES), max_size=25))
 def test_word_salad_is_refused(pieces: list[str]) -> None:
     parsed_or_refused("select " + " ".join(pieces))
