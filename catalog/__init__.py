@@ -1,7 +1,7 @@
 """The durable state of a server: the catalog and the log of updates, in one SQLite file with one writer.
 
-- `objects`: the catalog's objects (databases, schemas, tables, views, indexes) and `CatalogState`, an immutable
-  snapshot of them.
+- `objects`: the kinds of object (databases, schemas, tables, views, indexes, holds) and their capabilities.
+- `state`: `CatalogState`, an immutable snapshot of all objects. DDL computes a new one.
 - `store`: the SQLite file: one writer thread, one transaction per commit, an epoch fence, numbered `migrations`.
 - `oracle`: timestamps. Each is reserved on disk before use, so that none is issued twice, even after a crash or when
   the clock steps back.

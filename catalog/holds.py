@@ -23,22 +23,22 @@ class Status(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class HoldPosition:
     """The hold's time and status. The hold keeps the history of its objects at times >= `at`."""
 
     at: Timestamp
     status: Status = Status.OK
 
 
-def load(store: Store) -> dict[ObjectId, Place]:
+def load(store: Store) -> dict[ObjectId, HoldPosition]:
     """The time and status of every hold, as of the last commit."""
     rows = store.read("SELECT id, at, status FROM holds")
-    return {id: Place(Timestamp(at), Status(status)) for id, at, status in rows}
+    return {id: HoldPosition(Timestamp(at), Status(status)) for id, at, status in rows}
 
 
-def save(tx: sqlite3.Connection, places: Iterable[tuple[ObjectId, Place]]) -> None:
+def save(tx: sqlite3.Connection, positions: Iterable[tuple[ObjectId, HoldPosition]]) -> None:
     """Writes the time and status of new or existing holds, within a transaction."""
-    tx.executemany("INSERT OR REPLACE INTO holds VALUES (?, ?, ?)", [(id, p.at, p.status) for id, p in places])
+    tx.executemany("INSERT OR REPLACE INTO holds VALUES (?, ?, ?)", [(id, p.at, p.status) for id, p in positions])
 
 
 def drop(tx: sqlite3.Connection, ids: Iterable[ObjectId]) -> None:

@@ -121,6 +121,18 @@ MIGRATIONS: tuple[tuple[str, str], ...] = (
         CREATE INDEX batches_by_collection ON batches (collection, id);
         """,
     ),
+    (
+        "state of sources",
+        """
+        -- The position of a source in its external system, by partition or another key: see catalog/source_state.py.
+        CREATE TABLE source_state (
+            id TEXT NOT NULL,
+            key TEXT NOT NULL,
+            value BLOB NOT NULL,
+            PRIMARY KEY (id, key)
+        ) WITHOUT ROWID;
+        """,
+    ),
 )
 
 

@@ -1,23 +1,36 @@
-"""The catalog's objects, and `CatalogState`: an immutable snapshot of all of them.
+"""The kinds of catalog object, one class each. Ids are never reused: `u12` is a user's object, `s3` a built-in one.
 
-A statement is planned against one `CatalogState`. DDL computes a new one with pure functions; the store writes the
-difference in the transaction that commits it. Ids are never reused: `u12` is a user's object, `s3` a built-in one.
+A class registers its kind: the class attributes say how the kind is named, which privileges it has and how
+PostgreSQL's catalogs show it, and `stored` and `restored` convert its definition to and from JSON. The base classes are
+capabilities, which other modules test for, so that they need no change for a new kind:
 
-The errors `NameTaken` and `InUse` are internal; the session translates them for the client.
+- `Relation`: has columns and can be named in FROM.
+- `DerivedRelation`: a relation with a stored query.
+- `Retained`: has a `since` and RETAIN HISTORY, so it can be held.
+- `Collection`: a retained relation whose rows are in the log.
+
+`KINDS` lists the kinds that a schema contains.
 """
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
-from functools import cached_property
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Self
 
 from catalog.ids import Diff as Diff
 from catalog.ids import ObjectId as ObjectId
 from catalog.ids import Timestamp as Timestamp
-from catalog.roles import MATERIALIZE, PUBLIC, Acl, Privilege, Role, applicable
+from catalog.roles import Privilege
 
 TIMESTAMP_MAX = 18446744073709551615  # the empty frontier in the protocol; internally it is None
+
+_READ_AND_WRITE = frozenset(
+    (Privilege.INSERT, Privilege.SELECT, Privilege.UPDATE, Privilege.DELETE, Privilege.TRUNCATE)
+)
+_CONTAINER = frozenset((Privilege.USAGE, Privilege.CREATE))
+_USAGE = frozenset((Privilege.USAGE,))
+_SELECT = frozenset((Privilege.SELECT,))
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,473 +44,298 @@ class Column:
 
 
 @dataclass(frozen=True, slots=True)
-class Database:
+class StoredItem:
+    """An item as the catalog's file has it. `definition` is what the kind's `stored` returned."""
+
+    id: ObjectId
+    schema_id: ObjectId
+    name: str
+    columns: tuple[Column, ...]
+    definition: Mapping[str, Any]
+
+
+class CatalogObject:
+    """What all kinds have in common: a name for the kind, and privileges."""
+
+    kind: ClassVar[str]
+    """The kind as messages name it, such as `materialized view`."""
+    privileges: ClassVar[frozenset[Privilege]] = frozenset()
+    """The privileges that apply to the kind: the meaning of ALL. The owner has them by default."""
+
+    @property
+    def public_privileges(self) -> frozenset[Privilege]:
+        """The privileges that PUBLIC has by default."""
+        return frozenset()
+
+
+@dataclass(frozen=True)
+class Database(CatalogObject):
     id: ObjectId
     name: str
 
+    kind = "database"
+    privileges = _CONTAINER
 
-@dataclass(frozen=True, slots=True)
-class Schema:
+    @property
+    def public_privileges(self) -> frozenset[Privilege]:
+        return _USAGE
+
+
+@dataclass(frozen=True)
+class Schema(CatalogObject):
     """`database_id` is None for the system schemas, which are visible in every database."""
 
     id: ObjectId
     database_id: ObjectId | None
     name: str
 
+    kind = "schema"
+    privileges = _CONTAINER
 
-@dataclass(frozen=True, slots=True)
-class Cluster:
+    @property
+    def public_privileges(self) -> frozenset[Privilege]:
+        return _USAGE if self.database_id is None else frozenset()
+
+
+@dataclass(frozen=True)
+class Cluster(CatalogObject):
     """The compute resources that run dataflows and queries."""
 
     id: ObjectId
     name: str
+
+    kind = "cluster"
+    privileges = _CONTAINER
+
+    @property
+    def public_privileges(self) -> frozenset[Privilege]:
+        return _USAGE
 
 
 QUICKSTART = Cluster(ObjectId("s1001"), "quickstart")
 """The only cluster: Spark."""
 
 
-@dataclass(frozen=True, slots=True)
-class Table:
-    """A user's table. `keys` are PRIMARY KEY and UNIQUE constraints as declared; they are not enforced.
+# -- capabilities ---------------------------------------------------------------------------------------------------
 
-    `retain_ms` is RETAIN HISTORY in milliseconds: how much history stays readable without a hold. None is the server's
-    default, 0 retains all history. Materialized views and indexes have it, too.
-    """
+
+@dataclass(frozen=True)
+class Item(CatalogObject):
+    """An object in a schema."""
 
     id: ObjectId
     schema_id: ObjectId
     name: str
+
+    plural: ClassVar[str]
+    """The objects that SHOW lists together with this kind, such as `materialized views`."""
+    relkind: ClassVar[str | None] = None
+    """pg_class.relkind; None for a kind that PostgreSQL's catalogs do not show."""
+    is_indexable: ClassVar[bool] = False
+
+    @property
+    def depends_on(self) -> frozenset[ObjectId]:
+        """The items without which this one cannot exist."""
+        return frozenset()
+
+    @property
+    def part_of(self) -> ObjectId | None:
+        """The item that this one belongs to: it has the other's owner and privileges, and is dropped with it."""
+        return None
+
+    def stored(self) -> dict[str, object]:
+        """The definition as JSON values, without id, schema, name and columns. TypeError for a built-in kind."""
+        raise TypeError(f'{self.kind} "{self.name}" is built-in and not stored')
+
+    @classmethod
+    def restored(cls, row: StoredItem) -> Self:
+        """The inverse of `stored`. Definitions of format 1 lack `retain_ms`."""
+        raise TypeError(f"{cls.kind}s are built-in and not stored")
+
+
+@dataclass(frozen=True)
+class Relation(Item):
+    """An item with columns, which can be named in FROM."""
+
     columns: tuple[Column, ...]
-    keys: tuple[tuple[str, ...], ...] = ()
-    retain_ms: int | None = None
 
-    kind = "table"
+    privileges = _READ_AND_WRITE
+    is_indexable = True
 
 
-@dataclass(frozen=True, slots=True)
-class View:
-    """`query` is the SELECT with every relation named by id (`"$id"."u12"`), so that a rename does not change it.
+@dataclass(frozen=True)
+class DerivedRelation(Relation):
+    """A relation whose rows are the result of a stored query.
 
+    `query` is the SELECT with every relation named by id (`"$id"."u12"`), so that a rename does not change it.
     `uses` are the relations that the text names directly.
     """
 
-    id: ObjectId
-    schema_id: ObjectId
-    name: str
-    columns: tuple[Column, ...]
     query: str
     uses: frozenset[ObjectId]
+
+    @property
+    def depends_on(self) -> frozenset[ObjectId]:
+        return self.uses
+
+
+@dataclass(frozen=True)
+class Retained(Item):
+    """An item with a `since`: its history can be read and held.
+
+    `retain_ms` is RETAIN HISTORY in milliseconds: how much history stays readable without a hold. None is the server's
+    default, 0 retains all history.
+    """
+
+    retain_ms: int | None = field(default=None, kw_only=True)
+
+
+@dataclass(frozen=True)
+class Collection(Relation, Retained):
+    """A relation whose rows are in the log, with its own frontiers."""
+
+
+# -- the kinds ------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Table(Collection):
+    """A user's table. `keys` are PRIMARY KEY and UNIQUE constraints as declared; they are not enforced."""
+
+    keys: tuple[tuple[str, ...], ...] = ()
+
+    kind = "table"
+    plural = "tables"
+    relkind = "r"
+
+    def stored(self) -> dict[str, object]:
+        return {"keys": self.keys, "retain_ms": self.retain_ms}
+
+    @classmethod
+    def restored(cls, row: StoredItem) -> Self:
+        keys = tuple(tuple(key) for key in row.definition["keys"])
+        return cls(row.id, row.schema_id, row.name, row.columns, keys, retain_ms=row.definition.get("retain_ms"))
+
+
+@dataclass(frozen=True)
+class View(DerivedRelation):
+    """A view is replaced by its query where it is read."""
 
     kind = "view"
+    plural = "views"
+    relkind = "v"
+
+    def stored(self) -> dict[str, object]:
+        return {"query": self.query, "uses": sorted(self.uses)}
+
+    @classmethod
+    def restored(cls, row: StoredItem) -> Self:
+        query, uses = row.definition["query"], frozenset(row.definition["uses"])
+        return cls(row.id, row.schema_id, row.name, row.columns, query, uses)
 
 
-@dataclass(frozen=True, slots=True)
-class MaterializedView:
-    """A view whose result is a collection in the log, with its own frontiers. The fields are those of `View`."""
-
-    id: ObjectId
-    schema_id: ObjectId
-    name: str
-    columns: tuple[Column, ...]
-    query: str
-    uses: frozenset[ObjectId]
-    retain_ms: int | None = None
+@dataclass(frozen=True)
+class MaterializedView(DerivedRelation, Collection):
+    """A view whose result is a collection."""
 
     kind = "materialized view"
+    plural = "materialized views"
+    relkind = "m"
+
+    def stored(self) -> dict[str, object]:
+        return {"query": self.query, "uses": sorted(self.uses), "retain_ms": self.retain_ms}
+
+    @classmethod
+    def restored(cls, row: StoredItem) -> Self:
+        query, uses = row.definition["query"], frozenset(row.definition["uses"])
+        retain_ms = row.definition.get("retain_ms")
+        return cls(row.id, row.schema_id, row.name, row.columns, query, uses, retain_ms=retain_ms)
 
 
-@dataclass(frozen=True, slots=True)
-class Index:
+@dataclass(frozen=True)
+class Index(Retained):
     """`keys`: SQL expressions over the columns of `on`. The index has its own `since` (see `Frontiers`)."""
 
-    id: ObjectId
-    schema_id: ObjectId
-    name: str
     on: ObjectId
     keys: tuple[str, ...]
-    retain_ms: int | None = None
 
     kind = "index"
+    plural = "indexes"
+    relkind = "i"
 
     @property
-    def columns(self) -> tuple[Column, ...]:
-        return ()
-
-    @property
-    def uses(self) -> frozenset[ObjectId]:
+    def depends_on(self) -> frozenset[ObjectId]:
         return frozenset((self.on,))
 
+    @property
+    def part_of(self) -> ObjectId | None:
+        return self.on
 
-@dataclass(frozen=True, slots=True)
-class Hold:
-    """A durable read hold on the relations `on`, which never change. `max_lag_ms` bounds its lag.
+    def stored(self) -> dict[str, object]:
+        return {"on": self.on, "keys": self.keys, "retain_ms": self.retain_ms}
+
+    @classmethod
+    def restored(cls, row: StoredItem) -> Self:
+        on, keys = row.definition["on"], tuple(row.definition["keys"])
+        return cls(row.id, row.schema_id, row.name, on, keys, retain_ms=row.definition.get("retain_ms"))
+
+
+@dataclass(frozen=True)
+class Hold(Item):
+    """A durable read hold on the items `on`, which never change. `max_lag_ms` bounds its lag.
 
     Its time and status are in `holds.py`.
     """
 
-    id: ObjectId
-    schema_id: ObjectId
-    name: str
     on: tuple[ObjectId, ...]
     max_lag_ms: int
 
     kind = "hold"
+    plural = "holds"
 
     @property
-    def columns(self) -> tuple[Column, ...]:
-        return ()
-
-    @property
-    def uses(self) -> frozenset[ObjectId]:
+    def depends_on(self) -> frozenset[ObjectId]:
         return frozenset(self.on)
 
+    def stored(self) -> dict[str, object]:
+        return {"on": self.on, "max_lag_ms": self.max_lag_ms}
 
-@dataclass(frozen=True, slots=True)
-class SystemTable:
-    """A built-in relation. Its rows are computed from the server's memory when it is read."""
-
-    id: ObjectId
-    schema_id: ObjectId
-    name: str
-    columns: tuple[Column, ...]
-
-    kind = "system table"
-
-
-Item = Table | View | MaterializedView | Index | Hold | SystemTable
-Relation = Table | View | MaterializedView | SystemTable  # can be named in FROM
-Classed = Relation | Index  # listed in pg_class; a hold is not a relation
-Collection = Table | MaterializedView  # stored in the log
-Retained = Table | MaterializedView | Index  # has a `since` and RETAIN HISTORY
-
-
-class CatalogError(Exception):
-    """The catalog refused a change to the object with this `kind` and `name`."""
-
-    def __init__(self, kind: str, name: str) -> None:
-        super().__init__(f'{kind} "{name}"')
-        self.kind = kind
-        self.name = name
-
-
-class NameTaken(CatalogError):
-    """The name is in use; `kind` is the kind of the existing object."""
-
-
-class InUse(CatalogError):
-    """Other objects depend on the object. `dependents` has the kind and the name of each."""
-
-    def __init__(self, kind: str, name: str, dependents: tuple[tuple[str, str], ...]) -> None:
-        super().__init__(kind, name)
-        self.dependents = dependents
+    @classmethod
+    def restored(cls, row: StoredItem) -> Self:
+        return cls(row.id, row.schema_id, row.name, tuple(row.definition["on"]), row.definition["max_lag_ms"])
 
 
 @dataclass(frozen=True)
-class CatalogState:
-    """All objects, at one catalog version. Methods that change something return a new state."""
+class SystemTable(Relation):
+    """A built-in relation, which is not stored. Its rows are computed from the server's memory when it is read."""
 
-    databases: Mapping[ObjectId, Database]
-    schemas: Mapping[ObjectId, Schema]
-    items: Mapping[ObjectId, Item]
-    next_id: int
-    version: int = field(default=0)
-    settings: Mapping[str, str] = field(default_factory=dict)
-    """Values set by ALTER SYSTEM, by lower-case name."""
-    roles: Mapping[ObjectId, Role] = field(default_factory=lambda: {MATERIALIZE.id: MATERIALIZE})
-    owners: Mapping[ObjectId, ObjectId] = field(default_factory=dict)
-    """Owner of each object. An object without an entry is owned by `materialize`."""
-    privileges: Mapping[ObjectId, Acl] = field(default_factory=dict)
-    """Objects with privileges other than the defaults of their kind."""
-    comments: Mapping[tuple[ObjectId, int], str] = field(default_factory=dict)
-    """COMMENT ON: by object id and column position, counted from 1; position 0 is the object itself."""
+    kind = "system table"
+    plural = "tables"
+    relkind = "r"
+    is_indexable = False
 
-    @cached_property
-    def _database_names(self) -> dict[str, Database]:
-        return {d.name: d for d in self.databases.values()}
+    @property
+    def public_privileges(self) -> frozenset[Privilege]:
+        return _SELECT
 
-    @cached_property
-    def _schema_names(self) -> dict[tuple[ObjectId | None, str], Schema]:
-        return {(s.database_id, s.name): s for s in self.schemas.values()}
 
-    @cached_property
-    def _item_names(self) -> dict[tuple[ObjectId, str], Item]:
-        return {(i.schema_id, i.name): i for i in self.items.values()}
+KINDS: Mapping[str, type[Item]] = {
+    kind.kind: kind for kind in (Table, View, MaterializedView, Index, Hold, SystemTable)
+}
+"""The class of each kind of item."""
 
-    @cached_property
-    def _users(self) -> dict[ObjectId, list[ObjectId]]:
-        users: dict[ObjectId, list[ObjectId]] = {}
-        for item in self.items.values():
-            for used in getattr(item, "uses", ()):
-                users.setdefault(used, []).append(item.id)
-        return users
 
-    @cached_property
-    def _indexes(self) -> dict[ObjectId, tuple[Index, ...]]:
-        found: dict[ObjectId, tuple[Index, ...]] = {}
-        for item in self.items.values():
-            if isinstance(item, Index):
-                found[item.on] = (*found.get(item.on, ()), item)
-        return found
+def object_type(kind: str) -> str:
+    """The kind as system tables name it, such as `materialized-view`."""
+    return kind.replace(" ", "-")
 
-    @cached_property
-    def _role_names(self) -> dict[str, Role]:
-        return {role.name: role for role in self.roles.values()}
 
-    @cached_property
-    def _closures(self) -> dict[tuple[ObjectId, bool], frozenset[ObjectId]]:
-        return {}
+def with_article(kind: str) -> str:
+    """The kind with its article, such as `an index`."""
+    return f"{'an' if kind[0] in 'aeiou' else 'a'} {kind}"
 
-    def with_settings(self, settings: Mapping[str, str]) -> CatalogState:
-        return replace(self, settings=settings)
 
-    def with_comment(self, id: ObjectId, position: int, comment: str | None) -> CatalogState:
-        """Sets a comment; None removes it."""
-        comments = {key: text for key, text in self.comments.items() if key != (id, position)}
-        if comment is not None:
-            comments[id, position] = comment
-        return replace(self, comments=comments)
-
-    # -- looking up ---------------------------------------------------------------------------------------------
-
-    def database_named(self, name: str) -> Database | None:
-        return self._database_names.get(name)
-
-    def schema_named(self, database_id: ObjectId | None, name: str) -> Schema | None:
-        """The schema with this name in the database, or the system schema with this name."""
-        return self._schema_names.get((database_id, name)) or self._schema_names.get((None, name))
-
-    def item_named(self, schema_id: ObjectId, name: str) -> Item | None:
-        return self._item_names.get((schema_id, name))
-
-    def resolve(self, parts: tuple[str, ...], database: str, search_path: Iterable[str]) -> Item | None:
-        """The item that `[[database.]schema.]name` denotes in a session; None if there is none.
-
-        An unqualified name is searched in the schemas of `search_path`. System schemas that the path does not name are
-        searched first, as in PostgreSQL.
-        """
-        match parts:
-            case (name,):
-                named = tuple(search_path)
-                path = (*(s for s in ("pg_catalog", "mz_catalog") if s not in named), *named)
-            case (schema_name, name):
-                path = (schema_name,)
-            case (database, schema_name, name) if self.database_named(database) is not None:
-                path = (schema_name,)
-            case _:
-                return None
-        current = self.database_named(database)
-        for schema_name in path:
-            schema = self.schema_named(current.id if current is not None else None, schema_name)
-            item = self.item_named(schema.id, name) if schema is not None else None
-            if item is not None:
-                return item
-        return None
-
-    def full_name(self, item: Item) -> tuple[str, ...]:
-        """(database, schema, name), or (schema, name) for a system item."""
-        schema = self.schemas[item.schema_id]
-        if schema.database_id is None:
-            return (schema.name, item.name)
-        return (self.databases[schema.database_id].name, schema.name, item.name)
-
-    def items_in(self, schema_id: ObjectId) -> Iterator[Item]:
-        return (i for i in self.items.values() if i.schema_id == schema_id)
-
-    def dependents(self, id: ObjectId) -> list[Item]:
-        """Everything that uses `id`, directly or through others, nearest first."""
-        found: dict[ObjectId, Item] = {}
-        queue = list(self._users.get(id, ()))
-        while queue:
-            user = queue.pop(0)
-            if user not in found:
-                found[user] = self.items[user]
-                queue.extend(self._users.get(user, ()))
-        return list(found.values())
-
-    def indexes_on(self, id: ObjectId) -> tuple[Index, ...]:
-        return self._indexes.get(id, ())
-
-    # -- roles and privileges -----------------------------------------------------------------------------------
-
-    def collections(
-        self, ids: Iterable[ObjectId], *, through: tuple[type[View | MaterializedView], ...] = (View,)
-    ) -> frozenset[ObjectId]:
-        """The tables and materialized views from which the relations `ids` are computed.
-
-        Objects of the classes `through` are replaced by the collections that their queries read.
-        """
-        found: set[ObjectId] = set()
-        seen: set[ObjectId] = set()
-        queue = list(ids)
-        while queue:
-            id = queue.pop()
-            if id in seen:
-                continue
-            seen.add(id)
-            item = self.items.get(id)
-            if isinstance(item, View | MaterializedView) and isinstance(item, through):
-                queue.extend(item.uses)
-            elif isinstance(item, Table | MaterializedView):
-                found.add(id)
-        return frozenset(found)
-
-    def role_named(self, name: str) -> Role | None:
-        return self._role_names.get(name)
-
-    def roles_of(self, role: ObjectId, *, inherited: bool) -> frozenset[ObjectId]:
-        """The role and all roles that it is directly or indirectly a member of.
-
-        `inherited`: follows the memberships of roles with INHERIT only.
-        """
-        found = self._closures.get((role, inherited))
-        if found is None:
-            members, queue = {role}, [role]
-            while queue:
-                known = self.roles.get(queue.pop())
-                if known is not None and (known.inherit or not inherited):
-                    queue.extend(known.member_of - members)
-                    members |= known.member_of
-            found = self._closures[role, inherited] = frozenset(members)
-        return found
-
-    def kind(self, id: ObjectId) -> str:
-        """The kind of an item, schema, database or cluster, as used in messages."""
-        item = self.items.get(id)
-        if item is not None:
-            return item.kind
-        return "schema" if id in self.schemas else "database" if id in self.databases else "cluster"
-
-    def owner(self, id: ObjectId) -> ObjectId:
-        """The role that owns an object. The owner of an index is the owner of its relation."""
-        item = self.items.get(id)
-        return self.owners.get(item.on if isinstance(item, Index) else id, MATERIALIZE.id)
-
-    def acl(self, id: ObjectId) -> Acl:
-        """The privileges on an object, as granted or by default."""
-        stored = self.privileges.get(id)
-        if stored is not None:
-            return stored
-        kind = self.kind(id)
-        schema = self.schemas.get(id)
-        public: frozenset[Privilege] = frozenset()
-        if kind in ("database", "cluster") or (schema is not None and schema.database_id is None):
-            public = frozenset((Privilege.USAGE,))
-        elif kind == "system table":
-            public = frozenset((Privilege.SELECT,))
-        own = applicable(kind)
-        return {**({self.owner(id): own} if own else {}), **({PUBLIC: public} if public else {})}
-
-    def with_role(self, role: Role) -> CatalogState:
-        """Adds or replaces a role. NameTaken if another has the name."""
-        other = self.role_named(role.name)
-        if other is not None and other.id != role.id:
-            raise NameTaken("role", role.name)
-        return replace(self, roles={**self.roles, role.id: role})
-
-    def without_role(self, id: ObjectId) -> CatalogState:
-        """Drops a role on which nothing depends, and the memberships in it."""
-        left = {k: replace(r, member_of=r.member_of - {id}) for k, r in self.roles.items() if k != id}
-        return replace(self, roles=left)
-
-    def with_acl(self, id: ObjectId, acl: Acl) -> CatalogState:
-        """Replaces the privileges on an object.
-
-        The owner's entry is kept even when it is empty: an object without any entry has the defaults of its kind.
-        """
-        owner = self.owner(id)
-        kept = {role: granted for role, granted in acl.items() if granted and role != owner}
-        kept[owner] = acl.get(owner, frozenset())
-        return replace(self, privileges={**self.privileges, id: kept})
-
-    def with_owner(self, id: ObjectId, role: ObjectId) -> CatalogState:
-        """Changes the owner of an object. The old owner's privileges on it are transferred to the new owner."""
-        old = self.owner(id)
-        state = replace(self, owners={**self.owners, id: role})
-        if id in self.privileges and old != role:
-            acl = dict(self.privileges[id])
-            moved = acl.pop(old, frozenset()) | acl.get(role, frozenset())
-            state = state.with_acl(id, {**acl, role: moved})
-        return state
-
-    def settled(self, before: CatalogState, creator: ObjectId) -> CatalogState:
-        """The state after DDL by `creator`, who owns the new objects. Removes owners and privileges of dropped ones."""
-        old, new = before._objects(), self._objects()
-        state = self
-        for id in new - old:
-            if creator != MATERIALIZE.id and not isinstance(self.items.get(id), Index) and id not in self.owners:
-                state = state.with_owner(id, creator)
-        if gone := old - new:
-            owners = {id: role for id, role in state.owners.items() if id not in gone}
-            privileges = {id: acl for id, acl in state.privileges.items() if id not in gone}
-            state = replace(state, owners=owners, privileges=privileges)
-        return state
-
-    def _objects(self) -> set[ObjectId]:
-        return {*self.databases, *self.schemas, *self.items}
-
-    # -- changing -----------------------------------------------------------------------------------------------
-
-    def new_id(self) -> tuple[ObjectId, CatalogState]:
-        return ObjectId(f"u{self.next_id}"), replace(self, next_id=self.next_id + 1)
-
-    def with_database(self, database: Database) -> CatalogState:
-        """Adds or renames a database. NameTaken if another one has the name."""
-        other = self.database_named(database.name)
-        if other is not None and other.id != database.id:
-            raise NameTaken("database", database.name)
-        return replace(self, databases={**self.databases, database.id: database})
-
-    def with_schema(self, schema: Schema) -> CatalogState:
-        """Adds or renames a schema. NameTaken if another one, or a system schema, has the name."""
-        other = self.schema_named(schema.database_id, schema.name)
-        if other is not None and other.id != schema.id:
-            raise NameTaken("schema", schema.name)
-        return replace(self, schemas={**self.schemas, schema.id: schema})
-
-    def with_item(self, item: Item) -> CatalogState:
-        """Adds or replaces an item, for example to rename it. NameTaken if another one in the schema has the name."""
-        other = self.item_named(item.schema_id, item.name)
-        if other is not None and other.id != item.id:
-            raise NameTaken(other.kind, item.name)
-        return replace(self, items={**self.items, item.id: item})
-
-    def without_item(self, id: ObjectId, *, cascade: bool = False) -> CatalogState:
-        """Drops an item and its indexes. Other dependents are dropped with `cascade`, otherwise raises InUse."""
-        item = self.items[id]
-        dependents = self.dependents(id)
-        blocking = [d for d in dependents if not isinstance(d, Index)]
-        if blocking and not cascade:
-            raise InUse(item.kind, item.name, tuple((d.kind, d.name) for d in blocking))
-        gone = {id, *(d.id for d in dependents)}
-        state = replace(self, items={k: v for k, v in self.items.items() if k not in gone})
-        return state._without_comments(gone)
-
-    def _without_comments(self, gone: Container[ObjectId]) -> CatalogState:
-        return replace(self, comments={key: text for key, text in self.comments.items() if key[0] not in gone})
-
-    def without_schema(self, id: ObjectId, *, cascade: bool = False) -> CatalogState:
-        """Drops a schema. InUse if it is not empty, unless `cascade`, which also drops dependents in other schemas."""
-        schema = self.schemas[id]
-        inside = list(self.items_in(id))
-        if inside and not cascade:
-            raise InUse("schema", schema.name, tuple((i.kind, i.name) for i in inside))
-        state = self
-        for item in inside:
-            if item.id in state.items:
-                state = state.without_item(item.id, cascade=True)
-        state = replace(state, schemas={k: v for k, v in state.schemas.items() if k != id})
-        return state._without_comments({id})
-
-    def without_database(self, id: ObjectId, *, cascade: bool = True) -> CatalogState:
-        """Drops a database and its schemas. InUse if one of its schemas contains items, unless `cascade`."""
-        database = self.databases[id]
-        inside = [s for s in self.schemas.values() if s.database_id == id]
-        items = [i for s in inside for i in self.items_in(s.id)]
-        if items and not cascade:
-            raise InUse("database", database.name, tuple((i.kind, i.name) for i in items))
-        state = self
-        for schema in inside:
-            state = state.without_schema(schema.id, cascade=True)
-        state = replace(state, databases={k: v for k, v in state.databases.items() if k != id})
-        return state._without_comments({id})
+def applicable_privileges(kind: str) -> frozenset[Privilege]:
+    """The privileges that apply to a kind of object: the meaning of ALL."""
+    classes: Mapping[str, type[CatalogObject]] = {**KINDS, **{c.kind: c for c in (Database, Schema, Cluster)}}
+    return classes[kind].privileges

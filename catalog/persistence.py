@@ -5,24 +5,12 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections.abc import Mapping
-from typing import Any, TypeVar, assert_never
+from typing import TypeVar
 
 from catalog import builtin
-from catalog.objects import (
-    CatalogState,
-    Column,
-    Database,
-    Hold,
-    Index,
-    Item,
-    MaterializedView,
-    ObjectId,
-    Schema,
-    SystemTable,
-    Table,
-    View,
-)
+from catalog.objects import KINDS, Column, Database, Item, ObjectId, Relation, Schema, StoredItem
 from catalog.roles import MATERIALIZE, Acl, Role, from_letters, letters
+from catalog.state import CatalogState
 from catalog.store import Store
 
 V = TypeVar("V")
@@ -38,7 +26,7 @@ def load(store: Store) -> CatalogState:
     databases = [Database(*row) for row in store.read("SELECT id, name FROM databases")]
     schemas = [Schema(*row) for row in store.read("SELECT id, database_id, name FROM schemas")]
     items: list[Item] = [
-        _item(kind, id, schema_id, name, tuple(columns.get(id, ())), json.loads(definition))
+        KINDS[kind].restored(StoredItem(id, schema_id, name, tuple(columns.get(id, ())), json.loads(definition)))
         for id, schema_id, name, kind, definition in store.read(
             "SELECT id, schema_id, name, kind, definition FROM items"
         )
@@ -83,13 +71,14 @@ def save(tx: sqlite3.Connection, old: CatalogState, new: CatalogState) -> None:
     for id, item in _changed(tx, "items", old.items, new.items):
         tx.execute(
             "INSERT OR REPLACE INTO items VALUES (?, ?, ?, ?, ?)",
-            (id, item.schema_id, item.name, item.kind, json.dumps(_definition(item))),
+            (id, item.schema_id, item.name, item.kind, json.dumps(item.stored())),
         )
         tx.execute("DELETE FROM columns WHERE item_id = ?", (id,))
-        tx.executemany(
-            "INSERT INTO columns VALUES (?, ?, ?, ?, ?, ?)",
-            [(id, i, c.name, c.type, c.nullable, c.default) for i, c in enumerate(item.columns)],
-        )
+        if isinstance(item, Relation):
+            tx.executemany(
+                "INSERT INTO columns VALUES (?, ?, ?, ?, ?, ?)",
+                [(id, i, c.name, c.type, c.nullable, c.default) for i, c in enumerate(item.columns)],
+            )
     for id in old.roles.keys() - new.roles.keys():
         tx.execute("DELETE FROM memberships WHERE id = ?", (id,))
     for id, role in _changed(tx, "roles", old.roles, new.roles):
@@ -120,42 +109,3 @@ def _changed(
     """Deletes the removed objects from `table`; returns the new and changed ones."""
     tx.executemany(f"DELETE FROM {table} WHERE id = ?", [(id,) for id in old.keys() - new.keys()])
     return [(id, value) for id, value in new.items() if old.get(id) != value]
-
-
-def _definition(item: Item) -> dict[str, object]:
-    match item:
-        case Table():
-            return {"keys": item.keys, "retain_ms": item.retain_ms}
-        case View():
-            return {"query": item.query, "uses": sorted(item.uses)}
-        case MaterializedView():
-            return {"query": item.query, "uses": sorted(item.uses), "retain_ms": item.retain_ms}
-        case Index():
-            return {"on": item.on, "keys": item.keys, "retain_ms": item.retain_ms}
-        case Hold():
-            return {"on": item.on, "max_lag_ms": item.max_lag_ms}
-        case SystemTable():
-            raise TypeError("built-in tables are not stored")
-        case _:
-            assert_never(item)
-
-
-def _item(
-    kind: str, id: ObjectId, schema_id: ObjectId, name: str, columns: tuple[Column, ...], definition: dict[str, Any]
-) -> Item:
-    retain_ms = definition.get("retain_ms")  # absent in files of format 1
-    match kind:
-        case "table":
-            keys = tuple(tuple(key) for key in definition["keys"])
-            return Table(id, schema_id, name, columns, keys, retain_ms)
-        case "view":
-            return View(id, schema_id, name, columns, definition["query"], frozenset(definition["uses"]))
-        case "materialized view":
-            query, uses = definition["query"], frozenset(definition["uses"])
-            return MaterializedView(id, schema_id, name, columns, query, uses, retain_ms)
-        case "index":
-            return Index(id, schema_id, name, definition["on"], tuple(definition["keys"]), retain_ms)
-        case "hold":
-            return Hold(id, schema_id, name, tuple(definition["on"]), definition["max_lag_ms"])
-        case _:
-            raise ValueError(f"unknown kind of object {kind!r}")

@@ -59,18 +59,6 @@ MATERIALIZE = Role(ObjectId("s1000"), "materialize", superuser=True, login=True,
 PUBLIC = ObjectId("p")
 """The grantee PUBLIC: all roles."""
 
-_TABLE = (Privilege.INSERT, Privilege.SELECT, Privilege.UPDATE, Privilege.DELETE, Privilege.TRUNCATE)
-_CONTAINER = (Privilege.USAGE, Privilege.CREATE)
-_APPLICABLE: dict[str, tuple[Privilege, ...]] = {
-    **dict.fromkeys(("table", "view", "materialized view", "system table"), _TABLE),
-    **dict.fromkeys(("database", "schema", "cluster"), _CONTAINER),
-}
-
-
-def applicable(kind: str) -> frozenset[Privilege]:
-    """The privileges that apply to a kind of object: the meaning of ALL."""
-    return frozenset(_APPLICABLE.get(kind, ()))
-
 
 def letters(privileges: frozenset[Privilege]) -> str:
     """The privileges as letters, such as `arwd`."""

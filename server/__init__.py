@@ -10,7 +10,7 @@ How a query is executed:
 4. `frontend.dispatch.Dispatcher.execute` dispatches on the statement's class. `execution` has one module for each
    family of statements.
 5. `execution.select.select` chooses a timestamp, holds it (`timeline.frontiers.Frontiers.hold`), and reads the inputs
-   at that timestamp (`coordinator.coordinator.Coordinator.rows`).
+   at that timestamp (`coordinator.reads.Reads.rows`).
 6. `spark.Engine.run` computes the result. Its inputs and outputs are Arrow tables. Constants (`sql.constant`),
    unmodified rows of one relation (`sql.direct`) and system catalogs (`pg_catalog`) do not use Spark. Constants that
    may be expensive and queries over system catalogs run in worker processes (`evaluation`).
@@ -22,8 +22,8 @@ A write (`execution.write.write`) is kept in its transaction as Arrow tables. CO
 transaction. The coordinator then appends the changes to the feeds (`dataflow.stream.feed.Feed`).
 
 A subscription (`execution.subscribe.subscribe`) reads the feed of a collection or of a query
-(`coordinator.coordinator.Coordinator.join_query`). For a query, `dataflow` computes the changes of the result from the
-changes of each commit. `dataflow.stream.subscription.Subscription` combines the changes with progress, and
+(`coordinator.subscriptions.Subscriptions.join_query`). For a query, `dataflow` computes the changes of the result from
+the changes of each commit. `dataflow.stream.subscription.Subscription` combines the changes with progress, and
 `dataflow.stream.envelope` makes the rows that the client receives.
 
 The packages are layers: a package imports only packages that are listed below it.
@@ -37,6 +37,7 @@ The packages are layers: a package imports only packages that are listed below i
 `authorization`   privileges
 `pg_catalog`      PostgreSQL's system catalogs; the only package that uses DuckDB
 `evaluation`      worker processes for work whose cost a client controls
+`ingest`          the interface of sources, and the task that copies their changes
 `coordinator`     the state that outlives a session
 `dataflow`        incremental maintenance and streams of changes
 `timeline`        frontiers

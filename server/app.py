@@ -6,12 +6,10 @@ import asyncio
 
 import structlog
 
-from catalog.objects import Index, MaterializedView
 from protocol.pgwire.errors import PgError
 from server.config import Config
 from server.coordinator.coordinator import Coordinator
 from server.dataflow.arrangements import run_files
-from server.dataflow.runtime.computation import Computation
 from server.evaluation.evaluator import Evaluator
 from server.frontend.listener import Listener
 from server.introspection.http import HttpPort, Response
@@ -19,12 +17,12 @@ from server.introspection.metrics import rendered, snapshot
 from server.introspection.system_tables import SYSTEM_TABLES
 from server.pg_catalog.engine import CatalogEngine
 from server.pg_catalog.rows import no_rows
+from server.runtime.counters import Counters
 from server.spark import Engine, EngineUnavailable
 from server.spark.embedded.jvm import default_archive_directory
 from server.spark.engine import SparkEngine
 from server.spark.measured_engine import MeasuredEngine
 from server.sql.functions import worker
-from server.sql.stored_query import plan_index, plan_stored
 
 log = structlog.get_logger()
 
@@ -34,12 +32,6 @@ class App:
 
     def __init__(self, config: Config, engine: Engine | None = None) -> None:
         self._config = config
-        self.coordinator = Coordinator(
-            config.data_dir,
-            interval_s=config.timestamp_interval,
-            system_tables=SYSTEM_TABLES,
-            plan_view=self._plan_view,
-        )
         engine = engine or SparkEngine(
             master=config.spark_master,
             remote=config.spark_remote,
@@ -49,9 +41,16 @@ class App:
             archive=default_archive_directory(),
             functions={**worker.udfs(), **run_files.FUNCTIONS},
         )
-        self.engine: Engine = MeasuredEngine(engine, self.coordinator.counts)
-        if config.arrangement_directory is not None:
-            self.coordinator.arrange_in(config.arrangement_directory, self.engine)
+        counters = Counters()
+        self.engine: Engine = MeasuredEngine(engine, counters)
+        self.coordinator = Coordinator(
+            config.data_dir,
+            engine=self.engine,
+            counters=counters,
+            interval_s=config.timestamp_interval,
+            system_tables=SYSTEM_TABLES,
+            arrangement_directory=config.arrangement_directory,
+        )
         self.evaluator = Evaluator()
         self.catalog_engine = CatalogEngine(no_rows)
         self.listener = Listener(self.coordinator, self.engine, self.evaluator, self.catalog_engine)
@@ -59,11 +58,6 @@ class App:
         self.http = HttpPort(pages, host_names=config.http_names)
         self.ended: asyncio.Future[BaseException] = self.coordinator.failed
         self._starting: asyncio.Task[None] | None = None
-
-    def _plan_view(self, coordinator: Coordinator, view: MaterializedView | Index) -> Computation:
-        state = coordinator.state
-        plan = plan_index(view, state) if isinstance(view, Index) else plan_stored(view.query, state)
-        return coordinator.computation(plan, self.engine)
 
     async def start(self) -> None:
         """Starts the coordinator, and Spark in the background. Statements that need no computation run meanwhile."""

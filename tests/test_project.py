@@ -91,6 +91,17 @@ def test_documentation_lists_every_page_once() -> None:
     assert sorted(listed) == sorted(page.name for page in docs.glob("*.md") if page.name != "README.md")
 
 
+def test_decisions_are_numbered_without_gaps_and_listed() -> None:
+    decisions = ROOT / "docs" / "decisions"
+    pages = sorted(page.name for page in decisions.glob("*.md") if page.name != "README.md")
+    titles = [(decisions / page).read_text().splitlines()[0] for page in pages]
+    numbers = [f"{number:03}" for number in range(1, len(pages) + 1)]
+    assert [page[:4] for page in pages] == [f"{number}-" for number in numbers]
+    index = re.findall(r"^- \[(\d+)\]\(([\w.-]+)\) (.*)$", (decisions / "README.md").read_text(), re.MULTILINE)
+    assert index == [(title[2:5], page, title[7:]) for title, page in zip(titles, pages, strict=True)]
+    assert [title[2:5] for title in titles] == numbers
+
+
 def test_documented_psql_commands_name_the_server() -> None:
     """Without it psql looks for PostgreSQL's own port."""
     for page in [ROOT / "README.md", *(ROOT / "docs").glob("*.md")]:

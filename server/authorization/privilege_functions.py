@@ -9,15 +9,16 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
-from catalog.objects import QUICKSTART, CatalogState, ObjectId
-from catalog.roles import Privilege, applicable
+from catalog.objects import QUICKSTART, ObjectId, applicable_privileges
+from catalog.roles import Privilege
+from catalog.state import CatalogState
 from protocol.pgwire.errors import PgError, SqlState
 from server.authorization import privileges
 from server.sql.grammar.lexer import Kind, tokenize
 from server.sql.scope import find_relation
 
 
-def inquire(
+def evaluate_privilege_function(
     state: CatalogState,
     role: ObjectId,
     database: str,
@@ -29,14 +30,14 @@ def inquire(
     texts = [argument for argument in arguments if argument is not None]
     if len(texts) != len(arguments):
         return None
-    *asked, name, wanted = texts
-    subject = privileges.find_role(state, asked[0]).id if asked else role
+    *roles, name, wanted = texts
+    subject = privileges.find_role(state, roles[0]).id if roles else role
     words = [word.strip().lower() for word in wanted.split(",")]
     if function == "pg_has_role":
         of = privileges.find_role(state, name).id
         return any(_known(word, _ROLE_RIGHTS, wanted)(state, subject, of) for word in words)
     object, kind = _OBJECTS[function](state, database, search_path, name), _KINDS[function]
-    known = {privilege.value.lower(): privilege for privilege in applicable(kind)}
+    known = {privilege.value.lower(): privilege for privilege in applicable_privileges(kind)}
     if kind == "database":
         known["connect"] = Privilege.USAGE  # PostgreSQL's name for this privilege
     return any(privileges.has(state, subject, object, _known(word, known, wanted)) for word in words)

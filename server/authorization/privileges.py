@@ -10,19 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from catalog.objects import (
-    QUICKSTART,
-    CatalogState,
-    Database,
-    Index,
-    Item,
-    MaterializedView,
-    ObjectId,
-    Schema,
-    SystemTable,
-    View,
-)
+from catalog.objects import QUICKSTART, Database, Item, ObjectId, Schema, SystemTable, View
 from catalog.roles import MATERIALIZE, PUBLIC, Privilege, Role
+from catalog.state import CatalogState
 from protocol.pgwire.errors import PgError, SqlState
 from server.sql.plan import QueryPlan
 
@@ -179,10 +169,10 @@ def require_hold(state: CatalogState, role: ObjectId, schema: Schema, objects: S
     """For CREATE HOLD: requires CREATE on its schema, SELECT on each object, USAGE on the objects' clusters."""
     require(state, role, schema.id, Privilege.CREATE)
     items = [state.items[id] for id in objects]
-    relations = [item.on if isinstance(item, Index) else item.id for item in items]
+    relations = [item.part_of or item.id for item in items]
     require_names(state, role, relations)
     require_select(state, role, relations)
-    if any(isinstance(item, Index | MaterializedView) for item in items):
+    if any(item.depends_on for item in items):
         require(state, role, QUICKSTART.id, Privilege.USAGE)
 
 
@@ -192,13 +182,5 @@ def _refusal(what: str, state: CatalogState, object: ObjectId) -> PgError:
 
 def described(state: CatalogState, object: ObjectId) -> str:
     """An object as messages name it, such as `table t`."""
-    kind = state.kind(object)
-    return f"{'table' if kind == 'system table' else kind} {name_of(state, object)}"
-
-
-def name_of(state: CatalogState, object: ObjectId) -> str:
-    """The unqualified name of an item, schema, database or cluster."""
-    for named in (state.items, state.schemas, state.databases):
-        if object in named:
-            return named[object].name
-    return QUICKSTART.name
+    described = state.object(object)
+    return f"{'table' if isinstance(described, SystemTable) else described.kind} {described.name}"

@@ -1,1 +1,13 @@
-"""The state that outlives a session: commits, holds, dataflows, compaction, backpressure."""
+"""The state that outlives a session. The `coordinator` assembles it, and starts and stops it.
+
+- Writes: the `committer` commits the requests of sessions, in groups; `locks` order writers that read; `backpressure`
+  delays writers while dataflows lag; `compaction` merges the log's batches.
+- Holds: `holds` has their times and rules, `hold_lag` enforces MAX LAG.
+- `reads`: the rows of relations at a time, through the `snapshot_cache` and the `system_table_history`.
+- `dataflows` runs them. `computations` creates what they compute. They belong to materialized `views`, which write to
+  the log (`log_sink`, `log_writer`), to `indexes`, or to subscribed `queries`. `arrangements` store their state.
+- `subscriptions` joins the feeds of queries and collections (`collection_feeds`).
+- `activity`: the connected sessions. `tasks`: the background tasks.
+
+Imports point from `coordinator`, the only module that uses all others, to `tasks` and `holds`, which use none.
+"""

@@ -86,18 +86,19 @@ class _Written:
 
 
 class Backpressure:
-    """Tracks dataflows (`begins`) and commits (`written`). `look` measures lags, and `admit` delays writers."""
+    """Counts what is written to the inputs of dataflows. `measure` determines lags, and `admit` delays writers."""
 
-    def __init__(self, counts: Counters) -> None:
-        self._counts = counts
+    def __init__(self, counters: Counters) -> None:
+        self._counters = counters
         self._written: dict[ObjectId, _Written] = {}
         self._held: frozenset[ObjectId] = frozenset()
         self._delay_s = 0.0
+        self._weight_max = 0
         self._moved = Pulse()
         self.too_far: frozenset[str] = frozenset()
-        """The dataflows that delayed writers as of the last `look`."""
+        """The dataflows that delayed writers as of the last `measure`."""
 
-    def begins(self, flow: Dataflow) -> None:
+    def track(self, flow: Dataflow) -> None:
         """Starts to count what is written to the inputs of a dataflow."""
         for id in flow.inputs:
             self._written.setdefault(id, _Written())
@@ -109,10 +110,14 @@ class Backpressure:
                 written.add(batch.time, batch.bytes)
 
     def lag(self, flow: Dataflow) -> Lag:
-        """Returns what was written to the inputs at times >= `next_time`, as far as it was counted since `begins`."""
+        """Returns what was written to the inputs at times >= `next_time`, as far as it was counted since `track`."""
         return sum((self._written[id].since(flow.next_time) for id in flow.inputs if id in self._written), Lag())
 
-    def look(
+    def exceeds_limit(self, flow: Dataflow) -> bool:
+        """Whether a dataflow's lag exceeds the limit of the last `measure`."""
+        return 0 < self._weight_max < self.lag(flow).weight
+
+    def measure(
         self,
         flows: Mapping[str, Dataflow],
         sources: Mapping[ObjectId, frozenset[ObjectId]],
@@ -148,7 +153,7 @@ class Backpressure:
         for name in self.too_far - too_far.keys():
             log.info("writers no longer wait for a dataflow", dataflow=name)
         self.too_far = frozenset(too_far)
-        self._delay_s = delay_s
+        self._delay_s, self._weight_max = delay_s, weight_max
         if held != self._held:
             self._held = frozenset(held)
             self._moved.fire()
@@ -158,7 +163,7 @@ class Backpressure:
         if self._held.isdisjoint(tables):
             return
         begun = monotonic()
-        self._counts.writes_throttled += 1
+        self._counters.writes_throttled += 1
         try:
             async with asyncio.timeout(self._delay_s):
                 while not self._held.isdisjoint(tables):
@@ -166,4 +171,4 @@ class Backpressure:
         except TimeoutError:
             pass
         finally:
-            self._counts.throttled_s += monotonic() - begun
+            self._counters.throttled_s += monotonic() - begun

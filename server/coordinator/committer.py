@@ -15,12 +15,13 @@ from dataclasses import dataclass, field
 
 import structlog
 
-from catalog import holds, persistence, updates
-from catalog.holds import Place
+from catalog import holds, persistence, source_state, updates
+from catalog.holds import HoldPosition
 from catalog.log import Batch, Log, Payload
 from catalog.log import Frontiers as DurableFrontiers
-from catalog.objects import CatalogState, Hold, Index, MaterializedView, ObjectId, Retained, Table, Timestamp, View
+from catalog.objects import Hold, Index, MaterializedView, ObjectId, Retained, Table, Timestamp, View
 from catalog.oracle import Oracle
+from catalog.state import CatalogState
 from catalog.store import MustEnd, Store
 from protocol.pgwire.errors import PgError
 from server.coordinator.holds import Advance, Holds, Moves, Overdue
@@ -37,6 +38,14 @@ class Conflict(Exception):
     """Data that the request depends on has changed since it was read. Read again and retry."""
 
 
+@dataclass(frozen=True, slots=True)
+class Commit:
+    """A request that is on disk. `replaced`: the positions of holds before their `advances`."""
+
+    time: Timestamp
+    replaced: Mapping[ObjectId, HoldPosition] = field(default_factory=dict)
+
+
 @dataclass(slots=True)
 class Request:
     """Changes to be committed together.
@@ -46,6 +55,7 @@ class Request:
     `begins`: the time at which the history of a new materialized view, index or hold begins, if it is not the commit's.
     The requester holds the required history until the commit is done.
     `advances`, `overdue`: moves of holds.
+    `source_state`: the state of sources after the changes in `writes`.
     """
 
     writes: Sequence[tuple[ObjectId, Payload]] = ()
@@ -54,7 +64,8 @@ class Request:
     begins: Mapping[ObjectId, Timestamp] = field(default_factory=dict)
     advances: Sequence[Advance] = ()
     overdue: Sequence[Overdue] = ()
-    done: asyncio.Future[Timestamp] = field(default_factory=lambda: asyncio.get_running_loop().create_future())
+    source_state: Mapping[ObjectId, source_state.State] = field(default_factory=dict)
+    done: asyncio.Future[Commit] = field(default_factory=lambda: asyncio.get_running_loop().create_future())
 
     @property
     def unread(self) -> list[ObjectId]:
@@ -62,16 +73,20 @@ class Request:
         return [id for id, payload in self.writes if id not in self.unchanged and updates.takes_away(payload.table)]
 
     @property
-    def can_wait(self) -> bool:
-        """Whether the request only moves holds."""
-        return bool(self.advances or self.overdue) and not self.writes and self.catalog is None
+    def only_moves_holds(self) -> bool:
+        """Whether no reader depends on the request, so that it may wait for others."""
+        return bool(self.advances or self.overdue) and not (self.writes or self.source_state) and self.catalog is None
 
 
 @dataclass(frozen=True, slots=True)
 class _Group:
-    """One commit: accepted requests, the catalog after them, the times at which new history begins, moves of holds."""
+    """The accepted requests of one commit, and the positions of holds that each replaces.
+
+    `state`: the catalog after them. `begins`: the times at which new history begins.
+    """
 
     accepted: list[Request]
+    replaced: list[Mapping[ObjectId, HoldPosition]]
     state: CatalogState
     begins: Mapping[ObjectId, Timestamp]
     moves: Moves
@@ -112,8 +127,8 @@ class Committer:
         self.listeners: list[Listener] = []
         self.failed: asyncio.Future[BaseException] = asyncio.get_running_loop().create_future()
 
-    async def commit(self, request: Request) -> Timestamp:
-        """Returns the timestamp of the request once it is on disk and readable. Conflict, PgError, or SQLite's error.
+    async def commit(self, request: Request) -> Commit:
+        """Returns when the request is on disk and readable. Conflict, PgError, or SQLite's error.
 
         Cancel safety: a queued request is committed even if the caller is cancelled.
         """
@@ -129,7 +144,7 @@ class Committer:
                     await self._wake.wait()
             except TimeoutError:
                 pass  # idle: an empty commit advances the frontier
-            if self._queue and all(request.can_wait for request in self._queue):
+            if self._queue and all(request.only_moves_holds for request in self._queue):
                 await asyncio.sleep(GATHER_S)
             self._wake.clear()
             group, self._queue = self._queue[:GROUP_MAX], self._queue[GROUP_MAX:]
@@ -164,12 +179,12 @@ class Committer:
         try:
             written = await self._write(group, time)
         except BaseException:
-            group.moves.undo()
+            group.moves.roll_back()
             raise
         self._log.committed(written)
         for batch, _ in written:
             self._last_write[batch.collection] = time
-        group.moves.keep()
+        group.moves.commit()
         if group.state is not self.state:
             self._adopt(self.state, group, time)
         self._frontiers.tables_upper = Timestamp(time + 1)
@@ -177,29 +192,34 @@ class Committer:
             try:
                 listener(time, written)
             except Exception as error:  # the commit is on disk, so its requests must not fail
-                log.error("a commit was not made known", time=time, error=str(error), exc_info=error)
+                log.error("commit listener failed", time=time, error=str(error), exc_info=error)
         self._frontiers.moved.fire()
-        for request in group.accepted:
+        for request, replaced in zip(group.accepted, group.replaced, strict=True):
             if not request.done.cancelled():
-                request.done.set_result(time)
+                request.done.set_result(Commit(time, replaced))
 
     async def _write(self, group: _Group, time: Timestamp) -> list[tuple[Batch, Payload]]:
         """Writes the group in one transaction, if there is anything to write. Returns the written batches."""
-        old, new, places = self.state, group.state, group.moves.places
+        old, new, positions = self.state, group.state, group.moves.positions
         extension = self._oracle.extension()
         # Writes to a table that a later request of the group drops are omitted.
         writes = [write for request in group.accepted for write in request.writes if write[0] in new.items]
         unread = {id for request in group.accepted for id in request.unread if id in new.items}
-        if not (writes or places or extension is not None or new is not old):
+        sources = [
+            (id, state) for request in group.accepted for id, state in request.source_state.items() if id in new.items
+        ]
+        if not (writes or positions or sources or extension is not None or new is not old):
             return []
 
         def act(tx: sqlite3.Connection) -> list[Batch]:
             if extension is not None:
                 tx.execute("UPDATE meta SET value = ? WHERE key = 'reserved_until'", (extension,))
-            holds.save(tx, places.items())
+            holds.save(tx, positions.items())
             if new is not old:
                 persistence.save(tx, old, new)
                 self._save_items(tx, old, group, time)
+            for source, state in sources:
+                source_state.save(tx, source, state)
             if unread:
                 tx.execute("INSERT OR REPLACE INTO meta VALUES ('unread', ?)", (time,))
             return [self._log.insert(tx, collection, time, payload) for collection, payload in writes]
@@ -215,16 +235,16 @@ class Committer:
         state = self.state
         written: set[ObjectId] = set()
         accepted: list[Request] = []
+        replaced: list[Mapping[ObjectId, HoldPosition]] = []
         begins: dict[ObjectId, Timestamp] = {}
         moves = Moves(self._holds)
         for request in requests:
             try:
                 if self._is_stale(request, state, written):
                     raise Conflict
-                for advance in request.advances:
-                    moves.advance(state, advance)
+                old = {advance.hold: moves.advance(state, advance) for advance in request.advances}
                 for overdue in request.overdue:
-                    moves.catch_up(state, overdue)
+                    moves.advance_overdue(state, overdue)
             except (Conflict, PgError) as error:
                 request.done.set_exception(error)
                 request.done.exception()
@@ -234,7 +254,8 @@ class Committer:
             begins.update(request.begins)
             written.update(collection for collection, _ in request.writes)
             accepted.append(request)
-        return _Group(accepted, state, begins, moves)
+            replaced.append(old)
+        return _Group(accepted, replaced, state, begins, moves)
 
     def _is_stale(self, request: Request, state: CatalogState, written: set[ObjectId]) -> bool:
         """Whether the request is invalidated by earlier commits or by the group's earlier requests."""
@@ -244,6 +265,7 @@ class Committer:
                 for id, read_at in request.unchanged.items()
             )
             or any(collection not in state.items for collection, _ in request.writes)
+            or any(source not in state.items for source in request.source_state)
             or (request.catalog is not None and request.catalog[0].version != state.version)
         )
 
@@ -258,11 +280,12 @@ class Committer:
                 case MaterializedView():
                     self._log.create(tx, id, DurableFrontiers(begin, begin))
                 case Hold():
-                    holds.save(tx, [(id, Place(begin))])
+                    holds.save(tx, [(id, HoldPosition(begin))])
                 case _:
                     pass
         gone = old.items.keys() - new.items.keys()
         holds.drop(tx, gone)
+        source_state.drop(tx, gone)
         for id in gone:
             self._log.drop(tx, id)
 
@@ -284,7 +307,7 @@ class Committer:
                 index_created(self._frontiers, new, item, since)
         for item in created:
             if isinstance(item, Hold):
-                self._holds.created(item, Place(group.begins.get(item.id, time)))
+                self._holds.created(item, HoldPosition(group.begins.get(item.id, time)))
         for id in old.items.keys() & new.items.keys():
             before, after = old.items[id], new.items[id]
             if isinstance(before, Retained) and isinstance(after, Retained) and after.retain_ms != before.retain_ms:
@@ -301,7 +324,7 @@ class Committer:
 def index_created(frontiers: Frontiers, state: CatalogState, index: Index, since: Timestamp) -> None:
     """Registers an index. The history of its inputs begins at `since`."""
     if isinstance(state.items[index.on], View):
-        frontiers.view_index_created(index.id, state.collections(index.uses, through=(View,)), since, index.retain_ms)
+        frontiers.view_index_created(index.id, state.collections(index.depends_on), since, index.retain_ms)
     else:
         computed = is_computed(index, state)
         frontiers.index_created(index.id, index.on, since, index.retain_ms, computed=computed)

@@ -1,4 +1,4 @@
-"""System tables as collections with history, while a dataflow follows them.
+"""System tables: their current rows, and their history while a dataflow follows them.
 
 Their rows are computed from the server's memory, so normally they have no history. Following a table makes it a
 collection of `Frontiers`, with a `since` and holders. From then on, its rows are computed again at each commit, even an
@@ -8,12 +8,13 @@ followed causes no work.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Set
 from dataclasses import dataclass, field
 
 import pyarrow as pa
 
-from catalog.objects import ObjectId, Timestamp
+from catalog.objects import ObjectId, SystemTable, Timestamp
+from protocol.pgwire.errors import PgError, SqlState
 from server.timeline.frontiers import Frontiers
 
 
@@ -26,14 +27,36 @@ class _Followed:
     followers: int = 0
 
 
+@dataclass(frozen=True, slots=True)
+class SystemTableRows:
+    """`rows` returns a table's current rows. `revision` changes whenever they may have changed."""
+
+    rows: Callable[[], pa.Table]
+    revision: Callable[[], object]
+
+
 @dataclass(slots=True)
 class SystemTableHistory:
-    """`rows_of` returns a table's current rows. `revision_of` changes whenever they may have changed."""
+    """The system tables that dataflows can read, by id."""
 
     frontiers: Frontiers
-    rows_of: Callable[[ObjectId], pa.Table]
-    revision_of: Callable[[ObjectId], object]
+    tables: Mapping[ObjectId, SystemTableRows]
     _followed: dict[ObjectId, _Followed] = field(default_factory=dict)
+
+    @property
+    def ids(self) -> Set[ObjectId]:
+        return self.tables.keys()
+
+    def current_rows(self, table: SystemTable) -> pa.Table:
+        """Returns a table's current rows. 0A000 for PostgreSQL's catalogs, which only sessions can read."""
+        current = self.tables.get(table.id)
+        if current is None:
+            raise PgError(
+                SqlState.FEATURE_NOT_SUPPORTED,
+                f'"{table.name}" can only be read by SELECT',
+                hint="Use mz_objects, mz_columns and the other tables of mz_catalog here.",
+            )
+        return current.rows()
 
     def follow(self, ids: Iterable[ObjectId]) -> Callable[[], None]:
         """Starts to keep the tables' history, from the latest closed time on. Returns the function that stops it."""
@@ -41,17 +64,17 @@ class SystemTableHistory:
         time = Timestamp(self.frontiers.tables_upper - 1)
         for id in held:
             if id not in self._followed:
-                self._followed[id] = _Followed(self.revision_of(id), [(time, self.rows_of(id))])
+                self._followed[id] = _Followed(self.tables[id].revision(), [(time, self.tables[id].rows())])
                 self.frontiers.created(id, time, None)
             self._followed[id].followers += 1
 
-        def let_go() -> None:
+        def unfollow() -> None:
             while held:
-                self._let_go(held.pop())
+                self._unfollow(held.pop())
 
-        return let_go
+        return unfollow
 
-    def _let_go(self, id: ObjectId) -> None:
+    def _unfollow(self, id: ObjectId) -> None:
         followed = self._followed[id]
         followed.followers -= 1
         if not followed.followers:
@@ -64,11 +87,11 @@ class SystemTableHistory:
     def closed(self, time: Timestamp) -> None:
         """Records the current rows as those at `time`, which is about to become final."""
         for id, followed in self._followed.items():
-            revision = self.revision_of(id)
+            revision = self.tables[id].revision()
             if revision == followed.revision:
                 continue
             followed.revision = revision
-            rows = self.rows_of(id)
+            rows = self.tables[id].rows()
             if not rows.equals(followed.versions[-1][1]):
                 followed.versions.append((time, rows))
             since = self.frontiers.since(id)

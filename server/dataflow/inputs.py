@@ -20,7 +20,7 @@ class Inputs(Protocol):
         """The rows at a time."""
         ...
 
-    def lines(self, id: ObjectId, lower: int = 0, upper: int | None = None) -> int:
+    def log_row_count(self, id: ObjectId, lower: int = 0, upper: int | None = None) -> int:
         """The number of log rows at times in [lower, upper); without `upper`, up to now. 0 if not known."""
         ...
 

@@ -20,7 +20,9 @@ def serve(request: bytes, call: Call) -> bytes:
     relation, bindings = pickle.loads(request)
     constant = compiled(relation, bounded=False)
     assert constant is not None
-    batch = constant.evaluate(bindings._replace(signal=partial(call, "signal"), inquire=partial(call, "inquire")))
+    batch = constant.evaluate(
+        bindings._replace(signal=partial(call, "signal"), privilege_function=partial(call, "privilege_function"))
+    )
     return arrow_stream(batch)
 
 

@@ -8,7 +8,7 @@ from protocol.pgwire.errors import PgError, SqlState
 from protocol.pgwire.types import PgType
 from server.execution.planning import plan_expression
 from server.session_state.context import Context
-from server.sql.grammar.statements import Expr
+from server.sql.grammar.statements.parts import Expr
 
 
 async def execute_arguments(

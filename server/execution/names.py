@@ -2,21 +2,33 @@
 
 from __future__ import annotations
 
-from catalog.objects import Item, Schema
+from catalog.objects import Item, Relation, Schema
 from catalog.roles import Privilege
 from protocol.pgwire.errors import PgError, SqlState
 from server.authorization import privileges
 from server.session_state.context import Context
-from server.sql.grammar.statements import Name
+from server.sql.grammar.lexer import quote_identifier
+from server.sql.grammar.statements.parts import Name
+from server.sql.scope import as_relation
 
 
-def find_relation(context: Context, name: Name) -> Item:
+def find_item(context: Context, name: Name) -> Item:
     """The item of that name. PgError 42P01; 42501 without USAGE on its schema."""
     item = context.state.resolve(name.parts, context.settings["database"], context.search_path)
     if item is None:
         raise PgError(SqlState.UNDEFINED_TABLE, f'relation "{name}" does not exist', position=name.position)
     privileges.require_names(context.state, context.role, (item.id,))
     return item
+
+
+def find_relation(context: Context, name: Name) -> Relation:
+    """The relation of that name. As `find_item`; PgError 42809 for an item without columns."""
+    return as_relation(find_item(context, name), name.position)
+
+
+def qualified_name(context: Context, item: Item) -> str:
+    """The item's name with database and schema, as SQL text."""
+    return ".".join(map(quote_identifier, context.state.full_name(item)))
 
 
 def schema_of(context: Context, name: Name) -> tuple[Schema, str]:

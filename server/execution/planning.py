@@ -6,27 +6,25 @@ from dataclasses import replace
 
 from sqlglot import exp
 
-from catalog.objects import CatalogState, Column, Item, ObjectId, SystemTable, Table
+from catalog.objects import Column, ObjectId, Relation, SystemTable, Table
+from catalog.state import CatalogState
 from protocol.pgwire.errors import PgError, SqlState
 from protocol.pgwire.types import PgType
 from server.dataflow.stream.order import OrderPlan, SortKey
 from server.sql.expressions import walk
 from server.sql.grammar.lexer import quote_identifier
 from server.sql.grammar.parse import parse_query
-from server.sql.grammar.statements import (
-    ColumnDefinition,
-    CreateIndex,
-    Expr,
-    Insert,
-    Name,
-    Query,
-    WithinTimestampOrderBy,
-)
+from server.sql.grammar.statements.parts import Expr, Name, Query
+from server.sql.grammar.statements.subscribe import WithinTimestampOrderBy
+from server.sql.grammar.statements.tables import ColumnDefinition
+from server.sql.grammar.statements.views import CreateIndex
+from server.sql.grammar.statements.writes import Insert
 from server.sql.index_keys import index_keys
-from server.sql.plan import Field, PlanContext, QueryPlan, plan_insert, plan_query
+from server.sql.plan import Field, PlanContext, QueryPlan, plan_query
 from server.sql.relations import Series, Unnest
 from server.sql.scope import ID_SCHEMA
 from server.sql.stored_query import relation_query
+from server.sql.write_plan import plan_insert
 
 
 def plan_expression(expression: Expr, context: PlanContext, type: PgType | None = None) -> QueryPlan:
@@ -65,7 +63,7 @@ def default_values(table: Table) -> Insert:
     return Insert("", 0, Name((ID_SCHEMA, table.id), 0), None, (), None, ())
 
 
-def plan_index_keys(statement: CreateIndex, item: Item, context: PlanContext) -> tuple[str, ...]:
+def plan_index_keys(statement: CreateIndex, item: Relation, context: PlanContext) -> tuple[str, ...]:
     """The key expressions of an index over `item` as SQL text; all columns if none are given. PgError 42703, ..."""
     if not statement.keys:
         return tuple(quote_identifier(column.name) for column in item.columns)

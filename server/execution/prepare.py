@@ -22,36 +22,19 @@ from server.execution.subscribe import SubscribePlan, plan_subscribe
 from server.session_state.context import Context
 from server.session_state.results import row_description
 from server.sql.expressions import SessionValue, walk
-from server.sql.grammar.statements import (
-    CopyRelation,
-    CopyTo,
-    Declare,
-    Delete,
-    Execute,
-    Explain,
-    ExplainStage,
-    Fetch,
-    Insert,
-    Query,
-    Select,
-    ShowColumns,
-    ShowCreate,
-    ShowObjects,
-    ShowVariable,
-    Statement,
-    Subscribe,
-    Update,
-)
-from server.sql.plan import (
-    Field,
-    QueryPlan,
-    WritePlan,
-    plan_delete,
-    plan_insert,
-    plan_query,
-    plan_update,
-)
+from server.sql.grammar.statements import Statement
+from server.sql.grammar.statements.copy import CopyRelation, CopyTo
+from server.sql.grammar.statements.cursors import Declare, Fetch
+from server.sql.grammar.statements.explain import Explain, ExplainStage
+from server.sql.grammar.statements.parts import Query
+from server.sql.grammar.statements.prepared import Execute
+from server.sql.grammar.statements.queries import Select
+from server.sql.grammar.statements.show import ShowColumns, ShowCreate, ShowObjects, ShowVariable
+from server.sql.grammar.statements.subscribe import Subscribe
+from server.sql.grammar.statements.writes import Delete, Insert, Update
+from server.sql.plan import Field, QueryPlan, plan_query
 from server.sql.stored_query import relation_query
+from server.sql.write_plan import WritePlan, plan_delete, plan_insert, plan_update
 
 Plan: TypeAlias = QueryPlan | CatalogPlan | WritePlan | SubscribePlan
 Types: TypeAlias = Sequence[PgType | None]

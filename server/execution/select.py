@@ -18,7 +18,7 @@ from server.session_state.context import Context, not_readable
 from server.session_state.results import Result, TableRows
 from server.session_state.transaction import Mode
 from server.sql.constant import Bindings
-from server.sql.grammar.statements import AsOf
+from server.sql.grammar.statements.queries import AsOf
 from server.sql.plan import QueryPlan
 from server.timeline.frontiers import Holder, NotReadable
 
@@ -77,7 +77,7 @@ async def rows_at(context: Context, plan: QueryPlan, time: Timestamp, parameters
 async def input_rows(context: Context, id: ObjectId, as_of: Timestamp) -> pa.Table:
     """The rows of a collection or system table at `as_of`. The caller holds `as_of`."""
     table = builtin.PG_TABLES.get(id)
-    return await (relation_rows(context, table) if table is not None else context.coordinator.rows(id, as_of))
+    return await (relation_rows(context, table) if table is not None else context.coordinator.reads.rows(id, as_of))
 
 
 async def _indexed(
@@ -88,9 +88,9 @@ async def _indexed(
     if lookup is not None:
         codes = lookup.codes(bindings) if bindings.are_short else await asyncio.to_thread(lookup.codes, bindings)
         if codes is not None:
-            return await context.coordinator.indexed_rows(lookup.index, codes, time)
+            return await context.coordinator.indexes.find(lookup.index, codes, time)
     for index in context.state.indexes_on(id) if id not in plan.inputs else ():
-        if (found := await context.coordinator.indexed_rows(index.id, None, time)) is not None:
+        if (found := await context.coordinator.indexes.find(index.id, None, time)) is not None:
             return found
     return None
 

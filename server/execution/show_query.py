@@ -6,24 +6,15 @@ The names in the statement are resolved when it is planned. An object that takes
 from __future__ import annotations
 
 from catalog import builtin
-from catalog.objects import SystemTable
+from catalog.objects import KINDS, SystemTable, object_type
 from protocol.pgwire.errors import PgError, SqlState
-from server.execution.names import current_schema, find_relation, find_schema
+from server.execution.names import current_schema, find_item, find_schema
 from server.session_state.context import Context
 from server.sql.grammar.lexer import quote_identifier
 from server.sql.grammar.parse import parse_query
-from server.sql.grammar.statements import Query, ShowColumns, ShowKind, ShowObjects, ShowStatement
+from server.sql.grammar.statements.parts import Query
+from server.sql.grammar.statements.show import ShowColumns, ShowKind, ShowObjects, ShowStatement
 from server.sql.scope import ID_SCHEMA
-
-_TYPES: dict[ShowKind, tuple[str, ...]] = {
-    ShowKind.TABLES: ("table", "system-table"),
-    ShowKind.VIEWS: ("view",),
-    ShowKind.MATERIALIZED_VIEWS: ("materialized-view",),
-    ShowKind.SOURCES: (),
-    ShowKind.SINKS: (),
-}
-"""Object types as in mz_objects.type."""
-
 
 _PRIVILEGES = "The tables of mz_catalog have a column privileges."
 
@@ -34,7 +25,7 @@ def show_query(context: Context, statement: ShowStatement) -> Query:
         case ShowObjects(like=like):
             text = _objects(context, statement)
         case ShowColumns(relation=name, like=like):
-            id = find_relation(context, name).id
+            id = find_item(context, name).id
             text = f"SELECT name, nullable, type FROM {_named(builtin.MZ_COLUMNS)} WHERE id = {_quoted(id)}"
         case _:
             raise PgError(SqlState.FEATURE_NOT_SUPPORTED, "SUBSCRIBE to this SHOW is not supported")
@@ -67,7 +58,7 @@ def _objects(context: Context, statement: ShowObjects) -> str:
             shown = "o.name AS name, replace(o.type, '-', ' ') AS type"
             return f"SELECT {shown} FROM {_named(builtin.MZ_OBJECTS)} AS o WHERE {_where(context, statement)}"
         case kind:
-            types = ", ".join(map(_quoted, _TYPES[kind])) or "NULL"
+            types = ", ".join(_quoted(object_type(k.kind)) for k in KINDS.values() if k.plural == kind) or "NULL"
             return (
                 f"SELECT o.name AS name FROM {_named(builtin.MZ_OBJECTS)} AS o "
                 f"WHERE {_where(context, statement)} AND o.type IN ({types})"
@@ -86,7 +77,7 @@ def _schemas(context: Context, statement: ShowObjects) -> str:
 def _where(context: Context, statement: ShowObjects) -> str:
     """The condition on objects `o` (or indexes `i` on them): on a relation, in a schema, or in the current schema."""
     if statement.on is not None:
-        return f"i.on_id = {_quoted(find_relation(context, statement.on).id)}"
+        return f"i.on_id = {_quoted(find_item(context, statement.on).id)}"
     if statement.schema is not None:
         schema = find_schema(context, statement.schema.parts, statement.schema.position)
     else:

@@ -9,11 +9,11 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from catalog import spill, updates
-from catalog.objects import TIMESTAMP_MAX, Hold, Index, Item, MaterializedView, ObjectId, Table, Timestamp
+from catalog.objects import TIMESTAMP_MAX, Collection, Item, ObjectId, Relation, Timestamp, with_article
 from protocol.pgwire.errors import Notice, PgError, Severity, SqlState
 from protocol.pgwire.types import PgType
 from server.authorization import privileges
-from server.coordinator.coordinator import Joined
+from server.coordinator.subscriptions import Joined
 from server.dataflow.plan.maintenance_strategy import maintenance_strategy
 from server.dataflow.stream.consolidation import ordered
 from server.dataflow.stream.envelope import DiffEnvelope, Envelope, KeyedEnvelope
@@ -27,7 +27,7 @@ from server.dataflow.stream.subscription import (
     ConstantSubscription,
     Subscription,
 )
-from server.execution.names import find_relation
+from server.execution.names import find_item
 from server.execution.planning import plan_order
 from server.execution.select import hold_at, rows_without_inputs
 from server.execution.show_query import show_query
@@ -38,13 +38,11 @@ from server.session_state.context import Context, not_readable
 from server.session_state.results import Result, SubscriptionRows
 from server.session_state.transaction import Mode
 from server.sql.direct import DirectScan
-from server.sql.grammar.statements import (
+from server.sql.grammar.statements.parts import Ident, Name, Query
+from server.sql.grammar.statements.subscribe import (
     EnvelopeDebezium,
     EnvelopeUpsert,
-    Ident,
-    Name,
     Output,
-    Query,
     Subscribe,
     WithinTimestampOrderBy,
 )
@@ -64,12 +62,12 @@ def plan_subscribe(context: Context, statement: Subscribe, types: Sequence[PgTyp
     relation: str | None = None
     match statement.source:
         case Name() as name:
-            item = find_relation(context, name)
-            if isinstance(item, Index | Hold):
+            item = find_item(context, name)
+            if not isinstance(item, Relation):
                 full = ".".join(context.state.full_name(item))
-                article = "an" if isinstance(item, Index) else "a"
                 raise PgError(
-                    SqlState.WRONG_OBJECT_TYPE, f"'{full}' cannot be subscribed to because it is {article} {item.kind}"
+                    SqlState.WRONG_OBJECT_TYPE,
+                    f"'{full}' cannot be subscribed to because it is {with_article(item.kind)}",
                 )
             relation, query = item.name, relation_query(item)
         case Query() as query:
@@ -267,10 +265,12 @@ async def _join(context: Context, plan: QueryPlan, as_of: Timestamp, *, exact: b
         with _evaluation():
             scan = plan.direct_scan
             if scan is not None and _is_collection(context.state.items[scan.source], scan):
-                return await coordinator.join_collection(scan.source, as_of)
-            maintenance = await offload(plan.stored_text, maintenance_strategy, plan, coordinator.sizes(plan.inputs))
-            computation = coordinator.computation(plan, context.engine, maintenance)
-            return await coordinator.join_query(computation, as_of, exact=exact)
+                return await coordinator.subscriptions.join_collection(scan.source, as_of)
+            maintenance = await offload(
+                plan.stored_text, maintenance_strategy, plan, coordinator.reads.sizes(plan.inputs)
+            )
+            computation = coordinator.computations.of_query(plan, maintenance)
+            return await coordinator.subscriptions.join_query(computation, as_of, exact=exact)
     except NotReadable as error:  # a system table has no history before its first subscription
         raise not_readable(context, error, as_of) from None
     finally:
@@ -299,4 +299,4 @@ def _evaluation() -> Iterator[None]:
 
 def _is_collection(item: Item, scan: DirectScan) -> bool:
     """Whether the query returns all columns and rows of a collection, as stored in the log."""
-    return isinstance(item, Table | MaterializedView) and scan == DirectScan(item.id, tuple(range(len(item.columns))))
+    return isinstance(item, Collection) and scan == DirectScan(item.id, tuple(range(len(item.columns))))

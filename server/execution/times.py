@@ -14,7 +14,7 @@ from protocol.pgwire.types import INTERVAL, TIMESTAMPTZ, PgType
 from server.execution.planning import plan_expression
 from server.session_state.context import Context
 from server.sql.expressions import walk
-from server.sql.grammar.statements import Expr
+from server.sql.grammar.statements.parts import Expr
 from server.sql.plan import QueryPlan
 from server.sql.relations import Aggregate
 
@@ -58,6 +58,12 @@ def interval_of_ms(duration_ms: int) -> pa.MonthDayNano:
     """An interval of that length: whole days and the remainder."""
     days, rest_ms = divmod(duration_ms, 86_400_000)
     return pa.MonthDayNano([0, days, rest_ms * 1_000_000])
+
+
+def interval_text(duration_ms: int) -> str:
+    """A duration in interval syntax: `90s`, `1.500s`."""
+    whole, rest = divmod(duration_ms, 1_000)
+    return f"{whole}.{rest:03}s" if rest else f"{whole}s"
 
 
 async def _constant(

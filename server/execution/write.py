@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from catalog import updates
 from catalog.log import Payload
-from catalog.objects import MaterializedView, ObjectId, Table, Timestamp, View
+from catalog.objects import DerivedRelation, ObjectId, Table, Timestamp
 from catalog.roles import Privilege
 from protocol.pgwire.copy_in import CopyDecoder
 from protocol.pgwire.errors import PgError, SqlState
@@ -23,11 +23,11 @@ from server.coordinator.snapshot_cache import collection_schema
 from server.execution.planning import default_values
 from server.execution.select import rows_at, rows_without_inputs
 from server.runtime.trace import step
+from server.session_state.constraints import check_not_null
 from server.session_state.context import Context, not_readable
-from server.session_state.pending_writes import check_not_null
 from server.session_state.results import Result, TableRows
 from server.session_state.transaction import Mode, Transaction
-from server.sql.plan import WritePlan, plan_insert
+from server.sql.write_plan import WritePlan, plan_insert
 from server.timeline.frontiers import NotReadable
 
 RETRIES_MAX = 10
@@ -105,7 +105,7 @@ async def _read_then_write(
     await _enter(context, verb)
     transaction = context.transaction
     coordinator = context.coordinator
-    read = context.state.collections(plan.query.inputs, through=(View, MaterializedView))
+    read = context.state.collections(plan.query.inputs, through=DerivedRelation)
     await coordinator.backpressure.admit((table.id,))
     transaction.locked = await coordinator.locks.acquire({table.id, *read}, exclusive=True)
     time = coordinator.latest_time()
@@ -160,7 +160,7 @@ async def truncate(context: Context, tables: list[Table]) -> Result:
     transaction.locked = await context.coordinator.locks.acquire(ids, exclusive=True)
     time = context.coordinator.latest_time()
     for table in tables:
-        rows = await context.coordinator.rows(table.id, time)
+        rows = await context.coordinator.reads.rows(table.id, time)
         if rows.num_rows:
             transaction.writes.setdefault(table.id, []).append(updates.with_diff(rows, -1))
     transaction.unchanged = dict.fromkeys(ids, Timestamp(time))

@@ -11,18 +11,15 @@ from server.dataflow.arrangements.arrangement import Arrangement
 from server.dataflow.arrangements.file_arrangement import SERVER_BYTES_MAX
 from server.dataflow.operators.operator import Operator
 from server.dataflow.operators.statistics import Work
-from server.dataflow.plan.description import Notes, explained_delta, kept, numbered
+from server.dataflow.plan.description import Notes, arrangements_of, explained_delta, numbered
 from server.dataflow.plan.maintenance_strategy import maintenance_strategy
 from server.dataflow.plan.nodes import Node, Statement
+from server.dataflow.runtime.dataflow import Dataflow
 from server.dataflow.runtime.incremental import IncrementalComputation
-from server.dataflow.runtime.view import ViewDataflow
-from server.dataflow.stream.feed import QueryFeed
 from server.explain.output import Section, ms_text
 from server.introspection.dataflow_tables import names
 from server.runtime.offload import offload
 from server.sql.plan import QueryPlan
-
-Flow = ViewDataflow | QueryFeed
 
 
 @dataclass(slots=True)
@@ -35,7 +32,7 @@ class Shown:
     times: bool = True
 
 
-async def maintenance(coordinator: Coordinator, plan: QueryPlan, flow: Flow | None, shown: Shown) -> Section:
+async def maintenance(coordinator: Coordinator, plan: QueryPlan, flow: Dataflow | None, shown: Shown) -> Section:
     """The operators that maintain a query's result, with their arrangements and counters if its dataflow runs."""
     name = "Kept up to date"
     name_of = names(coordinator)
@@ -45,7 +42,7 @@ async def maintenance(coordinator: Coordinator, plan: QueryPlan, flow: Flow | No
     else:
         if plan.expanded is not None:  # a dataflow reads the inputs of an indexed view, not its index
             plan = plan.expanded()
-        found = await offload(plan.stored_text, maintenance_strategy, plan, coordinator.sizes(plan.inputs))
+        found = await offload(plan.stored_text, maintenance_strategy, plan, coordinator.reads.sizes(plan.inputs))
         if found.root is None:
             how = "computed anew when an input changes" if found.is_possible else "cannot be"
             return Section(name, f"{how}, because there is no rule for {found.lacking}")
@@ -56,7 +53,7 @@ async def maintenance(coordinator: Coordinator, plan: QueryPlan, flow: Flow | No
 
 def probing(coordinator: Coordinator) -> list[Section]:
     """Where arrangements are probed. Empty if always in the server process."""
-    match coordinator.arrangement_probing:
+    match coordinator.arrangements.probing:
         case "executors":
             return [Section("Arrangements", "in files, probed by Spark's executors")]
         case "auto":
@@ -65,7 +62,7 @@ def probing(coordinator: Coordinator) -> list[Section]:
     return []
 
 
-def progress(coordinator: Coordinator, flow: Flow, *, times: bool) -> Iterator[Section]:
+def progress(coordinator: Coordinator, flow: Dataflow, *, times: bool) -> Iterator[Section]:
     """A dataflow's identity, its hydration, the durations of its ticks and its error."""
     hydration, ticks = flow.computation.hydration, flow.ticks
     yield Section("Dataflow", _title(coordinator, flow))
@@ -81,19 +78,19 @@ def progress(coordinator: Coordinator, flow: Flow, *, times: bool) -> Iterator[S
         seconds = {"last": ticks.last_s, "mean": ticks.total_s / ticks.count, "most": ticks.max_s}
         text += "".join(f", {name} {ms_text(second * 1e3)}" for name, second in seconds.items())
     yield Section("Ticks", text)
-    if isinstance(flow, ViewDataflow) and flow.error is not None:
+    if flow.error is not None:
         yield Section("Error", flow.error.message)
 
 
-def _title(coordinator: Coordinator, flow: Flow) -> str:
-    if isinstance(flow, ViewDataflow):
-        return f"{flow.view.id}, of {names(coordinator)(flow.view.id)}"
+def _title(coordinator: Coordinator, flow: Dataflow) -> str:
+    if flow.item is not None:
+        return f"{flow.id}, of {names(coordinator)(flow.item.id)}"
     return f"{flow.id}, of a subscribed query"
 
 
 @dataclass(slots=True)
 class _Arranged:
-    """Arrangements of all running dataflows. `named`: those of collections, by `Kept.name`; `users`: who uses each."""
+    """Arrangements of all running dataflows. `named`: those of collections, by name; `users`: the users of each."""
 
     named: dict[object, Arrangement] = field(default_factory=dict)
     users: dict[Arrangement, list[str]] = field(default_factory=dict)
@@ -102,12 +99,12 @@ class _Arranged:
     def of(coordinator: Coordinator) -> _Arranged:
         found = _Arranged()
         name_of = names(coordinator)
-        for id, flow in coordinator.running.items():
+        for id, flow in coordinator.dataflows.running.items():
             if not isinstance(flow.computation, IncrementalComputation):
                 continue
-            user = name_of(flow.view.id) if isinstance(flow, ViewDataflow) else id
+            user = name_of(flow.item.id) if flow.item is not None else id
             for operator in flow.computation.operators:
-                for own, (_, arrangement) in zip(kept(operator.node), operator.arrangements, strict=False):
+                for own, (_, arrangement) in zip(arrangements_of(operator.node), operator.arrangements, strict=False):
                     if own.name is not None:
                         found.named[own.name] = arrangement
                     users = found.users.setdefault(arrangement, [])
@@ -124,7 +121,7 @@ class _Notes:
         root: Node,
         operators: Mapping[Node, Operator],
         arranged: _Arranged,
-        flow: Flow | None,
+        flow: Dataflow | None,
         name_of: Callable[[ObjectId], str],
         shown: Shown,
     ) -> None:
@@ -134,7 +131,7 @@ class _Notes:
         self._shown = shown
         self._self = ""
         if flow is not None:
-            self._self = name_of(flow.view.id) if isinstance(flow, ViewDataflow) else flow.id
+            self._self = name_of(flow.item.id) if flow.item is not None else flow.id
 
     def of(self, node: Node) -> Notes:
         lines: list[str] = []
@@ -183,7 +180,7 @@ class _Notes:
     ) -> None:
         told: list[dict[str, object]] = []
         there: Sequence[tuple[str, Arrangement]] = operator.arrangements if operator is not None else ()
-        for place, own in enumerate(kept(node)):
+        for place, own in enumerate(arrangements_of(node)):
             title = own.described(self._numbers)
             figure: dict[str, object] = {"Arrangement": title}
             arrangement = there[place][1] if place < len(there) else self._arranged.named.get(own.name)

@@ -16,19 +16,20 @@ from time import monotonic
 
 import pyarrow as pa
 
-from catalog.objects import Index, Item, MaterializedView, ObjectId, View
+from catalog.objects import DerivedRelation, Index, Item, ObjectId, with_article
 from protocol.pgwire.encode import RowEncoder
 from protocol.pgwire.errors import PgError, SqlState
 from server.authorization import privileges
+from server.dataflow.runtime.dataflow import Dataflow
 from server.dataflow.stream.encoding import encoded_chunks
 from server.execution.arguments import execute_arguments
 from server.execution.catalog_query.query import CatalogPlan
-from server.execution.names import find_relation
+from server.execution.names import find_item, find_relation
 from server.execution.prepare import Plan, Prepared, Types, plan_statement, prepare
 from server.execution.select import input_rows, select
 from server.execution.subscribe import SubscribePlan
 from server.execution.write import write
-from server.explain.dataflow import Flow, Shown, maintenance, probing, progress
+from server.explain.dataflow import Shown, maintenance, probing, progress
 from server.explain.output import Section, explained_timestamp, explanation, ms_text
 from server.explain.relation import explained
 from server.explain.timestamp import explain_timestamp
@@ -39,14 +40,16 @@ from server.session_state.results import Result
 from server.session_state.sender import encode_table
 from server.session_state.transaction import Mode
 from server.sql.grammar import statements as s
+from server.sql.grammar.statements.explain import Explained, ExplainStage, StoredQuery
 from server.sql.lookups import too_wide
 from server.sql.outline import Outline
-from server.sql.plan import QueryPlan, WritePlan, bound, plan_query
+from server.sql.plan import QueryPlan, bound, plan_query
 from server.sql.rewrite import rewritten_or_not
 from server.sql.stored_query import plan_stored, relation_query
 from server.sql.temporal import is_maintainable
+from server.sql.write_plan import WritePlan
 
-_MAINTAINED = (s.ExplainStage.OPTIMIZED, s.ExplainStage.PHYSICAL)
+_MAINTAINED = (ExplainStage.OPTIMIZED, ExplainStage.PHYSICAL)
 _STEPS = {
     "read": "Read",
     "take": "Take rows as they are",
@@ -64,7 +67,7 @@ class _Subject:
     query: QueryPlan
     planning_ms: float
     run: Callable[[], Awaitable[Result]] | None = None
-    flow: Flow | None = None
+    flow: Dataflow | None = None
     index: Index | None = None
 
 
@@ -74,7 +77,7 @@ async def explain(
     """Executes an EXPLAIN. `named` returns a prepared statement. PgError 42501 if the role may not read the objects."""
     statement = prepared.statement
     assert isinstance(statement, s.Explain)
-    if statement.stage is s.ExplainStage.TIMESTAMP:
+    if statement.stage is ExplainStage.TIMESTAMP:
         return explained_timestamp(statement, await _timestamp(context, statement.statement))
     called: Prepared | None = None
     if isinstance(about := statement.statement, s.Execute):
@@ -97,9 +100,9 @@ def _subject(
     """`called`: the prepared statement that an EXECUTE names; `parameters` are its arguments."""
     begun = monotonic()
     about = statement.statement
-    if isinstance(about, s.StoredQuery):
+    if isinstance(about, StoredQuery):
         item, query = _stored(context, about)
-        flow = context.coordinator.running.get(item.id)
+        flow = context.coordinator.dataflows.running.get(item.id)
         return _Subject(query, _ms_since(begun), flow=flow, index=item if isinstance(item, Index) else None)
     inner: s.Statement | None = about
     if called is not None:
@@ -115,7 +118,7 @@ def _subject(
     planned = plan if isinstance(plan, QueryPlan) else plan.query
     privileges.require_query(context.state, context.role, planned)
     query = bound(planned, parameters)
-    subject = _Subject(query, _ms_since(begun), flow=context.coordinator.running_query(query.fingerprint))
+    subject = _Subject(query, _ms_since(begun), flow=context.coordinator.queries.dataflow(query.fingerprint))
     match inner, plan:
         case s.Select(as_of=as_of), QueryPlan():
             subject.run = lambda: select(context, plan, as_of, parameters)
@@ -128,7 +131,7 @@ def _ms_since(begun: float) -> float:
     return (monotonic() - begun) * 1e3
 
 
-def _plan(context: Context, inner: s.Statement, stage: s.ExplainStage | None, types: Types) -> Plan | None:
+def _plan(context: Context, inner: s.Statement, stage: ExplainStage | None, types: Types) -> Plan | None:
     planning = context.plan_context()
     match inner:
         case s.Select(query=query) if stage in _MAINTAINED:
@@ -145,16 +148,16 @@ def _plan(context: Context, inner: s.Statement, stage: s.ExplainStage | None, ty
             return prepare(context, inner, types).plan
 
 
-def _stored(context: Context, stored: s.StoredQuery) -> tuple[Item, QueryPlan]:
+def _stored(context: Context, stored: StoredQuery) -> tuple[Item, QueryPlan]:
     """A view, materialized view or index, and its query. PgError 42809 if the name is of an object of another kind."""
-    item = find_relation(context, stored.name)
+    item = find_item(context, stored.name)
     if item.kind != stored.kind:
-        message = f'"{item.name}" is not {"an" if stored.kind is s.ObjectKind.INDEX else "a"} {stored.kind}'
+        message = f'"{item.name}" is not {with_article(stored.kind)}'
         raise PgError(SqlState.WRONG_OBJECT_TYPE, message, position=stored.name.position)
-    relation = context.state.items[item.on] if isinstance(item, Index) else item
+    relation = context.state.relation(item.part_of or item.id)
     reading = plan_query(relation_query(relation), context.plan_context())
     privileges.require_query(context.state, context.role, reading)
-    return item, plan_stored(item.query, context.state) if isinstance(item, View | MaterializedView) else reading
+    return item, plan_stored(item.query, context.state) if isinstance(item, DerivedRelation) else reading
 
 
 # -- the sections ---------------------------------------------------------------------------------------------------
@@ -168,16 +171,16 @@ async def _sections(context: Context, statement: s.Explain, subject: _Subject) -
         match statement.stage:
             case None:
                 sections = await _summary(context, subject, Shown(statements=statement.verbose))
-            case s.ExplainStage.RAW:
+            case ExplainStage.RAW:
                 plan = explained(query.relation, _names(context), query.lookups)
                 sections = [Section("Plan", plan=plan, headless=True)]
-            case s.ExplainStage.OPTIMIZED:
-                sizes = context.coordinator.sizes(query.inputs)
+            case ExplainStage.OPTIMIZED:
+                sizes = context.coordinator.reads.sizes(query.inputs)
                 relation = await offload(query.stored_text, rewritten_or_not, query.relation, sizes)
                 sections = [Section("Plan", plan=explained(relation, _names(context)), headless=True)]
-            case s.ExplainStage.PHYSICAL:
+            case ExplainStage.PHYSICAL:
                 sections = [await _physical(context, subject, Shown(statements=statement.verbose, arrangements=True))]
-            case s.ExplainStage.SPARK:
+            case ExplainStage.SPARK:
                 sections = [Section("Spark Plan", body=await _spark_plan(context, query, statement), headless=True)]
             case stage:
                 raise AssertionError(stage)
@@ -325,7 +328,7 @@ async def _of_dataflow(context: Context, statement: s.Explain, subject: _Subject
 # -- TIMESTAMP ------------------------------------------------------------------------------------------------------
 
 
-async def _timestamp(context: Context, inner: s.Explained) -> str:
+async def _timestamp(context: Context, inner: Explained) -> str:
     match inner:
         case s.Select(as_of=as_of):
             plan = plan_statement(context, inner)

@@ -11,7 +11,7 @@ import pyarrow as pa
 from catalog import updates
 from server.execution.prepare import explain_fields
 from server.session_state.results import Result, TableRows
-from server.sql.grammar.statements import Explain
+from server.sql.grammar.statements.explain import Explain
 from server.sql.outline import INDENT, Outline
 
 

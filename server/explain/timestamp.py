@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from catalog.objects import TIMESTAMP_MAX, Index
+from catalog.objects import TIMESTAMP_MAX, Collection
 from server.execution.select import hold_at
 from server.execution.times import timestamp_of
 from server.session_state.context import Context, with_clock
-from server.sql.grammar.statements import AsOf
+from server.sql.grammar.statements.queries import AsOf
 from server.sql.plan import QueryPlan
 
 _LABEL_WIDTH = 31
@@ -64,7 +64,7 @@ def _inputs(context: Context, plan: QueryPlan) -> Iterator[str]:
         for id in frontiers.ways(input):
             if id in frontiers.floors:
                 item = state.items[id]
-                kind = "compute" if isinstance(item, Index) else "storage"
+                kind = "storage" if isinstance(item, Collection) else "compute"
                 yield ""
                 yield f"source {'.'.join(state.full_name(item))} ({id}, {kind}):"
                 yield _line("read frontier", f"[{with_clock(frontiers.since(id))}]")

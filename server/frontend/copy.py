@@ -15,7 +15,7 @@ from protocol.pgwire.errors import PgError, SqlState
 from protocol.pgwire.types import parse_type
 from server.execution import write
 from server.execution.catalog_query.query import CatalogPlan, run_catalog_query
-from server.execution.names import find_relation
+from server.execution.names import find_item
 from server.execution.prepare import Plan
 from server.execution.select import select
 from server.execution.subscribe import SubscribePlan, subscribe
@@ -23,7 +23,8 @@ from server.session_state.context import Context
 from server.session_state.results import TAKEN_ROWS, Result, Rows, SubscriptionRows
 from server.session_state.sender import Sender, encode_table
 from server.sql.grammar import statements as s
-from server.sql.plan import QueryPlan, WritePlan
+from server.sql.plan import QueryPlan
+from server.sql.write_plan import WritePlan
 
 FEED_BYTES = 1024 * 1024  # data is collected up to this size before it is decoded
 
@@ -80,7 +81,7 @@ async def _copy_rows(
 
 async def copy_from(context: Context, sender: Sender, arrival: asyncio.Event, statement: s.CopyFrom) -> Result:
     """COPY ... FROM STDIN. Reads until CopyDone. Loads nothing if any of the data is invalid."""
-    item = find_relation(context, statement.table)
+    item = find_item(context, statement.table)
     table = write.table_for_writing(context, item.id, item.name, "copy to")
     positions = _copied_columns(table, statement)
     options = CopyOptions.of(statement.options, reading=True)

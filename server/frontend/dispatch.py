@@ -15,8 +15,9 @@ from server.authorization import privileges
 from server.execution import show, write
 from server.execution.arguments import execute_arguments
 from server.execution.catalog_query.query import CatalogPlan, run_catalog_query
-from server.execution.ddl import definitions, holds
-from server.execution.names import find_relation
+from server.execution.ddl import holds
+from server.execution.ddl.define import define
+from server.execution.names import find_item
 from server.execution.prepare import Prepared, Types, plan_key, prepare
 from server.execution.select import select
 from server.execution.subscribe import SubscribePlan, subscribe
@@ -27,7 +28,10 @@ from server.runtime.offload import offload
 from server.session_state.context import Context
 from server.session_state.results import Result, SubscriptionRows, TableRows
 from server.sql.grammar import statements as s
-from server.sql.plan import QueryPlan, WritePlan
+from server.sql.grammar.statements.parts import Definition
+from server.sql.grammar.statements.transactions import TransactionModes
+from server.sql.plan import QueryPlan
+from server.sql.write_plan import WritePlan
 
 
 class Dispatcher:
@@ -82,15 +86,13 @@ class Dispatcher:
             case s.Subscribe(), SubscribePlan():
                 return await subscribe(context, statement, plan, parameters)
             case s.Truncate(tables=names), _:
-                items = [find_relation(context, name) for name in names]
+                items = [find_item(context, name) for name in names]
                 tables = [write.table_for_writing(context, i.id, i.name, "truncate") for i in items]
                 return await write.truncate(context, tables)
-            case s.CreateHold(), _:
-                return await holds.create_hold(context, statement)
             case s.AdvanceHold(), _:
                 return await holds.advance_hold(context, statement)
-            case s.Definition(), _:
-                return await definitions.define(context, statement)
+            case Definition(), _:
+                return await define(context, statement)
             case ((s.Begin() | s.Commit() | s.Rollback() | s.Savepoint() | s.SetTransaction()), _):
                 return await self._transaction_statement(statement)
             case ((s.SetVariable() | s.SetRole() | s.ResetVariable() | s.Discard()), _):
@@ -162,7 +164,7 @@ class Dispatcher:
             case _:
                 assert_never(statement)
 
-    def _set_modes(self, modes: s.TransactionModes) -> None:
+    def _set_modes(self, modes: TransactionModes) -> None:
         if modes.isolation is not None:
             self._set_local("transaction_isolation", modes.isolation)
         if modes.read_only is not None:

@@ -18,8 +18,9 @@ from typing import cast
 
 import structlog
 
-from catalog.objects import CatalogState, ObjectId
+from catalog.objects import ObjectId
 from catalog.roles import Privilege
+from catalog.state import CatalogState
 from protocol.pgwire import messages as m
 from protocol.pgwire.connection import EOF, NEED_DATA, Connection
 from protocol.pgwire.errors import Notice, PgError, Severity, SqlState

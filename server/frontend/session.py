@@ -46,6 +46,7 @@ from server.session_state.sender import Sender, encode_table
 from server.sql.constant import Bindings, NotCheap, is_short
 from server.sql.grammar import statements as s
 from server.sql.grammar.parse import parse
+from server.sql.grammar.statements.parts import Query
 from server.sql.grammar.trees import release
 from server.sql.plan import Field, QueryPlan
 
@@ -319,7 +320,7 @@ class Session:
             self.context.rollback()
 
     def _count(self, outcome: str) -> None:
-        self.context.coordinator.counts.statements[self._kind, outcome] += 1
+        self.context.coordinator.counters.statements[self._kind, outcome] += 1
 
     # -- simple query -------------------------------------------------------------------------------------------
 
@@ -744,7 +745,7 @@ class Session:
 def _release(prepared: Prepared) -> None:
     """Frees the syntax tree of a long query or write that will not run again."""
     match prepared.statement:
-        case s.Select(text=text, query=query) | s.Insert(text=text, source=s.Query() as query):
+        case s.Select(text=text, query=query) | s.Insert(text=text, source=Query() as query):
             release_later(text, release, query.tree)
         case _:
             pass

@@ -12,7 +12,6 @@ from server.dataflow.runtime.computation import Recomputation, Ticks
 from server.dataflow.runtime.failed_plan import FailedPlan
 from server.dataflow.runtime.incremental import IncrementalComputation
 from server.dataflow.runtime.index import LogIndex
-from server.dataflow.runtime.view import ViewDataflow
 
 Row = tuple[object, ...]
 
@@ -24,17 +23,17 @@ _RULES: dict[type, str] = {
 
 
 def dataflows(coordinator: Coordinator) -> Iterator[Row]:
-    for id, flow in coordinator.running.items():
+    for id, flow in coordinator.dataflows.running.items():
         yield (
             id,
-            flow.view.id if isinstance(flow, ViewDataflow) else None,
+            flow.item.id if flow.item is not None else None,
             _RULES[type(flow.computation)],
             int(flow.upper),
             flow.hydrated,
             *_ticked(flow.ticks),
-            flow.error.message if isinstance(flow, ViewDataflow) and flow.error is not None else None,
+            flow.error.message if flow.error is not None else None,
         )
-    for id, index in coordinator.indexes.items():
+    for id, index in coordinator.indexes.arranged.items():
         if isinstance(index, LogIndex):
             yield id, id, "arranged", int(index.upper), index.hydrated, *_ticked(index.ticks), None
 
@@ -48,7 +47,7 @@ def _ticked(ticks: Ticks) -> tuple[object, ...]:
 
 def lags(coordinator: Coordinator) -> Iterator[Row]:
     frontiers, pressure = coordinator.frontiers, coordinator.backpressure
-    for id, flow in coordinator.running.items():
+    for id, flow in coordinator.dataflows.running.items():
         lag = pressure.lag(flow)
         behind_ms = max(0, frontiers.least_upper(flow.inputs) - flow.upper)
         yield id, behind_ms, lag.commits, lag.bytes, id in pressure.too_far
@@ -64,7 +63,7 @@ def arrangements(coordinator: Coordinator) -> Iterator[Row]:
                 own = known.setdefault(arrangement, f"{id}.{number}.{place}")
                 sizes = arrangement.rows, arrangement.bytes, arrangement.memory_bytes
                 yield own, id, number, None, name, *sizes, arrangement.probed_by
-    for id, index in coordinator.indexes.items():
+    for id, index in coordinator.indexes.arranged.items():
         if (kept := index.arrangement) is not None:
             own, keys = known.setdefault(kept, id), ", ".join(index.index.keys)
             sizes = kept.rows, kept.bytes, kept.memory_bytes
@@ -95,7 +94,7 @@ def operators(coordinator: Coordinator) -> Iterator[Row]:
 
 
 def tick_durations(coordinator: Coordinator) -> Iterator[Row]:
-    for id, flow in coordinator.running.items():
+    for id, flow in coordinator.dataflows.running.items():
         durations = flow.ticks.own
         for bound, count in zip((*durations.bounds, None), durations.buckets, strict=True):
             if count:
@@ -103,11 +102,11 @@ def tick_durations(coordinator: Coordinator) -> Iterator[Row]:
 
 
 def hydration_statuses(coordinator: Coordinator) -> Iterator[Row]:
-    for id, flow in coordinator.running.items():
+    for id, flow in coordinator.dataflows.running.items():
         hydration = flow.computation.hydration
         yield (
             id,
-            flow.view.id if isinstance(flow, ViewDataflow) else None,
+            flow.item.id if flow.item is not None else None,
             flow.hydrated,
             hydration.state.value,
             hydration.since_us,
@@ -128,7 +127,7 @@ def names(coordinator: Coordinator) -> Callable[[ObjectId], str]:
 
 
 def _followed(coordinator: Coordinator) -> Iterator[tuple[str, IncrementalComputation]]:
-    for id, flow in coordinator.running.items():
+    for id, flow in coordinator.dataflows.running.items():
         if isinstance(flow.computation, IncrementalComputation):
             yield id, flow.computation
 

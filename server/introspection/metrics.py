@@ -12,12 +12,11 @@ from pathlib import Path
 from typing import Any
 
 from catalog.log import LogSizes
-from catalog.objects import Index, ObjectId
+from catalog.objects import ObjectId
 from server.coordinator.activity import Activity
 from server.coordinator.coordinator import Coordinator
 from server.dataflow.runtime.computation import Recomputation
 from server.dataflow.runtime.hydration import State
-from server.dataflow.runtime.view import ViewDataflow
 from server.execution.subscribe import OUTPUTS
 from server.runtime.counters import Counters, Durations
 from server.spark import Engine
@@ -41,16 +40,16 @@ def _one(name: str, kind: str, help: str, value: float) -> Metric:
 def snapshot(coordinator: Coordinator, engine: Engine, buffered_bytes: int) -> list[Metric]:
     """Returns all metrics except those of the process."""
     return [
-        *_of_sessions(coordinator.activity, coordinator.counts),
+        *_of_sessions(coordinator.activity, coordinator.counters),
         *_of_writes(coordinator),
         *_of_holds(coordinator),
-        *_of_spark(coordinator.counts, engine),
+        *_of_spark(coordinator.counters, engine),
         Metric(
             "tidewire_dataflows",
             "gauge",
             "Queries that are kept up to date, by what for.",
             ("kind",),
-            {(kind,): count for kind, count in coordinator.dataflows.items()},
+            {(kind,): count for kind, count in coordinator.dataflows.numbers.items()},
         ),
         *_of_dataflows(coordinator),
         *_of_lags(coordinator),
@@ -70,7 +69,7 @@ def snapshot(coordinator: Coordinator, engine: Engine, buffered_bytes: int) -> l
 
 
 def _of_dataflows(coordinator: Coordinator) -> Iterator[Metric]:
-    computations, counts = coordinator.computations, coordinator.counts
+    computations, counts = coordinator.dataflows.computations, coordinator.counters
     recomputed = sum(isinstance(computation, Recomputation) for computation in computations)
     yield _one(
         "tidewire_dataflows_recomputed",
@@ -99,14 +98,16 @@ def _of_dataflows(coordinator: Coordinator) -> Iterator[Metric]:
         sum(computation.hydration.state is State.RUNNING for computation in computations),
     )
     arrangements = {a for computation in computations for _, a in computation.arrangements}  # counts a shared one once
-    arrangements |= {index.arrangement for index in coordinator.indexes.values() if index.arrangement is not None}
+    arrangements |= {
+        index.arrangement for index in coordinator.indexes.arranged.values() if index.arrangement is not None
+    }
     rows, size = sum(a.rows for a in arrangements), sum(a.bytes for a in arrangements)
     yield _one("tidewire_arrangement_rows", "gauge", "Entries that dataflows keep to find rows by a key.", rows)
     yield _one("tidewire_arrangement_bytes", "gauge", "Their bytes, in memory and on disk.", size)
 
 
 def _of_lags(coordinator: Coordinator) -> Iterator[Metric]:
-    flows, counts = coordinator.running.values(), coordinator.counts
+    flows, counts = coordinator.dataflows.running.values(), coordinator.counters
     lags = [coordinator.backpressure.lag(flow) for flow in flows]
     yield _one(
         "tidewire_dataflow_lag_commits",
@@ -124,7 +125,7 @@ def _of_lags(coordinator: Coordinator) -> Iterator[Metric]:
         "tidewire_views_failing",
         "gauge",
         "Materialized views that stay where they are because their query fails.",
-        sum(isinstance(flow, ViewDataflow) and flow.error is not None for flow in flows),
+        sum(flow.item is not None and flow.error is not None for flow in flows),
     )
     yield _one(
         "tidewire_dataflows_holding_writers",
@@ -166,7 +167,7 @@ def _of_sessions(activity: Activity, counts: Counters) -> Iterator[Metric]:
 
 
 def _of_writes(coordinator: Coordinator) -> Iterator[Metric]:
-    counts = coordinator.counts
+    counts = coordinator.counters
     yield _one("tidewire_commits", "counter", "Commits that wrote rows. Writers that wait share one.", counts.commits)
     yield _one(
         "tidewire_rows_written",
@@ -201,7 +202,7 @@ def _of_holds(coordinator: Coordinator) -> Iterator[Metric]:
         label = (".".join(state.full_name(hold)),)
         lags[label] = lag_ms / 1_000
         rows[label] = sizes[label] = 0
-        relations = {item.on if isinstance(item := state.items[id], Index) else id for id in hold.on}
+        relations = {state.items[id].part_of or id for id in hold.on}
         for id in relations:
             if id not in logs:
                 logs[id] = log.sizes_over_time(id)
@@ -215,7 +216,7 @@ def _of_holds(coordinator: Coordinator) -> Iterator[Metric]:
         "tidewire_holds_moved_by_max_lag",
         "counter",
         "Holds that lagged by more than their MAX LAG and were moved.",
-        coordinator.counts.holds_moved,
+        coordinator.counters.holds_moved,
     )
 
 

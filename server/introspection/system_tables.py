@@ -2,24 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 
 import pyarrow as pa
 
 from catalog import builtin, updates
 from catalog.objects import (
     QUICKSTART,
-    CatalogState,
+    DerivedRelation,
     Hold,
     Index,
     MaterializedView,
     ObjectId,
+    Relation,
     Retained,
     SystemTable,
     Table,
     View,
+    object_type,
 )
 from catalog.roles import MATERIALIZE, acl_items
+from catalog.state import CatalogState
 from protocol.pgwire.types import parse_type
 from server.coordinator.coordinator import Coordinator, SystemSource
 from server.execution.times import interval_of_ms
@@ -61,7 +64,7 @@ def _schemas(coordinator: Coordinator) -> pa.Table:
 
 def _objects(coordinator: Coordinator) -> pa.Table:
     state = coordinator.state
-    rows = ((i.id, i.schema_id, i.name, i.kind.replace(" ", "-"), *_owned(state, i.id)) for i in state.items.values())
+    rows = ((i.id, i.schema_id, i.name, object_type(i.kind), *_owned(state, i.id)) for i in state.items.values())
     return _table(builtin.MZ_OBJECTS, rows)
 
 
@@ -81,7 +84,7 @@ def _columns(coordinator: Coordinator) -> pa.Table:
         builtin.MZ_COLUMNS,
         (
             (item.id, column.name, position, column.nullable, parse_type(column.type).display, column.default)
-            for item in coordinator.state.items.values()
+            for item in coordinator.state.items_of(Relation)
             for position, column in enumerate(item.columns, start=1)
         ),
     )
@@ -89,28 +92,28 @@ def _columns(coordinator: Coordinator) -> pa.Table:
 
 def _tables(coordinator: Coordinator) -> pa.Table:
     state = coordinator.state
-    tables = (i for i in state.items.values() if isinstance(i, Table | SystemTable))
+    tables = (item for item in state.items.values() if item.plural == Table.plural)
     return _table(builtin.MZ_TABLES, ((t.id, t.schema_id, t.name, *_owned(state, t.id)) for t in tables))
 
 
 def _views(coordinator: Coordinator) -> pa.Table:
     state = coordinator.state
-    views = (i for i in state.items.values() if isinstance(i, View))
-    rows = ((v.id, v.schema_id, v.name, definition(v, state), *_owned(state, v.id)) for v in views)
-    return _table(builtin.MZ_VIEWS, rows)
+    return _table(builtin.MZ_VIEWS, _derived(state, View))
 
 
 def _materialized_views(coordinator: Coordinator) -> pa.Table:
     state = coordinator.state
-    views = (i for i in state.items.values() if isinstance(i, MaterializedView))
-    rows = ((v.id, v.schema_id, v.name, definition(v, state), *_owned(state, v.id)) for v in views)
-    return _table(builtin.MZ_MATERIALIZED_VIEWS, rows)
+    return _table(builtin.MZ_MATERIALIZED_VIEWS, _derived(state, MaterializedView))
+
+
+def _derived(state: CatalogState, kind: type[DerivedRelation]) -> Iterator[tuple[object, ...]]:
+    return ((v.id, v.schema_id, v.name, definition(v, state), *_owned(state, v.id)) for v in state.items_of(kind))
 
 
 def _indexes(coordinator: Coordinator) -> pa.Table:
     state = coordinator.state
-    indexes = (i for i in state.items.values() if isinstance(i, Index))
-    return _table(builtin.MZ_INDEXES, ((i.id, i.name, i.on, ", ".join(i.keys), state.owner(i.id)) for i in indexes))
+    rows = ((i.id, i.name, i.on, ", ".join(i.keys), state.owner(i.id)) for i in state.items_of(Index))
+    return _table(builtin.MZ_INDEXES, rows)
 
 
 def _frontiers(coordinator: Coordinator) -> pa.Table:
@@ -128,38 +131,42 @@ def _clusters(coordinator: Coordinator) -> pa.Table:
 
 
 def _holds(coordinator: Coordinator) -> pa.Table:
-    places = coordinator.holds.places
+    positions = coordinator.holds.positions
     holds = [item for item in coordinator.state.items.values() if isinstance(item, Hold)]
     return _table(
         builtin.MZ_HOLDS,
         (
-            (h.id, h.schema_id, h.name, int(places[h.id].at), interval_of_ms(h.max_lag_ms), places[h.id].status.value)
+            (
+                h.id,
+                h.schema_id,
+                h.name,
+                int(positions[h.id].at),
+                interval_of_ms(h.max_lag_ms),
+                positions[h.id].status.value,
+            )
             for h in holds
         ),
     )
 
 
 def _hold_objects(coordinator: Coordinator) -> pa.Table:
-    holds = (item for item in coordinator.state.items.values() if isinstance(item, Hold))
+    holds = coordinator.state.items_of(Hold)
     return _table(builtin.MZ_HOLD_OBJECTS, ((hold.id, id) for hold in holds for id in hold.on))
 
 
 def _comments(coordinator: Coordinator) -> pa.Table:
     state = coordinator.state
-
-    def kind(id: ObjectId) -> str:
-        if id in state.items:
-            return state.items[id].kind.replace(" ", "-")
-        return "schema" if id in state.schemas else "database"
-
     return _table(
         builtin.MZ_COMMENTS,
-        ((id, kind(id), position or None, comment) for (id, position), comment in state.comments.items()),
+        (
+            (id, object_type(state.object(id).kind), position or None, comment)
+            for (id, position), comment in state.comments.items()
+        ),
     )
 
 
 def _retention(coordinator: Coordinator) -> pa.Table:
-    retained = (item for item in coordinator.state.items.values() if isinstance(item, Retained))
+    retained = coordinator.state.items_of(Retained)
     return _table(
         builtin.MZ_HISTORY_RETENTION_STRATEGIES,
         ((i.id, "FOR", str(RETENTION_MS if i.retain_ms is None else i.retain_ms)) for i in retained),

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from catalog.objects import Index, MaterializedView, Table, View
+from catalog.objects import DerivedRelation, Index, Relation
 from server.pg_catalog import oids
-from server.pg_catalog.keys import Key, key_place, keys_of
+from server.pg_catalog.keys import Key, key_column_number, keys_of
 from server.pg_catalog.static import Row
 from server.pg_catalog.visible import Visible
 from server.sql.grammar.lexer import quote_identifier
@@ -25,25 +25,22 @@ def definitions(visible: Visible) -> Iterator[Row]:
     """
     for item in visible.items:
         oid = oids.oid_of(item.id)
-        match item:
-            case View() | MaterializedView():
-                yield {"oid": oid, "place": 0, "text": _view_text(visible, item)}
-            case Index():
-                columns = visible.state.items[item.on].columns
-                keys = [
-                    quote_identifier(columns[place - 1].name) if place else _in_parentheses(key)
-                    for key, place in ((key, key_place(key, columns)) for key in item.keys)
-                ]
-                yield from _index_definition(visible, oid, item, "INDEX", oids.oid_of(item.on), keys)
-            case Table():
-                for key in keys_of(item):
-                    keys = [quote_identifier(item.columns[place - 1].name) for place in key.columns]
-                    yield from _index_definition(visible, key.oid, key, "UNIQUE INDEX", oid, keys)
-            case _:
-                pass
+        if isinstance(item, DerivedRelation):
+            yield {"oid": oid, "place": 0, "text": _view_text(visible, item)}
+        if isinstance(item, Index):
+            columns = visible.state.relation(item.on).columns
+            texts = [
+                quote_identifier(columns[number - 1].name) if number else _in_parentheses(key)
+                for key, number in ((key, key_column_number(key, columns)) for key in item.keys)
+            ]
+            yield from _index_definition(visible, oid, item, "INDEX", oids.oid_of(item.on), texts)
+        if isinstance(item, Relation):
+            for key in keys_of(item):
+                names = [quote_identifier(item.columns[number - 1].name) for number in key.columns]
+                yield from _index_definition(visible, key.oid, key, "UNIQUE INDEX", oid, names)
 
 
-def _view_text(visible: Visible, view: View | MaterializedView) -> str:
+def _view_text(visible: Visible, view: DerivedRelation) -> str:
     """Returns a view's query as pg_get_viewdef does, but on one line."""
     names = {}
     for id in view.uses:
@@ -67,9 +64,10 @@ def _index_definition(
 def constraint_definitions(visible: Visible) -> Iterator[Row]:
     """tw_constraints: the results of pg_get_constraintdef."""
     for item in visible.items:
-        for key in keys_of(item) if isinstance(item, Table) else ():
-            names = ", ".join(quote_identifier(item.columns[place - 1].name) for place in key.columns)
-            yield {"oid": key.oid, "text": f"{'PRIMARY KEY' if key.primary else 'UNIQUE'} ({names})"}
+        if isinstance(item, Relation):
+            for key in keys_of(item):
+                names = ", ".join(quote_identifier(item.columns[number - 1].name) for number in key.columns)
+                yield {"oid": key.oid, "text": f"{'PRIMARY KEY' if key.primary else 'UNIQUE'} ({names})"}
 
 
 def _in_parentheses(key: str) -> str:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from catalog.objects import Column, Index, Table
+from catalog.objects import Column, Index, Relation
 from server.pg_catalog import oids
-from server.pg_catalog.keys import Key, key_place, keys_of
+from server.pg_catalog.keys import Key, key_column_number, keys_of
 from server.pg_catalog.static import Row, column_type, operator_classes, types_by_oid
 from server.pg_catalog.visible import Visible
 
@@ -15,11 +15,11 @@ def indexes(visible: Visible) -> Iterator[Row]:
     """pg_index: the indexes, and one index per key, as in PostgreSQL."""
     for item in visible.items:
         if isinstance(item, Index):
-            columns = visible.state.items[item.on].columns
-            places = [key_place(key, columns) for key in item.keys]
-            expressions = [key for key, place in zip(item.keys, places, strict=True) if not place]
-            yield _index(oids.oid_of(item.id), oids.oid_of(item.on), places, columns, expressions)
-        elif isinstance(item, Table):
+            columns = visible.state.relation(item.on).columns
+            numbers = [key_column_number(key, columns) for key in item.keys]
+            expressions = [key for key, number in zip(item.keys, numbers, strict=True) if not number]
+            yield _index(oids.oid_of(item.id), oids.oid_of(item.on), numbers, columns, expressions)
+        elif isinstance(item, Relation):
             for key in keys_of(item):
                 yield _index(key.oid, oids.oid_of(item.id), list(key.columns), item.columns, [], key)
 
@@ -27,17 +27,17 @@ def indexes(visible: Visible) -> Iterator[Row]:
 def _index(
     oid: int,
     relation: int,
-    places: list[int],
+    numbers: list[int],
     columns: tuple[Column, ...],
     expressions: list[str],
     key: Key | None = None,
 ) -> Row:
-    types = [types_by_oid()[column_type(columns[p - 1])[0] if p else 25] for p in places]
+    types = [types_by_oid()[column_type(columns[n - 1])[0] if n else 25] for n in numbers]
     return {
         "indexrelid": oid,
         "indrelid": relation,
-        "indnatts": len(places),
-        "indnkeyatts": len(places),
+        "indnatts": len(numbers),
+        "indnkeyatts": len(numbers),
         "indisunique": key is not None,
         "indnullsnotdistinct": False,
         "indisprimary": key is not None and key.primary,
@@ -49,10 +49,10 @@ def _index(
         "indisready": True,
         "indislive": True,
         "indisreplident": False,
-        "indkey": places,
+        "indkey": numbers,
         "indcollation": [type["typcollation"] for type in types],
         "indclass": [operator_classes().get(type["oid"], 0) for type in types],
-        "indoption": [0 for _ in places],
+        "indoption": [0 for _ in numbers],
         "indexprs": ", ".join(expressions) or None,
     }
 
@@ -60,7 +60,7 @@ def _index(
 def constraints(visible: Visible) -> Iterator[Row]:
     """pg_constraint: the keys of tables."""
     for item in visible.items:
-        for key in keys_of(item) if isinstance(item, Table) else ():
+        for key in keys_of(item):
             yield {
                 "oid": key.oid,
                 "conname": key.name,

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from catalog import builtin
-from catalog.objects import Classed, Index, MaterializedView, ObjectId, SystemTable, Table, View
+from catalog.objects import DerivedRelation, Index, Item, ObjectId, Relation
 from server.pg_catalog import oids
-from server.pg_catalog.keys import key_place, keys_of
+from server.pg_catalog.keys import key_column_number, keys_of
 from server.pg_catalog.static import BY_ID, Row, column_type, system_type, types_by_oid
 from server.pg_catalog.visible import Visible
 from server.sql.grammar.lexer import quote_identifier
@@ -16,18 +16,9 @@ from server.sql.scope import ID_SCHEMA
 from server.sql.stored_query import plan_stored
 
 
-def _relkind(item: Classed) -> str:
-    match item:
-        case SystemTable():
-            return BY_ID[item.id].kind if item.id in builtin.PG_TABLES else "r"
-        case Table():
-            return "r"
-        case View():
-            return "v"
-        case MaterializedView():
-            return "m"
-        case Index():
-            return "i"
+def _relkind(item: Item) -> str:
+    assert item.relkind is not None
+    return BY_ID[item.id].kind if item.id in builtin.PG_TABLES else item.relkind
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,22 +32,23 @@ class Attribute:
     default: str | None = None
 
 
-def attributes_of(visible: Visible, item: Classed) -> list[Attribute]:
+def attributes_of(visible: Visible, item: Item) -> list[Attribute]:
     """Returns the columns of a relation or an index. The column of an index expression is named `expr`."""
-    if isinstance(item, SystemTable) and item.id in builtin.PG_TABLES:
+    if item.id in builtin.PG_TABLES:
         relation = BY_ID[item.id]
         return [Attribute(c.name, *system_type(c.type), c.nullable) for c in relation.columns]
     if isinstance(item, Index):
-        columns = visible.state.items[item.on].columns
-        places = [key_place(key, columns) for key in item.keys]
+        columns = visible.state.relation(item.on).columns
+        numbers = [key_column_number(key, columns) for key in item.keys]
         return [
-            Attribute(columns[place - 1].name, *column_type(columns[place - 1]), True)
-            if place
+            Attribute(columns[number - 1].name, *column_type(columns[number - 1]), True)
+            if number
             else Attribute("expr", *_expression_type(visible, item, key), True)
-            for key, place in zip(item.keys, places, strict=True)
+            for key, number in zip(item.keys, numbers, strict=True)
         ]
+    assert isinstance(item, Relation)
     return [
-        Attribute(c.name, *column_type(c), c.nullable or isinstance(item, View | MaterializedView), c.default)
+        Attribute(c.name, *column_type(c), c.nullable or isinstance(item, DerivedRelation), c.default)
         for c in item.columns
     ]
 
@@ -77,11 +69,10 @@ def classes(visible: Visible) -> Iterator[Row]:
             visible.owner(item.id),
             _relkind(item),
             len(attributes_of(visible, item)),
-            indexed=item.id in visible.indexed or bool(isinstance(item, Table) and item.keys),
+            indexed=item.id in visible.indexed or bool(keys_of(item)),
         )
-        if isinstance(item, Table):
-            for key in keys_of(item):
-                yield _class(key.oid, key.name, item.schema_id, visible.owner(item.id), "i", len(key.columns))
+        for key in keys_of(item):
+            yield _class(key.oid, key.name, item.schema_id, visible.owner(item.id), "i", len(key.columns))
 
 
 def _class(oid: int, name: str, schema: ObjectId, owner: int, kind: str, width: int, *, indexed: bool = False) -> Row:
@@ -123,22 +114,21 @@ def attributes(visible: Visible) -> Iterator[Row]:
     """pg_attribute: the columns of the relations in `classes`."""
     for item in visible.listed:
         found = attributes_of(visible, item)
-        for place, attribute in enumerate(found, 1):
-            yield _attribute(oids.oid_of(item.id), place, attribute)
-        if isinstance(item, Table):
-            for key in keys_of(item):
-                for place, column in enumerate(key.columns, 1):
-                    yield _attribute(key.oid, place, found[column - 1], indexed=True)
+        for number, attribute in enumerate(found, 1):
+            yield _attribute(oids.oid_of(item.id), number, attribute)
+        for key in keys_of(item):
+            for number, column in enumerate(key.columns, 1):
+                yield _attribute(key.oid, number, found[column - 1], indexed=True)
 
 
-def _attribute(relation: int, place: int, attribute: Attribute, *, indexed: bool = False) -> Row:
+def _attribute(relation: int, number: int, attribute: Attribute, *, indexed: bool = False) -> Row:
     type = types_by_oid()[attribute.type]
     return {
         "attrelid": relation,
         "attname": attribute.name,
         "atttypid": attribute.type,
         "attlen": type["typlen"],
-        "attnum": place,
+        "attnum": number,
         "attcacheoff": -1,
         "atttypmod": attribute.modifier,
         "attndims": 1 if type["typcategory"] == "A" and not indexed else 0,
@@ -162,11 +152,11 @@ def _attribute(relation: int, place: int, attribute: Attribute, *, indexed: bool
 def defaults(visible: Visible) -> Iterator[Row]:
     """pg_attrdef"""
     for item in visible.items:
-        for place, column in enumerate(item.columns, 1):
-            if isinstance(item, Table) and column.default is not None:
+        for number, column in enumerate(item.columns if isinstance(item, Relation) else (), 1):
+            if column.default is not None:
                 yield {
-                    "oid": oids.default_oid(item.id, place),
+                    "oid": oids.default_oid(item.id, number),
                     "adrelid": oids.oid_of(item.id),
-                    "adnum": place,
+                    "adnum": number,
                     "adbin": column.default,
                 }

@@ -14,7 +14,7 @@ from itertools import count
 import pyarrow as pa
 
 from catalog import builtin
-from catalog.objects import CatalogState
+from catalog.state import CatalogState
 from protocol.pgwire.types import parse_type
 from server.pg_catalog import databases, definitions, functions, indexes, relations, roles
 from server.pg_catalog.static import BY_NAME, Row, schema_of, static, static_rows, type_texts

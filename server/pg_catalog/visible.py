@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from catalog import builtin
-from catalog.objects import CatalogState, Classed, Hold, Index, ObjectId, Schema, SystemTable, Table
+from catalog.objects import Index, Item, ObjectId, Schema, SystemTable
+from catalog.state import CatalogState
 from server.pg_catalog import oids
 from server.pg_catalog.keys import keys_of
 from server.sql.grammar.lexer import quote_identifier
@@ -42,14 +43,14 @@ class Visible:
         return [schema for schema in self.state.schemas.values() if schema.database_id in shown]
 
     @cached_property
-    def items(self) -> list[Classed]:
-        """The relations and indexes of the visible schemas. Holds have no row in PostgreSQL's catalogs."""
+    def items(self) -> list[Item]:
+        """The items of the visible schemas that PostgreSQL's catalogs show."""
         shown = {schema.id for schema in self.schemas}
         items = self.state.items.values()
-        return [item for item in items if item.schema_id in shown and not isinstance(item, Hold)]
+        return [item for item in items if item.schema_id in shown and item.relkind is not None]
 
     @cached_property
-    def listed(self) -> list[Classed]:
+    def listed(self) -> list[Item]:
         """The users' items; in the catalog `BARE` the built-in ones, so that their rows are built only once."""
         return [item for item in self.items if isinstance(item, SystemTable) == (self.state is BARE)]
 
@@ -71,8 +72,7 @@ class Visible:
         schemas = {schema.id: schema for schema in self.schemas}
         found = [(oids.oid_of(item.id), item.name, schemas[item.schema_id]) for item in self.items]
         for item in self.items:
-            if isinstance(item, Table):
-                found += [(key.oid, key.name, schemas[item.schema_id]) for key in keys_of(item)]
+            found += [(key.oid, key.name, schemas[item.schema_id]) for key in keys_of(item)]
         return found
 
     @cached_property

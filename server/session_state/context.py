@@ -10,16 +10,17 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import TypeVar
 
-from catalog.objects import CatalogState, ObjectId, Timestamp
+from catalog.objects import ObjectId, Timestamp
 from catalog.roles import MATERIALIZE
+from catalog.state import CatalogState
 from protocol.pgwire.errors import Notice, PgError, Severity, SqlState
 from server.authorization import privileges
-from server.authorization.privilege_functions import inquire
+from server.authorization.privilege_functions import evaluate_privilege_function
 from server.coordinator.committer import Conflict, Request
 from server.coordinator.coordinator import Coordinator
+from server.coordinator.payloads import prepare_payloads
 from server.evaluation.evaluator import Evaluator
 from server.pg_catalog.engine import CatalogEngine, Undescribed
-from server.session_state.pending_writes import prepare_payloads
 from server.session_state.transaction import Mode, Transaction
 from server.settings import SERVER_VERSION, Settings
 from server.spark import Engine
@@ -105,7 +106,7 @@ class Context:
             backend_pid=self.process_id,
             settings=self.settings,
             signal=self._signal,
-            inquire=self._inquire,
+            privilege_function=self._privilege_function,
         )
 
     async def described(self, plan: Callable[[], Awaitable[Planned]]) -> Planned:
@@ -131,9 +132,11 @@ class Context:
             self.notice(Notice(message, severity=Severity.WARNING, sqlstate=SqlState.WARNING))
         return found
 
-    def _inquire(self, function: str, arguments: Sequence[str | None]) -> bool | None:
+    def _privilege_function(self, function: str, arguments: Sequence[str | None]) -> bool | None:
         """Implements has_table_privilege and similar functions."""
-        return inquire(self.state, self.role, self.settings["database"], self.search_path, function, arguments)
+        return evaluate_privilege_function(
+            self.state, self.role, self.settings["database"], self.search_path, function, arguments
+        )
 
     def current_schema(self) -> str | None:
         """The first schema of search_path that exists and that the role may use."""
@@ -263,7 +266,7 @@ def not_readable(context: Context, error: NotReadable, as_of: int) -> PgError:
     hint = f"Read at {error.since} or later."
     ahead = context.coordinator.holds.ahead_of(error.collection, as_of)
     if ahead is not None and (hold := context.coordinator.state.items.get(ahead)) is not None:
-        at = context.coordinator.holds.places[ahead].at
+        at = context.coordinator.holds.positions[ahead].at
         hold_name = ".".join(context.coordinator.state.full_name(hold))
         hint = f'The hold "{hold_name}" stands ahead of that time, at {at}. {hint}'
     return PgError(

@@ -16,7 +16,8 @@ from enum import Enum
 import pyarrow as pa
 
 from catalog.log import Payload
-from catalog.objects import CatalogState, ObjectId, Timestamp
+from catalog.objects import ObjectId, Timestamp
+from catalog.state import CatalogState
 from protocol.pgwire.errors import PgError, SqlState
 from server.settings import Settings
 from server.timeline.frontiers import Holder

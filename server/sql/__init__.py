@@ -1,10 +1,11 @@
 """SQL: parsing, binding, planning, and rendering to Spark SQL. Nothing in this package executes a query or does IO.
 
 `grammar`      text to statements: Tidewire's own grammar; queries inside statements become sqlglot trees
-`plan`         plans a statement, using the modules below. Unsupported statements are rejected here.
+`plan`         plans queries, and `write_plan` writes, using the modules below
 `bind`         trees to `relations` of typed `expressions`: names (`scope`), types (`coerce`, `casts`, `decimals`)
 `functions`    the table of functions and operators; `regex` implements LIKE and ~
 `decorrelate`  turns subqueries that Spark cannot compute into joins
 `rewrite`      rewrites the plans of maintained queries; `versioned_plan` and `temporal` serve their operators
+`columns`      the columns that a plan names, and new ones; `conditions`: conjunctions, and what never fails
 `render`       relations to Spark SQL; `constant` and `direct` recognise plans that need no Spark
 """

@@ -46,8 +46,8 @@ class Bindings(NamedTuple):
     settings: Mapping[str, str] = MappingProxyType({})
     signal: Callable[[str, int], bool] | None = None
     """Executes a function of SIGNALS, given its name and the process id."""
-    inquire: Callable[[str, Sequence[str | None]], bool | None] | None = None
-    """Evaluates a function of INQUIRIES, given its name and arguments."""
+    privilege_function: Callable[[str, Sequence[str | None]], bool | None] | None = None
+    """Evaluates a function of PRIVILEGE_FUNCTIONS, given its name and arguments."""
 
     @property
     def are_short(self) -> bool:
@@ -75,7 +75,7 @@ _SESSION: dict[str, Callable[[Bindings], Any]] = {
 SIGNALS = ("pg_cancel_backend", "pg_terminate_backend")
 """Functions of a process id that act on another session. They are called once per row and never by Spark."""
 
-INQUIRIES = (
+PRIVILEGE_FUNCTIONS = (
     "has_table_privilege",
     "has_schema_privilege",
     "has_database_privilege",
@@ -158,9 +158,13 @@ def _signal(function: str, process_id: Evaluate) -> Evaluate:
     return evaluate
 
 
-def _inquiry(function: str, arguments: Evaluate) -> Evaluate:
+def _privilege_function(function: str, arguments: Evaluate) -> Evaluate:
     def evaluate(bindings: Bindings, row: tuple[Any, ...]) -> Any:
-        return None if bindings.inquire is None else bindings.inquire(function, arguments(bindings, row))
+        return (
+            None
+            if bindings.privilege_function is None
+            else bindings.privilege_function(function, arguments(bindings, row))
+        )
 
     return evaluate
 
@@ -180,7 +184,7 @@ def _evaluator(expression: Expression, row: Mapping[int, int], *, bounded: bool)
             return lambda bindings, row: value_of(bindings)
         case SessionValue(argument=argument, name=name) if argument is not None:
             value_of_argument = _evaluator(argument, row, bounded=bounded)
-            make = _signal if name in SIGNALS else _inquiry if name in INQUIRIES else None
+            make = _signal if name in SIGNALS else _privilege_function if name in PRIVILEGE_FUNCTIONS else None
             return _setting(value_of_argument) if make is None else make(name, value_of_argument)
         case ColumnRef(column=column) if column.id in row:
             place = row[column.id]

@@ -65,7 +65,7 @@ class SessionValue:
     """A value that depends on the session or the clock, such as now and current_user.
 
     Without `argument` it is a field of `Bindings`. With `argument` it is a setting, or the result of `Bindings.signal`
-    or `Bindings.inquire`.
+    or `Bindings.privilege_function`.
     """
 
     name: str
@@ -353,6 +353,15 @@ def walk(node: Any) -> Iterator[Any]:
         yield current
         if below := children(current):
             stack.extend(below)
+
+
+def walk_all(part: Any) -> Iterator[Any]:
+    """As `walk`, for a node, a tuple of nodes or tuples, or None."""
+    if isinstance(part, tuple):
+        for item in part:
+            yield from walk_all(item)
+    elif part is not None:
+        yield from walk(part)
 
 
 def contains(expression: Any, kind: type) -> bool:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from functools import lru_cache
 
-from catalog.objects import CatalogState, Column, Index, ObjectId, Table, View
+from catalog.objects import Column, Index, ObjectId, Table, View
+from catalog.state import CatalogState
 from server.sql.bind import Binder, PlanContext, relation_of
 from server.sql.expressions import ColumnRef, Expression
 from server.sql.grammar.parse import parse_expression
@@ -46,5 +47,5 @@ def _bound(key: str, columns: tuple[Column, ...]) -> int | Expression:
 
 def is_computed(index: Index, state: CatalogState) -> bool:
     """Whether Spark computes the index: it is on a view, or a key is an expression."""
-    relation = state.items[index.on]
+    relation = state.relation(index.on)
     return isinstance(relation, View) or not all(isinstance(k, int) for k in index_keys(relation.columns, index.keys))

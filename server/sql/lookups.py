@@ -15,14 +15,15 @@ import numpy as np
 import pyarrow as pa
 
 from catalog.hashing import Hashes, key_codes
-from catalog.objects import CatalogState, Index, ObjectId
+from catalog.objects import Index, ObjectId
+from catalog.state import CatalogState
+from server.sql.conditions import parts
 from server.sql.constant import Bindings
 from server.sql.expressions import ColumnRef, Expression, children, transform
 from server.sql.index_keys import index_keys
 from server.sql.keys import Key, Numbers, keys_of
 from server.sql.relations import Filter, Relation, Scan
 from server.sql.rewrite.filters import filters_down
-from server.sql.rewrite.nodes import parts
 
 COMBINED_MAX = 10_000  # combinations of values of several columns; with more, the relation is read without the index
 
@@ -117,7 +118,7 @@ def _lookup(index: Index, state: CatalogState, asked: _Asked) -> Lookup | None:
 
 def _keys(index: Index, state: CatalogState, scan: Scan, conditions: Sequence[Expression]) -> dict[int, Key]:
     """The keys among the conditions, by their positions in the index key."""
-    wanted = index_keys(state.items[index.on].columns, index.keys)
+    wanted = index_keys(state.relation(index.on).columns, index.keys)
     return {key.column: key for key in reversed(keys_of(conditions, _numbering(scan, wanted)))}
 
 

@@ -7,12 +7,14 @@ expressions and views are expanded where they are named. Subqueries remain in ex
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from enum import StrEnum
+from typing import Any
 
 from catalog.objects import ObjectId
 from server.sql.expressions import Aggregate as AggregateCall
-from server.sql.expressions import Column, Expression, SortKey, WindowCall
+from server.sql.expressions import Column, ColumnRef, Expression, SortKey, WindowCall
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,3 +230,77 @@ Relation = (
     | Sort
     | Limit
 )
+
+
+# -- building -------------------------------------------------------------------------------------------------------
+
+
+def joined(
+    kind: JoinKind, left: Relation, right: Relation, condition: Expression | None, *, lateral: bool = False
+) -> Join:
+    """A Join with the columns that follow from its kind. It is CROSS without, and INNER with a condition."""
+    if kind is JoinKind.CROSS and condition is not None:
+        kind = JoinKind.INNER
+    elif kind is JoinKind.INNER and condition is None:
+        kind = JoinKind.CROSS
+    return Join(kind, left, right, condition, _joined_columns(kind, left, right), lateral)
+
+
+def _joined_columns(kind: JoinKind, left: Relation, right: Relation) -> tuple[Column, ...]:
+    if kind in (JoinKind.SEMI, JoinKind.ANTI):
+        return left.columns
+    left_null, right_null = kind in (JoinKind.RIGHT, JoinKind.FULL), kind in (JoinKind.LEFT, JoinKind.FULL)
+    return (
+        *(replace(c, nullable=c.nullable or left_null) for c in left.columns),
+        *(replace(c, nullable=c.nullable or right_null) for c in right.columns),
+    )
+
+
+def only(relation: Relation, columns: Sequence[Column]) -> Relation:
+    """The relation with only these of its columns."""
+    if [c.id for c in relation.columns] == [c.id for c in columns]:
+        return relation
+    return Project(relation, tuple(columns), tuple(map(ColumnRef, columns)))
+
+
+def exactly(relation: Relation, columns: Sequence[Column]) -> Relation:
+    """As `only`, but a Project is also added if just the type or nullability of a column differs."""
+    if relation.columns == tuple(columns):
+        return relation
+    return Project(relation, tuple(columns), tuple(ColumnRef(c) for c in columns))
+
+
+# -- walking --------------------------------------------------------------------------------------------------------
+
+
+def inputs_of(node: Relation) -> tuple[Relation, ...]:
+    """The inputs of a node, left to right. A Recursive counts as having none."""
+    match node:
+        case Join(left=left, right=right) | SetOperation(left=left, right=right):
+            return (left, right)
+        case Recursive():
+            return ()
+    below = getattr(node, "input", None)
+    return () if below is None else (below,)
+
+
+def with_inputs(node: Relation, inputs: Sequence[Relation]) -> Relation:
+    """The node with other inputs. Columns that it passes through are replaced by those of the new inputs."""
+    if all(new is old for new, old in zip(inputs, inputs_of(node), strict=True)):
+        return node
+    match node:
+        case Join():
+            return joined(node.kind, inputs[0], inputs[1], node.condition)
+        case SetOperation():
+            return replace(node, left=inputs[0], right=inputs[1])
+        case Window() | Unnest():
+            added = node.columns[len(node.input.columns) :]
+            return replace(node, input=inputs[0], columns=(*inputs[0].columns, *added))
+    with_input: Any = node
+    changed: Relation = replace(with_input, input=inputs[0])
+    return changed
+
+
+def bottom_up(node: Relation, change: Callable[[Relation], Relation]) -> Relation:
+    """Applies `change` to every node, inputs first."""
+    return change(with_inputs(node, [bottom_up(below, change) for below in inputs_of(node)]))

@@ -10,7 +10,8 @@ from dataclasses import dataclass, field
 
 from sqlglot import exp
 
-from catalog.objects import CatalogState, Hold, Index, ObjectId, Relation
+from catalog.objects import Item, ObjectId, Relation
+from catalog.state import CatalogState
 from protocol.pgwire.errors import PgError, SqlState
 from server.sql.expressions import Column, ColumnRef, Expression, walk
 from server.sql.relations import RecursiveRows
@@ -109,11 +110,16 @@ def find_relation(
         raise PgError(SqlState.FEATURE_NOT_SUPPORTED, message, position=position)
     if item is None:
         raise PgError(SqlState.UNDEFINED_TABLE, f'relation "{".".join(parts)}" does not exist', position=position)
-    if isinstance(item, Index | Hold):
+    return as_relation(item, position)
+
+
+def as_relation(item: Item, position: int | None) -> Relation:
+    """The item, if it is a relation. PgError 42809 otherwise."""
+    if not isinstance(item, Relation):
         raise PgError(
             SqlState.WRONG_OBJECT_TYPE,
             f'cannot open relation "{item.name}"',
-            detail=f"This operation is not supported for {'indexes' if isinstance(item, Index) else 'holds'}.",
+            detail=f"This operation is not supported for {item.plural}.",
             position=position,
         )
     return item

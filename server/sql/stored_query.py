@@ -6,31 +6,30 @@ import functools
 
 from sqlglot import exp, parse_one
 
-from catalog.objects import CatalogState, Index, Item, MaterializedView, ObjectId, View
+from catalog.objects import DerivedRelation, Index, ObjectId, Relation
+from catalog.state import CatalogState
 from server.sql.grammar.lexer import quote_identifier
 from server.sql.grammar.parse import parse_query
-from server.sql.grammar.statements import (
-    Query,
-)
+from server.sql.grammar.statements.parts import Query
 from server.sql.index_keys import index_keys
 from server.sql.plan import PlanContext, QueryPlan, plan_query
 from server.sql.scope import ID_SCHEMA
 
 
-def relation_query(item: Item, columns: tuple[str, ...] = ()) -> Query:
+def relation_query(relation: Relation, columns: tuple[str, ...] = ()) -> Query:
     """SELECT columns FROM the relation; all columns if none are given. The relation is referenced by its id."""
-    chosen = columns or tuple(column.name for column in item.columns)
+    chosen = columns or tuple(column.name for column in relation.columns)
     names = ", ".join(map(quote_identifier, chosen))
-    return parse_query(f"SELECT {names} FROM {quote_identifier(ID_SCHEMA)}.{quote_identifier(item.id)}")
+    return parse_query(f"SELECT {names} FROM {quote_identifier(ID_SCHEMA)}.{quote_identifier(relation.id)}")
 
 
 def plan_index(index: Index, state: CatalogState) -> QueryPlan:
     """The rows of an index's relation, followed by the index keys that are expressions."""
-    item = state.items[index.on]
-    keys = zip(index_keys(item.columns, index.keys), index.keys, strict=True)
-    names = [quote_identifier(column.name) for column in item.columns]
+    relation = state.relation(index.on)
+    keys = zip(index_keys(relation.columns, index.keys), index.keys, strict=True)
+    names = [quote_identifier(column.name) for column in relation.columns]
     names += [text for key, text in keys if not isinstance(key, int)]
-    query = f"SELECT {', '.join(names)} FROM {quote_identifier(ID_SCHEMA)}.{quote_identifier(item.id)}"
+    query = f"SELECT {', '.join(names)} FROM {quote_identifier(ID_SCHEMA)}.{quote_identifier(relation.id)}"
     return plan_stored(query, state)
 
 
@@ -39,7 +38,7 @@ def plan_stored(query: str, state: CatalogState) -> QueryPlan:
     return plan_query(parse_query(query), PlanContext(state, "", (), ""), None, maintained=True)
 
 
-def definition(view: View | MaterializedView, state: CatalogState) -> str:
+def definition(view: DerivedRelation, state: CatalogState) -> str:
     """A view's query with the current names of its relations."""
     return definition_text(view.query, tuple((id, state.full_name(state.items[id])) for id in sorted(view.uses)))
 

@@ -12,11 +12,11 @@ from dataclasses import dataclass
 
 from protocol.pgwire.errors import PgError, SqlState
 from protocol.pgwire.types import BOOL, DATE, INT8, TIMESTAMP, TIMESTAMPTZ
+from server.sql.conditions import parts
 from server.sql.expressions import Call, Cast, Expression, Literal, SessionValue, walk
 from server.sql.functions import syntax
 from server.sql.functions.table import OPERATORS, SYNTAX, Function
 from server.sql.relations import Filter, Relation
-from server.sql.rewrite.nodes import parts
 
 LAST = (1 << 63) - 1  # the greatest timestamp; a row with this `upper` never leaves the result
 _MIRRORED = {"<": ">", "<=": ">=", "=": "=", ">=": "<=", ">": "<"}

@@ -11,7 +11,9 @@ from dataclasses import replace
 
 from catalog.objects import ObjectId
 from protocol.pgwire.types import BOOL, INT8
-from server.sql.decorrelate import NewColumns, numbered_limit
+from server.sql.columns import NewColumns
+from server.sql.conditions import all_of, parts
+from server.sql.decorrelate.limits import numbered_limit
 from server.sql.expressions import Call, Column, ColumnRef, Expression, SortKey
 from server.sql.functions import syntax
 from server.sql.functions.table import OPERATORS
@@ -30,8 +32,9 @@ from server.sql.relations import (
     Sort,
     Unnest,
     Window,
+    joined,
+    only,
 )
-from server.sql.rewrite.nodes import all_of, joined, only, parts
 
 _EQUAL = next(f for f in OPERATORS["="] if f.arguments == (INT8, INT8))
 

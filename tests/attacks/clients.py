@@ -1,4 +1,4 @@
-"""A server under attack, and a client of it that measures what the attack costs others."""
+"""A server under attack, and a client that measures the effect of the attack on others."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ import psycopg
 from tests.fix_server import ServerProcess
 
 PAUSE_MAX_S = 1.0
-"""How long another client may wait for `SELECT 1`. The loop's pauses are a few milliseconds; the rest is the machine's:
-it has two cores, which the attack, Spark and the tests share."""
+"""How long another client may wait for `SELECT 1`. The event loop's own pauses take a few milliseconds. The rest is
+the machine's: the attack, Spark and the tests share its two cores."""
 
 
 @contextmanager
 def watched(server: ServerProcess) -> Iterator[None]:
-    """Fails if another session, or the health check's, waited longer than PAUSE_MAX_S while the block ran."""
+    """Fails if another session or the health check waited longer than PAUSE_MAX_S while the block ran."""
     worst = 0.0
     done = threading.Event()
     failures: list[BaseException] = []
@@ -47,7 +47,7 @@ def watched(server: ServerProcess) -> Iterator[None]:
 
 
 def resident_bytes(pid: int) -> int:
-    """The memory of a process that is in RAM."""
+    """The resident memory of a process."""
     for line in Path(f"/proc/{pid}/status").read_text().splitlines():
         if line.startswith("VmRSS:"):
             return int(line.split()[1]) * 1024

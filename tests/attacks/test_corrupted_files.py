@@ -1,6 +1,6 @@
-"""A server over damaged files: a damaged relation says so, the others answer, and no value is ever wrong.
+"""A server with damaged files: reads of the damaged relation fail, others succeed, and no value is ever wrong.
 
-Each test damages a copy of the same data directory and opens it in a server of this process without Spark.
+Each test damages a copy of the same data directory and opens it with a server in this process, without Spark.
 """
 
 from __future__ import annotations
@@ -36,21 +36,21 @@ def connect(server: ServerThread) -> psycopg.Connection[Any]:
 
 
 def read(connection: psycopg.Connection[Any], relation: str) -> Rows:
-    """The rows as SUBSCRIBE's snapshot has them: it needs no Spark."""
+    """The rows of the snapshot of a SUBSCRIBE, which needs no Spark."""
     ((moment,),) = connection.execute("SELECT mz_now()").fetchall()
     query = f"SUBSCRIBE {relation} AS OF {int(moment)} UP TO {int(moment) + 1}"
     return Counter(row[2:] for row in connection.execute(query.encode()).fetchall())
 
 
 def history(connection: psycopg.Connection[Any], at: int) -> Counter[tuple[Any, ...]]:
-    """What happened to `held` after `at`, with the times."""
+    """The changes of `held` after `at`, with their times."""
     ((moment,),) = connection.execute("SELECT mz_now()").fetchall()
     query = f"SUBSCRIBE held WITH (SNAPSHOT false) AS OF {at} UP TO {int(moment) + 1}"
     return Counter(connection.execute(query.encode()).fetchall())
 
 
 class Original:
-    """A data directory, and what is in it. `held` has merged history, `large` is a file, the others are in SQLite."""
+    """A data directory and its contents. `held` has merged history, `large` is a file, the others are in SQLite."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
@@ -112,7 +112,7 @@ def check(directory: Path) -> tuple[int, str]:
 
 
 def examine(original: Original, connection: psycopg.Connection[Any], damaged: str) -> None:
-    """Reads of `damaged` are refused, and everything else is as it was."""
+    """Reads of `damaged` fail, and everything else is unchanged."""
     for table, rows in original.rows.items():
         if table == damaged:
             for _ in range(2):
@@ -131,7 +131,7 @@ def examine(original: Original, connection: psycopg.Connection[Any], damaged: st
     assert read(connection, "untouched") == original.rows["untouched"] + Counter([(3,)])
 
 
-def test_the_original_is_whole(original: Original, tmp_path: Path) -> None:
+def test_an_undamaged_copy_has_no_errors(original: Original, tmp_path: Path) -> None:
     directory = original.copy(tmp_path / "data")
     code, printed = check(directory)
     assert (code, "0 damaged" in printed) == (0, True), printed
@@ -158,7 +158,7 @@ def flipped_late(file: Path) -> None:
 
 
 def flipped_values(file: Path) -> None:
-    """In the middle of the texts: nothing but a checksum finds it."""
+    """Changes bytes in the middle of the texts, which only a checksum detects."""
     flip(file, file.stat().st_size // 2, 40)
 
 
@@ -203,7 +203,7 @@ def test_a_damaged_payload_file(original: Original, tmp_path: Path, damage: Call
 @pytest.mark.parametrize("table", ["small", "held"])
 @pytest.mark.parametrize("seed", range(3))
 def test_damaged_small_payloads_in_sqlite(original: Original, tmp_path: Path, table: str, seed: int) -> None:
-    """Bytes are changed in SQLite's file itself, anywhere in a payload, so that SQLite does not notice."""
+    """Bytes anywhere in a payload are changed in SQLite's file, so that SQLite does not detect it."""
     directory = original.copy(tmp_path / "data")
     dice = random.Random(seed)
     catalog = directory / "catalog.sqlite"
@@ -215,7 +215,7 @@ def test_damaged_small_payloads_in_sqlite(original: Original, tmp_path: Path, ta
         ).fetchall()
         connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
     content = catalog.read_bytes()
-    length = 24  # shorter than a page's part of any payload
+    length = 24  # shorter than the part of any payload in one page
     while content.count(piece := payload[(start := dice.randrange(len(payload) - length)) : start + length]) != 1:
         pass
     flip(catalog, content.index(piece) + dice.randrange(length - 4), 4)
@@ -228,7 +228,7 @@ def test_damaged_small_payloads_in_sqlite(original: Original, tmp_path: Path, ta
 
 @pytest.mark.parametrize("column", ["time", "rows", "times", "payload_crc"])
 def test_a_damaged_row_of_a_batch(original: Original, tmp_path: Path, column: str) -> None:
-    """A batch at another time would be rows that are missing, or that come too early."""
+    """With a wrong time, a batch's rows would be missing or would appear too early."""
     directory = original.copy(tmp_path / "data")
     with closing(sqlite3.connect(directory / "catalog.sqlite")) as connection, connection:
         value = "zeroblob(length(times))" if column == "times" else f"{column} - 1"
@@ -242,7 +242,7 @@ def test_a_damaged_row_of_a_batch(original: Original, tmp_path: Path, column: st
     assert check(directory)[0] == 1
 
 
-def test_a_server_that_runs_while_its_file_is_cut_or_deleted(original: Original, tmp_path: Path) -> None:
+def test_a_running_server_whose_file_is_truncated_or_deleted(original: Original, tmp_path: Path) -> None:
     directory = original.copy(tmp_path / "data")
     (file,) = original.payload_files(directory)
     with served(directory) as connection:

@@ -1,4 +1,4 @@
-"""An expensive statement costs other sessions little, ends when it is cancelled, and has a bound on its memory."""
+"""An expensive statement hardly delays other sessions, ends when it is cancelled, and has a bound on its memory."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.fix_server import ServerProcess
 pytestmark = [pytest.mark.attacks, pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="needs /proc")]
 
 TIMEOUT = "3s"
-ENDS_WITHIN_S = 20.0  # TIMEOUT, and a worker's start on a busy machine
+ENDS_WITHIN_S = 20.0  # TIMEOUT, and the start of a worker process on a busy machine
 EXPECTED = (
     *(errors.QueryCanceled, errors.OutOfMemory, errors.ProgramLimitExceeded, errors.StatementTooComplex),
     *(errors.DataError, errors.FeatureNotSupported),
@@ -36,7 +36,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
 
 
 def attack(server: ServerProcess, statement: str, *parameters: object) -> None:
-    """Runs a statement that may take TIMEOUT, and may fail as long as the connection stays."""
+    """Executes a statement that may take TIMEOUT. It may fail, as long as the connection is kept."""
     with psycopg.connect(server.dsn, autocommit=True) as connection:
         connection.execute(sql.SQL("SET statement_timeout = {}").format(TIMEOUT))
         begun = time.monotonic()
@@ -71,7 +71,7 @@ def attack(server: ServerProcess, statement: str, *parameters: object) -> None:
         + " SELECT length(x) FROM a29",
     ],
 )
-def test_an_expensive_constant_keeps_no_other_session_waiting(server: ServerProcess, statement: str) -> None:
+def test_an_expensive_constant_delays_no_other_session(server: ServerProcess, statement: str) -> None:
     with watched(server):
         attack(server, statement)
 
@@ -87,10 +87,10 @@ def test_an_expensive_constant_keeps_no_other_session_waiting(server: ServerProc
         "SELECT * FROM pg_class WHERE relname ~ repeat('(a*)*', 1000)",
     ],
 )
-def test_an_expensive_catalog_query_keeps_no_other_session_waiting(server: ServerProcess, statement: str) -> None:
+def test_an_expensive_catalog_query_delays_no_other_session(server: ServerProcess, statement: str) -> None:
     with watched(server):
         attack(server, statement)
-    with psycopg.connect(server.dsn, autocommit=True) as connection:  # as psql's \d asks
+    with psycopg.connect(server.dsn, autocommit=True) as connection:  # as in queries of psql's \d
         assert connection.execute("SELECT relname FROM pg_class WHERE relname = 'texts'").fetchone() == ("texts",)
 
 
@@ -106,7 +106,7 @@ def test_an_expensive_catalog_query_keeps_no_other_session_waiting(server: Serve
         ("SELECT upper(%s)", "x" * 30_000_000),
     ],
 )
-def test_a_long_parameter_keeps_no_other_session_waiting(server: ServerProcess, statement: str, parameter: str) -> None:
+def test_a_long_parameter_delays_no_other_session(server: ServerProcess, statement: str, parameter: str) -> None:
     with watched(server):
         attack(server, statement, parameter)
 
@@ -142,10 +142,10 @@ def test_memory_of_the_server_does_not_grow_with_expensive_statements(server: Se
     assert resident_bytes(server.process.pid) - before < GROWTH_MAX
 
 
-def test_a_server_that_evaluates_an_expensive_constant_ends_when_it_is_told(tmp_path: Path) -> None:
+def test_a_server_that_evaluates_an_expensive_constant_stops_on_request(tmp_path: Path) -> None:
     server = ServerProcess(tmp_path)
     connection = psycopg.connect(server.dsn, autocommit=True)
-    connection.execute("SELECT repeat('a', 1)")  # a worker runs
+    connection.execute("SELECT repeat('a', 1)")  # a worker process is running
     connection.pgconn.send_query(b"SELECT to_char(1, repeat('9', 100000000))")
     assert server.stop() == 0  # within 30 s
     connection.close()

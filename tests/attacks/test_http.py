@@ -1,4 +1,4 @@
-"""The HTTP port under hostile clients: foreign names, broken heads, connections that ask nothing or take nothing."""
+"""The HTTP port under hostile clients: foreign host names, malformed headers, idle connections, slow readers."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def own_server(tmp_path: Path) -> Iterator[ServerProcess]:
 
 
 def answer(server: ServerProcess, request: bytes) -> bytes:
-    """All that comes until the server closes; what came so far if it resets the connection."""
+    """All bytes until the server closes the connection, or those received before it resets it."""
     seen = b""
     with socket.create_connection(("127.0.0.1", server.http_port), timeout=20) as client:
         with contextlib.suppress(ConnectionError):
@@ -48,8 +48,8 @@ def serves(server: ServerProcess) -> None:
         assert connection.execute("SELECT 1").fetchone() == (1,)
 
 
-def test_no_page_is_shown_under_a_foreign_name(own_server: ServerProcess) -> None:
-    """As a browser asks after DNS rebinding, and with what may confuse who reads the header."""
+def test_a_foreign_host_name_is_refused(own_server: ServerProcess) -> None:
+    """Requests as a browser sends them after DNS rebinding, and headers that may confuse a parser."""
     for path in (b"/metrics", b"/healthz", b"/readyz", b"/nothing"):
         for hosts in (
             b"Host: rebound.example",
@@ -100,8 +100,8 @@ def test_no_bytes_stop_the_server(own_server: ServerProcess) -> None:
     assert '"level": "error"' not in own_server.log_path.read_text()
 
 
-def test_connections_that_ask_nothing_do_not_keep_the_port_for_long(own_server: ServerProcess) -> None:
-    """They have its places, and lose them when a request takes too long; clients of SQL notice nothing."""
+def test_idle_connections_occupy_the_port_for_a_limited_time(own_server: ServerProcess) -> None:
+    """They are closed when a request takes too long. Clients of the SQL port are not affected."""
     idle = [socket.create_connection(("127.0.0.1", own_server.http_port), timeout=20) for _ in range(CONNECTIONS_MAX)]
     with psycopg.connect(own_server.dsn, autocommit=True) as connection:
         assert connection.execute("SELECT 1").fetchone() == (1,)

@@ -26,9 +26,9 @@ from tests.fix_spark import MASTER
 pytestmark = pytest.mark.attacks
 
 RPC_REQUEST, ONE_WAY, CHUNK_FETCH, STREAM_REQUEST = 3, 9, 0, 6
-ANSWERS = {1: "a chunk", 4: "an answer to an RPC", 7: "a stream"}  # the types of frames that mean success
+ANSWERS = {1: "a chunk", 4: "an answer to an RPC", 7: "a stream"}  # the types of frames that indicate success
 ANSWER_S = 20.0
-SILENCE_S = 2.0  # most attacks have no answer at all
+SILENCE_S = 2.0  # the server answers most attacks with nothing
 JAVA_TEXT = bytes.fromhex("aced0005740003") + b"abc"  # the string "abc", serialized by Java
 
 
@@ -60,7 +60,7 @@ def listening(pid: int) -> set[int]:
     for entry in Path(f"/proc/{pid}/fd").iterdir():
         try:
             target = os.readlink(entry)
-        except OSError:  # closed meanwhile
+        except OSError:  # the descriptor was closed meanwhile
             continue
         if target.startswith("socket:["):
             inodes.add(target[8:-1])
@@ -89,7 +89,7 @@ def frame(kind: int, body: bytes) -> bytes:
 
 
 def message(port: int) -> bytes:
-    """An RPC's content: who it is from (nobody), which endpoint it is for, and a Java object."""
+    """The content of an RPC: its sender (none), the endpoint that it addresses, and a Java object."""
     return b"\0\1" + text("127.0.0.1") + struct.pack("!i", port) + text("endpoint-verifier") + JAVA_TEXT
 
 
@@ -105,9 +105,9 @@ def attacks(port: int) -> dict[str, bytes]:
 
 
 def exchange(port: int, data: bytes, wait_s: float = ANSWER_S) -> bytes:
-    """What comes back until the other end closes, or has answered.
+    """What the other side sends until it closes the connection, or its first answer.
 
-    The line end is for the gateway: it reads lines.
+    The payload ends with a line feed, because the gateway reads lines.
     """
     with socket.create_connection(("127.0.0.1", port), timeout=ANSWER_S) as client:
         client.sendall(data + b"\n")
@@ -128,7 +128,7 @@ def test_spark_answers_no_frame_of_a_client_without_the_secret(engine: SparkEngi
     refusals = 0
     for port in ports(engine):
         answer = exchange(port, attacks(port)["request"])
-        if answer.startswith((b"HTTP/1.1 400", b"!z")):  # the pages of a local cluster; the gateway, see below
+        if answer.startswith((b"HTTP/1.1 400", b"!z")):  # the web pages of a local cluster; the gateway is tested below
             continue
         assert len(answer) > 8, f"port {port} did not answer"
         assert answer[8] not in ANSWERS, f"port {port} sent {ANSWERS[answer[8]]}: {answer[:300]!r}"
@@ -137,7 +137,7 @@ def test_spark_answers_no_frame_of_a_client_without_the_secret(engine: SparkEngi
     assert refusals >= 2, "the driver's port and the block manager's"
 
 
-def test_spark_gives_nothing_to_a_client_without_the_secret(engine: SparkEngine) -> None:
+def test_spark_sends_nothing_to_a_client_without_the_secret(engine: SparkEngine) -> None:
     tried = [(port, data) for port in ports(engine) for kind, data in attacks(port).items() if kind != "request"]
     with ThreadPoolExecutor(len(tried)) as attackers:
         answers = list(attackers.map(lambda attack: exchange(*attack, SILENCE_S), tried))
@@ -160,7 +160,7 @@ def test_the_gateway_runs_no_command_without_the_token(engine: SparkEngine) -> N
     assert refused
 
 
-def test_no_argument_list_names_a_secret(engine: SparkEngine) -> None:
+def test_no_secret_is_in_an_argument_list(engine: SparkEngine) -> None:
     assert engine.jvm_pid is not None
     found = processes(engine.jvm_pid)
     environment = Path(f"/proc/{found[-1]}/environ").read_bytes()

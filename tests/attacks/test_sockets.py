@@ -1,4 +1,4 @@
-"""What sockets of clients that never say who they are may cost."""
+"""The cost of sockets whose clients never send a startup message."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ pytestmark = pytest.mark.attacks
 SOCKETS = 300
 
 
-def test_silent_sockets_are_closed_and_leave_room(tmp_path: Path) -> None:
-    """Three hundred sockets say nothing: each is told and closed, and clients are served meanwhile."""
+def test_silent_sockets_are_closed_and_others_are_served(tmp_path: Path) -> None:
+    """300 sockets send nothing. Each receives an error and is closed; meanwhile other clients are served."""
     server = ServerProcess(tmp_path)
     try:
         with psycopg.connect(server.dsn, autocommit=True) as connection, ExitStack() as stack:
@@ -33,8 +33,9 @@ def test_silent_sockets_are_closed_and_leave_room(tmp_path: Path) -> None:
         server.kill()
 
 
-def test_a_lack_of_descriptors_is_told_and_ends(tmp_path: Path) -> None:
-    """More sockets than the process may open: clients are refused with an error, and served when there is room."""
+def test_clients_are_refused_while_descriptors_are_lacking(tmp_path: Path) -> None:
+    """With more sockets than descriptors, clients are refused with an error. They are served as soon as there are
+    free ones."""
     server = ServerProcess(tmp_path, prefix=("prlimit", "--nofile=512:512"))
     try:
         with ExitStack() as stack:
@@ -45,7 +46,7 @@ def test_a_lack_of_descriptors_is_told_and_ends(tmp_path: Path) -> None:
             assert set(refused) == {("E", ("FATAL", "53300", "sorry, too many clients already"))}
             assert len(refused) < len(answers)
         assert "out of file descriptors" in server.log_path.read_text()
-        while True:  # until the server has seen that they are gone
+        while True:  # until the server has closed its sockets
             with raw_client(server.port) as client:
                 if client.start("materialize", "materialize")[-1][0] == "Z":
                     break

@@ -1,4 +1,4 @@
-"""What one client's text may cost: a bounded amount of memory, a bounded time, and nothing once it is cancelled."""
+"""The cost of one client's text: bounded memory, bounded time, and no further work after it is cancelled."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.server.slow_engine import PassingEngine
 
 pytestmark = pytest.mark.attacks
 
-MEMORY_MAX = 768 * 1024 * 1024  # beyond what the server has already; the client's own copies are in it
+MEMORY_MAX = 768 * 1024 * 1024  # in addition to the server's memory before; includes the client's own copies
 WAIT_S = 60
 
 TOO_LONG = {
@@ -47,7 +47,7 @@ def resident_bytes() -> int:
 
 @contextmanager
 def bounded_memory() -> Iterator[None]:
-    """Fails if the process holds MEMORY_MAX more at any time than at the beginning; looked at all the while."""
+    """Fails if the process's memory exceeds its initial memory by more than MEMORY_MAX at any time."""
     before, most, ended = resident_bytes(), 0, threading.Event()
 
     def look() -> None:
@@ -78,10 +78,10 @@ def test_a_text_beyond_the_limits_is_refused_in_bounded_memory(
 
 
 @pytest.mark.parametrize("end", ["cancel", "timeout", "gone"])
-def test_a_long_text_costs_nothing_once_it_is_cancelled(
+def test_planning_of_a_long_text_stops_when_it_is_cancelled(
     server: ServerThread, monkeypatch: pytest.MonkeyPatch, end: str
 ) -> None:
-    """The thread that plans it stops: it is not left to run until it is finished."""
+    """The thread that plans it stops, and does not continue to the end."""
     from server.runtime import offload
 
     begun, ended = threading.Event(), threading.Event()
@@ -115,8 +115,9 @@ def test_a_long_text_costs_nothing_once_it_is_cancelled(
         assert ended.wait(WAIT_S)
 
 
-def test_cancelled_texts_do_not_add_up(server: ServerThread) -> None:
-    """A client that sends long texts and cancels each occupies no more threads than there are."""
+def test_cancelled_texts_do_not_accumulate(server: ServerThread) -> None:
+    """A client that sends and cancels long texts repeatedly does not occupy more threads than the server has for
+    them."""
     text = f"SELECT 1 WHERE 1 IN ({','.join(['1'] * 100_000)})".encode()
     with psycopg.connect(server.dsn(), autocommit=True) as connection, bounded_memory():
         connection.execute("SET statement_timeout = '30ms'")

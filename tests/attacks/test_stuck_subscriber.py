@@ -1,4 +1,4 @@
-"""Subscribers that never read cost the server a bounded amount of memory, however much is written meanwhile."""
+"""Subscribers that never read cost a bounded amount of memory, however much is written meanwhile."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ pytestmark = pytest.mark.attacks
 
 BOUND_MIB = 64
 COMMITS = 2_000
-ROWS, ROW_BYTES = 3, 20_000  # of each commit: 115 MiB altogether
+ROWS, ROW_BYTES = 3, 20_000  # bytes of each commit: 115 MiB in total
 
 
 @pytest.fixture
@@ -29,7 +29,7 @@ def own_server(tmp_path: Path) -> Iterator[ServerProcess]:
 
 
 def stuck_subscriber(server: ServerProcess) -> socket.socket:
-    """It subscribes, reads until the first progress has come, and then reads no more."""
+    """Subscribes, reads until the first progress, and then stops reading."""
     client = socket.create_connection(("127.0.0.1", server.port), timeout=30)
     client.sendall(m.StartupMessage({"user": "stuck", "database": "materialize"}).serialize())
     client.sendall(m.Query("COPY (SUBSCRIBE t WITH (PROGRESS, SNAPSHOT false)) TO STDOUT").serialize())
@@ -42,7 +42,7 @@ def stuck_subscriber(server: ServerProcess) -> socket.socket:
 
 
 def growth_mib(server: ServerProcess, loaded_kib: int) -> int:
-    """The most memory that the server has beyond `loaded_kib` while many large rows are written."""
+    """The server's greatest memory in excess of `loaded_kib` while many large rows are written."""
     insert = f"INSERT INTO t VALUES {', '.join(['(%s, %s)'] * ROWS)}"
     with psycopg.connect(server.dsn, autocommit=True) as writer, Watch(server.process.pid, loaded_kib) as watch:
         for number in range(COMMITS):
@@ -51,7 +51,7 @@ def growth_mib(server: ServerProcess, loaded_kib: int) -> int:
     return watch.grown_mib
 
 
-def test_stuck_subscribers_cost_no_more_than_what_may_wait_for_them(own_server: ServerProcess) -> None:
+def test_stuck_subscribers_cost_no_more_memory_than_their_bound(own_server: ServerProcess) -> None:
     with psycopg.connect(own_server.dsn, autocommit=True) as connection:
         connection.execute("CREATE TABLE t (k int, v text)")
         connection.execute("INSERT INTO t VALUES (0, 'x')")

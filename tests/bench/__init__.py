@@ -1,5 +1,5 @@
-"""Benchmarks: Tidewire beside a real PostgreSQL (or beside Spark's floor) in one run, in alternation.
+"""Benchmarks: Tidewire and a real PostgreSQL (or an empty Spark job) in one run, in alternation.
 
-`python -m tests.bench [NAME...]` prints a table. Absolute times swing with the machine; the figure to trust is the
-ratio, the median of the rounds' own ratios. Nothing here asserts a time.
+`python -m tests.bench [NAME...]` prints a table. Absolute times vary with the machine; the reliable figure is the
+ratio, the median of the ratios of all rounds. Nothing here asserts a time.
 """

@@ -1,4 +1,4 @@
-"""Runs the benchmarks named on the command line, all without a name, and prints tables."""
+"""Runs the benchmarks that are named on the command line, by default all, and prints tables."""
 
 from __future__ import annotations
 

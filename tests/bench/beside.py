@@ -1,8 +1,8 @@
-"""Sum and count by key, kept up by Tidewire, by Spark Structured Streaming and by Pathway, over the same changes.
+"""Sum and count by key, maintained by Tidewire, by Spark Structured Streaming and by Pathway, over the same changes.
 
-The three take turns. Of Tidewire it is a tick; of Structured Streaming what Spark calls the execution of the trigger;
-of Pathway the time from the commit of the rows to the end of their time. Pathway is no dependency: it is looked for in
-`--pathway-python`, which `python -m venv DIR && DIR/bin/pip install pathway` makes.
+The three alternate. The time is, for Tidewire, that of a tick; for Structured Streaming, the duration of the trigger's
+execution that Spark reports; for Pathway, the time from the commit of the rows to the end of their timestamp. Pathway
+is not a dependency. `--pathway-python` names a Python that has it: `python -m venv DIR && DIR/bin/pip install pathway`.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def add_arguments(parser: argparse._ArgumentGroup) -> None:
 
 
 class Other:
-    """Another engine's process, see `others`."""
+    """The process of another engine, see `others`."""
 
     def __init__(self, command: list[str], environment: dict[str, str], stack: ExitStack) -> None:
         self._process = subprocess.Popen(
@@ -60,7 +60,7 @@ class Other:
         self._answer("ready")
 
     def tick(self, file: Path) -> float:
-        """Its seconds for the changes in a file."""
+        """The seconds that it needs for the changes in a file."""
         assert self._process.stdin is not None
         print(file, file=self._process.stdin, flush=True)
         return float(self._answer())
@@ -68,7 +68,7 @@ class Other:
     def _answer(self, expected: str | None = None) -> str:
         assert self._process.stdout is not None
         while (line := self._process.stdout.readline()) and expected not in (None, line.strip()):
-            pass  # what it says at its start
+            pass  # the line that it prints at its start
         if not line:
             raise RuntimeError(f"{self._process.args} ended")
         return line.strip()

@@ -1,4 +1,4 @@
-"""COPY of a million rows (bigint, int, text(20), float8, timestamp) out of a table, the socket drained unparsed."""
+"""COPY TO of a million rows (bigint, int, text(20), float8, timestamp). The client reads the socket without parsing."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def load(dsn: str) -> None:
 
 
 def drain(port: int, user: str, database: str) -> int:
-    """Sends COPY ... TO STDOUT and reads to ReadyForQuery; returns the bytes that came."""
+    """Sends COPY ... TO STDOUT and reads until ReadyForQuery. Returns the number of bytes received."""
     with socket.create_connection(("127.0.0.1", port)) as client:
         client.sendall(StartupMessage({"user": user, "database": database}).serialize())
         end = b"Z" + struct.pack("!i", 5) + b"I"

@@ -1,8 +1,8 @@
-"""Ticks of one changed row up to all rows of a table beside recomputing and subtracting, in one run, over a real log.
+"""Ticks of one changed row up to all rows of a table, compared with recomputation, in one run, over a real log.
 
-`t` has `--base` rows, ten a key, of which so many are replaced at one time; what it is joined with stays. Each tick is
-the first large one that its dataflow sees, whose state has been made just before: what it does before it gives up
-counts. Both sides read the log as the server does, and have the rows before.
+`t` has `--base` rows, ten per key, of which a given number is replaced at one time. The tables that it is joined with
+do not change. Each tick is the first large one of its dataflow, whose state has just been built, so the work before a
+tick is abandoned is included. Both computations read the log as the server does, and have the previous rows.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def add_arguments(parser: argparse._ArgumentGroup) -> None:
 
 
 class Logged:
-    """The log's side of `Inputs`, with `Contents` of its own."""
+    """The part of `Inputs` that reads the log, with a snapshot cache of its own."""
 
     def __init__(self, log: Log) -> None:
         self._log = log
@@ -65,7 +65,7 @@ class Logged:
     def is_logged(self, id: ObjectId) -> bool:
         return True
 
-    def lines(self, id: ObjectId, lower: int = 0, upper: int | None = None) -> int:
+    def log_row_count(self, id: ObjectId, lower: int = 0, upper: int | None = None) -> int:
         return self._log.lines(id, lower, upper)
 
     def change_times(self, id: ObjectId, lower: int, upper: int) -> list[Timestamp]:
@@ -78,12 +78,12 @@ class Logged:
         return await asyncio.to_thread(self._log.changes, id, lower, upper, collection_schema(_table(id)))
 
     async def check(self, id: ObjectId, lower: int, time: Timestamp) -> None:
-        """What goes was there."""
+        """Needs no check: every deleted row existed."""
 
 
 @dataclass
 class Took:
-    """Seconds of each of the turns, and of processor time."""
+    """Seconds of each round, and seconds of processor time."""
 
     wall: list[float] = field(default_factory=list)
     cpu: list[float] = field(default_factory=list)
@@ -115,7 +115,8 @@ class Bench:
         self._rows = Accumulated(await self._anew.hydrate(START))
 
     async def turn(self, changed: int, *, after: bool) -> tuple[Took, Took, bool]:
-        """Our tick, the fallback's, and whether ours was given up. `after`: of a small change after that one."""
+        """The tick, the recomputation, and whether the tick was abandoned. `after`: measures a small tick that
+        follows it."""
         with ExitStack() as stack:
             storage = Storage()
             stack.callback(storage.close)

@@ -1,4 +1,4 @@
-"""An engine for measurements within this process."""
+"""A Spark engine for measurements within this process."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def memory_mb() -> int:
 
 
 def with_engine(measurement: Callable[[SparkEngine], Awaitable[Result]]) -> Result:
-    """What a measurement gives with an engine of its own, which has been warmed up."""
+    """The result of a measurement with an engine of its own, which has been warmed up."""
     return asyncio.run(_measured(measurement))
 
 

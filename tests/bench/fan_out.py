@@ -1,7 +1,7 @@
-"""A thousand subscribers of one table: when has the last one the rows of a commit, and what does each cost?
+"""A thousand subscribers of one table: when the last one has received the rows of a commit, and the cost of each.
 
-Beside it the floor: a bare uvloop server that writes the same bytes to as many sockets. One reader process-side, the
-same for both, counts lines. What an INSERT takes when nobody subscribes is shown, too: the rest is the fan-out.
+For comparison, a bare uvloop server writes the same bytes to as many sockets. The same reader process counts lines in
+both cases. The time of an INSERT without subscribers is shown, too.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ BATCHES = 40
 PAUSE_S = 0.1
 FEW_STUCK, STUCK = 20, 220
 STUCK_ROW = "y" * 1_000
-STUCK_ROWS = 8_000  # 8 MB: more than the sockets take
+STUCK_ROWS = 8_000  # 8 MB: more than the buffers of the sockets
 TEXT = "x" * 60
 
 
 class Crowd:
-    """Many sockets, read together."""
+    """Many sockets that are read together."""
 
     def __init__(self, sockets: list[socket.socket]) -> None:
         self.sockets = sockets
@@ -45,7 +45,7 @@ class Crowd:
             self._poll.register(s, select.EPOLLIN)
 
     def wait(self, lines: int) -> list[float]:
-        """Until each has got so many lines more; when each one had, sorted."""
+        """Reads until each socket has received that many further lines. Returns the times at which each had, sorted."""
         waiting = dict.fromkeys(self._by_fd, lines)
         times = []
         while waiting:
@@ -66,7 +66,7 @@ class Crowd:
 
 
 def subscriber(port: int, statement: str) -> socket.socket:
-    """Connected, and the COPY has begun."""
+    """A connected socket on which the COPY has begun."""
     s = socket.create_connection(("127.0.0.1", port))
     s.sendall(m.StartupMessage({"user": "crowd", "database": "materialize"}).serialize())
     s.sendall(m.Query(statement).serialize())
@@ -77,7 +77,7 @@ def subscriber(port: int, statement: str) -> socket.socket:
 
 
 def floor_server(commands: Connection, payload: bytes) -> None:
-    """Writes `payload` to all that are connected whenever it is told to."""
+    """Writes `payload` to all connected sockets on command."""
     import asyncio
 
     async def serve() -> None:
@@ -106,7 +106,7 @@ def floor_server(commands: Connection, payload: bytes) -> None:
 
 
 def floor(clients: int) -> list[float]:
-    """Seconds from the command to the last client's rows, for each batch."""
+    """Seconds from the command until the last client has its rows, for each batch."""
     payload = (m.CopyData(f"1795246299321\t1\t1\t{TEXT}\n".encode()).serialize()) * ROWS
     ours, theirs = multiprocessing.Pipe()
     process = multiprocessing.get_context("spawn").Process(target=floor_server, args=(theirs, payload))
@@ -131,7 +131,7 @@ def insert(rows: int) -> bytes:
 
 
 def alone(servers: Servers) -> list[float]:
-    """Seconds from an INSERT to its acknowledgement, when nobody subscribes."""
+    """Seconds from an INSERT to its acknowledgement, without subscribers."""
     with psycopg.connect(servers.tidewire.dsn, autocommit=True) as writer:
         delays = []
         for _ in range(BATCHES):
@@ -144,7 +144,8 @@ def alone(servers: Servers) -> list[float]:
 
 
 def delivered(servers: Servers, clients: int) -> tuple[list[float], list[float], float]:
-    """Seconds from an INSERT to the first and to the last client's rows, and CPU seconds of the server a batch."""
+    """Seconds from an INSERT until the first and the last client have its rows, and the server's CPU seconds per
+    batch."""
     tidewire = servers.tidewire
     with psycopg.connect(tidewire.dsn, autocommit=True) as writer:
         crowd = Crowd([subscriber(tidewire.port, "COPY (SUBSCRIBE crowd) TO STDOUT") for _ in range(clients)])
@@ -166,11 +167,11 @@ def delivered(servers: Servers, clients: int) -> tuple[list[float], list[float],
 
 
 def stuck_bytes(servers: Servers, clients: int) -> int:
-    """How large the server is when so many clients are connected, subscribe, and do not read 8 MB that come."""
+    """The server's memory while that many clients are connected, subscribe, and do not read 8 MB of changes."""
     tidewire = servers.tidewire
     with psycopg.connect(tidewire.dsn, autocommit=True) as writer:
         crowd = [subscriber(tidewire.port, "COPY (SUBSCRIBE crowd) TO STDOUT") for _ in range(clients)]
-        for first in range(0, STUCK_ROWS, ROWS):  # as commits of ordinary size
+        for first in range(0, STUCK_ROWS, ROWS):  # in commits of ordinary size
             with writer.cursor() as cursor, cursor.copy("COPY crowd FROM STDIN") as copy:
                 for n in range(first, first + ROWS):
                     copy.write_row((n, STUCK_ROW))
@@ -186,7 +187,7 @@ def run(servers: Servers) -> list[Line]:
         connection.execute("CREATE TABLE crowd (n int, t text)")
     for _ in range(3):
         few = stuck_bytes(servers, FEW_STUCK)
-    stuck = (stuck_bytes(servers, STUCK) - few) / (STUCK - FEW_STUCK)  # before larger crowds leave free memory behind
+    stuck = (stuck_bytes(servers, STUCK) - few) / (STUCK - FEW_STUCK)  # before larger runs, which leave free memory
     bare = floor(CLIENTS)
     inserts = alone(servers)
     first, last, used = delivered(servers, CLIENTS)

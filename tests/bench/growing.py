@@ -1,8 +1,8 @@
-"""Tables whose rows move on: at each time some go and as many come, wherever the computation of a query reads them.
+"""Tables whose rows are replaced: at each time some are deleted and as many inserted, without a stored table.
 
-A table of so many rows is a window over all numbers: row number n is made from n alone, what goes is the window's
-beginning, what comes its end. `t` has ten rows a key, and what comes there has another key than what goes; `u` and `w`
-have one row a key, and what goes comes back with other values.
+A table of n rows is a window over the natural numbers. Row number i is computed from i alone. Deletions are at the
+beginning of the window, insertions at its end. `t` has ten rows per key, and inserted rows have other keys than deleted
+ones. `u` and `w` have one row per key, and a deleted row is inserted again with other values.
 """
 
 from __future__ import annotations
@@ -15,7 +15,8 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from catalog import updates
-from catalog.objects import CatalogState, Column, ObjectId, Table, Timestamp
+from catalog.objects import Column, ObjectId, Table, Timestamp
+from catalog.state import CatalogState
 from server.sql.grammar.parse import parse_query
 from server.sql.plan import PlanContext, QueryPlan, plan_query
 from tests.server.states import empty_state
@@ -46,24 +47,24 @@ def planned(sql: str) -> QueryPlan:
 
 
 class Growing:
-    """Tables of `size` rows each, from `START` on, with a time more at each `change`. See `Inputs`."""
+    """Tables of `size` rows each, from `START` on. Each `change` adds one time. Implements `Inputs`."""
 
     def __init__(self, size: int, inputs: frozenset[ObjectId], changing: str | None = None) -> None:
-        """`inputs`: which of the tables there are. `changing`: the only one that changes, in place of all."""
+        """`inputs`: the ids of the tables. `changing`: the name of the only table that changes; None: all change."""
         self.size = size
         self.now = START
         self._inputs = sorted(id for id in inputs if changing in (None, _name(id)))
         self._windows: dict[ObjectId, list[tuple[Timestamp, int, int]]] = {id: [(START, 0, size)] for id in inputs}
 
     def change(self, lines: int) -> Timestamp:
-        """A new time, at which so many lines go or come in all of the tables together."""
+        """Adds a time at which that many rows are inserted or deleted, in all tables together. Returns it."""
         self.now = Timestamp(self.now + 1)
         share = -(-lines // len(self._inputs))
         for id in self._inputs:
             count, lines = min(share, lines), lines - min(share, lines)
             if count:
                 _, first, end = self._windows[id][-1]
-                comes = (count + 1) // 2 if end - first <= self.size else count // 2  # an odd line comes, later goes
+                comes = (count + 1) // 2 if end - first <= self.size else count // 2  # an odd row is an insertion
                 self._windows[id].append((self.now, first + count - comes, end + comes))
         return self.now
 
@@ -71,9 +72,9 @@ class Growing:
         return True
 
     async def check(self, id: ObjectId, lower: int, time: Timestamp) -> None:
-        """What goes was there."""
+        """Needs no check: every deleted row existed."""
 
-    def lines(self, id: ObjectId, lower: int = 0, upper: int | None = None) -> int:
+    def log_row_count(self, id: ObjectId, lower: int = 0, upper: int | None = None) -> int:
         return self.size if lower == 0 else 0
 
     def change_times(self, id: ObjectId, lower: int, upper: int) -> list[Timestamp]:

@@ -1,4 +1,4 @@
-"""ALTER HOLD ... ADVANCE: 100 sessions over 1,000 holds as fast as they can, and one session alone."""
+"""ALTER HOLD ... ADVANCE: 100 sessions that advance 1,000 holds as fast as possible, and one session alone."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ SCRIPT = f"\\set n random(1, {HOLDS})\nALTER HOLD h:n ADVANCE;\n"
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """Of one run of pgbench."""
+    """The figures of one run of pgbench."""
 
     per_second: float
     per_transaction: float
@@ -74,7 +74,7 @@ def _timed_ms(connection: psycopg.Connection[tuple[object, ...]]) -> float:
 
 
 def _commit_ms(directory: Path) -> float:
-    """A durable transaction of one row on the same disk, as the catalog makes them."""
+    """A durable transaction of one row on the same disk, as the catalog executes them."""
     with sqlite3.connect(directory / "probe.sqlite", isolation_level=None) as probe:
         probe.execute("PRAGMA journal_mode = WAL")
         probe.execute("PRAGMA synchronous = FULL")

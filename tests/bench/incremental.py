@@ -1,8 +1,8 @@
-"""Followed queries: what a tick takes beside an empty Spark job of the same engine, what hydration takes beside the
-plain SELECT, how large the state is beside its Arrow size, and the processor time beside computing all anew.
+"""Maintained queries: the duration of ticks compared with an empty Spark job of the same engine, of hydration compared
+with the plain SELECT, the size of the state compared with Arrow, and the processor time compared with recomputation.
 
-Every figure is of one run: a tick over each base and an empty job take turns, and the medians are divided. The targets
-are for `TARGET_CHANGED` changed rows. `--bases 10000,10000000` takes ten million rows: 6 GB in each of two processes.
+Each figure comes from one run: ticks over each base and empty jobs alternate, and the medians are divided. The targets
+are for `TARGET_CHANGED` changed rows. `--bases 10000,10000000` needs 6 GB of memory in each of two processes.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from catalog import updates
 from protocol.pgwire.errors import PgError
 from server.dataflow.arrangements.arrangement import Storage
 from server.dataflow.plan.lowering import delta_plan
-from server.dataflow.plan.nodes import InnerJoin, Recompute, Totals, nodes_of
+from server.dataflow.plan.nodes import AccumulableAggregate, InnerJoin, Recompute, nodes_of
 from server.dataflow.runtime.computation import Computation, Recomputation, compute
 from server.spark.embedded.jvm import default_archive_directory
 from server.spark.engine import SparkEngine
@@ -70,9 +70,9 @@ class Followed:
     select_s: float
     hydrate_s: float
     grown_bytes: int
-    """Of this process, by the state."""
+    """The growth of this process's memory by the state."""
     ticks: dict[int, list[float]] = field(default_factory=dict)
-    """Seconds, by changed rows."""
+    """Seconds, by the number of changed rows."""
     tick_cpu_s: float = 0.0
 
     async def tick(self, changed: int) -> float:
@@ -88,7 +88,7 @@ class Followed:
 
 @dataclass
 class Measured:
-    """One query: its bases by size, and empty jobs by changed rows."""
+    """One query: its measurements by the size of the base, and empty jobs by the number of changed rows."""
 
     name: str
     operators: int
@@ -97,7 +97,7 @@ class Measured:
     state: dict[int, tuple[int, int, int]]
     """By size: entries, bytes, and bytes as one Arrow table, of all arrangements."""
     anew_cpu_s: float | None = None
-    """Of one time, over the largest base."""
+    """Processor time of recomputing one timestamp, over the largest base."""
 
 
 async def seconds(work: Callable[[], Awaitable[object]]) -> float:
@@ -132,7 +132,7 @@ class Bench:
     async def _followed(self, plan: QueryPlan, size: int) -> Followed:
         growing = Growing(size, plan.inputs)
         for id in plan.inputs:
-            await growing.rows(id, START)  # it is not to count
+            await growing.rows(id, START)  # excluded from the measurement
         select_s = await seconds(lambda: compute(plan, Bindings(), self._engine, growing.rows, START))
         storage = Storage()
         computation = kept_up(plan, self._engine, growing, storage)
@@ -152,14 +152,14 @@ class Bench:
             found.bases[size].ticks[changed] = times[WARM:]
 
     async def _cpu_of(self, followed: Followed, ticks: int) -> float:
-        """Seconds of processor time a tick, of the server and of Spark together."""
+        """Seconds of processor time per tick, of the server and Spark together."""
         before = self._cpu_s()
         for _ in range(ticks):
             await followed.tick(TARGET_CHANGED)
         return (self._cpu_s() - before) / ticks
 
     async def _anew(self, plan: QueryPlan, size: int) -> float:
-        """The same of a time that is computed anew, the rows before subtracted."""
+        """Seconds of processor time of a timestamp that is recomputed, with the previous rows subtracted."""
         growing = Growing(size, plan.inputs)
         computation = Recomputation(plan, self._engine, growing)
         await computation.hydrate(START)
@@ -173,9 +173,9 @@ class Bench:
 
 
 def stateful(plan: QueryPlan) -> int:
-    """How many of a query's operators keep a state."""
+    """The number of a query's operators that keep state."""
     root = delta_plan(rewritten_or_not(plan.relation), plan.inputs)
-    return sum(isinstance(node, InnerJoin | Recompute | Totals) for node in nodes_of(root))
+    return sum(isinstance(node, InnerJoin | Recompute | AccumulableAggregate) for node in nodes_of(root))
 
 
 async def _state_of(followed: Followed) -> tuple[int, int, int]:
@@ -287,7 +287,7 @@ async def measure(options: argparse.Namespace) -> list[Table]:
                 begun = time.perf_counter()
                 try:
                     found.append(await bench.measured(name, planned(sql)))
-                except PgError as error:  # too large for this machine, say: the others are measured all the same
+                except PgError as error:  # such as lack of memory: the other queries are measured
                     print(f"{name}: {error}", flush=True)
                 print(f"{name}: {time.perf_counter() - begun:.0f} s", flush=True)
             return tables(found, engine)

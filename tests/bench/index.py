@@ -1,4 +1,5 @@
-"""Rows by key through an index, of a small and a large table, beside the same without one, and PostgreSQL's own."""
+"""Lookups by key through an index, of a small and a large table, compared with the same without one, and
+PostgreSQL's."""
 
 from __future__ import annotations
 
@@ -53,7 +54,7 @@ def _of_size(ours: Connection, theirs: Connection, size: int) -> list[Line]:
 
 
 def _lookup(connection: Connection, table: str, size: int, sql: str = LOOKUP) -> Time:
-    """One row by a key that is there, with a prepared statement."""
+    """Selects one existing row by its key, with a prepared statement."""
     text, chosen = sql.format(table).encode(), random.Random(1)
 
     def look_up() -> None:

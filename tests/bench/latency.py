@@ -1,4 +1,4 @@
-"""From the commit's acknowledgement to the subscriber's row, on SUBSCRIBE table; no Spark on the way."""
+"""The time from a commit's acknowledgement to the row of a SUBSCRIBE to the table, which does not use Spark."""
 
 from __future__ import annotations
 

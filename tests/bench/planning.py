@@ -1,4 +1,4 @@
-"""Planning a ten-line query, from text to Spark SQL and found again in the cache, and a long list; sqlglot's parse."""
+"""Planning of a ten-line query to Spark SQL, with and without the cache, and of a long list; compared with sqlglot."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ import time
 
 import sqlglot
 
-from catalog.objects import CatalogState, Column, ObjectId, Table
+from catalog.objects import Column, ObjectId, Table
+from catalog.state import CatalogState
 from server.frontend.session import PlanCache
 from server.sql.grammar.parse import parse_query
 from server.sql.plan import PlanContext, plan_query

@@ -1,4 +1,4 @@
-"""Ticks of queries whose state is searched by Spark's executors, beside the same with the state in the server."""
+"""Ticks of queries whose state Spark's executors search, compared with the same queries with state in the server."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ async def measure(sizes: list[int], rounds: int) -> Table:
 async def compared(
     name: str, size: int, rounds: int, engine: SparkEngine, places: tuple[Arranger, Arranger]
 ) -> tuple[str, ...]:
-    """Both in turn, so that what else the machine does falls on both."""
+    """Both in alternation, so that other load on the machine affects both."""
     plan = planned(QUERIES[name])
     growing = Growing(size, plan.inputs)
     followed = [kept_up(plan, engine, growing, place) for place in places]

@@ -1,4 +1,4 @@
-"""What processes have taken of the machine: processor time and memory of their own."""
+"""Processor time and memory of processes."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ import pyarrow as pa
 
 
 def cpu_s(pid: int) -> float:
-    """Seconds of processor time, in the system too; in steps of ten milliseconds."""
+    """Seconds of processor time, user and system, in steps of ten milliseconds."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def resident(pid: int) -> int:
-    """Bytes in memory, mapped files included."""
+    """The bytes of resident memory, with mapped files."""
     return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
 def own_bytes() -> int:
-    """Bytes of this process in memory without mapped files, after whatever is free has been given back."""
+    """The bytes of this process's resident memory without mapped files, after free memory has been returned."""
     gc.collect()
     pa.default_memory_pool().release_unused()
     ctypes.CDLL(None).malloc_trim(0)
@@ -30,7 +30,7 @@ def own_bytes() -> int:
 
 
 def peak(pid: int) -> int:
-    """The most bytes that a process ever had in memory."""
+    """The greatest resident memory that a process ever had, in bytes."""
     return _status(str(pid), "VmHWM")
 
 

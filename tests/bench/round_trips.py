@@ -1,4 +1,4 @@
-"""Round trips per second of constant SELECTs at 32 connections, by PostgreSQL's own pgbench."""
+"""Round trips per second of constant SELECTs over 32 connections, measured by PostgreSQL's pgbench."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A simple SELECT over a small table, and a read by key, beside an empty Spark job of the same engine."""
+"""A simple SELECT over a small table, and a read by key, compared with an empty Spark job of the same engine."""
 
 from __future__ import annotations
 

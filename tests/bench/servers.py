@@ -1,4 +1,4 @@
-"""The servers that are compared: a Tidewire process and a PostgreSQL 16, both fresh, both on the loopback interface."""
+"""The servers that are compared: a new Tidewire process and a new PostgreSQL 16, both on the loopback interface."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from tests.bench.engines import memory_mb
 from tests.fix_postgres import PostgresServer
 from tests.fix_server import ServerProcess
 
-Time = Callable[[], float]  # does the work once and returns its seconds
+Time = Callable[[], float]  # executes the work once and returns its seconds
 
 
 class Servers:
-    """Started when they are first asked for."""
+    """The servers, each started when it is first requested."""
 
     def __init__(self, stack: ExitStack) -> None:
-        """`stack`: where their ends are put."""
+        """`stack`: on which the servers' ends are registered."""
         self._stack = stack
 
     @cached_property
@@ -32,7 +32,7 @@ class Servers:
         self._stack.callback(shutil.rmtree, directory, ignore_errors=True)
         tidewire = ServerProcess(directory, "--spark-memory", f"{memory_mb()}MB")
         self._stack.callback(tidewire.stop)
-        tidewire.await_event("engine warm")  # or its warm-up would take the processors from what is measured
+        tidewire.await_event("engine warm")  # otherwise its warm-up would use the processors during the measurement
         return tidewire
 
     @cached_property
@@ -50,7 +50,7 @@ def servers() -> Iterator[Servers]:
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One line of the table. `target`: what the ratio is to be, as a person reads it."""
+    """One line of the table. `target`: the target of the ratio, as text."""
 
     name: str
     ours: str
@@ -61,7 +61,7 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """Figures that want columns of their own. `about`: what they are, in a sentence. `name`: see `into`."""
+    """Figures with columns of their own. `about`: one sentence that describes them. `name`: see `into`."""
 
     name: str
     about: str
@@ -73,7 +73,8 @@ class Table:
         return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
     def into(self, page: str) -> str:
-        """A page with this table in the place of what stands between its two marks, if it has them."""
+        """The page with this table between the two comments that mark its place. Unchanged if it has no such
+        comments."""
         begin, end = f"<!-- figures: {self.name} -->\n", "<!-- end of figures -->"
         before, found, behind = page.partition(begin)
         if not found:
@@ -88,7 +89,7 @@ def timed(act: Callable[[], object]) -> float:
 
 
 def alternate(ours: Time, theirs: Time, rounds: int) -> tuple[float, float, float]:
-    """Medians of both and of the rounds' ratios ours/theirs; the order flips from round to round."""
+    """The medians of both, and of the ratios ours/theirs of all rounds. The order alternates from round to round."""
     pairs = []
     for number in range(rounds):
         if number % 2:

@@ -1,4 +1,4 @@
-"""Ticks that touch a key with half of all rows, beside the same ticks where each key has ten rows, and an empty job."""
+"""Ticks that change a key with half of all rows, compared with ticks where each key has ten rows, and an empty job."""
 
 from __future__ import annotations
 
@@ -40,14 +40,14 @@ QUERIES = {
 
 @dataclass
 class Skewed:
-    """t has `SIZE` rows, of which 100 go and 100 others come at each time; u has a row for each key."""
+    """`t` has `SIZE` rows, of which 100 are replaced at each time. `u` has one row per key."""
 
     skewed: bool
 
     def is_logged(self, id: ObjectId) -> bool:
         return True
 
-    def lines(self, id: ObjectId, lower: int = 0, upper: int | None = None) -> int:
+    def log_row_count(self, id: ObjectId, lower: int = 0, upper: int | None = None) -> int:
         return (SIZE if id == ids()["t"] else SIZE // 10) if lower == 0 else 0
 
     def change_times(self, id: ObjectId, lower: int, upper: int) -> list[Timestamp]:
@@ -62,7 +62,7 @@ class Skewed:
         return pa.table(columns, names=["c0", "c1", "c2"])
 
     async def check(self, id: ObjectId, lower: int, time: Timestamp) -> None:
-        """Nothing goes that was not there."""
+        """Needs no check: every deleted row existed."""
 
     async def changes(self, id: ObjectId, lower: int, upper: int) -> pa.Table:
         gone = self._part((lower - 2) * CHANGED, CHANGED)
@@ -80,7 +80,7 @@ class Skewed:
 
 
 async def ticked(engine: SparkEngine, sql: str, skewed: bool) -> float:
-    """What a tick takes, as a multiple of an empty job."""
+    """The duration of a tick, as a multiple of an empty job."""
     storage = Storage()
     try:
         computation = kept_up(planned(sql), engine, Skewed(skewed), storage)

@@ -1,4 +1,4 @@
-"""A dataflow's tick: an aggregate over a small table, computed anew, beside an empty Spark job of the same engine."""
+"""The tick of a dataflow that recomputes an aggregate over a small table, compared with an empty Spark job."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""TPC-H's 22 queries, each followed through the same random refreshes: what a tick takes beside an empty Spark job.
+"""TPC-H's 22 queries, each maintained through the same random refreshes: ticks compared with an empty Spark job.
 
-The refreshes are committed to a server first, and their times held; then one query after another is brought from the
-time before them to the time after them, a commit a tick, ticks and empty jobs in turn. A refresh that changed nothing
-that a query reads is no tick of it. TIDEWIRE_SEED makes other refreshes.
+The refreshes are first committed to a server, which holds their times. Then each query in turn is advanced from the
+time before the refreshes to the time after them, one commit per tick, in alternation with empty jobs. A refresh that
+changed no table that the query reads is not counted. TIDEWIRE_SEED selects other refreshes.
 """
 
 from __future__ import annotations
@@ -60,14 +60,18 @@ async def followed(coordinator: Coordinator, engine: SparkEngine, number: int, s
         operators = stateful(plan)
     except NoRule as reason:
         return str(number), f"fallback: {reason}", "", "", "", ""
-    computation = coordinator.computation(plan, engine)
+    computation = coordinator.computations.of_query(plan)
     try:
         begun = time.perf_counter()
         await computation.hydrate(start)
         hydrate_s = time.perf_counter() - begun
         ticks, floors = [], []
         times = sorted(
-            {at for id in plan.inputs for at in coordinator.change_times(id, start + 1, coordinator.latest_time() + 1)}
+            {
+                at
+                for id in plan.inputs
+                for at in coordinator.inputs.change_times(id, start + 1, coordinator.latest_time() + 1)
+            }
         )
         for at in times:
             begun = time.perf_counter()

@@ -1,4 +1,4 @@
-"""A query of a bench as a server would keep it up."""
+"""The incremental computation of a benchmark's query, as a server would create it."""
 
 from __future__ import annotations
 
@@ -13,6 +13,6 @@ from server.sql.plan import QueryPlan
 
 
 def kept_up(plan: QueryPlan, engine: Engine, inputs: Inputs, arranger: Arranger) -> Computation:
-    """Not yet hydrated; its state is the arranger's. Close it."""
-    sizes = {id: inputs.lines(id) for id in plan.inputs if inputs.is_logged(id)}
+    """The computation, not hydrated yet. `arranger` stores its state. The caller closes it."""
+    sizes = {id: inputs.log_row_count(id) for id in plan.inputs if inputs.is_logged(id)}
     return computation_of(plan, maintenance_strategy(plan, sizes), engine, inputs, SharedArrangements(arranger))

@@ -1,7 +1,7 @@
-"""A writer to be killed: `python -m tests.catalog.crash_child DIRECTORY SEED`.
+"""A writer that is killed: `python -m tests.catalog.crash_child DIRECTORY SEED`.
 
-Commits the numbers that follow those in the log, one transaction each, and prints "number time" once it is
-acknowledged. Payloads lie in SQLite and in files by turns, and what was written is compacted all the while.
+It commits the numbers that follow those in the log, one transaction for each, and prints "number time" after each
+acknowledgement. Payloads alternate between SQLite and files, and the log is compacted meanwhile.
 """
 
 from __future__ import annotations

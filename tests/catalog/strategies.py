@@ -1,7 +1,7 @@
-"""Random rows of every Arrow type that `protocol.pgwire.types` maps to, and what they mean row by row.
+"""Random rows of every Arrow type that `protocol.pgwire.types` maps to, and their values row by row.
 
-Rows are drawn from a small pool, so that equal rows meet. Tables come in uneven chunks, cut out of longer ones, so that
-offsets are seldom zero. Dates and times are drawn and read as the integers that carry them.
+Rows are drawn from a small pool, so that some of them are equal. Tables have chunks of different lengths, sliced from
+longer ones, so that offsets are seldom zero. Dates and times are drawn and read as the integers that represent them.
 """
 
 from __future__ import annotations
@@ -62,13 +62,13 @@ def _present(type: pa.DataType) -> st.SearchStrategy[object]:
 
 
 def values(type: pa.DataType) -> st.SearchStrategy[object]:
-    """A value of the type as pa.array() takes it, or None."""
+    """A value of the type in the form that pa.array() accepts, or None."""
     return st.none() | _present(type)
 
 
 @st.composite
 def rows_tables(draw: st.DrawFn, types: tuple[pa.DataType, ...], max_size: int = 12) -> pa.Table:
-    """Rows of these types, equal ones among them; chunked, with offsets, perhaps empty."""
+    """Rows of these types, some of them equal. The table is chunked, has offsets, and may be empty."""
     pool = draw(st.lists(st.tuples(*map(values, types)), min_size=1, max_size=4))
     rows = draw(st.lists(st.sampled_from(pool), max_size=max_size))
     schema = u.rows_schema(types)
@@ -84,19 +84,19 @@ def rows_tables(draw: st.DrawFn, types: tuple[pa.DataType, ...], max_size: int =
 
 @st.composite
 def changes_tables(draw: st.DrawFn, types: tuple[pa.DataType, ...]) -> pa.Table:
-    """Changes over such rows, neither consolidated nor free of zeros."""
+    """Changes of such rows. They may be unconsolidated and have diffs of 0."""
     rows = draw(rows_tables(types))
     diffs = draw(st.lists(st.integers(-2, 2), min_size=rows.num_rows, max_size=rows.num_rows))
     return rows.append_column(u.DIFF_FIELD, pa.array(diffs, pa.int64()))
 
 
 def pairs(changes: pa.Table) -> list[tuple[Row, int]]:
-    """Changes row by row: each row as plain, hashable values that are equal exactly when the rows are."""
+    """The changes, row by row. Rows are hashable values that are equal exactly when the Arrow rows are equal."""
     return list(zip(plain(u.rows_of(changes)), changes[u.DIFF].to_pylist(), strict=True))
 
 
 def plain(rows: pa.Table) -> list[Row]:
-    """The rows as plain, hashable values that are equal exactly when the rows are."""
+    """The rows as hashable values that are equal exactly when the Arrow rows are equal."""
     columns = [rows[i].cast(_storage(field.type)).to_pylist() for i, field in enumerate(rows.schema)]
     return [tuple(map(_key, row)) for row in zip(*columns, strict=True)]
 
@@ -113,7 +113,7 @@ def _storage(type: pa.DataType) -> pa.DataType:
 
 def _key(value: object) -> object:
     if isinstance(value, float):
-        return "NaN" if value != value else struct.pack(">d", value)  # tells -0.0 from 0.0
+        return "NaN" if value != value else struct.pack(">d", value)  # distinguishes -0.0 from 0.0
     if isinstance(value, list):
         return tuple(map(_key, value))
     return value

@@ -1,4 +1,4 @@
-"""`tidewire check`: finds each damage, names what is damaged, changes nothing."""
+"""`tidewire check` detects each kind of damage, names what is damaged, and changes nothing."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ T = ObjectId("u1")
 
 @pytest.fixture
 def directory(tmp_path: Path) -> Path:
-    """Batch 1 is small, 2 large, 3 has the times 3 to 10, and an unused file is there."""
+    """A directory where batch 1 is small, batch 2 large, batch 3 has the times 3 to 10, and one file is unused."""
     store = Store(tmp_path)
     log = Log(store, Payloads(tmp_path / "payloads"))
     store.transact(lambda tx: log.create(tx, T, Frontiers(Timestamp(0), None)))
@@ -44,7 +44,7 @@ def contents(directory: Path) -> dict[str, bytes]:
     return {str(path): path.read_bytes() for path in directory.rglob("*") if path.is_file() and path.name != "lock"}
 
 
-def test_a_whole_directory_is_reported_whole_and_left_as_it_is(directory: Path) -> None:
+def test_an_undamaged_directory_is_reported_as_such_and_left_unchanged(directory: Path) -> None:
     before = contents(directory)
     report = check(directory)
     assert (report.batches, report.damage, report.without_checksum, report.unused_files) == (3, [], 0, 1)
@@ -94,7 +94,7 @@ def test_damage_of_the_catalogs_own_pages_is_found(directory: Path) -> None:
     assert any(line.startswith("catalog.sqlite: ") for line in check(directory).damage)
 
 
-def test_a_directory_of_an_earlier_version_is_checked_as_far_as_it_can_be(tmp_path: Path) -> None:
+def test_a_directory_of_an_earlier_version_is_checked_as_far_as_possible(tmp_path: Path) -> None:
     directory = tmp_path / "data"
     shutil.copytree(sample.DIRECTORY, directory)
     directory.chmod(0o700)
@@ -102,7 +102,7 @@ def test_a_directory_of_an_earlier_version_is_checked_as_far_as_it_can_be(tmp_pa
     assert (report.batches, report.without_checksum, report.damage) == (1, 1, [])
 
 
-def test_what_cannot_be_checked_is_refused(directory: Path, tmp_path: Path) -> None:
+def test_a_directory_that_cannot_be_checked_is_refused(directory: Path, tmp_path: Path) -> None:
     with pytest.raises(StoreError, match="is not a data directory"):
         check(tmp_path / "none")
     assert not (tmp_path / "none").exists()

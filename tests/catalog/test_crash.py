@@ -1,4 +1,4 @@
-"""kill -9 at any moment: what was acknowledged is there once, what was not is there whole or not at all."""
+"""kill -9 at random times: acknowledged commits are present once, others are present completely or not at all."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_no_acknowledged_commit_is_lost_or_doubled(tmp_path: Path, seed: int) ->
 
 
 def killed_writer(directory: Path, seed: int, moments: random.Random) -> list[tuple[int, int]]:
-    """The numbers and times acknowledged until the writer was killed: after some of them, somewhere in what follows."""
+    """The numbers and times that were acknowledged before the writer was killed, after a random number of commits."""
     command = [sys.executable, "-m", "tests.catalog.crash_child", str(directory), str(seed)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as writer:
         assert writer.stdout is not None

@@ -1,4 +1,4 @@
-"""Directories that outlast a loss of power."""
+"""Directories whose names survive a power failure."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def test_the_names_of_new_directories_are_synced(tmp_path: Path, monkeypatch: py
     assert set(synced) == {tmp_path, tmp_path / "a", tmp_path / "a" / "b"}
 
 
-def test_what_was_there_is_left_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_existing_directories_are_left_unchanged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     synced: list[Path] = []
     monkeypatch.setattr(directory, "sync", synced.append)
     directory.make(tmp_path)

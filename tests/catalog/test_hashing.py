@@ -1,4 +1,4 @@
-"""Equal values have equal hashes, others have not; codes never contradict the order."""
+"""Equal values have equal hashes and others have different ones; order codes never contradict the order."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ ORDERED = [name for name in TYPES if name not in ("array", "interval")]
 
 
 def canonical(value: Any) -> Any:
-    """One Python value for those that are equal in SQL."""
+    """A Python value that is equal for values that are equal in SQL."""
     if isinstance(value, float):
         return "NaN" if math.isnan(value) else value + 0.0
     if isinstance(value, list):
@@ -45,7 +45,7 @@ def canonical(value: Any) -> Any:
 
 
 def column(draw: st.DrawFn, name: str) -> tuple[list[Any], pa.Array]:
-    """Values with NULLs, as a slice of a larger array half of the time."""
+    """Values with NULLs; in half of the cases as a slice of a larger array."""
     type, values = TYPES[name]
     drawn = draw(st.lists(st.one_of(st.none(), values), max_size=12))
     array = pa.array([*drawn[:1], *drawn], type).slice(len(drawn[:1])) if draw(st.booleans()) else pa.array(drawn, type)
@@ -54,7 +54,7 @@ def column(draw: st.DrawFn, name: str) -> tuple[list[Any], pa.Array]:
 
 @pytest.mark.parametrize("name", TYPES)
 @given(data=st.data())
-def test_hashes_are_equal_where_values_are(name: str, data: st.DataObject) -> None:
+def test_hashes_are_equal_exactly_for_equal_values(name: str, data: st.DataObject) -> None:
     values, array = data.draw(st.composite(column)(name))
     hashes = key_hashes(pa.table([array], ["c0"]), ["c0"])
     assert hashes.dtype == np.uint64
@@ -65,7 +65,7 @@ def test_hashes_are_equal_where_values_are(name: str, data: st.DataObject) -> No
 
 
 @given(st.lists(st.tuples(st.integers(0, 2), st.text("ab", max_size=2)), max_size=20))
-def test_the_hash_of_several_columns_tells_them_apart(rows: list[tuple[int, str]]) -> None:
+def test_the_hash_of_several_columns_depends_on_their_order(rows: list[tuple[int, str]]) -> None:
     table = pa.table(
         [pa.array([a for a, _ in rows], pa.int64()), pa.array([b for _, b in rows], pa.string())], ["a", "b"]
     )
@@ -75,10 +75,10 @@ def test_the_hash_of_several_columns_tells_them_apart(rows: list[tuple[int, str]
     assert len(set(key_hashes(table, []).tolist())) <= 1
 
 
-def test_half_of_a_hash_is_enough_to_look_rows_up_by() -> None:
+def test_32_bits_of_a_hash_are_enough_for_lookups() -> None:
     codes = key_codes(pa.table({"a": np.arange(1_000_000)}), ["a"])
     assert codes.dtype == np.uint32
-    assert len(np.unique(codes)) > 999_500  # chance has it that some 116 are shared
+    assert len(np.unique(codes)) > 999_500  # by chance about 116 are shared
 
 
 def behind(a: Any, b: Any, descending: bool, nulls_first: bool) -> int:
@@ -109,17 +109,17 @@ def test_codes_of_integers_are_exact() -> None:
     assert len(set(order_codes(pa.array(values, pa.int64())).tolist())) == len(values)
 
 
-def test_types_without_a_plain_order_have_one_code() -> None:
+def test_types_without_an_order_code_have_one_code() -> None:
     assert set(order_codes(pa.array([[1], [2, 3]], pa.list_(pa.int32()))).tolist()) == {0}
 
 
-def test_a_numeric_code_may_be_shared_but_not_turned_round() -> None:
+def test_numerics_may_share_a_code_but_keep_their_order() -> None:
     close = [Decimal("1.0000000000000000000000000001"), Decimal("1.0000000000000000000000000002")]
     codes = order_codes(pa.array(close, pa.decimal128(38, 28))).tolist()
     assert codes[0] <= codes[1]
 
 
-def test_the_width_of_a_number_does_not_count() -> None:
+def test_hashes_do_not_depend_on_the_width_of_a_number() -> None:
     for wide, narrow in ((pa.int64(), pa.int16()), (pa.int64(), pa.int32()), (pa.float64(), pa.float32())):
         tables = [pa.table({"a": pa.array([0, 1, -5, None], type)}) for type in (wide, narrow)]
         first, second = (key_hashes(table, ("a",)) for table in tables)

@@ -1,4 +1,4 @@
-"""The log against a plain model: every time that can still be read says what was written, whatever else happened."""
+"""The log, compared with a plain model: whatever happens, each readable time has the rows that were written."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ T = ObjectId("u1")
 
 
 def rows_of(counts: Count) -> pa.Table:
-    """Rows as their counts say; the text makes some payloads too large to lie in SQLite."""
+    """Rows with the given multiplicities. The text makes some payloads too large for SQLite."""
     rows = list(counts.elements())
     return pa.table([[n for n, _ in rows], [text for _, text in rows]], schema=SCHEMA)
 
 
 class Opened:
-    """A log in a directory, with the few lines that its callers in the server write around each transaction."""
+    """A log in a directory, with the calls that the server makes before and after each transaction."""
 
     def __init__(self, directory: Path) -> None:
         self.store = Store(directory)
@@ -65,7 +65,7 @@ class Opened:
 
 
 class LogMachine(RuleBasedStateMachine):
-    """Random commits, mergers, drops, failures and restarts."""
+    """Random commits, merges, drops, failures and restarts."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -75,7 +75,7 @@ class LogMachine(RuleBasedStateMachine):
         self.opened = Opened(self.directory)
         self.now = 1
         self.next_id = 1
-        self.history: dict[ObjectId, dict[int, Count]] = {}  # the changes of each time
+        self.history: dict[ObjectId, dict[int, Count]] = {}  # the changes at each time
         self.since: dict[ObjectId, int] = {}
 
     def teardown(self) -> None:
@@ -183,7 +183,7 @@ class LogMachine(RuleBasedStateMachine):
         batch = opened.store.transact(lambda tx: log.replace(tx, run, merged, since))
         assert batch is not None
         self.since[id] = since
-        self.check(id, since, since + 1, self.now + 1)  # a reader between the commit and the index's news of it
+        self.check(id, since, since + 1, self.now + 1)  # a read between the transaction and the update of the index
         log.replaced(run, batch, merged)
         for time in [t for t in self.history[id] if t <= batch.time]:
             if time != batch.time:
@@ -199,7 +199,7 @@ class LogMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.since)
     @rule(data=st.data())
     def compact_history(self, data: st.DataObject) -> None:
-        """Every time stays readable, before, while and after the index hears of the merge."""
+        """Every time remains readable before, during and after the merge's update of the index."""
         id = data.draw(st.sampled_from(sorted(self.since)))
         opened, log = self.opened, self.opened.log
         before = self.now + data.draw(st.integers(-2, 1))
@@ -271,7 +271,7 @@ def rows(*numbers: int, text: str = "a") -> pa.Table:
 
 
 class TestPayloads:
-    def test_small_ones_lie_in_sqlite_and_large_ones_in_files(self, opened: Opened) -> None:
+    def test_small_payloads_are_in_sqlite_and_large_ones_in_files(self, opened: Opened) -> None:
         opened.write(1, (T, rows(1)))
         opened.write(2, (T, rows(2, text="x" * module.INLINE_BYTES)))
         small, large = opened.log.batches(T)
@@ -280,13 +280,13 @@ class TestPayloads:
         assert opened.store.read("SELECT payload IS NULL FROM batches ORDER BY id") == [(0,), (1,)]
         assert opened.payloads.names() == {large.file}
 
-    def test_what_is_kept_in_memory_does_not_keep_what_it_was_cut_from(self, opened: Opened) -> None:
+    def test_a_cached_slice_does_not_keep_the_whole_table_in_memory(self, opened: Opened) -> None:
         whole = rows(*range(100_000))
         payload = opened.log.prepare(whole.slice(5, 2))
         assert plain(payload.table) == plain(whole.slice(5, 2))
         assert payload.table.get_total_buffer_size() < 1_000
 
-    def test_a_merger_of_many_small_ones_has_few_record_batches(self, opened: Opened) -> None:
+    def test_a_merge_of_many_small_batches_has_few_record_batches(self, opened: Opened) -> None:
         for time in range(1, 41):
             opened.write(time, (T, rows(time, text="x" * 2_000)))
         merged = opened.log.merge(opened.log.batches(T))
@@ -313,13 +313,13 @@ class TestDamage:
         with pytest.raises(Damaged, match=f"batch {batch.id} of u1"):
             opened.log.rows(T, 1, SCHEMA)
 
-    def test_a_damaged_inline_payload_hurts_its_batch_alone(self, opened: Opened, tmp_path: Path) -> None:
+    def test_a_damaged_inline_payload_affects_its_batch_alone(self, opened: Opened, tmp_path: Path) -> None:
         opened.write(1, (T, rows(1, 2, text="x" * 77)))
         opened.write(2, (T, rows(2)))
         opened.store.close()
         with closing(sqlite3.connect(tmp_path / "catalog.sqlite")) as connection, connection:
             ((payload,),) = connection.execute("SELECT payload FROM batches WHERE id = 1").fetchall()
-            # Where the second text begins and ends: read unchecked, it begins far outside.
+            # The offsets of the second text. Without a check, the damaged one would point outside the buffer.
             offsets = struct.pack("<ii", 77, 154)
             damaged = payload.replace(offsets, struct.pack("<ii", 2**31 - 1, 154))
             assert payload.count(offsets) == 1
@@ -340,12 +340,13 @@ class TestDamage:
             file.write(bytes(byte ^ 0xFF for byte in old))
 
     def test_any_flipped_byte_of_a_payload_file_is_found(self, opened: Opened, tmp_path: Path) -> None:
-        """Also in the values, which Arrow cannot check, and after a merge; every other collection can be read."""
+        """This includes the values, which Arrow cannot check, and merged batches. Every other collection can be
+        read."""
         other = ObjectId("u2")
         opened.create(other)
         for time in range(1, 4):
             opened.write(time, (T, rows(time, text="x" * module.INLINE_BYTES)), (other, rows(time)))
-        opened.log.discard(opened.log.merge(opened.log.batches(T)))  # so that all is mapped, and stays so
+        opened.log.discard(opened.log.merge(opened.log.batches(T)))  # the whole file is mapped, and remains mapped
         file = tmp_path / "payloads" / str(opened.log.batches(T)[1].file)
         opened.store.close()
         size = file.stat().st_size
@@ -367,8 +368,8 @@ class TestDamage:
         assert again.log.rows(T, 3, SCHEMA).num_rows == 3
         again.store.close()
 
-    def test_a_file_that_is_cut_while_it_is_mapped(self, opened: Opened, tmp_path: Path) -> None:
-        """Touching a lost page would end the server by SIGBUS."""
+    def test_a_file_that_is_truncated_while_it_is_mapped(self, opened: Opened, tmp_path: Path) -> None:
+        """Reading a missing page would end the server by SIGBUS."""
         opened.write(1, (T, rows(1, text="x" * module.INLINE_BYTES)))
         again = Log(opened.store, opened.payloads)
         assert again.rows(T, 1, SCHEMA).num_rows == 1
@@ -379,7 +380,7 @@ class TestDamage:
             again.rows(T, 1, SCHEMA)
 
     def test_a_flipped_value_in_sqlite_is_found(self, opened: Opened, tmp_path: Path) -> None:
-        """The value is still valid Arrow: before there were checksums it was read as what was never written."""
+        """The value is still valid Arrow: without the checksum it would be returned as a row."""
         opened.write(1, (T, rows(4711)))
         opened.store.close()
         with closing(sqlite3.connect(tmp_path / "catalog.sqlite")) as connection, connection:
@@ -393,8 +394,10 @@ class TestDamage:
         again.store.close()
 
     @pytest.mark.parametrize("column", ["time", "rows", "bytes", "file", "payload_crc", "row_crc", "times"])
-    def test_a_damaged_row_hurts_its_collection_alone(self, opened: Opened, tmp_path: Path, column: str) -> None:
-        """No payload file is removed: a damaged row may name another than it did."""
+    def test_a_damaged_batch_row_affects_its_collection_alone(
+        self, opened: Opened, tmp_path: Path, column: str
+    ) -> None:
+        """No payload file is removed, because a damaged row may name a wrong file."""
         other = ObjectId("u2")
         opened.create(other)
         opened.write(1, (T, rows(1, text="x" * module.INLINE_BYTES)), (other, rows(1)))
@@ -415,7 +418,7 @@ class TestDamage:
 
 
 class TestRaces:
-    """What one caller does between another's transaction and its telling the index."""
+    """Operations of one caller between another caller's transaction and its update of the index."""
 
     def compacting(self, opened: Opened) -> tuple[tuple[Batch, ...], Payload]:
         for time in range(1, module.MERGE_BATCHES + 1):
@@ -424,14 +427,14 @@ class TestRaces:
         assert len(run) == module.MERGE_BATCHES
         return run, opened.log.merge(run)
 
-    def test_drop_before_the_mergers_transaction(self, opened: Opened) -> None:
+    def test_drop_before_the_transaction_of_a_merge(self, opened: Opened) -> None:
         run, merged = self.compacting(opened)
         opened.drop(T)
         assert opened.store.transact(lambda tx: opened.log.replace(tx, run, merged, 100)) is None
         assert opened.store.read("SELECT * FROM batches") == []
 
     @pytest.mark.parametrize("told", ["merger first", "drop first"])
-    def test_drop_after_the_mergers_transaction(
+    def test_drop_after_the_transaction_of_a_merge(
         self, opened: Opened, told: str, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr(module, "INLINE_BYTES", 100)
@@ -448,7 +451,7 @@ class TestRaces:
         assert opened.payloads.names() == set()
         assert opened.log.collections() == []
 
-    def test_a_read_between_the_mergers_transaction_and_its_news(
+    def test_a_read_between_the_transaction_of_a_merge_and_its_index_update(
         self, opened: Opened, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr(module, "CACHE_BYTES", 0)
@@ -461,7 +464,7 @@ class TestRaces:
         assert plain(opened.log.rows(T, 100, SCHEMA)) == before
         assert not opened.log._leaving
 
-    def test_a_commit_while_merging_stays_behind_the_merger(self, opened: Opened) -> None:
+    def test_a_commit_during_a_merge_follows_the_merged_batch(self, opened: Opened) -> None:
         run, merged = self.compacting(opened)
         opened.write(50, (T, rows(50)))
         batch = opened.store.transact(lambda tx: opened.log.replace(tx, run, merged, 40))
@@ -486,8 +489,9 @@ class TestRaces:
             opened.log.rows(T, 1, SCHEMA)
 
 
-def test_sizes_grow_geometrically_and_rows_that_went_take_no_space(opened: Opened) -> None:
-    """Each row is rewritten a logarithmic number of times, and what is kept follows what is there."""
+def test_batch_sizes_grow_geometrically_and_deleted_rows_take_no_space(opened: Opened) -> None:
+    """Each row is rewritten a logarithmic number of times, and the data on disk is proportional to the existing
+    rows."""
     rewritten = 0
     for time in range(1, 401):
         table = rows(time) if time <= 200 else u.with_diff(rows(time - 200), -1)
@@ -504,8 +508,9 @@ def test_sizes_grow_geometrically_and_rows_that_went_take_no_space(opened: Opene
     assert opened.log.sizes()[T][0] <= 3 * module.MERGE_BATCHES
 
 
-def test_held_history_is_few_batches_and_each_time_stays_readable(opened: Opened) -> None:
-    """2,000 commits at distinct times that a hold keeps: batches and rewritten rows are logarithmic in the commits."""
+def test_held_history_is_in_few_batches_and_each_time_is_readable(opened: Opened) -> None:
+    """A hold keeps 2,000 commits at distinct times: batches and rewritten rows are logarithmic in the number of
+    commits."""
     commits, rewritten, log = 2_000, 0, opened.log
     opened.write(5, (T, rows(*range(1_000))))
     for time in range(10, 10 + commits):
@@ -530,7 +535,7 @@ def test_held_history_is_few_batches_and_each_time_stays_readable(opened: Opened
     assert sizes.rows[-1] == 1_000 + commits
 
 
-def test_history_that_nobody_holds_any_more_is_consolidated_however_short_it_is(
+def test_history_that_is_no_longer_held_is_consolidated_however_short_it_is(
     opened: Opened, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "MERGE_BATCHES", 3)
@@ -549,7 +554,7 @@ def test_history_that_nobody_holds_any_more_is_consolidated_however_short_it_is(
 def test_a_batch_with_times_on_both_sides_of_since_does_not_grow(
     opened: Opened, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It would keep rows on disk that nobody holds for as long as a hold follows the newest commits."""
+    """Otherwise, rows that are no longer held would remain on disk as long as a hold follows the newest commits."""
     monkeypatch.setattr(module, "MERGE_BATCHES", 3)
     for time in range(1, 4):
         opened.write(time, (T, rows(time)))
@@ -566,8 +571,8 @@ def test_a_batch_with_times_on_both_sides_of_since_does_not_grow(
     assert opened.log.mergeable(T, 6) == opened.log.batches(T)
 
 
-def test_a_merger_of_large_rows_is_copied_in_small_pieces() -> None:
-    """The rows alone are no bound: 20,000 of them may be gigabytes."""
+def test_a_merge_copies_large_rows_in_small_parts() -> None:
+    """A limit on the number of rows is not sufficient: 20,000 rows may be gigabytes."""
     rows = pa.table({"v": ["x" * 100_000] * 400})
     batches = list(module._pieces(pa.concat_tables([rows.slice(n, 1) for n in range(400)])))
     assert sum(batch.num_rows for batch in batches) == 400

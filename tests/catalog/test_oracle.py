@@ -1,4 +1,4 @@
-"""Timestamps: never twice, never back, never beyond what is reserved, whatever the clock and crashes do."""
+"""Timestamps never repeat, never decrease, and are never beyond the reservation, whatever the clock and crashes do."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 
 from catalog.oracle import RESERVATION_MS, Oracle
 
-# A moment: the clock shows a time (told by itself, or by its distance to the end of what is reserved, where mistakes
-# would be), and a commit succeeds, fails, or the server dies before or after it.
+# One event: the clock shows a time (drawn freely, or near the end of the reservation, where mistakes are likely), and
+# then a commit succeeds or fails, or the server dies before or after it.
 clocks = st.integers(0, 3 * RESERVATION_MS) | st.integers(-(2**40), 2**50)
 near_the_end = st.integers(-3, 3).map(lambda distance: ("end", distance))
 moments = st.tuples(
@@ -18,12 +18,12 @@ moments = st.tuples(
 
 
 @given(st.lists(moments, max_size=60))
-def test_no_time_is_given_twice_or_back_and_none_beyond_the_reservation(
+def test_times_increase_and_are_within_the_reservation(
     history: list[tuple[tuple[str, int], str]],
 ) -> None:
     on_disk = 0
     oracle = Oracle(on_disk)
-    shown: list[int] = []  # the frontiers that clients saw: a commit's time + 1
+    shown: list[int] = []  # the frontiers that clients received: the time of a commit + 1
     for (base, distance), event in history:
         clock = distance + (on_disk if base == "end" else 0)
         before = oracle.last
@@ -44,7 +44,7 @@ def test_no_time_is_given_twice_or_back_and_none_beyond_the_reservation(
                 oracle = Oracle(on_disk)
 
 
-def test_a_quiet_clock_extends_once_a_reservation() -> None:
+def test_a_regular_clock_needs_one_extension_per_reservation() -> None:
     oracle = Oracle(0)
     extensions = 0
     for clock in range(1_000_000, 1_000_000 + 3 * RESERVATION_MS, 100):

@@ -1,4 +1,4 @@
-"""Payload files: complete or absent, on the local disk and on a file system that Arrow reaches by URI."""
+"""Payload files are complete or absent, on the local disk and on a filesystem that Arrow reaches by URI."""
 
 from __future__ import annotations
 
@@ -27,20 +27,20 @@ def payloads(request: pytest.FixtureRequest, tmp_path: Path) -> Payloads:
     return Payloads(places[request.param])
 
 
-def test_what_was_written_is_read_until_it_is_removed(payloads: Payloads) -> None:
+def test_a_payload_is_readable_until_it_is_removed(payloads: Payloads) -> None:
     first = payloads.write(TABLE.schema, TABLE.to_batches(max_chunksize=1))
     second = payloads.write(EMPTY.schema, [])
     assert payloads.names() == {first, second}
     assert payloads.open(first).equals(TABLE)
     assert payloads.open(second).equals(EMPTY)
     payloads.remove(first)
-    payloads.remove(first)  # gone already is no error
+    payloads.remove(first)  # removing it again is no error
     assert payloads.names() == {second}
     with pytest.raises(OSError):
         payloads.open(first)
 
 
-def test_a_write_that_fails_leaves_no_file(payloads: Payloads) -> None:
+def test_a_failed_write_leaves_no_file(payloads: Payloads) -> None:
     def batches() -> Iterator[pa.RecordBatch]:
         yield from TABLE.to_batches()
         raise RuntimeError("the client went away")
@@ -50,7 +50,7 @@ def test_a_write_that_fails_leaves_no_file(payloads: Payloads) -> None:
     assert payloads.names() == set()
 
 
-def test_a_sync_that_fails_leaves_no_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failed_sync_leaves_no_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     payloads = Payloads(tmp_path / "payloads")
 
     def broken(path: str) -> None:
@@ -70,7 +70,7 @@ def test_the_file_the_directory_and_its_parent_are_synced(tmp_path: Path, monkey
     assert synced == [str(tmp_path), str(root / name), str(root)]
 
 
-def test_a_reader_keeps_what_is_unlinked(tmp_path: Path) -> None:
+def test_a_reader_keeps_an_unlinked_file(tmp_path: Path) -> None:
     payloads = Payloads(tmp_path)
     name = payloads.write(TABLE.schema, TABLE.to_batches())
     table = payloads.open(name)
@@ -84,7 +84,7 @@ def test_other_files_are_not_payloads(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("keep", [0, 4, mmap.PAGESIZE // 8, -1])
-def test_a_file_that_was_cut_is_an_error(tmp_path: Path, keep: int) -> None:
+def test_a_truncated_file_is_an_error(tmp_path: Path, keep: int) -> None:
     payloads = Payloads(tmp_path)
     name = payloads.write(TABLE.schema, TABLE.to_batches())
     (tmp_path / name).write_bytes((tmp_path / name).read_bytes()[:keep])

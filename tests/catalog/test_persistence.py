@@ -1,4 +1,4 @@
-"""What is saved is what is loaded, for any way from one catalog to the next."""
+"""The saved state equals the loaded state, for any sequence of changes of the catalog."""
 
 from __future__ import annotations
 
@@ -12,24 +12,24 @@ from hypothesis import strategies as st
 
 from catalog import builtin, persistence
 from catalog.objects import (
-    CatalogState,
     Column,
     Database,
     Hold,
     Index,
     Item,
     MaterializedView,
-    NameTaken,
     ObjectId,
+    Relation,
     Schema,
     Table,
     View,
 )
 from catalog.roles import MATERIALIZE, PUBLIC, Privilege, Role
+from catalog.state import CatalogState, NameTaken
 from catalog.store import Store
 from tests.examples import examples
 
-# Characters that SQLite, JSON or an identifier might stumble over; no NUL and no lone surrogates, as in PostgreSQL.
+# Characters that SQLite, JSON or an identifier might treat specially. As in PostgreSQL, no NUL and no lone surrogates.
 texts = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=6)
 names = st.sampled_from(["a", "A", "t", "v", 'quo"ted']) | texts
 columns = st.lists(
@@ -44,7 +44,7 @@ retained = st.none() | st.integers(0, 2**40)
 
 @st.composite
 def next_states(draw: st.DrawFn, state: CatalogState) -> CatalogState:
-    """`state` after one change of any kind; the same if the name is taken."""
+    """`state` after one change of a random kind, or `state` itself if the name is taken."""
     id, state = state.new_id()
     own_schemas = [s for s in state.schemas.values() if s.database_id is not None]
     own_items = [i for i in state.items.values() if i.id.startswith("u")]
@@ -95,15 +95,17 @@ def next_states(draw: st.DrawFn, state: CatalogState) -> CatalogState:
                 used = draw(st.frozensets(st.sampled_from([r.id for r in relations]), max_size=3))
                 item: Item
                 if kind == "table":
-                    item = Table(id, schema_id, name, draw(columns), draw(keys), draw(retained))
+                    item = Table(id, schema_id, name, draw(columns), draw(keys), retain_ms=draw(retained))
                 elif kind == "view":
                     item = View(id, schema_id, name, draw(columns), draw(texts), used)
                 elif kind == "materialized view":
-                    item = MaterializedView(id, schema_id, name, draw(columns), draw(texts), used, draw(retained))
+                    item = MaterializedView(
+                        id, schema_id, name, draw(columns), draw(texts), used, retain_ms=draw(retained)
+                    )
                 else:
                     on = draw(st.sampled_from(relations)).id
                     index_keys = draw(st.lists(texts, max_size=3).map(tuple))
-                    item = Index(id, schema_id, name, on, index_keys, draw(retained))
+                    item = Index(id, schema_id, name, on, index_keys, retain_ms=draw(retained))
                 return state.with_item(item)
     except NameTaken:
         return state
@@ -111,7 +113,7 @@ def next_states(draw: st.DrawFn, state: CatalogState) -> CatalogState:
 
 @examples(50)
 @given(st.data())
-def test_what_is_saved_is_loaded(data: st.DataObject) -> None:
+def test_the_saved_state_is_loaded(data: st.DataObject) -> None:
     with tempfile.TemporaryDirectory() as directory:
         store = Store(Path(directory))
         old = persistence.load(store)
@@ -125,7 +127,8 @@ def test_what_is_saved_is_loaded(data: st.DataObject) -> None:
             old = new
         ((items, owned),) = store.read("SELECT count(*), (SELECT count(*) FROM columns) FROM items")
         assert items == len(old.items) - len(builtin.TABLES)
-        assert owned == sum(len(i.columns) for i in old.items.values()) - sum(len(t.columns) for t in builtin.TABLES)
+        relations = (relation for relation in old.items_of(Relation) if relation not in builtin.TABLES)
+        assert owned == sum(len(relation.columns) for relation in relations)
         store.close()
 
 

@@ -1,4 +1,4 @@
-"""Consolidation on disk against the same in memory, over every type that a column can have."""
+"""Consolidation on disk equals consolidation in memory, over every type that a column can have."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ few = examples(20, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 @pytest.fixture
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing fits into memory."""
+    """Makes everything exceed the memory budget."""
     monkeypatch.setattr(spill, "MEMORY_BYTES_MAX", 0)
     monkeypatch.setattr(spill, "PARTITION_BYTES", 64)
 
@@ -36,7 +36,9 @@ def outside(tables: list[pa.Table], directory: Path) -> list[pa.Table]:
 @each_type
 @few
 @given(data=st.data())
-def test_on_disk_as_in_memory(type: pa.DataType, data: st.DataObject, tmp_path: Path) -> None:
+def test_consolidation_on_disk_equals_consolidation_in_memory(
+    type: pa.DataType, data: st.DataObject, tmp_path: Path
+) -> None:
     types = (type, pa.int64())
     tables = [data.draw(rows_tables(types)), data.draw(changes_tables(types)), data.draw(rows_tables(types))]
     expected = u.consolidate(pa.concat_tables([u.as_changes(table) for table in tables]))
@@ -51,7 +53,7 @@ def test_on_disk_as_in_memory(type: pa.DataType, data: st.DataObject, tmp_path: 
 @few
 @given(data=st.data())
 def test_equal_rows_have_equal_hashes(type: pa.DataType, data: st.DataObject) -> None:
-    """That others have others is tested of `catalog.hashing`."""
+    """`tests/catalog/test_hashing.py` tests that other rows have other hashes."""
     table = data.draw(rows_tables((type,)))
     again = pa.concat_tables([table.slice(table.num_rows // 2), table.slice(0, table.num_rows // 2)])
     hashes = np.concatenate([spill.hashes_of(table), spill.hashes_of(again)])
@@ -59,19 +61,19 @@ def test_equal_rows_have_equal_hashes(type: pa.DataType, data: st.DataObject) ->
     assert len(set(hashes.tolist())) <= len(pairs(u.consolidate(u.with_diff(both, 1))))
 
 
-def test_rows_spread_evenly() -> None:
+def test_rows_are_distributed_evenly() -> None:
     count = 64_000
     rows = pa.table({"c0": np.arange(count), "c1": [f"{'same' * 9}{n}" for n in range(count)]})
     shares = np.bincount(spill.hashes_of(rows) >> np.uint64(58), minlength=64)
     assert abs(shares - count / 64).max() < 200, shares
 
 
-def test_of_long_values_the_ends_count() -> None:
+def test_hashes_of_long_values_depend_on_their_ends() -> None:
     values = ["a" * 5_000, "a" * 4_999 + "b", "b" + "a" * 4_999, "a" * 5_001, "", None]
     assert len(set(spill.hashes_of(pa.table({"c0": values})).tolist())) == len(values)
 
 
-def test_a_row_that_is_there_many_times_is_no_burden(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_many_copies_of_a_row_take_little_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     largest = 0
     consolidate = u.consolidate
 
@@ -91,7 +93,7 @@ def test_a_row_that_is_there_many_times_is_no_burden(tmp_path: Path, monkeypatch
 
 
 @pytest.mark.usefixtures("small")
-def test_what_is_given_up_leaves_nothing(tmp_path: Path) -> None:
+def test_an_abandoned_consolidation_leaves_no_file(tmp_path: Path) -> None:
     rows = pa.table({"c0": np.arange(1_000)})
     work = spill.consolidated([rows], tmp_path)
     assert next(work) is None
@@ -100,7 +102,7 @@ def test_what_is_given_up_leaves_nothing(tmp_path: Path) -> None:
     assert not list(tmp_path.iterdir())
 
 
-def test_what_fits_into_memory_stays_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rows_that_fit_into_memory_are_not_written_to_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def refused(*_: Any) -> None:
         raise AssertionError("a file")
 
@@ -112,7 +114,7 @@ def test_what_fits_into_memory_stays_there(tmp_path: Path, monkeypatch: pytest.M
 
 
 @pytest.mark.parametrize("going", [1, 40])
-def test_changes_are_applied_piece_by_piece(going: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_changes_are_applied_part_by_part(going: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(spill, "MEMORY_BYTES_MAX", 2_000)
     monkeypatch.setattr(spill, "PIECE_BYTES", 1_000)
     old = pa.table({"c0": pa.array(np.arange(1_000) % 700), "c1": pa.array([str(n % 350) for n in range(1_000)])})
@@ -125,5 +127,5 @@ def test_changes_are_applied_piece_by_piece(going: int, tmp_path: Path, monkeypa
 
 
 @given(st.lists(st.integers(0, 2**64 - 1) | st.integers(0, 3)))
-def test_distinct_counts_the_different_values(values: list[int]) -> None:
+def test_distinct_returns_the_number_of_distinct_values(values: list[int]) -> None:
     assert spill.distinct(np.array(values, np.uint64)) == len(set(values))

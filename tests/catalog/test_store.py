@@ -1,4 +1,4 @@
-"""The SQLite file: whole transactions, one server at a time, and clear words for a directory that cannot be used."""
+"""The SQLite file: atomic transactions, one server at a time, and clear errors for an unusable directory."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from catalog import holds, migrations, persistence
+from catalog import holds, migrations, persistence, source_state
 from catalog.log import INLINE_BYTES, Frontiers, Log
 from catalog.migrations import MIGRATIONS
 from catalog.objects import Timestamp
@@ -30,6 +30,7 @@ from tests.catalog.strategies import plain
 from tests.data import make_catalog_v1 as sample
 from tests.data import make_catalog_v3 as sample_3
 from tests.data import make_catalog_v4 as sample_4
+from tests.data import make_catalog_v5 as sample_5
 
 
 @pytest.fixture
@@ -40,7 +41,7 @@ def store(tmp_path: Path) -> Iterator[Store]:
 
 
 def put(name: str, value: str = "x") -> Callable[[sqlite3.Connection], object]:
-    """An act that writes a setting."""
+    """A function that writes a setting in its transaction."""
     return lambda tx: tx.execute("INSERT INTO settings VALUES (?, ?)", (name, value))
 
 
@@ -53,13 +54,13 @@ def file_of(directory: Path) -> Path:
 
 
 def dump(directory: Path) -> list[str]:
-    """The file's format and all that is in it."""
+    """The file's format version, and the contents of all tables."""
     with closing(sqlite3.connect(file_of(directory))) as connection:
         return [str(*connection.execute("PRAGMA user_version").fetchone()), *connection.iterdump()]
 
 
 class TestTransactions:
-    async def test_a_commit_is_read_by_others_and_after_reopening(self, store: Store, tmp_path: Path) -> None:
+    async def test_a_commit_is_visible_to_others_and_after_reopening(self, store: Store, tmp_path: Path) -> None:
         assert store.created
         assert await store.transaction(lambda tx: (put("a")(tx), 7)[1]) == 7
         assert settings(store) == {"a"}
@@ -69,7 +70,7 @@ class TestTransactions:
         assert settings(again) == {"a"}
         again.close()
 
-    async def test_an_exception_rolls_all_of_it_back(self, store: Store) -> None:
+    async def test_an_exception_rolls_back_the_transaction(self, store: Store) -> None:
         def act(tx: sqlite3.Connection) -> None:
             put("a")(tx)
             assert not settings(store), "readers see commits only"
@@ -83,7 +84,7 @@ class TestTransactions:
         await store.transaction(put("c"))
         assert settings(store) == {"c"}
 
-    def test_a_full_disk_fails_its_transaction_alone(self, store: Store) -> None:
+    def test_a_full_disk_fails_one_transaction_alone(self, store: Store) -> None:
         ((pages,),) = store.read("PRAGMA page_count")
         store.transact(put("a"))
         store._writer.execute(f"PRAGMA max_page_count = {pages + 10}")
@@ -106,7 +107,7 @@ class TestTransactions:
         store.transact(put("b"))
         assert settings(store) == {"b"}
 
-    def test_threads_take_turns(self, store: Store) -> None:
+    def test_transactions_of_threads_are_serialized(self, store: Store) -> None:
         def add(_: int) -> int:
             store.transact(lambda tx: tx.execute("UPDATE meta SET value = value + 1 WHERE key = 'next_id'"))
             return len(store.read("SELECT * FROM meta"))
@@ -117,7 +118,7 @@ class TestTransactions:
             assert set(threads.map(add, range(100))) == {rows}
         assert store.read("SELECT value FROM meta WHERE key = 'next_id'") == [(before + 100,)]
 
-    async def test_a_cancelled_waiter_leaves_a_whole_transaction(self, store: Store) -> None:
+    async def test_a_cancelled_waiter_leaves_a_complete_transaction(self, store: Store) -> None:
         started, go_on = threading.Event(), threading.Event()
 
         def act(tx: sqlite3.Connection) -> None:
@@ -137,7 +138,7 @@ class TestTransactions:
         await store.transaction(put("c"))
         assert settings(store) == {"a", "b", "c"}
 
-    async def test_space_is_given_back_step_by_step(self, store: Store, tmp_path: Path) -> None:
+    async def test_free_space_is_returned_step_by_step(self, store: Store, tmp_path: Path) -> None:
         assert store.read("PRAGMA auto_vacuum") == [(2,)]
         blobs = [(str(i), "x" * 100_000) for i in range(80)]
         await store.transaction(lambda tx: tx.executemany("INSERT INTO settings VALUES (?, ?)", blobs))
@@ -180,7 +181,7 @@ class TestOneServer:
 
     def test_an_older_server_is_fenced(self, store: Store) -> None:
         store.transact(put("before"))
-        (store.directory / "lock").unlink()  # as on a file system whose locks do not hold
+        (store.directory / "lock").unlink()  # as on a filesystem without locks
         newer = Store(store.directory)
         assert newer.epoch == store.epoch + 1
         with pytest.raises(Fenced, match="another server"):
@@ -191,7 +192,7 @@ class TestOneServer:
         assert settings(newer) == settings(store) == {"before", "newer"}
         newer.close()
 
-    def test_openings_at_once_get_epochs_of_their_own(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_concurrent_openings_get_different_epochs(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         Store(tmp_path).close()
         monkeypatch.setattr("catalog.store.lock", lambda directory: os.open(directory, os.O_RDONLY))
         with ThreadPoolExecutor(4) as threads:
@@ -201,10 +202,10 @@ class TestOneServer:
         for store in stores:
             store.close()
 
-    def test_closing_twice_closes_nothing_of_others(self, tmp_path: Path) -> None:
+    def test_closing_twice_closes_no_foreign_descriptor(self, tmp_path: Path) -> None:
         store = Store(tmp_path)
         store.close()
-        with open(os.devnull) as other:  # takes the descriptor that the lock had
+        with open(os.devnull) as other:  # it gets the number of the lock's descriptor
             store.close()
             os.fstat(other.fileno())
 
@@ -233,7 +234,7 @@ class TestUnusable:
         assert "is damaged: file is not a database" in str(error)
         assert "backup" in error.hint
 
-    def test_a_file_that_was_cut(self, directory: Path) -> None:
+    def test_a_truncated_file(self, directory: Path) -> None:
         with open(file_of(directory), "r+b") as file:
             file.truncate(8192)
         assert "is damaged" in str(self.refused(directory))
@@ -245,7 +246,7 @@ class TestUnusable:
             other.execute(f"PRAGMA user_version = {len(MIGRATIONS)}")
         assert "is damaged: no such table: meta" in str(self.refused(directory))
 
-    def test_damage_within_is_told_when_it_is_met(self, directory: Path) -> None:
+    def test_damage_within_the_file_is_reported_when_it_is_read(self, directory: Path) -> None:
         size = file_of(directory).stat().st_size
         with open(file_of(directory), "r+b") as file:
             file.seek(size // 2)
@@ -257,7 +258,7 @@ class TestUnusable:
             store.read("SELECT ?")
         store.close()
 
-    def test_a_directory_that_cannot_be_made(self, tmp_path: Path) -> None:
+    def test_a_directory_that_cannot_be_created(self, tmp_path: Path) -> None:
         (tmp_path / "file").write_text("")
         assert "could not open" in str(self.refused(tmp_path / "file"))
         assert "could not open" in str(self.refused(tmp_path / "file" / "below"))
@@ -269,7 +270,7 @@ class TestUnusable:
         assert "damaged" not in str(error)
 
     @pytest.mark.parametrize("mode", [0o755, 0o701, 0o770, 0o704, 0o777])
-    def test_a_directory_that_others_may_read_is_refused(self, directory: Path, mode: int) -> None:
+    def test_a_directory_that_other_users_can_read_is_refused(self, directory: Path, mode: int) -> None:
         directory.chmod(mode)
         error = self.refused(directory)
         assert "has invalid permissions" in str(error)
@@ -279,8 +280,8 @@ class TestUnusable:
             directory.chmod(allowed)
             Store(directory).close()
 
-    def test_everything_in_a_data_directory_is_for_its_owner_alone(self, tmp_path: Path) -> None:
-        """Also where the directory was there before, empty and open to all, as a container's volume is."""
+    def test_only_the_owner_can_read_a_data_directory(self, tmp_path: Path) -> None:
+        """This includes a directory that existed before, empty and readable by all, such as a container's volume."""
         directory = tmp_path / "data"
         directory.mkdir(mode=0o755)
         directory.chmod(0o755)
@@ -295,7 +296,7 @@ class TestUnusable:
         assert len(found) == 7
         assert {str(path): oct(mode) for path, mode in found.items() if mode & 0o077} == {}
 
-    def test_a_refused_opening_lets_go_of_the_lock(self, tmp_path: Path) -> None:
+    def test_a_refused_opening_releases_the_lock(self, tmp_path: Path) -> None:
         file_of(tmp_path).write_bytes(b"garbage" * 1000)
         self.refused(tmp_path)
         file_of(tmp_path).unlink()
@@ -308,10 +309,10 @@ def copy_sample(sample: Path, directory: Path) -> None:
 
 
 class TestMigrations:
-    def test_steps_are_recorded(self, store: Store) -> None:
+    def test_migrations_are_recorded(self, store: Store) -> None:
         assert store.read("PRAGMA user_version") == [(len(MIGRATIONS),)]
 
-    def test_a_missing_step_is_made_once(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_a_missing_migration_is_executed_once(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         Store(tmp_path).close()
         step = ("a later one", "CREATE TABLE later (a); INSERT INTO later VALUES (1);")
         monkeypatch.setattr(migrations, "MIGRATIONS", (*MIGRATIONS, step))
@@ -322,7 +323,9 @@ class TestMigrations:
             assert store.read("SELECT * FROM later") == [(1,)]
             store.close()
 
-    def test_a_failing_step_leaves_the_file_as_it_was(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_a_failing_migration_leaves_the_file_unchanged(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         store = Store(tmp_path)
         store.transact(put("kept"))
         store.close()
@@ -371,7 +374,7 @@ class TestMigrations:
         assert Counter(plain(log.rows(sample_3.TABLE.id, 2_000, sample.ARROW_SCHEMA))) == inserted + inserted
         store.close()
 
-    def test_ids_of_batches_are_not_used_again_after_the_step_to_format_4(self, tmp_path: Path) -> None:
+    def test_ids_of_batches_are_not_reused_after_the_migration_to_format_4(self, tmp_path: Path) -> None:
         directory = tmp_path / "data"
         copy_sample(sample_3.DIRECTORY, directory)
         with closing(sqlite3.connect(file_of(directory))) as connection, connection:
@@ -392,6 +395,14 @@ class TestMigrations:
         assert log.times(sample_4.TABLE.id, 0, 10_000) == list(sample_4.TIMES)
         for number, time in enumerate(sample_4.TIMES, 1):
             assert log.rows(sample_4.TABLE.id, time, sample.ARROW_SCHEMA).num_rows == 3 * number
+        store.close()
+
+    def test_a_directory_of_format_5_is_opened(self, tmp_path: Path) -> None:
+        directory = tmp_path / "data"
+        copy_sample(sample_5.DIRECTORY, directory)
+        assert dump(directory)[0] == "5"
+        store = Store(directory)
+        assert source_state.load(store, sample_5.TABLE.id) == sample_5.STATE
         store.close()
 
     def test_a_directory_of_format_1_is_opened(self, tmp_path: Path) -> None:
@@ -424,7 +435,7 @@ class TestMigrations:
 
 
 class FailingSync:
-    """A connection whose COMMITs fail to sync, `times` times: their frames are in the log, and remain there."""
+    """A connection whose first `times` COMMITs fail to sync: their frames are in the WAL and remain there."""
 
     def __init__(self, connection: sqlite3.Connection, times: int) -> None:
         self._connection = connection
@@ -442,7 +453,7 @@ class FailingSync:
         return self._connection.execute(sql, *arguments)
 
 
-def test_a_commit_that_was_not_synced_is_overwritten_before_its_failure_is_told(store: Store) -> None:
+def test_a_commit_that_was_not_synced_is_overwritten_before_its_failure_is_reported(store: Store) -> None:
     store.transact(put("before"))
     epoch = store.epoch
     store._writer = FailingSync(store._writer, 1)  # type: ignore[assignment]
@@ -453,7 +464,7 @@ def test_a_commit_that_was_not_synced_is_overwritten_before_its_failure_is_told(
     assert settings(store) == {"before", "after"}
 
 
-def test_nothing_is_written_after_a_commit_of_which_nobody_knows(store: Store) -> None:
+def test_nothing_is_written_after_a_commit_with_an_unknown_outcome(store: Store) -> None:
     store._writer = FailingSync(store._writer, 2)  # type: ignore[assignment]
     with pytest.raises(Undecided, match="could not be synced"):
         store.transact(put("failed"))

@@ -1,4 +1,4 @@
-"""`catalog.updates` against the same algebra written row by row, over every type that a column can have."""
+"""`catalog.updates`, compared with the same algebra written row by row, over every type that a column can have."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def consolidated(changes: list[tuple[Row, int]]) -> list[tuple[Row, int]]:
 @each_type
 @few
 @given(data=st.data())
-def test_consolidate_adds_up_equal_rows_of_every_type(type: pa.DataType, data: st.DataObject) -> None:
+def test_consolidate_adds_the_diffs_of_equal_rows_of_every_type(type: pa.DataType, data: st.DataObject) -> None:
     changes = data.draw(changes_tables((type,)))
     result = u.consolidate(changes)
     assert pairs(result) == consolidated(pairs(changes))
@@ -38,14 +38,14 @@ def test_consolidate_adds_up_equal_rows_of_every_type(type: pa.DataType, data: s
 
 
 @given(changes_tables(MIXED))
-def test_consolidate_looks_at_all_columns(changes: pa.Table) -> None:
+def test_consolidate_compares_all_columns(changes: pa.Table) -> None:
     assert pairs(u.consolidate(changes)) == consolidated(pairs(changes))
 
 
 @each_type
 @few
 @given(data=st.data())
-def test_expand_repeats_each_row_as_often_as_it_counts(type: pa.DataType, data: st.DataObject) -> None:
+def test_expand_repeats_each_row_by_its_diff(type: pa.DataType, data: st.DataObject) -> None:
     changes = u.consolidate(data.draw(changes_tables((type,))))
     if any(diff < 0 for _, diff in pairs(changes)):
         with pytest.raises(u.NegativeCount):
@@ -59,7 +59,7 @@ def test_expand_repeats_each_row_as_often_as_it_counts(type: pa.DataType, data: 
 @each_type
 @few
 @given(data=st.data())
-def test_difference_leads_from_old_to_new(type: pa.DataType, data: st.DataObject) -> None:
+def test_difference_applied_to_the_old_rows_gives_the_new_rows(type: pa.DataType, data: st.DataObject) -> None:
     old, new = data.draw(rows_tables((type,))), data.draw(rows_tables((type,)))
     changes = u.difference(new, old)
     counts = Counter(plain(new))
@@ -89,7 +89,7 @@ def test_apply_is_addition(rows: pa.Table, data: st.DataObject) -> None:
 @each_type
 @few
 @given(data=st.data())
-def test_rows_that_go_are_found_among_many(type: pa.DataType, data: st.DataObject) -> None:
+def test_deleted_rows_are_found_among_many(type: pa.DataType, data: st.DataObject) -> None:
     types = (type, pa.string())
     drawn = data.draw(rows_tables(types))
     rows = pa.concat_tables([drawn] * 3 * u.SOUGHT_SHARE)
@@ -103,7 +103,7 @@ def test_rows_that_go_are_found_among_many(type: pa.DataType, data: st.DataObjec
     assert Counter(row for row in plain(rows) if row in plain(going)) <= Counter(found)
 
 
-def test_what_was_changed_often_is_in_few_pieces() -> None:
+def test_rows_that_change_often_have_few_chunks() -> None:
     rows = pa.table({"c0": pa.array(np.arange(1_000))})
     for number in range(2 * u.CHUNKS_MAX):
         rows = u.apply(rows, u.with_diff(rows.slice(0, 1), -1 if number % 2 else 1))
@@ -112,40 +112,40 @@ def test_what_was_changed_often_is_in_few_pieces() -> None:
 
 
 @given(rows_tables(MIXED), st.integers(-3, 3))
-def test_with_diff_and_rows_of_undo_each_other(rows: pa.Table, diff: int) -> None:
+def test_rows_of_is_the_inverse_of_with_diff(rows: pa.Table, diff: int) -> None:
     changes = u.with_diff(rows, diff)
     assert [d for _, d in pairs(changes)] == [diff] * rows.num_rows
     assert plain(u.rows_of(changes)) == plain(rows)
     assert changes.schema.field(u.DIFF) == u.DIFF_FIELD
 
 
-def test_first_appearance_gives_the_order() -> None:
+def test_consolidate_keeps_the_order_of_first_appearance() -> None:
     numbers = np.random.default_rng(1).integers(0, 3_000, 5_000)
     rows = pa.table({"c0": pa.array(numbers, pa.timestamp("us"), mask=numbers % 7 == 0)})
     changes = u.with_diff(rows, 1)
     assert pairs(u.consolidate(changes)) == consolidated(pairs(changes))
 
 
-def test_nothing_changes_nothing_and_costs_nothing() -> None:
+def test_empty_changes_cost_nothing() -> None:
     rows = pa.table({"c0": [1, 2]})
     assert u.apply(rows, u.with_diff(rows.slice(0, 0), 1)) is rows
     assert u.difference(rows, rows).num_rows == 0
     assert u.difference(rows, rows).schema == u.with_diff(rows, 1).schema
 
 
-def test_every_nan_is_the_same_but_the_zeros_are_two() -> None:
+def test_all_nans_are_equal_and_the_two_zeros_are_not() -> None:
     bits = np.array([0x7FF8000000000000, 0xFFF8000000000000, 0x8000000000000000, 0], np.uint64)
     rows = pa.table({"c0": pa.array(bits.view(np.float64))})
     assert [diff for _, diff in pairs(u.consolidate(u.with_diff(rows, 1)))] == [2, 1, 1]
 
 
-def test_lists_are_told_apart_by_where_their_elements_belong() -> None:
+def test_lists_with_equal_elements_and_other_bounds_are_different() -> None:
     lists = [["a"], ["a", None], [None, "a"], [], None, [None], ["a", None], None]
     rows = pa.table({"c0": pa.array(lists, pa.list_(pa.string()))})
     assert u.consolidate(u.with_diff(rows, 1))[u.DIFF].to_pylist() == [1, 2, 1, 1, 2, 1]
 
 
-def test_a_null_list_may_have_elements_beneath() -> None:
+def test_a_null_list_may_have_hidden_elements() -> None:
     offsets, values = pa.array([0, 2, 4], pa.int32()), pa.array([1, 2, 3, 4])
     lists = pa.ListArray.from_arrays(offsets, values, mask=pa.array([True, True]))
     assert u.consolidate(u.with_diff(pa.table({"c0": lists}), 1))[u.DIFF].to_pylist() == [2]

@@ -12,7 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from catalog import holds, persistence
-from catalog.holds import Place, Status
+from catalog.holds import HoldPosition, Status
 from catalog.log import Frontiers, Log
 from catalog.objects import Hold, ObjectId, Timestamp
 from catalog.payloads import Payloads
@@ -26,7 +26,7 @@ MVIEW = replace(v1.MVIEW, uses=frozenset({TABLE.id}), query='SELECT count(*) FRO
 INDEX = v1.INDEX
 HOLD = Hold(ObjectId("u10"), v1.PUBLIC.id, "mailer", (TABLE.id, INDEX.id), 10_800_000)
 LATE = Hold(ObjectId("u11"), v1.AUDIT.id, "late", (MVIEW.id,), 1_000)
-PLACES = {HOLD.id: Place(Timestamp(1_500)), LATE.id: Place(Timestamp(2_000), Status.ADVANCED)}
+PLACES = {HOLD.id: HoldPosition(Timestamp(1_500)), LATE.id: HoldPosition(Timestamp(2_000), Status.ADVANCED)}
 ROLE = Role(ObjectId("u12"), "reader", login=True)
 COMMENTS = {(TABLE.id, 0): "in cents", (TABLE.id, 2): "the amount", (HOLD.id, 0): "of the mailer"}
 

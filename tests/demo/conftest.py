@@ -1,4 +1,4 @@
-"""Makes the modules of the demo importable. They import each other by their plain names."""
+"""Makes the demo's modules importable: they import each other by their bare names, as a program's modules do."""
 
 from __future__ import annotations
 

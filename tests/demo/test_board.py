@@ -1,4 +1,4 @@
-"""The board as it is drawn."""
+"""The drawing of the departures board."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def row(minutes: int, status: Status, delay: int | None = None) -> Departure:
     return Departure(1, "UA", 1, None, "EWR", "ORD", scheduled, status, departed, delay, None)
 
 
-def test_flights_linger_and_then_leave() -> None:
+def test_a_departed_flight_remains_for_some_minutes() -> None:
     fresh, gone = row(-50, Status.DEPARTED, 40), row(-50, Status.DEPARTED, 10)
     cancelled, forgotten = row(-5, Status.CANCELLED), row(-25, Status.CANCELLED)
     soon, overdue = row(30, Status.SCHEDULED), row(-21, Status.SCHEDULED)
@@ -48,7 +48,7 @@ def scene() -> Scene:
 
 
 @pytest.mark.parametrize(("width", "height"), [(80, 24), (140, 50)])
-def test_it_fits_the_terminal(scene: Scene, width: int, height: int) -> None:
+def test_the_board_fits_the_terminal(scene: Scene, width: int, height: int) -> None:
     out = io.StringIO()
     Console(file=out, width=width, height=height).print(scene)
     lines = out.getvalue().splitlines()
@@ -66,8 +66,8 @@ def test_an_empty_board_is_drawn(scene: Scene) -> None:
     Console(file=io.StringIO()).print(replace(scene, departures=[], traffic=[], done=0))
 
 
-def test_no_figure_is_a_signed_zero(scene: Scene) -> None:
-    """A mean of -0.3 minutes is 0, and a flight without a delay is on time."""
+def test_no_number_is_a_signed_zero(scene: Scene) -> None:
+    """A mean of -0.3 minutes is shown as 0, and a flight without a delay as on time."""
     traffic = Traffic(origin="EWR", airline="X", flights=10, departed=10, arrived=0, cancelled=0, delay=-3, worst=0)
     out = io.StringIO()
     drawn = replace(scene, departures=[row(-5, Status.DEPARTED, 0)], traffic=[traffic])

@@ -1,4 +1,4 @@
-"""The check finds what is wrong with a subscription's rows."""
+"""The demo's check detects errors in a subscription's rows."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def test_equal_rows_have_no_differences(frame: pd.DataFrame) -> None:
     assert check.departures(frame).total() > 700
 
 
-def test_a_planted_error_is_shown_with_both_rows(frame: pd.DataFrame) -> None:
+def test_a_wrong_row_is_shown_with_the_right_one(frame: pd.DataFrame) -> None:
     right = check.traffic(frame)
     row = next(iter(right))
     wrong = right.copy()
@@ -35,14 +35,14 @@ def test_a_planted_error_is_shown_with_both_rows(frame: pd.DataFrame) -> None:
     assert surplus.startswith(f"surplus  1 x ({row[0]}, {row[1]}, {row[2] + 1}, ")
 
 
-def test_a_row_that_is_there_twice_is_one_too_many(frame: pd.DataFrame) -> None:
+def test_a_duplicated_row_is_a_difference(frame: pd.DataFrame) -> None:
     right = check.departures(frame)
     row = next(iter(right))
     (line,) = check.differences(right, right + Counter([row]))
     assert line.startswith("surplus  1 x")
 
 
-def test_many_differences_are_cut(frame: pd.DataFrame) -> None:
+def test_a_long_list_of_differences_is_truncated(frame: pd.DataFrame) -> None:
     lines = check.differences(check.departures(frame), Counter())
     assert len(lines) == check.LINES_MAX + 1
     assert lines[-1] == f"and {check.departures(frame).total() - check.LINES_MAX} more"

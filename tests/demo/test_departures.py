@@ -1,4 +1,4 @@
-"""The demo as a program: its arguments, its end in every case, and a short replay that checks itself."""
+"""The demo as a program: its arguments, every way in which it ends, and a short replay that checks itself."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def run(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
 
 @contextmanager
 def running(*arguments: str, cwd: Path) -> Iterator[subprocess.Popen[str]]:
-    """The demo while it runs; killed, and with it the test failed, if it never ends."""
+    """The running demo. Kills it and fails the test if it does not end."""
     process = subprocess.Popen(
         [*COMMAND, *arguments], cwd=cwd, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )
@@ -58,7 +58,7 @@ def restored_signals() -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("restored_signals")
-def test_an_interrupt_can_be_put_off() -> None:
+def test_an_interrupt_can_be_deferred() -> None:
     interrupts = Interrupts()
     reached = []
 
@@ -93,7 +93,7 @@ def test_bad_arguments_are_named(tmp_path: Path, arguments: tuple[str, ...], com
     assert complaint in done.stderr
 
 
-def test_no_server_at_the_url(tmp_path: Path) -> None:
+def test_a_url_without_a_server_is_reported(tmp_path: Path) -> None:
     with socket.socket() as closed:
         closed.bind(("127.0.0.1", 0))
         done = run("--url", f"postgres://materialize@127.0.0.1:{closed.getsockname()[1]}/materialize", cwd=tmp_path)
@@ -147,7 +147,7 @@ def test_an_interrupted_replay_can_be_run_again(tmp_path: Path) -> None:
 
 
 @pytest.mark.crash
-def test_a_difference_is_shown_and_fails(tmp_path: Path) -> None:
+def test_a_difference_is_printed_and_the_demo_fails(tmp_path: Path) -> None:
     server = LocalServer(tmp_path / "data")
     try:
         server.wait_until_listening()

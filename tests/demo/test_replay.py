@@ -1,4 +1,4 @@
-"""The demo's SQL on a real PostgreSQL, against pandas: the table and the query, at several times of a day."""
+"""The demo's SQL on a real PostgreSQL, compared with pandas: the table and the query at several times of a day."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def test_tables_are_filled_once(connection: psycopg.Connection[Any]) -> None:
     assert rows(connection, "SELECT count(*), count(wind_gust) FROM nyc.weather") == Counter([(26_115, 5_337)])
 
 
-def test_a_table_with_other_rows_is_left_alone(connection: psycopg.Connection[Any]) -> None:
+def test_a_table_with_other_rows_is_left_unchanged(connection: psycopg.Connection[Any]) -> None:
     replay.prepare(connection, [AIRLINES], lambda *step: None)
     connection.execute("INSERT INTO nyc.airlines VALUES ('XX', 'Nobody')")
     with pytest.raises(replay.NotOurs, match=r"nyc.airlines has 17 rows and should have 16; DROP TABLE nyc.airlines"):
@@ -45,7 +45,7 @@ def test_a_table_with_other_rows_is_left_alone(connection: psycopg.Connection[An
     connection.execute("DELETE FROM nyc.airlines WHERE carrier = 'XX'")
 
 
-def test_table_and_query_hold_what_pandas_finds(connection: psycopg.Connection[Any]) -> None:
+def test_table_and_query_have_the_rows_that_pandas_computes(connection: psycopg.Connection[Any]) -> None:
     replay.prepare(connection, [AIRLINES, AIRPORTS], lambda *step: None)
     day = minutes(read_day(DAY))[:600]
     for number, minute in enumerate(day):
@@ -64,7 +64,7 @@ def test_names_are_found_by_code(connection: psycopg.Connection[Any]) -> None:
     assert len(names) == AIRLINES.rows + AIRPORTS.rows
 
 
-def test_a_change_of_flights_that_are_not_there_is_noticed(connection: psycopg.Connection[Any]) -> None:
+def test_a_change_of_a_missing_flight_is_detected(connection: psycopg.Connection[Any]) -> None:
     replay.prepare(connection, [], lambda *step: None)
     minute = next(minute for minute in minutes(read_day(DAY)) if minute.changed)
     with pytest.raises(replay.NotOurs, match=r"nyc.departures has 0: another program writes to it"):

@@ -1,4 +1,4 @@
-"""What a subscription's messages add up to."""
+"""The rows that a subscription's messages add up to."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def change(at: int, diff: int, value: str) -> tuple[Any, ...]:
     return at, False, diff, value
 
 
-def test_changes_wait_for_the_progress_that_passes_them() -> None:
+def test_changes_are_applied_by_a_later_progress() -> None:
     state = Accumulated()
     for message in (progress(5), change(5, 1, "a"), change(7, 1, "b"), progress(6)):
         state.take(message)
@@ -29,7 +29,7 @@ def test_changes_wait_for_the_progress_that_passes_them() -> None:
     assert state.rows == Counter({("a",): 1, ("b",): 1})
 
 
-def test_progress_at_a_time_does_not_yet_apply_it() -> None:
+def test_progress_does_not_apply_changes_at_its_own_time() -> None:
     state = Accumulated()
     state.take(change(5, 2, "a"))
     state.take(progress(5))
@@ -38,7 +38,7 @@ def test_progress_at_a_time_does_not_yet_apply_it() -> None:
     assert state.rows == Counter({("a",): 2})
 
 
-def test_an_update_is_never_seen_by_half() -> None:
+def test_both_changes_of_an_update_are_applied_together() -> None:
     state = Accumulated()
     for message in (change(1, 1, "old"), progress(2), change(2, -1, "old"), change(2, 1, "new")):
         state.take(message)
@@ -47,14 +47,14 @@ def test_an_update_is_never_seen_by_half() -> None:
     assert state.rows == Counter({("new",): 1})
 
 
-def test_a_message_from_before_the_progress_breaks_the_promise() -> None:
+def test_a_change_before_the_last_progress_is_an_error() -> None:
     state = Accumulated()
     state.take(progress(5))
     with pytest.raises(SubscriptionFailed, match="at 4 came after progress at 5"):
         state.take(change(4, 1, "a"))
 
 
-def test_a_row_that_was_not_there_cannot_be_taken_away() -> None:
+def test_a_deletion_of_a_missing_row_is_an_error() -> None:
     state = Accumulated()
     state.take(change(4, -1, "a"))
     with pytest.raises(SubscriptionFailed, match="not there"):

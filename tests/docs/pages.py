@@ -1,9 +1,9 @@
-"""The psql sessions that stand in the pages of docs/: run again, line by line, and put back what psql prints.
+"""The psql sessions in the pages of docs/: runs them again, and replaces the output by what psql prints.
 
-    python -m tests.docs.pages DSN PAGE...      rewrites pages from a running server
+    python -m tests.docs.pages DSN PAGE...      rewrites pages, with a running server
 
-A session is a fenced block marked `psql`; lines that begin with `=> ` or `-> ` are typed, the others printed. All
-sessions of a page are one: a later one sees what an earlier one made.
+A session is a fenced block marked `psql`. Lines that begin with `=> ` or `-> ` are input, the others are output. All
+blocks of a page are one psql session, so a later block sees the objects that an earlier one created.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _MARK = "~~~ next ~~~"
 
 
 def statements(session: str) -> Iterator[str]:
-    """What is typed, statement by statement, prompts included."""
+    """The input, statement by statement, with the prompts."""
     typed = ""
     for line in session.splitlines(keepends=True):
         if line.startswith("=> "):
@@ -36,7 +36,7 @@ def statements(session: str) -> Iterator[str]:
 
 
 def replayed(page: str, dsn: str) -> str:
-    """The page with the output of its sessions as psql gives it now."""
+    """The page with the output that psql prints now."""
     typed = [list(statements(block[1])) for block in _BLOCK.finditer(page)]
     script = "\\pset pager off\n\\set QUIET off\n"
     for statement in (statement for block in typed for statement in block):
@@ -61,15 +61,18 @@ def replayed(page: str, dsn: str) -> str:
 
 
 def _narrow(line: str) -> str:
-    """A line of psql's, but for the head of a plan, which is as wide as its widest line."""
+    """An output line. The header of a query plan, which is as wide as the plan's widest line, is shortened."""
     if line.strip() == "QUERY PLAN":
         return " QUERY PLAN"
     return "-" * 60 if len(line) > 120 and not line.strip("-") else line.rstrip()
 
 
 def normalised(page: str) -> str:
-    """Without what differs from run to run: times, sizes, timestamps of now, ids of objects, the names that Spark gives
-    to columns, the database's name, and how wide the plans are that have such."""
+    """The page without parts that differ between runs.
+
+    These are times, sizes, current timestamps, ids of objects, Spark's column ids, the name of the database, and the
+    width of plans that contain any of these.
+    """
     page = re.sub(r"\b1[789]\d{11}\b", "<timestamp>", page)
     page = re.sub(r"<timestamp> \(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d{3}\)", "<timestamp> (<clock>)", page)
     page = re.sub(r"\b(materialize|test_\d+)\.public\b", "<database>.public", page)

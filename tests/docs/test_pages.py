@@ -1,4 +1,4 @@
-"""What the documentation shows is what psql prints."""
+"""The psql sessions of the documentation print what the pages show."""
 
 from __future__ import annotations
 

@@ -1,10 +1,10 @@
-"""`python -m tests.faults.child serve ...`: `tidewire serve`, as it is but for what the environment asks for.
+"""`python -m tests.faults.child serve ...`: `tidewire serve`, with changes that environment variables select.
 
-FAULTS_CLOCK    a file of eight bytes: the milliseconds by which the clock is wrong; they may change at any time
-FAULTS_DIE      MOMENT:N, to die when it passes that moment for the N-th time; or a number of seconds
+FAULTS_CLOCK    a file of eight bytes: the error of the clock in milliseconds; it may change at any time
+FAULTS_DIE      MOMENT:N, to die when that moment is reached for the N-th time; or a number of seconds
 FAULTS_MISTAKE  the name of one of `mistakes.MISTAKES`
-FAULTS_PAGES    SQLite writes its log back when it has so many pages: sooner than it would
-FAULTS_SPARK    "none": Spark never comes to be ready, and no JVM is started
+FAULTS_PAGES    the size of SQLite's WAL, in pages, at which a checkpoint begins
+FAULTS_SPARK    "none": Spark never becomes ready, and no JVM is started
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from tests.faults import mistakes, moments
 
 
 class SteppedClock:
-    """The system's clock and an offset in a file."""
+    """The system's clock plus an offset from a file."""
 
     def __init__(self, path: Path) -> None:
         with path.open("rb") as file:
@@ -42,7 +42,7 @@ class SteppedClock:
 
 
 class NoSpark:
-    """An engine that is for ever starting."""
+    """An engine that never becomes ready."""
 
     ready = False
     unavailable = None
@@ -66,7 +66,7 @@ class NoSpark:
         await self._never.wait()
 
     async def close(self) -> None:
-        """Nothing was started."""
+        """Does nothing: the engine was not started."""
 
 
 def checkpoint_at(pages: int) -> None:

@@ -1,9 +1,9 @@
-"""A disk whose power can be lost: the states that its files may be in then, by what was written and what was synced.
+"""A model of a disk that loses power: the possible states of its files, given what was written and what was synced.
 
-What was synced before is there. Of what was not: each sector of 512 bytes holds any of the versions written to it
-since, in any combination with the others; a file may be longer than what was written to it, with zeros; names that were
-created, removed or renamed without a sync of their directory may or may not have been. A file whose name was not
-synced may be gone though its content was.
+Synced data is present. A sector of 512 bytes that was written but not synced has any of the versions written since the
+last sync, independently of other sectors. A file may be longer than what was written to it, filled with zeros. If a
+name was created, removed or renamed and its directory was not synced, the change may be lost. A file whose name was not
+synced may be missing although its content was synced.
 """
 
 from __future__ import annotations
@@ -21,22 +21,22 @@ SECTOR = 512
 @dataclass
 class File:
     content: bytearray = field(default_factory=bytearray)
-    """What is surely on disk."""
+    """The content that is certainly on disk."""
     pending: list[tuple[int, int, bytes | None]] = field(default_factory=list)
-    """(number of the event, offset, data), in order; data None is a truncation to the offset."""
+    """(number of the event, offset, data), in order. `data` None is a truncation to the offset."""
 
     def settle(self, before: int) -> None:
-        """What was written before that event is on disk."""
+        """Makes everything that was written before that event durable."""
         for _, offset, data in [change for change in self.pending if change[0] < before]:
             _apply(self.content, offset, data)
         self.pending = [change for change in self.pending if change[0] >= before]
 
     def survivor(self, dice: random.Random, chance: Callable[[int], int]) -> bytes:
-        """One possible content. `chance(n)` says how many of n changes, the first ones, reached the disk."""
+        """One possible content. `chance(n)` returns how many of n changes, counted from the first, reached the disk."""
         content = bytearray(self.content)
         changes = self.pending
         for at, (_, _, data) in enumerate(changes):
-            if data is None:  # a truncation comes in its order: all before it, or nothing after it
+            if data is None:  # a truncation separates the changes: it takes effect after all changes before it
                 if chance(2) < 2:
                     changes = changes[:at]
                     break
@@ -64,7 +64,7 @@ class File:
 @dataclass
 class Directory:
     names: dict[str, File | Directory] = field(default_factory=dict)
-    """As the process sees them."""
+    """The names that the process sees."""
     synced: dict[str, File | Directory] = field(default_factory=dict)
     pending: list[tuple[int, str, File | Directory | None]] = field(default_factory=list)
 
@@ -106,7 +106,7 @@ def _apply(content: bytearray, offset: int, data: bytes | None) -> None:
 
 
 class Disk:
-    """`do` each event in its order; `lose_power` at any time, as often as wanted."""
+    """`do` applies the events in order. `lose_power` can be called at any time and repeatedly."""
 
     def __init__(self) -> None:
         self._root = Directory()
@@ -129,7 +129,7 @@ class Disk:
                 self._parent(event.to).put(self._number, event.to.name, node)
             case "write" | "truncate":
                 file = self._node(event.path)
-                if isinstance(file, File):  # else it was removed, and is written by someone who has it open
+                if isinstance(file, File):  # otherwise it was removed, and a process that has it open writes to it
                     data = event.data if event.what == "write" else None
                     file.pending.append((self._number, event.offset, data))
             case "sync begun":
@@ -151,7 +151,7 @@ class Disk:
         return node
 
     def lose_power(self, target: Path, dice: random.Random) -> None:
-        """Writes one possible state of all files below `target`."""
+        """Writes one possible state of all files to the directory `target`."""
         match dice.randrange(4):
             case 0:
                 chance = lambda n: 0
@@ -169,5 +169,5 @@ def _write(names: dict[str, File | Directory], target: Path, dice: random.Random
     for name, node in names.items():
         if isinstance(node, Directory):
             _write(node.survivors(chance), target / name, dice, chance)
-        elif not name.endswith("-shm"):  # SQLite's index of its log, made anew by whoever opens it first
+        elif not name.endswith("-shm"):  # the index of SQLite's WAL; the next process that opens the WAL rebuilds it
             (target / name).write_bytes(node.survivor(dice, chance))

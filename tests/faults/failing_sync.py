@@ -1,6 +1,6 @@
-"""`python -m tests.faults.failing_sync DIRECTORY`: commits, under a tracer that lets one of its syncs fail.
+"""`python -m tests.faults.failing_sync DIRECTORY`: commits under strace, which makes one of the syncs fail.
 
-Prints the number whose commit was told to have failed, and kills itself.
+Prints the number whose commit failed, and kills itself.
 """
 
 from __future__ import annotations

@@ -1,9 +1,10 @@
-"""What clients sent and were told, and whether a server that keeps its promises can have told them so.
+"""The model: decides whether a correct server can have given the clients the answers that they recorded.
 
-The model is independent of the server: writers know what they wrote and what was acknowledged, subscribers what they
-were shown and up to which progress. All subscribers of a relation must have been shown one and the same history; each
-acknowledged operation stands in it once and whole, each other one once and whole or not at all; it stands after
-all progress that was told before it was sent; what the history adds up to is what the table holds at the end.
+The model is independent of the server. Writers record what they wrote and what was acknowledged; subscribers record the
+changes and the progress that they received. All subscribers of a relation must have received the same history. Each
+acknowledged operation occurs in it once and completely; every other operation occurs once and completely, or not at
+all. An operation is later than all progress that was received before it was sent. The history adds up to the contents
+of the relation at the end.
 """
 
 from __future__ import annotations
@@ -21,12 +22,12 @@ from pathlib import Path
 from tests.faults.writers import ACCOUNTS, MONEY, Operation, Row
 
 Changes = dict[int, Counter[Row]]
-"""By time; the counts are diffs, consolidated."""
+"""By time. The numbers are diffs, consolidated."""
 
 
 @dataclass(frozen=True)
 class Violation:
-    """`kind`: loss, double, order (a promise about time), unity (part of a whole), hold, or other."""
+    """`kind`: loss, double, order (of times), unity (a part of an operation), hold, or other."""
 
     kind: str
     text: str
@@ -37,20 +38,20 @@ class Violation:
 
 @dataclass
 class Segment:
-    """What one subscriber was shown without a gap: the rows at `as_of`, and all changes before the last progress."""
+    """What one subscriber received without a gap: the rows at `as_of`, and all changes before the last progress."""
 
     relation: str
     as_of: int
     changes: Changes
-    progress: list[tuple[int, int]]  # (time, when it was received in ns), in the order of receiving
+    progress: list[tuple[int, int]]  # (time, when it was received in ns), in the order of receipt
 
     @property
     def end(self) -> int:
-        """All before this time was shown."""
+        """All changes before this time were received."""
         return self.progress[-1][0]
 
     def at(self, time: int) -> Counter[Row]:
-        """The rows at `time`, as_of <= time < end."""
+        """The rows at `time`, for as_of <= time < end."""
         rows: Counter[Row] = Counter()
         for changed in sorted(self.changes):
             if changed > time:
@@ -68,7 +69,7 @@ def _add(rows: Counter[Row], changes: Mapping[Row, int]) -> None:
 
 @dataclass
 class Account:
-    """A subscriber's file, read."""
+    """The contents of a subscriber's file."""
 
     relation: str
     segments: list[Segment] = field(default_factory=list)
@@ -97,7 +98,7 @@ class Account:
 def violations(
     operations: Sequence[Operation], accounts: Sequence[Account], contents: Mapping[str, Counter[Row]]
 ) -> list[Violation]:
-    """`contents`: of each relation at the end, after the last operation and before the last progress."""
+    """`contents`: the contents of each relation at the end, after the last operation and before the last progress."""
     found = [Violation("other", what) for account in accounts for what in account.broken]
     histories: dict[str, list[Segment]] = defaultdict(list)
     for account in accounts:
@@ -118,7 +119,7 @@ def violations(
 
 
 def _order(account: Account) -> Iterator[Violation]:
-    """Progress never goes back, from one stream to the next neither."""
+    """Progress never decreases, neither within a stream nor from one stream to the next."""
     last = 0
     for segment in account.segments:
         for time, _ in segment.progress:
@@ -128,7 +129,8 @@ def _order(account: Account) -> Iterator[Violation]:
 
 
 def _one_history(relation: str, segments: Sequence[Segment], contents: Counter[Row]) -> Iterator[Violation]:
-    """Counts are never negative, what is shown adds up to what is there, and all are shown the same."""
+    """Multiplicities are not negative, the changes add up to the contents, and all subscribers received the same
+    changes."""
     for segment in segments:
         rows: Counter[Row] = Counter()
         for time in sorted(segment.changes):
@@ -153,13 +155,14 @@ def _differ(what: str, one: Mapping[Row, int], other: Mapping[Row, int]) -> Iter
         if one.get(row, 0) != other.get(row, 0):
             kind = "double" if max(one.get(row, 0), other.get(row, 0)) > 1 else "loss"
             yield Violation(kind, f"{what}: {row} {one.get(row, 0)} times and {other.get(row, 0)} times")
-            return  # the first says it; the others mostly follow from it
+            return  # the first one is enough: the others are mostly consequences of it
 
 
 def _operations(
     operations: Sequence[Operation], histories: Mapping[str, Sequence[Segment]], contents: Mapping[str, Counter[Row]]
 ) -> Iterator[Violation]:
-    """Each is there once and whole; what was not acknowledged may be absent; what was refused is."""
+    """Each acknowledged operation is present once and completely, a refused one is absent, any other one may be
+    absent."""
     unknown = {(table, row) for table in ("events", "ledger") for row in contents[table]}
     deletes = {o.deletes.name: o for o in operations if o.deletes is not None}
     for operation in operations:
@@ -195,9 +198,9 @@ def _times(
     subscribers: Mapping[str, int],
     progress: list[tuple[int, int]],
 ) -> Iterator[Violation]:
-    """An operation has one time, shown to all whose history has no gap.
+    """An operation has one time, which is the same for all subscribers whose history has no gap.
 
-    It is after all progress that was told before, and after the writer's last one.
+    It is after all progress that was received before the operation was sent, and after its writer's previous operation.
     """
     progress = sorted(progress, key=lambda told: told[1])
     received = [ns for _, ns in progress]
@@ -229,7 +232,7 @@ def _times(
 def _times_of_operations(
     operations: Sequence[Operation], histories: Mapping[str, Sequence[Segment]]
 ) -> dict[str, Counter[int]]:
-    """At which times each operation's changes were shown, how often at most."""
+    """The times at which each operation's changes were received, with the greatest number of occurrences."""
     shown: dict[tuple[str, Row, int], Counter[int]] = defaultdict(Counter)
     for relation, segments in histories.items():
         seen: dict[int, Counter[Row]] = {}
@@ -252,7 +255,8 @@ def _times_of_operations(
 
 
 def _money(segment: Segment, moved: Mapping[tuple[int, str], int]) -> Iterator[Violation]:
-    """At each time there is each account once, no money came or went, and it moved as was asked for."""
+    """At each time, each account exists once, the sum of the money is unchanged, and each transfer has the requested
+    amount."""
     balances: dict[int, int] = {}
     for time in sorted(segment.changes):
         changes = segment.changes[time]
@@ -271,7 +275,7 @@ def _money(segment: Segment, moved: Mapping[tuple[int, str], int]) -> Iterator[V
 
 
 def totals(ledger: Mapping[Row, int]) -> Counter[Row]:
-    """What the materialized view's query gives."""
+    """The result of the materialized view's query."""
     sums: dict[int, tuple[int, int]] = {}
     for (writer, seq), count in ledger.items():
         n, s = sums.get(writer, (0, 0))
@@ -280,7 +284,7 @@ def totals(ledger: Mapping[Row, int]) -> Counter[Row]:
 
 
 def parities(accounts: Mapping[Row, int]) -> Counter[Row]:
-    """What the query PARITIES gives."""
+    """The result of the query PARITIES."""
     sums: dict[int, tuple[int, int]] = {}
     for (id, balance, _), count in accounts.items():
         n, money = sums.get(id % 2, (0, 0))
@@ -289,7 +293,7 @@ def parities(accounts: Mapping[Row, int]) -> Counter[Row]:
 
 
 def _derived(view: Segment, source: Segment, query: Callable[[Mapping[Row, int]], Counter[Row]]) -> Iterator[Violation]:
-    """At each time the view holds what its query gives over the source at that time, and changes only there."""
+    """At each time, the view contains the result of its query over the source at that time."""
     lower, upper = max(view.as_of, source.as_of), min(view.end, source.end)
     if lower >= upper:
         return

@@ -1,7 +1,7 @@
-"""What a wrong server would do. Each is made in a child process, and has to be found: by a run of `world`, or, if it
-needs power to be lost, by `test_lost_power`.
+"""Mistakes of a faulty server. Each is made in a child process, and a run of `world` must detect it, or, if that takes
+a power failure, `test_lost_power`.
 
-They change the server's own functions, as one wrong line in them would.
+They replace functions of the server, with the effect that one wrong line would have.
 """
 
 from __future__ import annotations
@@ -17,21 +17,22 @@ from dataclasses import dataclass, replace
 import pyarrow as pa
 
 from catalog import directory, holds, payloads
-from catalog.holds import Place
+from catalog.holds import HoldPosition
 from catalog.log import Batch, Log, Payload
 from catalog.objects import ObjectId, Timestamp
 from catalog.oracle import Oracle
 from catalog.store import Store
-from server.coordinator.committer import Request
-from server.coordinator.coordinator import Coordinator, Joined
-from server.dataflow.runtime.view import ViewDataflow
+from server.coordinator.committer import Commit, Request
+from server.coordinator.coordinator import Coordinator
+from server.coordinator.subscriptions import Joined, Subscriptions
+from server.dataflow.runtime.dataflow import Dataflow
 from server.dataflow.stream.feed import Feed
 from server.timeline.frontiers import Frontiers
 
 
 @dataclass(frozen=True)
 class Mistake:
-    """`needs`: what a run must have for the mistake to show."""
+    """`needs`: what a run must include to detect the mistake."""
 
     make: Callable[[], None]
     needs: frozenset[str]
@@ -91,12 +92,12 @@ def write_twice() -> None:
 def commit_in_parts() -> None:
     commit = Coordinator.commit
 
-    async def in_parts(self: Coordinator, request: Request) -> Timestamp:
+    async def in_parts(self: Coordinator, request: Request) -> Commit:
         if len(request.writes) < 2:
             return await commit(self, request)
         for write in request.writes:
-            time = await commit(self, Request([write]))
-        return time
+            last = await commit(self, Request([write]))
+        return last
 
     Coordinator.commit = in_parts  # type: ignore[method-assign]
 
@@ -109,21 +110,21 @@ def lose_the_last() -> None:
 
 @mistake("a subscriber that resumes does not get what lies at its progress", "holds")
 def resume_too_late() -> None:
-    join = Coordinator.join_collection
+    join = Subscriptions.join_collection
 
-    async def later(self: Coordinator, id: ObjectId, as_of: Timestamp) -> Joined:
+    async def later(self: Subscriptions, id: ObjectId, as_of: Timestamp) -> Joined:
         joined = await join(self, id, as_of)
         return replace(joined, times=[time for time in joined.times if time > as_of + 1])
 
-    Coordinator.join_collection = later  # type: ignore[method-assign]
+    Subscriptions.join_collection = later  # type: ignore[method-assign]
 
 
 @mistake("a subscriber that resumes gets once more what lies at its AS OF", "holds")
 def resume_too_early() -> None:
-    join = Coordinator.join_collection
+    join = Subscriptions.join_collection
 
-    async def earlier(self: Coordinator, id: ObjectId, as_of: Timestamp) -> Joined:
-        repeated = self.log.tables(id, as_of, as_of + 1) if self.log.times(id, as_of, as_of + 1) else []
+    async def earlier(self: Subscriptions, id: ObjectId, as_of: Timestamp) -> Joined:
+        repeated = self._log.tables(id, as_of, as_of + 1) if self._log.times(id, as_of, as_of + 1) else []
         joined = await join(self, id, as_of)
 
         async def changes(time: Timestamp) -> list[pa.Table]:
@@ -131,23 +132,23 @@ def resume_too_early() -> None:
 
         return replace(joined, changes=changes)
 
-    Coordinator.join_collection = earlier  # type: ignore[method-assign]
+    Subscriptions.join_collection = earlier  # type: ignore[method-assign]
 
 
 @mistake("a materialized view's changes get the time at which they were computed", "spark")
 def compute_late() -> None:
-    record = ViewDataflow._record
+    write = Dataflow._write
 
-    async def late(self: ViewDataflow, time: Timestamp, changes: pa.Table, upper: Timestamp) -> None:
-        computed = Timestamp(max(time, self._frontiers.least_upper(self.inputs) - 1))
-        await record(self, computed, changes, Timestamp(max(upper, computed + 1)))
+    async def late(self: Dataflow, time: Timestamp, changes: pa.Table) -> None:
+        computed = time if self.item is None else max(time, self._frontiers.least_upper(self.inputs) - 1)
+        await write(self, Timestamp(computed), changes)
 
-    ViewDataflow._record = late  # type: ignore[method-assign]
+    Dataflow._write = late  # type: ignore[method-assign]
 
 
 @mistake("where a hold stands is not on disk", "holds")
 def forget_the_place() -> None:
-    def only_new(tx: sqlite3.Connection, places: Iterable[tuple[ObjectId, Place]]) -> None:
+    def only_new(tx: sqlite3.Connection, places: Iterable[tuple[ObjectId, HoldPosition]]) -> None:
         tx.executemany("INSERT OR IGNORE INTO holds VALUES (?, ?, ?)", [(id, p.at, p.status) for id, p in places])
 
     holds.save = only_new

@@ -1,4 +1,4 @@
-"""Places in the server's work at which it can be told to die, as by kill -9: between two steps that belong together."""
+"""Places in the server's code at which it can be made to die, as by kill -9: between two steps that belong together."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from server.coordinator.committer import Committer
 
 @dataclass(frozen=True)
 class Moment:
-    """Before or after each call of `owner.attribute`. `passes_max`: up to which pass it is worth waiting for."""
+    """Before or after each call of `owner.attribute`. `passes_max`: how many calls can be expected in a run."""
 
     owner: Any
     attribute: str
@@ -58,7 +58,7 @@ def die_after(seconds: float) -> None:
 
 
 def die_at(name: str, passing: int) -> None:
-    """Arms the moment: the process dies when it passes it for the `passing`-th time."""
+    """Makes the process die when it reaches the moment for the `passing`-th time."""
     moment = MOMENTS[name]
     original: Callable[..., Any] = getattr(moment.owner, moment.attribute)
     left = passing

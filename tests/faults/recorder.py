@@ -1,10 +1,10 @@
-"""What a process does to the files below a directory, as strace sees it: every write, sync, creation and removal.
+"""The operations of a process on files below a directory, recorded by strace: writes, syncs, creations and removals.
 
-    command = recording(trace)               to be put before the process's own command
-    for event in events(trace, root): ...    once the process has ended
+    command = recording(trace)               the prefix for the command of the process
+    for event in events(trace, root): ...    after the process has ended
 
-strace comes with the system's packages; `recording` says so when it is not there. The process itself is the child, the
-tracer its companion (-D), so that the one can be killed and the other tells of it.
+strace is a package of the system; `recording` raises an error if it is not installed. The recorded process is the child
+and strace a detached grandchild (-D), so killing the process does not kill strace.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ _TEXT = re.compile(rf'"({_HEX})"')
 
 @dataclass(frozen=True)
 class Event:
-    """`at`: seconds since 1970, of the call's beginning. `path` is below the root; `to` for a rename.
+    """`at`: when the call began, in seconds since 1970. `path` is relative to the root; `to` is the target of a rename.
 
     what: create, mkdir, write (`offset`, `data`), truncate (`offset` is the new size), remove, rename, sync begun,
-    sync done (`token` ties the two; of a file or a directory).
+    sync done (`token` connects the two; of a file or a directory).
     """
 
     at: float
@@ -46,7 +46,7 @@ class Event:
 
 
 def recording(trace: Path) -> list[str]:
-    """The command's prefix. FileNotFoundError where there is no strace."""
+    """The prefix of the command. FileNotFoundError if strace is not installed."""
     strace = shutil.which("strace")
     if strace is None:
         raise FileNotFoundError("lost power is tested with strace, which is not installed: apt-get install strace")
@@ -55,7 +55,7 @@ def recording(trace: Path) -> list[str]:
 
 
 def await_end(trace: Path, pid: int) -> None:
-    """Returns when the tracer has written all about a process that has ended."""
+    """Returns when strace has written all calls of a process that has ended."""
     deadline = time.monotonic() + 60
     end = re.compile(rf"^{pid} +\S+ \+\+\+ ", re.MULTILINE)
     while not end.search(trace.read_text()[-4_000:]):
@@ -64,10 +64,10 @@ def await_end(trace: Path, pid: int) -> None:
 
 
 def events(trace: Path, root: Path) -> Iterator[Event]:
-    """In the order in which the calls ended; a sync's beginning where it began."""
+    """The events in the order in which the calls ended; "sync begun" is at the beginning of its call."""
     unfinished: dict[str, tuple[float, str, int]] = {}
-    offsets: dict[int, tuple[Path, int]] = {}  # of the descriptors' own positions
-    known: dict[Path, int] = {}  # sizes of the files there are
+    offsets: dict[int, tuple[Path, int]] = {}  # the file positions of descriptors
+    known: dict[Path, int] = {}  # the sizes of existing files
     for number, line in enumerate(trace.read_text().splitlines()):
         match = _LINE.match(line)
         assert match, line[:200]

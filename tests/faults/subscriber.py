@@ -1,10 +1,10 @@
 """A client process: `python -m tests.faults.subscriber DSN FILE RELATION RESUME HOLD`.
 
-It follows the relation and keeps, in an SQLite file of its own, every update and the progress that made it final, in
-one transaction for each progress, as an application would keep its own results. When anything ends the stream, this
-process included, it goes on behind the last progress that it kept, if RESUME is `resume`, and with a new snapshot if
-it is `snapshot`. It advances HOLD behind its progress, unless that is `-`.
-What no server may do, whatever happens, it writes down as broken. It ends when its parent does.
+It subscribes to the relation. It stores every update, and the progress that made it final, in an SQLite file, with one
+transaction for each progress, as an application would store its own results. After any interruption, including that of
+this process, it resumes from the last progress that it stored (RESUME is `resume`) or with a new snapshot (`snapshot`).
+It advances HOLD to one before its progress, unless HOLD is `-`. It records what a correct server never does in the
+table `broken`. It exits when its parent process does.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ CREATE TABLE IF NOT EXISTS progress (segment INTEGER, time INTEGER, received_ns 
 CREATE TABLE IF NOT EXISTS advances (time INTEGER, acknowledged_ns INTEGER);
 CREATE TABLE IF NOT EXISTS broken (what TEXT);
 """
-LONG = 40  # longer texts are kept as their length and checksum
+LONG = 40  # longer texts are replaced by their length and checksum
 ADVANCE_EVERY = 5  # progresses
 
 
@@ -42,7 +42,7 @@ def kept(value: Any) -> Any:
 
 
 def passes(error: BaseException) -> bool:
-    """Whether a fault of this run explains the error: the connection or the server went, or the disk is no good."""
+    """Whether a fault of the run explains the error: a lost connection or server, or a disk that is full or fails."""
     state = getattr(error, "sqlstate", None)
     return isinstance(error, OSError) or (
         isinstance(error, psycopg.OperationalError | psycopg.InterfaceError)
@@ -51,7 +51,7 @@ def passes(error: BaseException) -> bool:
 
 
 class Broken(Exception):
-    """What no server may do."""
+    """The server did what a correct server never does."""
 
 
 class Subscriber:
@@ -63,7 +63,7 @@ class Subscriber:
         self._parent = os.getppid()
         self._holding: psycopg.Connection[Any] | None = None
         self._store = sqlite3.connect(file, isolation_level=None)
-        self._store.execute("PRAGMA synchronous = OFF")  # it is killed, its machine is not
+        self._store.execute("PRAGMA synchronous = OFF")  # the process is killed, but the machine is not
         self._store.executescript(SCHEMA)
 
     def run(self) -> None:
@@ -80,7 +80,7 @@ class Subscriber:
         self._store.execute("INSERT INTO broken VALUES (?)", (f"{self._relation}: {what}",))
 
     def _place(self) -> tuple[int, int] | None:
-        """The segment that can be gone on with, and its last progress."""
+        """The segment that can be resumed, and its last progress."""
         if not self._resumes:
             return None
         query = "SELECT segment, max(time) FROM progress GROUP BY segment ORDER BY segment DESC LIMIT 1"
@@ -158,7 +158,7 @@ def main() -> None:
             time.sleep(0.5)
         os._exit(1)
 
-    logging.getLogger("psycopg").setLevel(logging.CRITICAL)  # a stream that broke off cannot be cancelled any more
+    logging.getLogger("psycopg").setLevel(logging.CRITICAL)  # a stream whose connection is lost cannot be cancelled
     threading.Thread(target=orphaned, daemon=True).start()
     subscriber.run()
 

@@ -1,4 +1,4 @@
-"""A sync that fails: what was told to have failed must not be there after all when the server comes back."""
+"""A sync that fails: a commit that was reported as failed must be absent after the next start of the server."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from catalog.store import Store
 pytestmark = pytest.mark.faults
 
 
-def test_a_commit_that_was_told_to_have_failed_does_not_come_back(tmp_path: Path) -> None:
-    # Counted for each thread: the 41st of the writer's, which syncs once a commit; opening takes fewer.
+def test_a_commit_that_was_reported_as_failed_is_absent_after_a_restart(tmp_path: Path) -> None:
+    # strace counts the calls of each thread. The 41st is one of the writer's, which syncs once per commit.
     inject = ["strace", "-f", "-o", "/dev/null", "-e", "trace=fdatasync", "-e", "inject=fdatasync:error=EIO:when=41"]
     command = [*inject, sys.executable, "-m", "tests.faults.failing_sync", str(tmp_path)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60)

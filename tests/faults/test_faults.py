@@ -1,4 +1,4 @@
-"""Faults at random: nothing acknowledged is lost, nothing is doubled, and no promise about time is broken."""
+"""Random faults: no acknowledged write is lost, no update is repeated, and no guarantee about times is broken."""
 
 from __future__ import annotations
 

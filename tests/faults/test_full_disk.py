@@ -1,7 +1,7 @@
-"""A disk without room: writes are refused, what was acknowledged stays, and with room again all goes on by itself.
+"""A full disk: writes are refused, acknowledged ones are kept, and with free space everything continues by itself.
 
-Two disks: a small file system, which takes the right to mount one; and a limit to the size of the server's files, which
-any system has, and which the server meets in the middle of a file as well. Both are also met at the start.
+There are two kinds of full disk. A small filesystem needs the right to mount one. A limit on the size of the server's
+files works on any system; the server then also fails in the middle of a file. Both kinds are also tested at the start.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ DISK_BYTES = 48 * 1024 * 1024
 
 
 class SmallDisk:
-    """A file system of its own. `fill` leaves `room` bytes."""
+    """A filesystem of its own. `fill` leaves `room` bytes free."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -46,13 +46,13 @@ class SmallDisk:
 
 
 class Limit:
-    """No file of the server may grow beyond what it, or another, has now."""
+    """A limit on the size of the server's files: the current size of the WAL."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
 
     def fill(self, world: World, room: int) -> None:
-        # A server that starts anew has the limit taken off: one that only starts later has files to write first.
+        # A server that is starting writes files before the limit is set; it has no limit at first.
         wal = self.path / "data" / "catalog.sqlite-wal"
         size = wal.stat().st_size if wal.exists() else 0
         resource.prlimit(world.pid, resource.RLIMIT_FSIZE, (min(size, room), resource.RLIM_INFINITY))
@@ -79,7 +79,7 @@ def disk_of_kind(kind: str, path: Path) -> Iterator[SmallDisk | Limit]:
 
 
 def refused_start(world: World) -> bool:
-    """Whether the full disk kept the server from starting; then it has to say what to do."""
+    """Whether the full disk prevented the server's start. The server must then report what to do."""
     try:
         world.start()
     except Unstartable as refused:
@@ -101,7 +101,7 @@ def test_a_full_disk_refuses_writes_and_loses_nothing(kind: str, tmp_path: Path)
         World(tmp_path, seed, spark=False, disk=disk.path, patience_s=30.0) as world,
     ):
         for number in range(ROUNDS):
-            time.sleep(dice.uniform(0.5, 1.5))  # for work between the faults
+            time.sleep(dice.uniform(0.5, 1.5))  # for the work between the faults
             disk.fill(world, dice.choice([0, 0, 4_096, 100_000]))
             world.await_refusals()
             if number % 2 and kind == "file system":

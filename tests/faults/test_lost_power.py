@@ -1,7 +1,7 @@
-"""Lost power: of all states that the disk may then be in, none lacks what was acknowledged before.
+"""Power failure: every state that the disk may then have contains what was acknowledged before.
 
-A server with clients runs under strace. Its writes and syncs are replayed on a model of a disk, power is lost at many
-points, and the catalog and the log are opened from what is left.
+A server with clients runs under strace. Its writes and syncs are replayed on the model of a disk. Power fails at many
+points of the replay, and the catalog and the log are opened from the resulting states.
 """
 
 from __future__ import annotations
@@ -37,14 +37,15 @@ from tests.fix_server import ServerProcess
 pytestmark = pytest.mark.faults
 
 SECONDS = 8.0
-POINTS, STATES = 60, 3  # of lost power, and how many states of the disk are tried at each
-SLACK_NS = 2_000_000  # between the clocks of strace and of the clients
+POINTS, STATES = 60, 3  # of power failure, and how many states of the disk are opened for each
+SLACK_NS = 2_000_000  # the greatest difference between the clocks of strace and of the clients
 END_OF_TIME = 2**62
 
 
 @dataclass
 class Recording:
-    """What the server did to its disk, and what its clients were told meanwhile. `clock_ns`: monotonic to unix time."""
+    """The server's operations on its disk, and what its clients received. `clock_ns`: unix time minus monotonic
+    time."""
 
     events: list[Event]
     operations: list[Operation]
@@ -53,7 +54,8 @@ class Recording:
     clock_ns: int
 
     def told_before(self, at: float) -> tuple[list[Operation], int, dict[str, int]]:
-        """What clients knew at that time: operations, the greatest progress, and where holds stood at least."""
+        """What the clients knew at that time: operations, the greatest progress, and the least possible time of each
+        hold."""
         now_ns = int(at * 1e9) - self.clock_ns
         operations = {o.name: dataclasses.replace(o) for o in self.operations if o.sent_ns < now_ns + SLACK_NS}
         for operation in operations.values():
@@ -71,7 +73,7 @@ def record(directory: Path, seed: int, mistake: str | None = None) -> Recording:
     root.mkdir()
     clock_ns = time.time_ns() - time.monotonic_ns()
     with World(directory, seed, spark=False, mistake=mistake, disk=root, trace=trace) as world:
-        time.sleep(SECONDS)  # so long it is recorded
+        time.sleep(SECONDS)  # the duration of the recording
         operations, accounts, advances = world.cease()
     assert abs(time.time_ns() - time.monotonic_ns() - clock_ns) < SLACK_NS / 2, "the system's clock was set meanwhile"
     assert not [what for account in accounts for what in account.broken]
@@ -80,7 +82,7 @@ def record(directory: Path, seed: int, mistake: str | None = None) -> Recording:
 
 
 def points(recording: Recording, dice: random.Random) -> list[int]:
-    """How many events are done when power is lost: at any time, and soon after something was acknowledged."""
+    """The numbers of events before a power failure: at random times, and soon after an acknowledgement."""
     times = [event.at for event in recording.events]
     told = [o.acknowledged_ns for o in recording.operations if o.acknowledged_ns is not None]
     after = [bisect_right(times, (ns + SLACK_NS + recording.clock_ns) / 1e9) for ns in told]
@@ -88,13 +90,14 @@ def points(recording: Recording, dice: random.Random) -> list[int]:
 
 
 def states(recording: Recording, directory: Path, dice: random.Random) -> Iterator[tuple[int, float, Path]]:
-    """(events done, when the next one began, a possible state of the disk), each removed after its use."""
+    """(number of events done, when the next one began, a possible state of the disk). Each state is removed after
+    its use."""
     disk, done = Disk(), 0
     for point in points(recording, dice):
         for event in recording.events[done:point]:
             disk.do(event)
         done = point
-        # Threads' calls overlap: what began before the point may have been told only by a later event.
+        # Calls of threads overlap: a call that began before the point may be recorded by a later event.
         at = min((event.at for event in recording.events[point:]), default=recording.events[-1].at)
         for _ in range(STATES):
             target = directory / "state"
@@ -140,7 +143,7 @@ def check(data: Path, operations: list[Operation], progress: int, places: dict[s
 
 
 def first_violation(recording: Recording, directory: Path, seed: int) -> tuple[int, str] | None:
-    """How many states were looked at, and what was wrong with the last of them; None if all are good."""
+    """The number of states that were opened, and what was wrong with the last one. None if no state is wrong."""
     for number, (point, at, state) in enumerate(states(recording, directory, random.Random(seed)), start=1):
         found = check(state / "data", *recording.told_before(at))
         if found:
@@ -155,12 +158,12 @@ def seed() -> int:
 
 @pytest.fixture(scope="module")
 def recording(seed: int, tmp_path_factory: pytest.TempPathFactory) -> Recording:
-    """Of a server that makes no mistake."""
+    """The recording of a server without mistakes."""
     return record(tmp_path_factory.mktemp("recording"), seed)
 
 
 @pytest.mark.timeout(400)
-def test_nothing_acknowledged_is_lost_with_the_power(recording: Recording, seed: int, tmp_path: Path) -> None:
+def test_nothing_acknowledged_is_lost_by_a_power_failure(recording: Recording, seed: int, tmp_path: Path) -> None:
     bad = first_violation(recording, tmp_path, seed)
     assert bad is None, f"seed {seed}: {bad[1]}"
     syncs = sum(event.what == "sync done" for event in recording.events)
@@ -172,7 +175,7 @@ def test_nothing_acknowledged_is_lost_with_the_power(recording: Recording, seed:
 
 
 @pytest.mark.timeout(400)
-def test_a_server_starts_from_what_is_left(recording: Recording, seed: int, tmp_path: Path) -> None:
+def test_a_server_starts_after_a_power_failure(recording: Recording, seed: int, tmp_path: Path) -> None:
     for number, (point, _, state) in enumerate(states(recording, tmp_path, random.Random(seed))):
         if number % (POINTS * STATES // 5) == 0:
             flags = ("--data-dir", str(state / "data"))
@@ -183,7 +186,7 @@ def test_a_server_starts_from_what_is_left(recording: Recording, seed: int, tmp_
 
 @pytest.mark.timeout(400)
 @pytest.mark.parametrize("name", [name for name in MISTAKES if "power" in MISTAKES[name].needs])
-def test_a_missing_sync_is_found(name: str, tmp_path: Path) -> None:
+def test_a_missing_sync_is_detected(name: str, tmp_path: Path) -> None:
     seed = random.randrange(2**32)
     found = first_violation(record(tmp_path, seed, name), tmp_path, seed)
     assert found is not None, f"{name} was not found, seed {seed}"

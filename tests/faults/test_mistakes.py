@@ -1,4 +1,4 @@
-"""A harness that finds nothing may be blind: each of these wrong servers has to be found out."""
+"""Runs with faulty servers. Each fault must be detected, which shows that the tests can fail."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ SECONDS = 8.0
 
 @pytest.mark.timeout(TRIES * 120)
 @pytest.mark.parametrize("name", [name for name in MISTAKES if "power" not in MISTAKES[name].needs])
-def test_found(name: str, tmp_path: Path) -> None:
+def test_mistakes_are_detected(name: str, tmp_path: Path) -> None:
     needs = MISTAKES[name].needs
     seeds = []
     for attempt in range(TRIES):

@@ -1,8 +1,8 @@
-"""One run: a server that lives many times, clients that write and follow, and faults whose choice a seed decides.
+"""One run: a server that is started repeatedly, clients that write and subscribe, and faults that a seed chooses.
 
 with World(directory, seed) as world:
-    world.live(seconds)         lives of the server, each ended by kill -9 here or there
-    report = world.end()        a last, quiet life; everything that was seen is checked
+    world.live(seconds)         starts the server repeatedly; kill -9 ends each process at a random time
+    report = world.end()        a last start without faults; then all records are checked
 """
 
 from __future__ import annotations
@@ -37,22 +37,22 @@ from tests.faults.writers import PARITIES, SETUP, Operation, Row, Teller, Writer
 from tests.fix_server import ServerProcess
 
 FLAGS = ("--timestamp-interval", "50ms", "--spark-master", "local[1]")
-CLOCK_MS_MAX = 30 * 60 * 1_000  # wrong by at most half an hour: less than a hold's MAX LAG
+CLOCK_MS_MAX = 30 * 60 * 1_000  # the clock is wrong by at most half an hour: less than a hold's MAX LAG
 HOLDS = {"h_events_1": "events", "h_events_2": "events", "h_ledger": "ledger", "h_totals": "totals"}
 HOLDS["h_accounts"] = HOLDS["h_parities"] = "accounts"
 
 
 class Unstartable(Exception):
-    """The server does not start from what its last life left behind."""
+    """The server does not start from the data directory that its last process left."""
 
 
 class Unsettled(Exception):
-    """What was waited for did not come, or a client saw what no server may do."""
+    """An expected event did not occur, or a client observed what a correct server never does."""
 
 
 @dataclass
 class Advances:
-    """Where a hold was advanced to, and when that was acknowledged, in ns."""
+    """The times to which a hold was advanced, and when each was acknowledged, in ns."""
 
     hold: str
     acknowledged: list[tuple[int, int]]
@@ -63,7 +63,7 @@ class Advances:
 
 @dataclass
 class Report:
-    """What a run did, and what was wrong."""
+    """The figures of a run, and the violations."""
 
     seed: int
     counts: Counter[str]
@@ -84,7 +84,7 @@ class Report:
 
 @dataclass
 class Client:
-    """A subscriber process, started again and again over one file."""
+    """A subscriber process that is started repeatedly and keeps its file."""
 
     name: str
     relation: str
@@ -108,22 +108,22 @@ class Client:
         with closing(sqlite3.connect(self.file)) as store:
             try:
                 return (store.execute(query).fetchone() or [None])[0]
-            except sqlite3.OperationalError:  # its tables are not made yet
+            except sqlite3.OperationalError:  # its tables have not been created yet
                 return None
 
     @property
     def place(self) -> int:
-        """The last progress that it kept."""
+        """The last progress that it stored."""
         return int(self.ask("SELECT max(time) FROM progress") or 0)
 
     @property
     def acknowledged(self) -> int:
-        """To which time its hold was surely advanced."""
+        """The greatest time to which an ADVANCE of its hold was acknowledged."""
         return int(self.ask("SELECT max(time) FROM advances WHERE acknowledged_ns") or 0)
 
     @property
     def has_begun(self) -> bool:
-        """Whether its file has its tables; they are made in one go, `broken` last."""
+        """Whether its file has all tables: they are created in one transaction, `broken` last."""
         return self.ask("SELECT 1 FROM sqlite_master WHERE name = 'broken'") is not None
 
     @property
@@ -140,7 +140,8 @@ class Client:
 
 @dataclass
 class World:
-    """`holds` False: subscribers take a new snapshot whenever they come back. `spark` False: no JVM, no computation."""
+    """`holds` False: subscribers take a new snapshot after every interruption. `spark` False: no JVM, and no
+    computation."""
 
     directory: Path
     seed: int
@@ -148,11 +149,11 @@ class World:
     holds: bool = True
     mistake: str | None = None
     disk: Path | None = None
-    """Where the server's data lies, if not in the directory."""
+    """The directory that contains the server's data directory, if it is not `directory`."""
     trace: Path | None = None
-    """A file for the recording of what the server does to the disk."""
+    """A file to which the server's disk operations are recorded."""
     patience_s: float = 120.0
-    """For what has to happen in a healthy server."""
+    """The timeout for events that occur on any healthy server."""
     counts: Counter[str] = field(default_factory=Counter)
     found: list[Violation] = field(default_factory=list)
 
@@ -164,7 +165,7 @@ class World:
         self._server: ServerProcess | None = None
         self._proxy = Proxy("postgresql://materialize@127.0.0.1:1/materialize", self._budget)
         self._quiet = self._ceased = False
-        self._due: str | None = None  # when this life is to end: a moment, or after some seconds
+        self._due: str | None = None  # when this process is to be killed: at a moment, or after some seconds
         self._clients: list[Client] = []
         self._writers: list[Writer] = []
         self._created_at: dict[str, int] = {}
@@ -184,7 +185,7 @@ class World:
     # -- the server ---------------------------------------------------------------------------------------------
 
     def _start(self, die: str | None = None, *, spark: bool) -> ServerProcess | None:
-        """A life; None when the server died, as it was told to, before it listened."""
+        """Starts a process. None if it died, as it was made to, before it listened."""
         self._due = die
         env = {"FAULTS_CLOCK": str(self._clock), "FAULTS_PAGES": "100"}
         if die is not None:
@@ -223,7 +224,7 @@ class World:
         self._server = None
 
     def _query(self, statement: str) -> list[Row]:
-        """On a connection of its own, past the proxy."""
+        """Executes a query on a connection of its own, not through the proxy."""
         assert self._server is not None
         with psycopg.connect(self._server.dsn, autocommit=True, connect_timeout=10) as connection:
             cursor = connection.execute(statement.encode())
@@ -232,7 +233,7 @@ class World:
     # -- a run --------------------------------------------------------------------------------------------------
 
     def _begin(self) -> None:
-        """Tables, holds, and clients that have begun to follow before the first write."""
+        """Creates tables, holds and clients. All clients are subscribed before the first write."""
         self._start(spark=self.spark)
         for statement in SETUP:
             self._query(statement)
@@ -245,7 +246,7 @@ class World:
             query = PARITIES if hold == "h_parities" else HOLDS[hold]
             relation = "parities" if hold == "h_parities" else HOLDS[hold]
             file = self.directory / f"{hold}.sqlite"
-            # The ledger's hold stays where it is: the whole history is read once more at the end.
+            # The ledger's hold is never advanced: at the end the whole history is read again.
             advanced = hold if self.holds and hold != "h_ledger" else "-"
             resume = "resume" if self.holds else "snapshot"
             arguments = [self._proxy.dsn, str(file), query, resume, advanced]
@@ -262,30 +263,30 @@ class World:
 
     @property
     def pid(self) -> int:
-        """Of the server; 0 when there is none."""
+        """The process id of the server, 0 if there is none."""
         return 0 if self._server is None else self._server.process.pid
 
     def start(self) -> None:
-        """Unstartable, with what the server said."""
+        """Starts the server. Unstartable, with the server's message."""
         self._start(spark=self.spark)
 
     def kill(self) -> None:
         self._kill()
 
     def await_refusals(self) -> None:
-        """Every writer is refused a write."""
+        """Waits until a write of every writer has been refused."""
         for writer in self._writers:
             refused = writer.refusals
             self._await(f"{writer.name} is refused", lambda w=writer, n=refused: w.refusals > n)  # type: ignore[misc]
 
     def await_writes(self) -> None:
-        """Every writer is acknowledged a write."""
+        """Waits until writes of every writer have been acknowledged."""
         for writer in self._writers:
             told = writer.acknowledgements
             self._await(f"{writer.name} goes on", lambda w=writer, n=told: w.acknowledgements > n + 3)  # type: ignore[misc]
 
     def live(self, seconds: float) -> None:
-        """Lives until the time is over."""
+        """Starts the server repeatedly, with faults, until the time is over."""
         deadline = time.monotonic() + seconds
         while time.monotonic() < deadline and not self.found and not any(map(self._broken, self._clients)):
             self._faults(self._dice.uniform(0.1, 1.5))
@@ -297,7 +298,7 @@ class World:
                 self.found.append(Violation("repair", str(error)))
 
     def _live_again(self) -> bool:
-        """Starts the server, which may be told to die sooner or later; whether it came to listen."""
+        """Starts the server, which may be made to die at some time. Returns whether it listened."""
         die = None
         match self._dice.randrange(10):
             case 0 | 1 | 2 | 3 | 4:
@@ -315,7 +316,7 @@ class World:
         return True
 
     def _faults(self, seconds: float) -> None:
-        """What happens in one life beside its end."""
+        """Injects the faults of one process, other than its end."""
         assert self._server is not None
         deadline = time.monotonic() + seconds
         dice = self._dice
@@ -343,7 +344,7 @@ class World:
             file.write(struct.pack("<q", offset_ms))
 
     def _budget(self) -> int | None:
-        """Bytes until a connection breaks, which is mostly in the middle of a row."""
+        """The number of bytes until a connection breaks, which is mostly in the middle of a row."""
         if self._quiet or self._dice.random() < 0.7:
             return None
         return self._dice.randrange(1, 20_000)
@@ -355,7 +356,7 @@ class World:
         try:
             found = dict(self._query("SELECT name, at FROM mz_catalog.mz_holds"))
         except psycopg.OperationalError:
-            return  # it was told to die, and did
+            return  # it died, as it was made to
         for client in self._clients:
             lower = max(acknowledged[client.name], int(self._created_at[client.name]))
             upper = max(client.tried, lower)
@@ -373,21 +374,21 @@ class World:
             time.sleep(0.05)
 
     def _broken(self, client: Client) -> str | None:
-        """What a client has seen that no server may do."""
+        """What a client observed that a correct server never does."""
         found = client.ask("SELECT max(what) FROM broken")
         return None if found is None else str(found)
 
     def end(self) -> Report:
-        """A life without faults, in which everybody catches up; then the checks."""
+        """Starts the server without faults, waits until all clients are up to date, and checks their records."""
         self._quiet = True
         contents: dict[str, Counter[Row]] = {}
         accounts: list[Account] = []
         try:
             if self._server is not None:
-                self._kill()  # it may have been told to die
+                self._kill()  # it may have been made to die
             self._start(spark=self.spark)
             self._check_holds()
-            self._proxy.cut()  # connections that would break yet
+            self._proxy.cut()  # connections that the proxy would still break
             now = self._settle()
             for client in self._clients:
                 if client.relation not in contents:
@@ -412,7 +413,8 @@ class World:
         return Report(self.seed, self.counts, self.found)
 
     def cease(self) -> tuple[list[Operation], list[Account], list[Advances]]:
-        """Ends clients and server where they are; what was written, what was shown, and how holds moved."""
+        """Stops the clients and the server immediately. Returns their operations, what was received, and the
+        advances of holds."""
         self._ceased = True
         for writer in self._writers:
             writer.stop()
@@ -432,7 +434,8 @@ class World:
         return operations, accounts, [Advances(client.name, client.advances) for client in self._clients]
 
     def _settle(self) -> int:
-        """Everybody goes on, writers stop, and subscribers come to know all of it; a time after the last write."""
+        """Waits until all clients continue, stops the writers, and waits for the subscribers. Returns a time after
+        all writes."""
         self.await_writes()
         for writer in self._writers:
             writer.stop()
@@ -443,7 +446,7 @@ class World:
         return int(now)
 
     def _history(self, relation: str, hold: str, until: int) -> Segment:
-        """All of a relation's history from a hold on, read in one go."""
+        """The whole history of a relation from a hold's time on, read by one statement."""
         assert self._server is not None
         at = int(self._created_at[hold])
         changes: dict[int, Counter[Row]] = {}
@@ -455,7 +458,7 @@ class World:
         return Segment(relation, at, changes, [(until + 1, time.monotonic_ns())])
 
     def _check_directory(self) -> None:
-        """Nothing is damaged, and nothing lies about that the catalog does not name."""
+        """No data is damaged, and the directory has no file that the catalog does not name."""
         store = Store(self._data)
         try:
             if (result := store.read("PRAGMA integrity_check")) != [("ok",)]:
@@ -478,7 +481,7 @@ class World:
 
 
 def _metric(server: ServerProcess, name: str) -> int:
-    """A counter of the server; 0 when it does not answer."""
+    """A counter of the server; 0 if the server does not answer."""
     try:
         with urllib.request.urlopen(f"http://127.0.0.1:{server.http_port}/metrics", timeout=5) as answer:
             lines = answer.read().decode().splitlines()
@@ -488,13 +491,13 @@ def _metric(server: ServerProcess, name: str) -> int:
 
 
 def _children(pid: int, name: str) -> list[int]:
-    """Child processes of that name."""
+    """The child processes with that name."""
     found = []
     for entry in Path("/proc").glob("[0-9]*/stat"):
         try:
             head, _, tail = entry.read_text().rpartition(")")
         except OSError:
-            continue  # it has ended
+            continue  # the process has ended
         if head.endswith(f"({name}") and int(tail.split()[1]) == pid:
             found.append(int(entry.parent.name))
     return found

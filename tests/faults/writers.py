@@ -1,8 +1,8 @@
-"""Clients that write: each remembers what it sent, when, and what it was told of it.
+"""Clients that write: each records what it sent, when it sent it, and the server's answer.
 
-Three tables: `events`, with rows that come in groups, some of them large, and that are deleted again; `ledger`, where
-some transactions note that they wrote to `events`; `accounts`, between which money is moved by UPDATE, which takes
-Spark.
+There are three tables. `events` has rows that are inserted in groups, some of them large, and deleted again. In
+`ledger`, some transactions record that they wrote to `events`. UPDATEs move money between the rows of `accounts`; these
+need Spark.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ RETRY_S = 0.02
 class Operation:
     """One transaction. Times are of the machine's monotonic clock, in ns.
 
-    `rows`: what it adds, as subscribers keep them, by table; for a delete, what it takes away.
-    `acknowledged_ns` stays None when the connection went first, and `refused` None unless the server said no.
+    `rows`: by table, the rows that it inserts, as subscribers store them, or that it deletes. `acknowledged_ns` is None
+    if the connection was lost before an answer. `refused` is None unless the server answered with an error.
     """
 
     kind: Literal["insert", "pair", "delete", "transfer"]
@@ -54,7 +54,7 @@ class Operation:
 
 @dataclass
 class Writer(threading.Thread):
-    """Writes until it is told to stop, over one connection after another.
+    """Writes until it is stopped, over one connection after another.
 
     `unexplained`: errors that no fault of the run explains.
     """
@@ -117,7 +117,7 @@ class Writer(threading.Thread):
         self.acknowledged(operation, connection)
 
     def choose(self, seq: int) -> tuple[Operation, list[tuple[bytes, Row]]]:
-        """The next operation, and the statements that do it."""
+        """The next operation, and its statements."""
         mine = [o for o in self.operations[-40:] if o.kind in ("insert", "pair") and o.acknowledged_ns]
         deleted = {o.deletes.seq for o in self.operations[-40:] if o.deletes}
         mine = [o for o in mine if o.seq not in deleted]
@@ -139,7 +139,7 @@ class Writer(threading.Thread):
         return Operation("insert", self.number, seq, added), [insert]
 
     def acknowledged(self, operation: Operation, connection: psycopg.Connection[Any]) -> None:
-        """Now and then looks whether what was acknowledged can be read."""
+        """Checks from time to time that acknowledged rows can be read."""
         if self._dice.random() < 0.1 and operation.kind != "delete":
             query = b"SELECT part FROM events WHERE writer = %s AND seq = %s"
             found = connection.execute(query, (self.number, operation.seq)).fetchall()
@@ -148,7 +148,7 @@ class Writer(threading.Thread):
 
 
 class Teller(Writer):
-    """Moves money between accounts, both of them in one UPDATE."""
+    """Moves money between two accounts, with one UPDATE of both."""
 
     def __hash__(self) -> int:
         return id(self)
@@ -165,4 +165,4 @@ class Teller(Writer):
         return operation, [(statement, (payer, -amount, amount, tag, payer, payee))]
 
     def acknowledged(self, operation: Operation, connection: psycopg.Connection[Any]) -> None:
-        """Its accounts may have moved on."""
+        """Reads the balances again, because its accounts may have changed."""

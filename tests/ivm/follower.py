@@ -1,7 +1,7 @@
-"""A subscriber that adds up what it is sent, and a check of the sum against PostgreSQL's answer.
+"""A subscriber that adds up the updates that it receives, and a comparison of the sum with PostgreSQL's answer.
 
-It holds the stream to its promises on the way: times do not go back, nothing comes at a time that progress has passed,
-no row's count falls below zero at a time that is complete.
+It also checks the stream: timestamps do not decrease, no update has a time before the last progress, and no row's
+multiplicity is negative at a complete time.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ END_OF_TIME = 1 << 64
 
 
 class Follower:
-    """`query` subscribed to as COPY text. `async with` it."""
+    """A subscription to `query`, as COPY text. An asynchronous context manager."""
 
     def __init__(self, dsn: str, query: str) -> None:
         self.query = query
-        self.rows: Counter[Row] = Counter()  # at every time before `progress`
+        self.rows: Counter[Row] = Counter()  # at the time `progress - 1`
         self.progress = 0
         self.updates = 0  # data rows received
-        self.times: set[int] = set()  # of the data rows since `forget_times`
+        self.times: set[int] = set()  # of the data rows since the last `times.clear()`
         self.error: Exception | None = None
         self._dsn = dsn
         self._pending: Counter[Row] = Counter()
@@ -55,7 +55,7 @@ class Follower:
                 async with cursor.copy(f"COPY (SUBSCRIBE ({self.query}) WITH (PROGRESS)) TO STDOUT") as copy:  # type: ignore[call-overload]
                     async for row in copy.rows():
                         await self._take(row)
-            await self._complete(END_OF_TIME)  # the query reads nothing: all its rows are of that time
+            await self._complete(END_OF_TIME)  # the query reads no relation, so all rows have one time
         except Exception as error:
             async with self._moved:
                 self.error = error
@@ -69,14 +69,15 @@ class Follower:
             self.updates += 1
             self.times.add(time)
             return
-        # The first progress stands before the snapshot; at the end of time the rows are to come, and then the end.
+        # The first progress precedes the snapshot. After the one at the end of time, rows may follow until the stream
+        # ends.
         if self._has_begun and time < END_OF_TIME - 1:
             await self._complete(time)
         self._has_begun = True
 
     async def _complete(self, time: int) -> None:
-        """All times before `time` are."""
-        async with self._moved:  # rows and progress move together
+        """Makes the times before `time` final."""
+        async with self._moved:  # rows and progress change together
             self.rows.update(self._pending)
             self._pending.clear()
             wrong = {r: n for r, n in self.rows.items() if n < 0}
@@ -86,7 +87,7 @@ class Follower:
             self._moved.notify_all()
 
     async def at(self, time: int, timeout_s: float = 60) -> Counter[Row]:
-        """The rows at `time`, once it is final. What ended the stream is raised."""
+        """The rows at `time`, once it is final. Raises the error that ended the stream."""
         async with asyncio.timeout(timeout_s), self._moved:
             await self._moved.wait_for(lambda: self.progress > time or self.error is not None)
         if self.error is not None:
@@ -102,6 +103,6 @@ def expected(connection: psycopg.Connection, query: str) -> Answer:
 
 
 def fault(right: Answer, rows: Counter[Row]) -> str | None:
-    """What differs between PostgreSQL's rows and those added up, as multisets."""
+    """The difference between PostgreSQL's rows and the accumulated rows, as multisets. None if there is none."""
     ours = Answer(right.columns, tuple(rows.elements()))
     return difference("SELECT 1", right, ours)

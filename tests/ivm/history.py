@@ -1,4 +1,5 @@
-"""Random tables and random transactions over them: NULLs, equal rows, deletions, updates, several tables at once."""
+"""Random tables and random transactions over them, with NULLs, equal rows, deletions, updates and writes to several
+tables."""
 
 from __future__ import annotations
 
@@ -23,7 +24,7 @@ def definition(name: str, columns: Columns) -> str:
 def value(draw: Random, type: str) -> str:
     if draw.random() < 0.15:
         return "NULL"
-    return LITERALS[type][0] if draw.random() < 0.3 else draw.choice(LITERALS[type])  # one is frequent
+    return LITERALS[type][0] if draw.random() < 0.3 else draw.choice(LITERALS[type])  # the first literal is frequent
 
 
 def insert(draw: Random, name: str, columns: Columns, rows: int) -> str:
@@ -32,7 +33,7 @@ def insert(draw: Random, name: str, columns: Columns, rows: int) -> str:
 
 
 def transaction(draw: Random, tables: dict[str, Columns]) -> list[str]:
-    """Statements of one transaction: inserts into some tables, or one deletion or update."""
+    """The statements of one transaction: inserts into some tables, or one deletion, update or duplication of rows."""
     name = draw.choice(sorted(tables))
     columns = tables[name]
     column, type = draw.choice(list(columns))
@@ -43,7 +44,7 @@ def transaction(draw: Random, tables: dict[str, Columns]) -> list[str]:
             where = f"{column} {draw.choice(('= ', '<> '))}{draw.choice(LITERALS[type])}"
             target, kind = draw.choice(list(columns))
             return [f"UPDATE {name} SET {target} = {value(draw, kind)} WHERE {where}"]
-        case "copy":  # every row once more
+        case "copy":  # duplicates rows
             return [f"INSERT INTO {name} SELECT * FROM {name} WHERE {column} IS NOT NULL AND {_few(columns)}"]
         case _:
             chosen = draw.sample(sorted(tables), draw.randrange(1, len(tables) + 1))
@@ -51,5 +52,5 @@ def transaction(draw: Random, tables: dict[str, Columns]) -> list[str]:
 
 
 def _few(columns: Columns) -> str:
-    """Keeps tables small: only rows with a small int are doubled."""
+    """A condition that keeps tables small: only rows with a small int are duplicated."""
     return f"{columns[0][0]} = 1"

@@ -1,8 +1,9 @@
-"""NEXMark: an auction house's persons, auctions and bids, its queries as PostgreSQL writes them, and random histories.
+"""NEXMark: the persons, auctions and bids of an auction house, queries in PostgreSQL's SQL, and random histories.
 
-Source: Tucker et al., "NEXMark, a benchmark for queries over data streams", and the queries that Apache Beam and Flink
-made of it (q0 to q22). q13 joins a table of channels in place of a file. Hopping windows are generate_series, tumbling
-ones date_trunc, sessions a lag() over each bidder's bids; orders are total, so that there is one answer.
+Source: Tucker et al., "NEXMark, a benchmark for queries over data streams", and the queries q0 to q22 that Apache Beam
+and Flink derived from it. q13 joins a table of channels instead of a file. Hopping windows use generate_series,
+tumbling windows date_trunc, and session windows lag() over each bidder's bids. Orders are total, so each query has one
+result.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ TABLES = {
 }
 
 VIEWS = {
-    # The winner of each auction, three ways.
+    # The winner of each auction, in three forms.
     "winning_bid": """
 SELECT DISTINCT ON (a.id) a.id, a.seller, a.category, a.expires, b.bidder, b.price, b.date_time, b.extra
 FROM auction a JOIN bid b ON b.auction = a.id
@@ -155,7 +156,7 @@ SELECT category, seller, count(*) AS sold, sum(price) AS turnover, grouping(cate
 FROM winning_bid GROUP BY ROLLUP (category, seller)""",
 }
 
-# `mz_now()` is put to PostgreSQL as the time at which it is asked.
+# For PostgreSQL, `mz_now()` is replaced by the time of the comparison.
 TEMPORAL = {
     "open": "SELECT id, item, expires FROM auction WHERE mz_now() < expires",
     "open with best": """
@@ -181,7 +182,7 @@ def text(value: str | None) -> str:
 
 
 class History:
-    """Random transactions over the tables; they happen at `now` and up to half a minute before or after it."""
+    """Random transactions over the tables. Their events are at most half a minute before or after `now`."""
 
     def __init__(self, draw: Random) -> None:
         self._draw = draw
@@ -190,7 +191,7 @@ class History:
         self._auctions: list[int] = []
 
     def first(self, now: datetime) -> Iterator[str]:
-        """What there is at the beginning."""
+        """Statements that insert the initial rows."""
         yield "INSERT INTO channel VALUES " + ", ".join(
             f"({text(name)}, {text(self._some(name + ' Inc.'))}, 0.0{self._draw.randrange(100, 400)})"
             for name in CHANNELS[:4]
@@ -200,7 +201,7 @@ class History:
         yield self._new_bids(now, 60)
 
     def transaction(self, now: datetime) -> list[str]:
-        """Statements of one transaction: new things in several tables, or one correction."""
+        """The statements of one transaction: new rows in several tables, or one correction."""
         if self._draw.random() < 0.55:
             return [
                 new(now, self._draw.randrange(1, most))

@@ -1,7 +1,7 @@
-"""Random queries that nest every operator a query can be kept up to date through.
+"""Random queries in which every operator that can be maintained is nested in every other.
 
-A query is made from the outside in: an operator, over operators, down to the tables. Its rows are determined by the
-tables' contents alone: whatever depends on an order is given a total one.
+A query is generated from the outside: an operator over operators, down to the tables. The contents of the tables
+determine its result: everything that depends on an order of rows is given a total order.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ Columns = Sequence[tuple[str, str]]  # name and type
 
 @dataclass(frozen=True)
 class Relation:
-    """Something to stand in FROM, and what it puts out."""
+    """An item for FROM, and its columns."""
 
     sql: str
     columns: Columns
 
     def of(self, draw: Random, type: str | None = None) -> tuple[str, str]:
-        """A column's name and type; of another type if there is none of that."""
+        """The name and type of a random column of this type, or of any type if there is none of this type."""
         fitting = [c for c in self.columns if c[1] == type]
         return draw.choice(fitting or list(self.columns))
 
@@ -42,7 +42,7 @@ class Relation:
 
 @dataclass(frozen=True)
 class View:
-    """A relation that a query names; `materialized` where that makes a difference."""
+    """A view that a query names. It is created as a materialized view if `materialized`."""
 
     name: str
     select: str
@@ -50,7 +50,8 @@ class View:
 
 
 class Maker:
-    """Makes queries over `tables`; numbers its aliases. `views` are those that the queries so far name, in order."""
+    """Generates queries over `tables` and numbers its aliases. `views` are those of all queries so far, in order of
+    creation."""
 
     def __init__(self, draw: Random, tables: dict[str, Columns]) -> None:
         self.draw = draw
@@ -59,7 +60,7 @@ class Maker:
         self.views: list[View] = []
 
     def query(self, depth: int) -> str:
-        """A query that nests `depth` operators, or some more."""
+        """A query that nests at least `depth` operators."""
         return f"SELECT * FROM {self.relation(depth).sql}"
 
     def relation(self, depth: int) -> Relation:
@@ -72,7 +73,7 @@ class Maker:
         return f"q{self._count}"
 
     def named(self, select: str, columns: Sequence[str]) -> Relation:
-        """A SELECT with columns of these types, as a relation with names of its own."""
+        """A SELECT with columns of these types, as a relation with new names."""
         alias = self.alias()
         names = [(f"{alias}_{i}", type) for i, type in enumerate(columns)]
         return Relation(f"({select}) {alias}({', '.join(n for n, _ in names)})", names)
@@ -135,18 +136,18 @@ class Maker:
         call, result = self.draw.choice(choices)
         if self.draw.random() < 0.2:
             call += f" FILTER (WHERE {self.condition(columns, 0)})"
-        # Integer sums are bigint and averages long: a cast brings them back to the types that conditions are made for.
+        # Sums of integers are bigint, and averages have many digits: casts restore the types that `condition` knows.
         return f"({call})::{SQL_TYPES[result]}", result
 
     def order(self, relation: Relation) -> str:
-        """A total order: all columns, which of equal rows comes first does not matter."""
+        """A total order: by all columns. The order of equal rows has no effect."""
         names = [name for name, _ in relation.columns]
         self.draw.shuffle(names)
         words = ("", " DESC", " NULLS FIRST", " DESC NULLS LAST")
         return ", ".join(f"{name}{self.draw.choice(words)}" for name in names)
 
     def pair(self, one: Relation, other: Relation) -> tuple[str, str] | None:
-        """A column of each, of one type."""
+        """One column of each relation, both of the same type."""
         types = sorted({t for _, t in one.columns} & {t for _, t in other.columns})
         if not types:
             return None
@@ -186,7 +187,7 @@ def _join(make: Maker, depth: int) -> Relation:
 
 
 def _joins(make: Maker, depth: int) -> Relation:
-    """Three relations side by side, in WHERE what joins them."""
+    """A list of three relations in FROM, with the join conditions in WHERE."""
     one, other, third = make.relation(depth - 1), make.relation(0), make.relation(0)
     pairs = [pair for pair in (make.pair(one, other), make.pair(other, third)) if pair is not None]
     shown = [one.of(make.draw), other.of(make.draw), third.of(make.draw)]
@@ -197,7 +198,7 @@ def _joins(make: Maker, depth: int) -> Relation:
 
 
 def _series(make: Maker, depth: int) -> Relation:
-    """Rows that a function makes of each row."""
+    """The rows that a set-returning function computes from each row."""
     inner = make.relation(depth - 1)
     name, type = inner.of(make.draw, "int")
     call = f"unnest(ARRAY[{name}, NULL, {name}])"
@@ -208,7 +209,7 @@ def _series(make: Maker, depth: int) -> Relation:
 
 
 def _top_by_number(make: Maker, depth: int) -> Relation:
-    """The first rows of each key, by their number."""
+    """The first rows of each key, selected by row_number()."""
     inner = make.relation(depth - 1)
     number = f"row_number() OVER (PARTITION BY {inner.of(make.draw)[0]} ORDER BY {make.order(inner)})"
     select = f"SELECT {inner.names} FROM (SELECT *, {number} AS n FROM {inner.sql}) a WHERE n <= 2"
@@ -248,7 +249,8 @@ def _distinct(make: Maker, depth: int) -> Relation:
 
 
 def _first_of_each(make: Maker, depth: int) -> Relation:
-    """The first rows of each group; those that rank() takes by a column that several may share."""
+    """The first row of each group by DISTINCT ON, or the first rows by row_number(), or by rank() over a column with
+    ties."""
     inner = make.relation(depth - 1)
     key, column = inner.of(make.draw)[0], inner.of(make.draw)[0]
     if make.draw.random() < 0.3:

@@ -1,7 +1,7 @@
-"""NEXMark's queries, followed while an auction house trades and corrects: every sum is PostgreSQL's answer.
+"""Subscriptions to NEXMark's queries over random transactions: after each one, the result must equal PostgreSQL's.
 
-Half of the queries are subscribed to afresh in the middle, over a history that goes on. TIDEWIRE_SEED=<number> makes
-another history, TIDEWIRE_EXAMPLES=<factor> a longer one.
+In the middle, half of the subscriptions are replaced by new ones. TIDEWIRE_SEED=<number> selects another history,
+TIDEWIRE_EXAMPLES=<factor> makes it longer.
 """
 
 from __future__ import annotations
@@ -26,22 +26,22 @@ pytestmark = pytest.mark.ivm
 FACTOR = int(os.environ.get("TIDEWIRE_EXAMPLES", "1"))
 SEED = int(os.environ.get("TIDEWIRE_SEED", "1"))
 TRANSACTIONS = 16
-SCRATCH_EVERY = 8  # transactions between comparisons of SELECT's own answer
+SCRATCH_EVERY = 8  # transactions between comparisons with the result of a SELECT
 
 
 def now() -> datetime:
-    """The clock's time in whole milliseconds, which is what mz_now() is compared in."""
+    """The clock's time in whole milliseconds, the precision of mz_now()."""
     clock = datetime.now(UTC).replace(tzinfo=None)
     return clock.replace(microsecond=clock.microsecond // 1000 * 1000)
 
 
 def at(query: str, time: int) -> str:
-    """The query as PostgreSQL answers it for `time`, in milliseconds since 1970."""
+    """The query in PostgreSQL's SQL, with `time`, in milliseconds since 1970, for mz_now()."""
     return query.replace("mz_now()", f"(timestamp 'epoch' + {time} * interval '1 millisecond')")
 
 
 class House:
-    """The auction house on both servers."""
+    """The auction house, on both servers."""
 
     def __init__(self, ours: psycopg.AsyncConnection, oracle: psycopg.Connection) -> None:
         self.done: list[str] = []
@@ -55,7 +55,7 @@ class House:
             self._oracle.execute(f"CREATE VIEW {name} AS {query}".encode())
 
     async def run(self, statements: list[str]) -> None:
-        """One transaction."""
+        """Executes one transaction on both servers."""
         async with self._ours.transaction():
             with self._oracle.transaction():
                 for statement in statements:
@@ -63,13 +63,13 @@ class House:
         self.done.append("; ".join(statements))
 
     async def time(self) -> int:
-        """The latest closed time."""
+        """The greatest closed time."""
         row = await (await self._ours.execute("SELECT mz_now()::text")).fetchone()
         assert row is not None
         return int(row[0])
 
     async def selected(self, query: str) -> str | None:
-        """What is wrong with the answer of SELECT."""
+        """The difference between the results of a SELECT on both servers. None if there is none."""
         async with self._ours.transaction():
             cursor = await self._ours.execute(query.encode())
             assert cursor.pgresult is not None
@@ -82,7 +82,7 @@ class House:
 
 
 async def trade(dsn: str, oracle: psycopg.Connection) -> list[str]:
-    """The faults, and what had happened."""
+    """The faults, followed by the transactions that led to them."""
     draw = Random(SEED)
     queries = QUERIES | TEMPORAL
     faults: list[str] = []
@@ -122,7 +122,7 @@ async def trade(dsn: str, oracle: psycopg.Connection) -> list[str]:
 
 
 @pytest.mark.timeout(900 * FACTOR)
-def test_queries_are_kept_up_to_date(server: ServerThread, dsn: str, postgres: str) -> None:
+def test_queries_equal_postgresql_after_each_transaction(server: ServerThread, dsn: str, postgres: str) -> None:
     with psycopg.connect(postgres, autocommit=True) as oracle:
         oracle.execute("DROP SCHEMA IF EXISTS nexmark CASCADE; CREATE SCHEMA nexmark; SET search_path = nexmark")
         try:

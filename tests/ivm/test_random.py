@@ -1,7 +1,7 @@
-"""Random queries over random histories: at every commit the subscription's sum is PostgreSQL's answer, and Spark's.
+"""Random queries over random histories: after each commit, a subscription's result must equal PostgreSQL's and Spark's.
 
-TIDEWIRE_SEED=<number> makes other ones, TIDEWIRE_EXAMPLES=<factor> more; `make test-ivm` runs thousands. A failure
-tells its seed, the transactions so far and the query.
+TIDEWIRE_SEED=<number> selects other histories, TIDEWIRE_EXAMPLES=<factor> runs more of them; `make test-ivm` runs
+thousands. A failure prints its seed, the transactions so far and the query.
 """
 
 from __future__ import annotations
@@ -29,15 +29,15 @@ pytestmark = pytest.mark.ivm
 
 FACTOR = int(os.environ.get("TIDEWIRE_EXAMPLES", "1"))
 SEED = int(os.environ.get("TIDEWIRE_SEED", "1"))
-HISTORIES = 6  # a seed each
-QUERIES = 12  # followed at once
+HISTORIES = 6  # each with its own seed
+QUERIES = 12  # subscribed to at the same time
 TRANSACTIONS = 10
 DEPTH = 3
-SCRATCH_EVERY = 5  # transactions between comparisons with Spark's own answer
+SCRATCH_EVERY = 5  # transactions between comparisons with the result of a SELECT
 
 
 async def follow(dsn: str, oracle: psycopg.Connection, seed: int) -> tuple[list[str], int, int]:
-    """The faults of one history, how many answers were compared, and how many queries Tidewire refused."""
+    """The faults of one history, the number of results compared, and the number of queries without a result."""
     draw = Random(seed)
     made = tables(draw)
     done: list[str] = []
@@ -45,13 +45,13 @@ async def follow(dsn: str, oracle: psycopg.Connection, seed: int) -> tuple[list[
         ours = await stack.enter_async_context(await psycopg.AsyncConnection.connect(dsn, autocommit=True))
 
         async def now() -> int:
-            """The latest closed time."""
+            """The greatest closed time."""
             row = await (await ours.execute("SELECT mz_now()::text")).fetchone()
             assert row is not None
             return int(row[0])
 
         async def run(statements: Sequence[str]) -> int:
-            """Runs a transaction on both; the time it was closed at."""
+            """Executes a transaction on both servers. Returns a time at which Tidewire has closed it."""
             with oracle.transaction():
                 for statement in statements:
                     oracle.execute(statement.encode())
@@ -66,7 +66,7 @@ async def follow(dsn: str, oracle: psycopg.Connection, seed: int) -> tuple[list[
             kind = "MATERIALIZED VIEW" if view.materialized else "VIEW"
             try:
                 await ours.execute(f"CREATE {kind} {view.name} AS {view.select}".encode())
-            except psycopg.errors.FeatureNotSupported:  # nor can the query be, then, that names it
+            except psycopg.errors.FeatureNotSupported:  # then a query that names the view is refused as well
                 await ours.execute(f"CREATE VIEW {view.name} AS {view.select}".encode())
             done.append(f"CREATE {kind} {view.name} AS {view.select}")
 
@@ -96,7 +96,7 @@ async def follow(dsn: str, oracle: psycopg.Connection, seed: int) -> tuple[list[
                     elif error.sqlstate != answer.sqlstate:
                         faults[follower.query] = f"{error.sqlstate} {error}; PostgreSQL: {answer.sqlstate}"
                     else:
-                        refused.add(follower.query)  # it fails on both, and is over
+                        refused.add(follower.query)  # it fails on both servers, so nothing remains to be compared
                     continue
                 except (AssertionError, TimeoutError) as error:
                     faults[follower.query] = f"{type(error).__name__}: {error}"
@@ -145,13 +145,13 @@ def compare(server: ServerThread, postgres: str, histories: int) -> None:
 
 
 @pytest.mark.timeout(900 * FACTOR)
-def test_histories(server: ServerThread, postgres: str) -> None:
+def test_random_histories(server: ServerThread, postgres: str) -> None:
     compare(server, postgres, HISTORIES * FACTOR)
 
 
 @pytest.mark.timeout(900 * FACTOR)
-def test_histories_probed_by_executors(engine: SparkEngine, postgres: str, tmp_path: Path) -> None:
-    """What comes after the start is in files, too."""
+def test_random_histories_with_state_in_executors(engine: SparkEngine, postgres: str, tmp_path: Path) -> None:
+    """New state is written to files, which Spark's executors search."""
     with mock.patch.object(file_arrangement, "HEAD_BYTES_MAX", 0):
         server = ServerThread(tmp_path / "data", engine, arrangement_directory=tmp_path / "shared")
         try:

@@ -1,6 +1,7 @@
-"""TPC-H's 22 queries, each followed while random refreshes commit: after every one the sum is PostgreSQL's answer.
+"""Subscriptions to TPC-H's 22 queries during random refreshes: after each commit, the result must equal PostgreSQL's.
 
-TIDEWIRE_SEED=<number> makes other refreshes, TIDEWIRE_SCALE=<factor> larger tables than the 0.001 of `make test-ivm`.
+TIDEWIRE_SEED=<number> selects other refreshes. TIDEWIRE_SCALE=<factor> makes the tables larger than the 0.001 of `make
+test-ivm`.
 """
 
 from __future__ import annotations
@@ -64,7 +65,9 @@ async def follow(dsn: str, oracle: psycopg.Connection) -> list[str]:
 
 
 @pytest.mark.timeout(3600)
-def test_queries_are_kept_up_to_date(server: ServerThread, dsn: str, postgres: str, tmp_path: Path) -> None:
+def test_queries_equal_postgresql_after_each_refresh(
+    server: ServerThread, dsn: str, postgres: str, tmp_path: Path
+) -> None:
     files = generate(tmp_path, SCALE)
     with psycopg.connect(postgres, autocommit=True) as oracle:
         oracle.execute("CREATE SCHEMA tpch; SET search_path = tpch")

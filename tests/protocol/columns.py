@@ -1,4 +1,4 @@
-"""Hypothesis strategies for PgTypes, their values and Arrow batches of them."""
+"""Hypothesis strategies for PgTypes, for their values, and for Arrow batches of them."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from protocol.pgwire.types import (
 
 INT64_MAX = (1 << 63) - 1
 DAY_US = 86_400_000_000
-DATE_MIN, DATE_MAX = -2_440_588 + 1, 2_145_031_948  # PostgreSQL's
+DATE_MIN, DATE_MAX = -2_440_588 + 1, 2_145_031_948  # PostgreSQL's limits
 TIMESTAMP_MIN = -210_866_803_200_000_000
 
 NUMERICS = (
@@ -39,7 +39,7 @@ NUMERICS = (
 ELEMENTS = (*SCALAR_TYPES, *NUMERICS, parse_type("varchar(7)"))
 TYPES = (*ELEMENTS, *(array_of(element) for element in ELEMENTS))
 
-# Every byte that COPY, arrays or quoting treat in a way of its own, and some that they must leave alone.
+# The bytes that COPY, arrays or quoting treat specially, and some that they must not change.
 CHARACTERS = st.sampled_from([*"abNULnul\\\t\n\r\b\f\v\x01\x7f\"'{}, .|;é€😀"])
 TEXTS = st.one_of(
     st.text(CHARACTERS, max_size=8),
@@ -84,7 +84,7 @@ def decimals(type: PgType) -> st.SearchStrategy[Decimal]:
 
 
 def values(type: PgType) -> st.SearchStrategy[Any]:
-    """Scalars of the type, extremes included, never None."""
+    """Scalars of the type, with its extreme values and without None."""
     if type.element is not None:
         return st.lists(st.none() | values(type.element), max_size=4)
     if type.name == "numeric":
@@ -134,7 +134,8 @@ _VALUES: dict[str, st.SearchStrategy[Any]] = {
 
 @st.composite
 def columns(draw: st.DrawFn, type: PgType, count: int) -> tuple[list[Any], pa.Array]:
-    """The scalars, None among them, and an Arrow array of them: a slice, not always of the type's own Arrow type."""
+    """Scalars with None, and an Arrow array of them, which may be a slice and of another Arrow type than the type's
+    own."""
     dense = draw(st.booleans())
     scalar = values(type) if dense else st.none() | values(type)
     before, after = draw(st.integers(0, 2)), draw(st.integers(0, 2))
@@ -150,7 +151,7 @@ def columns(draw: st.DrawFn, type: PgType, count: int) -> tuple[list[Any], pa.Ar
 
 @st.composite
 def batches(draw: st.DrawFn, max_columns: int = 4) -> tuple[list[PgType], list[list[Any]], pa.RecordBatch]:
-    """Types, rows of scalars, and the batch of them."""
+    """The types, the rows of scalars, and an Arrow batch of these rows."""
     types = draw(st.lists(st.sampled_from(TYPES), min_size=1, max_size=max_columns))
     count = draw(st.integers(0, 5))
     drawn = [draw(columns(type, count)) for type in types]

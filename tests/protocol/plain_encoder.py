@@ -1,7 +1,7 @@
-"""The row-by-row twin of protocol.pgwire.encode: slow, without Arrow or numpy, written from PostgreSQL's manual.
+"""The row-by-row equivalent of protocol.pgwire.encode, written from PostgreSQL's manual without Arrow and NumPy.
 
-Values are the Python scalars of types.py's table. It prints floats by trying digits, dates by Python's calendar
-shifted by whole 400-year cycles, and so on: nothing here is shared with the encoder but the types and options.
+Values are the Python scalars of the table in types.py. Floats are printed by trying numbers of digits, dates with
+Python's calendar and whole cycles of 400 years, and so on. It shares only the types and options with the encoder.
 """
 
 from __future__ import annotations
@@ -60,7 +60,8 @@ def element(type: PgType, value: Any, style: OutputStyle) -> str:
 
 
 def float_text(value: float, *, single: bool) -> str:
-    """The shortest digits strictly between the half-way points to the neighbours, the nearest among equally long."""
+    """The shortest digits strictly between the midpoints to the neighbouring floats; of several, the nearest to the
+    value."""
     if math.isnan(value):
         return "NaN"
     if math.isinf(value):
@@ -117,7 +118,7 @@ def bytea_text(value: bytes, style: OutputStyle) -> str:
 
 
 def civil(days: int) -> tuple[str, str, str]:
-    cycles = (days - 11_322) // 146_097  # 11322 is 2001-01-01
+    cycles = (days - 11_322) // 146_097  # day 11322 is 2001-01-01
     date = EPOCH + timedelta(days=days - cycles * 146_097)
     year = date.year + 400 * cycles
     return f"{year if year > 0 else 1 - year:04d}", f"{date:%m-%d}", "" if year > 0 else " BC"
@@ -240,7 +241,7 @@ def copy_rows(
     names: Sequence[str],
     rows: Sequence[Sequence[Any]],
 ) -> bytes:
-    """A whole COPY TO: header, rows and trailer."""
+    """A complete COPY TO: header, rows and trailer."""
     if options.format is CopyFormat.BINARY:
         payloads = [
             struct.pack(">h", len(row))

@@ -1,4 +1,4 @@
-"""Hypothesis strategies for every message of the protocol, and a client's reading of what a server sent."""
+"""Hypothesis strategies for every protocol message, and a parser for the messages that a server sends."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ messages: st.SearchStrategy[Message] = st.one_of(*ALL.values())
 
 
 def read_backend(data: bytes) -> list[m.BackendMessage]:
-    """All messages of a server's `data`, which must end with a whole one; a client's half, for tests."""
+    """All messages in a server's `data`, which must end with a complete one."""
     classes = {cls.code[0]: cls for cls in get_args(m.BackendMessage) if cls is not m.AuthenticationCleartextPassword}
     at = 0
     result: list[m.BackendMessage] = []

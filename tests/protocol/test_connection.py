@@ -1,4 +1,4 @@
-"""The connection's phases, its framing however the bytes are cut, and its refusals.
+"""The phases of a connection, its framing for any division of the bytes, and the messages that it refuses.
 
 `python -m tests.protocol.test_connection` rewrites docs/protocol-states.md from the transition tables.
 """
@@ -29,7 +29,7 @@ def wire(messages: Iterable[m.FrontendMessage]) -> bytes:
 
 
 def drain(connection: Connection) -> list[Event]:
-    """All events up to the first signal; an error is an event too, answered as a session answers it."""
+    """All events up to the first signal. An error is an event, too, and is answered as a session answers it."""
     events: list[Event] = []
     while True:
         try:
@@ -55,7 +55,7 @@ def ready(**arguments: int) -> Connection:
 
 
 def in_phase(connection: Connection, phase: Phase) -> bool:
-    """A call, because mypy takes a property that was compared once for a constant."""
+    """A function, because mypy assumes that a property that was compared keeps its value."""
     return connection.phase is phase
 
 
@@ -65,7 +65,7 @@ def feed(connection: Connection, *messages: m.FrontendMessage) -> list[Event]:
 
 
 def fatal(connection: Connection, data: bytes) -> str:
-    """The message of the error that `data` ends the connection with."""
+    """The message of the error with which `data` ends the connection."""
     connection.receive_data(data)
     with pytest.raises(PgError) as caught:
         connection.next_event()
@@ -83,7 +83,7 @@ commands = st.lists(
 
 
 def in_pieces(data: bytes, cuts: Iterable[int]) -> list[Event]:
-    """What a connection makes of `data` cut at `cuts`; EOF, which is said again each time, is left out."""
+    """The events that a connection returns for `data` divided at `cuts`. EOF, which it repeats, is omitted."""
     connection = ready()
     events: list[Event] = []
     for start, end in pairwise([0, *sorted(cuts), len(data)]):
@@ -93,7 +93,9 @@ def in_pieces(data: bytes, cuts: Iterable[int]) -> list[Event]:
 
 
 @given(commands, st.data())
-def test_events_do_not_depend_on_how_the_bytes_are_cut(messages: list[m.FrontendMessage], data: st.DataObject) -> None:
+def test_events_do_not_depend_on_the_division_of_the_bytes(
+    messages: list[m.FrontendMessage], data: st.DataObject
+) -> None:
     stream = wire(messages)
     last = next((i + 1 for i, each in enumerate(messages) if isinstance(each, m.Terminate)), len(messages))
     expected = [each for each in messages[:last] if not isinstance(each, m.CopyData | m.CopyDone | m.CopyFail)]
@@ -103,7 +105,7 @@ def test_events_do_not_depend_on_how_the_bytes_are_cut(messages: list[m.Frontend
 
 
 @given(st.one_of(*s.OPENING.values()))
-def test_opening_packets_whole_and_byte_by_byte(packet: m.OpeningPacket) -> None:
+def test_startup_packets_whole_and_byte_by_byte(packet: m.OpeningPacket) -> None:
     whole, pieces = Connection(), Connection()
     events: list[Event] = []
     for byte in packet.serialize():
@@ -116,7 +118,7 @@ def test_opening_packets_whole_and_byte_by_byte(packet: m.OpeningPacket) -> None
 
 
 @given(st.one_of(*(strategy for cls, strategy in s.FRONTEND.items() if cls not in (m.PasswordMessage, m.Terminate))))
-def test_ten_at_once(message: m.FrontendMessage) -> None:
+def test_ten_startup_packets_at_the_same_time(message: m.FrontendMessage) -> None:
     assert feed(ready(), *[message] * 10) == feed(ready(), message) * 10
 
 
@@ -129,8 +131,8 @@ def test_events_leave_no_memory_behind() -> None:
 
 @pytest.mark.timeout(20)
 @pytest.mark.parametrize(("size", "piece"), [(64 << 20, 64 << 10), (1 << 20, 2)])
-def test_a_message_in_many_pieces_costs_its_length(size: int, piece: int) -> None:
-    """Copying it anew for each piece would move 32 GiB and 256 GiB."""
+def test_the_cost_of_a_fragmented_message_is_linear(size: int, piece: int) -> None:
+    """Copying the message for each fragment would move 32 GiB and 256 GiB."""
     connection = ready(message_bytes_max=size + 4)
     stream = m.CopyData(bytes(size)).serialize()
     connection.send(m.CopyInResponse(0, ()))
@@ -147,7 +149,7 @@ def test_a_message_in_many_pieces_costs_its_length(size: int, piece: int) -> Non
 
 
 @given(st.lists(st.binary(max_size=60), max_size=6))
-def test_arbitrary_bytes_as_a_connection(chunks: list[bytes]) -> None:
+def test_arbitrary_bytes(chunks: list[bytes]) -> None:
     survives(Connection(), chunks)
 
 
@@ -165,12 +167,12 @@ def test_mutated_messages(messages: list[m.FrontendMessage], data: st.DataObject
 
 
 @given(commands, st.integers(0, 10_000))
-def test_cut_off_streams_end(messages: list[m.FrontendMessage], keep: int) -> None:
+def test_truncated_streams_end(messages: list[m.FrontendMessage], keep: int) -> None:
     survives(ready(), [wire(messages)[:keep]])
 
 
 def survives(connection: Connection, chunks: list[bytes]) -> None:
-    """Nothing but PgError is raised, no more events than bytes come out, and EOF ends it."""
+    """Only PgError is raised, there are no more events than bytes, and EOF ends the connection."""
     events: list[Event] = []
     for chunk in chunks:
         connection.receive_data(chunk)
@@ -201,11 +203,11 @@ def test_startup_after_both_encryption_requests() -> None:
     assert in_phase(connection, Phase.READY)
 
 
-def test_startup_behind_ssl_request_without_waiting() -> None:
+def test_startup_sent_together_with_ssl_request() -> None:
     assert feed(Connection(), m.SSLRequest(), STARTUP) == [m.SSLRequest(), STARTUP]
 
 
-def test_an_encryption_request_comes_once() -> None:
+def test_each_encryption_request_is_accepted_once() -> None:
     connection = Connection()
     feed(connection, m.SSLRequest())
     message = fatal(connection, m.SSLRequest().serialize())
@@ -224,11 +226,11 @@ def test_an_encryption_request_comes_once() -> None:
         (b"\0\0\0\x0d\0\x03\0\0\xff\0x\0\0", 'invalid byte sequence for encoding "UTF8": 0xff'),
     ],
 )
-def test_bad_openings(data: bytes, message: str) -> None:
+def test_malformed_startup_packets(data: bytes, message: str) -> None:
     assert fatal(Connection(), data) == message
 
 
-def test_the_longest_startup_packet_is_taken() -> None:
+def test_the_longest_startup_packet_is_accepted() -> None:
     startup = m.StartupMessage({"user": "x" * (m.STARTUP_BYTES_MAX - 11)})
     assert len(startup.serialize()) == m.STARTUP_BYTES_MAX + 4
     assert feed(Connection(), startup) == [startup]
@@ -290,7 +292,7 @@ def test_an_error_in_a_batch_skips_until_sync() -> None:
     assert drain(connection) == [m.Query("z")]
 
 
-def test_skipped_messages_are_framed_but_not_read() -> None:
+def test_skipped_messages_are_framed_but_not_parsed() -> None:
     connection = ready()
     feed(connection, m.Parse("", ""))
     connection.send(ERROR)
@@ -314,7 +316,7 @@ def test_a_query_inside_a_batch_ends_it() -> None:
     assert in_phase(connection, Phase.READY)
 
 
-def test_invalid_utf8_fails_the_command_only() -> None:
+def test_invalid_utf8_fails_only_the_command() -> None:
     connection = ready()
     connection.receive_data(b"Q\0\0\0\x06\xff\0")
     assert drain(connection) == [
@@ -372,7 +374,7 @@ def test_copy_in_extended_ended_by_the_server_skips_until_sync() -> None:
     [m.Query("x"), m.Terminate(), m.Parse("", "x"), Raw(b"y\0\0\0\x04")],
     ids=lambda each: type(each).__name__,
 )
-def test_other_messages_in_copy_in_are_refused_as_by_postgresql(postgres: str, message: m.FrontendMessage) -> None:
+def test_other_messages_during_copy_in_are_refused_as_by_postgresql(postgres: str, message: m.FrontendMessage) -> None:
     data = exchange(postgres, m.Query("CREATE TEMP TABLE t (a int); COPY t FROM STDIN"), m.CopyData(b"1\n"), message)
     theirs = [each for each in s.read_backend(data) if isinstance(each, m.ErrorResponse)]
     connection = ready()
@@ -388,7 +390,7 @@ def test_other_messages_in_copy_in_are_refused_as_by_postgresql(postgres: str, m
 # --- ends and limits ---
 
 
-def test_terminate_and_what_follows_it() -> None:
+def test_messages_after_terminate_are_ignored() -> None:
     connection = ready()
     assert feed(connection, m.Terminate(), m.Query("late")) == [m.Terminate(), EOF]
     connection.receive_data(b"later")
@@ -396,7 +398,7 @@ def test_terminate_and_what_follows_it() -> None:
     assert connection.next_event() is EOF
 
 
-def test_eof_comes_after_what_was_sent_before() -> None:
+def test_eof_follows_the_messages_sent_before_it() -> None:
     connection = ready()
     connection.receive_data(m.Query("x").serialize() + b"Q\0\0")
     connection.receive_eof()
@@ -405,7 +407,7 @@ def test_eof_comes_after_what_was_sent_before() -> None:
 
 
 @pytest.mark.parametrize("phase", list(Phase))
-def test_a_fatal_error_closes_from_every_phase(phase: Phase) -> None:
+def test_a_fatal_error_closes_the_connection_in_every_phase(phase: Phase) -> None:
     connection = Connection()
     connection._enter(phase)
     connection.send(m.ErrorResponse("FATAL", "57P01", "terminating connection due to administrator command"))
@@ -420,7 +422,7 @@ def test_unknown_type_bytes(code: bytes) -> None:
 
 
 @pytest.mark.parametrize("cls", [m.Describe, m.Execute, m.Close, m.Sync, m.Flush, m.Terminate, m.CopyDone, m.CopyFail])
-def test_small_messages_are_refused_by_their_header(cls: type[m.Sync]) -> None:
+def test_small_messages_are_refused_by_the_length_in_their_header(cls: type[m.Sync]) -> None:
     too_long = m.SMALL_MESSAGE_BYTES_MAX + 1
     assert fatal(ready(), cls.code + m.INT32.pack(too_long)) == "invalid message length"
 
@@ -429,7 +431,7 @@ def test_small_messages_are_refused_by_their_header(cls: type[m.Sync]) -> None:
 @pytest.mark.parametrize("cls", [m.Query, m.Parse, m.Bind, m.FunctionCall])
 def test_a_message_that_is_too_long_is_dropped_with_an_error(cls: type[m.Query], pieces: int) -> None:
     connection = ready(message_bytes_max=20_000)
-    body = b"B" * 19_997 + m.Query("SELECT 2").serialize()[:8]  # none of its bytes begin a message
+    body = b"B" * 19_997 + m.Query("SELECT 2").serialize()[:8]  # no byte of it is the type of a message
     data = cls.code + m.INT32.pack(len(body) + 4) + body
     size = -(-len(data) // pieces)
     for start in range(0, len(data), size):
@@ -446,7 +448,7 @@ def test_a_message_that_is_too_long_is_dropped_with_an_error(cls: type[m.Query],
     assert drain(connection) == [m.Sync(), m.Query("SELECT 1")]
 
 
-def test_a_copy_data_that_is_too_long_fails_the_copy() -> None:
+def test_a_copy_data_message_that_is_too_long_fails_the_copy() -> None:
     connection = ready(message_bytes_max=20_000)
     connection.send(m.CopyInResponse(0, (0,)))
     connection.receive_data(m.CopyData(bytes(20_000)).serialize() + m.CopyDone().serialize())
@@ -457,7 +459,7 @@ def test_a_copy_data_that_is_too_long_fails_the_copy() -> None:
     assert connection.next_event() is NEED_DATA
 
 
-def test_a_message_that_would_be_dropped_is_dropped_however_long() -> None:
+def test_a_message_that_would_be_dropped_may_have_any_length() -> None:
     connection = ready(message_bytes_max=20_000)
     long = m.CopyData(bytes(30_000)).serialize()
     connection.receive_data(long + m.Query("SELECT 1").serialize())
@@ -465,7 +467,7 @@ def test_a_message_that_would_be_dropped_is_dropped_however_long() -> None:
 
 
 @pytest.mark.parametrize("cls", [m.Query, m.Parse, m.Bind, m.FunctionCall, m.CopyData])
-def test_a_message_longer_than_postgresql_takes_ends_the_connection(cls: type[m.Query]) -> None:
+def test_a_message_longer_than_postgresqls_limit_ends_the_connection(cls: type[m.Query]) -> None:
     connection = ready(message_bytes_max=20_000)
     connection.receive_data(cls.code + m.INT32.pack(20_000))
     assert connection.next_event() is NEED_DATA
@@ -473,11 +475,11 @@ def test_a_message_longer_than_postgresql_takes_ends_the_connection(cls: type[m.
 
 
 @pytest.mark.parametrize("length", [3, 0, -1, -(2**31)])
-def test_impossible_lengths(length: int) -> None:
+def test_invalid_lengths(length: int) -> None:
     assert fatal(ready(), b"Q" + m.INT32.pack(length)) == "invalid message length"
 
 
-def test_after_a_malformed_body_the_connection_goes_on() -> None:
+def test_the_connection_continues_after_a_malformed_body() -> None:
     connection = ready()
     connection.receive_data(b"Q\0\0\0\x05x" + m.Query("SELECT 1").serialize())
     with pytest.raises(PgError, match="invalid string in message") as caught:
@@ -491,7 +493,7 @@ def test_a_malformed_terminate_ends_the_connection() -> None:
     assert fatal(ready(), b"X\0\0\0\x05x") == "invalid message format"
 
 
-def test_data_to_send_empties_the_queue_and_does_not_copy_one_piece() -> None:
+def test_data_to_send_empties_the_queue_and_does_not_copy_a_single_chunk() -> None:
     connection = ready()
     rows = bytes(1_000)
     connection.send_encoded(rows)
@@ -528,7 +530,7 @@ def test_the_document_is_current() -> None:
     assert DOCUMENT.read_text() == document(), "run: python -m tests.protocol.test_connection"
 
 
-def test_every_phase_has_its_rows() -> None:
+def test_every_phase_is_documented() -> None:
     assert set(RECEIVED) == set(SENT) == set(Phase)
 
 

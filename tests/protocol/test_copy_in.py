@@ -1,4 +1,5 @@
-"""COPY FROM: what was written is read back however it is cut; the fast way is the exact way, and PostgreSQL's."""
+"""COPY FROM: encoded rows are read back for any division of the bytes, and both parsers equal each other and
+PostgreSQL."""
 
 from __future__ import annotations
 
@@ -39,7 +40,7 @@ Outcome = list[pa.Array] | tuple[str, str, str | None, str | None]
 
 
 def decoded(chunks: list[bytes], options: CopyOptions, given: Any = COLUMNS) -> Outcome:
-    """The columns of all batches, or what the error says."""
+    """The columns of all batches, or the error's message."""
     decoder = CopyDecoder(given, options, "t")
     try:
         batches = [batch for chunk in chunks for batch in decoder.feed(chunk)] + decoder.finish()
@@ -53,7 +54,7 @@ def decoded(chunks: list[bytes], options: CopyOptions, given: Any = COLUMNS) -> 
 
 
 def assert_same(got: Outcome, expected: Outcome) -> None:
-    if isinstance(got, list) and isinstance(expected, list):  # by their text: NaN is not equal to itself
+    if isinstance(got, list) and isinstance(expected, list):  # compared as text, because NaN is not equal to itself
         assert [c.to_string(window=99) for c in got] == [c.to_string(window=99) for c in expected]
     else:
         assert got == expected
@@ -66,7 +67,7 @@ def cut(data: bytes, cuts: list[int]) -> list[bytes]:
 
 @examples(120, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 @given(columns.batches(3), OPTIONS, st.lists(st.integers(0, 1 << 16), max_size=4), st.sampled_from([1, 16, 1 << 21]))
-def test_what_was_written_is_read_back(batch: Any, options: CopyOptions, cuts: list[int], gather: int) -> None:
+def test_encoded_rows_are_read_back(batch: Any, options: CopyOptions, cuts: list[int], gather: int) -> None:
     types, _, arrow = batch
     names = [f"column {index}" for index in range(len(types))]
     encoder = CopyEncoder(types, options, names=names)
@@ -127,7 +128,7 @@ SOUPS = st.sampled_from(["text", "csv"]).flatmap(
 
 @examples(400)
 @given(SOUPS, st.lists(st.integers(0, 100), max_size=3), st.sampled_from([1, 8, 1 << 21]), st.booleans())
-def test_the_fast_way_is_the_exact_way(given: Any, cuts: list[int], gather: int, windows: bool) -> None:
+def test_the_fast_parser_equals_the_exact_parser(given: Any, cuts: list[int], gather: int, windows: bool) -> None:
     data, options = given
     if windows:
         data = data.replace(b"\r", b"").replace(b"\n", b"\r\n")
@@ -140,7 +141,9 @@ def test_the_fast_way_is_the_exact_way(given: Any, cuts: list[int], gather: int,
 
 @examples(300)
 @given(st.binary(max_size=30), st.lists(st.integers(0, 200), max_size=3), st.sampled_from([1, 1 << 21]), st.data())
-def test_any_binary_is_rows_or_an_error(noise: bytes, cuts: list[int], gather: int, data: st.DataObject) -> None:
+def test_arbitrary_binary_data_gives_rows_or_an_error(
+    noise: bytes, cuts: list[int], gather: int, data: st.DataObject
+) -> None:
     rows = b"".join(data.draw(st.lists(st.sampled_from(BINARY_ROWS), max_size=4)))
     at = data.draw(st.integers(0, len(rows)))
     whole = data.draw(st.sampled_from([SIGNATURE, SIGNATURE, SIGNATURE[:12], b""])) + rows[:at] + noise + rows[at:]
@@ -292,7 +295,7 @@ def theirs(server: psycopg.Connection[Any], pairs: Pairs, data: bytes) -> Any:
 
 
 @pytest.mark.parametrize(("pairs", "data"), CASES, ids=lambda value: None)
-def test_rows_and_errors_are_postgresqls(server: psycopg.Connection[Any], pairs: Pairs, data: bytes) -> None:
+def test_rows_and_errors_equal_postgresql(server: psycopg.Connection[Any], pairs: Pairs, data: bytes) -> None:
     expected = theirs(server, pairs, data)
     options = CopyOptions.of(pairs, reading=True)
     for chunks in ([data], [data[at : at + 1] for at in range(len(data))]):
@@ -301,11 +304,12 @@ def test_rows_and_errors_are_postgresqls(server: psycopg.Connection[Any], pairs:
 
 
 @pytest.mark.parametrize("format", ["text", "csv"])
-def test_soup_is_read_as_postgresql_reads_it(server: psycopg.Connection[Any], format: str) -> None:
+def test_random_text_equals_postgresql(server: psycopg.Connection[Any], format: str) -> None:
     @examples(200, derandomize=True)
     @given(soup(format))
     def check(data: bytes) -> None:
-        # Bytes that are no text are CASES' affair: PostgreSQL checks them some way ahead of what it reads.
+        # Invalid UTF-8 is tested by CASES: PostgreSQL checks the encoding some distance ahead of the rows that it
+        # reads.
         data = data.replace(b"\xff", b"").replace(b"\0", b"")
         expected = theirs(server, (("format", format),), data)
         got = decoded([data], CopyOptions.of([("format", format)], reading=True))
@@ -318,8 +322,8 @@ def test_soup_is_read_as_postgresql_reads_it(server: psycopg.Connection[Any], fo
 
 
 @pytest.mark.parametrize("options", [CopyOptions(), CopyOptions.csv(), CopyOptions.binary()])
-def test_much_data_comes_in_batches(options: CopyOptions) -> None:
-    """Large data takes the fast way, is cut into batches on the way, and comes once."""
+def test_large_data_is_returned_in_batches(options: CopyOptions) -> None:
+    """Large data is read by the fast parser, in several batches, and each row once."""
     types = (INT8, TEXT, FLOAT8, TIMESTAMP)
     count = 90_000
     batch = pa.record_batch(
@@ -341,7 +345,7 @@ def test_much_data_comes_in_batches(options: CopyOptions) -> None:
     assert pa.Table.from_batches(batches).combine_chunks().equals(pa.Table.from_batches([batch]))
 
 
-def test_the_faulty_line_is_named_after_many_good_ones() -> None:
+def test_an_error_names_its_line_after_many_good_lines() -> None:
     good = b"".join(b"%d\tx\t2020-01-01\n" % number for number in range(200_000))
     got = decoded([good, b"1\tx\tnever\n"], CopyOptions())
     assert got == (

@@ -1,4 +1,4 @@
-"""COPY's options are accepted and refused as PostgreSQL does, with its words."""
+"""COPY's options are accepted and refused as by PostgreSQL, with its messages."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def spelled(name: str, value: OptionValue) -> str:
 
 
 @pytest.mark.parametrize(("reading", "pairs"), CASES)
-def test_options_are_judged_as_postgresql_does(
+def test_options_are_accepted_and_refused_as_by_postgresql(
     server: psycopg.Connection[Any], reading: bool, pairs: list[tuple[str, OptionValue]]
 ) -> None:
     expected = got = None
@@ -98,7 +98,7 @@ def test_defaults_depend_on_the_format() -> None:
     assert CopyOptions.of([("format", "binary")], reading=False) == CopyOptions.binary()
 
 
-def test_lists_name_columns_once() -> None:
+def test_a_column_may_occur_once_in_a_list() -> None:
     options = CopyOptions.csv()
     assert options.positions(["b"], ["a", "b"]) == {1}
     assert options.positions(["*"], ["a", "b"]) == {0, 1}

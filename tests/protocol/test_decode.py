@@ -1,4 +1,4 @@
-"""Columns of text and binary values against the same values read one by one."""
+"""Columns of text and binary values, compared with the same values read one by one."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def assert_same(got: Any, expected: Any) -> None:
 
 @examples(250)
 @given(st.sampled_from(columns.TYPES), st.data(), ZONES)
-def test_printed_columns_are_read_back(type: PgType, data: st.DataObject, zone: str) -> None:
+def test_encoded_columns_are_read_back(type: PgType, data: st.DataObject, zone: str) -> None:
     values = data.draw(st.lists(st.none() | columns.values(type), max_size=5))
     texts = [None if v is None else plain_encoder.text(type, v, OutputStyle(zone)) for v in values]
     expected = one_by_one(type, texts, lambda text: parse_text(type, text, timezone=zone))
@@ -61,8 +61,8 @@ def test_printed_columns_are_read_back(type: PgType, data: st.DataObject, zone: 
 
 @examples(300)
 @given(st.sampled_from(sorted(ORDINARY_TOO, key=str)), st.data(), ZONES)
-def test_odd_columns_are_read_as_their_values_are(type: PgType, data: st.DataObject, zone: str) -> None:
-    """The fast way may not take what the exact one refuses, nor read it otherwise."""
+def test_unusual_texts_are_read_as_single_values_are(type: PgType, data: st.DataObject, zone: str) -> None:
+    """The fast parser must not accept what the exact one refuses, nor read it as another value."""
     texts = data.draw(st.lists(st.none() | st.sampled_from(ORDINARY_TOO[type]), max_size=4))
     expected = one_by_one(type, texts, lambda text: parse_text(type, text, timezone=zone))
     array = pa.array(texts, pa.string())
@@ -74,7 +74,7 @@ def test_odd_columns_are_read_as_their_values_are(type: PgType, data: st.DataObj
     st.sampled_from(columns.TYPES),
     st.lists(st.text(st.sampled_from([*"0123456789.-+: TeExZabf{}\\"]), max_size=20), min_size=1, max_size=2),
 )
-def test_any_column_is_read_as_its_values_are(type: PgType, texts: list[str]) -> None:
+def test_arbitrary_texts_are_read_as_single_values_are(type: PgType, texts: list[str]) -> None:
     expected = one_by_one(type, texts, lambda text: parse_text(type, text))
     assert_same(outcome(lambda: parse_text_column(type, pa.array(texts))), expected)
 
@@ -104,14 +104,14 @@ def test_binary_columns_are_read_back(type: PgType, data: st.DataObject) -> None
         (BOOL, "yes"),
     ],
 )
-def test_where_arrow_would_read_otherwise(type: PgType, text: str) -> None:
+def test_texts_that_arrow_would_read_otherwise(type: PgType, text: str) -> None:
     zone = "America/New_York"
     expected = one_by_one(type, [None, text], lambda value: parse_text(type, value, timezone=zone))
     array = pa.array([None, text])
     assert_same(outcome(lambda: parse_text_column(type, array, timezone=zone)), expected)
 
 
-def test_bad_values_name_their_row() -> None:
+def test_errors_name_the_row() -> None:
     with pytest.raises(BadValue) as bad:
         parse_text_column(INT8, pa.array(["1", None, "x", "y"]))
     assert bad.value.row == 2

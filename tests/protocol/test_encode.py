@@ -1,4 +1,4 @@
-"""Encoders against their row-by-row twin and against PostgreSQL's own COPY, byte for byte."""
+"""The encoders, compared with their row-by-row equivalents and with PostgreSQL's own COPY, byte for byte."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ Batch = tuple[list[PgType], list[list[Any]], pa.RecordBatch]
 
 @CALM
 @given(columns.batches(), st.data(), STYLES)
-def test_rows_equal_their_twin(batch: Batch, data: st.DataObject, style: OutputStyle) -> None:
+def test_rows_equal_the_plain_encoder(batch: Batch, data: st.DataObject, style: OutputStyle) -> None:
     types, rows, arrow = batch
     formats = data.draw(st.lists(st.integers(0, 1), min_size=len(types), max_size=len(types)))
     assert RowEncoder(types, formats, style).encode(arrow) == plain_encoder.data_rows(types, formats, rows, style)
@@ -54,7 +54,7 @@ def test_rows_equal_their_twin(batch: Batch, data: st.DataObject, style: OutputS
 
 @CALM
 @given(columns.batches(), TEXT_OPTIONS | CSV_OPTIONS | st.just(CopyOptions.binary()), STYLES)
-def test_copies_equal_their_twin(batch: Batch, options: CopyOptions, style: OutputStyle) -> None:
+def test_copies_equal_the_plain_encoder(batch: Batch, options: CopyOptions, style: OutputStyle) -> None:
     types, rows, arrow = batch
     encoder = CopyEncoder(types, options, style, arrow.schema.names)
     sent = encoder.header() + encoder.encode(arrow) + encoder.trailer()
@@ -73,7 +73,7 @@ def unframed(messages: bytes) -> list[bytes]:
 
 
 class Oracle:
-    """PostgreSQL with one table `v` of one column, loaded by COPY BINARY and read by COPY in any format."""
+    """A PostgreSQL with a table `v` of one column, loaded by COPY BINARY and read by COPY in any format."""
 
     def __init__(self, connection: psycopg.Connection[Any], type: PgType) -> None:
         self.connection, self.type = connection, type
@@ -99,7 +99,7 @@ def oracle(postgres: str) -> Any:
 
 
 def samples(type: PgType, count: int) -> list[Any]:
-    """Many values at once: hypothesis would send them one by one."""
+    """Many values together, because hypothesis would send them one by one."""
     found: list[Any] = [None]
 
     @examples(count, database=None, derandomize=True, suppress_health_check=list(HealthCheck))
@@ -111,10 +111,11 @@ def samples(type: PgType, count: int) -> list[Any]:
     return found
 
 
-# PostgreSQL keeps each bare numeric's own scale: `test_bare_numerics_...` says what we do.
+# PostgreSQL keeps the scale of each bare numeric; `test_bare_numerics_...` describes what Tidewire does.
 @pytest.mark.parametrize("type", [t for t in columns.TYPES if NUMERIC not in (t, t.element)], ids=str)
-def test_postgresql_reads_and_prints_the_same(oracle: psycopg.Connection[Any], type: PgType) -> None:
-    """Our binary is read by PostgreSQL; its text, csv and binary of what it read are ours; and all come back."""
+def test_postgresql_reads_and_writes_the_same_bytes(oracle: psycopg.Connection[Any], type: PgType) -> None:
+    """PostgreSQL reads our binary format. Its text, csv and binary output of these values equals ours, and is read
+    back."""
     element = type.element or type
     scalars = samples(type, 20 if type.element else 60)
     array = column_of(type, scalars)
@@ -154,14 +155,14 @@ def has_nan(array: pa.Array) -> bool:
     return "nan" in str(array.to_pylist())
 
 
-def test_bare_numerics_lose_only_the_zeros_of_their_column() -> None:
+def test_bare_numerics_lose_only_the_trailing_zeros_of_their_column() -> None:
     array = column_of(NUMERIC, [Decimal("1.50"), Decimal("100"), Decimal("-0.000000000000000001"), None, Decimal(0)])
     sent = unframed(CopyEncoder([NUMERIC], CopyOptions()).encode(pa.record_batch([array], ["v"])))
     assert sent == [b"1.5\n", b"100\n", b"-0.000000000000000001\n", b"\\N\n", b"0\n"]
 
 
 @pytest.mark.parametrize("arrow", [pa.int64(), pa.uint64(), pa.int16()])
-def test_numeric_without_decimals_travels_as_any_integer(arrow: pa.DataType) -> None:
+def test_numeric_without_decimals_is_encoded_as_an_integer(arrow: pa.DataType) -> None:
     array = pa.array([0, 1, 32_767, None, 10_000], arrow).slice(1)
     batch = pa.record_batch([array, array], ["a", "b"])
     same = pa.record_batch([array.cast(pa.decimal128(38, 0))] * 2, ["a", "b"])
@@ -170,7 +171,7 @@ def test_numeric_without_decimals_travels_as_any_integer(arrow: pa.DataType) -> 
         assert encoder.encode(batch) == encoder.encode(same)
 
 
-def test_the_end_of_time_leaves_as_numeric() -> None:
+def test_the_greatest_timestamp_is_sent_as_numeric() -> None:
     batch = pa.record_batch([pa.array([(1 << 64) - 1], pa.uint64())], ["t"])
     assert RowEncoder([MZ_TIMESTAMP], [0]).encode(batch).endswith(b"\0\0\0\x1418446744073709551615")
     assert (
@@ -188,21 +189,21 @@ def test_rows_without_columns() -> None:
     assert CopyEncoder([], CopyOptions()).encode(batch.slice(0, 0)) == b""
 
 
-def test_large_batches_are_cut_and_joined() -> None:
+def test_large_batches_are_divided_and_joined() -> None:
     count = encode.CHUNK_ROWS * 2 + 5
     batch = pa.record_batch([pa.array(np.arange(count)), pa.array([f"row {i}" for i in range(count)])], ["a", "b"])
     sent = CopyEncoder([INT8, TEXT], CopyOptions()).encode(batch)
     assert unframed(sent) == [f"{i}\trow {i}\n".encode() for i in range(count)]
 
 
-def test_wide_rows_are_cut_by_their_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_wide_rows_are_divided_by_their_size(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(encode, "CHUNK_BYTES", 1000)
     rows = ["x" * (i * 37 % 1500) for i in range(50)]
     sent = CopyEncoder([TEXT], CopyOptions()).encode(pa.record_batch([pa.array(rows)], ["a"]))
     assert unframed(sent) == [f"{row}\n".encode() for row in rows]
 
 
-def test_a_row_beyond_a_message_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_row_larger_than_a_message_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(encode, "CHUNK_BYTES", 100)
     monkeypatch.setattr(encode, "ROW_BYTES_MAX", 4000)
     with pytest.raises(PgError, match="out of memory") as refused:
@@ -210,7 +211,7 @@ def test_a_row_beyond_a_message_is_refused(monkeypatch: pytest.MonkeyPatch) -> N
     assert refused.value.sqlstate == "54000"
 
 
-def test_the_binary_header_shares_the_first_row() -> None:
+def test_the_binary_header_is_in_the_message_of_the_first_row() -> None:
     batch = pa.record_batch([pa.array([1, 2], pa.int32())], ["a"])
     encoder = CopyEncoder([INT4], CopyOptions.binary())
     shared = encoder.encode_rows(batch)
@@ -225,7 +226,7 @@ def test_the_binary_header_shares_the_first_row() -> None:
 
 
 def test_zone_offsets_change_within_a_column() -> None:
-    """Both sides of New York's 2024 changes, and a summer that no table of transitions reaches."""
+    """Both changes of New York's clocks in 2024, and a summer beyond the table of transitions."""
     instants = [1710054000 - 1, 1710054000, 1730613600 - 1, 1730613600, 4118083200, 64060588800]
     array = column_of(TIMESTAMPTZ, [second * 1_000_000 for second in instants])
     sent = unframed(
@@ -248,7 +249,7 @@ def test_unknown_columns_of_force_quote_are_refused() -> None:
         CopyEncoder([INT4], CopyOptions.csv(force_quote=("z",)), OutputStyle(), ["a"])
 
 
-def test_arrays_know_their_elements_type() -> None:
+def test_arrays_contain_the_oid_of_their_elements() -> None:
     type = array_of(parse_type("varchar(3)"))
     batch = pa.record_batch([column_of(type, [["a", None], [], None])], ["v"])
     assert RowEncoder([type], [1]).encode(batch) == plain_encoder.data_rows(

@@ -1,4 +1,4 @@
-"""Every message survives its own bytes, refuses others' with PgError and nothing else, and is what PostgreSQL sends."""
+"""Each message is read back from its bytes, malformed bytes raise only PgError, and the bytes are PostgreSQL's."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def test_strategies_cover_every_message() -> None:
 
 @given(s.messages, st.binary(max_size=9), st.binary(max_size=9))
 def test_round_trip(message: Message, before: bytes, behind: bytes) -> None:
-    """Also when the message stands among others: a parser looks at its own bytes only."""
+    """This is tested among other messages, too: a parser reads only its own bytes."""
     wire = message.serialize()
     start = body_start(message)
     assert wire[: len(message.code)] == message.code
@@ -88,7 +88,7 @@ def test_arbitrary_bodies_raise_pgerror_only(cls: type[Message], body: bytes) ->
         (m.StartupMessage, b"\0\x03\0\0", "invalid startup packet layout: expected terminator as last byte"),
     ],
 )
-def test_malformed_is_an_error_in_postgresql_words(cls: type[Message], body: bytes, message: str) -> None:
+def test_malformed_messages_are_refused_in_postgresqls_words(cls: type[Message], body: bytes, message: str) -> None:
     with pytest.raises(PgError) as caught:
         cls.parse(body, 0, len(body))
     startup = cls is m.StartupMessage and message.startswith("invalid startup")
@@ -97,7 +97,7 @@ def test_malformed_is_an_error_in_postgresql_words(cls: type[Message], body: byt
     assert caught.value.message == message
 
 
-def test_bind_with_contradicting_counts_is_an_ordinary_error() -> None:
+def test_bind_with_contradictory_counts_is_an_ordinary_error() -> None:
     wire = m.Bind("", "", (0, 1), (b"a", b"b", b"c")).serialize()
     with pytest.raises(PgError, match="bind message has 2 parameter formats but 3 parameters") as caught:
         m.Bind.parse(wire, 5, len(wire))
@@ -115,7 +115,7 @@ def test_error_fields_in_order() -> None:
     assert m.NoticeResponse.of(Notice("hm")).serialize() == b"N\0\0\0\x20SNOTICE\0VNOTICE\0C00000\0Mhm\0\0"
 
 
-def test_an_error_always_gets_through() -> None:
+def test_an_error_of_any_length_is_sent() -> None:
     wire = m.ErrorResponse.of(PgError(SqlState.INTERNAL_ERROR, "a\0b\ud800c")).serialize()
     assert [report.message for report in s.read_backend(wire) if isinstance(report, m.ErrorResponse)] == ["a?b?c"]
 
@@ -129,7 +129,7 @@ def test_field_of_a_type() -> None:
 
 
 def exchange(dsn: str, *messages: m.FrontendMessage, settings: dict[str, str] | None = None) -> bytes:
-    """All that PostgreSQL sends to a client that says `messages` and goodbye."""
+    """Everything that PostgreSQL sends to a client that sends `messages` and then Terminate."""
     url = urlsplit(dsn)
     startup = m.StartupMessage({"user": "postgres", "database": "postgres", **(settings or {})})
     with socket.create_connection((url.hostname, url.port), timeout=10) as peer:
@@ -137,8 +137,9 @@ def exchange(dsn: str, *messages: m.FrontendMessage, settings: dict[str, str] | 
         return b"".join(iter(lambda: peer.recv(65_536), b""))
 
 
-def test_postgresql_speaks_the_same_bytes(postgres: str) -> None:
-    """It understands each of our frontend messages, and each of its own is read and written back alike."""
+def test_postgresql_sends_and_accepts_the_same_bytes(postgres: str) -> None:
+    """PostgreSQL accepts each of our frontend messages. Each of its messages is parsed and encoded to the same
+    bytes."""
     data = exchange(
         postgres,
         m.Query("SET client_min_messages = error; SELECT 1 AS a, NULL::text, 'x'::varchar(3), 1.5::numeric(10,2)"),
@@ -170,7 +171,7 @@ def test_postgresql_speaks_the_same_bytes(postgres: str) -> None:
     seen = {type(message) for message in received}
     assert set(s.BACKEND) - seen == {m.AuthenticationCleartextPassword, m.NoticeResponse}
     reports = [message for message in received if isinstance(message, m.ErrorResponse)]
-    assert len(reports) == 1  # the function call's; its fields F, L and R are not kept
+    assert len(reports) == 1  # of the function call; its fields F, L and R are not stored
     rest = [message.serialize() for message in received if not isinstance(message, m.ErrorResponse)]
     at = 0
     for wire in rest:
@@ -181,7 +182,7 @@ def test_postgresql_speaks_the_same_bytes(postgres: str) -> None:
     "text",
     [b"\xff", b"a\x80b", b"\xe2\x28\xa1", b"\xed\xa0\x80", b"\xf4\x90\x80\x80", b"ok \xc3", b"\xc0\xaf", b"\xf8\x88"],
 )
-def test_invalid_utf8_in_postgresql_words(postgres: str, text: bytes) -> None:
+def test_invalid_utf8_is_refused_in_postgresqls_words(postgres: str, text: bytes) -> None:
     with pytest.raises(PgError) as caught:
         m.decode_utf8(text)
     wire = b"Q" + m.INT32.pack(len(text) + 5) + text + b"\0"
@@ -192,7 +193,7 @@ def test_invalid_utf8_in_postgresql_words(postgres: str, text: bytes) -> None:
 
 
 class Raw:
-    """Bytes in the place of a message."""
+    """A message with arbitrary bytes."""
 
     def __init__(self, wire: bytes) -> None:
         self.wire = wire

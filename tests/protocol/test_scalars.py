@@ -1,4 +1,4 @@
-"""Single values: what PostgreSQL reads, how it words what it refuses, and binary that comes back."""
+"""Single values: PostgreSQL's input syntax, its error messages, and the binary format."""
 
 from __future__ import annotations
 
@@ -75,13 +75,13 @@ def theirs(server: psycopg.Connection[Any], text: str) -> tuple[str | None, ...]
     [(spelling, "UTC") for spelling in INPUTS]
     + [(spelling, "America/New_York") for spelling in ("timestamptz", "timestamp", "date", "time")],
 )
-def test_text_is_read_as_postgresql_reads_it(server: psycopg.Connection[Any], spelling: str, zone: str) -> None:
+def test_text_is_read_as_by_postgresql(server: psycopg.Connection[Any], spelling: str, zone: str) -> None:
     server.execute(f"set timezone = '{zone}'; drop table if exists v; create temp table v(v {spelling})")
     type = parse_type(spelling)
     differences = []
     for text in INPUTS[spelling]:
         expected, got = theirs(server, text), ours(type, text, zone)
-        if "json" in spelling and len(expected) > 1:  # where the fault lies in the JSON is told in our own words
+        if "json" in spelling and len(expected) > 1:  # Tidewire describes the error's position in its own words
             expected, got = expected[:2], got[:2]
         if expected != got:
             differences.append((text, got, expected))
@@ -105,7 +105,7 @@ def test_text_is_read_as_postgresql_reads_it(server: psycopg.Connection[Any], sp
         (JSON, "[" * 100_000, "54001"),
     ],
 )
-def test_what_columns_cannot_hold_is_refused(type: PgType, text: str, sqlstate: str) -> None:
+def test_values_that_columns_cannot_store_are_refused(type: PgType, text: str, sqlstate: str) -> None:
     with pytest.raises(PgError) as refused:
         parse_text(type, text)
     assert refused.value.sqlstate == sqlstate
@@ -113,7 +113,7 @@ def test_what_columns_cannot_hold_is_refused(type: PgType, text: str, sqlstate: 
 
 @examples(200)
 @given(st.sampled_from(columns.TYPES), st.data())
-def test_text_and_binary_come_back(type: PgType, data: st.DataObject) -> None:
+def test_text_and_binary_forms_are_read_back(type: PgType, data: st.DataObject) -> None:
     value = data.draw(columns.values(type))
     if type.name == "bpchar" or (type.element and type.element.name == "bpchar"):
         return
@@ -134,14 +134,14 @@ def same(left: Any, right: Any) -> bool:
     st.sampled_from(columns.TYPES),
     st.text(st.sampled_from([*"0123456789.-+:/ eETZPYMDjanbc{},\"\\xé'"]), max_size=14) | st.text(max_size=8),
 )
-def test_any_text_is_a_value_or_an_error(type: PgType, text: str) -> None:
+def test_arbitrary_text_is_a_value_or_an_error(type: PgType, text: str) -> None:
     with suppress(PgError):
         assert len(column_of(type, [parse_text(type, text)])) == 1
 
 
 @examples(300)
 @given(st.sampled_from(columns.TYPES), st.data())
-def test_any_bytes_are_a_value_or_an_error(type: PgType, data: st.DataObject) -> None:
+def test_arbitrary_bytes_are_a_value_or_an_error(type: PgType, data: st.DataObject) -> None:
     whole = plain_encoder.binary(type, data.draw(columns.values(type)))
     at = data.draw(st.integers(0, len(whole)))
     with suppress(PgError):
@@ -172,7 +172,7 @@ def test_any_bytes_are_a_value_or_an_error(type: PgType, data: st.DataObject) ->
         (array_of(INT4), bytes.fromhex("000000020000000000000017"), "0A000", None),
     ],
 )
-def test_bad_binary(type: PgType, data: bytes, sqlstate: str | None, message: str | None) -> None:
+def test_malformed_binary(type: PgType, data: bytes, sqlstate: str | None, message: str | None) -> None:
     if sqlstate is None:
         assert parse_binary(type, data) == Decimal(9999)
         return
@@ -183,14 +183,14 @@ def test_bad_binary(type: PgType, data: bytes, sqlstate: str | None, message: st
 
 
 def test_float4_is_rounded_once() -> None:
-    """A double half-way between two singles was itself rounded: the decimal text decides."""
+    """The nearest double may be half-way between two singles and is rounded itself: the decimal text decides."""
     halfway = "1.00000017881393432617187500"
     assert parse_text(FLOAT4, halfway) == 1.0000002384185791
     assert parse_text(FLOAT4, halfway[:-1] + "1") == 1.0000002384185791
     assert parse_text(FLOAT4, "1.00000017881393432617187499") == 1.0000001192092896
 
 
-def test_jsonb_has_one_spelling() -> None:
+def test_jsonb_has_one_text_form() -> None:
     given = '{"bb": 1, "a" : [1.10, 2e2, -0], "c":{"y":"\\u00e9\\n"}, "a":null}'
     assert parse_text(JSONB, given) == '{"a": null, "c": {"y": "é\\n"}, "bb": 1}'
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from catalog import builtin
-from catalog.objects import CatalogState, Column, Database, ObjectId, Schema, Table
+from catalog.objects import Column, Database, ObjectId, Schema, Table
+from catalog.state import CatalogState
 
 
 def empty_state() -> CatalogState:

@@ -1,7 +1,7 @@
-"""What a server answers to a statement, and the file that keeps PostgreSQL's: tests/sql/<chapter>.answers.
+"""A server's answer to a statement, and the files with PostgreSQL's recorded answers: tests/sql/<chapter>.answers.
 
-One JSON object a line, in the statements' order: the columns with their type OIDs (and the modifier of a numeric that
-has one), and the rows in text form; or the SQLSTATE and the message.
+A file has one JSON object per line, in the order of the statements. It contains the columns with their type OIDs (and
+the modifier of a numeric that has one) and the rows in text form, or else the SQLSTATE and the message of an error.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """Rows, or an error where `sqlstate` is not None."""
+    """Rows, or an error if `sqlstate` is not None."""
 
     columns: tuple[Column, ...] = ()
     rows: tuple[tuple[Cell, ...], ...] = ()
@@ -47,9 +47,9 @@ def write(chapter: str, answered: Sequence[tuple[Statement, Answer]]) -> None:
 
 
 def read(chapter: str) -> list[tuple[Statement, Answer]]:
-    """The recorded answers. Empty if none were."""
+    """The recorded answers. Empty if there is no file."""
     path = DIRECTORY / f"{chapter}.answers"
-    # Not splitlines(): a value may hold what str takes for a line's end.
+    # Not splitlines(): a value may contain characters that str treats as line boundaries.
     lines = path.read_text().split("\n")[:-1] if path.exists() else []
     return [_pair(chapter, json.loads(line)) for line in lines]
 

@@ -1,9 +1,10 @@
-"""When two answers are the same.
+"""Comparison of two answers.
 
-Names, type OIDs and text forms byte for byte, rows as a multiset, or as a list where the statement orders them (as far
-as its ORDER BY tells). But a numeric without declared precision is compared as a value, of which the shorter of the two
-may have been rounded if it has at least sixteen digits, and a computed float as a value to twelve digits (float4: six).
-Errors are the same if their SQLSTATEs are.
+Names, type OIDs and text forms must be equal byte for byte. Rows are compared as a multiset. If the statement has ORDER
+BY, they are compared as a list, as far as ORDER BY determines their order. There are two exceptions. A numeric without
+declared precision is compared as a value; if it has at least sixteen digits, one of the two may be rounded to the
+digits of the other. A computed float is compared to twelve digits (float4: six). Errors are equal if their SQLSTATEs
+are.
 """
 
 from __future__ import annotations
@@ -20,14 +21,14 @@ from protocol.pgwire.types import BY_OID, PgType
 from server.sql.grammar.parse import parse_query
 from tests.sql.answers import Answer, Cell, Column
 
-_DIGITS = 16  # what PostgreSQL gives at least of a quotient
+_DIGITS = 16  # the least number of digits of a quotient in PostgreSQL
 _CLOSE = {"float4": 1e-6, "float8": 1e-12}
 
 Row = Sequence[Cell]
 
 
 def difference(sql: str, expected: Answer, actual: Answer) -> str | None:
-    """What differs, for a person; None if nothing does."""
+    """A description of the difference; None if there is none."""
     if expected.sqlstate is not None or actual.sqlstate is not None:
         same = expected.sqlstate == actual.sqlstate
         return None if same else f"PostgreSQL  {expected}\n    Tidewire    {actual}"
@@ -46,7 +47,7 @@ def columns_difference(expected: Sequence[Column], actual: Sequence[Column]) -> 
 
 
 def _shown(rows: Sequence[Row], others: Sequence[Row]) -> str:
-    """The rows that the other side has not."""
+    """The rows that the other side lacks."""
     rest = Counter(map(tuple, rows))
     rest.subtract(map(tuple, others))
     only = [row for row in map(tuple, rows) if rest[row] > 0]
@@ -54,11 +55,11 @@ def _shown(rows: Sequence[Row], others: Sequence[Row]) -> str:
 
 
 def _paired(sql: str, expected: Answer, actual: Answer) -> tuple[Sequence[Row], Sequence[Row]]:
-    """The rows of both, each of one side beside what should be equal to it on the other."""
+    """The rows of both sides, in an order in which equal rows have equal positions."""
     keys = _order_keys(sql, expected.columns)
     if keys is None:
         return sorted_rows(expected), sorted_rows(actual)
-    if not keys:  # it orders by what is not put out: then totally
+    if not keys:  # the keys are not in the output: the order is compared as it is
         return expected.rows, actual.rows
     return _ties_sorted(expected, keys), _ties_sorted(actual, keys)
 
@@ -68,7 +69,7 @@ def sorted_rows(answer: Answer) -> list[Row]:
 
 
 def _ties_sorted(answer: Answer, keys: Sequence[int]) -> list[Row]:
-    """The rows in their order, but those of equal keys sorted."""
+    """The rows in their order, where rows with equal keys are sorted."""
     result: list[Row] = []
     group: list[Row] = []
     for row in answer.rows:
@@ -80,10 +81,11 @@ def _ties_sorted(answer: Answer, keys: Sequence[int]) -> list[Row]:
 
 
 def _order_keys(sql: str, columns: Sequence[Column]) -> list[int] | None:
-    """The output columns that the outermost ORDER BY names; [] if it orders by something else too, None without it."""
+    """The output columns that the outermost ORDER BY names. [] if it also names something else, None if there is
+    none."""
     try:
         order = parse_query(sql).tree.args.get("order")
-    except PgError:  # Tidewire refuses the statement; it is only to be shown
+    except PgError:  # Tidewire refuses the statement; the rows are only printed
         return None
     if order is None:
         return None
@@ -104,7 +106,7 @@ def _order_keys(sql: str, columns: Sequence[Column]) -> list[int] | None:
 
 
 def _sort_key(column: Column, cell: Cell) -> tuple[int, float, str]:
-    """Puts values that are nearly equal side by side."""
+    """A key that sorts nearly equal values to neighbouring positions."""
     if cell is None:
         return (2, 0.0, "")
     name = _type(column).name if column.oid in BY_OID else ""
@@ -139,7 +141,7 @@ def _same_cell(column: Column, expected: Cell, actual: Cell) -> bool:
 
 
 def _elements(text: str) -> list[Cell]:
-    """Of an array of numbers, which have no quotes."""
+    """The elements of an array of numbers, which have no quotes."""
     return [None if item == "NULL" else item for item in text.strip("{}").split(",")]
 
 
@@ -153,7 +155,7 @@ def _same_value(type: str, expected: str, actual: str) -> bool:
 
 
 def same_numeric(expected: str, actual: str) -> bool:
-    """Equal values, or one is the other rounded."""
+    """Whether the values are equal, or one is the other one rounded."""
     with localcontext(prec=200):
         left, right = Decimal(expected), Decimal(actual)
         if left == right or not (left.is_finite() and right.is_finite()):

@@ -1,9 +1,9 @@
-"""The differences that are known: tests/sql/differences.toml. The suite checks that each of them is still there.
+"""The known differences from PostgreSQL: tests/sql/differences.toml. The suite checks that each of them still exists.
 
 [[difference]]
 chapter = "strings"          # a file of the suite
 statement = "select 1"       # this statement, word for word; or
-contains = "to_char("        # every statement of the file that holds this text
+contains = "to_char("        # every statement of the file that contains this text
 kind = "refused"
 reason = "What a user should know."
 """
@@ -54,6 +54,6 @@ def known(statement: Statement) -> Difference | None:
 
 
 def unused(statements: Iterable[Statement]) -> list[Difference]:
-    """The entries that cover none of these statements."""
+    """The differences that apply to none of these statements."""
     found = list(statements)
     return [entry for entry in differences() if not any(entry.covers(statement) for statement in found)]

@@ -1,4 +1,4 @@
-"""PostgreSQL's manual, part 9, as chapters.toml has it: which chapter a function or operator belongs to."""
+"""Chapter 9 of PostgreSQL's manual, as recorded in chapters.toml: the section of each function and operator."""
 
 from __future__ import annotations
 
@@ -16,19 +16,20 @@ def _entries() -> dict[str, dict[str, Any]]:
 
 
 def titles() -> dict[str, str]:
-    """The chapters' numbers, in order, and titles."""
+    """The sections' titles by number, in order."""
     found = {number: str(entry["title"]) for number, entry in _entries().items() if "title" in entry}
     return dict(sorted(found.items(), key=lambda item: int(item[0].partition(".")[2])))
 
 
 def syntax(chapter: str) -> dict[str, str]:
-    """What has a form of its own in a chapter: name, and a pattern for a statement in lower case that uses it."""
+    """The constructs of a section that have a syntax of their own: the name, and a pattern for lower-case
+    statements."""
     mine = (e for number, e in _entries().items() if e.get("of_chapter", number) == chapter)
     return {name: pattern for entry in mine for name, pattern in entry.get("syntax", {}).items()}
 
 
 def chapter_of(name: str, arguments: Sequence[str], *, is_operator: bool) -> str | None:
-    """The number of the chapter that describes it; `arguments` are pg_type's names."""
+    """The number of the section that describes it; `arguments` are names of pg_type."""
     for number, entry in _entries().items():
         of = set(entry.get("of", "").split())
         if name in names(entry, is_operator=is_operator) and (not of or of & set(arguments)):
@@ -41,7 +42,7 @@ def names(entry: dict[str, Any], *, is_operator: bool) -> list[str]:
 
 
 def all_names() -> set[tuple[bool, str]]:
-    """Every operator (True) and function that the list has."""
+    """Every operator (True) and function (False) of the list."""
     return {
         (kind, name)
         for entry in _entries().values()

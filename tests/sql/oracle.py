@@ -1,4 +1,4 @@
-"""PostgreSQL with the suite's tables: it says what is right."""
+"""A real PostgreSQL with the suite's tables. Its answers are the expected ones."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from protocol.pgwire.types import NUMERIC
 from tests.sql.answers import Answer, Column
 from tests.sql.statements import Statement, table_definitions
 
-DATABASE = "materialize"  # also that of a Tidewire session, so that current_database() is equal
+DATABASE = "materialize"  # also the database of a Tidewire session, so that current_database() is equal
 
 Cells = list[list[bytes | None]]
 
@@ -42,7 +42,7 @@ class Oracle:
         return answer_of(self._result(statement, binary=False))
 
     def binary(self, statement: Statement) -> Cells:
-        """The rows in binary format, of a statement that has some."""
+        """The rows in binary format, of a statement that returns rows."""
         return cells(self._result(statement, binary=True))
 
     def _result(self, statement: Statement, *, binary: bool) -> PGresult:
@@ -60,7 +60,7 @@ class Oracle:
 
 
 def answer_of(result: PGresult) -> Answer:
-    """The answer that a result in text format is."""
+    """The answer that a result in text format represents."""
     if result.status == ExecStatus.FATAL_ERROR:
         state, message = map(result.error_field, (DiagnosticField.SQLSTATE, DiagnosticField.MESSAGE_PRIMARY))
         return Answer(sqlstate=(state or b"").decode(), message=(message or b"").decode(errors="replace"))

@@ -1,4 +1,4 @@
-"""Tidewire's planner and its constants, and with an engine its whole road, over the suite's tables as recorded."""
+"""Tidewire's answers over the suite's tables: plans and constants, and with an engine, whole queries."""
 
 from __future__ import annotations
 
@@ -11,8 +11,9 @@ from functools import cache
 import pyarrow as pa
 
 from catalog import updates
-from catalog.objects import CatalogState, ObjectId, Table, Timestamp
 from catalog.objects import Column as CatalogColumn
+from catalog.objects import ObjectId, Table, Timestamp
+from catalog.state import CatalogState
 from protocol.pgwire.errors import PgError, SqlState
 from protocol.pgwire.scalars import column_of, parse_text
 from protocol.pgwire.text_columns import OutputStyle, plain_column, text_column
@@ -22,7 +23,7 @@ from server.session_state.context import VERSION
 from server.spark import Engine
 from server.sql.constant import Bindings, compiled
 from server.sql.grammar.parse import parse, parse_query
-from server.sql.grammar.statements import CreateTable
+from server.sql.grammar.statements.tables import CreateTable
 from server.sql.plan import PlanContext, QueryPlan, plan_query
 from tests.server.states import empty_state
 from tests.sql import answers
@@ -31,7 +32,7 @@ from tests.sql.oracle import DATABASE
 from tests.sql.statements import TABLES, Statement, table_definitions
 
 USER = "postgres"
-_NOW_US = 1_800_000_000_000_000  # in 2027
+_NOW_US = 1_800_000_000_000_000  # a time in 2027
 
 
 @cache
@@ -49,7 +50,7 @@ def state() -> CatalogState:
 
 @cache
 def contents() -> dict[ObjectId, pa.Table]:
-    """The tables' rows as PostgreSQL printed them."""
+    """The tables' rows, parsed from the text that PostgreSQL printed."""
     tables = {item.name: item for item in state().items.values() if isinstance(item, Table)}
     found = {}
     for statement, answer in answers.read(TABLES):
@@ -64,7 +65,7 @@ def contents() -> dict[ObjectId, pa.Table]:
 
 
 def plan(statement: Statement) -> QueryPlan:
-    """PgError."""
+    """The plan of a statement. Raises PgError."""
     context = PlanContext(state(), DATABASE, ("public",), USER, statement.timezone)
     with _reported():
         return plan_query(parse_query(statement.sql), context)
@@ -72,7 +73,8 @@ def plan(statement: Statement) -> QueryPlan:
 
 @contextmanager
 def _reported() -> Iterator[None]:
-    """Any other exception than a PgError becomes XX000, as in the server, and does not hide the other statements."""
+    """Converts other exceptions than PgError to XX000, as the server does, so that the remaining statements are
+    compared."""
     try:
         yield
     except PgError:
@@ -90,7 +92,7 @@ def failed(error: PgError) -> Answer:
 
 
 def constant_answer(plan: QueryPlan, statement: Statement) -> Answer:
-    """The answer of a plan that needs no Spark, evaluated as a worker process does it."""
+    """The answer of a plan that needs no Spark, evaluated in the way of a worker process."""
     try:
         with _reported():
             constant = compiled(pickle.loads(pickle.dumps(plan.relation)), bounded=False)
@@ -129,11 +131,11 @@ def _bindings(statement: Statement) -> Bindings:
 
 
 def _printed(plan: QueryPlan, table: pa.Table, statement: Statement) -> Answer:
-    """The rows as they go to the client."""
+    """The answer with the rows in the text form that a client receives."""
     style = OutputStyle(statement.timezone, statement.bytea_output)
     texts = []
     for field, column in zip(plan.columns, table.columns, strict=True):
         array = pa.concat_arrays(column.chunks) if column.num_chunks else pa.array([], column.type)
-        encode = text_column(field.type, style)  # of one row at least
+        encode = text_column(field.type, style)  # only for columns with at least one row
         texts.append(encode(plain_column(array, field.type)).to_pylist() if len(array) else [])
     return Answer(columns(plan), tuple(zip(*texts, strict=True)) if texts else ((),) * table.num_rows)

@@ -1,6 +1,6 @@
-"""Records PostgreSQL's answers to the suite: `python -m tests.sql.record [CHAPTER ...]`, all without a name.
+"""Records PostgreSQL's answers to the suite: `python -m tests.sql.record [CHAPTER ...]`, by default to all chapters.
 
-It starts a PostgreSQL 16 of its own. Read what changed before it is kept.
+It starts a PostgreSQL 16 of its own. Read the changes before you commit them.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from tests.sql.differences import known
 from tests.sql.oracle import Oracle
 from tests.sql.statements import TABLES, Statement, chapters, statements
 
-FIRST_NORMAL_OID = 16384  # below are PostgreSQL's own, which are the same everywhere
-ROWS_MAX = 200  # of one statement: the files are to be read
+FIRST_NORMAL_OID = 16384  # lower OIDs are PostgreSQL's own, which are the same on every server
+ROWS_MAX = 200  # of one statement, so that the files remain readable
 
 
 def stable(oracle: Oracle, statement: Statement) -> Answer:
-    """PostgreSQL's answer without what changes from run to run: OIDs of our tables, rows that Tidewire refuses anyway
-    (of random(), TABLESAMPLE, ...)."""
+    """PostgreSQL's answer without the parts that differ between runs: the OIDs of the tables, and the rows of
+    statements that Tidewire refuses anyway (random(), TABLESAMPLE, ...)."""
     answer = oracle.answer(statement)
     if answer.sqlstate is not None:
         return answer
@@ -31,7 +31,7 @@ def stable(oracle: Oracle, statement: Statement) -> Answer:
 
 
 def record(oracle: Oracle, chapter: str) -> int:
-    """Writes a chapter's answers; returns how many."""
+    """Writes a chapter's answers. Returns their number."""
     answered = [(statement, stable(oracle, statement)) for statement in statements(chapter)]
     for statement, answer in answered:
         assert len(answer.rows) <= ROWS_MAX, f"{chapter} has one of {len(answer.rows)} rows: {statement.sql}"

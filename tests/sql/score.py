@@ -1,12 +1,12 @@
-"""The score by chapter of PostgreSQL's manual: `python -m tests.sql.score [--missing]`.
+"""The score by section of PostgreSQL's manual: `python -m tests.sql.score [--missing]`.
 
-    listed     functions and operators of a chapter, as pg_proc and pg_operator list them for our types (chapters.toml)
-    supported  those that resolve to a row of Tidewire's table that is computed, with PostgreSQL's result type
-    tested     those that a statement of the suite uses whose answer is PostgreSQL's
-    score      tested by listed
+    listed     functions and operators of a section that pg_proc and pg_operator list for our types (chapters.toml)
+    supported  those that Tidewire resolves to a function that it computes, with PostgreSQL's result type
+    tested     those that a statement of the suite uses whose answer equals PostgreSQL's
+    score      tested / listed
 
-What has a syntax of its own counts as one each. A statement's answer is taken to be PostgreSQL's unless
-differences.toml lists it: test_sql.py sees to that.
+A construct with a syntax of its own counts as one function. A statement's answer is assumed to equal PostgreSQL's
+unless differences.toml lists it; test_sql.py verifies this.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ _PSEUDO: dict[str, PgType] = {
     **dict.fromkeys(("anyelement", "anynonarray", "anycompatible", "anycompatiblenonarray"), INT4),
     **dict.fromkeys(("anyarray", "anycompatiblearray"), array_of(INT4)),
     "any": TEXT,
-    "name": TEXT,  # of an encoding, a setting
+    "name": TEXT,  # names of encodings and settings
 }
-_PARSED_AS = {"!~": "~", "!~*": "~*"}  # and negated
+_PARSED_AS = {"!~": "~", "!~*": "~*"}  # also with NOT
 _LISTED = """
     WITH known AS (SELECT oid FROM pg_type WHERE typname = ANY(%(types)s) AND typnamespace = 'pg_catalog'::regnamespace)
     SELECT false, proname, proargtypes::oid[], prorettype, provariadic, p.prokind, p.proretset
@@ -51,13 +51,13 @@ _LISTED = """
 
 @dataclass(frozen=True, slots=True)
 class Signature:
-    """A function or operator of PostgreSQL; `types` are its arguments as a call may give them."""
+    """A function or operator of PostgreSQL; `types` are the types of its arguments."""
 
     is_operator: bool
     name: str
     arguments: tuple[str, ...]
     types: tuple[PgType, ...]
-    result: PgType | None  # None for a pseudo-type or one we do not have
+    result: PgType | None  # None for a pseudo-type or a type that Tidewire lacks
 
     def __str__(self) -> str:
         return f"{self.name}({', '.join(self.arguments)})"
@@ -78,7 +78,7 @@ class Chapter:
 
 
 def signatures(connection: psycopg.Connection) -> Iterator[Signature]:
-    """What PostgreSQL has for our types."""
+    """PostgreSQL's functions and operators over types that Tidewire has."""
     names = [type.name for type in SCALAR_TYPES]
     types = [*names, *(f"_{name}" for name in names), *_PSEUDO]
     spelled: dict[int, str] = dict(connection.execute("SELECT oid, typname FROM pg_type").fetchall())
@@ -93,17 +93,17 @@ def signatures(connection: psycopg.Connection) -> Iterator[Signature]:
 
 
 def by_chapter(connection: psycopg.Connection) -> dict[str, Chapter]:
-    """The signatures that chapters.toml assigns."""
+    """The signatures that chapters.toml assigns to the section."""
     found = {number: Chapter(number, title, syntax=manual.syntax(number)) for number, title in manual.titles().items()}
     for signature in signatures(connection):
         number = manual.chapter_of(signature.name, signature.arguments, is_operator=signature.is_operator)
-        if number is not None and (signature.name, len(signature.types)) != ("+", 1):  # the parser drops it
+        if number is not None and (signature.name, len(signature.types)) != ("+", 1):  # the parser removes it
             found[number].listed.append(signature)
     return found
 
 
 def row_of(signature: Signature) -> Function | None:
-    """The row that Tidewire computes it with."""
+    """The row of the function table with which Tidewire computes it."""
     try:
         if signature.is_operator:
             resolved = resolve_operator(_PARSED_AS.get(signature.name, signature.name), signature.types)
@@ -124,7 +124,7 @@ def row_of(signature: Signature) -> Function | None:
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """What the statements use whose answers are PostgreSQL's."""
+    """The functions used by statements whose answers equal PostgreSQL's."""
 
     rows: frozenset[Function]
     session: frozenset[str]
@@ -143,7 +143,7 @@ def usage() -> Usage:
     for statement, expected in (pair for chapter in chapters() for pair in answers.read(chapter)):
         count += 1
         shapes.add(shape(statement.sql))
-        if known(statement) is None or expected.sqlstate is not None:  # what PostgreSQL refuses may have a row here
+        if known(statement) is None or expected.sqlstate is not None:  # PostgreSQL may refuse what has a row here
             used = _used(statement)
             if used is not None:
                 rows |= used[0]
@@ -153,7 +153,7 @@ def usage() -> Usage:
 
 
 def _used(statement: Statement) -> tuple[set[Function], set[str]] | None:
-    """The rows and session functions in a statement's plan; None if it has none."""
+    """The table's rows and the session functions in a statement's plan; None if it cannot be planned."""
     try:
         nodes = list(walk(ours.plan(statement).relation))
     except PgError:
@@ -163,7 +163,7 @@ def _used(statement: Statement) -> tuple[set[Function], set[str]] | None:
 
 
 def untested_rows() -> list[str]:
-    """The rows of the function table that are computed and that no statement of the suite uses."""
+    """The rows of the function table that Tidewire computes and no statement of the suite uses."""
     used = usage().rows
     return [
         f"{'operator' if table is OPERATORS else 'function'} {row}"
@@ -196,7 +196,7 @@ def scored(connection: psycopg.Connection) -> list[Chapter]:
 
 
 def forms_used(number: str) -> list[str]:
-    """The chapter's forms with a syntax of their own that statements use."""
+    """The section's constructs with a syntax of their own that statements use."""
     patterns = manual.syntax(number).items()
     return [name for name, pattern in patterns if any(re.search(pattern, text) for text in usage().texts)]
 

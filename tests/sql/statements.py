@@ -1,7 +1,7 @@
-"""The suite's statements: tests/sql/<chapter>.sql, plain SQL that psql would read too.
+"""The suite's statements: tests/sql/<chapter>.sql, plain SQL that psql can execute as well.
 
-A statement ends with `;` at the end of a line, and lines that begin with `--` between statements are comments. `SET`
-holds for the rest of its file; each file begins with the defaults. The tables they read are those of tables.sql.
+A statement ends with `;` at the end of a line. Lines between statements that begin with `--` are comments. `SET`
+applies to the rest of its file; each file begins with the defaults. The statements read the tables of tables.sql.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _SETTING = re.compile(r"SET\s+(?:(TIME\s+ZONE)|(\w+)\s*(?:=|TO))\s+'?([\w/+:-]+)
 class Statement:
     chapter: str
     sql: str
-    settings: tuple[tuple[str, str], ...] = ()  # that it runs under, by their lower-case names
+    settings: tuple[tuple[str, str], ...] = ()  # the session settings, by lower-case names
 
     @property
     def timezone(self) -> str:
@@ -36,17 +36,17 @@ class Statement:
 
 
 def chapters() -> list[str]:
-    """The names of the files, without that of the tables."""
+    """The names of the files, without the file of the tables."""
     return sorted(path.stem for path in DIRECTORY.glob("*.sql") if path.stem != TABLES)
 
 
 def table_definitions() -> list[str]:
-    """CREATE TABLE and INSERT."""
+    """The CREATE TABLE and INSERT statements."""
     return [sql for sql, _ in _split((DIRECTORY / f"{TABLES}.sql").read_text())]
 
 
 def statements(chapter: str) -> list[Statement]:
-    """A file's statements in order; for `tables`, the statements that read each table whole."""
+    """A file's statements in order. For `tables`, the statements that read each table as a whole."""
     if chapter == TABLES:
         names = re.findall(r"^CREATE TABLE (\w+)", "\n".join(table_definitions()), re.MULTILINE)
         return [Statement(TABLES, f"SELECT * FROM {name}") for name in names]
@@ -62,7 +62,7 @@ def statements(chapter: str) -> list[Statement]:
 
 
 def _split(text: str) -> Iterator[tuple[str, int]]:
-    """Statements without their semicolons, and the lines at which they begin."""
+    """The statements without their semicolons, and the line at which each begins."""
     lines: list[str] = []
     for number, line in enumerate(text.splitlines(), 1):
         if not lines and (not line.strip() or line.lstrip().startswith("--")):
@@ -76,10 +76,10 @@ def _split(text: str) -> Iterator[tuple[str, int]]:
 
 @cache
 def shape(sql: str) -> str:
-    """The statement without its literals: two of one shape count once."""
+    """The statement without its literals: statements that differ only in literals are counted once."""
     try:
         tokens = lexer.tokenize(sql)
-    except PgError:  # a statement may be wrong on purpose
+    except PgError:  # a statement may be invalid on purpose
         return sql
     literals = (lexer.Kind.STRING, lexer.Kind.NUMBER)
     return " ".join("?" if token.kind in literals else token.value for token in tokens)

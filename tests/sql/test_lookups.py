@@ -1,4 +1,4 @@
-"""The suite's queries over tables with an index on each column: planned as without, and the same rows of less."""
+"""The suite's queries over tables with an index on each column: the same plan and the same rows as without indexes."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ import numpy as np
 import pyarrow as pa
 
 from catalog.hashing import key_codes
-from catalog.objects import CatalogState, Index, ObjectId, Table, Timestamp
+from catalog.objects import Index, ObjectId, Table, Timestamp
+from catalog.state import CatalogState
 from protocol.pgwire.errors import PgError
 from server.dataflow.runtime.computation import compute
 from server.spark.engine import SparkEngine
@@ -24,7 +25,7 @@ from tests.sql.statements import Statement, chapters
 
 @cache
 def indexed_state() -> CatalogState:
-    """The suite's tables, each with an index on each column and on the first two."""
+    """The suite's tables, each with an index on each column and on the first two columns together."""
     state = ours.state()
     for table in [item for item in state.items.values() if isinstance(item, Table)]:
         names = [column.name for column in table.columns]
@@ -43,7 +44,7 @@ def planned(sql: str, state: CatalogState) -> QueryPlan | PgError:
 
 @cache
 def queries() -> list[tuple[str, QueryPlan, QueryPlan]]:
-    """Those that can be planned: without indexes, and with."""
+    """The queries that can be planned: the text, the plan without indexes, and the plan with indexes."""
     found = []
     for statement in _statements():
         plain, indexed = planned(statement.sql, ours.state()), planned(statement.sql, indexed_state())
@@ -59,7 +60,7 @@ def _statements() -> Iterator[Statement]:
         yield from (statement for statement, _ in answers.read(chapter))
 
 
-def test_queries_are_planned_as_without() -> None:
+def test_indexes_do_not_change_the_plan() -> None:
     for sql, plain, indexed in queries():
         assert (plain.columns, plain.template) == (indexed.columns, indexed.template), sql
         assert not plain.lookups
@@ -67,8 +68,8 @@ def test_queries_are_planned_as_without() -> None:
     assert sum(bool(indexed.lookups) for _, _, indexed in queries()) > 30
 
 
-def test_what_is_looked_up_is_all_that_matters(engine: SparkEngine) -> None:
-    """A sixth of them: each takes two statements of Spark's."""
+def test_rows_found_by_lookups_give_the_same_result(engine: SparkEngine) -> None:
+    """For every sixth query, because each takes two Spark statements."""
 
     async def run() -> None:
         looking = [
@@ -93,7 +94,7 @@ async def _answer(plan: QueryPlan, engine: SparkEngine) -> str:
 
 
 def _part(plan: QueryPlan, id: ObjectId, table: pa.Table) -> pa.Table:
-    """The rows that an index would give: those whose key has one of the hashes."""
+    """The rows that an index returns: those whose key has one of the hashes."""
     lookup = plan.lookups.get(id)
     if lookup is None:
         return table

@@ -1,8 +1,8 @@
-"""Tidewire's answers to the suite against PostgreSQL's, which are recorded beside the statements (see statements.py).
+"""Tidewire's answers to the suite, compared with PostgreSQL's recorded answers (see statements.py).
 
-    without Spark   the recorded answers are what a real server says; names, types, errors at planning, constants
-    with Spark      the rows of all others
-    on the wire     some of each file through a server, in both formats
+    without Spark   the recorded answers equal those of a real server; names, types, errors at planning, constants
+    with Spark      the rows of all other statements
+    on the wire     some statements of each file through a server, in both formats
 
 A failure lists every statement of a file that differs, with both answers.
 """
@@ -32,9 +32,9 @@ from tests.sql.oracle import Cells, Oracle, answer_of, cells
 from tests.sql.record import stable
 from tests.sql.statements import TABLES, Statement, chapters, statements, table_definitions
 
-BATCH = 60  # statements a test with Spark: small enough for its time limit
+BATCH = 60  # statements per test with Spark: few enough for its time limit
 STATEMENT_S = 60.0
-WIRE_STEP = 12  # every twelfth statement also goes over the wire
+WIRE_STEP = 12  # every twelfth statement is also executed through a server
 
 Answered = tuple[Statement, Answer]
 
@@ -45,7 +45,7 @@ def report(faults: Sequence[tuple[Statement, str]], count: int) -> None:
 
 
 def judged(statement: Statement, fault: str | None) -> str | None:
-    """The fault, if it is not a known difference; a known difference that is none is a fault too."""
+    """The fault, unless it is a known difference. A known difference that no longer exists is a fault, too."""
     if known(statement) is None:
         return fault
     return "listed in differences.toml, but equal" if fault is None else None
@@ -61,7 +61,7 @@ def oracle(postgres: str) -> Iterator[Oracle]:
 
 
 @pytest.mark.parametrize("chapter", [TABLES, *chapters()])
-def test_answers_are_those_of_postgresql(chapter: str, oracle: Oracle) -> None:
+def test_recorded_answers_are_those_of_postgresql(chapter: str, oracle: Oracle) -> None:
     recorded, written = answers.read(chapter), statements(chapter)
     assert [statement for statement, _ in recorded] == written, f"run python -m tests.sql.record {chapter}"
     faults = []
@@ -73,13 +73,13 @@ def test_answers_are_those_of_postgresql(chapter: str, oracle: Oracle) -> None:
 
 
 @pytest.mark.parametrize("chapter", chapters())
-def test_planned_as_postgresql_does(chapter: str) -> None:
+def test_plans_and_constants_equal_postgresql(chapter: str) -> None:
     recorded = answers.read(chapter)
     faults = []
     for statement, expected in recorded:
         plan, fault = planned(statement, expected)
         if plan is not None and fault is None and plan.constant is None:
-            continue  # it is judged with Spark
+            continue  # its rows are compared with Spark
         if plan is not None and fault is None:
             fault = difference(statement.sql, expected, ours.constant_answer(plan, statement))
         if (fault := judged(statement, fault)) is not None:
@@ -88,13 +88,13 @@ def test_planned_as_postgresql_does(chapter: str) -> None:
 
 
 def planned(statement: Statement, expected: Answer) -> tuple[QueryPlan | None, str | None]:
-    """The plan, or None where planning ends in an error; and what is known to differ by now."""
+    """The plan, or None if planning raises an error; and the difference found so far."""
     try:
         plan = ours.plan(statement)
     except PgError as error:
         return None, difference(statement.sql, expected, ours.failed(error))
     if expected.sqlstate is not None:
-        return plan, None  # it may fail when it runs
+        return plan, None  # it may fail when it is executed
     return plan, columns_difference(expected.columns, ours.columns(plan))
 
 
@@ -110,14 +110,14 @@ def batches() -> list[tuple[str, int]]:
 
 
 @pytest.mark.parametrize(("chapter", "start"), batches())
-def test_same_rows_as_postgresql(chapter: str, start: int, engine: SparkEngine) -> None:
+def test_rows_equal_postgresql(chapter: str, start: int, engine: SparkEngine) -> None:
     batch = answers.read(chapter)[start : start + BATCH]
     faults = asyncio.run(differing(batch, engine))
     report(faults, len(batch))
 
 
 async def differing(batch: Sequence[Answered], engine: SparkEngine) -> list[tuple[Statement, str]]:
-    """What the statements that need Spark differ in; they run at once."""
+    """The differences of the statements that need Spark. The statements run concurrently."""
     found = await asyncio.gather(*(_fault(*pair, engine) for pair in batch))
     return [(statement, fault) for (statement, _), fault in zip(batch, found, strict=True) if fault is not None]
 
@@ -125,7 +125,7 @@ async def differing(batch: Sequence[Answered], engine: SparkEngine) -> list[tupl
 async def _fault(statement: Statement, expected: Answer, engine: SparkEngine) -> str | None:
     plan, fault = planned(statement, expected)
     if plan is None or plan.constant is not None or fault is not None:
-        return None  # judged without Spark
+        return None  # compared without Spark
     async with asyncio.timeout(STATEMENT_S):
         actual = await ours.answer(plan, statement, engine)
     fault = difference(statement.sql, expected, actual)
@@ -137,7 +137,7 @@ async def _fault(statement: Statement, expected: Answer, engine: SparkEngine) ->
 
 @pytest.fixture(scope="module")
 def wire(server: ServerThread) -> Iterator[psycopg.Connection]:
-    """A session of a Tidewire server that has the tables."""
+    """A session of a Tidewire server with the suite's tables."""
     name = "suite"
     with psycopg.connect(server.dsn(), autocommit=True) as maker:
         maker.execute(f"CREATE DATABASE {name}".encode())
@@ -155,7 +155,7 @@ def wire(server: ServerThread) -> Iterator[psycopg.Connection]:
 
 
 @pytest.mark.parametrize("chapter", chapters())
-def test_same_on_the_wire(chapter: str, wire: psycopg.Connection, oracle: Oracle) -> None:
+def test_answers_on_the_wire_equal_postgresql(chapter: str, wire: psycopg.Connection, oracle: Oracle) -> None:
     sample = [pair for pair in answers.read(chapter)[::WIRE_STEP] if known(pair[0]) is None]
     faults = []
     for statement, expected in sample:
@@ -176,13 +176,14 @@ def sent(connection: psycopg.Connection, statement: Statement, *, binary: bool) 
 
 
 def in_text(type: PgType, data: bytes, style: OutputStyle) -> str:
-    """A binary value as text; a numeric with the decimals that it was sent with."""
+    """A binary value as text; a numeric with the number of decimals that was sent."""
     value = parse_binary(type, data)
     return f"{value:f}" if type.name == "numeric" else format_text(type, value, style)
 
 
 def binary_fault(statement: Statement, text: Answer, binary: Cells, oracle: Oracle) -> str | None:
-    """What is wrong with the binary form of rows whose text is right: PostgreSQL's bytes, where the text is its own."""
+    """What is wrong with the binary form of rows whose text form is right. The bytes must be PostgreSQL's if the
+    texts are."""
     style = OutputStyle(statement.timezone, statement.bytea_output)
     types = [BY_OID[column.oid] for column in text.columns]
     rows = (
@@ -192,6 +193,6 @@ def binary_fault(statement: Statement, text: Answer, binary: Cells, oracle: Orac
     if fault is not None or oracle.answer(statement).rows != text.rows:
         return fault
     theirs = oracle.binary(statement)
-    if Counter(map(tuple, theirs)) != Counter(map(tuple, binary)):  # without ORDER BY, each time in any order
+    if Counter(map(tuple, theirs)) != Counter(map(tuple, binary)):  # without ORDER BY, in any order
         return f"in binary\n    PostgreSQL  {theirs}\n    Tidewire    {binary}"
     return fault

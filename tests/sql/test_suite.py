@@ -1,4 +1,4 @@
-"""The suite itself: what it has to cover, and the documents made from it."""
+"""The suite itself: what it must cover, and the documents that are generated from it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 
 from tests.sql import document, manual, score
 
-STATEMENTS_MIN = 1500  # that differ in more than literals
+STATEMENTS_MIN = 1500  # statements that differ in more than literals
 
 
 @pytest.fixture(scope="module")
@@ -18,16 +18,16 @@ def connection(postgres: str) -> Iterator[psycopg.Connection]:
         yield connection
 
 
-def test_it_is_large_enough() -> None:
+def test_the_suite_is_large_enough() -> None:
     assert score.usage().shapes >= STATEMENTS_MIN
 
 
-def test_every_row_of_the_function_table_has_a_statement() -> None:
+def test_every_row_of_the_function_table_is_used() -> None:
     rows = score.untested_rows()
     assert not rows, f"{len(rows)} rows:\n" + "\n".join(rows)
 
 
-def test_the_list_of_chapters_names_what_postgresql_has(connection: psycopg.Connection) -> None:
+def test_the_list_of_chapters_is_that_of_postgresql(connection: psycopg.Connection) -> None:
     known = {(signature.is_operator, signature.name) for signature in score.signatures(connection)}
     assert sorted(manual.all_names() - known) == []
 

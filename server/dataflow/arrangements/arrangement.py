@@ -142,7 +142,7 @@ class Storage:
         """As `Arranger.arrangement`."""
         return ServerArrangement(sorted_by, schema, self, since)
 
-    def place(self, run: Run) -> Run:
+    def store(self, run: Run) -> Run:
         """The run, written to a file if the memory budget is exhausted. OSError if the disk is full."""
         with self._lock:
             in_memory = self.memory_bytes + run.bytes <= self._memory_bytes_max
@@ -186,7 +186,7 @@ class ServerArrangement:
         self.upper = time + 1
 
     def _insert(self, changes: pa.Table, time: int) -> None:
-        run = self._storage.place(sorted_run(self.sorted_by, changes, time))
+        run = self._storage.store(sorted_run(self.sorted_by, changes, time))
         with self._lock:
             self._runs = (*self._runs, run)
             self.upper = time + 1  # before merging: if a merge fails, a retry must not insert these changes again
@@ -228,10 +228,10 @@ class ServerArrangement:
 
     def _replace(self, older: Run, newer: Run) -> None:
         run = merged(self.sorted_by, (older, newer), self.since)
-        placed = () if run is None else (self._storage.place(run),)
+        stored = () if run is None else (self._storage.store(run),)
         with self._lock:  # an insert may have appended a run during the merge
             at = self._runs.index(older)
-            self._runs = (*self._runs[:at], *placed, *self._runs[at + 2 :])
+            self._runs = (*self._runs[:at], *stored, *self._runs[at + 2 :])
             if self._busy is newer:
                 self._busy = None
 

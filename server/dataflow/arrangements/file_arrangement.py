@@ -6,7 +6,7 @@
               workers map them.
     merge     In the workers, in the background: one task per range of codes.
 
-The server's memory contains only the metadata of the files (`Piece`). Files are removed when no read uses them.
+The server's memory contains only the metadata of the files (`RunFile`). Files are removed when no read uses them.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ from server.dataflow.arrangements.run_files import (
     First,
     FirstOf,
     Merge,
-    Piece,
-    Pieces,
     Probe,
+    RunFile,
+    RunFiles,
     Task,
     Whole,
-    pieces_of,
+    files_of,
     written,
     written_sorted,
 )
@@ -123,15 +123,15 @@ def _remove(paths: Sequence[Path]) -> None:
 class FileRun:
     """A run in files, which are sorted by their codes. They are removed when the object is garbage-collected."""
 
-    pieces: Pieces
+    files: RunFiles
 
     @cached_property
     def rows(self) -> int:
-        return sum(piece.rows for piece in self.pieces)
+        return sum(file.rows for file in self.files)
 
     @cached_property
     def bytes(self) -> int:
-        return sum(piece.bytes for piece in self.pieces)
+        return sum(file.bytes for file in self.files)
 
 
 Runs = tuple[FileRun, ...]
@@ -168,8 +168,8 @@ class FileArrangement:
             self.upper = time + 1
             return
         if changes.nbytes > self._head_bytes_max:
-            pieces = await asyncio.to_thread(self._write, changes.select([*self.schema.names, u.DIFF]), time)
-            self._runs = (*self._runs, self._filed(pieces))
+            files = await asyncio.to_thread(self._write, changes.select([*self.schema.names, u.DIFF]), time)
+            self._runs = (*self._runs, self._filed(files))
             self.upper = time + 1
             self._merge()
         else:
@@ -185,7 +185,7 @@ class FileArrangement:
             return HEAD_BYTES_MAX
         return 0 if self._at_once else SERVER_BYTES_MAX
 
-    def _write(self, changes: pa.Table, time: int) -> list[Piece]:
+    def _write(self, changes: pa.Table, time: int) -> list[RunFile]:
         name = self._name_in_directory()
         scratch = self._executors.storage.directory
         try:
@@ -200,7 +200,7 @@ class FileArrangement:
         self._runs = (*self._runs, *map(self._filed, filed))
         self._head = self._executors.storage.arrangement(self.sorted_by, self.schema, self.since)
 
-    def _write_head(self) -> list[list[Piece]]:
+    def _write_head(self) -> list[list[RunFile]]:
         runs = self._head.runs_at(self.since)
         large = [run for run in runs if run.bytes > HEAD_BYTES_MAX]
         small = [run for run in runs if run.bytes <= HEAD_BYTES_MAX]
@@ -217,14 +217,14 @@ class FileArrangement:
         self._directory.mkdir(exist_ok=True)
         return uuid.uuid4().hex
 
-    def _remove_all(self, name: str, but: Sequence[Piece] = ()) -> None:
+    def _remove_all(self, name: str, but: Sequence[RunFile] = ()) -> None:
         """Removes the files with the prefix `name` that are not in `but`: those of a failed write or merge."""
-        known = {Path(piece.path) for piece in but}
+        known = {Path(file.path) for file in but}
         _remove([path for path in self._directory.glob(f"{name}-*") if path not in known])
 
-    def _filed(self, pieces: Sequence[Piece]) -> FileRun:
-        run = FileRun(tuple(sorted(pieces, key=lambda piece: (piece.low, piece.high))))
-        paths = [Path(piece.path) for piece in pieces]
+    def _filed(self, files: Sequence[RunFile]) -> FileRun:
+        run = FileRun(tuple(sorted(files, key=lambda file: (file.low, file.high))))
+        paths = [Path(file.path) for file in files]
         weakref.finalize(run, self._executors.remove, paths).atexit = False
         return run
 
@@ -241,7 +241,7 @@ class FileArrangement:
     def _merge(self) -> None:
         if (self._merging is None or self._merging.done()) and self._mergeable() is not None:
             self._merging = asyncio.create_task(self._merge_all(), name="merging")
-            self._merging.add_done_callback(_told)
+            self._merging.add_done_callback(_log_failure)
 
     def _mergeable(self) -> tuple[FileRun, FileRun] | None:
         """The newest neighbours with `2 * |newer| >= |older|`."""
@@ -254,13 +254,13 @@ class FileArrangement:
         while (pair := self._mergeable()) is not None:
             name = uuid.uuid4().hex
             tasks = [
-                Merge(pieces, low, end, self.sorted_by, self.since, str(self._directory), name)
-                for low, end, pieces in _ranges(pair)
+                Merge(files, low, end, self.sorted_by, self.since, str(self._directory), name)
+                for low, end, files in _ranges(pair)
             ]
-            found: list[Piece] = []
+            found: list[RunFile] = []
             try:
                 answers = await self._executors.tasks.run(tasks, background=len(self._runs) < RUNS_MAX)
-                found = [piece for answer in answers for piece in pieces_of(answer)]
+                found = [file for answer in answers for file in files_of(answer)]
             finally:  # if Spark ran a task twice, one of its outputs is unknown here
                 await asyncio.to_thread(self._remove_all, name, found)
             at = self._runs.index(pair[0])
@@ -283,13 +283,13 @@ class FileArrangement:
         tasks = []
         for start in range(0, len(key_hashes), CODES_A_TASK):
             own = key_hashes[start : start + CODES_A_TASK]
-            if pieces := tuple(piece for run in runs for piece in run.pieces if piece.has_any(own)):
-                tasks.append(Probe(pieces, own, as_of))
+            if files := tuple(file for run in runs for file in run.files if file.has_any(own)):
+                tasks.append(Probe(files, own, as_of))
         return await self._together(tasks, await head.probe(key_hashes, as_of))
 
     async def whole(self, as_of: int) -> pa.Table:
         head, runs = self._seen_at(as_of)
-        tasks = [Whole(pieces, low, end, as_of) for low, end, pieces in _ranges(runs)]
+        tasks = [Whole(files, low, end, as_of) for low, end, files in _ranges(runs)]
         return await self._together(tasks, await head.whole(as_of))
 
     async def first(self, count: int, as_of: int) -> pa.Table:
@@ -300,7 +300,7 @@ class FileArrangement:
         found = [u.with_diff(self.schema.empty_table(), 1)]
         ranges, asked = iter(_ranges(runs)), 1
         while tasks := [
-            First(pieces, low, end, as_of, count + gone) for low, end, pieces in itertools.islice(ranges, asked)
+            First(files, low, end, as_of, count + gone) for low, end, files in itertools.islice(ranges, asked)
         ]:
             found += await self._executors.tasks.run(tasks)
             # The head retracts at most `gone` of these rows, so no later row can be among the first `count`.
@@ -321,8 +321,8 @@ class FileArrangement:
         tasks = []
         for start in range(0, len(key_hashes), CODES_A_TASK):
             own = slice(start, start + CODES_A_TASK)
-            if pieces := tuple(piece for run in runs for piece in run.pieces if piece.has_any(key_hashes[own])):
-                tasks.append(FirstOf(pieces, self.sorted_by, key_hashes[own], asked[own], as_of))
+            if files := tuple(file for run in runs for file in run.files if file.has_any(key_hashes[own])):
+                tasks.append(FirstOf(files, self.sorted_by, key_hashes[own], asked[own], as_of))
         found = await self._together(tasks, here)
         found = found.filter(pc.greater(found[u.DIFF], 0))  # retractions of rows that were not read
         return cut(self.sorted_by, found, key_hashes, counts)
@@ -358,22 +358,22 @@ class FileArrangement:
         return EXECUTORS if self._runs else SERVER
 
 
-def _ranges(runs: Sequence[FileRun]) -> Iterator[tuple[int, int | None, Pieces]]:
-    """A partition of all codes into ranges [low, end), in order, each with the pieces that overlap it.
+def _ranges(runs: Sequence[FileRun]) -> Iterator[tuple[int, int | None, RunFiles]]:
+    """A partition of all codes into ranges [low, end), in order, each with the files that overlap it.
 
-    Ranges without pieces are omitted.
+    Ranges without files are omitted.
     """
     if not runs:
         return
     largest = max(runs, key=lambda run: run.rows)
-    lows = sorted({piece.low for piece in largest.pieces[1:]} - {0})
+    lows = sorted({file.low for file in largest.files[1:]} - {0})
     for low, end in itertools.pairwise([0, *lows, None]):
         assert low is not None
-        if pieces := tuple(piece for run in runs for piece in run.pieces if piece.overlaps(low, end)):
-            yield low, end, pieces
+        if files := tuple(file for run in runs for file in run.files if file.overlaps(low, end)):
+            yield low, end, files
 
 
-def _told(merging: asyncio.Task[None]) -> None:
+def _log_failure(merging: asyncio.Task[None]) -> None:
     """Logs a failed merge. It is retried after the next run is added; until then probes search both runs."""
     if not merging.cancelled() and (error := merging.exception()) is not None:
         _log.warning("arrangement not merged", reason=str(error))

@@ -53,18 +53,18 @@ class ProjectedArrangement:
         return self._whole.entries(key_hashes)
 
     async def probe(self, key_hashes: Hashes, as_of: int) -> pa.Table:
-        return await self._picked(await self._whole.probe(key_hashes, as_of))
+        return await self._projected(await self._whole.probe(key_hashes, as_of))
 
     async def whole(self, as_of: int) -> pa.Table:
-        return await self._picked(await self._whole.whole(as_of))
+        return await self._projected(await self._whole.whole(as_of))
 
     async def first(self, count: int, as_of: int) -> pa.Table:
-        return await self._picked(await self._whole.first(count, as_of))
+        return await self._projected(await self._whole.first(count, as_of))
 
     async def first_of(self, key_hashes: Hashes, counts: NDArray[np.int64], as_of: int) -> pa.Table:
-        return await self._picked(await self._whole.first_of(key_hashes, counts, as_of))
+        return await self._projected(await self._whole.first_of(key_hashes, counts, as_of))
 
-    async def _picked(self, found: pa.Table) -> pa.Table:
+    async def _projected(self, found: pa.Table) -> pa.Table:
         """The projected changes, consolidated: rows that differ only in other columns become equal."""
         named = found.select(self._columns).rename_columns([*self.schema.names, updates.DIFF])
         return await in_thread(updates.consolidate, named)

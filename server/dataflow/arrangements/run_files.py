@@ -3,7 +3,7 @@
     server            SELECT arrangement_task(task) FROM tasks         one pickled `Task` per row
     Python worker     maps the files that the task names, searches or merges them, returns an Arrow stream
 
-A run consists of pieces: Arrow files, sorted by code. A range of codes is in few files, and most tasks are about a
+A run consists of Arrow files, sorted by code. A range of codes is in few files, and most tasks are about a
 range. Files are immutable; a worker keeps the files that it uses mapped.
 
 A worker that cannot read or write a file reports that in its answer. The statement does not fail and Spark does not
@@ -44,17 +44,17 @@ from server.dataflow.arrangements.run import (
 )
 
 FUNCTION = "arrangement_task"
-PIECE_BYTES = 32 << 20  # per file; a merge needs about six times as much memory in a worker
+FILE_BYTES = 32 << 20  # per file; a merge needs about six times as much memory in a worker
 ANSWER_BYTES_MAX = 8 << 20  # larger answers are written to a file
 MAPPED_MAX = 512  # files that a worker keeps mapped
 MAPPED_S = 60.0  # for which a worker keeps an unused file mapped; a removed file takes disk space until then
 PATH, ERROR, ERRNO = b"path", b"error", b"errno"  # keys in the metadata of an answer
 
-Pieces = tuple["Piece", ...]
+RunFiles = tuple["RunFile", ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
+class RunFile:
     """A file with entries of a run, with codes from `low` to `high`, both inclusive."""
 
     path: str
@@ -77,11 +77,11 @@ class Task(Protocol):
     """Work on files in a process that can access them. Pickled, it is the argument of `arrangement_task`."""
 
     @property
-    def pieces(self) -> Pieces:
+    def files(self) -> RunFiles:
         """The files to read, at least one."""
 
     @property
-    def effort(self) -> int:
+    def cost(self) -> int:
         """The approximate number of searches, or of entries to read."""
 
     def answer(self) -> pa.Table: ...
@@ -91,16 +91,16 @@ class Task(Protocol):
 class Probe:
     """The rows with one of these codes at `as_of`, consolidated."""
 
-    pieces: Pieces
+    files: RunFiles
     key_hashes: Hashes
     as_of: int
 
     @property
-    def effort(self) -> int:
+    def cost(self) -> int:
         return len(self.key_hashes)
 
     def answer(self) -> pa.Table:
-        runs = [_mapped(piece) for piece in self.pieces]
+        runs = [_mapped(file) for file in self.files]
         return probed(runs, runs[0].rows.schema, self.key_hashes, self.as_of)
 
 
@@ -108,17 +108,17 @@ class Probe:
 class Whole:
     """The rows whose codes are in [low, end) at `as_of`, consolidated."""
 
-    pieces: Pieces
+    files: RunFiles
     low: int
     end: int | None
     as_of: int
 
     @property
-    def effort(self) -> int:
-        return sum(piece.rows for piece in self.pieces)
+    def cost(self) -> int:
+        return sum(file.rows for file in self.files)
 
     def answer(self) -> pa.Table:
-        runs = [_mapped(piece).between(self.low, self.end) for piece in self.pieces]
+        runs = [_mapped(file).between(self.low, self.end) for file in self.files]
         return whole(runs, runs[0].rows.schema, self.as_of)
 
 
@@ -126,18 +126,18 @@ class Whole:
 class First:
     """The first rows with codes in [low, end) at `as_of`, as `run.first`."""
 
-    pieces: Pieces
+    files: RunFiles
     low: int
     end: int | None
     as_of: int
     count: int
 
     @property
-    def effort(self) -> int:
-        return self.count * len(self.pieces)
+    def cost(self) -> int:
+        return self.count * len(self.files)
 
     def answer(self) -> pa.Table:
-        runs = [_mapped(piece).between(self.low, self.end) for piece in self.pieces]
+        runs = [_mapped(file).between(self.low, self.end) for file in self.files]
         return first(runs, runs[0].rows.schema, self.count, self.as_of)
 
 
@@ -145,26 +145,26 @@ class First:
 class FirstOf:
     """The first rows with each of these codes at `as_of`, as `run.first_of`."""
 
-    pieces: Pieces
+    files: RunFiles
     sorted_by: ByKeyAndOrder
     key_hashes: Hashes
     counts: NDArray[np.int64]
     as_of: int
 
     @property
-    def effort(self) -> int:
+    def cost(self) -> int:
         return len(self.key_hashes)
 
     def answer(self) -> pa.Table:
-        runs = [_mapped(piece) for piece in self.pieces]
+        runs = [_mapped(file) for file in self.files]
         return first_of(runs, runs[0].rows.schema, self.sorted_by, self.key_hashes, self.counts, self.as_of)
 
 
 @dataclass(frozen=True, slots=True)
 class Merge:
-    """Merges the entries with codes in [low, end) into one run. Returns its pieces; file names begin with `name`."""
+    """Merges the entries with codes in [low, end) into one run. Returns its files; file names begin with `name`."""
 
-    pieces: Pieces
+    files: RunFiles
     low: int
     end: int | None
     sorted_by: Sorting
@@ -173,11 +173,11 @@ class Merge:
     name: str
 
     @property
-    def effort(self) -> int:
-        return sum(piece.rows for piece in self.pieces)
+    def cost(self) -> int:
+        return sum(file.rows for file in self.files)
 
     def answer(self) -> pa.Table:
-        parts = [_mapped(piece).between(self.low, self.end) for piece in self.pieces]
+        parts = [_mapped(file).between(self.low, self.end) for file in self.files]
         run = merged(self.sorted_by, parts, self.since)
         return table_of([] if run is None else written(run, Path(self.directory), self.name))
 
@@ -185,31 +185,31 @@ class Merge:
 # -- files ----------------------------------------------------------------------------------------------------------
 
 
-def written(run: Run, directory: Path, name: str) -> list[Piece]:
+def written(run: Run, directory: Path, name: str) -> list[RunFile]:
     """Writes the run to files. OSError if the disk is full; the caller removes the files already written."""
-    count = -(-run.bytes // PIECE_BYTES)
+    count = -(-run.bytes // FILE_BYTES)
     places = np.linspace(0, len(run.key_hashes), count + 1, dtype=np.int64)
     return [_written(run.part(first, last), directory, name) for first, last in itertools.pairwise(places.tolist())]
 
 
 def written_sorted(
     sorted_by: Sorting, changes: pa.Table, time: int, directory: Path, name: str, scratch: Path | None
-) -> list[Piece]:
-    """Writes changes of one time to files as a run. More than a piece is sorted with a temporary file in `scratch`."""
-    if changes.nbytes <= PIECE_BYTES:
+) -> list[RunFile]:
+    """Writes changes of one time to files as a run. More than a file is sorted with a temporary file in `scratch`."""
+    if changes.nbytes <= FILE_BYTES:
         return written(sorted_run(sorted_by, changes, time), directory, name)
-    key_hashes = np.concatenate([sorted_by.key_hashes(u.rows_of(part)) for part in spill.pieces(changes, PIECE_BYTES)])
-    count = min(spill.PARTITIONS_MAX, -(-changes.nbytes // PIECE_BYTES))
+    key_hashes = np.concatenate([sorted_by.key_hashes(u.rows_of(part)) for part in spill.pieces(changes, FILE_BYTES)])
+    count = min(spill.PARTITIONS_MAX, -(-changes.nbytes // FILE_BYTES))
     bounds = np.unique(np.sort(key_hashes)[:: -(-len(key_hashes) // count)])  # the first code of each partition
     partitions = spill.Partitions(changes.schema, len(bounds), scratch)
     try:
         done = 0
-        for part in spill.pieces(changes, PIECE_BYTES):
+        for part in spill.pieces(changes, FILE_BYTES):
             own = key_hashes[done : done + part.num_rows]
             partitions.add(part, np.searchsorted(bounds, own, "right") - 1)
             done += part.num_rows
         partitions.written()
-        found: list[Piece] = []
+        found: list[RunFile] = []
         for number in range(len(bounds)):
             part = pa.concat_tables(partitions.tables(number))
             found += written(sorted_run(sorted_by, part, time), directory, name)
@@ -218,7 +218,7 @@ def written_sorted(
         partitions.close()
 
 
-def _written(run: Run, directory: Path, name: str) -> Piece:
+def _written(run: Run, directory: Path, name: str) -> RunFile:
     path = directory / f"{name}-{uuid.uuid4().hex}.arrow"
     table = run.table()
     try:
@@ -227,30 +227,30 @@ def _written(run: Run, directory: Path, name: str) -> Piece:
     except BaseException:
         path.unlink(missing_ok=True)
         raise
-    return Piece(str(path), len(run.key_hashes), run.bytes, int(run.key_hashes[0]), int(run.key_hashes[-1]))
+    return RunFile(str(path), len(run.key_hashes), run.bytes, int(run.key_hashes[0]), int(run.key_hashes[-1]))
 
 
 _used: OrderedDict[str, tuple[Run, float]] = OrderedDict()  # in order of last use
 
 
-def _mapped(piece: Piece) -> Run:
-    """The piece's run, mapped. OSError if the file is missing or incomplete."""
+def _mapped(file: RunFile) -> Run:
+    """The file's run, mapped. OSError if the file is missing or incomplete."""
     now = time.monotonic()
-    known = _used.pop(piece.path, None)
-    run = known[0] if known is not None else _opened(piece)
-    _used[piece.path] = run, now
+    known = _used.pop(file.path, None)
+    run = known[0] if known is not None else _opened(file)
+    _used[file.path] = run, now
     while len(_used) > MAPPED_MAX or next(iter(_used.values()))[1] < now - MAPPED_S:
         _used.popitem(last=False)
     return run
 
 
-def _opened(piece: Piece) -> Run:
+def _opened(file: RunFile) -> Run:
     try:
-        run = Run.of(pa.ipc.open_file(pa.memory_map(piece.path)).read_all())
+        run = Run.of(pa.ipc.open_file(pa.memory_map(file.path)).read_all())
     except pa.ArrowInvalid as error:
-        raise OSError(errno.EIO, f"{piece.path}: {error}") from error
-    if len(run.key_hashes) != piece.rows:
-        raise OSError(errno.EIO, f"{piece.path} has {len(run.key_hashes)} of {piece.rows} rows")
+        raise OSError(errno.EIO, f"{file.path}: {error}") from error
+    if len(run.key_hashes) != file.rows:
+        raise OSError(errno.EIO, f"{file.path} has {len(run.key_hashes)} of {file.rows} rows")
     return run
 
 
@@ -266,7 +266,7 @@ def _answer(task: Task) -> bytes:
     try:
         table = task.answer()
         if table.nbytes > ANSWER_BYTES_MAX:
-            table = _left(table, Path(task.pieces[0].path).parent)
+            table = _left(table, Path(task.files[0].path).parent)
     except OSError as error:
         words = {ERROR: str(error), ERRNO: str(error.errno or errno.EIO)}
         table = pa.table({}).replace_schema_metadata(words)
@@ -305,17 +305,17 @@ def answered(answer: bytes) -> pa.Table:
         Path(path).unlink(missing_ok=True)
 
 
-_PIECES = pa.schema(
+_RUN_FILES = pa.schema(
     [("path", pa.string()), ("rows", pa.int64()), ("bytes", pa.int64()), ("low", pa.uint64()), ("high", pa.uint64())]
 )
 
 
-def table_of(pieces: Sequence[Piece]) -> pa.Table:
-    return pa.Table.from_pylist([dataclasses.asdict(piece) for piece in pieces], _PIECES)
+def table_of(files: Sequence[RunFile]) -> pa.Table:
+    return pa.Table.from_pylist([dataclasses.asdict(file) for file in files], _RUN_FILES)
 
 
-def pieces_of(table: pa.Table) -> list[Piece]:
-    return [Piece(**fields) for fields in table.to_pylist()]
+def files_of(table: pa.Table) -> list[RunFile]:
+    return [RunFile(**fields) for fields in table.to_pylist()]
 
 
 FUNCTIONS = {FUNCTION: (answers, '"binary"')}

@@ -51,7 +51,7 @@ class Lease:
         (_, has, _), (_, wanted, sorting) = self.shared.key, self.key
         if has == wanted:
             return self.shared.arrangement
-        columns = [self.shared.arrangement.schema.names[has.index(place)] for place in wanted]
+        columns = [self.shared.arrangement.schema.names[has.index(position)] for position in wanted]
         return ProjectedArrangement(self.shared.arrangement, columns, self.schema, sorting)
 
     async def reach(self, inputs: Inputs, time: Timestamp) -> None:
@@ -70,8 +70,8 @@ class Lease:
                 await self._insert(await inputs.changes(id, at, at + 1), at)
 
     async def _insert(self, changes: pa.Table, time: Timestamp) -> None:
-        _, places, _ = self.shared.key
-        columns = [*(changes.column(place) for place in places), changes[updates.DIFF]]
+        _, positions, _ = self.shared.key
+        columns = [*(changes.column(position) for position in positions), changes[updates.DIFF]]
         names = [*self.shared.arrangement.schema.names, updates.DIFF]
         await to_the_end(self.shared.arrangement.insert(pa.table(columns, names=names), int(time)))
 
@@ -82,7 +82,7 @@ class Lease:
 
     def invalidate(self) -> None:
         """Releases the lease after a failed insert: the arrangement gets no further leases."""
-        self.owner.spoilt(self)
+        self.owner.invalidated(self)
         self.release()
 
     def release(self) -> None:
@@ -120,9 +120,9 @@ class SharedArrangements:
         shared.leases.discard(lease)
         if not shared.leases:
             shared.arrangement.close()
-            self.spoilt(lease)
+            self.invalidated(lease)
 
-    def spoilt(self, lease: Lease) -> None:
+    def invalidated(self, lease: Lease) -> None:
         """Existing leases remain valid; there are no new ones."""
         if self._known.get(lease.shared.key) is lease.shared:
             del self._known[lease.shared.key]
@@ -133,5 +133,5 @@ class SharedArrangements:
 
 def _by(key: Key) -> tuple[int, ...] | None:
     """The positions of the collection's columns by whose hash an arrangement is sorted; None if not `ByKey`."""
-    _, places, sorting = key
-    return tuple(places[int(name[1:])] for name in sorting.columns) if isinstance(sorting, ByKey) else None
+    _, positions, sorting = key
+    return tuple(positions[int(name[1:])] for name in sorting.columns) if isinstance(sorting, ByKey) else None

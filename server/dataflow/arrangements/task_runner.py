@@ -27,8 +27,8 @@ from server.dataflow.arrangements.run_files import FUNCTION, Task, answered
 from server.spark import Engine
 
 JOIN_S = 0.001
-EFFORT_AN_ARM = 8_192  # see `Task.effort`; in a shared statement it can be exceeded
-ARMS_MAX = 16
+COST_PER_BRANCH = 8_192  # see `Task.cost`; in a shared statement it can be exceeded
+BRANCHES_MAX = 16
 WORKERS_MAX = 4  # failures of the workers before the error is raised, as in spark.task.maxFailures
 RETRY_S = 10.0  # a new file may become visible late on another machine
 RETRY_PAUSES_S = (0.05, 0.2, 0.5, 1.0)
@@ -63,7 +63,7 @@ class TaskRunner:
         pauses = itertools.chain(RETRY_PAUSES_S, itertools.repeat(RETRY_PAUSES_S[-1]))
         failures = 0
         found: dict[int, pa.Table] = {}
-        shared = not background and sum(task.effort for task in tasks) <= EFFORT_AN_ARM
+        shared = not background and sum(task.cost for task in tasks) <= COST_PER_BRANCH
         while left := [number for number in range(len(tasks)) if number not in found]:
             asked = [tasks[number] for number in left]
             try:
@@ -118,15 +118,15 @@ class TaskRunner:
         return await self._answers(shared.tasks, background=False)
 
     async def _answers(self, tasks: Sequence[Task], background: bool) -> list[Answer]:
-        arms = _arms(tasks)
+        branches = _branches(tasks)
         view = pa.table(
             {
-                "arm": pa.array(arms, pa.int32()),
+                "branch": pa.array(branches, pa.int32()),
                 "number": pa.array(range(len(tasks)), pa.int32()),
                 "task": pa.array([pickle.dumps(task) for task in tasks], pa.binary()),
             }
         )
-        statement = _statement(int(arms.max()) + 1)
+        statement = _statement(int(branches.max()) + 1)
         found = await self._engine.run(statement, {"tasks": view}, patient=True, background=background)
         if found.nbytes > PARSED_AT_ONCE:
             return await asyncio.to_thread(_parsed, found)
@@ -143,17 +143,17 @@ class _Shared:
         self.waiting = 0
 
 
-def _arms(tasks: Sequence[Task]) -> np.ndarray[tuple[int], np.dtype[np.int32]]:
-    """The arm of each task. Arms have about equal effort and at least one task each."""
-    behind = np.cumsum([task.effort for task in tasks], dtype=np.int64)
-    count = min(ARMS_MAX, -(-int(behind[-1]) // EFFORT_AN_ARM))
+def _branches(tasks: Sequence[Task]) -> np.ndarray[tuple[int], np.dtype[np.int32]]:
+    """The branch of each task. Branches have about equal cost and at least one task each."""
+    behind = np.cumsum([task.cost for task in tasks], dtype=np.int64)
+    count = min(BRANCHES_MAX, -(-int(behind[-1]) // COST_PER_BRANCH))
     ends = -(-behind * count // max(1, int(behind[-1])))
     return np.unique(ends, return_inverse=True)[1].astype(np.int32)
 
 
-def _statement(arms: int) -> str:
+def _statement(branches: int) -> str:
     return " UNION ALL ".join(
-        f"SELECT number, {FUNCTION}(task) AS answer FROM tasks WHERE arm = {arm}" for arm in range(arms)
+        f"SELECT number, {FUNCTION}(task) AS answer FROM tasks WHERE branch = {branch}" for branch in range(branches)
     )
 
 

@@ -31,31 +31,33 @@ from server.dataflow.operators.operator import (
     sorting_of,
     until,
 )
-from server.dataflow.plan.description import called
+from server.dataflow.plan.description import column_names
 from server.dataflow.plan.nodes import VERSION, AccumulableAggregate, Statement
 from server.runtime.threads import in_thread
 
-ARM = "arm"
-ARM_FIELD = pa.field(ARM, pa.int64(), nullable=False)
+BRANCH = "branch"
+BRANCH_FIELD = pa.field(BRANCH, pa.int64(), nullable=False)
 
 
 class AccumulableAggregateOperator(Operator):
     """Keeps exact sums and counts by key and adds the changes. Looks up least and greatest values in arrangements."""
 
-    def __init__(self, node: AccumulableAggregate, place: OperatorContext) -> None:
-        super().__init__(node, place)
-        self._totals = node
+    def __init__(self, node: AccumulableAggregate, context: OperatorContext) -> None:
+        super().__init__(node, context)
+        self._aggregate = node
         self.row_cost = 5.0 if node.top_rows else 7.0
         self.rows_met = 2.3 + 1.5 * len(node.top_rows)  # the group's state and first values, per version
         self._width = len(node.key)
         self._key = tuple(range(self._width))  # the positions of the key in the state and in `_top_rows`
-        self._state = place.shared.arranger.arrangement(ByKey(names_of(self._key)), node.state)
-        self._top_rows = [ArrangedInput(place, once, sorting_of(first, self._key)) for once, first in node.top_rows]
+        self._state = context.shared.arranger.arrangement(ByKey(names_of(self._key)), node.state)
+        self._top_rows = [
+            ArrangedInput(context, distinct, sorting_of(top_k, self._key)) for distinct, top_k in node.top_rows
+        ]
         self._held: Sequence[pa.Table] = ()  # the old state and first values of the touched keys
         self._own = [self._state, *(arranged.arrangement for arranged in self._top_rows)]
         numbers = list(node.state)[self._width :]
         named = [pa.field(f"n{i}", field.type) for i, field in enumerate(numbers)]
-        self._lines = pa.schema([*node.input.schema, VERSION_FIELD, DIFF_FIELD, ARM_FIELD, *named])
+        self._row_schema = pa.schema([*node.input.schema, VERSION_FIELD, DIFF_FIELD, BRANCH_FIELD, *named])
 
     async def look_up(self, tick: Tick, changes: pa.Table) -> None:
         """Looks up the old state and first values of the touched keys.
@@ -65,14 +67,14 @@ class AccumulableAggregateOperator(Operator):
         """
         if changes.num_rows == 0 and tick.since is not None:
             return
-        key = self._totals.key
+        key = self._aggregate.key
         key_hashes = await in_thread(key_hashes_of, tick, [key], changes)
         if tick.since is not None:
             groups = len(tick.versions) * self._state.entries(key_hashes)
             self._step_cost.expect(groups * (1 + len(self._top_rows)) + changes.num_rows, self.row_cost)
         top_rows = (
-            arranged.first(first, key, key_hashes, changes, tick)
-            for arranged, (_, first) in zip(self._top_rows, self._totals.top_rows, strict=True)
+            arranged.first(top_k, key, key_hashes, changes, tick)
+            for arranged, (_, top_k) in zip(self._top_rows, self._aggregate.top_rows, strict=True)
         )
         self._held = await asyncio.gather(slice_of(self._state, key_hashes, tick), *top_rows)
 
@@ -83,40 +85,42 @@ class AccumulableAggregateOperator(Operator):
             return self.none
         before, *top_rows = self._held
         self._held = ()
-        distinct, values = others[: len(self._totals.distinct)], others[len(self._totals.distinct) :]
-        for arranged, of_arm in zip(self._top_rows, values, strict=True):
-            self._pending += await arranged.take(of_arm, tick)
-        if tick.since is None and self._totals.at_first is not None and changes.num_rows:
-            rows = updates.expand(until(changes, 1, tick)) if self._totals.input.schema else changes.select([VERSION])
-            return await self._computed(self._totals.at_first, rows, tick, before)
-        lines = await in_thread(self._read, tick, before, changes, distinct, top_rows, values)
-        return await self._computed(self._totals.sql, lines, tick, before)
+        distinct_changes, top_changes = others[: len(self._aggregate.distinct)], others[len(self._aggregate.distinct) :]
+        for arranged, of_branch in zip(self._top_rows, top_changes, strict=True):
+            self._pending += await arranged.take(of_branch, tick)
+        if tick.since is None and self._aggregate.at_first is not None and changes.num_rows:
+            rows = (
+                updates.expand(until(changes, 1, tick)) if self._aggregate.input.schema else changes.select([VERSION])
+            )
+            return await self._computed(self._aggregate.at_first, rows, tick, before)
+        rows = await in_thread(self._read, tick, before, changes, distinct_changes, top_rows, top_changes)
+        return await self._computed(self._aggregate.sql, rows, tick, before)
 
-    async def _computed(self, statement: Statement, lines: pa.Table, tick: Tick, before: pa.Table) -> pa.Table:
-        found = await self._run(statement, {"d0": lines})
-        state = [pa.field(f"s{i}", field.type) for i, field in enumerate(self._totals.state)]
+    async def _computed(self, statement: Statement, rows: pa.Table, tick: Tick, before: pa.Table) -> pa.Table:
+        found = await self._run(statement, {"d0": rows})
+        state = [pa.field(f"s{i}", field.type) for i, field in enumerate(self._aggregate.state)]
         found = self._result(found, [*state, VERSION_FIELD])
-        return await in_thread(self._told, tick, before, found)
+        return await in_thread(self._changes, tick, before, found)
 
     @property
     def arrangements(self) -> list[tuple[str, Arrangement]]:
         of_values = [
-            (called(once, range(len(once.places))), arranged.arrangement)
-            for arranged, (once, _) in zip(self._top_rows, self._totals.top_rows, strict=True)
+            (column_names(distinct, range(len(distinct.positions))), arranged.arrangement)
+            for arranged, (distinct, _) in zip(self._top_rows, self._aggregate.top_rows, strict=True)
         ]
-        return [(called(self._totals.input, self._totals.key), self._state), *of_values]
+        return [(column_names(self._aggregate.input, self._aggregate.key), self._state), *of_values]
 
     def _read(
         self,
         tick: Tick,
         before: pa.Table,
         changes: pa.Table,
-        distinct: Sequence[pa.Table],
+        distinct_changes: Sequence[pa.Table],
         top_rows: Sequence[pa.Table],
-        values: Sequence[pa.Table],
+        top_changes: Sequence[pa.Table],
     ) -> pa.Table:
-        """The lines that the node's statement reads. `before`, `top_rows`: the old state and the first values."""
-        node = self._totals
+        """The rows that the node's statement reads. `before`, `top_rows`: the old state and the first values."""
+        node = self._aggregate
         check_counts(before)
         state = updates.rows_of(before)
         if not self._width and tick.since is None:
@@ -124,51 +128,57 @@ class AccumulableAggregateOperator(Operator):
         numbers = {f"n{i}": column for i, column in enumerate(state.columns[self._width :])}
         parts = []
         for version in tick.versions:
-            parts.append(self._arm(0, node.key, state.columns[: self._width], np.zeros(len(state)), version, numbers))
+            parts.append(
+                self._tagged(0, node.key, state.columns[: self._width], np.zeros(len(state)), version, numbers)
+            )
             if version:
                 every = tuple(range(len(node.input.schema)))
-                parts.append(self._change_lines(0, every, until(changes, version, tick), version))
-                for arm, (once, of_arm) in enumerate(zip(node.distinct, distinct, strict=True), 1):
-                    parts.append(self._change_lines(arm, once.places, until(of_arm, version, tick), version))
-            of_values = zip(node.top_rows, top_rows, values, strict=True)
-            for arm, ((once, first), held, come) in enumerate(of_values, 1 + len(distinct)):
-                now = at_version(held, come, version, tick, first)
+                parts.append(self._changed_rows(0, every, until(changes, version, tick), version))
+                for branch, (distinct, of_branch) in enumerate(zip(node.distinct, distinct_changes, strict=True), 1):
+                    parts.append(
+                        self._changed_rows(branch, distinct.positions, until(of_branch, version, tick), version)
+                    )
+            of_values = zip(node.top_rows, top_rows, top_changes, strict=True)
+            for branch, ((distinct, top_k), held, new) in enumerate(of_values, 1 + len(node.distinct)):
+                now = at_version(held, new, version, tick, top_k)
                 rows = updates.rows_of(now).columns
-                parts.append(self._arm(arm, once.places, rows, np.zeros(now.num_rows), version))
+                parts.append(self._tagged(branch, distinct.positions, rows, np.zeros(now.num_rows), version))
         return pa.concat_tables(parts)
 
-    def _change_lines(self, arm: int, places: Sequence[int], changes: pa.Table, version: int) -> pa.Table:
-        """One line with diff 1 or -1 for each copy of a row in `changes`."""
+    def _changed_rows(self, branch: int, positions: Sequence[int], changes: pa.Table, version: int) -> pa.Table:
+        """One row with diff 1 or -1 for each copy of a row in `changes`."""
         diffs, rows = changes[DIFF].to_numpy(), updates.rows_of(changes)
         counts = np.abs(diffs)
         if not (counts == 1).all():
             single = np.repeat(np.arange(len(diffs)), counts)
             diffs, rows = np.sign(diffs[single]), rows.take(pa.array(single))
-        return self._arm(arm, places, rows.columns, diffs, version)
+        return self._tagged(branch, positions, rows.columns, diffs, version)
 
-    def _arm(
+    def _tagged(
         self,
-        arm: int,
-        places: Sequence[int],
+        branch: int,
+        positions: Sequence[int],
         columns: Sequence[pa.ChunkedArray],
         diffs: NDArray[Any],
         version: int,
         numbers: Mapping[str, pa.ChunkedArray] = MappingProxyType({}),
     ) -> pa.Table:
         count = len(diffs)
-        known: dict[str, Any] = {f"c{place}": column for place, column in zip(places, columns, strict=True)}
+        known: dict[str, Any] = {f"c{position}": column for position, column in zip(positions, columns, strict=True)}
         known[VERSION] = pa.array(np.full(count, version))
         known[DIFF] = pa.array(diffs.astype(np.int64))
-        known[ARM] = pa.array(np.full(count, arm))
+        known[BRANCH] = pa.array(np.full(count, branch))
         known |= numbers
-        return pa.table([known.get(f.name, pa.nulls(count, f.type)) for f in self._lines], schema=self._lines)
+        return pa.table([known.get(f.name, pa.nulls(count, f.type)) for f in self._row_schema], schema=self._row_schema)
 
-    def _told(self, tick: Tick, before: pa.Table, found: pa.Table) -> pa.Table:
+    def _changes(self, tick: Tick, before: pa.Table, found: pa.Table) -> pa.Table:
         rows = found[f"s{self._width}"]
         if found.num_rows and pc.min(rows).as_py() < 0:
             raise updates.NegativeCount("of a group")
         last = found.filter(pc.equal(found[VERSION], len(tick.times)))
-        after = last.select([f"s{i}" for i in range(len(self._totals.state))]).rename_columns(self._totals.state.names)
+        after = last.select([f"s{i}" for i in range(len(self._aggregate.state))]).rename_columns(
+            self._aggregate.state.names
+        )
         change = updates.with_diff(after, 1)
         if before.num_rows:
             change = updates.consolidate(pa.concat_tables([change, updates.negate(before)]))

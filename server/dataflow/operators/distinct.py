@@ -23,7 +23,7 @@ from server.dataflow.operators.operator import (
     slice_of,
     until,
 )
-from server.dataflow.plan.description import called
+from server.dataflow.plan.description import column_names
 from server.dataflow.plan.nodes import VERSION, DistinctRows
 from server.runtime.threads import in_thread
 
@@ -33,29 +33,30 @@ COUNT = "count"
 class DistinctOperator(Operator):
     """Arranges each distinct row with its multiplicity as a column. The cost of a step depends on the changes only."""
 
-    def __init__(self, node: DistinctRows, place: OperatorContext) -> None:
-        super().__init__(node, place)
-        self._places = node.places
-        self._everything = tuple(range(len(node.places)))
+    def __init__(self, node: DistinctRows, context: OperatorContext) -> None:
+        super().__init__(node, context)
+        self._positions = node.positions
+        self._everything = tuple(range(len(node.positions)))
         counted = node.schema.append(pa.field(COUNT, pa.int64()))
-        self._own = [place.shared.arranger.arrangement(ByKey(names_of(self._everything)), counted)]
+        self._own = [context.shared.arranger.arrangement(ByKey(names_of(self._everything)), counted)]
 
     @property
     def arrangements(self) -> list[tuple[str, Arrangement]]:
-        return [(called(self.node, self._everything), self._own[0])]
+        return [(column_names(self.node, self._everything), self._own[0])]
 
     async def step(self, tick: Tick, inputs: Sequence[pa.Table]) -> pa.Table:
         (changes,) = inputs
         if changes.num_rows == 0:
             return self.none
         changes = pa.table(
-            [*(changes.column(place) for place in self._places), changes[VERSION], changes[DIFF]], schema=self.schema
+            [*(changes.column(position) for position in self._positions), changes[VERSION], changes[DIFF]],
+            schema=self.schema,
         )
         key_hashes = await in_thread(key_hashes_of, tick, [self._everything], changes)
         held = await slice_of(self._own[0], key_hashes, tick)
-        return await in_thread(self._told, tick, held, changes)
+        return await in_thread(self._changes, tick, held, changes)
 
-    def _told(self, tick: Tick, held: pa.Table, changes: pa.Table) -> pa.Table:
+    def _changes(self, tick: Tick, held: pa.Table, changes: pa.Table) -> pa.Table:
         names = self.node.schema.names
         before = pa.table([*held.select(names).columns, held[COUNT]], pa.schema([*self.node.schema, DIFF_FIELD]))
         now, found = before, [self._present(before, 0)] if tick.since is not None else []

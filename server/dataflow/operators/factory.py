@@ -29,29 +29,29 @@ from server.dataflow.plan.nodes import (
 )
 
 
-def operators_of(root: Node, place: OperatorContext) -> list[Operator]:
+def operators_of(root: Node, context: OperatorContext) -> list[Operator]:
     """One operator without state per node, inputs before their readers. The caller closes them."""
     made: list[Operator] = []
     for node in nodes_of(root):
         match node:
             case Source():
-                made.append(SourceOperator(node, place))
+                made.append(SourceOperator(node, context))
             case Constant():
-                made.append(ConstantOperator(node, place))
+                made.append(ConstantOperator(node, context))
             case Linear():
-                made.append(LinearOperator(node, place))
+                made.append(LinearOperator(node, context))
             case Temporal():
-                made.append(TemporalOperator(node, place))
+                made.append(TemporalOperator(node, context))
             case Concat():
-                made.append(ConcatOperator(node, place))
+                made.append(ConcatOperator(node, context))
             case DistinctRows():
-                made.append(DistinctOperator(node, place))
+                made.append(DistinctOperator(node, context))
             case InnerJoin():
-                made.append(JoinOperator(node, place))
+                made.append(JoinOperator(node, context))
             case AccumulableAggregate():
-                made.append(AccumulableAggregateOperator(node, place))
+                made.append(AccumulableAggregateOperator(node, context))
             case Recompute():
-                made.append(RecomputeOperator(node, place))
+                made.append(RecomputeOperator(node, context))
             case _:
                 raise AssertionError(node)
     return made

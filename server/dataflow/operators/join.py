@@ -34,8 +34,8 @@ class JoinOperator(ArrangingOperator):
     two statements, for ΔA ⋈ B' and A ⋈ ΔB.
     """
 
-    def __init__(self, node: InnerJoin, place: OperatorContext) -> None:
-        super().__init__(node, node.inputs, place, [ByKey(names_of(key)) for key in node.keys])
+    def __init__(self, node: InnerJoin, context: OperatorContext) -> None:
+        super().__init__(node, node.inputs, context, [ByKey(names_of(key)) for key in node.keys])
         self._join = node
 
     async def step(self, tick: Tick, inputs: Sequence[pa.Table]) -> pa.Table:

@@ -31,16 +31,16 @@ _BOUND_FIELDS = (pa.field("lower", pa.int64()), pa.field("upper", pa.int64()))
 
 
 class SourceOperator(Operator):
-    def __init__(self, node: Source, place: OperatorContext) -> None:
-        super().__init__(node, place)
+    def __init__(self, node: Source, context: OperatorContext) -> None:
+        super().__init__(node, context)
         self._source = node
-        self._inputs = place.inputs
+        self._inputs = context.inputs
 
     async def step(self, tick: Tick, inputs: Sequence[pa.Table]) -> pa.Table:
         id = self._source.id
         if tick.since is None:
             rows = await self._inputs.rows(id, tick.times[0])
-            return self._picked(updates.with_diff(rows, 1), 1)
+            return self._selected(updates.with_diff(rows, 1), 1)
         parts, lower, is_all = [self.none], tick.since + 1, True
         for version, time in enumerate(tick.times, 1):
             if times := self._inputs.change_times(id, lower, time + 1):
@@ -48,21 +48,21 @@ class SourceOperator(Operator):
                 changes = await self._inputs.changes(id, times[0], time + 1)
                 if updates.takes_away(changes):
                     await self._inputs.check(id, tick.since + 1, time)  # later operators do not check
-                parts.append(self._picked(changes, version))
-                is_all = len({*self._source.places}) == changes.num_columns - 1  # then rows remain distinct
+                parts.append(self._selected(changes, version))
+                is_all = len({*self._source.positions}) == changes.num_columns - 1  # then rows remain distinct
             lower = time + 1
         found = pa.concat_tables(parts)
         return found if is_all else await in_thread(updates.consolidate, found)
 
-    def _picked(self, changes: pa.Table, version: int) -> pa.Table:
-        columns = [changes.column(place) for place in self._source.places]
+    def _selected(self, changes: pa.Table, version: int) -> pa.Table:
+        columns = [changes.column(position) for position in self._source.positions]
         versions = pa.array(np.full(changes.num_rows, version))
         return pa.table([*columns, versions, changes[DIFF]], schema=self.schema)
 
 
 class ConstantOperator(Operator):
-    def __init__(self, node: Constant, place: OperatorContext) -> None:
-        super().__init__(node, place)
+    def __init__(self, node: Constant, context: OperatorContext) -> None:
+        super().__init__(node, context)
         self._constant = node
 
     async def step(self, tick: Tick, inputs: Sequence[pa.Table]) -> pa.Table:
@@ -77,8 +77,8 @@ class ConstantOperator(Operator):
 class LinearOperator(Operator):
     row_cost, rows_met = 1.5, 1.0
 
-    def __init__(self, node: Linear, place: OperatorContext) -> None:
-        super().__init__(node, place)
+    def __init__(self, node: Linear, context: OperatorContext) -> None:
+        super().__init__(node, context)
         self._linear = node
         self._scan = node.scan
         if node.scan is not None:
@@ -99,46 +99,47 @@ class LinearOperator(Operator):
 class TemporalOperator(Operator):
     """Emits a change at `max(lower, now)` and its negation at `upper`. Requires steps of one time each."""
 
-    def __init__(self, node: Temporal, place: OperatorContext) -> None:
-        super().__init__(node, place)
+    def __init__(self, node: Temporal, context: OperatorContext) -> None:
+        super().__init__(node, context)
         self._temporal = node
-        self._waiting = TemporalBuffer(pa.schema([*node.schema, DIFF_FIELD]))
-        self._come: pa.Table | None = None
+        self._buffer = TemporalBuffer(pa.schema([*node.schema, DIFF_FIELD]))
+        self._new_rows: pa.Table | None = None
 
     @property
     def next_time(self) -> Timestamp | None:
-        time = self._waiting.next_time
+        time = self._buffer.next_time
         return None if time is None else Timestamp(time)
 
     async def step(self, tick: Tick, inputs: Sequence[pa.Table]) -> pa.Table:
         (changes,) = inputs
         (now,) = tick.times
-        parts = [] if tick.since is None else [self._waiting.due(now)]
+        parts = [] if tick.since is None else [self._buffer.due(now)]
         if changes.num_rows:
             found = await self._run(self._temporal.sql, {"d0": changes})
-            come = self._result(found, (*_BOUND_FIELDS, VERSION_FIELD, DIFF_FIELD))
-            lower, upper = (come[field.name].to_numpy() for field in _BOUND_FIELDS)
-            seen = pa.array(np.maximum(lower, now) < upper)
-            self._come = come.filter(seen)
-            parts.append(self._come.filter(pc.less_equal(self._come["lower"], now)).select(self._waiting.schema.names))
-        found = pa.concat_tables([self._waiting.schema.empty_table(), *parts])
+            rows = self._result(found, (*_BOUND_FIELDS, VERSION_FIELD, DIFF_FIELD))
+            lower, upper = (rows[field.name].to_numpy() for field in _BOUND_FIELDS)
+            self._new_rows = rows.filter(pa.array(np.maximum(lower, now) < upper))
+            parts.append(
+                self._new_rows.filter(pc.less_equal(self._new_rows["lower"], now)).select(self._buffer.schema.names)
+            )
+        found = pa.concat_tables([self._buffer.schema.empty_table(), *parts])
         return await in_thread(consolidated, versioned(found, 1), tick)
 
     def forget(self) -> None:
         super().forget()
-        self._come = None
+        self._new_rows = None
 
     async def commit(self, tick: Tick) -> None:
         await super().commit(tick)
         (now,) = tick.times
-        self._waiting.drop(now)
-        if self._come is not None:
-            come, self._come = self._come, None
-            rows = come.select(self._waiting.schema.names)
-            lower, upper = (come[field.name].to_numpy() for field in _BOUND_FIELDS)
+        self._buffer.drop(now)
+        if self._new_rows is not None:
+            bounded, self._new_rows = self._new_rows, None
+            rows = bounded.select(self._buffer.schema.names)
+            lower, upper = (bounded[field.name].to_numpy() for field in _BOUND_FIELDS)
             later, ends = lower > now, upper < LAST
-            self._waiting.insert(rows.filter(pa.array(later)), lower[later])
-            self._waiting.insert(updates.negate(rows.filter(pa.array(ends))), upper[ends])
+            self._buffer.insert(rows.filter(pa.array(later)), lower[later])
+            self._buffer.insert(updates.negate(rows.filter(pa.array(ends))), upper[ends])
 
 
 class ConcatOperator(Operator):

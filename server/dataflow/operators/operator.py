@@ -30,7 +30,7 @@ from server.dataflow.arrangements.shared import Lease, SharedArrangements
 from server.dataflow.inputs import Inputs
 from server.dataflow.operators.statistics import Record
 from server.dataflow.operators.step_cost import StepCost
-from server.dataflow.plan.description import called
+from server.dataflow.plan.description import column_names
 from server.dataflow.plan.nodes import VERSION, Node, Source, Statement, TopK
 from server.spark import Runner
 
@@ -76,11 +76,11 @@ class Operator(ABC):
     row_cost = 3.0
     rows_met = 1.3
 
-    def __init__(self, node: Node, place: OperatorContext) -> None:
+    def __init__(self, node: Node, context: OperatorContext) -> None:
         self.node = node
         self.record = Record()
-        self._engine = place.engine
-        self._step_cost = place.step_cost
+        self._engine = context.engine
+        self._step_cost = context.step_cost
         self._own: list[Arrangement] = []
         self._leases: list[Lease] = []
         self._pending: list[tuple[Arrangement, Timestamp, pa.Table]] = []
@@ -114,12 +114,12 @@ class Operator(ABC):
     async def look_up(self, tick: Tick, changes: pa.Table) -> None:  # noqa: B027 (most operators need all inputs)
         """Does look-ups for `step` that need only the changes of the first input, while other inputs are computed."""
 
-    async def counted_step(self, tick: Tick, coming: Sequence[Awaitable[pa.Table]]) -> pa.Table:
+    async def counted_step(self, tick: Tick, awaited: Sequence[Awaitable[pa.Table]]) -> pa.Table:
         """Awaits the inputs and runs `step`. The recorded time begins when all inputs are available."""
         inputs, begun = [], monotonic()
-        if coming:
-            first = await coming[0]
-            (inputs, begun), _ = await asyncio.gather(_all(first, coming[1:]), self.look_up(tick, first))
+        if awaited:
+            first = await awaited[0]
+            (inputs, begun), _ = await asyncio.gather(_all(first, awaited[1:]), self.look_up(tick, first))
         changes = await self.step(tick, inputs)
         work = self.record.step
         work.rows_in, work.rows_out = sum(table.num_rows for table in inputs), changes.num_rows
@@ -170,31 +170,31 @@ class Operator(ABC):
 class ArrangedInput:
     """The old state of an operator's input, arranged by a key. Arrangements of collections are shared."""
 
-    def __init__(self, place: OperatorContext, node: Node, sorting: Sorting) -> None:
-        self._inputs = place.inputs
+    def __init__(self, context: OperatorContext, node: Node, sorting: Sorting) -> None:
+        self._inputs = context.inputs
         self.lease: Lease | None = None
         if isinstance(node, Source):
-            key = (node.id, node.places, sorting)
-            self.lease = place.shared.lease(key, node.schema, place.as_of)
+            key = (node.id, node.positions, sorting)
+            self.lease = context.shared.lease(key, node.schema, context.as_of)
             self.arrangement = self.lease.arrangement
         else:
-            self.arrangement = place.shared.arranger.arrangement(sorting, node.schema)
+            self.arrangement = context.shared.arranger.arrangement(sorting, node.schema)
 
     async def first(
-        self, first: TopK, key: tuple[int, ...], key_hashes: Hashes, changes: pa.Table, tick: Tick
+        self, top_k: TopK, key: tuple[int, ...], key_hashes: Hashes, changes: pa.Table, tick: Tick
     ) -> pa.Table:
-        """The first `first.count + r` rows of each key in the old state, with r its number of retractions in `changes`.
+        """The first `top_k.count + r` rows of each key in the old state, with r its number of retractions in `changes`.
 
-        The first `first.count` rows of every later version are among these and the insertions in `changes`.
+        The first `top_k.count` rows of every later version are among these and the insertions in `changes`.
         """
         if tick.since is None:
             return await slice_of(self.arrangement, key_hashes, tick)
-        going = changes.filter(pc.less(changes[DIFF], 0))
-        gone = -going[DIFF].to_numpy()
+        retracted = changes.filter(pc.less(changes[DIFF], 0))
+        retractions = -retracted[DIFF].to_numpy()
         if not key:
-            return await self.arrangement.first(first.count + int(gone.sum()), tick.since)
-        counts = np.full(len(key_hashes), first.count, np.int64)
-        np.add.at(counts, np.searchsorted(key_hashes, key_codes(going, names_of(key))), gone)
+            return await self.arrangement.first(top_k.count + int(retractions.sum()), tick.since)
+        counts = np.full(len(key_hashes), top_k.count, np.int64)
+        np.add.at(counts, np.searchsorted(key_hashes, key_codes(retracted, names_of(key))), retractions)
         return await self.arrangement.first_of(key_hashes, counts, tick.since)
 
     async def take(self, changes: pa.Table, tick: Tick) -> list[tuple[Arrangement, Timestamp, pa.Table]]:
@@ -216,22 +216,26 @@ class ArrangedInput:
 class ArrangingOperator(Operator):
     """An operator with arranged inputs."""
 
-    def __init__(self, node: Node, arms: Sequence[Node], place: OperatorContext, sortings: Sequence[Sorting]) -> None:
-        """`arms`: the inputs that are arranged, a prefix of the node's inputs."""
-        super().__init__(node, place)
-        self._arms = arms
-        self._arranged = [ArrangedInput(place, arm, sorting) for arm, sorting in zip(arms, sortings, strict=True)]
+    def __init__(
+        self, node: Node, branches: Sequence[Node], context: OperatorContext, sortings: Sequence[Sorting]
+    ) -> None:
+        """`branches`: the inputs that are arranged, a prefix of the node's inputs."""
+        super().__init__(node, context)
+        self._branches = branches
+        self._arranged = [
+            ArrangedInput(context, branch, sorting) for branch, sorting in zip(branches, sortings, strict=True)
+        ]
         self._leases = [arranged.lease for arranged in self._arranged if arranged.lease is not None]
         self._own = [arranged.arrangement for arranged in self._arranged if arranged.lease is None]
 
     @property
     def arrangements(self) -> list[tuple[str, Arrangement]]:
         found = []
-        for node, arranged in zip(self._arms, self._arranged, strict=True):
+        for node, arranged in zip(self._branches, self._arranged, strict=True):
             sorting = arranged.arrangement.sorted_by
             names = (sorting.column,) if isinstance(sorting, ByOrder) else sorting.columns
-            kept = arranged.arrangement if arranged.lease is None else arranged.lease.shared.arrangement
-            found.append((called(node, [int(name[1:]) for name in names]), kept))
+            arrangement = arranged.arrangement if arranged.lease is None else arranged.lease.shared.arrangement
+            found.append((column_names(node, [int(name[1:]) for name in names]), arrangement))
         return found
 
     async def _take(self, tick: Tick, inputs: Sequence[pa.Table]) -> None:
@@ -239,9 +243,9 @@ class ArrangingOperator(Operator):
             self._pending += await arranged.take(changes, tick)
 
 
-async def _all(first: pa.Table, coming: Sequence[Awaitable[pa.Table]]) -> tuple[list[pa.Table], float]:
+async def _all(first: pa.Table, awaited: Sequence[Awaitable[pa.Table]]) -> tuple[list[pa.Table], float]:
     """The inputs, and the time at which all were available."""
-    return [first, *[await changes for changes in coming]], monotonic()
+    return [first, *[await changes for changes in awaited]], monotonic()
 
 
 def consolidated(changes: pa.Table, tick: Tick) -> pa.Table:
@@ -262,8 +266,8 @@ async def slice_of(arrangement: Arrangement, key_hashes: Hashes, tick: Tick) -> 
     return await arrangement.probe(key_hashes, tick.since)
 
 
-def names_of(places: tuple[int, ...]) -> tuple[str, ...]:
-    return tuple(f"c{place}" for place in places)
+def names_of(positions: tuple[int, ...]) -> tuple[str, ...]:
+    return tuple(f"c{position}" for position in positions)
 
 
 def nothing(rows: pa.Table) -> pa.Table:
@@ -275,17 +279,17 @@ def versioned(changes: pa.Table, version: int) -> pa.Table:
     return changes.add_column(changes.num_columns - 1, VERSION_FIELD, versions)
 
 
-def sorting_of(first: TopK | None, key: tuple[int, ...]) -> Sorting:
-    if first is None:
+def sorting_of(top_k: TopK | None, key: tuple[int, ...]) -> Sorting:
+    if top_k is None:
         return ByKey(names_of(key))
-    order = ByOrder(f"c{first.place}", first.descending, first.nulls_first)
+    order = ByOrder(f"c{top_k.column}", top_k.descending, top_k.nulls_first)
     return ByKeyAndOrder(names_of(key), order) if key else order
 
 
-def at_version(before: pa.Table, changes: pa.Table, version: int, tick: Tick, first: TopK | None) -> pa.Table:
+def at_version(before: pa.Table, changes: pa.Table, version: int, tick: Tick, top_k: TopK | None) -> pa.Table:
     """The rows in a version, with their multiplicities.
 
-    With `first`, rows removed from beyond the first n are not part of `before`: their negative multiplicities are
+    With `top_k`, rows removed from beyond the first n are not part of `before`: their negative multiplicities are
     dropped.
     """
     if not version:
@@ -293,7 +297,7 @@ def at_version(before: pa.Table, changes: pa.Table, version: int, tick: Tick, fi
     now = pa.concat_tables([before, until(changes, version, tick)])
     if tick.since is not None:
         now = updates.consolidate(now)
-    return now if first is None else now.filter(pc.greater(now[DIFF], 0))
+    return now if top_k is None else now.filter(pc.greater(now[DIFF], 0))
 
 
 def until(changes: pa.Table, version: int, tick: Tick) -> pa.Table:
@@ -310,8 +314,8 @@ def check_counts(changes: pa.Table) -> None:
 def differences(found: pa.Table, tick: Tick, schema: pa.Schema) -> pa.Table:
     """The changes between consecutive versions, from the rows of each version."""
     versions = found[VERSION]
-    come = found if tick.since is None else found.filter(pc.greater(versions, 0))
-    parts = [updates.with_diff(come, 1)]
+    inserted = found if tick.since is None else found.filter(pc.greater(versions, 0))
+    parts = [updates.with_diff(inserted, 1)]
     if tick.since is not None:
         gone = found.filter(pc.less(versions, len(tick.times)))
         gone = gone.set_column(gone.num_columns - 1, VERSION_FIELD, pc.add(gone[VERSION], 1))

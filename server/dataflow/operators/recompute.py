@@ -32,62 +32,66 @@ from server.runtime.threads import in_thread
 class RecomputeOperator(ArrangingOperator):
     """Computes the rows of the touched keys in each version."""
 
-    def __init__(self, node: Recompute, place: OperatorContext) -> None:
-        super().__init__(node, node.arms, place, [sorting_of(node.first, key) for key in node.keys])
+    def __init__(self, node: Recompute, context: OperatorContext) -> None:
+        super().__init__(node, node.branches, context, [sorting_of(node.top_k, key) for key in node.keys])
         self._recompute = node
 
     async def step(self, tick: Tick, inputs: Sequence[pa.Table]) -> pa.Table:
         node = self._recompute
-        arms, present = inputs[: len(node.arms)], dict(zip(node.inputs, inputs, strict=True))
-        if not any(changes.num_rows for changes in arms) and not (node.marked and tick.since is None):
-            await self._take(tick, arms)
+        branches, present = inputs[: len(node.branches)], dict(zip(node.inputs, inputs, strict=True))
+        if not any(changes.num_rows for changes in branches) and not (node.marked and tick.since is None):
+            await self._take(tick, branches)
             return self.none
-        key_hashes = [await in_thread(key_hashes_of, tick, [key], c) for c, key in zip(arms, node.keys, strict=True)]
+        key_hashes = [
+            await in_thread(key_hashes_of, tick, [key], c) for c, key in zip(branches, node.keys, strict=True)
+        ]
         alone = [_alone(tick, key_hashes, number, apart, present) for number, apart in enumerate(node.apart)]
         every = _all(key_hashes)
         asked = [np.setdiff1d(every, own) for own in alone]
-        if node.first is None and tick.since is not None:
+        if node.top_k is None and tick.since is not None:
             there = sum(a.arrangement.entries(own) for a, own in zip(self._arranged, asked, strict=True))
-            changed = sum(changes.num_rows for changes in arms)
+            changed = sum(changes.num_rows for changes in branches)
             self._step_cost.expect(max(len(tick.versions) * there, changed), self.row_cost)
-        await self._take(tick, arms)
-        befores = await asyncio.gather(*(self._before(tick, i, asked[i], changes) for i, changes in enumerate(arms)))
+        await self._take(tick, branches)
+        befores = await asyncio.gather(
+            *(self._before(tick, i, asked[i], changes) for i, changes in enumerate(branches))
+        )
         views = {}
-        for number, (before, changes) in enumerate(zip(befores, arms, strict=True)):
+        for number, (before, changes) in enumerate(zip(befores, branches, strict=True)):
             if len(alone[number]):
                 hashes = key_codes(changes, names_of(node.keys[number]))
                 own = changes.filter(pa.array(np.isin(hashes, alone[number])))
                 before = pa.concat_tables([before, _rows_that_changed(own, node.apart[number])])
-            views[f"d{number}"] = await in_thread(self._lines, tick, before, changes)
+            views[f"d{number}"] = await in_thread(self._versions, tick, before, changes)
         if not node.marked and not any(view.num_rows for view in views.values()):
             return self.none
         found = self._result(await self._run(node.sql, views), [VERSION_FIELD])
         return await in_thread(differences, found, tick, self.schema)
 
-    def _lines(self, tick: Tick, before: pa.Table, changes: pa.Table) -> pa.Table:
-        """The rows of an input in each version, as lines for the statement (see `Recompute`)."""
-        first = self._recompute.first
+    def _versions(self, tick: Tick, before: pa.Table, changes: pa.Table) -> pa.Table:
+        """The rows of an input in each version, as the statement reads them (see `Recompute`)."""
+        top_k = self._recompute.top_k
         return pa.concat_tables(
-            [self._at_version(at_version(before, changes, version, tick, first), version) for version in tick.versions]
+            [self._at_version(at_version(before, changes, version, tick, top_k), version) for version in tick.versions]
         )
 
     async def _before(self, tick: Tick, number: int, key_hashes: Hashes, changes: pa.Table) -> pa.Table:
-        arranged, first = self._arranged[number], self._recompute.first
-        if first is None:
+        arranged, top_k = self._arranged[number], self._recompute.top_k
+        if top_k is None:
             return await slice_of(arranged.arrangement, key_hashes, tick)
-        return await arranged.first(first, self._recompute.keys[number], key_hashes, changes, tick)
+        return await arranged.first(top_k, self._recompute.keys[number], key_hashes, changes, tick)
 
     def _at_version(self, now: pa.Table, version: int) -> pa.Table:
         check_counts(now)
         rows = updates.expand(now)
         count = rows.num_rows
-        lines = rows.append_column(VERSION_FIELD, pa.array(np.full(count, version)))
+        versioned_rows = rows.append_column(VERSION_FIELD, pa.array(np.full(count, version)))
         if not self._recompute.marked:
-            return lines
+            return versioned_rows
         nulls = [pa.nulls(1, field.type) for field in rows.schema]
-        mark = pa.table([*nulls, pa.array([version])], schema=lines.schema)
+        mark = pa.table([*nulls, pa.array([version])], schema=versioned_rows.schema)
         marks = pa.array(np.arange(count + 1) < count)
-        return pa.concat_tables([lines, mark]).append_column("mark", marks)
+        return pa.concat_tables([versioned_rows, mark]).append_column("mark", marks)
 
 
 def _all(key_hashes: Sequence[Hashes]) -> Hashes:
@@ -97,12 +101,12 @@ def _all(key_hashes: Sequence[Hashes]) -> Hashes:
 def _alone(
     tick: Tick, key_hashes: Sequence[Hashes], number: int, apart: Apart, changes_of: Mapping[Node, pa.Table]
 ) -> Hashes:
-    """The keys touched by arm `number` only, for which its changed rows suffice (see `Apart`)."""
+    """The keys touched by branch `number` only, for which its changed rows suffice (see `Apart`)."""
     if apart is Rows.ALL:
         return key_hashes[number][:0]
-    others = [of_arm for i, of_arm in enumerate(key_hashes) if i != number]
+    others = [of_branch for i, of_branch in enumerate(key_hashes) if i != number]
     if isinstance(apart, DistinctRows):
-        others.append(key_hashes_of(tick, [tuple(range(len(apart.places)))], changes_of[apart]))
+        others.append(key_hashes_of(tick, [tuple(range(len(apart.positions)))], changes_of[apart]))
     return np.setdiff1d(key_hashes[number], _all(others), assume_unique=True)
 
 
@@ -112,8 +116,8 @@ def _rows_that_changed(changes: pa.Table, apart: Apart) -> pa.Table:
     With these, no multiplicity becomes negative. Copies that are not in the old state are present in every version and
     cancel. With a `DistinctRows`, each changed row is added once more, so that the key is present in every version.
     """
-    going = updates.negate(changes.filter(pc.less(changes[DIFF], 0)).drop_columns([VERSION]))
+    retracted = updates.negate(changes.filter(pc.less(changes[DIFF], 0)).drop_columns([VERSION]))
     if not isinstance(apart, DistinctRows):
-        return going
+        return retracted
     shown = updates.with_diff(changes.drop_columns([VERSION, DIFF]), 1)
-    return pa.concat_tables([going, shown])
+    return pa.concat_tables([retracted, shown])

@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 
 from protocol.pgwire.types import BOOL, INT8, NUMERIC, NUMERIC_PRECISION_MAX
-from server.sql.decorrelate import NewColumns
+from server.sql.columns import NewColumns
+from server.sql.conditions import all_of
 from server.sql.expressions import Aggregate, Call, Column, ColumnRef, Expression, precision
 from server.sql.functions import syntax
 from server.sql.functions.aggregates import from_totals
 from server.sql.functions.table import Function
-from server.sql.rewrite.nodes import all_of
 
 _MINUS_OR_PLUS = "CASE WHEN {0} > 0 THEN CAST({1} AS DECIMAL(38,%d)) ELSE -CAST({1} AS DECIMAL(38,%d)) END"
 
@@ -19,25 +19,25 @@ class Added:
     """`columns`: the sums and counts from which aggregates are computed, the number of rows first. `changes`: for each
     of them what a line adds to it."""
 
-    def __init__(self, diff: Expression, new: NewColumns, arm: Expression | None = None) -> None:
-        """`diff`: 1 for an insertion, -1 for a retraction. `arm`: a condition for the lines to add, if not all."""
+    def __init__(self, diff: Expression, new: NewColumns, branch: Expression | None = None) -> None:
+        """`diff`: 1 for an insertion, -1 for a retraction. `branch`: a condition for the rows to add, if not all."""
         self._diff = diff
         self._new = new
         self._numbers: list[tuple[tuple[object, ...], Column]] = []
         self.columns: list[Column] = [new.column("", self._diff)]
-        self._arm = arm
-        self.changes: list[Expression] = [self._diff if arm is None else _when(arm, self._diff, "0L")]
+        self._branch = branch
+        self.changes: list[Expression] = [self._diff if branch is None else _when(branch, self._diff, "0L")]
 
-    def result(self, call: Aggregate, arm: Expression | None = None) -> Expression:
-        """The result of an aggregate call as an expression over `columns`. `arm`: instead of the constructor's."""
-        arm = self._arm if arm is None else arm
+    def result(self, call: Aggregate, branch: Expression | None = None) -> Expression:
+        """The result of an aggregate call as an expression over `columns`. `branch`: instead of the constructor's."""
+        branch = self._branch if branch is None else branch
         counted: list[Expression] = [] if call.filter is None else [call.filter]
         if call.arguments and call.arguments[0].nullable:
             counted.append(Call(syntax.IS_NOT_NULL, (call.arguments[0],), BOOL, False))
-        if not counted and arm is self._arm:
-            test, count = arm, self.columns[0]
+        if not counted and branch is self._branch:
+            test, count = branch, self.columns[0]
         else:
-            test = all_of(counted if arm is None else [arm, *counted])
+            test = all_of(counted if branch is None else [branch, *counted])
             assert test is not None
             count = self._number(("count", test), _when(test, self._diff, "0L"))
         total = count

@@ -66,26 +66,27 @@ def described(node: Node, name_of: Callable[[ObjectId], str]) -> str:
     """The node's rule, with its key or its columns."""
     match node:
         case Source():
-            columns = called(node, range(len(node.schema)))
+            columns = column_names(node, range(len(node.schema)))
             return f"Changes of {name_of(node.id)}" + (f": {columns}" if columns else "")
         case Constant():
-            return "Constant rows"
+            return "Constant"
         case Linear(scan=None):
-            return f"Linear: {called(node, range(len(node.schema)))}"
+            return f"Map/Filter/Project: {column_names(node, range(len(node.schema)))}"
         case Linear():
-            return f"Rows as they are: {called(node, range(len(node.schema)))}"
+            return f"Project: {column_names(node, range(len(node.schema)))}"
         case Temporal():
-            return "Temporal filter, rows that wait by time"
+            return "Temporal filter"
         case Concat():
             return "Union all"
         case DistinctRows():
-            return f"Different rows: {called(node, range(len(node.schema)))}"
+            return f"Distinct: {column_names(node, range(len(node.schema)))}"
         case InnerJoin(keys=keys):
             return f"Join, {_keys(node, keys)}"
         case AccumulableAggregate(key=key):
-            return f"Totals, {_keys(node, (key,))}: {called(node, range(len(key), len(node.schema)))}"
-        case Recompute(first=TopK(place=place, count=count)):
-            order = called(node.inputs[0], (place,))
+            columns = column_names(node, range(len(key), len(node.schema)))
+            return f"Aggregate (accumulable), {_keys(node, (key,))}: {columns}"
+        case Recompute(top_k=TopK(column=column, count=count)):
+            order = column_names(node.inputs[0], (column,))
             if not any(node.keys):
                 return f"Recompute top {count}, in the order of {order}"
             return f"Recompute {node.what}, {_keys(node, node.keys)}, the top {count} in the order of {order}"
@@ -97,53 +98,58 @@ def described(node: Node, name_of: Callable[[ObjectId], str]) -> str:
 def _keys(node: Node, keys: Sequence[tuple[int, ...]]) -> str:
     if not any(keys):
         return "of one group" if isinstance(node, AccumulableAggregate) else "of all rows"
-    return "by " + " = ".join(f"({called(i, key)})" for i, key in zip(node.inputs, keys, strict=False))
+    return "by " + " = ".join(f"({column_names(i, key)})" for i, key in zip(node.inputs, keys, strict=False))
 
 
-def called(node: Node, places: Iterable[int]) -> str:
+def column_names(node: Node, positions: Iterable[int]) -> str:
     """The names of the columns at these positions. Columns made by the planner have no name and are shown as ?."""
-    return ", ".join(node.relation.columns[place].name or "?" for place in places)
+    return ", ".join(node.relation.columns[position].name or "?" for position in positions)
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
-    """An arrangement of an operator: the rows of an input, or state of its own, by the columns at `places`.
+class OperatorArrangement:
+    """An arrangement of an operator: the rows of an input, or state of its own, by the columns at `positions`.
 
-    `first`: the order of the rows, within a key if there is one. `own`: a description of the operator's own state.
+    `top_k`: the order of the rows, within a key if there is one. `own`: a description of the operator's own state.
     """
 
     rows_of: Node
-    places: tuple[int, ...]
-    first: TopK | None = None
+    positions: tuple[int, ...]
+    top_k: TopK | None = None
     own: str = ""
 
     @property
     def name(self) -> object:
         """Equal for operators that share the arrangement. None if it is never shared."""
-        node, first = self.rows_of, self.first
+        node, top_k = self.rows_of, self.top_k
         if self.own or not isinstance(node, Source):
             return None
-        return node.id, node.places, self.places, first and (first.place, first.descending, first.nulls_first)
+        return node.id, node.positions, self.positions, top_k and (top_k.column, top_k.descending, top_k.nulls_first)
 
     def described(self, numbers: Mapping[Node, int]) -> str:
         text = f"arrangement of {self.own or numbers[self.rows_of]}"
-        if self.places:
-            text += f" by ({called(self.rows_of, self.places)})"
-        if self.first is not None:
-            text += f"{',' if self.places else ''} in the order of {called(self.rows_of, (self.first.place,))}"
-        return text if self.places or self.first is not None else f"{text}, one group"
+        if self.positions:
+            text += f" by ({column_names(self.rows_of, self.positions)})"
+        if self.top_k is not None:
+            text += (
+                f"{',' if self.positions else ''} in the order of {column_names(self.rows_of, (self.top_k.column,))}"
+            )
+        return text if self.positions or self.top_k is not None else f"{text}, one group"
 
 
-def kept(node: Node) -> tuple[Kept, ...]:
+def arrangements_of(node: Node) -> tuple[OperatorArrangement, ...]:
     """The node's arrangements, in the order of `Operator.arrangements`."""
     match node:
         case InnerJoin(keys=keys):
-            return tuple(Kept(below, key) for below, key in zip(node.inputs, keys, strict=True))
-        case Recompute(arms=arms, keys=keys, first=first):
-            return tuple(Kept(arm, key, first) for arm, key in zip(arms, keys, strict=True))
+            return tuple(OperatorArrangement(below, key) for below, key in zip(node.inputs, keys, strict=True))
+        case Recompute(branches=branches, keys=keys, top_k=top_k):
+            return tuple(OperatorArrangement(branch, key, top_k) for branch, key in zip(branches, keys, strict=True))
         case AccumulableAggregate(input=below, key=key, top_rows=top_rows):
-            totals = Kept(below, key, own="its totals")
-            return (totals, *(Kept(once, tuple(range(len(key))), first) for once, first in top_rows))
-        case DistinctRows(input=below, places=places):
-            return (Kept(below, places, own="its counts"),)
+            totals = OperatorArrangement(below, key, own="sums and counts")
+            return (
+                totals,
+                *(OperatorArrangement(distinct, tuple(range(len(key))), top_k) for distinct, top_k in top_rows),
+            )
+        case DistinctRows(input=below, positions=positions):
+            return (OperatorArrangement(below, positions, own="multiplicities"),)
     return ()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from server.dataflow.plan.top_k import ORDERED
-from server.sql.decorrelate import NewColumns
+from server.sql.columns import NewColumns
 from server.sql.expressions import Aggregate as AggregateCall
 from server.sql.expressions import Case, Column, ColumnRef, Expression, Literal
 from server.sql.functions.aggregates import adds_up
@@ -27,8 +27,8 @@ def extreme(call: AggregateCall) -> bool | None:
 class CallValues:
     """The columns of which an aggregate's calls need the distinct, least or greatest values by key.
 
-    `distinct`: columns with distinct values. `top_rows`: (column, whether the greatest value is needed). `arm_of`: for
-    each call the number of its arm (see `AccumulableAggregate`) and the column; (0, None) if the call is computed from
+    `distinct`: columns with distinct values. `top_rows`: (column, whether the greatest value is needed). `branch_of`:
+    for each call the number of its branch (see `AccumulableAggregate`) and the column; (0, None) if it is computed from
     the rows.
     `input`: the aggregate's input, with computed columns appended.
     """
@@ -48,14 +48,14 @@ class CallValues:
                 self.distinct.append(column)
             elif column is not None and descending is not None and (column, descending) not in self.top_rows:
                 self.top_rows.append((column, descending))
-        self.arm_of: list[tuple[int, Column | None]] = []
+        self.branch_of: list[tuple[int, Column | None]] = []
         for call, column in zip(node.calls, columns, strict=True):
             descending, number = extreme(call), 0
             if column is not None and descending is None:
                 number = 1 + self.distinct.index(column)
             elif column is not None and descending is not None:
                 number = 1 + len(self.distinct) + self.top_rows.index((column, descending))
-            self.arm_of.append((number, column))
+            self.branch_of.append((number, column))
         self.input = node.input
         if self._computed:
             own = node.input.columns

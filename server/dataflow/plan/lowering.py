@@ -8,12 +8,12 @@ Rules, with A the old and A' = A + ΔA the new input, and A[K] the rows of A who
     linear        Δf(A) = f(ΔA): filters, projections and unnest, below a stateful operator, or above one if its
                   statement cannot include them
     join          Δ(A ⋈ B) = ΔA ⋈ B' + A ⋈ ΔB: inner joins; only rows whose key is in ΔA or ΔB are looked up
-    totals        count, exact sum and average: S' = S + Σ diff * value, by key. min and max are looked up in the values
-                  of the key in order; DISTINCT calls add the changes of the `once` node of the key and the value
-    once          DISTINCT: keeps a multiplicity per row and emits a change when it becomes or ceases to be positive;
+    aggregate     count, exact sum and average: S' = S + Σ diff * value, by key. min and max are looked up in the values
+                  of the key in order; DISTINCT calls add the changes of the `distinct` node of the key and the value
+    distinct      DISTINCT: keeps a multiplicity per row and emits a change when it becomes or ceases to be positive;
                   without Spark
     by key        Δf(A) = f(A'[K]) - f(A[K]), with K the keys of ΔA: every other operator that has a key
-    whole         Δf(A) = f(A') - f(A): the same without a key
+    all rows      Δf(A) = f(A') - f(A): the same without a key
 """
 
 from __future__ import annotations
@@ -45,8 +45,9 @@ from server.dataflow.plan.nodes import (
     Temporal,
     TopK,
 )
-from server.dataflow.plan.top_k import first_by_limit, first_by_number, first_by_order
-from server.sql.decorrelate import NewColumns
+from server.dataflow.plan.top_k import top_k_by_limit, top_k_by_order, top_k_by_row_number
+from server.sql.columns import NewColumns, ids, named
+from server.sql.conditions import all_of, filtered, never_fails, parts
 from server.sql.direct import direct_scan
 from server.sql.expressions import Aggregate as AggregateCall
 from server.sql.expressions import Call, Column, ColumnRef, Expression, Literal
@@ -72,21 +73,13 @@ from server.sql.relations import (
     Unnest,
     Values,
     Window,
+    inputs_of,
+    joined,
+    only,
+    with_inputs,
 )
 from server.sql.render import Renderer, unbound
 from server.sql.rewrite.keys import keyed_join, partition_keys, splits_by_side, with_some_column
-from server.sql.rewrite.nodes import (
-    all_of,
-    filtered,
-    ids,
-    inputs_of,
-    joined,
-    named,
-    never_fails,
-    only,
-    parts,
-    with_inputs,
-)
 from server.sql.temporal import bound_of, is_known, is_maintainable, is_temporal, times_of
 from server.sql.versioned_plan import carried, lifted
 
@@ -123,7 +116,7 @@ class _Planner:
         self._followed = followed
         self._new = NewColumns(root)
         self._known: dict[str, Node] = {}
-        self._once_of: dict[tuple[Node, tuple[int, ...]], DistinctRows] = {}
+        self._distinct_nodes: dict[tuple[Node, tuple[int, ...]], DistinctRows] = {}
 
     def planned(self, relation: Relation) -> Node:
         """The node of a relation. Relations that differ only in the ids of their columns share one node."""
@@ -149,19 +142,19 @@ class _Planner:
                 return self._other_join(base, relation)
             case Aggregate(calls=calls) if all(adds_up_by_value(c) or extreme(c) is not None for c in calls):
                 keeps = _only_projects(relation, base) and all(map(never_fails, _chain(relation, base)))
-                return self._totals(base, relation) if keeps else self._linear_over(base, relation)
+                return self._accumulable(base, relation) if keeps else self._linear_over(base, relation)
             case Aggregate():
                 return self._aggregate(base, relation)
             case Window(input=input):
                 keys = [key for key in partition_keys(base) if isinstance(key, ColumnRef)]
-                node = self._recomputed(base, relation, [input], [_places(keys, input)], "window")
-                return replace(node, first=first_by_number(base, relation))
+                node = self._recomputed(base, relation, [input], [_positions(keys, input)], "window")
+                return replace(node, top_k=top_k_by_row_number(base, relation))
             case Distinct(input=input):
-                return self._recomputed(base, relation, [input], [_all(input)], "distinct", once=(True,))
+                return self._recomputed(base, relation, [input], [_all(input)], "distinct", distinct=(True,))
             case DistinctOn(input=input, keys=keys_, order=order):
-                node = self._recomputed(base, relation, [input], [_places(keys_, input)], "distinct on")
+                node = self._recomputed(base, relation, [input], [_positions(keys_, input)], "distinct on")
                 key = next((key for key in order if key.expression not in keys_), None)
-                return node if key is None else replace(node, first=first_by_order(key, input, 1))
+                return node if key is None else replace(node, top_k=top_k_by_order(key, input, 1))
             case SetOperation(kind=SetKind.UNION, all=True):
                 return self._union_all(base) if relation is base else self._linear_over(base, relation)
             case SetOperation(kind=SetKind.UNION):
@@ -171,10 +164,10 @@ class _Planner:
             case SetOperation(kind=kind, all=counted, left=left, right=right) if base.columns:
                 what = f"{kind.lower()}{' all' if counted else ''}"
                 keys_of = [_all(left), _all(right)]
-                return self._recomputed(base, relation, [left, right], keys_of, what, once=(not counted,) * 2)
+                return self._recomputed(base, relation, [left, right], keys_of, what, distinct=(not counted,) * 2)
             case Limit(input=Sort(input=input)):
                 limited = self._recomputed(base, relation, [input], [()], "limit")
-                return replace(limited, first=first_by_limit(base))
+                return replace(limited, top_k=top_k_by_limit(base))
             case Recursive() | RecursiveRows():
                 raise NoRule("WITH RECURSIVE")
         raise NoRule(type(base).__name__)
@@ -188,10 +181,10 @@ class _Planner:
         if scan is not None and not scan.keys:
             return Source(_schema(relation.columns), relation, base.id, scan.columns)
         used = {n for e in _expressions(relation, base) for n in e}
-        places = tuple(i for i, c in enumerate(base.columns) if c.id in used)
-        kept = tuple(base.columns[i] for i in places)
-        source = Source(_schema(kept), only(base, kept), base.id, places)
-        return self._linear(source, kept, base, relation)
+        positions = tuple(i for i, c in enumerate(base.columns) if c.id in used)
+        columns = tuple(base.columns[i] for i in positions)
+        source = Source(_schema(columns), only(base, columns), base.id, positions)
+        return self._linear(source, columns, base, relation)
 
     def _linear(self, below: Node, columns: Sequence[Column], base: Relation, relation: Relation) -> Node:
         """The Filter, Project and Unnest nodes from `relation` down to `base`, over a node with these columns."""
@@ -235,7 +228,7 @@ class _Planner:
 
     def _union_all(self, base: SetOperation) -> Node:
         schema = _schema(base.columns)
-        arms: list[Node] = []
+        branches: list[Node] = []
         queue: list[Relation] = [base]
         while queue:  # nested unions become one Concat instead of one each
             match queue.pop():
@@ -243,10 +236,10 @@ class _Planner:
                     _schema(columns) == schema
                 ):
                     queue += [right, left]
-                case arm:
-                    node = self.planned(arm)
-                    arms += node.arms if isinstance(node, Concat) and node.schema == schema else [node]
-        return Concat(schema, base, tuple(arms))
+                case branch:
+                    node = self.planned(branch)
+                    branches += node.branches if isinstance(node, Concat) and node.schema == schema else [node]
+        return Concat(schema, base, tuple(branches))
 
     # -- joins ------------------------------------------------------------------------------------------------------
 
@@ -285,23 +278,23 @@ class _Planner:
         exists = join.kind in (JoinKind.SEMI, JoinKind.ANTI)
         whole = carried(relation, base, join, ())
         what = f"{join.kind.lower()} join"
-        node = self._recomputed(join, whole, [join.left, join.right], keys, what, once=(False, exists))
+        node = self._recomputed(join, whole, [join.left, join.right], keys, what, distinct=(False, exists))
         one_side = {JoinKind.RIGHT: 1, JoinKind.FULL: None}.get(join.kind, 0)
         apart: list[Apart] = []
-        for number, (side, arm) in enumerate(zip((join.left, join.right), node.arms, strict=True)):
+        for number, (side, branch) in enumerate(zip((join.left, join.right), node.branches, strict=True)):
             if number == one_side:
                 apart.append(Rows.CHANGED)
             elif exists or named(keyed.rest) & ids(side.columns):
                 apart.append(Rows.ALL)
             else:
-                apart.append(self._once(arm, keys[number]))
+                apart.append(self._distinct_rows(branch, keys[number]))
         return replace(node, apart=tuple(apart))
 
     # -- aggregates -------------------------------------------------------------------------------------------------
 
     def _aggregate(self, base: Aggregate, relation: Relation) -> Node:
         if base.keys:
-            return self._recomputed(base, relation, [base.input], [_places(base.keys, base.input)], "aggregate")
+            return self._recomputed(base, relation, [base.input], [_positions(base.keys, base.input)], "aggregate")
         mark = Column(self._bigint().id, "", BOOL, False)
         marked = []
         for call in base.calls:
@@ -311,21 +304,21 @@ class _Planner:
         whole = carried(relation, base, changed, ())
         return self._recomputed(changed, whole, [base.input], [()], "aggregate", mark=mark)
 
-    def _totals(self, base: Aggregate, relation: Relation) -> Node:
+    def _accumulable(self, base: Aggregate, relation: Relation) -> Node:
         values = CallValues(base, self._new)
         input = values.input
         below = self.planned(input)
-        by = _places(base.keys, input)
+        by = _positions(base.keys, input)
 
-        def once(value: Column) -> DistinctRows:
-            return self._once(below, (*by, *_at([value], input)))
+        def distinct(value: Column) -> DistinctRows:
+            return self._distinct_rows(below, (*by, *_at([value], input)))
 
-        changes, (v, diff, arm) = self._scan(0, input.columns, "diff", "arm")
-        is_arm = [
-            Call(_EQUAL, (ColumnRef(arm), Literal(i, INT8)), BOOL, False)
+        changes, (v, diff, branch) = self._scan(0, input.columns, "diff", "branch")
+        is_branch = [
+            Call(_EQUAL, (ColumnRef(branch), Literal(i, INT8)), BOOL, False)
             for i in range(1 + len(values.distinct) + len(values.top_rows))
         ]
-        state, sql = self._added_up(base, relation, values, changes, v, ColumnRef(diff), is_arm)
+        state, sql = self._added_up(base, relation, values, changes, v, ColumnRef(diff), is_branch)
         at_first = None
         if not values.distinct:  # a DISTINCT call would need the rows once more
             rows = replace(changes, columns=input.columns or (v,))
@@ -335,8 +328,10 @@ class _Planner:
             relation,
             below,
             by,
-            tuple(map(once, values.distinct)),
-            tuple((once(value), TopK(len(base.keys), descending, False, 1)) for value, descending in values.top_rows),
+            tuple(map(distinct, values.distinct)),
+            tuple(
+                (distinct(value), TopK(len(base.keys), descending, False, 1)) for value, descending in values.top_rows
+            ),
             _schema(state),
             sql,
             at_first,
@@ -350,30 +345,30 @@ class _Planner:
         scan: Scan,
         version: Column | None,
         diff: Expression,
-        is_arm: Sequence[Expression],
+        is_branch: Sequence[Expression],
     ) -> tuple[tuple[Column, ...], Statement]:
         """The columns of the state, and the statement that computes rows and state.
 
-        The statement reads the lines of `AccumulableAggregate`; without `version`, for hydration, it reads the input's
+        The statement reads the rows of `AccumulableAggregate`; without `version`, for hydration, it reads the input's
         rows.
         """
-        added = Added(diff, self._new, is_arm[0] if len(is_arm) > 1 else None)
+        added = Added(diff, self._new, is_branch[0] if len(is_branch) > 1 else None)
         results: list[Expression] = []
         extremes: list[AggregateCall] = []
         looked_up: list[Column] = []
-        for call, (number, value) in zip(base.calls, values.arm_of, strict=True):
+        for call, (number, value) in zip(base.calls, values.branch_of, strict=True):
             if value is None:
                 results.append(added.result(call))
                 continue
             plain = replace(call, arguments=(ColumnRef(value),), distinct=False, filter=None)
             if number <= len(values.distinct):
-                results.append(added.result(plain, is_arm[number]))
+                results.append(added.result(plain, is_branch[number]))
             else:
-                extremes.append(replace(plain, filter=is_arm[number]) if is_arm else plain)
+                extremes.append(replace(plain, filter=is_branch[number]) if is_branch else plain)
                 looked_up.append(self._new.column("", call))
                 results.append(ColumnRef(looked_up[-1]))
         changes = added.changes
-        if is_arm:
+        if is_branch:
             held = tuple(self._new.column("", ColumnRef(c)) for c in added.columns)
             scan = replace(scan, columns=(*scan.columns, *held))
             changes = [either(h, change) for h, change in zip(held, changes, strict=True)]
@@ -381,14 +376,14 @@ class _Planner:
             AggregateCall(_SUM, (change,), column.type, False, column.precision)
             for column, change in zip(added.columns, changes, strict=True)
         )
-        keys, kept = (tuple(self._new.column("", key) for key in base.keys) for _ in range(2))
+        keys, state_keys = (tuple(self._new.column("", key) for key in base.keys) for _ in range(2))
         by, now = (base.keys, ()) if version is None else ((*base.keys, ColumnRef(version)), (self._bigint(),))
         columns = (*keys, *now, *added.columns, *looked_up)
         totals: Relation = Aggregate(scan, by, (*sums, *extremes), columns)
         if base.keys:
             totals = Filter(totals, Call(_UNEQUAL, (ColumnRef(added.columns[0]), _ZERO), BOOL, False))
         refs, v = tuple(map(ColumnRef, keys)), self._bigint()
-        state = (*kept, *added.columns)
+        state = (*state_keys, *added.columns)
         rows = Project(
             totals,
             (*base.columns, *state, v),
@@ -405,10 +400,10 @@ class _Planner:
         inputs: Sequence[Relation],
         keys: Sequence[tuple[int, ...]],
         what: str,
-        once: Sequence[bool] = (False, False),
+        distinct: Sequence[bool] = (False, False),
         mark: Column | None = None,
     ) -> Recompute:
-        """`once`: for each input whether the result depends on the presence of rows only, not on multiplicities."""
+        """`distinct`: for each input whether the result depends on the presence of rows only, not on multiplicities."""
         if not isinstance(base, SetOperation):
             inputs = [with_some_column(input, self._new) for input in inputs]
         scans: list[Relation] = []
@@ -421,27 +416,29 @@ class _Planner:
             versions[scan.id] = version
         over = _over(base, scans)
         statement, version = lifted(carried(relation, base, over, ()), versions, self._new)
-        arms = [
-            self._once(arm, tuple(range(len(arm.schema)))) if is_once else arm
-            for arm, is_once in zip(map(self.planned, inputs), once, strict=False)
+        branches = [
+            self._distinct_rows(branch, tuple(range(len(branch.schema)))) if is_distinct else branch
+            for branch, is_distinct in zip(map(self.planned, inputs), distinct, strict=False)
         ]
         return Recompute(
             _schema(relation.columns),
             relation,
-            tuple(arms),
+            tuple(branches),
             tuple(keys),
-            (Rows.ALL,) * len(arms),
+            (Rows.ALL,) * len(branches),
             mark is not None,
             what,
             _text(only(statement, (*relation.columns, version))),
         )
 
-    def _once(self, node: Node, places: tuple[int, ...]) -> DistinctRows:
+    def _distinct_rows(self, node: Node, positions: tuple[int, ...]) -> DistinctRows:
         """The `DistinctRows` node over these columns; one per node and columns."""
-        columns = tuple(node.relation.columns[place] for place in places)
-        if (node, places) not in self._once_of:
-            self._once_of[node, places] = DistinctRows(_schema(columns), only(node.relation, columns), node, places)
-        return self._once_of[node, places]
+        columns = tuple(node.relation.columns[position] for position in positions)
+        if (node, positions) not in self._distinct_nodes:
+            self._distinct_nodes[node, positions] = DistinctRows(
+                _schema(columns), only(node.relation, columns), node, positions
+            )
+        return self._distinct_nodes[node, positions]
 
     # -- columns ----------------------------------------------------------------------------------------------------
 
@@ -507,13 +504,13 @@ def _expressions(relation: Relation, base: Scan) -> list[set[int]]:
     return found
 
 
-def _places(keys: Sequence[Expression], input: Relation) -> tuple[int, ...]:
+def _positions(keys: Sequence[Expression], input: Relation) -> tuple[int, ...]:
     return _at([key.column for key in keys if isinstance(key, ColumnRef)], input)
 
 
 def _at(columns: Sequence[Column], input: Relation) -> tuple[int, ...]:
-    place = {c.id: i for i, c in enumerate(input.columns)}
-    return tuple(place[c.id] for c in columns)
+    position = {c.id: i for i, c in enumerate(input.columns)}
+    return tuple(position[c.id] for c in columns)
 
 
 def _all(relation: Relation) -> tuple[int, ...]:

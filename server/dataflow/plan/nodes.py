@@ -47,10 +47,10 @@ class Node:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Source(Node):
-    """The changes of a collection, with its columns at the positions `places`."""
+    """The changes of a collection, with its columns at the positions `positions`."""
 
     id: ObjectId
-    places: tuple[int, ...]
+    positions: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -88,20 +88,20 @@ class Temporal(Node):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Concat(Node):
-    arms: tuple[Node, ...]
+    branches: tuple[Node, ...]
 
     @property
     def inputs(self) -> tuple[Node, ...]:
-        return self.arms
+        return self.branches
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class DistinctRows(Node):
-    """DISTINCT over the input's columns at `places`, without Spark: a change is emitted when a row's multiplicity
+    """DISTINCT over the input's columns at `positions`, without Spark: a change is emitted when a row's multiplicity
     becomes or ceases to be positive. Rows are equal if their bytes are (see `catalog.updates`)."""
 
     input: Node
-    places: tuple[int, ...]
+    positions: tuple[int, ...]
 
     @property
     def inputs(self) -> tuple[Node, ...]:
@@ -130,12 +130,12 @@ class InnerJoin(Node):
 class AccumulableAggregate(Node):
     """Aggregates computed from totals by key. `state`: the key's columns, the number of rows, then sums and counts.
 
-    d0 contains lines of several kinds: the input's columns, v, diff, `arm` (the kind), then the state without its key.
-    - arm 0: the old state in every version, diff 0, its key in the input's `key` columns; and the changes, one line per
-      copy of a row (diff 1 or -1), repeated in every version from their own on.
-    - one arm for each of `distinct`, the distinct values by key: their changes, in the form of those in arm 0.
-    - one arm for each of `top_rows`, the least or greatest value by key: the first rows of each version, diff 0.
-    The lines of `distinct` and `top_rows` have the columns of the key and the value, at their positions in the input.
+    d0 is a union of branches. Its columns: the input's, v, diff, `branch` (a number), the state without its key.
+    - branch 0: the old state in every version, diff 0, its key in the input's `key` columns; and the changes, one row
+      per copy of a row (diff 1 or -1), repeated in every version from their own on.
+    - one branch for each of `distinct`, the distinct values by key: their changes, in the form of those in branch 0.
+    - one branch for each of `top_rows`, the least or greatest value by key: the first rows of each version, diff 0.
+    The rows of `distinct` and `top_rows` have the columns of the key and the value, at their positions in the input.
 
     The statement returns the rows, each followed by the state of its key, and v. Without a key there is always one row.
 
@@ -152,7 +152,7 @@ class AccumulableAggregate(Node):
 
     @property
     def inputs(self) -> tuple[Node, ...]:
-        return (self.input, *self.distinct, *(once for once, _ in self.top_rows))
+        return (self.input, *self.distinct, *(distinct for distinct, _ in self.top_rows))
 
 
 class Rows(Enum):
@@ -167,9 +167,12 @@ rows suffice if the presence of the key does not change; else all rows are neede
 
 @dataclass(frozen=True, slots=True)
 class TopK:
-    """Only the first `count` rows in the order of the column at `place`, and ties with the last, affect the result."""
+    """Only the first `count` rows in the order of a column, and ties with the last, affect the result.
 
-    place: int
+    `column`: the position of the column.
+    """
+
+    column: int
     descending: bool
     nulls_first: bool
     count: int
@@ -181,29 +184,29 @@ class Recompute(Node):
 
     d0, d1: the rows of the inputs with these keys in each version, with v. The statement returns rows with v.
 
-    `keys`: the positions of the key columns in each input; without them all rows. `first`: only the first rows
+    `keys`: the positions of the key columns in each input; without them all rows. `top_k`: only the first rows
     of each key, or of all rows, are read. `apart`: for each input the rows that are needed of a key of which only this
-    input changed. `marked`: the result has a row even for an empty input, so each version has one more line; a last
-    column is false in this line and true in the others.
+    input changed. `marked`: the result has a row even for an empty input, so each version has one more row; a last
+    column is false in this row and true in the others.
     """
 
-    arms: tuple[Node, ...]
+    branches: tuple[Node, ...]
     keys: tuple[tuple[int, ...], ...]
     apart: tuple[Apart, ...]
     marked: bool
     what: str
     sql: Statement
-    first: TopK | None = None
+    top_k: TopK | None = None
 
     @property
-    def is_whole(self) -> bool:
+    def recomputes_all(self) -> bool:
         """Whether every change recomputes all rows."""
-        return not all(self.keys) and self.first is None
+        return not all(self.keys) and self.top_k is None
 
     @property
     def inputs(self) -> tuple[Node, ...]:
-        """The arms, then the `DistinctRows` nodes in `apart`."""
-        return (*self.arms, *(apart for apart in self.apart if isinstance(apart, DistinctRows)))
+        """The branches, then the `DistinctRows` nodes in `apart`."""
+        return (*self.branches, *(apart for apart in self.apart if isinstance(apart, DistinctRows)))
 
 
 def nodes_of(root: Node) -> list[Node]:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from server.dataflow.plan.nodes import TopK
+from server.sql.columns import ids, with_values
+from server.sql.conditions import parts
 from server.sql.expressions import Call, Cast, ColumnRef, Expression, Literal, SortKey
 from server.sql.functions import syntax
 from server.sql.functions.table import INTEGERS, OPERATORS
-from server.sql.relations import Filter, Limit, Project, Relation, Sort, Unnest, Window
-from server.sql.rewrite.nodes import ids, inputs_of, parts, with_values
+from server.sql.relations import Filter, Limit, Project, Relation, Sort, Unnest, Window, inputs_of
 
 ORDERED = frozenset(  # types whose order is that of `hashing.order_codes`
     ("bool", "int2", "int4", "int8", "float4", "float8", "numeric", "text", "varchar", "bytea", "uuid", "date", "time",
@@ -15,22 +16,22 @@ ORDERED = frozenset(  # types whose order is that of `hashing.order_codes`
 )  # fmt: skip
 
 
-def first_by_order(key: SortKey, input: Relation, count: int) -> TopK | None:
+def top_k_by_order(key: SortKey, input: Relation, count: int) -> TopK | None:
     """A `TopK` of `count` rows by the first column of an ORDER BY. None if rows cannot be looked up in its order."""
     if not isinstance(key.expression, ColumnRef) or key.expression.type.name not in ORDERED:
         return None
-    place = [c.id for c in input.columns].index(key.expression.column.id)
-    return TopK(place, key.descending, key.nulls_first, count)
+    column = [c.id for c in input.columns].index(key.expression.column.id)
+    return TopK(column, key.descending, key.nulls_first, count)
 
 
-def first_by_limit(node: Limit) -> TopK | None:
+def top_k_by_limit(node: Limit) -> TopK | None:
     limit, offset = _number(node.limit), 0 if node.offset is None else _number(node.offset)
     if not isinstance(node.input, Sort) or not node.input.keys or limit is None or offset is None:
         return None
-    return first_by_order(node.input.keys[0], node.input.input, limit + offset)
+    return top_k_by_order(node.input.keys[0], node.input.input, limit + offset)
 
 
-def first_by_number(base: Window, relation: Relation) -> TopK | None:
+def top_k_by_row_number(base: Window, relation: Relation) -> TopK | None:
     """A `TopK` if conditions above a window keep only rows up to some row_number or rank of each partition."""
     first = base.calls[0]
     if not first.order or not all(isinstance(key, ColumnRef) for key in first.partition):
@@ -42,7 +43,7 @@ def first_by_number(base: Window, relation: Relation) -> TopK | None:
             return None
     known = ids(base.columns[len(base.input.columns) :])
     bounds = [bound for condition in _conditions(relation, base) if (bound := _upper_bound(condition, known))]
-    return first_by_order(first.order[0], base.input, min(bounds)) if bounds else None
+    return top_k_by_order(first.order[0], base.input, min(bounds)) if bounds else None
 
 
 def _conditions(relation: Relation, base: Relation) -> list[Expression]:
@@ -51,19 +52,19 @@ def _conditions(relation: Relation, base: Relation) -> list[Expression]:
         return []
     match relation:
         case Filter(input=input, predicate=predicate):
-            values, below = _picked(input, base), _conditions(input, base)
+            values, below = _values_of(input, base), _conditions(input, base)
             return [*below, *(with_values(part, values) for part in parts(predicate))]
         case Project(input=input) | Unnest(input=input):
             return _conditions(input, base)
     return []
 
 
-def _picked(relation: Relation, base: Relation) -> dict[int, Expression]:
+def _values_of(relation: Relation, base: Relation) -> dict[int, Expression]:
     """By column id: the relation's columns as expressions over the columns of `base`."""
     if relation is base:
         return {}
     (input,) = inputs_of(relation)
-    below = _picked(input, base)
+    below = _values_of(input, base)
     if not isinstance(relation, Project):
         return below
     return {c.id: with_values(e, below) for c, e in zip(relation.columns, relation.expressions, strict=True)}

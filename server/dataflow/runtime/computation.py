@@ -198,7 +198,7 @@ class Recomputation:
             hydration.rows_read += rows.num_rows
             return rows
 
-        with hydration.running(as_of, 1, sum(self._reads.lines(id, 0, as_of + 1) for id in self.inputs)):
+        with hydration.running(as_of, 1, sum(self._reads.log_row_count(id, 0, as_of + 1) for id in self.inputs)):
             self._rows = await self._computed(as_of, read) if known is None else known
             hydration.operators_done = 1
         return self._rows

@@ -76,12 +76,14 @@ class Hydration:
 
 
 @asynccontextmanager
-async def watched(hydration: Hydration, as_of: Timestamp, counts: Counters, **dataflow: object) -> AsyncIterator[None]:
+async def watched(
+    hydration: Hydration, as_of: Timestamp, counters: Counters, **dataflow: object
+) -> AsyncIterator[None]:
     """Counts the enclosed `hydrate` by outcome. After PROGRESS_S, logs its progress at intervals, and its outcome."""
     begun = time.monotonic()
     outcome, failure = ERROR, {}
-    told = log.bind(as_of=as_of, **dataflow)
-    telling = asyncio.create_task(_tell(hydration, told))
+    logger = log.bind(as_of=as_of, **dataflow)
+    reporter = asyncio.create_task(_report(hydration, logger))
     try:
         yield
         outcome = OK
@@ -92,14 +94,14 @@ async def watched(hydration: Hydration, as_of: Timestamp, counts: Counters, **da
         failure = {"error": str(error)}
         raise
     finally:
-        telling.cancel()
+        reporter.cancel()
         took = time.monotonic() - begun
-        counts.hydrations[outcome].add(took)
+        counters.hydrations[outcome].add(took)
         if took > PROGRESS_S:
-            told.info("hydration ended", outcome=outcome, **failure, **hydration.progress())
+            logger.info("hydration ended", outcome=outcome, **failure, **hydration.progress())
 
 
-async def _tell(hydration: Hydration, told: structlog.typing.FilteringBoundLogger) -> None:
+async def _report(hydration: Hydration, logger: structlog.typing.FilteringBoundLogger) -> None:
     while True:
         await asyncio.sleep(PROGRESS_S)
-        told.info("hydration goes on", **hydration.progress())
+        logger.info("hydration in progress", **hydration.progress())

@@ -58,14 +58,15 @@ class IncrementalComputation:
         self._engine = StatementLimit(engine)
         self._shared = shared
         self._operators: list[Operator] = []
-        self._coming: list[Operator] = []  # the operators that are being hydrated
+        self._hydrating: list[Operator] = []  # the operators that are being hydrated
         self._time: Timestamp | None = None
-        self._is_whole = True  # every operator has the state at `_time`
+        self._has_state = True  # every operator has the state at `_time`
         self._step_cost = StepCost()
-        self._waits = any(isinstance(node, Temporal) for node in nodes_of(root))
+        self._is_temporal = any(isinstance(node, Temporal) for node in nodes_of(root))
         self._plan = plan
         one_time = any(
-            isinstance(node, Temporal) or (isinstance(node, Recompute) and node.is_whole) for node in nodes_of(root)
+            isinstance(node, Temporal) or (isinstance(node, Recompute) and node.recomputes_all)
+            for node in nodes_of(root)
         )
         self._times_max = 1 if one_time else TIMES_MAX
 
@@ -76,28 +77,28 @@ class IncrementalComputation:
     @property
     def has_state(self) -> bool:
         """Whether the next step can be incremental. Otherwise it hydrates again or computes all rows."""
-        return self._is_whole
+        return self._has_state
 
     @property
     def operators(self) -> Sequence[Operator]:
         """The current operators; during the first hydration those that are being hydrated."""
-        return self._operators or self._coming
+        return self._operators or self._hydrating
 
     async def hydrate(self, as_of: Timestamp, known: pa.Table | None = None) -> pa.Table:
         operators = operators_of(
             self.root, OperatorContext(self._engine, self._reads, self._shared, as_of, self._step_cost)
         )
-        rows_there = sum(self._reads.lines(id, 0, as_of + 1) for id in self.inputs)
+        rows_there = sum(self._reads.log_row_count(id, 0, as_of + 1) for id in self.inputs)
         with self.hydration.running(as_of, len(operators), rows_there):
-            self._coming = operators
+            self._hydrating = operators
             self._step_cost.begin()
             try:
-                changes = await self._ticked(operators, Tick(None, (as_of,)))
+                changes = await self._step(operators, Tick(None, (as_of,)))
             except BaseException:
                 _close(operators)
                 raise
             finally:
-                self._coming = []
+                self._hydrating = []
             for before, operator in zip(self._operators, operators, strict=False):  # none in the first hydration
                 operator.record.follow(before.record)
             self.close()
@@ -107,53 +108,53 @@ class IncrementalComputation:
 
     def times(self, lower: int, upper: int) -> list[Timestamp]:
         found = {time for id in self.inputs for time in self._reads.change_times(id, lower, upper)}
-        waiting = (operator.next_time for operator in self._operators)
-        found.update(time for time in waiting if time is not None and lower <= time < upper)
-        return sorted(found)[: self._times_max if self._is_whole else 1]
+        buffered = (operator.next_time for operator in self._operators)
+        found.update(time for time in buffered if time is not None and lower <= time < upper)
+        return sorted(found)[: self._times_max if self._has_state else 1]
 
     async def advance(self, times: Sequence[Timestamp], present: Present | None = None) -> list[pa.Table]:
-        if not self._is_whole:  # a commit failed or was cancelled, or `_computed_again` dropped the state
+        if not self._has_state:  # a commit failed or was cancelled, or `_changes_by_recomputing` dropped the state
             if present is not None and len(times) == 1:
-                return [await self._made_again(times[0], present)]
+                return [await self._changes_by_hydrating(times[0], present)]
             assert self._time is not None
             await self.hydrate(self._time)
         tick = Tick(self._time, tuple(times))
         try:
             self._begin(times[-1], limited=present is not None)
-            changes = await self._ticked(self._operators, tick)
+            changes = await self._step(self._operators, tick)
         except TooMuch:
             if present is None or len(times) > 1:
                 raise
-            return [await self._computed_again(times[0], present)]
+            return [await self._changes_by_recomputing(times[0], present)]
         self._step_cost.end()
         self._time = times[-1]
         if len(times) == 1:
-            return [_outgoing(changes)]
-        return [_outgoing(changes.filter(pc.equal(changes[VERSION], version))) for version in tick.new]
+            return [_retractions_first(changes)]
+        return [_retractions_first(changes.filter(pc.equal(changes[VERSION], version))) for version in tick.new]
 
     def _begin(self, time: Timestamp, *, limited: bool) -> None:
-        """Begins to count the effort of a step to `time`. TooMuch if the number of changes alone exceeds the limit."""
+        """Begins to count the cost of a step to `time`. TooMuch if the number of changes alone exceeds the limit."""
         assert self._time is not None
         self._step_cost.begin(
-            sum(self._reads.lines(id, self._time + 1, time + 1) for id in self.inputs), limited=limited
+            sum(self._reads.log_row_count(id, self._time + 1, time + 1) for id in self.inputs), limited=limited
         )
 
-    async def _made_again(self, time: Timestamp, present: Present) -> pa.Table:
+    async def _changes_by_hydrating(self, time: Timestamp, present: Present) -> pa.Table:
         """The changes up to a time if there is no state: hydrates at that time and subtracts the present rows."""
         try:
             self._begin(time, limited=True)
         except TooMuch:
-            return await self._computed_again(time, present)
+            return await self._changes_by_recomputing(time, present)
         rows = await self.hydrate(time)
         return await in_thread(updates.difference, rows, await present())
 
-    async def _computed_again(self, time: Timestamp, present: Present) -> pa.Table:
+    async def _changes_by_recomputing(self, time: Timestamp, present: Present) -> pa.Table:
         """The changes up to a time: computes all rows and subtracts the present rows.
 
         The state is dropped; the next step hydrates again unless it also computes all rows. With a temporal filter it
         hydrates at once, because `next_time` depends on the state.
         """
-        if self._waits:
+        if self._is_temporal:
             rows = await self.hydrate(time)
             return await in_thread(updates.difference, rows, await present())
         relation = self.root.relation
@@ -161,14 +162,14 @@ class IncrementalComputation:
         rows = await compute(plan, Bindings(), self._engine, self._reads.rows, time, patient=True)
         changes = await in_thread(updates.difference, rows, await present())
         self.close()
-        self._time, self._is_whole = time, False
+        self._time, self._has_state = time, False
         return changes
 
     def close(self) -> None:
         _close(self._operators)
         self._operators = []
 
-    async def _ticked(self, operators: list[Operator], tick: Tick) -> pa.Table:
+    async def _step(self, operators: list[Operator], tick: Tick) -> pa.Table:
         """The root's changes. All operators have committed the step, or after an exception in a step none."""
         tasks: dict[int, asyncio.Task[pa.Table]] = {}
 
@@ -187,19 +188,19 @@ class IncrementalComputation:
                 operator.forget()
             raise
         found = tasks[id(self.root)].result()
-        self._is_whole = False
+        self._has_state = False
         await to_the_end(_committed(operators, tick))
-        self._is_whole = True
+        self._has_state = True
         if tick.since is not None:
             for operator in operators:
                 operator.record.keep()
         return found
 
 
-def _outgoing(changes: pa.Table) -> pa.Table:
+def _retractions_first(changes: pa.Table) -> pa.Table:
     """The changes of one version, retractions first: most clients that apply them in order keep one row per key."""
-    coming = changes[DIFF].to_numpy() > 0
-    return changes.drop_columns([VERSION]).take(pa.array(np.argsort(coming, kind="stable")))
+    inserted = changes[DIFF].to_numpy() > 0
+    return changes.drop_columns([VERSION]).take(pa.array(np.argsort(inserted, kind="stable")))
 
 
 def _close(operators: list[Operator]) -> None:

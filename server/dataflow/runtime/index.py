@@ -1,14 +1,15 @@
 """Indexes: named arrangements in which SELECT looks up rows.
 
 A `LogIndex` contains a collection's rows as they are in the log and shares its arrangement with dataflows that look up
-the same rows. A `ComputedIndex` contains rows that Spark computes: those of a view, or those of a collection if a key
+the same rows. An `IndexSink` contains rows that a dataflow computes: those of a view, or those of a collection if a key
 is an expression. An index follows the `upper` of its relation and can be read at times >= its `since`. Before it is
-hydrated, and at earlier times, `rows` returns None and the caller reads the relation.
+hydrated, and at earlier times, `find` returns None and the caller reads the relation.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from time import monotonic
 from typing import Protocol
 
@@ -17,27 +18,40 @@ import structlog
 
 from catalog import updates
 from catalog.hashing import Hashes
-from catalog.objects import Index, Timestamp
+from catalog.objects import Index, ObjectId, Timestamp
 from protocol.pgwire.errors import PgError
 from server.dataflow.arrangements.arrangement import Arrangement, Arranger
 from server.dataflow.arrangements.run import ByKey
 from server.dataflow.arrangements.shared import SharedArrangements
 from server.dataflow.inputs import Inputs
-from server.dataflow.runtime.computation import Computation, Ticks
-from server.dataflow.runtime.view import ViewDataflow
+from server.dataflow.runtime.computation import Ticks
 from server.runtime.cancellation import raise_if_cancelled
-from server.runtime.counters import Counters
 from server.runtime.threads import in_thread, to_the_end
 from server.timeline.frontiers import Frontiers
 
 log = structlog.get_logger()
 
 
-class IndexDataflow(Protocol):
-    """Maintains an index. `run` is its task."""
+@dataclass(frozen=True, slots=True)
+class IndexLayout:
+    """The rows of an index: the relation's columns, then the keys that are expressions.
+
+    `width`: the number of the relation's columns. `key`: the positions of the keys.
+    """
+
+    schema: pa.Schema
+    width: int
+    key: Sequence[int]
+
+    @property
+    def sorting(self) -> ByKey:
+        return ByKey(tuple(f"c{number}" for number in self.key))
+
+
+class IndexArrangement(Protocol):
+    """The rows of an index."""
 
     index: Index
-    ticks: Ticks
 
     @property
     def hydrated(self) -> bool: ...
@@ -48,18 +62,9 @@ class IndexDataflow(Protocol):
         ...
 
     @property
-    def error(self) -> PgError | None:
-        """The error that keeps the index from advancing."""
-        ...
-
-    @property
     def arrangement(self) -> Arrangement | None: ...
 
-    async def run(self) -> None:
-        """Runs until cancelled, then releases the rows."""
-        ...
-
-    async def rows(self, key_hashes: Hashes | None, as_of: Timestamp) -> pa.Table | None:
+    async def find(self, key_hashes: Hashes | None, as_of: Timestamp) -> pa.Table | None:
         """The relation's rows at `as_of` whose key has one of the hashes; all rows if `key_hashes` is None.
 
         Rows of other keys with the same hash may be included. Returns None if the index cannot be read at `as_of`. The
@@ -69,37 +74,30 @@ class IndexDataflow(Protocol):
 
 
 class LogIndex:
-    """A collection's rows, arranged by some of its columns."""
+    """A collection's rows, arranged by some of its columns. `run` is the task that maintains it."""
 
     def __init__(
-        self,
-        index: Index,
-        schema: pa.Schema,
-        key: Sequence[int],
-        inputs: Inputs,
-        frontiers: Frontiers,
-        shared: SharedArrangements,
+        self, index: Index, layout: IndexLayout, inputs: Inputs, frontiers: Frontiers, shared: SharedArrangements
     ) -> None:
-        """`key`: the positions of the key columns. `schema`: the collection's."""
         self.index = index
         self.ticks = Ticks()
         self.hydrated = False
-        self.error: PgError | None = None
         self._reads = inputs
         self._frontiers = frontiers
         since = frontiers.since(index.id)
         self.upper = Timestamp(since)
         self._holder = frontiers.take_over((index.id,), since)
         self._shared = shared
-        self._schema = schema
-        self._key = (index.on, tuple(range(len(schema))), ByKey(tuple(f"c{number}" for number in key)))
-        self._lease = shared.lease(self._key, schema, since)
+        self._schema = layout.schema
+        self._key = (index.on, tuple(range(layout.width)), layout.sorting)
+        self._lease = shared.lease(self._key, layout.schema, since)
 
     @property
     def arrangement(self) -> Arrangement:
         return self._lease.arrangement
 
     async def run(self) -> None:
+        """Runs until cancelled, then releases the rows."""
         on = frozenset((self.index.on,))
         try:
             while True:
@@ -136,7 +134,7 @@ class LogIndex:
             return False
         return True
 
-    async def rows(self, key_hashes: Hashes | None, as_of: Timestamp) -> pa.Table | None:
+    async def find(self, key_hashes: Hashes | None, as_of: Timestamp) -> pa.Table | None:
         frontiers, id = self._frontiers, self.index.id
         if not self.hydrated or id not in frontiers.floors or as_of < max(self._lease.time, frontiers.since(id)):
             return None
@@ -149,98 +147,106 @@ class LogIndex:
             holder.release()
 
 
-class ComputedIndex:
-    """The rows of a query, arranged by some of its columns. The first `width` columns are the relation's."""
+class IndexSink:
+    """The rows of a query, arranged by the keys of an index. They are computed again after a restart."""
+
+    retries = True
 
     def __init__(
         self,
         index: Index,
-        schema: pa.Schema,
-        key: Sequence[int],
-        width: int,
-        computation: Computation,
+        layout: IndexLayout,
+        inputs: frozenset[ObjectId],
         frontiers: Frontiers,
         arranger: Arranger,
-        keeps_too_much: Callable[[ViewDataflow], bool],
-        again: Callable[[], None],
-        counts: Counters,
+        restart: Callable[[], None],
     ) -> None:
-        """`key`: the positions of the key columns. `schema`: the query's. `again` replaces this object by a new one."""
+        """`inputs`: the collections that the query reads. `restart` replaces this index by a new one."""
         self.index = index
         self.arrangement: Arrangement | None = None
         self.upper = frontiers.since(index.id)
-        self._schema = schema
-        self._sorting = ByKey(tuple(f"c{number}" for number in key))
-        self._names = schema.names[:width]
+        self._layout = layout
+        self._inputs = inputs
         self._frontiers = frontiers
         self._arranger = arranger
-        self._again = again
-        self._failed = False
+        self._restart = restart
+        self._failed_upper: Timestamp | None = None
+        """While the query fails: it has no rows at times in [upper, _failed_upper)."""
         self._lost = False
-        self.dataflow = ViewDataflow(
-            *(index, computation, frontiers, self._stored, self._write, self._fails, keeps_too_much, counts),
-            begin=self._begin,
-        )
-        self.ticks = self.dataflow.ticks
 
     @property
     def hydrated(self) -> bool:
         return self.arrangement is not None
 
-    @property
-    def error(self) -> PgError | None:
-        return self.dataflow.error
+    def first_time(self, time: Timestamp) -> Timestamp:
+        """As `Sink.first_time`: the index's `since`, which advances while its inputs do."""
+        if self.arrangement is not None:
+            return time
+        return max(time, self._frontiers.since_at(self.index.id, self._frontiers.least_upper(self._inputs)))
 
-    async def run(self) -> None:
-        try:
-            await self.dataflow.run()
-        finally:
-            if self.arrangement is not None:
-                self.arrangement.close()
-                self.arrangement = None
+    async def rows(self) -> pa.Table | None:
+        """As `Sink.rows`."""
+        return None if self.arrangement is None else await _found(self.arrangement, None, Timestamp(self.upper - 1))
 
-    def _begin(self) -> Timestamp:
-        return self._frontiers.since_at(self.index.id, self._frontiers.least_upper(self.dataflow.inputs))
+    async def begin(self, time: Timestamp, rows: pa.Table, known: pa.Table | None) -> None:
+        """As `Sink.begin`."""
+        changes = await in_thread(updates.difference, rows, rows.slice(0, 0) if known is None else known)
+        await self.write(time, changes)
 
-    async def _stored(self, as_of: Timestamp) -> pa.Table:
-        assert self.arrangement is not None
-        return await _found(self.arrangement, None, as_of)
-
-    async def _write(self, time: Timestamp, changes: pa.Table | None, upper: Timestamp) -> None:
+    async def write(self, time: Timestamp, changes: pa.Table) -> None:
+        """As `Sink.write`. An arrangement whose disk is full may be incomplete: the next call replaces the index."""
         if self._lost:
-            self._again()
+            self._restart()
             return
-        arrangement = self.arrangement or self._arranger.arrangement(self._sorting, self._schema, time)
-        if changes is not None:
+        arrangement = self.arrangement or self._arranger.arrangement(self._layout.sorting, self._layout.schema, time)
+        if changes.num_rows:
             try:
                 await to_the_end(arrangement.insert(changes, int(time)))
-            except OSError:  # the disk is full: the arrangement may be incomplete
+            except OSError:
                 self._lost = True
                 self.arrangement = None
                 raise
-        if self._failed:  # there are no rows at the times at which the query failed
+        self.arrangement = arrangement
+        self._complete(arrangement, time, Timestamp(time + 1))
+
+    def advance(self, upper: Timestamp) -> None:
+        """As `Sink.advance`."""
+        if self.arrangement is not None:
+            self._complete(self.arrangement, Timestamp(upper - 1), upper)
+
+    def _complete(self, arrangement: Arrangement, time: Timestamp, upper: Timestamp) -> None:
+        if self._failed_upper is not None:  # there are no rows at the times at which the query failed
             arrangement.advance(time)
-            self._failed = False
-        self.arrangement, self.upper = arrangement, upper
+            self._failed_upper = None
+        self.upper = upper
         self._frontiers.index_reached(self.index.id, upper)
         arrangement.advance(self._frontiers.since(self.index.id))
 
-    def _fails(self, error: PgError) -> None:
-        self._failed = True
+    def failed(self, error: PgError, upper: Timestamp) -> None:
+        """As `Sink.failed`."""
+        self._failed_upper = upper
 
-    async def rows(self, key_hashes: Hashes | None, as_of: Timestamp) -> pa.Table | None:
+    def close(self) -> None:
+        """As `Sink.close`. Lookups return None from now on."""
+        if self.arrangement is not None:
+            self.arrangement.close()
+            self.arrangement = None
+
+    async def find(self, key_hashes: Hashes | None, as_of: Timestamp) -> pa.Table | None:
+        """As `IndexArrangement.find`."""
         frontiers, id = self._frontiers, self.index.id
         if not self.hydrated or id not in frontiers.floors or as_of < frontiers.since(id):
             return None
         holder = frontiers.take_over((id,), as_of)
         try:
             while self.hydrated and self.upper <= as_of:
-                if self.error is not None and as_of < self.dataflow.seen:
+                if self._failed_upper is not None and as_of < self._failed_upper:
                     return None  # the caller computes the query and gets the error
                 await self._frontiers.moved.wait()
             if self.arrangement is None or as_of < self.arrangement.since:
                 return None
-            return (await _found(self.arrangement, key_hashes, as_of)).select(self._names)
+            rows = await _found(self.arrangement, key_hashes, as_of)
+            return rows.select(self._layout.schema.names[: self._layout.width])
         finally:
             holder.release()
 

@@ -15,14 +15,14 @@ class Accumulated:
     def __init__(self, rows: pa.Table) -> None:
         self._rows = rows
         self._changes: list[pa.Table] = []
-        self._waiting = 0
+        self._buffered = 0
 
     def add(self, changes: pa.Table) -> None:
         """Adds consolidated changes of the next time. Applies the buffer when it is too large."""
         if changes.num_rows:
             self._changes.append(changes)
-            self._waiting += changes.num_rows
-            if self._waiting > max(FOLD_ROWS, self._rows.num_rows):
+            self._buffered += changes.num_rows
+            if self._buffered > max(FOLD_ROWS, self._rows.num_rows):
                 self.rows  # noqa: B018
 
     @property
@@ -31,5 +31,5 @@ class Accumulated:
         if self._changes:
             changes = updates.consolidate(pa.concat_tables(self._changes))
             self._rows = updates.apply(self._rows, changes)
-            self._changes, self._waiting = [], 0
+            self._changes, self._buffered = [], 0
         return self._rows

@@ -8,18 +8,27 @@ is full leaves the broadcast, continues by itself from its position, and joins a
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Hashable
+from collections.abc import Hashable, Mapping
 from pathlib import Path
 
 from server.dataflow.stream.encoding import Data, Encode, Encoded, encoded
 from server.dataflow.stream.envelope import Envelope
-from server.dataflow.stream.feed import Entry
+from server.dataflow.stream.feed import Entry, Feed
 from server.dataflow.stream.subscription import Progress, Subscription
 from server.dataflow.stream.transport import Transport
 from server.timeline.frontiers import Pulse
 
 BYTES_MAX = 256 * 1024  # of one round; larger changes are written by each subscription by itself, chunk by chunk
 WRITES_MAX = 256  # without yielding to the event loop
+
+
+_running: dict[Feed, dict[Hashable, Broadcast]] = {}
+"""The broadcasts of each feed, by envelope and format. A broadcast is removed when its last member leaves."""
+
+
+def running(feed: Feed) -> Mapping[Hashable, Broadcast]:
+    """Returns the running broadcasts of a feed."""
+    return _running.get(feed, {})
 
 
 class Member:
@@ -44,19 +53,19 @@ class Broadcast:
         self._envelope = envelope
         self._encode = encode
         self._reader = self._feed.join()
-        self._told = subscription.told
+        self._reported = subscription.reported
         self._sent = 0
         self._rows = 0
         self._writing = False
         self.settled = Pulse()
         """Fires at the end of each round: a subscription that could not join may retry."""
         self._members: dict[Member, None] = {}
-        self._feed.broadcasts[key] = self
+        _running.setdefault(self._feed, {})[key] = self
         self._task = asyncio.create_task(self._run())
 
     def join(self, subscription: Subscription, transport: Transport) -> Member | None:
         """Adds a live subscription. None if it is not at the broadcast's position, or during a round."""
-        if self._writing or subscription.reader.next != self._reader.next or subscription.told != self._told:
+        if self._writing or subscription.reader.next != self._reader.next or subscription.reported != self._reported:
             return None
         member = Member(subscription, transport, self._rows)
         self._members[member] = None
@@ -68,7 +77,7 @@ class Broadcast:
         if member not in self._members:
             return
         del self._members[member]
-        member.subscription.follows(self._reader, self._told, self._sent)
+        member.subscription.continue_at(self._reader, self._reported, self._sent)
         member.rows += self._rows
         if not member.released.done():
             member.released.set_result(None)
@@ -77,15 +86,17 @@ class Broadcast:
 
     def _end(self) -> None:
         self._task.cancel()
-        if self._feed.broadcasts.get(self._key) is self:
-            del self._feed.broadcasts[self._key]
+        if running(self._feed).get(self._key) is self:
+            del _running[self._feed][self._key]
+            if not _running[self._feed]:
+                del _running[self._feed]
         self._reader.close()
 
     async def _run(self) -> None:
         """Runs until there are no members. After an error each member continues by itself and reports it."""
         try:
             while self._feed.failure is None:
-                if self._reader.is_at_end and self._feed.upper == self._told:
+                if self._reader.is_at_end and self._feed.upper == self._reported:
                     await self._feed.moved.wait()
                 elif not await self._round():
                     break
@@ -98,24 +109,24 @@ class Broadcast:
     async def _round(self) -> bool:
         """Writes the new entries to all members. Returns False and writes nothing if they exceed BYTES_MAX."""
         self._writing = True
-        entries, upper = self._reader.waiting(), self._feed.upper
-        pieces: list[Data] = []
+        entries, upper = self._reader.untaken(), self._feed.upper
+        chunks: list[Data] = []
         rows = size = 0
         for entry in entries:
             known = await encoded_entry(entry, self._key, self._envelope, self._encode, self._feed.directory)
             rows, size = rows + known.rows, size + known.bytes
-            pieces.extend(known.chunks)
+            chunks.extend(known.chunks)
             if size > BYTES_MAX:
                 return False
-        if self._envelope.progress and upper > self._told:
+        if self._envelope.progress and upper > self._reported:
             table = await self._envelope.rows(Progress(upper))
-            pieces.append(self._encode(table))
+            chunks.append(self._encode(table))
             rows += 1
-        if pieces:
-            await self._write(b"".join(pieces))
+        if chunks:
+            await self._write(b"".join(chunks))
         self._reader.take(count=len(entries))
         self._rows += rows
-        self._told = upper
+        self._reported = upper
         self._sent = upper if self._envelope.progress else 0
         self._writing = False
         self.settled.fire()
@@ -138,7 +149,7 @@ async def follow(
 
     `key`: equal for equal bytes. Cancel safety: the subscription continues by itself.
     """
-    broadcast = subscription.feed.broadcasts.get(key)
+    broadcast = running(subscription.feed).get(key)
     if broadcast is None:
         broadcast = Broadcast(subscription, key, envelope, encode)
     member = broadcast.join(subscription, transport)

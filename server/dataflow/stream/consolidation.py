@@ -1,7 +1,7 @@
-"""Consolidates and sorts the changes of one time in pieces that fit into memory, in threads.
+"""Consolidates and sorts the changes of one time in chunks that fit into memory, in threads.
 
-Each piece is a separate unit of work in a thread: between two pieces other work runs, and the caller can be cancelled.
-Every piece that is not small is written to disk at once, because it may be buffered for a slow client for hours.
+Each chunk is a separate unit of work in a thread: between two chunks other work runs, and the caller can be cancelled.
+Every chunk that is not small is written to disk at once, because it may be buffered for a slow client for hours.
 """
 
 from __future__ import annotations
@@ -19,40 +19,40 @@ import pyarrow as pa
 from catalog import spill
 from server.dataflow.stream.order import THREAD_ROWS, Codes, SortColumns, codes, sorted_rows
 
-_THREADS = ThreadPoolExecutor(2, "tidewire-pieces")  # separate, so that a large snapshot does not delay commits
+_THREADS = ThreadPoolExecutor(2, "tidewire-consolidation")  # separate, so that a large snapshot does not delay commits
 
-RESIDENT_BYTES = 1 << 20  # of a piece that is buffered in memory
+RESIDENT_BYTES = 1 << 20  # of a chunk that is buffered in memory
 
 T = TypeVar("T")
 
 
 async def consolidated(tables: list[pa.Table], directory: Path | None) -> AsyncGenerator[pa.Table]:
-    """The consolidated changes of `tables` (rows or changes) in pieces, none of them empty. `directory`: for files."""
+    """The consolidated changes of `tables` (rows or changes) in chunks, none of them empty. `directory`: for files."""
     work = spill.consolidated(tables, directory)
     little = min(RESIDENT_BYTES, spill.MEMORY_BYTES_MAX)
     if sum(table.num_rows for table in tables) < THREAD_ROWS and spill.size_of(tables) <= little:
-        for piece in work:
-            if piece is not None and piece.num_rows:
-                yield piece
+        for chunk in work:
+            if chunk is not None and chunk.num_rows:
+                yield chunk
         return
     step: Future[pa.Table | None] = Future()
     step.set_result(None)
     try:
         while True:
             step = _THREADS.submit(_next, work, directory)
-            piece = await asyncio.wrap_future(step)
-            if piece is work:
+            chunk = await asyncio.wrap_future(step)
+            if chunk is work:
                 return
-            if piece is not None and piece.num_rows:
-                yield piece
+            if chunk is not None and chunk.num_rows:
+                yield chunk
     finally:
         step.add_done_callback(lambda _: work.close())  # a running thread cannot be stopped
 
 
 def _next(work: Iterator[pa.Table | None], directory: Path | None) -> object:
-    """The next piece, or `work` itself at the end: a future cannot raise StopIteration."""
-    piece = next(work, work)
-    return spill.on_disk(piece, directory) if isinstance(piece, pa.Table) and piece.nbytes > RESIDENT_BYTES else piece
+    """The next chunk, or `work` itself at the end: a future cannot raise StopIteration."""
+    chunk = next(work, work)
+    return spill.on_disk(chunk, directory) if isinstance(chunk, pa.Table) and chunk.nbytes > RESIDENT_BYTES else chunk
 
 
 class Sorting(Protocol):
@@ -64,17 +64,17 @@ class Sorting(Protocol):
 
 
 async def ordered(tables: list[pa.Table], directory: Path | None, sorting: Sorting) -> AsyncIterator[pa.Table]:
-    """As `consolidated`, with pieces that are ordered among each other: no row sorts before a row of an earlier piece.
+    """As `consolidated`, with chunks that are ordered among each other: no row sorts before a row of an earlier chunk.
 
-    Rows that are equal in their sort columns are in the same piece. Range partitioning: the first piece, selected by a
+    Rows that are equal in their sort columns are in the same chunk. Range partitioning: the first chunk, selected by a
     hash, is a random sample of the rows and determines the bounds of the ranges.
     """
-    async with aclosing(consolidated(tables, directory)) as pieces:
+    async with aclosing(consolidated(tables, directory)) as chunks:
         if sorting.whole:
-            if found := [piece async for piece in pieces]:
+            if found := [chunk async for chunk in chunks]:
                 yield pa.concat_tables(found)
             return
-        first = await anext(pieces, None)
+        first = await anext(chunks, None)
         if first is None:
             return
         sortable = None
@@ -82,16 +82,16 @@ async def ordered(tables: list[pa.Table], directory: Path | None, sorting: Sorti
             sortable = await sorting.sort_columns(first)
         if sortable is None:
             yield first
-            async for piece in pieces:
-                yield piece
+            async for chunk in chunks:
+                yield chunk
             return
         count = spill.partitions_for(spill.size_of(tables))
         bounds = await _step(_bounds, sortable[1], count)
         partitions = spill.Partitions(first.schema, count, directory)
         try:
             await _step(_add, partitions, bounds, *sortable)
-            async for piece in pieces:
-                sortable = await sorting.sort_columns(piece)
+            async for chunk in chunks:
+                sortable = await sorting.sort_columns(chunk)
                 assert sortable is not None
                 await _step(_add, partitions, bounds, *sortable)
             await _step(partitions.written)
@@ -119,7 +119,7 @@ def _bounds(columns: SortColumns, count: int) -> list[pa.Array]:
     return [column.take(pa.array(chosen)).combine_chunks() for column, _ in columns]
 
 
-def _add(partitions: spill.Partitions, bounds: list[pa.Array], piece: pa.Table, columns: SortColumns) -> None:
+def _add(partitions: spill.Partitions, bounds: list[pa.Array], chunk: pa.Table, columns: SortColumns) -> None:
     both = [
         (pa.chunked_array([*_chunks(bound), *column.chunks], column.type), key)
         for bound, (column, key) in zip(bounds, columns, strict=True)
@@ -128,7 +128,7 @@ def _add(partitions: spill.Partitions, bounds: list[pa.Array], piece: pa.Table, 
     order: Codes = sorted_rows([codes(column, key) for column, key in both])
     ranges = np.empty(len(order), np.int64)
     ranges[order] = np.cumsum(order < before)  # a bound precedes rows equal to it, as the sort is stable
-    partitions.add(piece, ranges[before:])
+    partitions.add(chunk, ranges[before:])
 
 
 def _chunks(array: pa.Array | pa.ChunkedArray) -> list[pa.Array]:

@@ -12,37 +12,23 @@ the owner calls `append` and then `advance` without an await in between.
 from __future__ import annotations
 
 import asyncio
-import itertools
 from collections import Counter, deque
-from collections.abc import AsyncIterator, Awaitable, Callable, Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import structlog
 
-from catalog import spill, updates
-from catalog.objects import ObjectId, Timestamp
+from catalog import spill
+from catalog.objects import Timestamp
 from protocol.pgwire.errors import PgError
-from server.dataflow.runtime.computation import Computation, Ticks, advanced
-from server.dataflow.runtime.hydration import watched
-from server.dataflow.stream.accumulated import Accumulated
-from server.dataflow.stream.consolidation import RESIDENT_BYTES, consolidated
 from server.dataflow.stream.encoding import Encoded
-from server.runtime.counters import Counters
-from server.runtime.errors import to_pg_error
-from server.timeline.frontiers import Frontiers, Pulse
-
-if TYPE_CHECKING:
-    from server.dataflow.stream.broadcast import Broadcast
+from server.timeline.frontiers import Pulse
 
 MEMORY_BYTES_MAX = 32 * 1024 * 1024  # of entries in memory, by nbytes: Arrow's buffers take up to twice as much
 MOVED_BYTES = 8 * 1024 * 1024  # of entries that are moved into one file
-THREAD_ROWS = 8_192  # from this number of rows on a commit's changes are consolidated in a thread
 log = structlog.get_logger()
-
-Check = Callable[[Timestamp], Awaitable[None]]  # raises if the collection is invalid at the time
 
 
 @dataclass(slots=True)
@@ -131,7 +117,7 @@ class Reader:
             if self.on_overrun is not None:
                 self.on_overrun()
 
-    def waiting(self) -> list[Entry]:
+    def untaken(self) -> list[Entry]:
         """The entries that `take` would return, without taking them."""
         return list(self._feed.entries_from(self.next))
 
@@ -153,9 +139,7 @@ class Feed:
         """`directory`: for entries on disk; None: the system's directory for temporary files."""
         self.upper = upper
         self.directory = directory
-        self.broadcasts: dict[Hashable, Broadcast] = {}
-        """The broadcasts of this feed, by envelope and format."""
-        self._moving: asyncio.Task[None] | None = None
+        self._spilling: asyncio.Task[None] | None = None
         self.failure: PgError | None = None
         self.abandoned: Callable[[], None] | None = None
         self.moved = Pulse()
@@ -174,13 +158,14 @@ class Feed:
         self._in_memory: deque[tuple[int, Entry]] = deque()  # oldest first; some may not be kept any more
         self._first = 0  # the number of the oldest kept entry
         self._readers: set[Reader] = set()
-        self._places: Counter[int] = Counter()  # the number of readers by position
+        self._readers_at: Counter[int] = Counter()  # the number of readers by position
 
     def append(self, time: Timestamp, changes: pa.Table) -> None:
         """Appends changes at `time >= upper`. The caller then calls `advance` beyond `time` without awaiting before."""
-        self._add(Entry(time, changes), on_disk=False)
+        self.add(Entry(time, changes), on_disk=False)
 
-    def _add(self, entry: Entry, *, on_disk: bool) -> None:
+    def add(self, entry: Entry, *, on_disk: bool) -> None:
+        """As `append`, of an entry whose changes may be in a mapped file already."""
         number, self.end = self.end, self.end + 1
         self.appended_bytes += entry.bytes
         if not self._readers:
@@ -196,8 +181,8 @@ class Feed:
         if self.buffered_bytes > self.least_limit:
             for reader in list(self._readers):
                 reader.check()
-        if self._moving is None and self.memory_bytes > MEMORY_BYTES_MAX:
-            self._moving = asyncio.create_task(self._move_to_disk())
+        if self._spilling is None and self.memory_bytes > MEMORY_BYTES_MAX:
+            self._spilling = asyncio.create_task(self._move_to_disk())
 
     async def _move_to_disk(self) -> None:
         """Moves entries to disk, the oldest first. If the disk is full they stay in memory; the next append retries."""
@@ -216,9 +201,9 @@ class Feed:
                 self._on_disk.update(number for number, _ in moved if number in self._entries)
         except OSError as error:
             self._in_memory.extendleft(reversed(run))
-            log.warning("waiting changes stay in memory", reason=str(error))
+            log.warning("changes could not be moved to disk", reason=str(error))
         finally:
-            self._moving = None
+            self._spilling = None
 
     def advance(self, upper: Timestamp) -> None:
         """Makes all times before `upper` final."""
@@ -234,18 +219,18 @@ class Feed:
     def join(self) -> Reader:
         """A new reader at the end of the feed: of changes at times >= the current `upper`."""
         reader = Reader(self)
-        self._stands(reader)
+        self._add_reader(reader)
         return reader
 
     def rejoin(self, reader: Reader, joined: Reader) -> None:
         """Adds a reader that has left the feed again, at the position of the reader `joined`, which has not left."""
         reader.next, reader.passed = joined.next, joined.passed
         if reader not in self._readers:
-            self._stands(reader)
+            self._add_reader(reader)
 
-    def _stands(self, reader: Reader) -> None:
+    def _add_reader(self, reader: Reader) -> None:
         self._readers.add(reader)
-        self._places[reader.next] += 1
+        self._readers_at[reader.next] += 1
 
     def leave(self, reader: Reader) -> None:
         if reader in self._readers:
@@ -258,19 +243,19 @@ class Feed:
         """The entries from this number on."""
         return (self._entries[n] for n in range(number, self.end))
 
-    def moves(self, reader: Reader, place: int, passed: int) -> None:
-        """Moves a reader to the position `place`."""
-        left, reader.next, reader.passed = reader.next, place, passed
+    def moves(self, reader: Reader, position: int, passed: int) -> None:
+        """Moves a reader to the position `position`."""
+        left, reader.next, reader.passed = reader.next, position, passed
         if reader in self._readers:
-            self._places[place] += 1
+            self._readers_at[position] += 1
             self._left(left)
 
-    def _left(self, place: int) -> None:
+    def _left(self, position: int) -> None:
         """Called when a reader has left a position: drops entries that all readers have taken, in amortized O(1)."""
-        self._places[place] -= 1
-        if not self._places[place]:
-            del self._places[place]
-        while self._entries and self._first not in self._places:
+        self._readers_at[position] -= 1
+        if not self._readers_at[position]:
+            del self._readers_at[position]
+        while self._entries and self._first not in self._readers_at:
             entry = self._entries.pop(self._first)
             self.buffered_bytes -= entry.bytes
             if self._first in self._on_disk:
@@ -278,143 +263,3 @@ class Feed:
             else:
                 self.memory_bytes -= entry.bytes
             self._first += 1
-
-
-class CollectionFeed(Feed):
-    """The log's changes. Large commits are consolidated in a thread; later commits are queued meanwhile."""
-
-    def __init__(self, upper: Timestamp, directory: Path | None = None) -> None:
-        super().__init__(upper, directory)
-        self._arrived: deque[tuple[Timestamp, list[pa.Table] | None, Check | None]] = deque()
-        self._working: asyncio.Task[None] | None = None
-
-    def committed(self, time: Timestamp, tables: list[pa.Table], check: Check | None = None) -> None:
-        """Appends what one commit wrote, as rows or changes. `check` is awaited before the changes are appended."""
-        if check is None and self._working is None and sum(table.num_rows for table in tables) < THREAD_ROWS:
-            changes = updates.consolidate(pa.concat_tables([updates.as_changes(table) for table in tables]))
-            if changes.num_rows:
-                self.append(time, changes)
-            return
-        self._arrived.append((time, tables, check))
-        if self._working is None:
-            self._working = asyncio.create_task(self._work())
-
-    def closed(self, upper: Timestamp) -> None:
-        """All commits before `upper` were passed to `committed`: advances `upper` when they are appended."""
-        if self._working is None:
-            self.advance(upper)
-        else:
-            self._arrived.append((upper, None, None))
-
-    async def _entries_of(self, time: Timestamp, tables: list[pa.Table]) -> AsyncIterator[tuple[Entry, bool]]:
-        """The entries of a commit, each with whether it is on disk."""
-        async for changes in consolidated(tables, self.directory):
-            entry = Entry(time, changes)
-            yield entry, entry.bytes > RESIDENT_BYTES
-
-    async def _work(self) -> None:
-        try:
-            while self._arrived:
-                time, tables, check = self._arrived[0]
-                if check is not None:
-                    await check(time)
-                if tables is None:
-                    self.advance(time)
-                else:
-                    entries = [entry async for entry in self._entries_of(time, tables)]
-                    for entry, on_disk in entries:  # without an await: no reader joins between entries of one time
-                        self._add(entry, on_disk=on_disk)
-                self._arrived.popleft()
-        except Exception as error:
-            self.fail(to_pg_error(error))
-        finally:
-            self._working = None
-
-
-_numbers = itertools.count(1)
-
-
-class QueryFeed(Feed):
-    """The dataflow of a subscribed query: its rows at one time, then its changes at each later time.
-
-    `run` is its task. It holds its inputs' history from its current time on.
-    """
-
-    def __init__(
-        self,
-        computation: Computation,
-        frontiers: Frontiers,
-        as_of: Timestamp,
-        directory: Path | None = None,
-        counts: Counters | None = None,
-    ) -> None:
-        """NotReadable if an input cannot be read at `as_of`. `counts`: the server's counters."""
-        super().__init__(as_of, directory)
-        self.id = f"q{next(_numbers)}"
-        self.computation = computation
-        self._frontiers = frontiers
-        self._holder = frontiers.hold(computation.inputs, as_of)
-        self._accumulated: Accumulated | None = None
-        self._counts = counts or Counters()
-        self.ticks = Ticks(self._counts.ticks)
-
-    @property
-    def inputs(self) -> frozenset[ObjectId]:
-        return self.computation.inputs
-
-    @property
-    def hydrated(self) -> bool:
-        return self._accumulated is not None
-
-    @property
-    def rows(self) -> pa.Table:
-        """The rows at `upper - 1`. Requires `hydrated`."""
-        assert self._accumulated is not None
-        return self._accumulated.rows
-
-    @property
-    def next_time(self) -> Timestamp:
-        """Changes of the inputs at this time and later are held, earlier ones are not."""
-        return Timestamp(self._holder.time + 1)
-
-    @property
-    def can_catch_up(self) -> bool:
-        return self.hydrated and self.failure is None
-
-    async def _present(self) -> pa.Table:
-        return self.rows
-
-    async def run(self) -> None:
-        """Runs until cancelled or failed. Cancel safety: the hold on the inputs is released."""
-        try:
-            await self._hydrate()
-            while True:
-                await self._frontiers.reached(self.inputs, self.upper)
-                await self._catch_up(self._frontiers.least_upper(self.inputs))
-        except Exception as error:
-            self.fail(to_pg_error(error))
-        finally:
-            self._holder.release()
-            self.computation.close()
-
-    async def _hydrate(self) -> None:
-        as_of = self.upper
-        await self._frontiers.reached(self.inputs, as_of)
-        async with watched(self.computation.hydration, as_of, self._counts, dataflow=self.id):
-            rows = await self.computation.hydrate(as_of)
-        self._accumulated = Accumulated(rows)
-        self.advance(Timestamp(as_of + 1))
-
-    async def _catch_up(self, upper: Timestamp) -> None:
-        assert self._accumulated is not None
-        while times := self.computation.times(self.upper, upper):
-            async for time, changes in advanced(self.computation, times, self._present, self.ticks):
-                if isinstance(changes, Exception):
-                    raise changes
-                if changes.num_rows:
-                    self.append(time, changes)
-                self._accumulated.add(changes)
-                self._holder.advance(time)
-                self.advance(Timestamp(time + 1))
-        self._holder.advance(upper - 1)
-        self.advance(upper)

@@ -1,6 +1,6 @@
 """The messages of a subscription before its position in a feed: the snapshot at AS OF and the changes after it.
 
-They are produced in the background, up to AHEAD_BYTES ahead of the consumer, and buffered on disk (`pieces`). So a slow
+They are produced in the background, up to AHEAD_BYTES ahead of the consumer, and buffered on disk. So a slow
 client takes little memory, however large its snapshot is.
 """
 
@@ -16,7 +16,7 @@ from server.dataflow.stream.feed import Entry
 from server.runtime.errors import to_pg_error
 from server.timeline.frontiers import Pulse
 
-AHEAD_BYTES = 8 << 20  # produced ahead of the consumer; the last piece can exceed it
+AHEAD_BYTES = 8 << 20  # produced ahead of the consumer; the last chunk can exceed it
 
 
 class SnapshotStream:
@@ -67,10 +67,10 @@ class SnapshotStream:
             self.failure = to_pg_error(error)
 
     def _ended(self, task: asyncio.Task[None]) -> None:
-        """Ends the prelude. A task that was cancelled counts as failed: its entries are incomplete."""
+        """Called when the task has ended. A task that was cancelled counts as failed: its entries are incomplete."""
         self._release()
         if not self._complete and self.failure is None:
-            self.failure = to_pg_error(RuntimeError("the snapshot was not made to its end"))
+            self.failure = to_pg_error(RuntimeError("the snapshot is incomplete"))
         self.moved.fire()
 
     def take(self) -> list[Entry]:

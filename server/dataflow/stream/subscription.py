@@ -49,7 +49,7 @@ class Bounds:
 
 
 class Subscription:
-    """A reader of a feed, and a started prelude: the snapshot and the changes before the reader's position.
+    """A reader of a feed, and a started snapshot stream: the snapshot and the changes before the reader's position.
 
     `next` returns batches of messages, so that a caller can wait with a deadline. `close` releases the reader.
     """
@@ -69,7 +69,7 @@ class Subscription:
         self._as_of = as_of
         self._bounds = bounds
         self._buffered_bytes_max = buffered_bytes_max
-        self.told = int(as_of)
+        self.reported = int(as_of)
         """The greatest progress returned so far; without PROGRESS, the one that would have been returned."""
         self._sent = 0  # the last progress > AS OF that the caller has sent: a point to resume from; 0 for none
         self.on_overrun: Callable[[PgError], None] | None = None
@@ -114,8 +114,8 @@ class Subscription:
         upper = self.feed.upper
         if self._bounds.past(upper):
             self.close()
-        elif upper > self.told:
-            self.told = upper
+        elif upper > self.reported:
+            self.reported = upper
             if self._bounds.progress:
                 messages.append(Progress(upper))
         if not messages and not self.finished and self.feed.failure is not None:
@@ -126,8 +126,8 @@ class Subscription:
     def is_live(self) -> bool:
         """Whether every available message was taken, so that all live subscriptions get the same from now on."""
         return (
-            self.told == self.feed.upper
-            and self.told > self._as_of
+            self.reported == self.feed.upper
+            and self.reported > self._as_of
             and self._snapshot_stream.finished
             and self.reader.is_at_end
             and not self.reader.overrun
@@ -136,15 +136,15 @@ class Subscription:
             and self.feed.failure is None
         )
 
-    def follows(self, reader: Reader, told: int, sent: int) -> None:
-        """Continues at the position of another reader, which delivered the times before `told` to this client.
+    def continue_at(self, reader: Reader, reported: int, sent: int) -> None:
+        """Continues at the position of another reader, which delivered the times before `reported` to this client.
 
         `sent`: the last progress that was sent meanwhile, 0 for none.
         """
         self.feed.rejoin(self.reader, reader)
         if self.reader.limit is None:
             self.reader.bound(self._buffered_bytes_max)
-        self.told = told
+        self.reported = reported
         self._sent = max(self._sent, sent)
 
     def sent(self, message: Message) -> None:
@@ -160,9 +160,9 @@ class Subscription:
         """54000. The hint names the last progress that precedes the error in the byte stream."""
         resume = (
             f"The last progress before this error is {self._sent}: SUBSCRIBE ... WITH (PROGRESS, SNAPSHOT false) "
-            f"AS OF {self._sent - 1} goes on from there, as long as that time can be read."
+            f"AS OF {self._sent - 1} continues from there, as long as that time can be read."
             if self._sent
-            else "No progress was told before this error: subscribe anew."
+            else "No progress was reported before this error: a new subscription is needed."
         )
         return PgError(
             SqlState.PROGRAM_LIMIT_EXCEEDED,
@@ -172,7 +172,7 @@ class Subscription:
         )
 
     def close(self) -> None:
-        """Releases the reader and the prelude. May be called twice."""
+        """Releases the reader and the snapshot stream. May be called twice."""
         self.finished = True
         self._snapshot_stream.close()
         self.reader.close()

@@ -143,8 +143,8 @@ def _privilege(
     """has_table_privilege and similar functions. Arguments other than constants are supported for superusers only."""
     if all(isinstance(tree, exp.Literal | exp.Parameter) for tree in arguments):
         values = [constant(argument) for argument in arguments]
-        inquire = context.bindings().inquire
-        found = inquire(name, values) if running and inquire is not None else None
+        evaluate = context.bindings().privilege_function
+        found = evaluate(name, values) if running and evaluate is not None else None
         return exp.Cast(this=exp.Null() if found is None else exp.Boolean(this=found), to=exp.DataType.build("BOOLEAN"))
     if not privileges.is_superuser(context.state, context.role):
         raise PgError(

@@ -23,7 +23,7 @@ from server.session_state.context import Context
 from server.session_state.results import Result, TableRows
 from server.sql.functions.table import FUNCTIONS
 from server.sql.grammar.lexer import words
-from server.sql.grammar.statements import Select
+from server.sql.grammar.statements.queries import Select
 from server.sql.plan import Field
 
 _PG_SCHEMAS = frozenset(schema.id for schema in builtin.PG_SCHEMAS.values())

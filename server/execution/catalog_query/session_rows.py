@@ -46,7 +46,7 @@ def present(context: Context, query: str) -> dict[tuple[str, str], pa.Table]:
     given: dict[tuple[str, str], pa.Table] = {}
     for schema, name in named_in(query):
         if schema == "mz" and name in MZ_TABLES:
-            table = context.coordinator.system_rows(MZ_TABLES[name].id)
+            table = context.coordinator.system_tables.current_rows(MZ_TABLES[name])
             given[schema, name] = table.rename_columns([column.name for column in MZ_TABLES[name].columns])
         elif (schema, name) == ("pg", "pg_settings"):
             given[schema, name] = _settings(context)

@@ -1,1 +1,10 @@
-"""Statements that change the catalog. Each is a function from one catalog state to the next."""
+"""Statements that change the catalog. Each is a function from one catalog state to the next.
+
+define.py        executes a statement: its function, the transaction, the commit and its retries
+kinds.py         the functions of each kind of item: CREATE, SHOW CREATE, SHOW
+named_objects.py the objects that statements name, and the errors for names
+databases.py     CREATE DATABASE; likewise `schemas`, `tables`, `views`, `indexes`, `holds`
+drop.py          DROP of all kinds; likewise `alter` (RENAME TO, OWNER TO, RETAIN HISTORY) and `comments`
+roles.py         roles, membership, owned objects; `grants`: GRANT and REVOKE of privileges
+columns.py       rules for columns; `retention`: RETAIN HISTORY; `system_settings`: ALTER SYSTEM
+"""

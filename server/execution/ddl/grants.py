@@ -5,14 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from catalog.objects import QUICKSTART, CatalogState, Index, ObjectId, SystemTable
-from catalog.roles import PUBLIC, Privilege, applicable
+from catalog.objects import QUICKSTART, ObjectId, Relation, applicable_privileges, with_article
+from catalog.roles import PUBLIC, Privilege
+from catalog.state import CatalogState
 from protocol.pgwire.errors import Notice, PgError, Severity, SqlState
 from server.authorization import privileges
-from server.execution.ddl.roles import meant
-from server.execution.names import find_relation, find_schema
+from server.execution.ddl.named_objects import refuse_system_table
+from server.execution.ddl.roles import role_named
+from server.execution.names import find_item, find_schema
 from server.session_state.context import Context
-from server.sql.grammar.statements import Definition, GrantKind, GrantPrivileges, Ident, Name, SpecialRole
+from server.sql.grammar.statements.parts import Definition, Ident, Name
+from server.sql.grammar.statements.roles import GrantKind, GrantPrivileges, SpecialRole
 
 _CONNECT = {"connect": Privilege.USAGE}  # PostgreSQL's name of this privilege on databases
 _OTHERS = ("references", "trigger", "temporary", "temp", "execute", "connect", "set", "alter", "maintain")
@@ -24,7 +27,7 @@ def _grant(context: Context, statement: GrantPrivileges) -> CatalogState:
     kind = "table" if statement.kind is GrantKind.TABLES_IN_SCHEMA else statement.kind.value
     wanted = _privileges(statement.privileges, kind)
     grantees = [
-        PUBLIC if name.special is SpecialRole.PUBLIC else meant(context, name).id for name in statement.grantees
+        PUBLIC if name.special is SpecialRole.PUBLIC else role_named(context, name).id for name in statement.grantees
     ]
     for id in dict.fromkeys(id for name in statement.objects for id in _objects(context, statement.kind, name)):
         if not privileges.owns(state, context.role, id):
@@ -41,7 +44,7 @@ def _grant(context: Context, statement: GrantPrivileges) -> CatalogState:
 
 def _privileges(names: tuple[Ident, ...] | None, kind: str) -> frozenset[Privilege]:
     """PgError 0LP01 for a privilege that does not apply to this kind of object, 0A000 for an unsupported one."""
-    all_of = applicable(kind)
+    all_of = applicable_privileges(kind)
     if names is None:
         return all_of
     known = {privilege.value.lower(): privilege for privilege in Privilege} | (_CONNECT if kind == "database" else {})
@@ -66,16 +69,14 @@ def _objects(context: Context, kind: GrantKind, name: Name) -> list[ObjectId]:
     state = context.state
     match kind:
         case GrantKind.TABLE:
-            item = find_relation(context, name)
-            if isinstance(item, Index):
-                raise PgError(SqlState.WRONG_OBJECT_TYPE, f'"{item.name}" is an index')
-            if isinstance(item, SystemTable):
-                message = f'permission denied: "{item.name}" is a system catalog'
-                raise PgError(SqlState.INSUFFICIENT_PRIVILEGE, message)
+            item = find_item(context, name)
+            if not isinstance(item, Relation):
+                raise PgError(SqlState.WRONG_OBJECT_TYPE, f'"{item.name}" is {with_article(item.kind)}')
+            refuse_system_table(item)
             return [item.id]
         case GrantKind.TABLES_IN_SCHEMA:
             schema_id = _schema(context, name)
-            return [i.id for i in state.items_in(schema_id) if applicable(i.kind)]
+            return [i.id for i in state.items_in(schema_id) if isinstance(i, Relation)]
         case GrantKind.SCHEMA:
             return [_schema(context, name)]
         case GrantKind.DATABASE:
@@ -100,7 +101,7 @@ def _refuse(context: Context, state: CatalogState, id: ObjectId, *, revoke: bool
     """Only owners can grant. As in PostgreSQL, a role with any privilege on the object gets a warning, not an error."""
     if not any(privileges.has(state, context.role, id, privilege) for privilege in Privilege):
         raise privileges.denied(state, id)
-    name = privileges.name_of(state, id)
+    name = state.object(id).name
     if revoke:
         warning = Notice(
             f'no privileges could be revoked for "{name}"',
@@ -116,4 +117,4 @@ def _refuse(context: Context, state: CatalogState, id: ObjectId, *, revoke: bool
     context.notice(warning)
 
 
-STEPS: dict[type[Definition], Callable[[Context, Any], CatalogState]] = {GrantPrivileges: _grant}
+CHANGES: dict[type[Definition], Callable[[Context, Any], CatalogState]] = {GrantPrivileges: _grant}

@@ -1,36 +1,32 @@
-"""CREATE HOLD and ALTER HOLD ... ADVANCE. docs/holds.md describes their rules."""
+"""CREATE HOLD, ALTER HOLD ... ADVANCE, SHOW CREATE HOLD and SHOW HOLDS. docs/holds.md describes their rules."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 from catalog.holds import Status
-from catalog.objects import (
-    CatalogState,
-    Hold,
-    Index,
-    Item,
-    MaterializedView,
-    NameTaken,
-    ObjectId,
-    SystemTable,
-    Timestamp,
-    View,
-)
+from catalog.objects import Hold, Item, ObjectId, Retained, SystemTable, Timestamp, View
+from catalog.state import CatalogState, NameTaken
 from protocol.pgwire.errors import Notice, PgError, Severity, SqlState
+from protocol.pgwire.types import INTERVAL, MZ_TIMESTAMP, TEXT
 from server.authorization import privileges
 from server.coordinator.committer import Request
 from server.coordinator.holds import Advance, check_final
-from server.execution.ddl.definitions import check_kind, exists, take
-from server.execution.names import find_relation, schema_of
-from server.execution.times import duration_of, timestamp_of
+from server.execution.ddl.named_objects import check_kind, refuse_missing, unless_exists
+from server.execution.names import find_item, qualified_name, schema_of
+from server.execution.times import duration_of, interval_of_ms, interval_text, timestamp_of
 from server.session_state.context import Context
 from server.session_state.results import Result
 from server.settings import milliseconds
-from server.sql.grammar.statements import AdvanceHold, CreateHold, ObjectKind
+from server.sql.grammar.statements.holds import AdvanceHold, CreateHold
+from server.sql.grammar.statements.objects import ObjectKind
+from server.sql.plan import Field
 from server.timeline.frontiers import Holder, NotReadable
 
-HELD_KINDS = frozenset(("table", "materialized view", "index", "source"))
+_NOT_HELD: dict[type[Item], str] = {
+    View: "A view has no history of its own: hold the tables and materialized views that it reads.",
+    SystemTable: "A system table has no history before somebody subscribes to it.",
+}
 MAX_LAG_DEFAULT_MS = 3 * 3_600_000
 
 
@@ -42,35 +38,44 @@ class _Beginning:
     holder: Holder | None
 
 
-async def create_hold(context: Context, statement: CreateHold) -> Result:
-    """Executes CREATE HOLD."""
+@dataclass(frozen=True, slots=True)
+class EvaluatedHold:
+    """A CREATE HOLD, and the values of its expressions. `at` None: without AT."""
+
+    statement: CreateHold
+    at: int | None
+    max_lag_ms: int
+
+
+async def evaluate(context: Context, statement: CreateHold) -> EvaluatedHold:
+    """Evaluates AT and MAX LAG. PgError 22023."""
     at = await timestamp_of(context, statement.at, "AT") if statement.at is not None else None
-    max_lag_ms = await _max_lag_ms(context, statement)
+    return EvaluatedHold(statement, at, await _max_lag_ms(context, statement))
 
-    def step(context: Context) -> CatalogState:
-        schema, name = schema_of(context, statement.name)
-        on = tuple(dict.fromkeys(find_relation(context, object).id for object in statement.on))
-        items = [context.state.items[id] for id in on]
-        for item in items:
-            _check_held(item)
-        privileges.require_hold(context.state, context.role, schema, on)
-        id, state = context.state.new_id()
-        try:
-            state = state.with_item(Hold(id, schema.id, name, on, max_lag_ms))
-        except NameTaken as error:
-            return exists(context, error, statement.if_not_exists)
-        created = _created(context)
-        begun = _with_creation(context, created, items, at) if created else _over_existing(context, on, at)
-        transaction = context.transaction
-        transaction.release()
-        transaction.holder = begun.holder
-        if begun.time is not None:
-            transaction.begins[id] = begun.time
-            if created and isinstance(items[0], MaterializedView | Index):
-                transaction.begins[items[0].id] = begun.time
-        return state
 
-    return await take(context, statement.tag, step)
+def create(context: Context, hold: EvaluatedHold) -> CatalogState:
+    """Executes CREATE HOLD."""
+    schema, name = schema_of(context, hold.statement.name)
+    on = tuple(dict.fromkeys(find_item(context, object).id for object in hold.statement.on))
+    items = [context.state.items[id] for id in on]
+    for item in items:
+        _check_held(item)
+    privileges.require_hold(context.state, context.role, schema, on)
+    id, state = context.state.new_id()
+    try:
+        state = state.with_item(Hold(id, schema.id, name, on, hold.max_lag_ms))
+    except NameTaken as error:
+        return unless_exists(context, error, hold.statement.if_not_exists)
+    created = _created(context)
+    beginning = _with_creation(context, created, items, hold.at) if created else _over_existing(context, on, hold.at)
+    transaction = context.transaction
+    transaction.release()
+    transaction.holder = beginning.holder
+    if beginning.time is not None:
+        transaction.begins[id] = beginning.time
+        if created and items[0].depends_on:
+            transaction.begins[items[0].id] = beginning.time
+    return state
 
 
 async def _max_lag_ms(context: Context, statement: CreateHold) -> int:
@@ -93,14 +98,9 @@ async def _max_lag_ms(context: Context, statement: CreateHold) -> int:
 
 
 def _check_held(item: Item) -> None:
-    if item.kind in HELD_KINDS:
-        return
-    hint = "Tables, materialized views and indexes can be held."
-    if isinstance(item, View):
-        hint = "A view has no history of its own: hold the tables and materialized views that it reads."
-    if isinstance(item, SystemTable):
-        hint = "A system table has no history before somebody subscribes to it."
-    raise PgError(SqlState.WRONG_OBJECT_TYPE, f'cannot create hold on {item.kind} "{item.name}"', hint=hint)
+    if not isinstance(item, Retained):
+        hint = _NOT_HELD.get(type(item), "Tables, materialized views and indexes can be held.")
+        raise PgError(SqlState.WRONG_OBJECT_TYPE, f'cannot create hold on {item.kind} "{item.name}"', hint=hint)
 
 
 def _created(context: Context) -> frozenset[ObjectId]:
@@ -141,18 +141,17 @@ def _with_creation(context: Context, created: frozenset[ObjectId], items: list[I
     """
     if len(items) != 1 or created != {items[0].id}:
         raise _one_creation()
-    match items[0]:
-        case Index(uses=uses) | MaterializedView(uses=uses):
-            inputs = context.state.collections(uses)
-        case item:
-            if at is not None:
-                raise PgError(
-                    SqlState.INVALID_PARAMETER_VALUE,
-                    f'hold time {at} is before the read frontier of "{item.name}"',
-                    detail="Its history begins when the transaction commits.",
-                    hint="Leave out AT.",
-                )
-            return _Beginning(None, None)
+    (item,) = items
+    if not item.depends_on:
+        if at is not None:
+            raise PgError(
+                SqlState.INVALID_PARAMETER_VALUE,
+                f'hold time {at} is before the read frontier of "{item.name}"',
+                detail="Its history begins when the transaction commits.",
+                hint="Leave out AT.",
+            )
+        return _Beginning(None, None)
+    inputs = context.state.collections(item.depends_on)
     frontiers = context.coordinator.frontiers
     if any(id not in frontiers.floors for id in inputs):
         raise _one_creation()
@@ -163,8 +162,8 @@ def _with_creation(context: Context, created: frozenset[ObjectId], items: list[I
     except NotReadable as error:
         raise PgError(
             SqlState.INVALID_PARAMETER_VALUE,
-            f'hold time {time} is before the read frontier of "{items[0].name}"',
-            detail=f"The earliest time at which what it is made from can be read is {error.since}.",
+            f'hold time {time} is before the read frontier of "{item.name}"',
+            detail=f"The earliest time at which its inputs can be read is {error.since}.",
         ) from None
 
 
@@ -178,17 +177,13 @@ async def advance_hold(context: Context, statement: AdvanceHold) -> Result:
     name = statement.name
     item = context.state.resolve(name.parts, context.settings["database"], context.search_path)
     if item is None:
-        message = f'hold "{name}" does not exist'
-        if not statement.if_exists:
-            raise PgError(SqlState.UNDEFINED_OBJECT, message, position=name.position)
-        context.notice(Notice(f"{message}, skipping"))
+        refuse_missing(context, ObjectKind.HOLD, name, if_exists=statement.if_exists)
         return Result(tag)
     check_kind(item, ObjectKind.HOLD)
     privileges.require_owner(context.state, context.role, item)
-    move = Advance(item.id, to)
-    await context.coordinator.commit(Request(advances=(move,)))
-    before = move.before
-    if before is not None and before.status is Status.ADVANCED:
+    commit = await context.coordinator.commit(Request(advances=(Advance(item.id, to),)))
+    before = commit.replaced[item.id]
+    if before.status is Status.ADVANCED:
         context.notice(
             Notice(
                 f'hold "{item.name}" had been advanced to {before.at} because it lagged by more than its MAX LAG',
@@ -198,3 +193,27 @@ async def advance_hold(context: Context, statement: AdvanceHold) -> Result:
             )
         )
     return Result(tag)
+
+
+def show_create(context: Context, hold: Hold) -> str:
+    """The CREATE HOLD statement of a hold at its present time."""
+    objects = ", ".join(qualified_name(context, context.state.items[id]) for id in hold.on)
+    position = context.coordinator.holds.positions.get(hold.id)
+    at = f" AT {position.at}" if position is not None else ""
+    max_lag = interval_text(hold.max_lag_ms)
+    return f"CREATE HOLD {qualified_name(context, hold)} ON {objects}{at} WITH (MAX LAG = '{max_lag}')"
+
+
+SHOW_FIELDS = (
+    Field("name", TEXT, True),
+    Field("at", MZ_TIMESTAMP, True),
+    Field("max_lag", INTERVAL, True),
+    Field("status", TEXT, True),
+)
+
+
+def show_row(context: Context, hold: Hold) -> tuple[object, ...]:
+    """A row of SHOW HOLDS. An uncommitted hold has no time and no status yet."""
+    position = context.coordinator.holds.positions.get(hold.id)
+    at, status = (position.at, position.status.value) if position is not None else (None, None)
+    return hold.name, at, interval_of_ms(hold.max_lag_ms), status

@@ -6,15 +6,16 @@ from collections.abc import Callable, Iterator
 from dataclasses import fields, replace
 from typing import Any
 
-from catalog.objects import CatalogState, Database, Index, Item, NameTaken, ObjectId, Schema
+from catalog.objects import Database, Item, ObjectId, Schema
 from catalog.roles import MATERIALIZE, Role
+from catalog.state import CatalogState, NameTaken
 from protocol.pgwire.errors import Notice, PgError, Severity, SqlState
 from server.authorization import privileges
 from server.session_state.context import Context
-from server.sql.grammar.statements import (
+from server.sql.grammar.statements.parts import Definition
+from server.sql.grammar.statements.roles import (
     AlterRole,
     CreateRole,
-    Definition,
     DropOwned,
     DropRoles,
     GrantRoles,
@@ -26,7 +27,7 @@ from server.sql.grammar.statements import (
 )
 
 
-def meant(context: Context, name: RoleName) -> Role:
+def role_named(context: Context, name: RoleName) -> Role:
     """The role that a statement names, or that CURRENT_USER or SESSION_USER denotes. PgError 42704."""
     match name.special:
         case SpecialRole.CURRENT_USER:
@@ -58,7 +59,7 @@ def _create(context: Context, statement: CreateRole) -> CatalogState:
     _require_superuser(context, "create role", _SUPERUSERS.format("create roles"))
     before = context.state
     id, state = before.new_id()
-    groups = frozenset(meant(context, group).id for group in statement.groups)
+    groups = frozenset(role_named(context, group).id for group in statement.groups)
     role = _set(Role(id, statement.name.name, member_of=groups), statement.attributes)
     try:
         state = state.with_role(role)
@@ -69,12 +70,12 @@ def _create(context: Context, statement: CreateRole) -> CatalogState:
         context.notice(Notice(f"{message}, skipping", sqlstate=SqlState.DUPLICATE_OBJECT))
         return before
     for name in statement.members:
-        state = _with_member(context, state, role, meant(context, name))
+        state = _with_member(context, state, role, role_named(context, name))
     return state
 
 
 def _alter(context: Context, statement: AlterRole) -> CatalogState:
-    role = meant(context, statement.name)
+    role = role_named(context, statement.name)
     detail = _SUPERUSERS.format(f'alter role "{role.name}"')
     _require_superuser(context, "alter role", detail)
     _check_is_not_materialize(role, "altered")
@@ -82,7 +83,7 @@ def _alter(context: Context, statement: AlterRole) -> CatalogState:
 
 
 def _rename(context: Context, statement: RenameRole) -> CatalogState:
-    role, new = meant(context, statement.name), statement.new_name.name
+    role, new = role_named(context, statement.name), statement.new_name.name
     for id, who in ((context.login, "session"), (context.role, "current")):
         if role.id == id:
             raise PgError(SqlState.FEATURE_NOT_SUPPORTED, f"{who} user cannot be renamed")
@@ -156,11 +157,11 @@ def _described(context: Context, state: CatalogState, id: ObjectId) -> str:
 
 def _grant(context: Context, statement: GrantRoles) -> CatalogState:
     state = context.state
-    for group in [meant(context, name) for name in statement.roles]:
+    for group in [role_named(context, name) for name in statement.roles]:
         verb = "revoke" if statement.revoke else "grant"
         _require_superuser(context, f'{verb} role "{group.name}"', _SUPERUSERS.format(f"{verb} roles"))
         for name in statement.members:
-            member = state.roles[meant(context, name).id]
+            member = state.roles[role_named(context, name).id]
             if not statement.revoke:
                 state = _with_member(context, state, group, member)
             elif group.id in member.member_of:
@@ -194,8 +195,8 @@ def _with_member(context: Context, state: CatalogState, group: Role, member: Rol
 
 
 def _reassign(context: Context, statement: ReassignOwned) -> CatalogState:
-    state, to = context.state, meant(context, statement.owner)
-    for role in [meant(context, name) for name in statement.roles]:
+    state, to = context.state, role_named(context, statement.owner)
+    for role in [role_named(context, name) for name in statement.roles]:
         _require_rights(context, role, "reassign objects", "reassign objects owned by it")
         _require_rights(context, to, "reassign objects", "reassign objects to it")
         for id in _owned_here(context, state, role):
@@ -206,7 +207,7 @@ def _reassign(context: Context, statement: ReassignOwned) -> CatalogState:
 def _drop_owned(context: Context, statement: DropOwned) -> CatalogState:
     """Drops the roles' items and schemas in the session's database; revokes the roles' privileges on all objects."""
     state = context.state
-    for role in [meant(context, name) for name in statement.roles]:
+    for role in [role_named(context, name) for name in statement.roles]:
         _require_rights(context, role, "drop objects", "drop objects owned by it")
         _check_is_not_materialize(role, "the owner of nothing")
         for id in _owned_here(context, state, role):
@@ -233,15 +234,15 @@ def _owned_here(context: Context, state: CatalogState, role: Role) -> list[Objec
     """Ids of the objects that a role owns: in the session's database, items before schemas; then databases."""
     database = state.database_named(context.settings["database"])
     here = database.id if database is not None else None
-    things: tuple[Item | Schema | Database, ...] = (
-        *(i for i in state.items.values() if state.schemas[i.schema_id].database_id == here),
+    objects: tuple[Item | Schema | Database, ...] = (
+        *(i for i in state.items.values() if i.part_of is None and state.schemas[i.schema_id].database_id == here),
         *(s for s in state.schemas.values() if s.database_id == here),
         *state.databases.values(),
     )
-    return [t.id for t in things if not isinstance(t, Index) and state.owner(t.id) == role.id]
+    return [o.id for o in objects if state.owner(o.id) == role.id]
 
 
-STEPS: dict[type[Definition], Callable[[Context, Any], CatalogState]] = {
+CHANGES: dict[type[Definition], Callable[[Context, Any], CatalogState]] = {
     CreateRole: _create,
     AlterRole: _alter,
     RenameRole: _rename,

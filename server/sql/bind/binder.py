@@ -13,13 +13,14 @@ from typing import Any, TypeVar
 
 from sqlglot import exp
 
-from catalog.objects import CatalogState, ObjectId
+from catalog.objects import ObjectId
+from catalog.state import CatalogState
 from protocol.pgwire.errors import PgError, SqlState
 from protocol.pgwire.types import BOOL, UNKNOWN, PgType
 from server.sql.coerce import Coercer
 from server.sql.expressions import Column, Expression, name_of, precision
 from server.sql.grammar.checkpoint import checkpoint
-from server.sql.grammar.statements import position_of
+from server.sql.grammar.statements.parts import position_of
 from server.sql.relations import Relation
 from server.sql.scope import Scope
 

@@ -15,10 +15,17 @@ from server.sql.bind.calls import applied, call_or_cast, resolved_function
 from server.sql.bind.casts import rounded
 from server.sql.bind.conditionals import SAME_TYPE_FORMS, nullif, same_type
 from server.sql.bind.grammar import normal_form
-from server.sql.bind.session import SESSION_FUNCTIONS, check_maintained, current_setting, inquiry, session_value, signal
+from server.sql.bind.session import (
+    SESSION_FUNCTIONS,
+    check_maintained,
+    current_setting,
+    privilege_function,
+    session_value,
+    signal,
+)
 from server.sql.bind.shapes import function_name
 from server.sql.bind.table_functions import set_returning
-from server.sql.constant import INQUIRIES, SIGNALS
+from server.sql.constant import PRIVILEGE_FUNCTIONS, SIGNALS
 from server.sql.expressions import Expression, Literal
 from server.sql.functions import intervals, resolve
 from server.sql.functions.aggregates import ORDERED_SETS
@@ -126,8 +133,8 @@ def _own_form(
         return current_setting(binder, arguments, scope, call)
     if name in SIGNALS and len(arguments) == 1 and not star:
         return signal(binder, name, arguments[0], scope, call)
-    if name in INQUIRIES and len(arguments) in (2, 3) and not star:
-        return inquiry(binder, name, arguments, scope, call)
+    if name in PRIVILEGE_FUNCTIONS and len(arguments) in (2, 3) and not star:
+        return privilege_function(binder, name, arguments, scope, call)
     return None
 
 

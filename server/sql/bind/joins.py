@@ -15,7 +15,7 @@ from server.sql.bind.calls import operator
 from server.sql.bind.connectives import conjunction
 from server.sql.bind.from_item import FromItem
 from server.sql.bind.shapes import real_names
-from server.sql.decorrelate import free_columns
+from server.sql.columns import free_columns
 from server.sql.expressions import Call, ColumnRef, Expression, Literal, transform
 from server.sql.functions import syntax
 from server.sql.relations import Join, JoinKind

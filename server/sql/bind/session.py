@@ -1,4 +1,4 @@
-"""Session functions: current_user, now(), current_setting(), privilege inquiries, and signals to other sessions.
+"""Session functions: current_user, now(), current_setting(), privilege functions, and signals to other sessions.
 
 Except for mz_now(), they are not allowed in maintained queries (0A000), whose results all sessions share.
 """
@@ -81,7 +81,9 @@ def signal(binder: Binder, name: str, process_id: exp.Expr, scope: Scope, tree: 
     return SessionValue(name, BOOL, binder.coerce(binder.expression(process_id, scope), INT4))
 
 
-def inquiry(binder: Binder, name: str, arguments: Sequence[exp.Expr], scope: Scope, tree: exp.Expr) -> Expression:
+def privilege_function(
+    binder: Binder, name: str, arguments: Sequence[exp.Expr], scope: Scope, tree: exp.Expr
+) -> Expression:
     """has_table_privilege(...) etc., evaluated once per statement. 0A000 if the arguments depend on columns."""
     check_maintained(binder, name, tree)
     texts = tuple(binder.coerce(binder.expression(argument, scope), TEXT) for argument in arguments)

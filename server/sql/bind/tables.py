@@ -17,7 +17,7 @@ from server.sql.bind.names import replace_name
 from server.sql.expressions import Column, ColumnRef, Expression
 from server.sql.grammar.lexer import quoted
 from server.sql.grammar.parse import parse_query
-from server.sql.grammar.statements import Query
+from server.sql.grammar.statements.parts import Query
 from server.sql.relations import Project, Relation, Scan
 from server.sql.scope import Scope, find_relation
 
@@ -45,7 +45,7 @@ def relation_of(binder: Binder, item: CatalogRelation) -> Relation:
     """The rows of a catalog relation. A view is replaced by its query, unless an index has the view's rows."""
     if isinstance(item, View):
         context = binder.context
-        inputs = context.state.collections(item.uses, through=(View,))
+        inputs = context.state.collections(item.uses)
         indexed = bool(context.state.indexes_on(item.id)) and bool(inputs)
         if binder.maintained or context.views_expanded or not indexed:
             return _view(binder, item)

@@ -1,1 +1,7 @@
-"""Patterns of ~, LIKE and SIMILAR TO with PostgreSQL's semantics."""
+"""Regular expressions and patterns of LIKE and SIMILAR TO, with PostgreSQL's meaning.
+
+`regex`     finds matches with the engine that fits the pattern
+`parser`    patterns to trees (`tree`); `spelling` writes trees as patterns of other engines
+`matcher`   the parts of a match that other engines do not find as PostgreSQL does
+`patterns`  LIKE and SIMILAR TO
+"""

@@ -9,43 +9,27 @@ Three engines are used, because the client controls the cost of a match:
 - RE2 searches in time linear in the text. It is used for patterns without lookaround and back references, and finds
   the leftmost-longest match.
 - The package `regex` backtracks. It is used for all other patterns, with a time limit per search (`SEARCH_S_MAX`).
-- `_Matcher` assigns parts of a match to groups and finds shortest matches. Neither library does this as PostgreSQL
-  does. The number of positions that it visits is limited (`PLACES_MAX`).
+- `matcher` assigns parts of a match to groups and finds shortest matches. Neither library does this as PostgreSQL
+  does. The number of positions that it visits is limited (`POSITIONS_MAX` there).
 
-A search that exceeds a limit raises 54000. `regex_tree` parses patterns.
+A search that exceeds a limit raises 54000. `parser` parses patterns, and `spelling` writes them for the engines.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property, lru_cache
 
 import re2
 import regex
 
-from protocol.pgwire.errors import PgError, SqlState
-from server.sql.regex.tree import (
-    END,
-    Either,
-    Group,
-    Here,
-    Look,
-    Node,
-    One,
-    Parser,
-    Repeat,
-    Sequence,
-    captures,
-    is_linear_when_backtracking,
-    re2_text,
-    shorter,
-    spelled,
-    unsupported,
-)
+from server.sql.regex.matcher import Matcher, too_expensive
+from server.sql.regex.parser import Parser, unsupported
+from server.sql.regex.spelling import pattern_text, re2_text
+from server.sql.regex.tree import END, is_linear_when_backtracking, prefers_shorter
 
 SEARCH_S_MAX = 5.0
-PLACES_MAX = 2_000_000
 
 
 @dataclass(frozen=True)
@@ -60,10 +44,10 @@ class Regex:
         parser = Parser(pattern, flags)
         self.root = parser.parse()
         self.groups = parser.groups
-        self._has_back = parser.has_back
+        self._has_back_reference = parser.has_back_reference
         self.insensitive = parser.insensitive
-        self._text = spelled(self.root)
-        self._shorter = bool(shorter(self.root))
+        self._text = pattern_text(self.root)
+        self._prefers_shorter = bool(prefers_shorter(self.root))
         if self.linear is None:
             _ = self.backtracking  # raises an error if neither engine supports the pattern
 
@@ -75,7 +59,7 @@ class Regex:
         return ("(?i)" if self.insensitive else "") + self._text
 
     def test(self, text: str) -> bool:
-        return _Search(self, text).at(0) is not None
+        return _Search(self, text).first_match(0) is not None
 
     def find(self, text: str, start: int = 0) -> Match | None:
         """The first match that starts at or after `start`."""
@@ -85,21 +69,21 @@ class Regex:
         """Successive matches. After an empty match the search continues one character later."""
         search = _Search(self, text)
         while start <= len(text):
-            found = search.at(start)
+            found = search.first_match(start)
             if found is None:
                 return
-            if self._has_back:
+            if self._has_back_reference:
                 raise unsupported("a back reference, where the matched text is wanted,")
             begin, longest = found
-            matcher = _Matcher(text, self._flags)
-            if longest is None or self._shorter:
+            matcher = Matcher(text, self._flags)
+            if longest is None or self._prefers_shorter:
                 ends = matcher.ends(self.root, begin)
-                end = min(ends) if self._shorter else max(ends)
+                end = min(ends) if self._prefers_shorter else max(ends)
             else:
                 end = longest
             spans: list[tuple[int, int] | None] = [(begin, end)] + [None] * self.groups
             if self.groups:
-                matcher.share(self.root, begin, end, spans)
+                matcher.assign_groups(self.root, begin, end, spans)
             yield Match(tuple(spans))
             start = end + (begin == end)
 
@@ -142,7 +126,7 @@ class _Search:
         self._bytes = text.encode() if self._linear is not None else b""
         self._character = self._byte = 0  # the same position in the text and in its bytes
 
-    def at(self, start: int) -> tuple[int, int | None] | None:
+    def first_match(self, start: int) -> tuple[int, int | None] | None:
         """The start of the first match at or after `start`, and the end of the longest match from there.
 
         The end is None if the engine does not find the longest match. 54000 after SEARCH_S_MAX.
@@ -151,7 +135,7 @@ class _Search:
             try:
                 found = self._pattern.backtracking.search(self._text, start, timeout=SEARCH_S_MAX)
             except TimeoutError:
-                raise _too_expensive() from None
+                raise too_expensive() from None
             return None if found is None else (found.start(), None)
         if self._text.isascii():
             match = self._linear.search(self._bytes, start)
@@ -166,153 +150,6 @@ class _Search:
         return begin, begin + len(self._bytes[low:high].decode())
 
 
-def _too_expensive() -> PgError:
-    return PgError(
-        SqlState.PROGRAM_LIMIT_EXCEEDED,
-        "regular expression is too expensive for this text",
-        hint="Avoid nested quantifiers, lookaround and back references, or match shorter texts.",
-    )
-
-
 @lru_cache(1024)
 def compiled(pattern: str, flags: str = "") -> Regex:
     return Regex(pattern, flags)
-
-
-@lru_cache(4096)
-def _one(text: str, flags: int) -> regex.Pattern[str]:
-    return regex.compile(text.replace(END, "\\Z"), flags)
-
-
-@dataclass
-class _Matcher:
-    """Matches parts of a pattern in one text. `_known` caches the ends of a node's matches from a position."""
-
-    text: str
-    flags: int
-    _known: dict[tuple[int, int], frozenset[int]] = field(default_factory=dict)
-    _places: int = 0
-
-    def ends(self, node: Node, at: int) -> frozenset[int]:
-        """The possible ends of matches of `node` that start at `at`. 54000 after PLACES_MAX positions."""
-        key = (id(node), at)
-        known = self._known.get(key)
-        if known is None:
-            known = self._known[key] = frozenset(self._ends(node, at))
-            self._visited(len(known) + 1)
-        return known
-
-    def _visited(self, places: int) -> None:
-        self._places += places
-        if self._places > PLACES_MAX:
-            raise _too_expensive()
-
-    def _ends(self, node: Node, at: int) -> set[int] | frozenset[int]:
-        match node:
-            case One(text=text):
-                return {at + 1} if _one(text, self.flags).match(self.text, at) else set()
-            case Here(text=text):
-                return {at} if _one(text, self.flags).match(self.text, at) else set()
-            case Look(inner=inner, behind=behind, negated=negated):
-                if behind:
-                    found = any(at in self.ends(inner, start) for start in range(at + 1))
-                else:
-                    found = bool(self.ends(inner, at))
-                return {at} if found != negated else set()
-            case Group(inner=inner):
-                return self.ends(inner, at)
-            case Sequence(items=items):
-                return self._after(items, at)
-            case Either(branches=branches):
-                return {end for branch in branches for end in self.ends(branch, at)}
-            case Repeat(inner=inner, least=least, most=most):
-                return self._repeated(inner, at, least, most)
-        raise AssertionError(node)
-
-    def _after(self, items: tuple[Node, ...], at: int) -> set[int]:
-        places = {at}
-        for item in items:
-            places = {end for place in places for end in self.ends(item, place)}
-        return places
-
-    def _repeated(self, inner: Node, at: int, least: int, most: int | None) -> set[int]:
-        places = {at}
-        for _ in range(least):
-            places = {end for place in places for end in self.ends(inner, place)}
-        found, count = set(places), least
-        while places and (most is None or count < most):
-            places = {end for place in places for end in self.ends(inner, place)} - found
-            found |= places
-            count += 1
-            self._visited(len(places))
-        return found
-
-    # -- capturing groups -------------------------------------------------------------------------------------------
-
-    def share(self, node: Node, begin: int, end: int, spans: list[tuple[int, int] | None]) -> bool:
-        """Sets the spans of the groups inside `node` for a match from `begin` to `end`. False if there is none."""
-        match node:
-            case Group(inner=inner, number=number):
-                if not self.share(inner, begin, end, spans):
-                    return False
-                spans[number] = (begin, end)
-                return True
-            case Sequence(items=items):
-                return self._share_items(items, begin, end, spans)
-            case Either(branches=branches):
-                return any(end in self.ends(b, begin) and self.share(b, begin, end, spans) for b in branches)
-            case Repeat(inner=inner, least=least, most=most) if captures(inner):
-                return self._share_repeat(inner, begin, end, least, most, bool(shorter(node)), spans)
-        return end in self.ends(node, begin)
-
-    def _share_items(self, items: tuple[Node, ...], begin: int, end: int, spans: list[tuple[int, int] | None]) -> bool:
-        if not any(map(captures, items)):
-            return end in self._after(items, begin)
-        first, rest = items[0], items[1:]
-        for middle in sorted(self.ends(first, begin), reverse=not shorter(first)):
-            if middle <= end and end in self._after(rest, middle):
-                kept = list(spans)
-                if self.share(first, begin, middle, spans) and self._share_items(rest, middle, end, spans):
-                    return True
-                spans[:] = kept
-        return False
-
-    def _share_repeat(
-        self, inner: Node, begin: int, end: int, least: int, most: int | None, short: bool,
-        spans: list[tuple[int, int] | None],
-    ) -> bool:  # fmt: skip
-        """As PostgreSQL: x{m,n} with m > 0 is x{m-1,n-1}x, of which only the last x has groups.
-
-        The iterations of x{0,n} are matched one after the other, each as long as possible (as short as possible if x
-        prefers that); the groups are those of the last iteration.
-        """
-        if least > 0:
-            before = self._repeated(inner, begin, least - 1, None if most is None else most - 1)
-            for middle in sorted(before, reverse=not short):
-                if end in self.ends(inner, middle) and self.share(inner, middle, end, spans):
-                    return True
-            return False
-        if begin == end:  # one empty iteration, if that is possible
-            return begin not in self.ends(inner, begin) or self.share(inner, begin, begin, spans)
-        feasible = self._before(inner, begin, end) if most is None else None
-        while most is None or most > 0:
-            most = None if most is None else most - 1
-            for middle in sorted(self.ends(inner, begin), reverse=not shorter(inner)):
-                if middle == end:
-                    return self.share(inner, begin, middle, spans)
-                if begin < middle < end and (
-                    middle in feasible if feasible is not None else end in self._repeated(inner, middle, 0, most)
-                ):
-                    begin = middle
-                    break
-            else:
-                return False
-        return False
-
-    def _before(self, inner: Node, begin: int, end: int) -> set[int]:
-        """The positions after `begin` from which iterations of `inner` can reach `end`."""
-        found = {end}
-        for place in range(end - 1, begin, -1):
-            if not found.isdisjoint(self.ends(inner, place)):
-                found.add(place)
-        return found

@@ -1,71 +1,38 @@
-"""Parser of PostgreSQL's regular expressions (ARE; manual, 9.7.3). `Parser.parse` returns a tree of nodes.
-
-Raises 2201B for patterns that PostgreSQL rejects and 0A000 for unsupported constructs. The character classes are those
-of the locale C. `spelled` writes a tree as a pattern for Java and for the package `regex`. The two agree on the syntax
-that it uses, except for the end of the text.
-"""
+"""The tree of a regular expression, and what its form says about matches."""
 
 from __future__ import annotations
 
 import math
-import re
 from dataclasses import dataclass
 
-from protocol.pgwire.errors import PgError, SqlState
-
-_CLASSES = {
-    "alnum": "0-9A-Za-z", "alpha": "A-Za-z", "ascii": "\\x01-\\x7f", "blank": "\\ \\t", "cntrl": "\\x01-\\x1f\\x7f",
-    "digit": "0-9", "graph": "!-~", "lower": "a-z", "print": "\\ -~", "punct": "!-/:-@\\[-`{-~",
-    "space": "\\t-\\r\\ ", "upper": "A-Z", "xdigit": "0-9A-Fa-f", "word": "0-9A-Za-z_",
-}  # fmt: skip
-_ESCAPED_CLASSES = {"d": "digit", "s": "space", "w": "word"}
-_CHARACTERS = {"a": "\a", "b": "\b", "B": "\\", "e": "\x1b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v"}
-_NAMES = {"tab": "\t", "newline": "\n", "space": " ", "hyphen": "-", "period": ".", "NUL": "\0"}
-_WORD = "[0-9A-Za-z_]"
-_WORDS = {
-    "m": f"(?<!{_WORD})(?={_WORD})", "M": f"(?<={_WORD})(?!{_WORD})",
-    "y": f"(?:(?<!{_WORD})(?={_WORD})|(?<={_WORD})(?!{_WORD}))",
-    "Y": f"(?:(?<!{_WORD})(?!{_WORD})|(?<={_WORD})(?={_WORD}))",
-}  # fmt: skip
-_LINE_BEGIN, _LINE_END = "(?:\\A|(?<=\\n))", "(?:\\z|(?=\\n))"
-_BOUNDS = re.compile(r"([0-9]+)(,([0-9]*))?\}")
-_REPEATS_MAX = 255
-
-
-def _invalid(reason: str) -> PgError:
-    return PgError(SqlState.INVALID_REGULAR_EXPRESSION, f"invalid regular expression: {reason}")
-
-
-def unsupported(what: str) -> PgError:
-    return PgError(SqlState.FEATURE_NOT_SUPPORTED, f"{what} in a regular expression is not supported")
-
-
-# -- the tree -------------------------------------------------------------------------------------------------------
+BEGIN, END = "\\A", "\\z"  # the start and the end of the text, in Java and RE2
+SIZE_MAX = 20_000  # the greatest `size` of a pattern
+CHOICES_MAX = 64
 
 
 @dataclass(frozen=True, eq=False)
-class One:
+class CharacterClass:
     """One character of a class. `text` is the class in the syntax of Java, RE2 and the package `regex`."""
 
     text: str
 
 
 @dataclass(frozen=True, eq=False)
-class Here:
-    """A zero-width condition: an anchor or a word boundary."""
+class Anchor:
+    """A condition on the position: the start or end of the text or of a line, or a word boundary."""
 
     text: str
 
 
 @dataclass(frozen=True, eq=False)
-class Look:
+class Lookaround:
     inner: Node
     behind: bool
     negated: bool
 
 
 @dataclass(frozen=True, eq=False)
-class Back:
+class BackReference:
     """A back reference."""
 
     group: int
@@ -83,7 +50,7 @@ class Sequence:
 
 
 @dataclass(frozen=True, eq=False)
-class Either:
+class Alternation:
     branches: tuple[Node, ...]
 
 
@@ -97,21 +64,20 @@ class Repeat:
     short: bool | None
 
 
-Node = One | Here | Look | Back | Group | Sequence | Either | Repeat
-BEGIN, END = "\\A", "\\z"  # the start and the end of the text, in Java and RE2
+Node = CharacterClass | Anchor | Lookaround | BackReference | Group | Sequence | Alternation | Repeat
 
 
-def shorter(node: Node) -> bool | None:
+def prefers_shorter(node: Node) -> bool | None:
     """Whether a node prefers short matches; None if it has no preference."""
     match node:
         case Group(inner=inner):
-            return shorter(inner)
+            return prefers_shorter(inner)
         case Sequence(items=items):
-            return next((s for item in items if (s := shorter(item)) is not None), None)
-        case Either():
+            return next((s for item in items if (s := prefers_shorter(item)) is not None), None)
+        case Alternation():
             return False
         case Repeat(inner=inner, short=short):
-            return shorter(inner) if short is None else short
+            return prefers_shorter(inner) if short is None else short
     return None
 
 
@@ -121,29 +87,23 @@ def captures(node: Node) -> bool:
             return True
         case Sequence(items=items):
             return any(map(captures, items))
-        case Either(branches=branches):
+        case Alternation(branches=branches):
             return any(map(captures, branches))
         case Repeat(inner=inner):
             return captures(inner)
     return False
 
 
-SIZE_MAX = 20_000
-
-
 def size(node: Node) -> int:
     """The number of atoms in the pattern after expanding counted repetitions."""
     match node:
-        case Group(inner=inner) | Look(inner=inner):
+        case Group(inner=inner) | Lookaround(inner=inner):
             return size(inner)
-        case Sequence(items=items) | Either(branches=items):
+        case Sequence(items=items) | Alternation(branches=items):
             return sum(map(size, items))
         case Repeat(inner=inner, least=least, most=most):
             return size(inner) * max(least, most or 1)
     return 1
-
-
-CHOICES_MAX = 64
 
 
 def is_linear_when_backtracking(root: Node) -> bool:
@@ -160,14 +120,14 @@ def is_linear_when_backtracking(root: Node) -> bool:
 def _ways(node: Node) -> tuple[float, float]:
     """The number of ways to match from one position, ignoring unbounded repetitions, and the number of those."""
     match node:
-        case One() | Here():
+        case CharacterClass() | Anchor():
             return 1, 0
         case Group(inner=inner):
             return _ways(inner)
         case Sequence(items=items):
             ways = [_ways(item) for item in items]
             return math.prod(choices for choices, _ in ways), sum(unbounded for _, unbounded in ways)
-        case Either(branches=branches):
+        case Alternation(branches=branches):
             ways = [_ways(branch) for branch in branches]
             return sum(choices for choices, _ in ways), max(unbounded for _, unbounded in ways)
         case Repeat(inner=inner, least=least, most=most):
@@ -181,351 +141,12 @@ def _ways(node: Node) -> tuple[float, float]:
 def _is_anchored(node: Node) -> bool:
     """Whether every match starts at the start of the text."""
     match node:
-        case Here(text=text):
+        case Anchor(text=text):
             return text == BEGIN
         case Group(inner=inner):
             return _is_anchored(inner)
         case Sequence(items=items):
             return bool(items) and _is_anchored(items[0])
-        case Either(branches=branches):
+        case Alternation(branches=branches):
             return all(map(_is_anchored, branches))
     return False
-
-
-# -- reading --------------------------------------------------------------------------------------------------------
-
-
-class Parser:
-    def __init__(self, pattern: str, flags: str) -> None:
-        self.pattern, self.at = pattern, 0
-        self.groups = 0
-        self.closed: set[int] = set()
-        self.has_back = False
-        self.insensitive = self.literal = self.expanded = False
-        self.dot_stops = self.lines = False  # newline-sensitive: the dot, the anchors
-        self.options(flags)
-        if pattern.startswith("***="):
-            self.at, self.literal = 4, True
-        elif pattern.startswith("***"):
-            if not pattern.startswith("***:"):
-                raise _invalid("quantifier operand invalid")
-            self.at = 4
-        if not self.literal and (embedded := re.compile(r"\(\?([a-zA-Z]+)\)").match(pattern, self.at)):
-            if not set(embedded[1]) <= set("bceimnpqstwx"):
-                raise _invalid("invalid embedded option")
-            self.options(embedded[1])
-            self.at = embedded.end()
-
-    def options(self, letters: str) -> None:
-        for letter in letters:
-            match letter:
-                case "i":
-                    self.insensitive = True
-                case "c":
-                    self.insensitive = False
-                case "n" | "m":
-                    self.dot_stops = self.lines = True
-                case "p":
-                    self.dot_stops, self.lines = True, False
-                case "w":
-                    self.dot_stops, self.lines = False, True
-                case "s":
-                    self.dot_stops = self.lines = False
-                case "q":
-                    self.literal = True
-                case "x":
-                    self.expanded = True
-                case "t":
-                    self.expanded = False
-                case "b" | "e":
-                    raise unsupported(f'option "{letter}"')
-                case _:
-                    raise PgError(SqlState.INVALID_PARAMETER_VALUE, f'invalid regular expression option: "{letter}"')
-
-    def parse(self) -> Node:
-        if self.literal:
-            node: Node = Sequence(tuple(self._literal(c) for c in self.pattern[self.at :]))
-        else:
-            node = self._either(0)
-        if self.at < len(self.pattern) and not self.literal:
-            raise _invalid("parentheses () not balanced")
-        if size(node) > SIZE_MAX:
-            raise _invalid("regular expression is too complex")
-        return node
-
-    def _literal(self, character: str) -> Node:
-        return One(_written(character))
-
-    @property
-    def _next(self) -> str:
-        if self.expanded:
-            while (match := re.compile(r"[ \t-\r]+|#[^\n]*").match(self.pattern, self.at)) is not None:
-                self.at = match.end()
-        while self.pattern.startswith("(?#", self.at):
-            end = self.pattern.find(")", self.at)
-            if end < 0:
-                raise _invalid("parentheses () not balanced")
-            self.at = end + 1
-        return self.pattern[self.at : self.at + 1]
-
-    def _either(self, depth: int) -> Node:
-        if depth > 60:
-            raise _invalid("regular expression is too complex")
-        branches = [self._branch(depth)]
-        while self._next == "|":
-            self.at += 1
-            branches.append(self._branch(depth))
-        if depth == 0 and self._next == ")":
-            raise _invalid("parentheses () not balanced")
-        return branches[0] if len(branches) == 1 else Either(tuple(branches))
-
-    def _branch(self, depth: int) -> Node:
-        items: list[Node] = []
-        while (character := self._next) and character not in "|)":
-            atom = self._atom(depth)
-            items.append(atom if isinstance(atom, (Here, Look)) else self._quantified(atom))
-        return Sequence(tuple(items))
-
-    def _quantified(self, atom: Node) -> Node:
-        character, fixed = self._next, False
-        least: int = 1
-        most: int | None = None
-        match character:
-            case "*":
-                least = 0
-            case "+":
-                pass
-            case "?":
-                least, most = 0, 1
-            case "{" if self.pattern[self.at + 1 : self.at + 2].isdigit():
-                bounds = _BOUNDS.match(self.pattern, self.at + 1)
-                if bounds is None:
-                    raise _invalid("invalid repetition count(s)")
-                least = int(bounds[1])
-                fixed = bounds[2] is None
-                most = least if fixed else int(bounds[3]) if bounds[3] else None
-                if least > _REPEATS_MAX or (most is not None and not least <= most <= _REPEATS_MAX):
-                    raise _invalid("invalid repetition count(s)")
-                self.at = bounds.end() - 1
-            case _:
-                return atom
-        self.at += 1
-        short = self._next == "?"
-        self.at += short
-        following = self._next
-        if following and (
-            following in "*+?" or (following == "{" and self.pattern[self.at + 1 : self.at + 2].isdigit())
-        ):
-            raise _invalid("quantifier operand invalid")
-        return Repeat(atom, least, most, None if fixed else short)
-
-    def _atom(self, depth: int) -> Node:
-        character = self._next
-        self.at += 1
-        match character:
-            case "(":
-                return self._parenthesis(depth)
-            case "[":
-                return self._bracket()
-            case ".":
-                return One("[^\\n]" if self.dot_stops else "[\\s\\S]")
-            case "^":
-                return Here(_LINE_BEGIN if self.lines else BEGIN)
-            case "$":
-                return Here(_LINE_END if self.lines else END)
-            case "*" | "+" | "?":
-                raise _invalid("quantifier operand invalid")
-            case "{" if self.pattern[self.at : self.at + 1].isdigit():
-                raise _invalid("quantifier operand invalid")
-            case "\\":
-                return self._escape()
-        return self._literal(character)
-
-    def _parenthesis(self, depth: int) -> Node:
-        for opening, behind, negated in (("?=", False, False), ("?!", False, True), ("?<=", True, False),
-                                         ("?<!", True, True)):  # fmt: skip
-            if self.pattern.startswith(opening, self.at):
-                self.at += len(opening)
-                groups = self.groups
-                inner = self._closed(depth)
-                if self.groups > groups:
-                    raise unsupported("a group inside a lookaround constraint")
-                return Look(inner, behind, negated)
-        if self.pattern.startswith("?:", self.at):
-            self.at += 2
-            return self._closed(depth)
-        if self._next == "?":
-            raise _invalid("quantifier operand invalid")
-        self.groups += 1
-        number = self.groups
-        inner = self._closed(depth)
-        self.closed.add(number)
-        return Group(inner, number)
-
-    def _closed(self, depth: int) -> Node:
-        inner = self._either(depth + 1)
-        if self._next != ")":
-            raise _invalid("parentheses () not balanced")
-        self.at += 1
-        return inner if isinstance(inner, (Either, Sequence)) else Sequence((inner,))
-
-    def _escape(self) -> Node:
-        following = self.pattern[self.at : self.at + 1]
-        if not following:
-            raise _invalid("invalid escape \\ sequence")
-        if following in _WORDS:
-            self.at += 1
-            return Here(_WORDS[following])
-        if following in "AZ":
-            self.at += 1
-            return Here(BEGIN if following == "A" else END)
-        if following.lower() in _ESCAPED_CLASSES:
-            self.at += 1
-            negation = "^" if following.isupper() else ""
-            stop = "\\n" if negation and self.dot_stops else ""
-            return One(f"[{negation}{_CLASSES[_ESCAPED_CLASSES[following.lower()]]}{stop}]")
-        digits = re.compile(r"[1-9][0-9]*").match(self.pattern, self.at)
-        if digits is not None and (len(digits[0]) == 1 or int(digits[0]) <= self.groups):
-            if int(digits[0]) not in self.closed:
-                raise _invalid("invalid backreference number")
-            self.at = digits.end()
-            self.has_back = True
-            return Back(int(digits[0]))
-        return self._literal(self._escaped_character())
-
-    def _escaped_character(self) -> str:
-        """The character that an escape denotes. The backslash has already been read."""
-        following = self.pattern[self.at]
-        self.at += 1
-        if following in _CHARACTERS:
-            return _CHARACTERS[following]
-        if following == "c" and self.at < len(self.pattern):
-            self.at += 1
-            return chr(ord(self.pattern[self.at - 1]) & 0x1F)
-        for letter, form, base in (("u", "[0-9a-fA-F]{4}", 16), ("U", "[0-9a-fA-F]{8}", 16),
-                                   ("x", "[0-9a-fA-F]{1,255}", 16), ("01234567", "[0-7]{0,2}", 8)):  # fmt: skip
-            if following in letter:
-                start = self.at - 1 if base == 8 else self.at
-                digits = re.compile("[0-7]{1,3}" if base == 8 else form).match(self.pattern, start)
-                if digits is None:
-                    raise _invalid("invalid escape \\ sequence")
-                code = int(digits[0], base)
-                self.at = digits.end()
-                if not 0 < code <= 0x10FFFF:
-                    raise _invalid("invalid escape \\ sequence")
-                return chr(code)
-        if following.isascii() and following.isalnum():
-            raise _invalid("invalid escape \\ sequence")
-        return following
-
-    def _bracket(self) -> Node:
-        for word, kind in (("[:<:]]", "m"), ("[:>:]]", "M")):
-            if self.pattern.startswith(word, self.at):
-                self.at += len(word)
-                return Here(_WORDS[kind])
-        out = []
-        negated = self.pattern.startswith("^", self.at)
-        self.at += negated
-        first = True
-        while first or not self.pattern.startswith("]", self.at):
-            out.append(self._bracket_item(first))
-            first = False
-        self.at += 1
-        if negated and self.dot_stops:
-            out.append("\\n")
-        return One(f"[{'^' if negated else ''}{''.join(out)}]")
-
-    def _bracket_item(self, first: bool) -> str:
-        pattern = self.pattern
-        if pattern.startswith("[:", self.at):
-            end = pattern.find(":]", self.at)
-            name = pattern[self.at + 2 : end]
-            if end < 0 or name not in _CLASSES:
-                raise _invalid("invalid character class")
-            self.at = end + 2
-            return _CLASSES["alpha" if self.insensitive and name in ("upper", "lower") else name]
-        if pattern.startswith("\\", self.at) and (name := pattern[self.at + 1 : self.at + 2]) in _ESCAPED_CLASSES:
-            self.at += 2
-            return _CLASSES[_ESCAPED_CLASSES[name]]
-        if pattern.startswith("-", self.at) and not first and not pattern.startswith("-]", self.at):
-            raise _invalid("invalid character range")
-        low = self._bracket_character()
-        if pattern.startswith("-", self.at) and not pattern.startswith("-]", self.at):
-            self.at += 1
-            high = self._bracket_character()
-            if high < low:
-                raise _invalid("invalid character range")
-            return f"{_written(low)}-{_written(high)}"
-        return _written(low)
-
-    def _bracket_character(self) -> str:
-        pattern = self.pattern
-        for opening, closing in (("[.", ".]"), ("[=", "=]")):
-            if pattern.startswith(opening, self.at):
-                end = pattern.find(closing, self.at + 2)
-                name = pattern[self.at + 2 : end] if end > 0 else ""
-                character = name if len(name) == 1 else _NAMES.get(name, "")
-                if not character:
-                    raise _invalid("invalid collating element")
-                self.at = end + 2
-                return character
-        character = pattern[self.at : self.at + 1]
-        if not character:
-            raise _invalid("brackets [] not balanced")
-        self.at += 1
-        if character == "\\":
-            if self.at >= len(pattern):
-                raise _invalid("invalid escape \\ sequence")
-            if pattern[self.at] in "DSWAZmMyY" or pattern[self.at] in "123456789":
-                raise _invalid("invalid escape \\ sequence")
-            return self._escaped_character()
-        return character
-
-
-def _written(character: str) -> str:
-    """A character in the syntax of Java, RE2 and the package `regex`, valid inside and outside brackets."""
-    if character.isascii() and not character.isalnum() and character != "_":
-        return f"\\x{ord(character):02x}" if character < " " or character == "\x7f" else "\\" + character
-    return character
-
-
-def spelled(node: Node) -> str:
-    match node:
-        case One(text=text) | Here(text=text):
-            return text
-        case Look(inner=inner, behind=behind, negated=negated):
-            return f"(?{'<' if behind else ''}{'!' if negated else '='}{spelled(inner)})"
-        case Back(group=group):
-            return f"(?:\\{group})"
-        case Group(inner=inner):
-            return f"({spelled(inner)})"
-        case Sequence(items=items):
-            return "".join(f"(?:{spelled(i)})" if isinstance(i, (Either, Sequence)) else spelled(i) for i in items)
-        case Either(branches=branches):
-            return "|".join(map(spelled, branches))
-        case Repeat(inner=inner, least=least, most=most):
-            return f"(?:{spelled(inner)}){{{least},{'' if most is None else most}}}"
-
-
-_IN_RE2 = {_LINE_BEGIN: "(?m:^)", _LINE_END: "(?m:$)", _WORDS["y"]: "\\b", _WORDS["Y"]: "\\B", BEGIN: BEGIN, END: END}
-
-
-def re2_text(node: Node) -> str | None:
-    """As `spelled`, for RE2; None if RE2 does not support the pattern."""
-    match node:
-        case One(text=text):
-            return text
-        case Here(text=text):
-            return _IN_RE2.get(text)
-        case Group(inner=inner):
-            return re2_text(inner)
-        case Sequence(items=items):
-            texts = [re2_text(item) for item in items]
-            return None if None in texts else "".join(f"(?:{text})" for text in texts)
-        case Either(branches=branches):
-            texts = [re2_text(branch) for branch in branches]
-            return None if None in texts else "|".join(texts)  # type: ignore[arg-type]
-        case Repeat(inner=inner, least=least, most=most):
-            repeated = re2_text(inner)
-            return None if repeated is None else f"(?:{repeated}){{{least},{'' if most is None else most}}}"
-    return None

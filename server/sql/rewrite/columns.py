@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from server.sql.columns import ids, named, with_values
 from server.sql.expressions import Column, ColumnRef
 from server.sql.relations import (
     Aggregate,
@@ -21,8 +22,9 @@ from server.sql.relations import (
     Sort,
     Unnest,
     Window,
+    joined,
+    only,
 )
-from server.sql.rewrite.nodes import ids, joined, named, only, with_values
 
 
 def pruned(relation: Relation) -> Relation:

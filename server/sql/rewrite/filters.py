@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from protocol.pgwire.types import BOOL
+from server.sql.columns import ids, named, with_values
+from server.sql.conditions import all_of, filtered, never_fails, parts
 from server.sql.expressions import ColumnRef, Expression, Literal
 from server.sql.relations import (
     Aggregate,
@@ -23,21 +25,12 @@ from server.sql.relations import (
     SetOperation,
     Sort,
     Unnest,
-)
-from server.sql.rewrite.joins import INNER, assembled, factored, flattened
-from server.sql.rewrite.nodes import (
-    all_of,
-    filtered,
-    ids,
     inputs_of,
     joined,
-    named,
-    never_fails,
     only,
-    parts,
     with_inputs,
-    with_values,
 )
+from server.sql.rewrite.joins import INNER, assembled, factored, flattened
 
 
 def filters_down(relation: Relation) -> Relation:

@@ -11,12 +11,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from server.sql.decorrelate import NewColumns
+from server.sql.columns import NewColumns
 from server.sql.expressions import Aggregate as AggregateCall
 from server.sql.expressions import Column, ColumnRef, SortKey, WindowCall
 from server.sql.functions.table import FUNCTIONS
-from server.sql.relations import Relation, Window
-from server.sql.rewrite.nodes import only
+from server.sql.relations import Relation, Window, only
 
 Total = Callable[[WindowCall], tuple[SortKey, ...]]
 """Returns the call's ORDER BY, extended to a total order."""

@@ -17,6 +17,8 @@ from dataclasses import dataclass
 
 from catalog.objects import ObjectId
 from protocol.pgwire.types import BOOL
+from server.sql.columns import ids, named
+from server.sql.conditions import all_of, filtered, never_fails, parts
 from server.sql.expressions import Call, ColumnRef, Expression, Literal, SessionValue, walk
 from server.sql.functions import syntax
 from server.sql.functions.table import OPERATORS
@@ -31,17 +33,9 @@ from server.sql.relations import (
     SetKind,
     SetOperation,
     Values,
-)
-from server.sql.rewrite.nodes import (
-    all_of,
-    filtered,
-    ids,
     inputs_of,
     joined,
-    named,
-    never_fails,
     only,
-    parts,
     with_inputs,
 )
 

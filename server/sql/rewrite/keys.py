@@ -11,11 +11,23 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from protocol.pgwire.types import BOOL, FLOAT8, TEXT, PgType
-from server.sql.decorrelate import NewColumns
+from server.sql.columns import NewColumns, ids, named
+from server.sql.conditions import parts
 from server.sql.expressions import Call, Cast, Column, ColumnRef, Expression, Literal, WindowCall
 from server.sql.functions.table import INTEGERS, OPERATORS, Function
-from server.sql.relations import Aggregate, DistinctOn, Join, Limit, Project, Relation, Sort, Window
-from server.sql.rewrite.nodes import bottom_up, ids, joined, named, only, parts
+from server.sql.relations import (
+    Aggregate,
+    DistinctOn,
+    Join,
+    Limit,
+    Project,
+    Relation,
+    Sort,
+    Window,
+    bottom_up,
+    joined,
+    only,
+)
 
 _TRIMMED = Function("rtrim", (), TEXT, "rtrim({0})")
 _PLAIN = frozenset(("text", "varchar", "bool", "date", "time", "timestamp", "timestamptz", "uuid", "bytea"))

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from server.sql.relations import Aggregate, Join, JoinKind, Project, Relation, Sort, Values
-from server.sql.rewrite.nodes import bottom_up, joined, parts
+from server.sql.conditions import parts
+from server.sql.relations import Aggregate, Join, JoinKind, Project, Relation, Sort, Values, bottom_up, joined
 
 
 def crossed(relation: Relation) -> Relation:

@@ -10,14 +10,13 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from protocol.pgwire.types import BYTEA
-from server.sql.decorrelate import NewColumns
+from server.sql.columns import NewColumns
 from server.sql.expressions import Aggregate as AggregateCall
 from server.sql.expressions import Call, Column, ColumnRef, Expression, SortKey, WindowCall
 from server.sql.functions.aggregates import ORDER_FREE
 from server.sql.functions.table import Function
-from server.sql.relations import Aggregate, DistinctOn, Limit, Project, Relation, Sort, Window
+from server.sql.relations import Aggregate, DistinctOn, Limit, Project, Relation, Sort, Window, bottom_up
 from server.sql.rewrite.frames import frames_settled
-from server.sql.rewrite.nodes import bottom_up
 
 # The result depends on the row's position, also among peers.
 _BY_PLACE = frozenset(("row_number", "ntile", "lag", "lead"))

@@ -11,12 +11,12 @@ from dataclasses import replace
 from typing import Any
 
 from protocol.pgwire.types import INT8
-from server.sql.decorrelate import NewColumns, free_columns
+from server.sql.columns import NewColumns, free_columns, ids, named, with_values
+from server.sql.conditions import all_of
 from server.sql.expressions import Call, Column, ColumnRef, Expression, Literal, Subquery, SubqueryKind, transform, walk
 from server.sql.functions import syntax
 from server.sql.functions.table import OPERATORS
-from server.sql.relations import Aggregate, Filter, JoinKind, Project, Relation, Sort
-from server.sql.rewrite.nodes import all_of, bottom_up, ids, joined, named, only, with_values
+from server.sql.relations import Aggregate, Filter, JoinKind, Project, Relation, Sort, bottom_up, joined, only
 from server.sql.rewrite.semijoins import without_outer
 
 _ODD_GROUPS = ("bpchar", "interval", "json", "jsonb")  # equal values may be in different groups

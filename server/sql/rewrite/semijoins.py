@@ -9,13 +9,13 @@ is NULL. `decorrelate` handles all other subqueries.
 from __future__ import annotations
 
 from protocol.pgwire.types import BOOL, INT8
-from server.sql.decorrelate import NewColumns, free_columns
+from server.sql.columns import NewColumns, free_columns, ids, named, with_values
+from server.sql.conditions import all_of, filtered, parts
 from server.sql.expressions import Aggregate, Call, ColumnRef, Expression, Literal, Subquery, SubqueryKind, walk
 from server.sql.functions import syntax
 from server.sql.functions.table import FUNCTIONS, OPERATORS
 from server.sql.relations import Aggregate as AggregateNode
-from server.sql.relations import Distinct, Filter, JoinKind, Project, Relation, Sort
-from server.sql.rewrite.nodes import all_of, bottom_up, filtered, ids, joined, named, only, parts, with_values
+from server.sql.relations import Distinct, Filter, JoinKind, Project, Relation, Sort, bottom_up, joined, only
 
 
 def semijoined(relation: Relation) -> Relation:

@@ -6,8 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from server.sql.expressions import Subquery, transform
-from server.sql.relations import Limit, Project, Relation, Sort
-from server.sql.rewrite.nodes import inputs_of, with_inputs
+from server.sql.relations import Limit, Project, Relation, Sort, inputs_of, with_inputs
 
 
 def sorts_of_limits(relation: Relation) -> Relation:

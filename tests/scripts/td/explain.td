@@ -29,13 +29,13 @@ $ set-regex match=\w+\.public\.|\d+(?=.bytes)|\b\d{13}\b|\b[uq]\d+\b replacement
 "          Scan <>visits"
 
 > EXPLAIN PHYSICAL PLAN FOR SELECT p.town, sum(v.pages) FROM people p, visits v WHERE p.id = v.who AND v.pages > 0 GROUP BY p.town
-"1 Totals, by (town): sum"
-"    arrangement of its totals by (town)"
+"1 Aggregate (accumulable), by (town): sum"
+"    arrangement of sums and counts by (town)"
 "  2 Join, by (id) = (who)"
 "      arrangement of 3 by (id)"
 "      arrangement of 4 by (who)"
 "    3 Changes of <>people: id, town"
-"    4 Linear: who, pages"
+"    4 Map/Filter/Project: who, pages"
 "      5 Changes of <>visits: who, pages"
 
 > CREATE MATERIALIZED VIEW towns AS SELECT p.town, sum(v.pages) FROM people p, visits v WHERE p.id = v.who AND v.pages > 0 GROUP BY p.town
@@ -54,10 +54,10 @@ y 5
 "Hydration: hydrated as of <>: 5 of 5 rows read, 5 of 5 operators done"
 "Ticks: 1"
 "Kept up to date:"
-"  1 Totals, by (town): sum"
+"  1 Aggregate (accumulable), by (town): sum"
 "      hydration: rows 2 in, 1 out, 1 Spark statement"
 "      last tick: rows 1 in, 1 out, 1 Spark statement"
-"      arrangement of its totals by (town): 2 rows, <> bytes"
+"      arrangement of sums and counts by (town): 2 rows, <> bytes"
 "    2 Join, by (id) = (who)"
 "        hydration: rows 4 in, 2 out, 1 Spark statement"
 "        last tick: rows 1 in, 1 out, 1 Spark statement"
@@ -66,7 +66,7 @@ y 5
 "      3 Changes of <>people: id, town"
 "          hydration: rows 0 in, 2 out"
 "          last tick: rows 0 in, 0 out"
-"      4 Linear: who, pages"
+"      4 Map/Filter/Project: who, pages"
 "          hydration: rows 3 in, 2 out, 1 Spark statement"
 "          last tick: rows 1 in, 1 out, 1 Spark statement"
 "        5 Changes of <>visits: who, pages"

@@ -164,7 +164,7 @@ def test_h15_downtime_takes_nothing_from_a_client_that_could_not_come(tmp_path: 
                 threading.Event().wait(0.05)
             assert time.monotonic() - began > 2, "after MAX LAG in the new life"
             assert place(connection, "h")[1] == "advanced"
-        event = server.await_event("hold moved by its MAX LAG")
+        event = server.await_event("hold exceeded MAX LAG")
         assert event["hold"] == "materialize.public.h"
         assert event["before"] == at
     finally:

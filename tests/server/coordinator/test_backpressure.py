@@ -103,7 +103,7 @@ def test_writers_wait_and_go_on(server: ServerThread, slow: SlowEngine, chained:
         assert writer.written == MANY
         assert rows(connection, "SELECT * FROM m") == [(WIDE,)] * MANY
         assert not holding(connection)
-        counts = server.app.coordinator.counts
+        counts = server.app.coordinator.counters
         assert counts.writes_throttled >= 6
         assert counts.throttled_s > 1
 

@@ -11,7 +11,8 @@ import psycopg
 import pytest
 from psycopg import errors
 
-from catalog.objects import CatalogState, Index
+from catalog.objects import Index
+from catalog.state import CatalogState
 from server.spark.engine import SparkEngine
 from server.sql.plan import QueryPlan
 from server.sql.stored_query import plan_index, plan_stored
@@ -252,8 +253,8 @@ def test_a_view_that_cannot_be_planned_says_so_and_is_tried_again(
             raise ValueError("there is no plan")
         return plan_index(view, state) if isinstance(view, Index) else plan_stored(view, state)
 
-    monkeypatch.setattr("server.app.plan_stored", planned)
-    monkeypatch.setattr("server.app.plan_index", planned)
+    monkeypatch.setattr("server.coordinator.computations.plan_stored", planned)
+    monkeypatch.setattr("server.coordinator.computations.plan_index", planned)
     of_views = "SELECT rule, error FROM mz_internal.mz_dataflows"
     states = "SELECT state FROM mz_internal.mz_hydration_statuses"
     error = "internal error: ValueError"

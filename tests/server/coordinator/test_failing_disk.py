@@ -8,7 +8,6 @@ import sqlite3
 import sys
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -22,11 +21,12 @@ from server.__main__ import _Stderr
 from server.coordinator.committer import Request
 from server.coordinator.compaction import compact
 from server.coordinator.coordinator import Coordinator
+from server.dataflow.runtime.dataflow import Dataflow
 from server.dataflow.runtime.hydration import Hydration
-from server.dataflow.runtime.view import ViewDataflow
 from server.runtime.counters import Counters
 from server.runtime.errors import to_pg_error
 from server.timeline.frontiers import Frontiers
+from tests.server.slow_engine import PassingEngine
 
 TABLE, VIEW = ObjectId("u4"), ObjectId("u5")
 
@@ -52,10 +52,7 @@ async def test_compaction_goes_on_when_free_pages_could_not_be_given_back(
 
 
 async def test_a_commit_on_disk_is_acknowledged_though_it_cannot_be_made_known(tmp_path: Path) -> None:
-    def no_views(*_: object) -> Any:
-        raise AssertionError("there are no materialized views")
-
-    coordinator = Coordinator(tmp_path, interval_s=0.01, system_tables={}, plan_view=no_views)
+    coordinator = Coordinator(tmp_path, engine=PassingEngine(), counters=Counters(), interval_s=0.01, system_tables={})
     await coordinator.start()
     before = coordinator.state
     table = Table(TABLE, ObjectId("u2"), "t", (Column("a", "int8"),))
@@ -67,7 +64,7 @@ async def test_a_commit_on_disk_is_acknowledged_though_it_cannot_be_made_known(t
     coordinator._committer.listeners.append(broken)
     rows = pa.table({"c0": pa.array(range(20_000), pa.int64())})  # many enough for a file
     payload = coordinator.log.prepare(rows)
-    time = await coordinator.commit(Request(writes=[(TABLE, payload)]))
+    time = (await coordinator.commit(Request(writes=[(TABLE, payload)]))).time
     assert coordinator.latest_time() >= time
     assert coordinator.log.rows(TABLE, time, rows.schema).num_rows == rows.num_rows
     await coordinator.close()
@@ -93,39 +90,58 @@ class Constant:
         """There is nothing to let go of."""
 
 
+class FullSink:
+    """Refuses the first two writes."""
+
+    retries = True
+
+    def __init__(self) -> None:
+        self.upper = Timestamp(1)
+        self.refusals = 2
+        self.written: list[tuple[int, int]] = []
+
+    def first_time(self, time: Timestamp) -> Timestamp:
+        return time
+
+    async def rows(self) -> pa.Table | None:
+        return None
+
+    async def begin(self, time: Timestamp, rows: pa.Table, known: pa.Table | None) -> None:
+        if self.refusals:
+            self.refusals -= 1
+            raise sqlite3.OperationalError("database or disk is full")
+        self.written.append((time, rows.num_rows))
+        self.upper = Timestamp(time + 1)
+
+    async def write(self, time: Timestamp, changes: pa.Table) -> None:
+        raise AssertionError("the input does not change")
+
+    def advance(self, upper: Timestamp) -> None:
+        self.upper = upper
+
+    def failed(self, error: object, upper: Timestamp) -> None:
+        raise AssertionError("the query does not fail")
+
+    def close(self) -> None:
+        """There is nothing to release."""
+
+
 async def test_a_materialized_view_is_written_when_there_is_room_again() -> None:
     frontiers = Frontiers()
     frontiers.created(TABLE, Timestamp(1), None)
-    frontiers.created(VIEW, Timestamp(1), Timestamp(1))
     frontiers.tables_upper = Timestamp(2)
-    refusals = 2
-    written: list[tuple[int, int]] = []
-
-    async def write(time: Timestamp, changes: pa.Table | None, upper: Timestamp) -> None:
-        nonlocal refusals
-        if changes is not None and refusals:
-            refusals -= 1
-            raise sqlite3.OperationalError("database or disk is full")
-        if changes is not None:
-            written.append((time, changes.num_rows))
-        frontiers.view_uppers[VIEW] = upper
-
-    async def stored(time: Timestamp) -> pa.Table:
-        raise AssertionError("a view that was never written has nothing stored")
-
-    def failed(view: MaterializedView, error: object) -> None:
-        raise AssertionError("the query does not fail")
-
+    sink = FullSink()
     view = MaterializedView(VIEW, ObjectId("u2"), "v", (Column("c", "int8"),), "SELECT 1", frozenset({TABLE}))
-    dataflow = ViewDataflow(view, Constant(), frontiers, stored, write, failed, lambda _: False)
+    holder = frontiers.hold({TABLE}, 1)
+    dataflow = Dataflow(VIEW, Constant(), sink, frontiers, holder, Counters(), item=view)
     task = asyncio.create_task(dataflow.run())
     async with asyncio.timeout(10):
-        while not written:
+        while not sink.written:
             frontiers.moved.fire()  # as time moves on, whatever the disk does
             await asyncio.sleep(0.001)
     task.cancel()
-    assert written == [(1, 1)]
-    assert refusals == 0
+    assert sink.written == [(1, 1)]
+    assert sink.refusals == 0
 
 
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT, errno.EFBIG])

@@ -6,8 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from catalog.holds import Place, Status
-from catalog.objects import CatalogState, Column, Database, Hold, Index, ObjectId, Schema, Table, Timestamp
+from catalog.holds import HoldPosition, Status
+from catalog.objects import Column, Database, Hold, Index, ObjectId, Schema, Table, Timestamp
+from catalog.state import CatalogState
 from protocol.pgwire.errors import PgError
 from server.coordinator.holds import Advance, Holds, Moves, Overdue
 from server.timeline.frontiers import RETENTION_MS, Frontiers
@@ -39,7 +40,7 @@ class World:
         id, state = self.state.new_id()
         hold = Hold(id, PUBLIC.id, f"h{id}", on, max_lag_ms)
         self.state = state.with_item(hold)
-        self.holds.created(hold, Place(Timestamp(at)))
+        self.holds.created(hold, HoldPosition(Timestamp(at)))
         return id
 
     def drop(self, id: ObjectId) -> None:
@@ -48,17 +49,18 @@ class World:
         self.state = self.state.without_item(id)
         self.holds.dropped(hold)
 
-    def advance(self, id: ObjectId, to: int | None) -> Advance:
-        moves, move = Moves(self.holds), Advance(id, to)
-        moves.advance(self.state, move)
-        moves.keep()
-        return move
+    def advance(self, id: ObjectId, to: int | None) -> HoldPosition:
+        """Returns the old position."""
+        moves = Moves(self.holds)
+        old = moves.advance(self.state, Advance(id, to))
+        moves.commit()
+        return old
 
     def pass_time(self, ms: int) -> None:
         self.frontiers.tables_upper = Timestamp(self.frontiers.tables_upper + ms)
 
     def at(self, id: ObjectId) -> int:
-        return self.holds.places[id].at
+        return self.holds.positions[id].at
 
 
 def test_h11_a_hold_goes_back_only_under_another_hold() -> None:
@@ -99,7 +101,7 @@ def test_moves_of_a_group_are_decided_one_after_another() -> None:
         moves.advance(world.state, Advance(hold, START + 10_000))
     moves.advance(world.state, Advance(hold, START + 30_000))
     assert world.frontiers.since(T) == START - 500, "nothing is let go before it is on disk"
-    moves.keep()
+    moves.commit()
     assert world.at(hold) == world.frontiers.since(T) == START + 30_000
 
 
@@ -109,7 +111,7 @@ def test_what_was_not_written_is_as_if_it_had_not_been_asked() -> None:
     world.pass_time(50_000)
     moves = Moves(world.holds)
     moves.advance(world.state, Advance(hold, START + 20_000))
-    moves.undo()
+    moves.roll_back()
     assert world.at(hold) == world.frontiers.since(T) == START - 500
     world.drop(hold)
     assert not world.frontiers.holders
@@ -124,12 +126,12 @@ def test_h15_a_hold_that_lags_moves_to_the_frontier_less_max_lag() -> None:
     (overdue,) = world.holds.overdue(world.state, 10**9, 0)
     assert overdue == Overdue(late, Timestamp(START - 499))
     moves = Moves(world.holds)
-    moves.catch_up(world.state, overdue)
-    moves.keep()
-    assert world.holds.places[late] == Place(Timestamp(START - 499), Status.ADVANCED)
+    moves.advance_overdue(world.state, overdue)
+    moves.commit()
+    assert world.holds.positions[late] == HoldPosition(Timestamp(START - 499), Status.ADVANCED)
     assert world.at(fine) == START - 500
-    assert world.advance(late, START).before == Place(Timestamp(START - 499), Status.ADVANCED)
-    assert world.holds.places[late].status is Status.OK
+    assert world.advance(late, START) == HoldPosition(Timestamp(START - 499), Status.ADVANCED)
+    assert world.holds.positions[late].status is Status.OK
 
 
 def test_h15_an_owner_who_comes_first_is_not_moved() -> None:
@@ -139,9 +141,9 @@ def test_h15_an_owner_who_comes_first_is_not_moved() -> None:
     (overdue,) = world.holds.overdue(world.state, 10**9, 0)
     moves = Moves(world.holds)
     moves.advance(world.state, Advance(hold, START + 19_000))
-    moves.catch_up(world.state, overdue)
-    moves.keep()
-    assert world.holds.places[hold] == Place(Timestamp(START + 19_000), Status.OK)
+    moves.advance_overdue(world.state, overdue)
+    moves.commit()
+    assert world.holds.positions[hold] == HoldPosition(Timestamp(START + 19_000), Status.OK)
 
 
 def test_h15_downtime_counts_only_after_a_while() -> None:
@@ -225,9 +227,9 @@ def test_what_is_held_is_readable(steps: list[tuple[str, int, int]]) -> None:
     frontiers, holds = world.frontiers, world.holds
     choices = ((T,), (U,), (I,), (T, U), (U, I), (T, U, I))
     for step, amount, choice in steps:
-        ids = sorted(holds.places)
+        ids = sorted(holds.positions)
         hold = ids[choice % len(ids)] if ids else None
-        before = dict(holds.places)
+        before = dict(holds.positions)
         try:
             match step:
                 case "time":
@@ -246,19 +248,19 @@ def test_what_is_held_is_readable(steps: list[tuple[str, int, int]]) -> None:
                 case "lag":
                     moves = Moves(holds)
                     for overdue in holds.overdue(world.state, 10**9, 0):
-                        moves.catch_up(world.state, overdue)
-                    moves.keep()
+                        moves.advance_overdue(world.state, overdue)
+                    moves.commit()
                 case "fail" if hold:
                     moves = Moves(holds)
                     moves.advance(world.state, Advance(hold, frontiers.tables_upper - amount))
-                    moves.undo()
+                    moves.roll_back()
         except PgError:
-            assert holds.places == before
-        for id, place in holds.places.items():
+            assert holds.positions == before
+        for id, position in holds.positions.items():
             item = world.state.items[id]
             assert isinstance(item, Hold)
             for on in item.on:
-                assert frontiers.since(on) <= place.at <= frontiers.upper(on)
-                assert frontiers.readable(T if on == I else on) <= place.at
-                assert frontiers.floors[on] <= place.at
-    assert len(frontiers.holders) == len(holds.places)
+                assert frontiers.since(on) <= position.at <= frontiers.upper(on)
+                assert frontiers.readable(T if on == I else on) <= position.at
+                assert frontiers.floors[on] <= position.at
+    assert len(frontiers.holders) == len(holds.positions)

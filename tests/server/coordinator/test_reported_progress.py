@@ -70,8 +70,8 @@ def test_a_hold_advances_to_reported_progress_while_its_view_recovers(tmp_path: 
                 with connection.transaction():
                     connection.execute("CREATE MATERIALIZED VIEW n AS SELECT b + 1 AS c FROM m")
                     connection.execute(f"CREATE HOLD on_n ON n AT {progress}".encode())
-                places = server.app.coordinator.holds.places.values()
-                assert [place.at for place in places] == [progress] * 3
+                positions = server.app.coordinator.holds.positions.values()
+                assert [position.at for position in positions] == [progress] * 3
                 query = f"SUBSCRIBE m WITH (PROGRESS) AS OF {progress} UP TO {progress + 1}"
                 read = thread.submit(lambda: reader.execute(query.encode()).fetchall())
                 with pytest.raises(psycopg.errors.InvalidParameterValue, match="beyond the write frontier") as refused:

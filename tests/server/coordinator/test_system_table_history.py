@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import pyarrow as pa
 import pytest
 
 from catalog.objects import ObjectId, Timestamp
-from server.coordinator.system_table_history import SystemTableHistory
+from server.coordinator.system_table_history import SystemTableHistory, SystemTableRows
 from server.timeline.frontiers import RETENTION_MS, Frontiers, NotReadable
 
 A, B = ObjectId("s1"), ObjectId("s2")
@@ -21,7 +23,10 @@ class World:
         self.asked = 0
         self.frontiers = Frontiers()
         self.frontiers.tables_upper = Timestamp(10_000)
-        self.following = SystemTableHistory(self.frontiers, self._rows, lambda id: self.revisions[id])
+        self.following = SystemTableHistory(
+            self.frontiers,
+            {id: SystemTableRows(partial(self._rows, id), partial(self.revisions.__getitem__, id)) for id in (A, B)},
+        )
 
     def _rows(self, id: ObjectId) -> pa.Table:
         self.asked += 1

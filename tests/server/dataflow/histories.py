@@ -12,7 +12,8 @@ from typing import Any
 import pyarrow as pa
 
 from catalog import updates
-from catalog.objects import CatalogState, Column, ObjectId, Table, Timestamp
+from catalog.objects import Column, ObjectId, Table, Timestamp
+from catalog.state import CatalogState
 from protocol.pgwire.types import parse_type
 from server.dataflow.arrangements.arrangement import Arranger
 from server.dataflow.arrangements.shared import SharedArrangements
@@ -72,7 +73,7 @@ class History:
     def change_times(self, id: ObjectId, lower: int, upper: int) -> list[Timestamp]:
         return [time for time, _ in self.changes_of.get(id, []) if lower <= time < upper]
 
-    def lines(self, id: ObjectId, lower: int = 0, upper: int | None = None) -> int:
+    def log_row_count(self, id: ObjectId, lower: int = 0, upper: int | None = None) -> int:
         found = self.changes_of.get(id, [])
         return sum(changes.num_rows for time, changes in found if lower <= time and (upper is None or time < upper))
 

@@ -44,7 +44,7 @@ def storage(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
     executors = filed.Executors(directory / "shared", Workers(), storage, lambda: probing)  # type: ignore[arg-type]
     with (
         mock.patch.multiple(filed, SERVER_BYTES_MAX=500, HEAD_BYTES_MAX=100, CODES_A_TASK=1),
-        mock.patch.multiple(run_files, PIECE_BYTES=400, ANSWER_BYTES_MAX=150),
+        mock.patch.multiple(run_files, FILE_BYTES=400, ANSWER_BYTES_MAX=150),
     ):
         yield executors
         executors.close()
@@ -242,8 +242,8 @@ def test_what_found_no_room_is_inserted_once_there_is_some(tmp_path: Path) -> No
     """By who shares it with others, and asks from where `upper` is."""
     storage = Storage(tmp_path, 0)
     arrangement = storage.arrangement(ByKey(("c0",)), SCHEMA)
-    for time, refused in ((0, "place"), (1, "_merge")):
-        name, of = ("place", Storage) if refused == "place" else ("_merge_small", a.ServerArrangement)
+    for time, refused in ((0, "store"), (1, "_merge")):
+        name, of = ("store", Storage) if refused == "store" else ("_merge_small", a.ServerArrangement)
         with mock.patch.object(of, name, side_effect=OSError("no room")), pytest.raises(OSError, match="no room"):
             asyncio.run(arrangement.insert(changes([((time, "x"), 1)]), time))
         if arrangement.upper <= time:

@@ -128,12 +128,12 @@ async def test_a_full_disk_leaves_nothing_behind(
     executors: Executors, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rows: int
 ) -> None:
     """What could not be inserted is inserted by the next try, once."""
-    monkeypatch.setattr(run_files, "PIECE_BYTES", 100_000)
+    monkeypatch.setattr(run_files, "FILE_BYTES", 100_000)
     arrangement = made(executors)
     await arrangement.insert(numbered(-100, 0), 1)
     before, written = files(tmp_path), run_files._written
 
-    def full(run: Run, directory: Path, name: str) -> run_files.Piece:
+    def full(run: Run, directory: Path, name: str) -> run_files.RunFile:
         if rows < 10_000 or len(files(tmp_path)) > len(before) + 2:
             raise OSError(errno.ENOSPC, "No space left on device")
         return written(run, directory, name)
@@ -220,7 +220,7 @@ async def test_a_merge_that_runs_twice_leaves_no_files(executors: Executors, wor
             await arrangement.settle()
     assert numbers(await arrangement.whole(3)) == list(range(1000, 4000))
     gc.collect()
-    known = sorted(Path(piece.path) for run in arrangement._runs for piece in run.pieces)
+    known = sorted(Path(file.path) for run in arrangement._runs for file in run.files)
     await eventually(lambda: files(tmp_path) == known)
 
 
@@ -311,7 +311,7 @@ async def test_closed_arrangements_have_no_files(executors: Executors, tmp_path:
 async def test_many_rows_are_in_order_and_the_first_are_found_in_few_files(
     executors: Executors, workers: Workers, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(run_files, "PIECE_BYTES", 50_000)
+    monkeypatch.setattr(run_files, "FILE_BYTES", 50_000)
     arrangement = made(executors, ByOrder("c0", descending=True))
     many = numbered(0, 50_000).take(pa.array(np.random.default_rng(1).permutation(50_000)))
     await arrangement.insert(many, 1)
@@ -340,13 +340,13 @@ async def test_a_large_answer_goes_through_a_file(
 
 def test_a_worker_lets_go_of_files_that_it_does_not_use(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run = Run(pa.table({"c0": [1, 2]}), np.array([1, 2], np.uint64), None, 1)
-    pieces = [run_files._written(run, tmp_path, "run") for _ in range(4)]
+    files = [run_files._written(run, tmp_path, "run") for _ in range(4)]
     run_files._used.clear()
     monkeypatch.setattr(run_files, "MAPPED_MAX", 2)
-    for piece in pieces[:3]:
-        run_files._mapped(piece)
-    assert list(run_files._used) == [piece.path for piece in pieces[1:3]]
+    for file in files[:3]:
+        run_files._mapped(file)
+    assert list(run_files._used) == [file.path for file in files[1:3]]
     later = time.monotonic() + 100
     monkeypatch.setattr(time, "monotonic", lambda: later)
-    run_files._mapped(pieces[3])
-    assert list(run_files._used) == [pieces[3].path]
+    run_files._mapped(files[3])
+    assert list(run_files._used) == [files[3].path]

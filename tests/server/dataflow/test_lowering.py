@@ -7,15 +7,15 @@ from functools import cache
 
 import pytest
 
-from catalog.objects import CatalogState, Column, ObjectId, Table
+from catalog.objects import Column, ObjectId, Table
+from catalog.state import CatalogState
 from server.dataflow.plan.description import explained_delta
 from server.dataflow.plan.lowering import NoRule, delta_plan
 from server.dataflow.plan.nodes import AccumulableAggregate, InnerJoin, Node, Recompute, Source, nodes_of
 from server.sql.grammar.parse import parse_query
 from server.sql.plan import PlanContext, plan_query
-from server.sql.relations import Relation, Scan
+from server.sql.relations import Relation, Scan, inputs_of
 from server.sql.rewrite import rewritten
-from server.sql.rewrite.nodes import inputs_of
 from tests.ivm.tpch import QUERIES, TABLES
 from tests.server.dataflow.histories import planned, state
 from tests.server.states import empty_state
@@ -46,7 +46,7 @@ def test_tpch_is_followed_by_keys(number: int) -> None:
     plan = plan_query(parse_query(QUERIES[number]), tpch(), maintained=True)
     nodes = nodes_of(delta_plan(rewritten(plan.relation), plan.inputs))
     assert sum(isinstance(n, InnerJoin) and not any(n.keys) for n in nodes) == (number in (11, 16, 22))
-    assert not any(isinstance(n, Recompute) and n.is_whole for n in nodes)
+    assert not any(isinstance(n, Recompute) and n.recomputes_all for n in nodes)
 
 
 def test_equal_parts_are_one_operator() -> None:
@@ -61,7 +61,7 @@ def test_only_columns_that_are_needed_are_read() -> None:
     (source,) = (
         n for n in nodes_of(followed("SELECT k, sum(v) FROM t WHERE v > 1 GROUP BY k")) if isinstance(n, Source)
     )
-    assert source.places == (0, 1)
+    assert source.positions == (0, 1)
 
 
 def test_a_relation_without_history_has_no_rule() -> None:
@@ -72,14 +72,14 @@ def test_a_relation_without_history_has_no_rule() -> None:
 
 def test_what_explain_tells() -> None:
     assert shown("SELECT t.s, count(*), max(u.w) FROM t LEFT JOIN u ON t.k = u.k WHERE t.v > 0 GROUP BY t.s") == [
-        "1 Totals, by (s): count, max",
+        "1 Aggregate (accumulable), by (s): count, max",
         "  2 Recompute left join, by (k) = (k)",
-        "    3 Linear: k, s",
+        "    3 Map/Filter/Project: k, s",
         "      4 Changes of t: k, v, s",
         "    5 Changes of u: k, w",
-        "    6 Different rows: k",
+        "    6 Distinct: k",
         "      5 Changes of u: k, w",
-        "  7 Different rows: s, w",
+        "  7 Distinct: s, w",
         "    as 2",
     ]
     assert shown("SELECT DISTINCT ON (k) k, v FROM t ORDER BY k, v DESC") == [
@@ -92,14 +92,14 @@ def test_what_explain_tells() -> None:
     ]
     assert shown("SELECT count(*) FROM t, u WHERE mz_now() < t.k UNION ALL SELECT 1") == [
         "1 Union all",
-        "  2 Totals, of one group: count",
+        "  2 Aggregate (accumulable), of one group: count",
         "    3 Join, of all rows",
-        "      4 Linear: row",
-        "        5 Temporal filter, rows that wait by time",
+        "      4 Map/Filter/Project: row",
+        "        5 Temporal filter",
         "          6 Changes of t: k",
-        "      7 Linear: row",
+        "      7 Map/Filter/Project: row",
         "        8 Changes of u",
-        "  9 Constant rows",
+        "  9 Constant",
     ]
 
 

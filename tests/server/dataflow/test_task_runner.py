@@ -15,8 +15,8 @@ import pytest
 
 from protocol.pgwire.errors import PgError
 from server.dataflow.arrangements import task_runner
-from server.dataflow.arrangements.run_files import Pieces
-from server.dataflow.arrangements.task_runner import EFFORT_AN_ARM, TaskRunner
+from server.dataflow.arrangements.run_files import RunFiles
+from server.dataflow.arrangements.task_runner import COST_PER_BRANCH, TaskRunner
 from tests.server.dataflow.workers import Workers
 
 
@@ -25,9 +25,9 @@ class Say:
     """`missing`: a file without which there is no answer."""
 
     number: int
-    effort: int = 1
+    cost: int = 1
     missing: Path | None = None
-    pieces: Pieces = ()
+    files: RunFiles = ()
 
     def answer(self) -> pa.Table:
         if self.missing is not None and not self.missing.exists():
@@ -36,7 +36,7 @@ class Say:
 
 
 class Watched(Workers):
-    """Keeps the statements: which numbers were asked for together, and in how many arms. Answers them backwards."""
+    """Keeps the statements: which numbers were asked for together, and in how many branches. Answers them backwards."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -48,9 +48,9 @@ class Watched(Workers):
     async def run(self, sql: str, views: Any, **named: Any) -> pa.Table:
         tasks = views["tasks"]
         found = await super().run(sql, views, **named)
-        arms = len(set(tasks["arm"].to_pylist()))
+        branches = len(set(tasks["branch"].to_pylist()))
         try:
-            self.asked.append((tasks["number"].to_pylist(), arms))
+            self.asked.append((tasks["number"].to_pylist(), branches))
             self.begun.put_nowait(None)
             if self.waits is not None:
                 await self.waits.wait()
@@ -84,30 +84,30 @@ async def test_who_asks_at_the_same_time_shares_a_statement(runner: TaskRunner, 
 
 
 async def test_who_asks_for_much_or_has_time_is_alone(runner: TaskRunner, workers: Watched) -> None:
-    large = [Say(n, EFFORT_AN_ARM) for n in range(3)]
+    large = [Say(n, COST_PER_BRANCH) for n in range(3)]
     found = await asyncio.gather(said(runner, Say(7)), said(runner, *large), said(runner, Say(8), background=True))
     assert found == [[7], [0, 1, 2], [8]]
     assert sorted(workers.asked) == [([0], 1), ([0], 1), ([0, 1, 2], 3)]
 
 
 @pytest.mark.parametrize(
-    ("efforts", "arms"),
+    ("costs", "branches"),
     [
         ([0, 0], 1),
         ([1] * 100, 1),
-        ([EFFORT_AN_ARM * 50], 1),
-        ([EFFORT_AN_ARM * 50, 1], 1),
-        ([1, EFFORT_AN_ARM * 50], 2),
-        ([EFFORT_AN_ARM] * 7, 7),
-        ([EFFORT_AN_ARM * 9] * 7, 7),
-        ([EFFORT_AN_ARM // 2] * 10, 5),
-        ([EFFORT_AN_ARM] * 1000, task_runner.ARMS_MAX),
+        ([COST_PER_BRANCH * 50], 1),
+        ([COST_PER_BRANCH * 50, 1], 1),
+        ([1, COST_PER_BRANCH * 50], 2),
+        ([COST_PER_BRANCH] * 7, 7),
+        ([COST_PER_BRANCH * 9] * 7, 7),
+        ([COST_PER_BRANCH // 2] * 10, 5),
+        ([COST_PER_BRANCH] * 1000, task_runner.BRANCHES_MAX),
     ],
 )
-async def test_much_work_is_for_many(runner: TaskRunner, workers: Watched, efforts: list[int], arms: int) -> None:
-    tasks = [Say(number, effort) for number, effort in enumerate(efforts)]
+async def test_much_work_is_for_many(runner: TaskRunner, workers: Watched, costs: list[int], branches: int) -> None:
+    tasks = [Say(number, cost) for number, cost in enumerate(costs)]
     assert await said(runner, *tasks) == list(range(len(tasks)))
-    assert workers.asked[-1][1] == arms
+    assert workers.asked[-1][1] == branches
 
 
 async def test_nobody_waits_for_the_file_of_another(runner: TaskRunner, workers: Watched, tmp_path: Path) -> None:

@@ -25,5 +25,5 @@ class Workers:
         if self.fault is not None:
             self.fault()
         tasks = views["tasks"]
-        assert sql.count("UNION ALL") + 1 == len(set(tasks["arm"].to_pylist()))
+        assert sql.count("UNION ALL") + 1 == len(set(tasks["branch"].to_pylist()))
         return pa.table({"number": tasks["number"], "answer": answers(tasks["task"].combine_chunks())})

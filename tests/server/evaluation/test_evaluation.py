@@ -118,20 +118,20 @@ def test_every_function_can_be_sent_to_a_worker() -> None:
 
 
 async def test_session_functions_are_answered_by_the_server() -> None:
-    asked: list[tuple[str, Any]] = []
+    calls: list[tuple[str, Any]] = []
 
-    def told(function: str, argument: Any) -> bool:
-        asked.append((function, argument))
+    def call(function: str, argument: Any) -> bool:
+        calls.append((function, argument))
         return True
 
-    bindings = Bindings(signal=told, inquire=told, settings={"TimeZone": "Mars/Olympus"})
+    bindings = Bindings(signal=call, privilege_function=call, settings={"TimeZone": "Mars/Olympus"})
     rows = await evaluated(
         "SELECT pg_cancel_backend(length(repeat('x', 3))), has_schema_privilege(repeat('public', 1), 'usage'), "
         "current_setting(repeat('timezone', 1))",
         bindings,
     )
     assert list(rows[0].values()) == [True, True, "Mars/Olympus"]
-    assert asked == [("pg_cancel_backend", 3), ("has_schema_privilege", ["public", "usage"])]
+    assert calls == [("pg_cancel_backend", 3), ("has_schema_privilege", ["public", "usage"])]
 
 
 async def test_an_error_of_the_expression_comes_back_whole() -> None:

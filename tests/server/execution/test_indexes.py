@@ -81,9 +81,9 @@ class Ways:
         self.indexed = 0
         self.scanned = 0
         self.without_indexes = False
-        asks, scans = coordinator.indexed_rows, coordinator.rows
+        asks, scans = coordinator.indexes.find, coordinator.reads.rows
 
-        async def indexed_rows(*args: Any) -> Any:
+        async def find(*args: Any) -> Any:
             found = None if self.without_indexes else await asks(*args)
             self.indexed += found is not None
             return found
@@ -92,8 +92,8 @@ class Ways:
             self.scanned += 1
             return await scans(*args)
 
-        monkeypatch.setattr(coordinator, "indexed_rows", indexed_rows)
-        monkeypatch.setattr(coordinator, "rows", scanned_rows)
+        monkeypatch.setattr(coordinator.indexes, "find", find)
+        monkeypatch.setattr(coordinator.reads, "rows", scanned_rows)
 
 
 @pytest.fixture
@@ -484,7 +484,7 @@ def test_an_index_is_an_arrangement_until_it_is_dropped(db: Connection, server: 
     await_hydrated(db, "kept")
     arranged = "SELECT sorted_by, rows, bytes > 1000 FROM mz_internal.mz_arrangements WHERE name = 'kept'"
     assert rows(db, arranged) == [("k", 100, True)]
-    shared = server.app.coordinator._arrangements
+    shared = server.app.coordinator.arrangements.shared
     before = len(shared)
     db.execute("CREATE MATERIALIZED VIEW m AS SELECT x.k, y.s FROM t x JOIN t y ON x.k = y.k")
     assert len(rows(db, "SELECT * FROM m")) == 100
@@ -566,17 +566,17 @@ def test_a_full_disk_leaves_the_plain_way(engine: SparkEngine, tmp_path: Path, m
             db.execute("CREATE INDEX on_w ON w (k)")
             db.execute("INSERT INTO t VALUES (1)")
             await_hydrated(db, "on_t", "on_w")
-            storage = server.app.coordinator._arrangements.arranger
-            place = storage.place  # type: ignore[attr-defined]
+            storage = server.app.coordinator.arrangements.arranger
+            store = storage.store  # type: ignore[attr-defined]
             left = [4]
 
             def full(run: Any) -> Any:
                 if left[0]:
                     left[0] -= 1
                     raise OSError(28, "No space left on device")
-                return place(run)
+                return store(run)
 
-            monkeypatch.setattr(storage, "place", full)
+            monkeypatch.setattr(storage, "store", full)
             for number in range(6):
                 db.execute("INSERT INTO t VALUES (1)")
                 assert len(rows(db, "SELECT * FROM t WHERE k = 1")) == number + 2
@@ -594,4 +594,4 @@ def test_every_index_has_a_dataflow(db: Connection, server: ServerThread) -> Non
     db.execute("CREATE INDEX i ON t (k)")
     coordinator = server.app.coordinator
     indexes = {id for id, item in coordinator.state.items.items() if isinstance(item, Index)}
-    assert coordinator.indexes.keys() == indexes
+    assert coordinator.indexes.arranged.keys() == indexes

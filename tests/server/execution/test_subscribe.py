@@ -267,18 +267,18 @@ def test_an_evaluation_error_ends_the_stream_alone(dsn: str, tables: psycopg.Con
 
 def test_a_vanished_client_holds_nothing(server: ServerThread, dsn: str, tables: psycopg.Connection[Row]) -> None:
     coordinator = server.app.coordinator
-    before = len(coordinator._query_feeds)
+    before = len(coordinator.queries)
     reader = connect(dsn)
     stream = reader.cursor().stream("SUBSCRIBE (SELECT max(v) FROM l) WITH (PROGRESS)")
     next(stream)
-    assert len(coordinator._query_feeds) == before + 1
+    assert len(coordinator.queries) == before + 1
     reader.pgconn.finish()
     deadline = threading.Event()
     for _ in range(100):
-        if len(coordinator._query_feeds) == before:
+        if len(coordinator.queries) == before:
             break
         deadline.wait(0.05)
-    assert len(coordinator._query_feeds) == before
+    assert len(coordinator.queries) == before
     assert not any("max" in str(h) for h in coordinator.frontiers.holders)
 
 
@@ -286,24 +286,24 @@ def test_a_cancelled_simple_query_holds_nothing(
     server: ServerThread, dsn: str, tables: psycopg.Connection[Row]
 ) -> None:
     coordinator = server.app.coordinator
-    before = set(coordinator._collection_feeds)
+    before = coordinator.feeds.collections
     with connect(dsn) as reader:
         timer = threading.Timer(0.3, reader.cancel_safe)
         timer.start()
         with pytest.raises(errors.QueryCanceled):
             psycopg.ClientCursor(reader).execute("SUBSCRIBE l")
-        assert set(coordinator._collection_feeds) == before
+        assert coordinator.feeds.collections == before
 
 
 def test_equal_queries_share_a_dataflow(server: ServerThread, dsn: str, tables: psycopg.Connection[Row]) -> None:
     coordinator = server.app.coordinator
-    before = len(coordinator._query_feeds)
+    before = len(coordinator.queries)
     followers = [Follower(dsn, query) for query in ("SELECT k + 1 AS x FROM l", "select  k+1 as x from l")]
     try:
         tables.execute("INSERT INTO l VALUES (1, 1)")
         for follower in followers:
             assert follower.at(now(tables)) == {(2,): 1}
-        assert len(coordinator._query_feeds) == before + 1
+        assert len(coordinator.queries) == before + 1
     finally:
         for follower in followers:
             follower.stop()

@@ -62,17 +62,17 @@ def test_stages_of_a_plan(db: Connection) -> None:
         "        Scan <n>c",
     ]
     physical = [
-        "1 Totals, by (name): n, most",
-        "    arrangement of its totals by (name)",
+        "1 Aggregate (accumulable), by (name): n, most",
+        "    arrangement of sums and counts by (name)",
         "    arrangement of 6 by (name), in the order of v",
         "  2 Join, by (c) = (id)",
         "      arrangement of 3 by (c)",
         "      arrangement of 5 by (id)",
-        "    3 Linear: c, v",
+        "    3 Map/Filter/Project: c, v",
         "      4 Changes of <n>o: c, v",
         "    5 Changes of <n>c: id, name",
-        "  6 Different rows: name, v",
-        "      arrangement of its counts by (name, v)",
+        "  6 Distinct: name, v",
+        "      arrangement of multiplicities by (name, v)",
         "    as 2",
     ]
     assert lines(db, f"EXPLAIN PHYSICAL PLAN FOR {QUERY}") == physical
@@ -85,7 +85,7 @@ def test_stages_of_a_plan(db: Connection) -> None:
     assert [line for line in verbose if "statement: " not in line] == physical
     assert sum("statement: SELECT " in line for line in verbose) == 3
     nodes = document(db, f"EXPLAIN PHYSICAL PLAN AS JSON FOR {QUERY}")["Kept up to date"]
-    assert nodes["Node Type"] == "1 Totals, by (name): n, most"
+    assert nodes["Node Type"] == "1 Aggregate (accumulable), by (name): n, most"
     assert nodes["Plans"][0]["Arrangements"][1] == {"Arrangement": "arrangement of 5 by (id)"}
 
 
@@ -180,17 +180,17 @@ def test_analyze_of_a_materialized_view_tells_what_its_operators_did(db: Connect
         "Hydration: hydrated as of <n>: 5 of 5 rows read, 6 of 6 operators done",
         "Ticks: 1",
         "Kept up to date:",
-        "  1 Totals, by (name): n, most",
+        "  1 Aggregate (accumulable), by (name): n, most",
         "      hydration: rows 6 in, 2 out, 1 Spark statement",
         "      last tick: rows 2 in, 2 out, 1 Spark statement",
-        "      arrangement of its totals by (name): 4 rows, <n>",
+        "      arrangement of sums and counts by (name): 4 rows, <n>",
         "      arrangement of 6 by (name), in the order of v: 4 rows, <n>",
         "    2 Join, by (c) = (id)",
         "        hydration: rows 5 in, 3 out, 1 Spark statement",
         "        last tick: rows 1 in, 1 out, 1 Spark statement",
         "        arrangement of 3 by (c): 4 rows, <n>",
         "        arrangement of 5 by (id): 2 rows, <n>",
-        "      3 Linear: c, v",
+        "      3 Map/Filter/Project: c, v",
         "          hydration: rows 3 in, 3 out, 1 Spark statement",
         "          last tick: rows 2 in, 1 out, 1 Spark statement",
         "        4 Changes of <n>o: c, v",
@@ -199,10 +199,10 @@ def test_analyze_of_a_materialized_view_tells_what_its_operators_did(db: Connect
         "      5 Changes of <n>c: id, name",
         "          hydration: rows 0 in, 2 out",
         "          last tick: rows 0 in, 0 out",
-        "    6 Different rows: name, v",
+        "    6 Distinct: name, v",
         "        hydration: rows 3 in, 3 out",
         "        last tick: rows 1 in, 1 out",
-        "        arrangement of its counts by (name, v): 4 rows, <n>",
+        "        arrangement of multiplicities by (name, v): 4 rows, <n>",
         "      as 2",
     ]
     db.execute("CREATE MATERIALIZED VIEW other AS SELECT o.v, c.name FROM o JOIN c ON o.c = c.id")
@@ -232,11 +232,11 @@ def test_analyze_of_a_subscription(dsn: str, db: Connection) -> None:
         shown = lines(db, f"EXPLAIN (ANALYZE, TIMING off) SUBSCRIBE {query}")
         assert shown[0] == "Dataflow: <n>, of a subscribed query"
         assert shown[4:7] == [
-            "  1 Totals, by (c): count",
+            "  1 Aggregate (accumulable), by (c): count",
             "      hydration: rows 3 in, 2 out, 1 Spark statement",
-            "      arrangement of its totals by (c): 2 rows, <n>",
+            "      arrangement of sums and counts by (c): 2 rows, <n>",
         ]
-        assert "    arrangement of its totals by (c): 2 rows, <n>" in lines(
+        assert "    arrangement of sums and counts by (c): 2 rows, <n>" in lines(
             db, f"EXPLAIN PHYSICAL PLAN FOR SUBSCRIBE {query}"
         )
     with pytest.raises(errors.ObjectNotInPrerequisiteState):

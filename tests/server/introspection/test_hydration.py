@@ -103,7 +103,9 @@ def test_a_slow_hydration_is_seen_while_it_goes_on(
         assert one(db, STATUS) == ("running", False, 5, 5, 2, 5)
         assert one(db, "SELECT hydrated, ticks FROM mz_internal.mz_dataflows") == (False, 0)
         assert scrape(server.http_port)["tidewire_hydrations_running", ()] == 1
-        between = until(lambda: [e for e in told("hydration goes on") if (e["operators"], e["rows"]) == ("2/5", "5/5")])
+        between = until(
+            lambda: [e for e in told("hydration in progress") if (e["operators"], e["rows"]) == ("2/5", "5/5")]
+        )
         assert not told("hydration ended")
         gate.opened.set()
         assert sorted(db.execute("SELECT * FROM m").fetchall()) == [("a", 2, 7), ("b", 1, 1)]
@@ -165,7 +167,7 @@ def test_what_operators_did(server: ServerThread, db: Connection) -> None:
         "Join",
         "Changes of materialize.public.o",
         "Changes of materialize.public.c",
-        "Different rows",
+        "Distinct",
     ]
     assert [row[3] for row in found] == [2, 3, 3, 2, 3]
     assert {row[4] for row in found} == {ticks}

@@ -246,12 +246,12 @@ def _schema(connection: psycopg.Connection[Row]) -> str:
 def test_nobody_follows_after_the_last_reader_has_gone(
     server: ServerThread, dsn: str, connection: psycopg.Connection[Row]
 ) -> None:
-    followed = lambda: any(table in server.app.coordinator.following for table in ("s11", "s13", "s15"))
+    followed = lambda: any(table in server.app.coordinator.system_tables for table in ("s11", "s13", "s15"))
     until(lambda: not followed())
     with psycopg.connect(dsn) as other:
         other.execute("DECLARE c CURSOR FOR SUBSCRIBE mz_objects")
         other.execute("FETCH 1 c")
-        assert "s13" in server.app.coordinator.following
+        assert "s13" in server.app.coordinator.system_tables
         shown = one(connection, "SELECT count(*) FROM mz_internal.mz_frontiers WHERE object_id LIKE 's%'")
         assert shown == 0, "a system table is no collection for its readers"
     until(lambda: not followed())

@@ -11,12 +11,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from catalog.objects import CatalogState, Column, ObjectId, Table
+from catalog.objects import Column, ObjectId, Table
+from catalog.state import CatalogState
 from protocol.pgwire.errors import PgError, SqlState
 from server.sql.grammar.lexer import words
 from server.sql.grammar.parse import parse
-from server.sql.grammar.statements import Delete, Insert, Select, Update
-from server.sql.plan import PlanContext, plan_delete, plan_insert, plan_query, plan_update
+from server.sql.grammar.statements.queries import Select
+from server.sql.grammar.statements.writes import Delete, Insert, Update
+from server.sql.plan import PlanContext, plan_query
+from server.sql.write_plan import plan_delete, plan_insert, plan_update
 from tests.examples import examples
 from tests.server.states import empty_state
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 import pytest
 
 from protocol.pgwire.errors import PgError
-from server.sql.decorrelate import free_columns
+from server.sql.columns import free_columns
 from server.sql.expressions import Subquery, SubqueryKind, walk
 from server.sql.grammar.parse import parse, parse_query
-from server.sql.grammar.statements import Delete, Update
-from server.sql.plan import plan_delete, plan_query, plan_update
+from server.sql.grammar.statements.writes import Delete, Update
+from server.sql.plan import plan_query
 from server.sql.relations import DistinctOn, Join, Unnest
+from server.sql.write_plan import plan_delete, plan_update
 from tests.server.sql.test_bad_sql import context, statements
 
 

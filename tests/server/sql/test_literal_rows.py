@@ -12,8 +12,10 @@ from protocol.pgwire.errors import PgError
 from server.sql.constant import Bindings, compiled
 from server.sql.grammar.literal_rows import CHUNK_ROWS, ROWS_MIN, split
 from server.sql.grammar.parse import parse, parse_each
-from server.sql.grammar.statements import Insert, Statement
-from server.sql.plan import PlanContext, WritePlan, plan_insert
+from server.sql.grammar.statements import Statement
+from server.sql.grammar.statements.writes import Insert
+from server.sql.plan import PlanContext
+from server.sql.write_plan import WritePlan, plan_insert
 from tests.server.states import state_with_table
 
 TYPES = {

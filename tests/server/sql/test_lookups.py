@@ -11,7 +11,8 @@ import pyarrow as pa
 import pytest
 
 from catalog.hashing import key_codes
-from catalog.objects import CatalogState, Column, Index, ObjectId, Table, View
+from catalog.objects import Column, Index, ObjectId, Table, View
+from catalog.state import CatalogState
 from protocol.pgwire.types import parse_type
 from server.sql.constant import Bindings
 from server.sql.grammar.parse import parse_query

@@ -1,8 +1,8 @@
-"""parse.py and lexer.py: what each statement becomes, where each error stands, and that nothing else can happen.
+"""The grammar: the statement for each text, the position of each error, and that nothing else can happen.
 
-tests/scripts/parse/*.txt show statements as `rendered` prints them (class and fields, inner queries and expressions by
-their text) and errors in our own words. For the rest PostgreSQL itself is asked: each of `SAME_AS_POSTGRES` must give
-its message and position.
+tests/scripts/parse/*.txt contain statements as `rendered` prints them (class and fields, inner queries and expressions
+by their text) and error messages that PostgreSQL does not have. Each text of `SAME_AS_POSTGRES` must give PostgreSQL's
+message and position.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import fields, is_dataclass
 from enum import Enum
+from inspect import isfunction, signature
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -22,11 +23,13 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 from sqlglot import exp
+from sqlglot.parsers.postgres import PostgresParser
 
 from protocol.pgwire.errors import PgError, SqlState
 from protocol.pgwire.types import PgType
 from server.sql.functions.strings import quote_text
-from server.sql.grammar import lexer
+from server.sql.grammar import dialect, lexer
+from server.sql.grammar import trees as trees_module
 from server.sql.grammar.checkpoint import Stopped, stoppable
 from server.sql.grammar.lexer import (
     COLUMN_NAME_WORDS,
@@ -40,7 +43,10 @@ from server.sql.grammar.lexer import (
     words,
 )
 from server.sql.grammar.parse import parse, parse_expression, parse_query
-from server.sql.grammar.statements import CreateTable, Expr, Ident, Name, Parsed, Query, Select, Statement, position_of
+from server.sql.grammar.statements import Statement
+from server.sql.grammar.statements.parts import Expr, Ident, Name, Parsed, Query, position_of
+from server.sql.grammar.statements.queries import Select
+from server.sql.grammar.statements.tables import CreateTable
 from tests.examples import examples
 
 
@@ -251,6 +257,16 @@ def test_transaction_modes() -> None:
     ):
         (begin,) = parse(text)
         assert (begin.modes.read_only, begin.modes.deferrable) == (read_only, deferrable)  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize("parser", [dialect._Parser, trees_module._Parser])
+def test_the_overridden_methods_exist_in_sqlglot(parser: type) -> None:
+    added = {"__init__", "_parse_plain_literal", "_parse_value_item"}
+    overriding = {name: method for name, method in vars(parser).items() if isfunction(method) and name not in added}
+    assert overriding
+    for name, method in overriding.items():
+        overridden = signature(getattr(PostgresParser, name)).parameters
+        assert list(signature(method).parameters) in (list(overridden), ["self", "args", "kwargs"]), name
 
 
 def test_words_of_other_dialects_are_names() -> None:

@@ -19,9 +19,10 @@ from server.sql.constant import Bindings
 from server.sql.direct import DirectScan
 from server.sql.expressions import Literal, Parameter
 from server.sql.grammar.parse import parse, parse_query
-from server.sql.grammar.statements import Delete, Insert, Update
+from server.sql.grammar.statements.writes import Delete, Insert, Update
 from server.sql.keys import Key
-from server.sql.plan import PlanContext, QueryPlan, WritePlan, bound, plan_delete, plan_insert, plan_query, plan_update
+from server.sql.plan import PlanContext, QueryPlan, bound, plan_query
+from server.sql.write_plan import WritePlan, plan_delete, plan_insert, plan_update
 from tests.sql import answers, ours
 from tests.sql.oracle import DATABASE, Oracle
 

@@ -1,10 +1,12 @@
-"""What a regular expression matches is what PostgreSQL says: its answers, from a real server."""
+"""Regular expressions match as in PostgreSQL. The expected matches are those of a PostgreSQL server."""
 
 from __future__ import annotations
 
 import re
 
 import pytest
+import re2
+import regex
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -36,6 +38,32 @@ def test_the_match_and_its_groups(pattern: str, text: str, expected: list[str | 
     assert spans(pattern, text) == expected
 
 
+@pytest.mark.parametrize(
+    ("pattern", "text", "postgres", "others"),
+    [
+        ("(a|ab)(c|bcd)(d*)", "abcd", ["abcd", "ab", "c", "d"], ["abcd", "a", "bcd", ""]),
+        ("((a)|b|c)*", "abac", ["abac", "c", None], ["abac", "c", "a"]),
+        ("Y*?([0-9]{1,3})", "XY1234Z", ["Y1", "1"], ["Y123", "123"]),
+    ],
+)
+def test_neither_library_finds_groups_and_shortest_matches_as_postgresql(
+    pattern: str, text: str, postgres: list[str | None], others: list[str | None]
+) -> None:
+    assert spans(pattern, text) == postgres
+    options = re2.Options()
+    options.longest_match = True
+    for match in (regex.search(pattern, text, regex.POSIX), re2.compile(pattern, options).search(text)):
+        assert [match[group] for group in range(len(others))] == others
+
+
+def test_the_posix_mode_of_regex_tries_exponentially_many_matches() -> None:
+    pattern, text = "(?=a)(?:a|aa)+", "a" * 100
+    assert Regex(pattern, "").linear is None
+    with pytest.raises(TimeoutError):
+        regex.search(pattern, text, regex.POSIX, timeout=0.1)
+    assert spans(pattern, text) == [text]
+
+
 @pytest.mark.parametrize("pattern", ["(", ")", "[", "*", "a**", "a{2,1}", "a{256}", "[b-a]", "[[:no:]]", "\\", "\\q"])
 def test_what_postgresql_refuses(pattern: str) -> None:
     with pytest.raises(PgError) as caught:
@@ -54,23 +82,23 @@ def test_a_back_reference_is_refused_where_the_match_is_wanted() -> None:
     "pattern", ["^(a+)+$", "(a*)*b", "(a|aa)+$", "(a|a)*b", "a.*a.*a.*a.*b", "^(([a-z])+.)+[A-Z]$", "((a*)*)*c"]
 )
 def test_a_pattern_with_nested_quantifiers_is_matched_in_linear_time(pattern: str) -> None:
-    regex = Regex(pattern, "")
-    assert regex.linear is not None
-    assert regex.java is None
-    assert not regex.test("a" * 50_000 + "!")
+    compiled = Regex(pattern, "")
+    assert compiled.linear is not None
+    assert compiled.java is None
+    assert not compiled.test("a" * 50_000 + "!")
 
 
 def test_a_search_that_backtracks_for_long_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("server.sql.regex.regex.SEARCH_S_MAX", 0.1)
-    regex = Regex("(?=a)(a|aa)+$", "")
-    assert regex.linear is None
+    compiled = Regex("(?=a)(a|aa)+$", "")
+    assert compiled.linear is None
     with pytest.raises(PgError) as caught:
-        regex.test("a" * 100 + "!")
+        compiled.test("a" * 100 + "!")
     assert caught.value.sqlstate == SqlState.PROGRAM_LIMIT_EXCEEDED
 
 
 def test_dividing_a_match_among_many_groups_is_limited(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("server.sql.regex.regex.PLACES_MAX", 10_000)
+    monkeypatch.setattr("server.sql.regex.matcher.POSITIONS_MAX", 10_000)
     with pytest.raises(PgError) as caught:
         Regex("((a|aa)*(a|aaa)*)*b", "").find("a" * 5_000 + "b")
     assert caught.value.sqlstate == SqlState.PROGRAM_LIMIT_EXCEEDED
@@ -106,9 +134,9 @@ def test_patterns_over_which_java_cannot_backtrack_for_long_stay_with_spark(patt
     ],
 )
 def test_both_engines_agree_with_postgresql(pattern: str, flags: str, text: str, expected: bool) -> None:
-    regex = Regex(pattern, flags)
-    assert regex.test(text) is expected
-    assert (regex.backtracking.search(text) is not None) is expected
+    compiled = Regex(pattern, flags)
+    assert compiled.test(text) is expected
+    assert (compiled.backtracking.search(text) is not None) is expected
 
 
 def test_successive_matches_beyond_ascii_are_counted_in_characters() -> None:
@@ -119,10 +147,10 @@ def test_successive_matches_beyond_ascii_are_counted_in_characters() -> None:
     ]
 
 
-_PIECES = st.sampled_from(["a", "b", "%", "_", "\\%", "\\_", "é", ".", "*"])
+_PARTS = st.sampled_from(["a", "b", "%", "_", "\\%", "\\_", "é", ".", "*"])
 
 
-@given(st.lists(_PIECES, max_size=8).map("".join), st.text("abé.*%_\n", max_size=12))
+@given(st.lists(_PARTS, max_size=8).map("".join), st.text("abé.*%_\n", max_size=12))
 def test_a_like_pattern_without_backtracking_matches_the_same_texts(pattern: str, text: str) -> None:
     spark = patterns.like(pattern)
     assert spark is not None

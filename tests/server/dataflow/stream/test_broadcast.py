@@ -102,7 +102,7 @@ class Crowd:
 
     @property
     def live(self) -> int:
-        return sum(len(broadcast._members) for broadcast in self.feed.broadcasts.values())
+        return sum(len(broadcast._members) for broadcast in broadcasts.running(self.feed).values())
 
     async def until(self, condition: Callable[[], bool]) -> None:
         async with asyncio.timeout(20):
@@ -116,7 +116,7 @@ class Crowd:
         for stream in self.subscriptions:
             stream.close()
         assert not self.feed._readers
-        assert not self.feed.broadcasts
+        assert not broadcasts.running(self.feed)
         assert self.feed.buffered_bytes == 0
 
 
@@ -147,10 +147,10 @@ def test_all_get_the_same_bytes_from_one_task(tmp_path: Path) -> None:
             crowd.commit(time)
             await crowd.until(lambda time=time: crowd.sockets[-1].taken.endswith(progressed(time + 1)))
             assert [socket.writes for socket in crowd.sockets] == [n + 1 for n in writes]
-        told = (
+        reported = (
             progressed(9) + progressed(10) + b"".join(expected(time) + progressed(time + 1) for time in range(10, 15))
         )
-        assert {socket.taken for socket in crowd.sockets} == {told}
+        assert {socket.taken for socket in crowd.sockets} == {reported}
 
     crowded(scenario, tmp_path)
 

@@ -13,7 +13,8 @@ import pytest
 from catalog import updates
 from catalog.objects import Timestamp
 from server.dataflow.stream import feed as feeds
-from server.dataflow.stream.feed import CollectionFeed, Entry, Feed
+from server.dataflow.stream.collection_feed import CollectionFeed
+from server.dataflow.stream.feed import Entry, Feed
 
 
 def changes(rows: int, first: int = 0) -> pa.Table:
@@ -21,8 +22,8 @@ def changes(rows: int, first: int = 0) -> pa.Table:
 
 
 async def settled(feed: Feed) -> None:
-    while feed._moving is not None:
-        await feed._moving
+    while feed._spilling is not None:
+        await feed._spilling
 
 
 def test_what_waits_goes_to_disk_and_comes_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -34,7 +35,7 @@ def test_what_waits_goes_to_disk_and_comes_back(tmp_path: Path, monkeypatch: pyt
         for time in range(20):
             feed.append(Timestamp(time), changes(1_000 + time))
         await settled(feed)
-        assert feed.memory_bytes == sum(entry.bytes for entry in reader.waiting()[-3:])
+        assert feed.memory_bytes == sum(entry.bytes for entry in reader.untaken()[-3:])
         assert not list(tmp_path.iterdir())  # noqa: ASYNC240
         for time, entry in enumerate(reader.take()):
             assert entry.time == time
@@ -95,7 +96,7 @@ def test_the_sums_are_those_of_the_entries(seed: int, tmp_path: Path, monkeypatc
             kept = feed._entries
             assert feed.buffered_bytes == sum(entry.bytes for entry in kept.values()), seed
             assert min(kept, default=feed.end) == min(r.next for r in (*readers, keeper)), seed
-            assert all(r.buffered_bytes == sum(e.bytes for e in r.waiting()) for r in readers), seed
+            assert all(r.buffered_bytes == sum(e.bytes for e in r.untaken()) for r in readers), seed
         await settled(feed)
         on_disk = sum(feed._entries[number].bytes for number in feed._on_disk)
         assert feed.memory_bytes == feed.buffered_bytes - on_disk <= 20_000, seed
@@ -108,17 +109,17 @@ def test_the_sums_are_those_of_the_entries(seed: int, tmp_path: Path, monkeypatc
 
 def test_a_reader_beyond_its_limit_loses_its_place() -> None:
     async def run() -> None:
-        feed, told = Feed(Timestamp(0)), []
+        feed, reported = Feed(Timestamp(0)), []
         slow, fast = feed.join(), feed.join()
-        slow.on_overrun = lambda: told.append("slow")
+        slow.on_overrun = lambda: reported.append("slow")
         for time in range(10):  # a snapshot is read meanwhile: no limit yet
             feed.append(Timestamp(time), changes(1_000))
             fast.take()
         slow.bound(Entry(Timestamp(0), changes(1_000)).bytes)
         feed.append(Timestamp(10), changes(1_000))
-        assert not told
+        assert not reported
         feed.append(Timestamp(11), changes(1))
-        assert told == ["slow"]
+        assert reported == ["slow"]
         fast.take()
         assert slow.overrun
         assert not feed._entries

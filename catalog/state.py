@@ -1,0 +1,363 @@
+"""`CatalogState`: an immutable snapshot of all objects of the catalog.
+
+A statement is planned against one `CatalogState`. DDL computes a new one with pure functions; the store writes the
+difference in the transaction that commits it.
+
+The errors `NameTaken` and `InUse` are internal; the session translates them for the client.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import TypeVar
+
+from catalog.objects import (
+    QUICKSTART,
+    Cluster,
+    Collection,
+    Database,
+    DerivedRelation,
+    Index,
+    Item,
+    ObjectId,
+    Relation,
+    Schema,
+    View,
+)
+from catalog.roles import MATERIALIZE, PUBLIC, Acl, Role
+
+I = TypeVar("I", bound=Item)
+
+
+class CatalogError(Exception):
+    """The catalog refused a change to the object with this `kind` and `name`."""
+
+    def __init__(self, kind: str, name: str) -> None:
+        super().__init__(f'{kind} "{name}"')
+        self.kind = kind
+        self.name = name
+
+
+class NameTaken(CatalogError):
+    """The name is in use; `kind` is the kind of the existing object."""
+
+
+class InUse(CatalogError):
+    """Other objects depend on the object. `dependents` has the kind and the name of each."""
+
+    def __init__(self, kind: str, name: str, dependents: tuple[tuple[str, str], ...]) -> None:
+        super().__init__(kind, name)
+        self.dependents = dependents
+
+
+@dataclass(frozen=True)
+class CatalogState:
+    """All objects, at one catalog version. Methods that change something return a new state."""
+
+    databases: Mapping[ObjectId, Database]
+    schemas: Mapping[ObjectId, Schema]
+    items: Mapping[ObjectId, Item]
+    next_id: int
+    version: int = field(default=0)
+    settings: Mapping[str, str] = field(default_factory=dict)
+    """Values set by ALTER SYSTEM, by lower-case name."""
+    roles: Mapping[ObjectId, Role] = field(default_factory=lambda: {MATERIALIZE.id: MATERIALIZE})
+    owners: Mapping[ObjectId, ObjectId] = field(default_factory=dict)
+    """Owner of each object. An object without an entry is owned by `materialize`."""
+    privileges: Mapping[ObjectId, Acl] = field(default_factory=dict)
+    """Objects with privileges other than the defaults of their kind."""
+    comments: Mapping[tuple[ObjectId, int], str] = field(default_factory=dict)
+    """COMMENT ON: by object id and column position, counted from 1; position 0 is the object itself."""
+
+    @cached_property
+    def _database_names(self) -> dict[str, Database]:
+        return {d.name: d for d in self.databases.values()}
+
+    @cached_property
+    def _schema_names(self) -> dict[tuple[ObjectId | None, str], Schema]:
+        return {(s.database_id, s.name): s for s in self.schemas.values()}
+
+    @cached_property
+    def _item_names(self) -> dict[tuple[ObjectId, str], Item]:
+        return {(i.schema_id, i.name): i for i in self.items.values()}
+
+    @cached_property
+    def _users(self) -> dict[ObjectId, list[ObjectId]]:
+        users: dict[ObjectId, list[ObjectId]] = {}
+        for item in self.items.values():
+            for used in item.depends_on:
+                users.setdefault(used, []).append(item.id)
+        return users
+
+    @cached_property
+    def _indexes(self) -> dict[ObjectId, tuple[Index, ...]]:
+        found: dict[ObjectId, tuple[Index, ...]] = {}
+        for item in self.items.values():
+            if isinstance(item, Index):
+                found[item.on] = (*found.get(item.on, ()), item)
+        return found
+
+    @cached_property
+    def _role_names(self) -> dict[str, Role]:
+        return {role.name: role for role in self.roles.values()}
+
+    @cached_property
+    def _closures(self) -> dict[tuple[ObjectId, bool], frozenset[ObjectId]]:
+        return {}
+
+    def with_settings(self, settings: Mapping[str, str]) -> CatalogState:
+        return replace(self, settings=settings)
+
+    def with_comment(self, id: ObjectId, position: int, comment: str | None) -> CatalogState:
+        """Sets a comment; None removes it."""
+        comments = {key: text for key, text in self.comments.items() if key != (id, position)}
+        if comment is not None:
+            comments[id, position] = comment
+        return replace(self, comments=comments)
+
+    # -- looking up ---------------------------------------------------------------------------------------------
+
+    def database_named(self, name: str) -> Database | None:
+        return self._database_names.get(name)
+
+    def schema_named(self, database_id: ObjectId | None, name: str) -> Schema | None:
+        """The schema with this name in the database, or the system schema with this name."""
+        return self._schema_names.get((database_id, name)) or self._schema_names.get((None, name))
+
+    def item_named(self, schema_id: ObjectId, name: str) -> Item | None:
+        return self._item_names.get((schema_id, name))
+
+    def resolve(self, parts: tuple[str, ...], database: str, search_path: Iterable[str]) -> Item | None:
+        """The item that `[[database.]schema.]name` denotes in a session; None if there is none.
+
+        An unqualified name is searched in the schemas of `search_path`. System schemas that the path does not name are
+        searched first, as in PostgreSQL.
+        """
+        match parts:
+            case (name,):
+                named = tuple(search_path)
+                path = (*(s for s in ("pg_catalog", "mz_catalog") if s not in named), *named)
+            case (schema_name, name):
+                path = (schema_name,)
+            case (database, schema_name, name) if self.database_named(database) is not None:
+                path = (schema_name,)
+            case _:
+                return None
+        current = self.database_named(database)
+        for schema_name in path:
+            schema = self.schema_named(current.id if current is not None else None, schema_name)
+            item = self.item_named(schema.id, name) if schema is not None else None
+            if item is not None:
+                return item
+        return None
+
+    def full_name(self, item: Item) -> tuple[str, ...]:
+        """(database, schema, name), or (schema, name) for a system item."""
+        schema = self.schemas[item.schema_id]
+        if schema.database_id is None:
+            return (schema.name, item.name)
+        return (self.databases[schema.database_id].name, schema.name, item.name)
+
+    def items_in(self, schema_id: ObjectId) -> Iterator[Item]:
+        return (i for i in self.items.values() if i.schema_id == schema_id)
+
+    def relation(self, id: ObjectId) -> Relation:
+        """The relation with this id, which must exist."""
+        item = self.items[id]
+        assert isinstance(item, Relation), item
+        return item
+
+    def items_of(self, kind: type[I]) -> Iterator[I]:
+        """The items of a kind or with a capability."""
+        return (item for item in self.items.values() if isinstance(item, kind))
+
+    def dependents(self, id: ObjectId) -> list[Item]:
+        """Everything that uses `id`, directly or through others, nearest first."""
+        found: dict[ObjectId, Item] = {}
+        queue = list(self._users.get(id, ()))
+        while queue:
+            user = queue.pop(0)
+            if user not in found:
+                found[user] = self.items[user]
+                queue.extend(self._users.get(user, ()))
+        return list(found.values())
+
+    def indexes_on(self, id: ObjectId) -> tuple[Index, ...]:
+        return self._indexes.get(id, ())
+
+    # -- roles and privileges -----------------------------------------------------------------------------------
+
+    def collections(self, ids: Iterable[ObjectId], *, through: type[DerivedRelation] = View) -> frozenset[ObjectId]:
+        """The collections from which the relations `ids` are computed.
+
+        Relations of the class `through` are replaced by the collections that their queries read.
+        """
+        found: set[ObjectId] = set()
+        seen: set[ObjectId] = set()
+        queue = list(ids)
+        while queue:
+            id = queue.pop()
+            if id in seen:
+                continue
+            seen.add(id)
+            item = self.items.get(id)
+            if isinstance(item, through):
+                queue.extend(item.uses)
+            elif isinstance(item, Collection):
+                found.add(id)
+        return frozenset(found)
+
+    def role_named(self, name: str) -> Role | None:
+        return self._role_names.get(name)
+
+    def roles_of(self, role: ObjectId, *, inherited: bool) -> frozenset[ObjectId]:
+        """The role and all roles that it is directly or indirectly a member of.
+
+        `inherited`: follows the memberships of roles with INHERIT only.
+        """
+        found = self._closures.get((role, inherited))
+        if found is None:
+            members, queue = {role}, [role]
+            while queue:
+                known = self.roles.get(queue.pop())
+                if known is not None and (known.inherit or not inherited):
+                    queue.extend(known.member_of - members)
+                    members |= known.member_of
+            found = self._closures[role, inherited] = frozenset(members)
+        return found
+
+    def object(self, id: ObjectId) -> Item | Schema | Database | Cluster:
+        """The item, schema, database or cluster with this id."""
+        return self.items.get(id) or self.schemas.get(id) or self.databases.get(id) or QUICKSTART
+
+    def owner(self, id: ObjectId) -> ObjectId:
+        """The role that owns an object, or the object that it is part of."""
+        item = self.items.get(id)
+        return self.owners.get((item.part_of if item is not None else None) or id, MATERIALIZE.id)
+
+    def acl(self, id: ObjectId) -> Acl:
+        """The privileges on an object, as granted or by default."""
+        stored = self.privileges.get(id)
+        if stored is not None:
+            return stored
+        object = self.object(id)
+        own, public = object.privileges, object.public_privileges
+        return {**({self.owner(id): own} if own else {}), **({PUBLIC: public} if public else {})}
+
+    def with_role(self, role: Role) -> CatalogState:
+        """Adds or replaces a role. NameTaken if another has the name."""
+        other = self.role_named(role.name)
+        if other is not None and other.id != role.id:
+            raise NameTaken("role", role.name)
+        return replace(self, roles={**self.roles, role.id: role})
+
+    def without_role(self, id: ObjectId) -> CatalogState:
+        """Drops a role on which nothing depends, and the memberships in it."""
+        left = {k: replace(r, member_of=r.member_of - {id}) for k, r in self.roles.items() if k != id}
+        return replace(self, roles=left)
+
+    def with_acl(self, id: ObjectId, acl: Acl) -> CatalogState:
+        """Replaces the privileges on an object.
+
+        The owner's entry is kept even when it is empty: an object without any entry has the defaults of its kind.
+        """
+        owner = self.owner(id)
+        kept = {role: granted for role, granted in acl.items() if granted and role != owner}
+        kept[owner] = acl.get(owner, frozenset())
+        return replace(self, privileges={**self.privileges, id: kept})
+
+    def with_owner(self, id: ObjectId, role: ObjectId) -> CatalogState:
+        """Changes the owner of an object. The old owner's privileges on it are transferred to the new owner."""
+        old = self.owner(id)
+        state = replace(self, owners={**self.owners, id: role})
+        if id in self.privileges and old != role:
+            acl = dict(self.privileges[id])
+            moved = acl.pop(old, frozenset()) | acl.get(role, frozenset())
+            state = state.with_acl(id, {**acl, role: moved})
+        return state
+
+    def settled(self, before: CatalogState, creator: ObjectId) -> CatalogState:
+        """The state after DDL by `creator`, who owns the new objects. Removes owners and privileges of dropped ones."""
+        old, new = before._objects(), self._objects()
+        state = self
+        for id in new - old:
+            item = self.items.get(id)
+            is_part = item is not None and item.part_of is not None
+            if creator != MATERIALIZE.id and not is_part and id not in self.owners:
+                state = state.with_owner(id, creator)
+        if gone := old - new:
+            owners = {id: role for id, role in state.owners.items() if id not in gone}
+            privileges = {id: acl for id, acl in state.privileges.items() if id not in gone}
+            state = replace(state, owners=owners, privileges=privileges)
+        return state
+
+    def _objects(self) -> set[ObjectId]:
+        return {*self.databases, *self.schemas, *self.items}
+
+    # -- changing -----------------------------------------------------------------------------------------------
+
+    def new_id(self) -> tuple[ObjectId, CatalogState]:
+        return ObjectId(f"u{self.next_id}"), replace(self, next_id=self.next_id + 1)
+
+    def with_database(self, database: Database) -> CatalogState:
+        """Adds or renames a database. NameTaken if another one has the name."""
+        other = self.database_named(database.name)
+        if other is not None and other.id != database.id:
+            raise NameTaken("database", database.name)
+        return replace(self, databases={**self.databases, database.id: database})
+
+    def with_schema(self, schema: Schema) -> CatalogState:
+        """Adds or renames a schema. NameTaken if another one, or a system schema, has the name."""
+        other = self.schema_named(schema.database_id, schema.name)
+        if other is not None and other.id != schema.id:
+            raise NameTaken("schema", schema.name)
+        return replace(self, schemas={**self.schemas, schema.id: schema})
+
+    def with_item(self, item: Item) -> CatalogState:
+        """Adds or replaces an item, for example to rename it. NameTaken if another one in the schema has the name."""
+        other = self.item_named(item.schema_id, item.name)
+        if other is not None and other.id != item.id:
+            raise NameTaken(other.kind, item.name)
+        return replace(self, items={**self.items, item.id: item})
+
+    def without_item(self, id: ObjectId, *, cascade: bool = False) -> CatalogState:
+        """Drops an item and its parts. Other dependents are dropped with `cascade`, otherwise raises InUse."""
+        item = self.items[id]
+        dependents = self.dependents(id)
+        blocking = [d for d in dependents if d.part_of is None]
+        if blocking and not cascade:
+            raise InUse(item.kind, item.name, tuple((d.kind, d.name) for d in blocking))
+        gone = {id, *(d.id for d in dependents)}
+        state = replace(self, items={k: v for k, v in self.items.items() if k not in gone})
+        return state._without_comments(gone)
+
+    def _without_comments(self, gone: Container[ObjectId]) -> CatalogState:
+        return replace(self, comments={key: text for key, text in self.comments.items() if key[0] not in gone})
+
+    def without_schema(self, id: ObjectId, *, cascade: bool = False) -> CatalogState:
+        """Drops a schema. InUse if it is not empty, unless `cascade`, which also drops dependents in other schemas."""
+        schema = self.schemas[id]
+        inside = list(self.items_in(id))
+        if inside and not cascade:
+            raise InUse("schema", schema.name, tuple((i.kind, i.name) for i in inside))
+        state = self
+        for item in inside:
+            if item.id in state.items:
+                state = state.without_item(item.id, cascade=True)
+        state = replace(state, schemas={k: v for k, v in state.schemas.items() if k != id})
+        return state._without_comments({id})
+
+    def without_database(self, id: ObjectId, *, cascade: bool = True) -> CatalogState:
+        """Drops a database and its schemas. InUse if one of its schemas contains items, unless `cascade`."""
+        database = self.databases[id]
+        inside = [s for s in self.schemas.values() if s.database_id == id]
+        items = [i for s in inside for i in self.items_in(s.id)]
+        if items and not cascade:
+            raise InUse("database", database.name, tuple((i.kind, i.name) for i in items))
+        state = self
+        for schema in inside:
+            state = state.without_schema(schema.id, cascade=True)
+        state = replace(state, databases={k: v for k, v in state.databases.items() if k != id})
+        return state._without_comments({id})

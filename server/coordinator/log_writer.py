@@ -1,0 +1,60 @@
+"""Writes of materialized views to the log. Tables are written by the committer."""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+
+import pyarrow as pa
+
+from catalog.log import Batch, Dropped, Log, Payload
+from catalog.objects import ObjectId, Timestamp
+from catalog.store import Store, Undecided
+from server.coordinator.backpressure import Backpressure
+from server.coordinator.collection_feeds import CollectionFeeds
+from server.timeline.frontiers import Frontiers
+
+
+class LogWriter:
+    """Writes changes of materialized views, and makes them known to frontiers, feeds and backpressure."""
+
+    def __init__(
+        self, store: Store, log: Log, frontiers: Frontiers, feeds: CollectionFeeds, backpressure: Backpressure
+    ) -> None:
+        self._store = store
+        self._log = log
+        self._frontiers = frontiers
+        self._feeds = feeds
+        self._backpressure = backpressure
+
+    async def write(self, id: ObjectId, time: Timestamp, changes: pa.Table) -> None:
+        """Writes changes and the `upper` after them in one transaction. Nothing is written if the view was dropped."""
+        upper = Timestamp(time + 1)
+        payload = await asyncio.to_thread(self._log.prepare, changes)
+
+        def act(tx: sqlite3.Connection) -> Batch:
+            self._log.advance_upper(tx, id, upper)
+            return self._log.insert(tx, id, time, payload)
+
+        try:
+            batch = await self._store.transaction(act)
+        except Dropped:
+            self._log.discard(payload)
+            return
+        except Undecided:
+            raise
+        except Exception:
+            self._log.discard(payload)
+            raise
+        written: list[tuple[Batch, Payload]] = [(batch, payload)]
+        self._log.committed(written)
+        self._backpressure.written(written)
+        self._feeds.append(written)
+        self.advance(id, upper)
+
+    def advance(self, id: ObjectId, upper: Timestamp) -> None:
+        """Advances a view's `upper`, in memory only (see `catalog.log`)."""
+        if id in self._frontiers.view_uppers:
+            self._frontiers.view_uppers[id] = max(upper, self._frontiers.view_uppers[id])
+        self._feeds.close_times([id])
+        self._frontiers.moved.fire()

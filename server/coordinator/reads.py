@@ -1,0 +1,135 @@
+"""Reads of collections and system tables at a timestamp."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+
+import pyarrow as pa
+
+from catalog.log import Log
+from catalog.objects import Collection, MaterializedView, ObjectId, SystemTable, Table, Timestamp
+from protocol.pgwire.errors import PgError, SqlState
+from server.coordinator.committer import Committer
+from server.coordinator.dataflows import Dataflows
+from server.coordinator.snapshot_cache import SnapshotCache, collection_schema
+from server.coordinator.system_table_history import SystemTableHistory
+from server.timeline.frontiers import Frontiers
+
+
+class Reads:
+    """Reads relations by id. The caller holds the times that it reads; the latest time needs no hold."""
+
+    def __init__(
+        self,
+        committer: Committer,
+        log: Log,
+        frontiers: Frontiers,
+        snapshots: SnapshotCache,
+        system_tables: SystemTableHistory,
+        dataflows: Dataflows,
+    ) -> None:
+        self._committer = committer
+        self._log = log
+        self._frontiers = frontiers
+        self._snapshots = snapshots
+        self._system_tables = system_tables
+        self._dataflows = dataflows
+
+    async def rows(self, id: ObjectId, as_of: Timestamp) -> pa.Table:
+        """Returns the rows of a collection at `as_of`, or the current rows of a system table.
+
+        Waits until `as_of < upper`. PgError if the relation was dropped, or is a materialized view that fails.
+        """
+        item = self._committer.state.items.get(id)
+        match item:
+            case SystemTable():
+                return self._system_tables.current_rows(item)
+            case Table() | MaterializedView():
+                await self.final(item, as_of)
+                rows = await self._snapshots.rows(item, as_of)
+                self.require(item)
+                return rows
+            case _:
+                raise _dropped(id)
+
+    async def final(self, item: Collection, as_of: Timestamp) -> None:
+        """Waits until `as_of < upper`. PgError if the collection was dropped, or is a materialized view that fails."""
+        while self._frontiers.upper(item.id) <= as_of:
+            if (error := self._dataflows.error_of([item.id], as_of)) is not None:
+                raise error
+            self.require(item)
+            await self._frontiers.moved.wait()
+
+    def require(self, item: Collection) -> None:
+        """PgError 42P01 if the collection was dropped."""
+        if item.id not in self._committer.state.items:
+            raise _dropped(item.name)
+
+    async def final_and_valid(self, id: ObjectId, as_of: Timestamp) -> None:
+        """As `final`, and NegativeCount if a row has a negative multiplicity. Other relations are not checked."""
+        item = self._committer.state.items.get(id)
+        if isinstance(item, Table | MaterializedView):
+            await self.final(item, as_of)
+            await self.check_multiplicities(id, 1, as_of)
+
+    async def check_multiplicities(self, id: ObjectId, lower: int, time: Timestamp) -> None:
+        """NegativeCount if a row of a collection has a negative multiplicity at `time`.
+
+        The caller knows that no multiplicity was negative before `lower`. The rows are read only if a transaction
+        retracted rows that it had not read, at `lower` or later.
+        """
+        item = self._committer.state.items.get(id)
+        if isinstance(item, Table) and not self._committer.has_read(id, lower):
+            await self._snapshots.rows(item, time)
+
+    def is_logged(self, id: ObjectId) -> bool:
+        """Whether the relation is a collection of the log."""
+        return isinstance(self._committer.state.items.get(id), Table | MaterializedView)
+
+    def log_row_count(self, id: ObjectId, lower: int = 0, upper: int | None = None) -> int:
+        """Returns the number of log rows of a collection in [lower, upper), 0 for a relation that is not in the log.
+
+        `upper` None means all times from `lower` on. The number for all times approximates the number of rows.
+        """
+        return self._log.lines(id, lower, upper) if self.is_logged(id) else 0
+
+    def sizes(self, ids: Iterable[ObjectId]) -> dict[ObjectId, int]:
+        """Returns the number of log rows per collection. Relations that are not in the log are omitted."""
+        return {id: self.log_row_count(id) for id in ids if self.is_logged(id)}
+
+    async def changes(self, id: ObjectId, lower: int, upper: int) -> pa.Table:
+        """Returns a logged collection's consolidated changes in [lower, upper). The caller holds `lower - 1`."""
+        item = self._committer.state.items.get(id)
+        if not isinstance(item, Table | MaterializedView):
+            raise _dropped(id)
+        await self.final(item, Timestamp(upper - 1))
+        return await asyncio.to_thread(self._log.changes, id, lower, upper, collection_schema(item))
+
+
+class DataflowInputs:
+    """The inputs of dataflows, as `Inputs`: collections of the log, and system tables while they have history."""
+
+    def __init__(self, reads: Reads, log: Log, system_tables: SystemTableHistory) -> None:
+        self.is_logged = reads.is_logged
+        self.changes = reads.changes
+        self.check = reads.check_multiplicities
+        self.log_row_count = reads.log_row_count
+        self._reads = reads
+        self._log = log
+        self._system_tables = system_tables
+
+    async def rows(self, id: ObjectId, as_of: Timestamp) -> pa.Table:
+        """As `Inputs.rows`."""
+        if id in self._system_tables:
+            return self._system_tables.rows(id, as_of)
+        return await self._reads.rows(id, as_of)
+
+    def change_times(self, id: ObjectId, lower: int, upper: int) -> list[Timestamp]:
+        """As `Inputs.change_times`."""
+        history = self._system_tables if id in self._system_tables else self._log
+        return history.times(id, lower, upper)
+
+
+def _dropped(name: str) -> PgError:
+    return PgError(SqlState.UNDEFINED_TABLE, f'relation "{name}" was dropped')

@@ -1,0 +1,257 @@
+"""Dataflows: each maintains one query and writes its changes to a sink, at the times of the commits that caused them.
+
+A dataflow hydrates its computation at the sink's first time, then follows the `upper` of its inputs:
+
+    for t in computation.times(processed_upper, upper):  sink.write(t, rows(t) - rows(t')), where t' is the time before
+    processed_upper = upper;  sink.advance(upper), unless the query fails
+
+Guarantees:
+
+- The sink gets every time at most once, in ascending order, and never a change at a time before `sink.upper`. A sink
+  that survives a crash (the log) therefore never repeats an update: the dataflow continues at `sink.upper - 1`.
+- The history of the inputs is held from `next_time - 1` on, a time that the sink already has. A step that fails, is
+  cancelled or is lost in a crash can be computed again from there.
+- The query may fail at a time (for example with a division by zero). A sink that does not retry ends with the error.
+  Otherwise the sink's `upper` stops, `error` has the reason, and the next change of an input retries. If the held
+  history grows too large meanwhile, the dataflow releases it and hydrates again at that change.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Protocol
+
+import pyarrow as pa
+import structlog
+
+from catalog.objects import Index, MaterializedView, ObjectId, Timestamp
+from catalog.store import MustEnd
+from protocol.pgwire.errors import PgError
+from server.dataflow.runtime.computation import Computation, Ticks, advanced
+from server.dataflow.runtime.failed_plan import FailedPlan
+from server.dataflow.runtime.hydration import watched
+from server.runtime.cancellation import raise_if_cancelled
+from server.runtime.counters import Counters
+from server.runtime.errors import to_pg_error
+from server.timeline.frontiers import Frontiers, Holder
+
+log = structlog.get_logger()
+
+
+class Sink(Protocol):
+    """Receives the rows of a query at one time, then its changes. Only its dataflow writes to it."""
+
+    retries: bool
+    """Whether the dataflow continues after an error, of the query or of a write."""
+
+    @property
+    def upper(self) -> Timestamp:
+        """The rows at times before it are complete."""
+        ...
+
+    def first_time(self, time: Timestamp) -> Timestamp:
+        """The time at which to hydrate: `time`, or a later one if the sink needs no earlier rows."""
+        ...
+
+    async def rows(self) -> pa.Table | None:
+        """The rows at `upper - 1`. None if nothing was written yet."""
+        ...
+
+    async def begin(self, time: Timestamp, rows: pa.Table, known: pa.Table | None) -> None:
+        """Makes `rows` the rows at `time`. `known`: the result of `rows`. Sets `upper` to at least `time + 1`."""
+        ...
+
+    async def write(self, time: Timestamp, changes: pa.Table) -> None:
+        """Applies changes at `time >= upper`; at least one. Sets `upper` to `time + 1`. All or nothing."""
+        ...
+
+    def advance(self, upper: Timestamp) -> None:
+        """Nothing changes before `upper`."""
+        ...
+
+    def failed(self, error: PgError, upper: Timestamp) -> None:
+        """The query fails, and no change of an input before `upper` repaired it."""
+        ...
+
+    def close(self) -> None:
+        """The dataflow has ended."""
+        ...
+
+
+class Dataflow:
+    """Maintains one query. `run` is its task."""
+
+    def __init__(
+        self,
+        id: str,
+        computation: Computation,
+        sink: Sink,
+        frontiers: Frontiers,
+        holder: Holder,
+        counters: Counters,
+        *,
+        item: MaterializedView | Index | None = None,
+        holds_too_much: Callable[[Dataflow], bool] = lambda _: False,
+    ) -> None:
+        """`holder` keeps the inputs from the time on at which to hydrate. The dataflow advances and releases it.
+
+        `item`: the object that the dataflow maintains, None for a subscribed query. `holds_too_much`: whether the
+        history that the dataflow holds is too large to be kept while its query fails.
+        """
+        self.id = id
+        self.item = item
+        self.computation = computation
+        self.sink = sink
+        self.ticks = Ticks(counters.ticks)
+        self.hydrated = False
+        self.error: PgError | None = None
+        self.processed_upper = max(sink.upper, holder.time)
+        """All times before it have been processed. `error` applies to the times since `sink.upper`."""
+        self._frontiers = frontiers
+        self._holder = holder
+        self._counters = counters
+        self._holds_too_much = holds_too_much
+        self._kind = "query" if item is None else item.kind
+        self._log = log.bind(id=id) if item is None else log.bind(view=item.name, id=id)
+
+    @property
+    def inputs(self) -> frozenset[ObjectId]:
+        return self.computation.inputs
+
+    @property
+    def upper(self) -> Timestamp:
+        return self.sink.upper
+
+    @property
+    def next_time(self) -> Timestamp:
+        """The changes of the inputs at this time and later are held, earlier ones are not."""
+        return Timestamp(self._holder.time + 1)
+
+    @property
+    def can_catch_up(self) -> bool:
+        return self.hydrated and self.error is None
+
+    async def run(self) -> None:
+        """Runs until cancelled, or until an error if the sink does not retry.
+
+        Cancel safety: a write is complete or absent; the hold on the inputs is released.
+        """
+        try:
+            await self._hydrate(self._holder.time)
+            while True:
+                await self._frontiers.reached(self.inputs, self.processed_upper)
+                await self._catch_up(self._frontiers.least_upper(self.inputs))
+        except Exception as error:
+            if self.sink.retries:
+                raise
+            self.error = to_pg_error(error)
+            self.sink.failed(self.error, self.processed_upper)
+        finally:
+            self.hydrated = False
+            self._holder.release()
+            self.computation.close()
+            self.sink.close()
+
+    async def _catch_up(self, upper: Timestamp) -> None:
+        while times := self.computation.times(self.processed_upper, upper):
+            async for time, changes in advanced(self.computation, times, self._rows, self.ticks):
+                if isinstance(changes, Exception):
+                    self._query_failed(changes, time)
+                else:
+                    await self._write(time, changes)
+                    self._query_succeeded(time)
+        self.processed_upper = upper
+        if self.error is None:
+            self.sink.advance(upper)
+            self._holder.advance(upper - 1)
+        else:
+            self._still_fails(self.error)
+            if self._holds_too_much(self):
+                await self._release_history()
+
+    async def _hydrate(self, time: Timestamp) -> None:
+        """Hydrates at `time`, or at the first later change at which the query does not fail."""
+        while True:
+            self._holder.advance(time)
+            await self._frontiers.reached(self.inputs, time)
+            time = self.sink.first_time(time)
+            self._holder.advance(time)
+            try:
+                if isinstance(self.computation, FailedPlan):
+                    self.computation = self.computation.plan()
+                known = await self.sink.rows()
+                names = {"dataflow": self.id} | ({"view": self.item.name} if self.item is not None else {})
+                async with watched(self.computation.hydration, time, self._counters, **names):
+                    rows = await self.computation.hydrate(time, known if time == self.upper - 1 else None)
+                break
+            except Exception as error:
+                raise_if_cancelled()
+                self._query_failed(error, time)
+            time = await self._next_change()
+        await self._written(lambda: self.sink.begin(time, rows, known))
+        self._query_succeeded(time)
+        self.hydrated = True
+
+    async def _release_history(self) -> None:
+        """Releases the history that is held while the query fails. Hydrates again at the next change of an input."""
+        self._log.warning(f"{self._kind} fails: history of its inputs released")
+        self.hydrated = False
+        self.computation.close()
+        self._holder.advance(self.processed_upper)
+        await self._hydrate(await self._next_change())
+
+    async def _next_change(self) -> Timestamp:
+        """The first time at or after `processed_upper` at which an input changes. There is no state meanwhile."""
+        while True:
+            await self._frontiers.reached(self.inputs, self.processed_upper)
+            upper = self._frontiers.least_upper(self.inputs)
+            if times := self.computation.times(self.processed_upper, upper):
+                return times[0]
+            self.processed_upper = upper
+            self._holder.advance(upper - 1)
+            if self.error is not None:
+                self._still_fails(self.error)
+
+    async def _rows(self) -> pa.Table:
+        rows = await self.sink.rows()
+        assert rows is not None
+        return rows
+
+    async def _write(self, time: Timestamp, changes: pa.Table) -> None:
+        if changes.num_rows:
+            await self._written(lambda: self.sink.write(time, changes))
+        else:
+            self.sink.advance(Timestamp(time + 1))
+
+    async def _written(self, write: Callable[[], Awaitable[None]]) -> None:
+        """Writes. Retries after an error when a frontier advances: a full disk may have room then."""
+        while True:
+            try:
+                return await write()
+            except MustEnd:
+                raise  # the server ends, too
+            except Exception as error:
+                raise_if_cancelled()
+                if not self.sink.retries:
+                    raise
+                self._log.error(f"{self._kind} not written", error=str(error))
+            await self._frontiers.moved.wait()
+
+    def _query_succeeded(self, time: Timestamp) -> None:
+        self.error = None
+        self.processed_upper = Timestamp(time + 1)
+        self._holder.advance(time)
+
+    def _query_failed(self, error: Exception, time: Timestamp) -> None:
+        if not self.sink.retries:
+            raise error
+        if self.error is None:
+            self._log.warning(f"{self._kind} failed", error=str(error))
+        self.error = to_pg_error(error)
+        self.processed_upper = Timestamp(max(self.processed_upper, time + 1))
+        self._still_fails(self.error)
+
+    def _still_fails(self, error: PgError) -> None:
+        """Reports that the sink does not advance before an input changes, and wakes tasks that wait for frontiers."""
+        self.sink.failed(error, self.processed_upper)
+        self._frontiers.moved.fire()

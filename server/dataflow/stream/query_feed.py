@@ -1,0 +1,54 @@
+"""The feed of a subscribed query: the sink of the query's dataflow."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+
+from catalog.objects import Timestamp
+from protocol.pgwire.errors import PgError
+from server.dataflow.stream.accumulated import Accumulated
+from server.dataflow.stream.feed import Feed
+
+
+class QueryFeed(Feed):
+    """A query's rows at one time, and its changes at each later time. After an error the feed has failed."""
+
+    retries = False
+    _accumulated: Accumulated | None = None
+
+    @property
+    def hydrated(self) -> bool:
+        return self._accumulated is not None
+
+    @property
+    def current_rows(self) -> pa.Table:
+        """The rows at `upper - 1`. Requires `hydrated`."""
+        assert self._accumulated is not None
+        return self._accumulated.rows
+
+    def first_time(self, time: Timestamp) -> Timestamp:
+        """As `Sink.first_time`: subscribers need the rows at `time`."""
+        return time
+
+    async def rows(self) -> pa.Table | None:
+        """As `Sink.rows`."""
+        return self.current_rows if self.hydrated else None
+
+    async def begin(self, time: Timestamp, rows: pa.Table, known: pa.Table | None) -> None:
+        """As `Sink.begin`. The rows are no entry: readers take them from `current_rows`."""
+        self._accumulated = Accumulated(rows)
+        self.advance(Timestamp(time + 1))
+
+    async def write(self, time: Timestamp, changes: pa.Table) -> None:
+        """As `Sink.write`."""
+        assert self._accumulated is not None
+        self.append(time, changes)
+        self._accumulated.add(changes)
+        self.advance(Timestamp(time + 1))
+
+    def failed(self, error: PgError, upper: Timestamp) -> None:
+        """As `Sink.failed`."""
+        self.fail(error)
+
+    def close(self) -> None:
+        """As `Sink.close`. Readers may still take entries."""

@@ -1,0 +1,87 @@
+"""ALTER of databases, schemas and items: RENAME TO, OWNER TO, and SET or RESET (RETAIN HISTORY)."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from catalog.objects import Database, Item, Retained, Schema
+from catalog.roles import Privilege
+from catalog.state import CatalogState, NameTaken
+from protocol.pgwire.errors import PgError, SqlState
+from server.authorization import privileges
+from server.execution.ddl.databases import require_create_db
+from server.execution.ddl.named_objects import altered_object, name_taken
+from server.execution.ddl.retention import retained_ms
+from server.execution.ddl.roles import role_named
+from server.session_state.context import Context
+from server.sql.grammar.statements.objects import AlterOwner, AlterRename, AlterRetention
+
+
+def rename(context: Context, statement: AlterRename) -> CatalogState:
+    """Executes ALTER ... RENAME TO."""
+    state, new = context.state, statement.new_name.name
+    found = altered_object(context, statement)
+    if found is None:
+        return state
+    privileges.require_owner(state, context.role, found)
+    try:
+        match found:
+            case Database():
+                require_create_db(context, "rename")
+                return state.with_database(replace(found, name=new))
+            case Schema():
+                assert found.database_id is not None
+                privileges.require(state, context.role, found.database_id, Privilege.CREATE)
+                return state.with_schema(replace(found, name=new))
+            case Item():
+                privileges.require(state, context.role, found.schema_id, Privilege.CREATE)
+                return state.with_item(replace(found, name=new))
+    except NameTaken as error:
+        raise name_taken(error, statement.new_name.position) from None
+
+
+def change_owner(context: Context, statement: AlterOwner) -> CatalogState:
+    """Executes ALTER ... OWNER TO."""
+    state = context.state
+    found = altered_object(context, statement)
+    if found is None:
+        return state
+    if isinstance(found, Item) and found.part_of is not None:
+        raise PgError(
+            SqlState.WRONG_OBJECT_TYPE,
+            f'cannot change owner of {found.kind} "{found.name}"',
+            hint=f"Change the ownership of the {found.kind}'s table instead.",
+        )
+    role = role_named(context, statement.owner)
+    if state.owner(found.id) == role.id:
+        return state
+    privileges.require_owner(state, context.role, found)
+    if not privileges.is_member(state, context.role, role.id):
+        raise PgError(SqlState.INSUFFICIENT_PRIVILEGE, f'must be able to SET ROLE "{role.name}"')
+    if not privileges.is_superuser(state, context.role):
+        match found:  # except for superusers, ownership requires the right to create the object
+            case Database():
+                require_create_db(context, "change owner of")
+            case Schema():
+                assert found.database_id is not None
+                privileges.require(state, context.role, found.database_id, Privilege.CREATE)
+            case Item():
+                privileges.require(state, role.id, found.schema_id, Privilege.CREATE)
+    return state.with_owner(found.id, role.id)
+
+
+def change_retention(context: Context, statement: AlterRetention) -> CatalogState:
+    """Executes ALTER ... SET or RESET (RETAIN HISTORY)."""
+    state = context.state
+    found = altered_object(context, statement)
+    if found is None:
+        return state
+    if not isinstance(found, Retained):
+        raise PgError(
+            SqlState.WRONG_OBJECT_TYPE,
+            f"RETAIN HISTORY is not for a {statement.kind}",
+            hint="Tables, materialized views and indexes have a history.",
+            position=statement.name.position,
+        )
+    privileges.require_owner(state, context.role, found)
+    return state.with_item(replace(found, retain_ms=retained_ms(context, statement.retain)))

@@ -1,0 +1,30 @@
+"""The rules for the columns of tables and views."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from protocol.pgwire.errors import PgError, SqlState
+from server.sql.grammar.statements.parts import Ident
+
+COLUMNS_MAX = 1_600  # as in PostgreSQL
+NO_COLUMNS_HINT = "Give it one constant column, such as true AS present."
+
+
+def check_columns(columns: Sequence[Ident], kind: str) -> None:
+    """PgError 42701 for a repeated name, 54011 for too many columns, 0A000 for none. `kind`: table or view."""
+    seen: set[str] = set()
+    for column in columns:
+        if column.name in seen:
+            raise PgError(
+                SqlState.DUPLICATE_COLUMN,
+                f'column "{column.name}" specified more than once',
+                position=column.position or None,
+            )
+        seen.add(column.name)
+    if len(columns) > COLUMNS_MAX:
+        raise PgError(SqlState.TOO_MANY_COLUMNS, f"tables can have at most {COLUMNS_MAX} columns")
+    if not columns:
+        raise PgError(
+            SqlState.FEATURE_NOT_SUPPORTED, f"{kind}s without columns are not supported", hint=NO_COLUMNS_HINT
+        )

@@ -1,0 +1,93 @@
+"""Execution of statements that change the catalog.
+
+In an implicit transaction the change is committed immediately, and recomputed if the catalog changed concurrently.
+In a transaction block the changes accumulate in the transaction and are visible only to it until COMMIT.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from catalog.objects import Hold
+from catalog.state import CatalogState
+from protocol.pgwire.errors import PgError, SqlState
+from server.execution.ddl import alter, comments, databases, drop, grants, holds, roles, schemas, system_settings
+from server.execution.ddl.kinds import KINDS
+from server.session_state.context import Context
+from server.session_state.results import Result
+from server.session_state.transaction import Mode, Transaction
+from server.sql.grammar.statements.holds import CreateHold
+from server.sql.grammar.statements.objects import (
+    AlterOwner,
+    AlterRename,
+    AlterRetention,
+    CommentOn,
+    CreateDatabase,
+    CreateSchema,
+    DropObjects,
+)
+from server.sql.grammar.statements.parts import Definition
+from server.sql.grammar.statements.settings import AlterSystem
+
+RETRIES_MAX = 10
+
+Change = Callable[[Context, Any], CatalogState]
+"""Maps the catalog as the session sees it, and a statement, to the next state. Returns the same state if nothing
+changes."""
+
+_CHANGES: dict[type[Definition], Change] = {
+    CreateDatabase: databases.create,
+    CreateSchema: schemas.create,
+    DropObjects: drop.drop,
+    AlterRename: alter.rename,
+    AlterOwner: alter.change_owner,
+    AlterRetention: alter.change_retention,
+    AlterSystem: system_settings.alter_system,
+    CommentOn: comments.comment,
+    **{kind.statement: kind.create for kind in KINDS.values()},
+    **roles.CHANGES,
+    **grants.CHANGES,
+}
+
+
+async def define(context: Context, statement: Definition) -> Result:
+    """Executes a statement that changes the catalog.
+
+    The commit is retried after a serialization failure, at most `RETRIES_MAX` times.
+    """
+    change = _CHANGES[type(statement)]
+    subject = await holds.evaluate(context, statement) if isinstance(statement, CreateHold) else statement
+    for attempt in range(RETRIES_MAX):
+        await context.enter(Mode.DEFINE, statement.tag)
+        before = context.state
+        after = change(context, subject)
+        if after is not before:
+            after = after.settled(before, context.role)
+            transaction = context.transaction
+            _check_after_hold(transaction, before, after)
+            base = transaction.catalog[0] if transaction.catalog is not None else before
+            transaction.catalog = (base, replace(after, version=base.version + 1))
+        if context.transaction.ends_later:
+            break
+        try:
+            await context.commit()
+            break
+        except PgError as error:
+            if error.sqlstate is not SqlState.SERIALIZATION_FAILURE or attempt == RETRIES_MAX - 1:
+                raise
+    return Result(statement.tag)
+
+
+def _check_after_hold(transaction: Transaction, before: CatalogState, after: CatalogState) -> None:
+    """PgError 25000 if the transaction block has created a hold and now creates another object."""
+    if transaction.catalog is None or not after.items.keys() - before.items.keys():
+        return
+    created = before.items.keys() - transaction.catalog[0].items.keys()
+    if any(isinstance(before.items[id], Hold) for id in created):
+        raise PgError(
+            SqlState.INVALID_TRANSACTION_STATE,
+            "CREATE HOLD must be the last CREATE of a transaction block",
+            hint="Commit first, or create the object before the hold on it.",
+        )

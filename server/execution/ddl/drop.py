@@ -1,0 +1,64 @@
+"""DROP of databases, schemas and items."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from catalog.objects import Database, Item, ObjectId, Schema
+from catalog.state import CatalogState, InUse
+from protocol.pgwire.errors import Notice, PgError, SqlState
+from server.authorization import privileges
+from server.execution.ddl.named_objects import check_kind, find_object, in_use, refuse_missing, refuse_system_table
+from server.session_state.context import Context
+from server.sql.grammar.statements.objects import DropObjects, ObjectKind
+from server.sql.grammar.statements.parts import Name
+
+
+def drop(context: Context, statement: DropObjects) -> CatalogState:
+    """Executes DROP."""
+    if statement.kind is ObjectKind.DATABASE and context.transaction.explicit:
+        raise PgError(SqlState.ACTIVE_SQL_TRANSACTION, "DROP DATABASE cannot run inside a transaction block")
+    before = state = context.state
+    named: dict[Name, ObjectId] = {}
+    if statement.kind not in (ObjectKind.DATABASE, ObjectKind.SCHEMA):
+        items = ((name, find_object(context, before, statement.kind, name)) for name in statement.names)
+        named = {name: item.id for name, item in items if item is not None}
+    dependents = {name: len(before.dependents(id)) for name, id in named.items()}
+    # Drop dependents first, so that only objects that are not named here can prevent a drop.
+    for name in sorted(statement.names, key=lambda name: dependents.get(name, 0)):
+        try:
+            state = _drop_one(context, state, statement, name)
+        except InUse as error:
+            raise in_use(error) from None
+    if statement.kind is not ObjectKind.DATABASE:
+        dropped = before.items.keys() - state.items.keys() - set(named.values())
+        _report_cascade(context, [item for id, item in before.items.items() if id in dropped])
+    return state
+
+
+def _drop_one(context: Context, state: CatalogState, statement: DropObjects, name: Name) -> CatalogState:
+    found = find_object(context, state, statement.kind, name)
+    match found:
+        case None:
+            refuse_missing(context, statement.kind, name, if_exists=statement.if_exists)
+            return state
+        case Database():
+            privileges.require_drop(state, context.role, found)
+            return state.without_database(found.id, cascade=statement.cascade)
+        case Schema():
+            privileges.require_drop(state, context.role, found)
+            return state.without_schema(found.id, cascade=statement.cascade)
+        case Item():
+            check_kind(found, statement.kind, dropping=True)
+            refuse_system_table(found)
+            privileges.require_drop(state, context.role, found)
+            return state.without_item(found.id, cascade=statement.cascade)
+
+
+def _report_cascade(context: Context, dropped: Sequence[Item]) -> None:
+    """Sends a notice that lists the items dropped by CASCADE, without those that are part of another."""
+    lines = [f"drop cascades to {item.kind} {item.name}" for item in dropped if item.part_of is None]
+    if not lines:
+        return
+    head = lines[0] if len(lines) == 1 else f"drop cascades to {len(lines)} other objects"
+    context.notice(Notice(head, detail="\n".join(lines) if len(lines) > 1 else None))

@@ -1,0 +1,82 @@
+"""CREATE INDEX, SHOW CREATE INDEX and SHOW INDEXES."""
+
+from __future__ import annotations
+
+from catalog.objects import QUICKSTART, Index, Relation, View
+from catalog.roles import Privilege
+from catalog.state import CatalogState, NameTaken
+from protocol.pgwire.errors import PgError, SqlState
+from protocol.pgwire.types import TEXT
+from server.authorization import privileges
+from server.execution.ddl.named_objects import unless_exists
+from server.execution.ddl.retention import retain_clause, retained_ms
+from server.execution.ddl.views import check_maintainable
+from server.execution.names import find_item, qualified_name
+from server.execution.planning import plan_index_keys, system_table_in
+from server.session_state.context import Context
+from server.sql.grammar.lexer import quote_identifier
+from server.sql.grammar.statements.views import CreateIndex
+from server.sql.index_keys import key_column
+from server.sql.plan import Field
+from server.sql.stored_query import plan_stored, relation_query
+
+
+def create(context: Context, statement: CreateIndex) -> CatalogState:
+    """Executes CREATE INDEX."""
+    relation = find_item(context, statement.on)
+    if not isinstance(relation, Relation) or not relation.is_indexable:
+        raise PgError(SqlState.WRONG_OBJECT_TYPE, f'cannot create index on {relation.kind} "{relation.name}"')
+    state = context.state
+    privileges.require_owner(state, context.role, relation)
+    privileges.require(state, context.role, relation.schema_id, Privilege.CREATE)
+    privileges.require(state, context.role, QUICKSTART.id, Privilege.USAGE)
+    keys = plan_index_keys(statement, relation, context.plan_context())
+    if isinstance(relation, View):
+        _check_indexed_view(context, relation)
+    name = statement.name.name if statement.name is not None else _index_name(state, relation, keys)
+    id, state = state.new_id()
+    retain_ms = retained_ms(context, statement.retain)
+    try:
+        return state.with_item(Index(id, relation.schema_id, name, relation.id, keys, retain_ms=retain_ms))
+    except NameTaken as error:
+        return unless_exists(context, error, statement.if_not_exists)
+
+
+def _check_indexed_view(context: Context, view: View) -> None:
+    """Checks a view for CREATE INDEX, which maintains its rows like those of a materialized view.
+
+    PgError if they cannot be maintained, or if the role may not read them.
+    """
+    privileges.require_select(context.state, context.role, (view.id,))
+    plan = plan_stored(relation_query(view).text, context.state)
+    if (system := system_table_in(plan, context.state)) is not None:
+        raise PgError(
+            SqlState.FEATURE_NOT_SUPPORTED,
+            f'index on view "{view.name}" over system table "{system.name}" is not supported',
+        )
+    check_maintainable(context, plan)
+
+
+def _index_name(state: CatalogState, relation: Relation, keys: tuple[str, ...]) -> str:
+    columns = [key_column(key, relation.columns) for key in keys]
+    words = ["expr" if column is None else relation.columns[column].name for column in columns]
+    stem = "_".join([relation.name, *words, "idx"]) if keys else f"{relation.name}_primary_idx"
+    number, name = 0, stem
+    while state.item_named(relation.schema_id, name) is not None:
+        number += 1
+        name = f"{stem}{number}"
+    return name
+
+
+def show_create(context: Context, index: Index) -> str:
+    """The CREATE INDEX statement of an index."""
+    on = qualified_name(context, context.state.relation(index.on))
+    return f"CREATE INDEX {quote_identifier(index.name)} ON {on} ({', '.join(index.keys)}){retain_clause(index)}"
+
+
+SHOW_FIELDS = (Field("name", TEXT, False), Field("on", TEXT, False), Field("key", TEXT, False))
+
+
+def show_row(context: Context, index: Index) -> tuple[object, ...]:
+    """A row of SHOW INDEXES."""
+    return index.name, context.state.items[index.on].name, ", ".join(index.keys)

@@ -1,0 +1,46 @@
+"""What CREATE and SHOW do for each kind of item. DROP, RENAME, OWNER and COMMENT are the same for all kinds."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from catalog.objects import Hold, Index, Item, MaterializedView, Table, View
+from catalog.state import CatalogState
+from protocol.pgwire.types import TEXT
+from server.execution.ddl import holds, indexes, tables, views
+from server.session_state.context import Context
+from server.sql.grammar.statements.holds import CreateHold
+from server.sql.grammar.statements.parts import Definition
+from server.sql.grammar.statements.tables import CreateTable
+from server.sql.grammar.statements.views import CreateIndex, CreateMaterializedView, CreateView
+from server.sql.plan import Field
+
+
+def _name(context: Context, item: Item) -> tuple[object, ...]:
+    return (item.name,)
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """The functions of a kind of item."""
+
+    statement: type[Definition]
+    create: Callable[[Context, Any], CatalogState]
+    """Executes `statement`: returns the next catalog state."""
+    show_create: Callable[[Context, Any], str]
+    """The CREATE statement of an item, for SHOW CREATE."""
+    show_fields: tuple[Field, ...] = (Field("name", TEXT, False),)
+    """The columns of SHOW for this kind, such as SHOW INDEXES."""
+    show_row: Callable[[Context, Any], tuple[object, ...]] = _name
+    """The row of an item in SHOW."""
+
+
+KINDS: Mapping[type[Item], Kind] = {
+    Table: Kind(CreateTable, tables.create, tables.show_create),
+    View: Kind(CreateView, views.create, views.show_create),
+    MaterializedView: Kind(CreateMaterializedView, views.create, views.show_create),
+    Index: Kind(CreateIndex, indexes.create, indexes.show_create, indexes.SHOW_FIELDS, indexes.show_row),
+    Hold: Kind(CreateHold, holds.create, holds.show_create, holds.SHOW_FIELDS, holds.show_row),
+}

@@ -1,0 +1,123 @@
+"""The objects that DDL statements name, and the errors for names that exist, do not exist or denote another kind."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from catalog.objects import KINDS, Database, Item, Schema, SystemTable, with_article
+from catalog.state import CatalogState, InUse, NameTaken
+from protocol.pgwire.errors import Notice, PgError, SqlState
+from server.session_state.context import Context
+from server.sql.grammar.statements.objects import ObjectKind
+from server.sql.grammar.statements.parts import Name
+
+
+class NamesObject(Protocol):
+    """A statement that names one object."""
+
+    @property
+    def kind(self) -> ObjectKind | None: ...
+    @property
+    def name(self) -> Name: ...
+    @property
+    def if_exists(self) -> bool: ...
+
+
+def find_object(context: Context, state: CatalogState, kind: ObjectKind, name: Name) -> Database | Schema | Item | None:
+    """The database, schema or item of that name. An item can be of another kind. PgError 42501 for a system schema."""
+    match kind:
+        case ObjectKind.DATABASE:
+            return state.database_named(name.parts[-1])
+        case ObjectKind.SCHEMA:
+            *qualifier, last = name.parts
+            database = state.database_named(qualifier[0] if qualifier else context.settings["database"])
+            schema = state.schema_named(database.id, last) if database is not None else None
+            if schema is not None and schema.database_id is None:
+                raise PgError(SqlState.INSUFFICIENT_PRIVILEGE, f'permission denied: "{last}" is a system schema')
+            return schema
+        case _:
+            return state.resolve(name.parts, context.settings["database"], context.search_path)
+
+
+def altered_object(context: Context, statement: NamesObject) -> Database | Schema | Item | None:
+    """The object that an ALTER or COMMENT names; None if it does not exist and IF EXISTS is given.
+
+    PgError if it does not exist, is of another kind or is a system table.
+    """
+    assert statement.kind is not None
+    found = find_object(context, context.state, statement.kind, statement.name)
+    if found is None:
+        refuse_missing(context, statement.kind, statement.name, if_exists=statement.if_exists)
+    if isinstance(found, Item):
+        refuse_system_table(found)
+        check_kind(found, statement.kind)
+    return found
+
+
+def refuse_missing(context: Context, kind: ObjectKind, name: Name, *, if_exists: bool) -> None:
+    """Sends a notice if IF EXISTS is given, otherwise raises PgError."""
+    message = f'{kind} "{name}" does not exist'
+    if not if_exists:
+        raise PgError(_undefined(kind), message, position=name.position)
+    context.notice(Notice(f"{message}, skipping"))
+
+
+def _undefined(kind: ObjectKind) -> SqlState:
+    match kind:
+        case ObjectKind.DATABASE:
+            return SqlState.INVALID_CATALOG_NAME
+        case ObjectKind.SCHEMA:
+            return SqlState.INVALID_SCHEMA_NAME
+        case _:
+            return SqlState.UNDEFINED_OBJECT if KINDS[kind].relkind is None else SqlState.UNDEFINED_TABLE
+
+
+def name_taken(error: NameTaken, position: int | None = None) -> PgError:
+    """The error for a name that is in use."""
+    kind = error.kind
+    if kind == Database.kind:
+        code = SqlState.DUPLICATE_DATABASE
+    elif kind == Schema.kind:
+        code = SqlState.DUPLICATE_SCHEMA
+    elif KINDS[kind].relkind is None:
+        code = SqlState.DUPLICATE_OBJECT
+    else:
+        kind, code = "relation", SqlState.DUPLICATE_TABLE
+    return PgError(code, f'{kind} "{error.name}" already exists', position=position)
+
+
+def unless_exists(context: Context, error: NameTaken, if_not_exists: bool) -> CatalogState:
+    """The name is in use. With IF NOT EXISTS sends a notice and returns the state unchanged, else raises PgError."""
+    taken = name_taken(error)
+    if not if_not_exists:
+        raise taken
+    context.notice(Notice(f"{taken.message}, skipping", sqlstate=taken.sqlstate))
+    return context.state
+
+
+def in_use(error: InUse) -> PgError:
+    """The error for a DROP without CASCADE of an object on which others depend."""
+    kind = f"{error.kind} {error.name}"
+    return PgError(
+        SqlState.DEPENDENT_OBJECTS_STILL_EXIST,
+        f"cannot drop {kind} because other objects depend on it",
+        detail="\n".join(f"{k} {n} depends on {kind}" for k, n in error.dependents),
+        hint="Use DROP ... CASCADE to drop the dependent objects too.",
+    )
+
+
+def check_kind(item: Item, kind: ObjectKind, *, dropping: bool = False) -> None:
+    """PgError 42809 if the item is of another kind."""
+    if item.kind != kind:
+        actual = ObjectKind(item.kind) if item.kind in list(ObjectKind) else ObjectKind.TABLE
+        raise PgError(
+            SqlState.WRONG_OBJECT_TYPE,
+            f'"{item.name}" is not {with_article(kind)}',
+            hint=f"Use DROP {actual.upper()} to remove {with_article(actual)}." if dropping else None,
+        )
+
+
+def refuse_system_table(item: Item) -> None:
+    """PgError 42501 for a system table, which nobody can change."""
+    if isinstance(item, SystemTable):
+        raise PgError(SqlState.INSUFFICIENT_PRIVILEGE, f'permission denied: "{item.name}" is a system catalog')

@@ -1,0 +1,97 @@
+"""CREATE VIEW and CREATE MATERIALIZED VIEW, and SHOW CREATE of both."""
+
+from __future__ import annotations
+
+from catalog.objects import QUICKSTART, Collection, Column, DerivedRelation, Item, MaterializedView, ObjectId, View
+from catalog.roles import Privilege
+from catalog.state import CatalogState, InUse, NameTaken
+from protocol.pgwire.errors import PgError, SqlState
+from server.authorization import privileges
+from server.dataflow.plan.maintenance_strategy import maintenance_strategy
+from server.execution.ddl.columns import check_columns
+from server.execution.ddl.named_objects import in_use, refuse_system_table, unless_exists
+from server.execution.ddl.retention import retain_clause, retained_ms
+from server.execution.names import qualified_name, schema_of
+from server.execution.planning import system_table_in
+from server.session_state.context import Context
+from server.sql.grammar.lexer import quote_identifier
+from server.sql.grammar.statements.parts import Ident, Query
+from server.sql.grammar.statements.views import CreateMaterializedView, CreateView
+from server.sql.plan import QueryPlan, plan_query
+from server.sql.stored_query import definition, plan_stored
+
+
+def create(context: Context, statement: CreateView | CreateMaterializedView) -> CatalogState:
+    """Executes CREATE [OR REPLACE] [MATERIALIZED] VIEW."""
+    schema, name = schema_of(context, statement.name)
+    state = context.state
+    replaced = state.item_named(schema.id, name) if statement.or_replace else None
+    materialized = isinstance(statement, CreateMaterializedView)
+    columns, text, uses = plan_view(context, statement.query, statement.columns, maintained=materialized)
+    if materialized:
+        check_maintainable(context, plan_stored(text, state))
+    if replaced is not None:
+        privileges.require_owner(state, context.role, replaced)
+        refuse_system_table(replaced)
+        try:
+            state = state.without_item(replaced.id)
+        except InUse as error:
+            raise in_use(error) from None
+    id, state = state.new_id()
+    created: DerivedRelation
+    if isinstance(statement, CreateMaterializedView):
+        retain_ms = retained_ms(context, statement.retain)
+        created = MaterializedView(id, schema.id, name, columns, text, uses, retain_ms=retain_ms)
+    else:
+        created = View(id, schema.id, name, columns, text, uses)
+    try:
+        state = state.with_item(created)
+    except NameTaken as error:
+        return unless_exists(context, error, statement.if_not_exists)
+    return _with_rights_of(replaced, context.state, state, id) if replaced is not None else state
+
+
+def _with_rights_of(replaced: Item, before: CatalogState, state: CatalogState, id: ObjectId) -> CatalogState:
+    """The object that replaces a view keeps the view's owner and privileges."""
+    state = state.with_owner(id, before.owner(replaced.id))
+    return state.with_acl(id, before.acl(replaced.id)) if replaced.id in before.privileges else state
+
+
+def plan_view(
+    context: Context, query: Query, names: tuple[Ident, ...], *, maintained: bool
+) -> tuple[tuple[Column, ...], str, frozenset[ObjectId]]:
+    """Returns a view's columns, its stored text, and the ids of the objects that it uses."""
+    plan = plan_query(query, context.plan_context(), None, maintained=maintained)
+    if maintained:
+        privileges.require_query(context.state, context.role, plan)
+        privileges.require(context.state, context.role, QUICKSTART.id, Privilege.USAGE)
+    else:
+        privileges.require_names(context.state, context.role, plan.uses)
+    if maintained and (system := system_table_in(plan, context.state)) is not None:
+        raise PgError(
+            SqlState.FEATURE_NOT_SUPPORTED, f'materialized view over system table "{system.name}" is not supported'
+        )
+    if len(names) > len(plan.columns):
+        raise PgError(SqlState.SYNTAX_ERROR, "CREATE VIEW specifies more column names than columns")
+    final = [*names, *(Ident(field.name, 0) for field in plan.columns[len(names) :])]
+    check_columns(final, "view")
+    columns = tuple(
+        Column(ident.name, "text" if field.type.name == "unknown" else str(field.type), field.nullable)
+        for ident, field in zip(final, plan.columns, strict=True)
+    )
+    return columns, plan.stored_text, plan.uses
+
+
+def check_maintainable(context: Context, stored: QueryPlan) -> None:
+    """PgError 0A000 if the query cannot be maintained. The query may read objects created by this transaction."""
+    items, rows = context.state.items, context.coordinator.reads.log_row_count
+    sizes = {id: rows(id) for id in stored.inputs if isinstance(items[id], Collection)}
+    maintenance_strategy(stored, sizes).check()
+
+
+def show_create(context: Context, view: DerivedRelation) -> str:
+    """The CREATE statement of a view or materialized view."""
+    columns = ", ".join(quote_identifier(column.name) for column in view.columns)
+    query = definition(view, context.state)
+    name = qualified_name(context, view)
+    return f"CREATE {view.kind.upper()} {name} ({columns}){retain_clause(view)} AS {query}"

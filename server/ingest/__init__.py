@@ -1,0 +1,12 @@
+"""Ingestion: changes from external systems are written to collections, exactly once.
+
+`upstream`   the interface that a kind of source implements: reads an external system from a stored position
+`ingestion`  the task of one source: reads, commits changes and position together, retries
+
+A source's position (offsets, log sequence numbers, deduplication state) is committed in the transaction that commits
+the changes read up to it (`catalog.source_state`). After a crash the source continues at that position:
+
+    committed rows = changes of upstream before the committed position
+
+so a change is neither lost nor written twice, and the external system's own record of what was consumed is never used.
+"""

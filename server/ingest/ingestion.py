@@ -1,0 +1,96 @@
+"""The ingestion of one source: a task that copies changes from an external system to the source's collections."""
+
+from __future__ import annotations
+
+import asyncio
+from enum import StrEnum
+
+import structlog
+
+from catalog import source_state
+from catalog.objects import ObjectId
+from catalog.store import MustEnd
+from protocol.pgwire.errors import PgError
+from server.coordinator.committer import Conflict, Request
+from server.coordinator.coordinator import Coordinator
+from server.coordinator.payloads import prepare_payloads
+from server.ingest.upstream import Changes, Upstream, UpstreamError
+from server.runtime.cancellation import raise_if_cancelled
+
+READ_BYTES_MAX = 8 * 1024 * 1024  # of changes read at once; bounds the memory of a source
+RETRY_S = 0.5  # pause before the first retry; it doubles with each further one
+RETRY_S_MAX = 30.0
+
+log = structlog.get_logger()
+
+
+class Status(StrEnum):
+    """The status of a source. STALLED: its external system cannot be read, and reading is retried. FAILED: it ended."""
+
+    STARTING = "starting"
+    RUNNING = "running"
+    STALLED = "stalled"
+    FAILED = "failed"
+
+
+class Ingestion:
+    """Copies changes from `upstream` to the collections of `source`, exactly once. `run` is its task."""
+
+    def __init__(
+        self, source: ObjectId, upstream: Upstream, coordinator: Coordinator, *, retry_s: float = RETRY_S
+    ) -> None:
+        self.source = source
+        self.status = Status.STARTING
+        self.error: PgError | UpstreamError | None = None
+        """The reason of STALLED or FAILED."""
+        self.rows = 0
+        """Rows or changes committed since the start."""
+        self._upstream = upstream
+        self._coordinator = coordinator
+        self._retry_s = retry_s
+
+    async def run(self) -> None:
+        """Runs until cancelled, until the source is dropped, or until it FAILED. Cancel safety: see `server.ingest`."""
+        retry_s = self._retry_s
+        while self.source in self._coordinator.state.items:
+            rows = self.rows
+            try:
+                await self._copy()
+            except PgError as error:
+                if self.source in self._coordinator.state.items:
+                    self._report(Status.FAILED, error)
+                return
+            except MustEnd:
+                raise  # the server ends, too
+            except Conflict:
+                pass  # the source or one of its collections was dropped
+            except Exception as error:
+                raise_if_cancelled()
+                self._report(Status.STALLED, error if isinstance(error, UpstreamError) else UpstreamError(str(error)))
+            retry_s = self._retry_s if self.rows > rows else min(2 * retry_s, RETRY_S_MAX)
+            await asyncio.sleep(retry_s)
+
+    async def _copy(self) -> None:
+        """Opens the upstream at the committed state and copies changes until an error."""
+        try:
+            await self._upstream.open(source_state.load(self._coordinator.store, self.source))
+            while True:
+                changes = await self._upstream.read(READ_BYTES_MAX)
+                await self._commit(changes)
+                self.status, self.error = Status.RUNNING, None
+                await self._upstream.committed(changes.state)
+        finally:
+            await self._upstream.close()
+
+    async def _commit(self, changes: Changes) -> None:
+        """Commits the changes and the state after them in one transaction."""
+        coordinator = self._coordinator
+        await coordinator.backpressure.admit(tuple(changes.writes))
+        payloads = await prepare_payloads(coordinator.log, changes.writes)
+        await coordinator.commit(Request(writes=payloads, source_state={self.source: changes.state}))
+        self.rows += sum(payload.table.num_rows for _, payload in payloads)
+
+    def _report(self, status: Status, error: PgError | UpstreamError) -> None:
+        if (status, str(error)) != (self.status, str(self.error)):
+            log.warning(f"source {status}", source=self.source, error=error.message, hint=error.hint)
+        self.status, self.error = status, error

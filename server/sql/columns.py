@@ -1,0 +1,96 @@
+"""Columns of a plan: which ones a node names, their replacement by others, and new ones."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, TypeVar
+
+from protocol.pgwire.errors import PgError, SqlState
+from server.sql import expressions as ex
+from server.sql.expressions import Column, ColumnRef, Expression, Quantified, Subquery, transform, walk, walk_all
+from server.sql.relations import Relation
+
+COLUMNS_MAX = 20_000  # the maximum number of columns that the rewriting of a statement may create
+Node = TypeVar("Node")
+
+
+def ids(columns: Iterable[Column]) -> set[int]:
+    return {column.id for column in columns}
+
+
+def named(part: Any) -> set[int]:
+    """The ids of the columns that an expression, or a tuple of them, names."""
+    if part is None:
+        return set()
+    if isinstance(part, tuple):
+        return {id for item in part for id in named(item)}
+    return {node.column.id for node in walk(part) if isinstance(node, ColumnRef)}
+
+
+def names_any(part: Any, ids: set[int]) -> bool:
+    """Whether an expression, a relation, or a tuple of them names one of these columns."""
+    return any(isinstance(node, ColumnRef) and node.column.id in ids for node in walk_all(part))
+
+
+def free_columns(node: Relation) -> list[Column]:
+    """The columns of enclosing queries that the node names, ordered by id."""
+    known: set[int] = set()
+    named: dict[int, Column] = {}
+    for inner in walk(node):
+        if isinstance(inner, ColumnRef):
+            named[inner.column.id] = inner.column
+        elif isinstance(inner, Quantified):
+            known.add(inner.element.id)
+        elif isinstance(inner, Subquery):
+            known.update(c.id for c in inner.holders)
+        elif isinstance(inner, Relation):
+            known.update(c.id for c in inner.columns)
+    return [named[id] for id in sorted(named.keys() - known)]
+
+
+def substituted(node: Node, swap: dict[int, Column]) -> Node:
+    """The node with column references replaced by references to other columns; `swap` is keyed by column id."""
+
+    def change(inner: Any) -> Any | None:
+        if isinstance(inner, ColumnRef) and inner.column.id in swap:
+            return ColumnRef(swap[inner.column.id], inner.written, inner.position)
+        return None
+
+    return transform(node, change)
+
+
+def with_values(expression: Expression, values: dict[int, Expression]) -> Expression:
+    """The expression with column references replaced by `values`, which are keyed by column id."""
+
+    def change(node: Any) -> Any | None:
+        return values.get(node.column.id) if isinstance(node, ColumnRef) else None
+
+    return transform(expression, change)
+
+
+class NewColumns:
+    """Creates columns with ids that are unused in a plan."""
+
+    def __init__(self, root: Relation) -> None:
+        ids = [0]
+        for node in walk(root):
+            if isinstance(node, Relation):
+                ids += [column.id for column in node.columns]
+            elif isinstance(node, Subquery):
+                ids += [column.id for column in node.holders]
+            elif isinstance(node, Quantified):
+                ids.append(node.element.id)
+        self._last = max(ids)
+        self._most = self._last + COLUMNS_MAX
+
+    def column(self, name: str, like: Expression) -> Column:
+        """A new column with the type, nullability and precision of an expression. 54001 beyond COLUMNS_MAX."""
+        self._last += 1
+        if self._last > self._most:  # nested levels can double the plan: a level may contain the previous one twice
+            raise PgError(
+                SqlState.STATEMENT_TOO_COMPLEX,
+                "stack depth limit exceeded",
+                hint="Write the statement with fewer subqueries that name columns of one another.",
+            )
+        digits = ex.precision(like) if like.type.name == "numeric" else 0
+        return Column(self._last, name or ex.name_of(like), like.type, like.nullable, digits)

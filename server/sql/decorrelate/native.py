@@ -1,0 +1,134 @@
+"""The subqueries that Spark supports as written."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from protocol.pgwire.types import JSONB
+from server.sql.casts import find_cast, is_utc
+from server.sql.columns import free_columns, names_any
+from server.sql.expressions import (
+    Aggregate,
+    Call,
+    Cast,
+    Expression,
+    Quantified,
+    SortKey,
+    Subquery,
+    SubqueryKind,
+    WindowCall,
+    transform,
+    walk_all,
+)
+from server.sql.functions.table import Form
+from server.sql.relations import Aggregate as AggregateNode
+from server.sql.relations import Filter, Join, JoinKind, Project, Relation, Scan
+
+
+def is_native(subquery: Subquery, node: Relation) -> bool:
+    """Whether Spark supports the subquery in an expression of `node`.
+
+    If it is correlated, outer columns may occur only in WHERE conditions over inner and cross joins.
+    """
+    if subquery.kind in (SubqueryKind.ANY, SubqueryKind.ALL):
+        return False
+    if not isinstance(node, (Project, Filter, AggregateNode)):
+        return subquery.kind is SubqueryKind.SCALAR and not free_columns(subquery.relation)
+    outer = {column.id for column in free_columns(subquery.relation)}
+    if not outer:
+        return True
+    inner = subquery.relation
+    if isinstance(inner, Project) and not names_any(inner.expressions, outer):
+        inner = inner.input
+    if isinstance(inner, AggregateNode) and not inner.keys and not names_any((inner.calls,), outer):
+        inner = inner.input
+    return _is_simple(inner, outer)
+
+
+def _is_simple(node: Relation, outer: set[int]) -> bool:
+    match node:
+        case Scan():
+            return True
+        case Filter(input=input, predicate=predicate):
+            return not has_subquery(predicate) and _is_simple(input, outer)
+        case Project(input=input, expressions=expressions):
+            return not names_any(expressions, outer) and not has_subquery(expressions) and _is_simple(input, outer)
+        case Join(kind=JoinKind.INNER | JoinKind.CROSS, lateral=False, condition=condition, left=left, right=right):
+            return (
+                not (condition is not None and (names_any(condition, outer) or has_subquery(condition)))
+                and _is_simple(left, outer)
+                and _is_simple(right, outer)
+            )
+    return False
+
+
+def in_lambdas(part: Any) -> list[Subquery]:
+    """The subqueries in expressions that would be rendered inside a higher-order function, where Spark rejects them.
+
+    Subqueries nested in these subqueries are not included.
+    """
+    found: list[Subquery] = []
+
+    def collect(node: Any) -> Any | None:
+        if isinstance(node, Subquery):
+            found.append(node)
+            return node
+        return None
+
+    def search(node: Any) -> Any | None:
+        if isinstance(node, Subquery):
+            for operand in node.operands:
+                transform(operand, search)
+            return node
+        if _uses_lambda(node):
+            transform(node, collect)
+            return node
+        return None
+
+    for item in flat(part):
+        transform(item, search)
+    return found
+
+
+def _uses_lambda(node: Any) -> bool:
+    """Whether the Spark SQL of an expression contains its arguments inside a higher-order function."""
+    match node:
+        case Call(function=function, arguments=arguments, timezone=timezone):
+            return not is_utc(timezone) or _form_uses_lambda(function.spark, arguments)
+        case Cast(operand=operand, type=target, timezone=timezone):
+            rule = find_cast(operand.type.without_modifiers, target.without_modifiers)
+            return rule is not None and (not is_utc(timezone) or _form_uses_lambda(rule.spark, (operand,)))
+        case Aggregate(function=function, arguments=arguments):
+            # values of a group that are ordered, or passed to Python, are sorted with a comparison lambda
+            return _form_uses_lambda(function.spark, arguments) or "{a}" in _form(function.spark, arguments)
+        case WindowCall(call=call):
+            return _uses_lambda(call)
+        case SortKey(expression=expression):
+            return expression.type.element is not None or expression.type == JSONB
+        case Quantified():
+            return True
+    return False
+
+
+def _form(spark: str | Form | None, arguments: Sequence[Expression]) -> str:
+    """The Spark SQL of a function with subqueries as arguments; "" if it has no form in Spark SQL."""
+    return (spark(arguments, ["(SELECT 1)"] * len(arguments)) if callable(spark) else spark) or ""
+
+
+def _form_uses_lambda(spark: str | Form | None, arguments: Sequence[Expression]) -> bool:
+    """Whether a form contains a lambda. Without a form, a Python UDF is called and its result unpacked by a lambda."""
+    form = _form(spark, arguments)
+    return not form or "->" in form
+
+
+def has_subquery(part: Any) -> bool:
+    """Whether an expression, or a tuple of them, contains a subquery."""
+    return any(isinstance(node, Subquery) for node in walk_all(part))
+
+
+def flat(part: Any) -> list[Any]:
+    """The nodes in a tuple of nodes or tuples."""
+    if isinstance(part, tuple):
+        return [inner for item in part for inner in flat(item)]
+    return [] if part is None else [part]

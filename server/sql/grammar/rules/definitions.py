@@ -1,0 +1,146 @@
+"""CREATE, ALTER, DROP and COMMENT: the kind of object selects the rule."""
+
+from __future__ import annotations
+
+from protocol.pgwire.errors import PgError, SqlState
+from server.sql.grammar.lexer import Kind
+from server.sql.grammar.rules.holds import parse_advance_hold, parse_create_hold
+from server.sql.grammar.rules.objects import parse_object_kind, unsupported_kind
+from server.sql.grammar.rules.retention import parse_alter_retention
+from server.sql.grammar.rules.roles import (
+    parse_alter_role,
+    parse_create_role,
+    parse_drop_owned,
+    parse_drop_roles,
+    parse_role,
+)
+from server.sql.grammar.rules.settings import parse_alter_system
+from server.sql.grammar.rules.tables import parse_create_table
+from server.sql.grammar.rules.views import parse_create_index, parse_create_materialized_view, parse_create_view
+from server.sql.grammar.statements import Statement
+from server.sql.grammar.statements.holds import AdvanceHold
+from server.sql.grammar.statements.objects import (
+    AlterOwner,
+    AlterRename,
+    AlterRetention,
+    CommentOn,
+    CreateDatabase,
+    CreateSchema,
+    DropObjects,
+    ObjectKind,
+)
+from server.sql.grammar.statements.roles import AlterRole, DropOwned, DropRoles, RenameRole
+from server.sql.grammar.statements.settings import AlterSystem
+from server.sql.grammar.token_reader import TokenReader
+
+# The number of parts that a name may have; None: the name of a column.
+_NAME_PARTS: dict[ObjectKind | None, int] = {
+    None: 4,
+    **dict.fromkeys(ObjectKind, 3),
+    ObjectKind.DATABASE: 1,
+    ObjectKind.SCHEMA: 2,
+}
+
+
+def parse_create(tokens: TokenReader) -> Statement:
+    start = tokens.index
+    tokens.expect("create")
+    or_replace = tokens.take("or", "replace")
+    if tokens.at("temp", "temporary", "local", "global", "unlogged"):
+        raise tokens.not_supported("CREATE TEMPORARY" if not tokens.at("unlogged") else "CREATE UNLOGGED")
+    tokens.reject("CREATE UNIQUE INDEX", "unique", hint="Keys are not enforced.")
+    if tokens.take("materialized"):
+        tokens.expect("view")
+        return parse_create_materialized_view(tokens, start, or_replace)
+    if tokens.take("view"):
+        return parse_create_view(tokens, start, or_replace)
+    if or_replace:
+        raise unsupported_kind(tokens, "CREATE OR REPLACE", "table", "schema", "database", "index", "hold")
+    if tokens.at_all("default", "index") or tokens.at("index"):
+        return parse_create_index(tokens, start)
+    if tokens.take("table"):
+        return parse_create_table(tokens, start)
+    if tokens.take("hold"):
+        return parse_create_hold(tokens, start)
+    if tokens.take("schema"):
+        return _parse_create_schema(tokens, start)
+    if tokens.take("database"):
+        return _parse_create_database(tokens, start)
+    if tokens.at("role", "user"):
+        return parse_create_role(tokens, start)
+    raise unsupported_kind(tokens, "CREATE")
+
+
+def _parse_create_schema(tokens: TokenReader, start: int) -> CreateSchema:
+    exists = tokens.if_not_exists()
+    tokens.reject("CREATE SCHEMA AUTHORIZATION", "authorization")
+    schema = tokens.name(parts_max=2)
+    tokens.reject("CREATE SCHEMA AUTHORIZATION", "authorization")
+    tokens.reject("CREATE SCHEMA with its objects", "create", hint="Create them by statements of their own.")
+    return CreateSchema(*tokens.text_from(start), schema, exists)
+
+
+def _parse_create_database(tokens: TokenReader, start: int) -> CreateDatabase:
+    exists = tokens.if_not_exists()
+    database = tokens.ident()
+    if not tokens.at_statement_end:
+        raise tokens.not_supported("CREATE DATABASE with options")
+    return CreateDatabase(*tokens.text_from(start), database, exists)
+
+
+def parse_drop(tokens: TokenReader) -> DropObjects | DropRoles | DropOwned:
+    start = tokens.index
+    tokens.expect("drop")
+    if tokens.at("role", "user"):
+        return parse_drop_roles(tokens, start)
+    if tokens.take("owned"):
+        return parse_drop_owned(tokens, start)
+    kind = parse_object_kind(tokens, "DROP")
+    tokens.reject("DROP INDEX CONCURRENTLY", "concurrently")
+    exists = tokens.if_exists()
+    names = tokens.comma_list(lambda: tokens.name(_NAME_PARTS[kind]))
+    cascade = tokens.drop_behavior()
+    return DropObjects(*tokens.text_from(start), kind, names, exists, cascade)
+
+
+def parse_alter(
+    tokens: TokenReader,
+) -> AlterRename | AlterOwner | AlterRetention | AlterSystem | AdvanceHold | AlterRole | RenameRole:
+    start = tokens.index
+    tokens.expect("alter")
+    if tokens.at("role", "user"):
+        return parse_alter_role(tokens, start)
+    if tokens.take("system"):
+        return parse_alter_system(tokens, start)
+    kind = parse_object_kind(tokens, "ALTER")
+    exists = tokens.if_exists()
+    tokens.take("only")
+    name = tokens.name(_NAME_PARTS[kind])
+    if tokens.at_statement_end:
+        raise tokens.syntax_error()
+    if kind is ObjectKind.HOLD and tokens.take("advance"):
+        return parse_advance_hold(tokens, start, name, exists)
+    if tokens.at("set", "reset") and tokens.ahead().value == "(" and tokens.ahead(2).value == "retain":
+        return parse_alter_retention(tokens, start, kind, name, exists)
+    if tokens.take("owner"):
+        tokens.expect("to")
+        owner = parse_role(tokens)
+        return AlterOwner(*tokens.text_from(start), kind, name, owner, exists)
+    if not tokens.at("rename") or (tokens.ahead().value != "to" and tokens.ahead().kind is not Kind.END):
+        known = "ADVANCE, RENAME TO" if kind is ObjectKind.HOLD else "RENAME TO"
+        raise tokens.not_supported(f"ALTER {kind.upper()} other than {known} and OWNER TO")
+    tokens.expect("rename", "to")
+    new_name = tokens.ident()
+    return AlterRename(*tokens.text_from(start), kind, name, new_name, exists)
+
+
+def parse_comment(tokens: TokenReader) -> CommentOn:
+    start = tokens.index
+    tokens.expect("comment", "on")
+    kind = None if tokens.take("column") else parse_object_kind(tokens, "COMMENT ON")
+    name = tokens.name(_NAME_PARTS[kind])
+    if kind is None and len(name.parts) == 1:
+        raise PgError(SqlState.SYNTAX_ERROR, "column name must be qualified", position=name.position)
+    tokens.expect("is")
+    comment = None if tokens.take("null") else tokens.string()
+    return CommentOn(*tokens.text_from(start), kind, name, comment)

@@ -1,0 +1,41 @@
+"""PREPARE, EXECUTE and DEALLOCATE."""
+
+from __future__ import annotations
+
+from server.sql.grammar.lexer import Kind
+from server.sql.grammar.rules import Rule
+from server.sql.grammar.statements.prepared import Deallocate, Execute, Prepare
+from server.sql.grammar.statements.queries import Select
+from server.sql.grammar.statements.writes import Delete, Insert, Update
+from server.sql.grammar.token_reader import QUERY_HEADS, TokenReader
+
+
+def parse_prepare(tokens: TokenReader, parse_statement: Rule) -> Prepare:
+    start = tokens.index
+    tokens.expect("prepare")
+    if tokens.at_all("transaction") and tokens.ahead().kind is Kind.STRING:
+        raise tokens.not_supported("PREPARE TRANSACTION")
+    name = tokens.ident()
+    types = tokens.in_parentheses(tokens.type) if tokens.at("(") else ()
+    tokens.expect("as")
+    if not tokens.at(*QUERY_HEADS, "insert", "update", "delete"):
+        raise tokens.syntax_error()
+    statement = parse_statement(tokens)
+    assert isinstance(statement, Select | Insert | Update | Delete)
+    return Prepare(*tokens.text_from(start), name, types, statement)
+
+
+def parse_execute(tokens: TokenReader) -> Execute:
+    start = tokens.index
+    tokens.expect("execute")
+    name = tokens.ident()
+    arguments = tokens.in_parentheses(lambda: tokens.expression(",")) if tokens.at("(") else ()
+    return Execute(*tokens.text_from(start), name, arguments)
+
+
+def parse_deallocate(tokens: TokenReader) -> Deallocate:
+    start = tokens.index
+    tokens.expect("deallocate")
+    tokens.take("prepare")
+    name = None if tokens.take("all") else tokens.ident()
+    return Deallocate(*tokens.text_from(start), name)

@@ -1,0 +1,49 @@
+"""RETAIN HISTORY in CREATE and ALTER."""
+
+from __future__ import annotations
+
+from server.sql.grammar.lexer import Kind
+from server.sql.grammar.statements.objects import AlterRetention, ObjectKind
+from server.sql.grammar.statements.parts import Name
+from server.sql.grammar.token_reader import TokenReader
+
+
+def parse_retain_option(tokens: TokenReader, unsupported: str) -> str | None:
+    """WITH (RETAIN HISTORY [=] FOR interval), or nothing. 0A000 naming `unsupported` for other options."""
+    if not tokens.at("with"):
+        return None
+    if not (tokens.ahead().value == "(" and tokens.ahead(2).value == "retain"):
+        raise tokens.not_supported(unsupported)
+    tokens.expect("with")
+    return _parse_retain_history(tokens)
+
+
+def _parse_retain_history(tokens: TokenReader) -> str:
+    """(RETAIN HISTORY [=] FOR interval)"""
+    for word in ("(", "retain", "history"):
+        tokens.expect_one_of(word)
+    tokens.take("=")
+    tokens.expect_one_of("for")
+    tokens.take("interval")
+    retain = tokens.number() if tokens.token.kind is Kind.NUMBER else _parse_option_string(tokens)
+    tokens.take(",")
+    tokens.expect_one_of(")")
+    return retain
+
+
+def _parse_option_string(tokens: TokenReader) -> str:
+    if tokens.token.kind is not Kind.STRING:
+        raise tokens.expected("option value")
+    return tokens.string()
+
+
+def parse_alter_retention(
+    tokens: TokenReader, start: int, kind: ObjectKind, name: Name, exists: bool
+) -> AlterRetention:
+    """SET (RETAIN HISTORY [=] FOR interval) or RESET (RETAIN HISTORY)"""
+    retain = None
+    if tokens.choose("set", "reset") == "set":
+        retain = _parse_retain_history(tokens)
+    else:
+        tokens.expect("(", "retain", "history", ")")
+    return AlterRetention(*tokens.text_from(start), kind, name, retain, exists)

@@ -1,0 +1,262 @@
+"""The grammar of roles and privileges, a subset of PostgreSQL's gram.y.
+
+Role attributes that Tidewire lacks are rejected by name. Their negated form (NOREPLICATION) is accepted.
+"""
+
+from __future__ import annotations
+
+from protocol.pgwire.errors import PgError, SqlState
+from server.sql.grammar.lexer import Kind, words
+from server.sql.grammar.statements.parts import Ident, Name
+from server.sql.grammar.statements.roles import (
+    AlterRole,
+    CreateRole,
+    DropOwned,
+    DropRoles,
+    GrantKind,
+    GrantPrivileges,
+    GrantRoles,
+    ReassignOwned,
+    RenameRole,
+    RoleAttributes,
+    RoleName,
+    SetRole,
+    SpecialRole,
+)
+from server.sql.grammar.token_reader import TokenReader
+
+_ATTRIBUTES = {"superuser": "superuser", "inherit": "inherit", "login": "login", "createdb": "create_db"}
+_UNSUPPORTED_ATTRIBUTES = {
+    "createrole": "Superusers manage roles.",
+    "replication": "SUBSCRIBE tells a client of every change.",
+    "bypassrls": "There is no row security.",
+}
+_PASSWORD_HINT = "There are no passwords yet: restrict who can reach the port."
+_UNSUPPORTED_OBJECTS = words(
+    """all connection domain foreign function language large parameter procedure routine secret sequence system
+    tablespace type"""
+)
+_RESERVED_PREFIXES = ("pg_", "mz_")
+
+
+def _reserved_name(name: str, position: int, detail: str | None = None) -> PgError:
+    return PgError(SqlState.RESERVED_NAME, f'role name "{name}" is reserved', detail=detail, position=position)
+
+
+def parse_role(tokens: TokenReader) -> RoleName:
+    """A role, by name or keyword (RoleSpec in gram.y)."""
+    token = tokens.token
+    position = token.start + 1
+    for spellings, special in (
+        (("current_user", "current_role"), SpecialRole.CURRENT_USER),
+        (("session_user",), SpecialRole.SESSION_USER),
+    ):
+        if tokens.at(*spellings):
+            tokens.advance()
+            return RoleName(special.value, position, special)
+    name = tokens.ident().name
+    if name == "none" and token.kind is Kind.WORD:
+        raise _reserved_name(name, position)
+    if name == "public":
+        return RoleName(name, position, SpecialRole.PUBLIC)
+    return RoleName(name, position)
+
+
+def _parse_roles(tokens: TokenReader) -> tuple[RoleName, ...]:
+    return tokens.comma_list(lambda: parse_role(tokens))
+
+
+def _parse_new_role_name(tokens: TokenReader) -> RoleName:
+    role = parse_role(tokens)
+    if role.special is SpecialRole.PUBLIC:
+        raise _reserved_name(role.name, role.position)
+    if role.special is not None:
+        message = f"{role.name.upper()} cannot be used as a role name here"
+        raise PgError(SqlState.RESERVED_NAME, message, position=role.position)
+    for prefix in _RESERVED_PREFIXES:
+        if role.name.startswith(prefix):
+            raise _reserved_name(role.name, role.position, f'Role names starting with "{prefix}" are reserved.')
+    return role
+
+
+def parse_create_role(tokens: TokenReader, start: int) -> CreateRole:
+    is_user = tokens.choose("role", "user") == "user"
+    tokens.reject("CREATE USER MAPPING", "mapping")
+    exists = tokens.if_not_exists()
+    name = _parse_new_role_name(tokens)
+    groups: tuple[RoleName, ...] = ()
+    members: tuple[RoleName, ...] = ()
+    tokens.take("with")
+    attributes: dict[str, bool] = {"login": True} if is_user else {}
+    specified: set[str] = set()
+    while not tokens.at_statement_end:
+        if tokens.take("in", "role") or tokens.take("in", "group"):
+            groups += _parse_roles(tokens)
+        elif tokens.take("role") or tokens.take("user"):
+            members += _parse_roles(tokens)
+        else:
+            _parse_attribute(tokens, attributes, specified)
+    return CreateRole(*tokens.text_from(start), name, RoleAttributes(**attributes), groups, members, exists)
+
+
+def _parse_attribute(tokens: TokenReader, attributes: dict[str, bool], specified: set[str]) -> None:
+    """Parses one attribute into `attributes`. 42601 if it was already specified (`specified`)."""
+    token = tokens.token
+    word = tokens.word
+    tokens.reject("ADMIN", "admin", hint="Superusers grant roles.")
+    if tokens.take("encrypted") or tokens.at("password"):
+        tokens.expect("password")
+        if not tokens.take("null"):
+            raise tokens.not_supported("a role with PASSWORD", _PASSWORD_HINT, at=token)
+        return
+    tokens.reject("VALID UNTIL", "valid", hint=_PASSWORD_HINT)
+    if tokens.take("connection"):
+        tokens.expect("limit")
+        if not (tokens.take("-") and tokens.integer() == "1"):
+            raise tokens.not_supported("CONNECTION LIMIT", at=token)
+        return
+    negated = word not in _ATTRIBUTES and word not in _UNSUPPORTED_ATTRIBUTES and word.startswith("no")
+    name = word.removeprefix("no") if negated else word
+    value = not negated
+    if name in _UNSUPPORTED_ATTRIBUTES:
+        if value:
+            raise tokens.not_supported(f"a role with {name.upper()}", _UNSUPPORTED_ATTRIBUTES[name])
+    elif name in _ATTRIBUTES:
+        attributes[_ATTRIBUTES[name]] = value
+    else:
+        raise (
+            PgError(SqlState.SYNTAX_ERROR, f'unrecognized role option "{token.value}"', position=token.start + 1)
+            if token.kind is Kind.WORD
+            else tokens.syntax_error()
+        )
+    if name in specified:
+        raise PgError(SqlState.SYNTAX_ERROR, "conflicting or redundant options", position=token.start + 1)
+    specified.add(name)
+    tokens.advance()
+
+
+def parse_alter_role(tokens: TokenReader, start: int) -> AlterRole | RenameRole:
+    tokens.choose("role", "user")
+    tokens.reject("ALTER ROLE ALL", "all")
+    tokens.reject("ALTER USER MAPPING", "mapping")
+    name = parse_role(tokens)
+    if tokens.take("rename", "to"):
+        new_name = _parse_new_role_name(tokens)
+        return RenameRole(*tokens.text_from(start), name, new_name)
+    hint = "ALTER SYSTEM SET gives every new session a default."
+    tokens.reject("ALTER ROLE ... SET", "set", "reset", "in", hint=hint)
+    tokens.take("with")
+    attributes: dict[str, bool] = {}
+    specified: set[str] = set()
+    while not tokens.at_statement_end:
+        _parse_attribute(tokens, attributes, specified)
+    return AlterRole(*tokens.text_from(start), name, RoleAttributes(**attributes))
+
+
+def parse_drop_roles(tokens: TokenReader, start: int) -> DropRoles:
+    tokens.choose("role", "user")
+    tokens.reject("DROP USER MAPPING", "mapping")
+    exists = tokens.if_exists()
+    names = _parse_roles(tokens)
+    for name in names:
+        if name.special is not None:
+            message = "cannot use special role specifier in DROP ROLE"
+            raise PgError(SqlState.INVALID_PARAMETER_VALUE, message, position=name.position)
+    return DropRoles(*tokens.text_from(start), names, exists)
+
+
+def parse_drop_owned(tokens: TokenReader, start: int) -> DropOwned:
+    tokens.expect("by")
+    roles = _parse_roles(tokens)
+    cascade = tokens.drop_behavior()
+    return DropOwned(*tokens.text_from(start), roles, cascade)
+
+
+def parse_reassign_owned(tokens: TokenReader) -> ReassignOwned:
+    start = tokens.index
+    tokens.expect("reassign", "owned", "by")
+    roles = _parse_roles(tokens)
+    tokens.expect("to")
+    owner = parse_role(tokens)
+    return ReassignOwned(*tokens.text_from(start), roles, owner)
+
+
+def parse_set_role(tokens: TokenReader, start: int, local: bool) -> SetRole:
+    _ = tokens.take("=") or tokens.take("to")
+    if tokens.take("none") or tokens.take("default"):
+        name = None
+    elif tokens.token.kind is Kind.STRING:
+        name = tokens.string()
+    else:
+        name = tokens.ident().name
+    return SetRole(*tokens.text_from(start), None if name == "none" else name, local)
+
+
+def parse_grant(tokens: TokenReader) -> GrantPrivileges | GrantRoles:
+    start = tokens.index
+    tokens.expect("grant")
+    return _parse_granted(tokens, start, "to")
+
+
+def parse_revoke(tokens: TokenReader) -> GrantPrivileges | GrantRoles:
+    start = tokens.index
+    tokens.expect("revoke")
+    if tokens.at("grant", "admin", "inherit", "set") and tokens.ahead().value == "option":
+        raise tokens.not_supported(
+            f"REVOKE {tokens.word.upper()} OPTION FOR", "Owners grant privileges, superusers roles."
+        )
+    return _parse_granted(tokens, start, "from")
+
+
+def _parse_granted(tokens: TokenReader, start: int, preposition: str) -> GrantPrivileges | GrantRoles:
+    """The part of GRANT and REVOKE after the verb: privileges ON objects, or roles; then TO or FROM roles."""
+    revoke = preposition == "from"
+    privileges: tuple[Ident, ...] | None = None
+    is_all = tokens.take("all")
+    if is_all:
+        tokens.take("privileges")
+    else:
+        privileges = tokens.comma_list(lambda: _parse_privilege(tokens))
+    tokens.reject("a privilege on columns", "(", hint="Grant it on the table, or on a view of the columns.")
+    if not is_all and tokens.take(preposition):
+        assert privileges is not None
+        roles = tuple(RoleName(p.name, p.position) for p in privileges)
+        members = _parse_roles(tokens)
+        _reject_options(tokens)
+        if revoke:
+            tokens.drop_behavior()
+        return GrantRoles(*tokens.text_from(start), roles, members, revoke)
+    tokens.expect("on")
+    kind, objects = _parse_granted_objects(tokens)
+    tokens.expect(preposition)
+    grantees = _parse_roles(tokens)
+    _reject_options(tokens)
+    if revoke:
+        tokens.drop_behavior()  # it has no effect: without grant options, nothing depends on a privilege
+    return GrantPrivileges(*tokens.text_from(start), privileges, kind, objects, grantees, revoke)
+
+
+def _parse_privilege(tokens: TokenReader) -> Ident:
+    """The name of a privilege or of a role. The tokens after the list decide which of the two it is."""
+    return tokens.ident(not_names=frozenset())
+
+
+def _reject_options(tokens: TokenReader) -> None:
+    tokens.reject("GRANT ... WITH OPTION", "with", hint="Owners grant privileges, superusers roles.")
+    tokens.reject("GRANTED BY", "granted")
+
+
+def _parse_granted_objects(tokens: TokenReader) -> tuple[GrantKind, tuple[Name, ...]]:
+    if tokens.take("all", "tables", "in", "schema"):
+        return GrantKind.TABLES_IN_SCHEMA, tokens.comma_list(lambda: tokens.name(2))
+    follows_name = tokens.ahead().kind in (Kind.WORD, Kind.IDENT) and tokens.ahead().value not in ("to", "from")
+    if follows_name and tokens.at(*_UNSUPPORTED_OBJECTS):
+        raise tokens.not_supported(f"GRANT ON {tokens.word.upper()}")
+    if tokens.take("schema"):
+        return GrantKind.SCHEMA, tokens.comma_list(lambda: tokens.name(2))
+    if tokens.take("database"):
+        return GrantKind.DATABASE, tokens.comma_list(lambda: tokens.name(1))
+    if follows_name and tokens.take("cluster"):
+        return GrantKind.CLUSTER, tokens.comma_list(lambda: tokens.name(1))
+    tokens.take("table")
+    return GrantKind.TABLE, tokens.comma_list(tokens.name)

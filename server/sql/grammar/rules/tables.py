@@ -1,0 +1,117 @@
+"""CREATE TABLE."""
+
+from __future__ import annotations
+
+from protocol.pgwire.errors import PgError, SqlState
+from server.sql.grammar.rules.retention import parse_retain_option
+from server.sql.grammar.statements.parts import Expr, Ident, Name
+from server.sql.grammar.statements.tables import ColumnDefinition, CreateTable, Key
+from server.sql.grammar.token_reader import TokenReader
+
+# Constraints that Tidewire lacks, with the hint for each.
+_UNENFORCED = {
+    "check": "Leave it out; a view can show the rows that break the rule.",
+    "references": "Leave it out; a view can show the rows that refer to nothing.",
+    "foreign": "Leave it out; a view can show the rows that refer to nothing.",
+    "generated": "Compute the column in a view; numbers are given by clients.",
+}
+
+
+def parse_create_table(tokens: TokenReader, start: int) -> CreateTable:
+    exists = tokens.if_not_exists()
+    name = tokens.name()
+    tokens.reject("CREATE TABLE AS", "as", hint="Use CREATE MATERIALIZED VIEW, or CREATE TABLE and INSERT ... SELECT.")
+    tokens.reject("CREATE TABLE OF a type", "of")
+    tokens.reject("a partitioned table", "partition")
+    tokens.expect("(")
+    columns: list[ColumnDefinition] = []
+    keys: list[Key] = []
+    if not tokens.take(")"):
+        _parse_table_element(tokens, name, columns, keys)
+        while tokens.take(","):
+            _parse_table_element(tokens, name, columns, keys)
+        tokens.expect(")")
+    tokens.reject("INHERITS", "inherits")
+    tokens.reject("a partitioned table", "partition")
+    retain = parse_retain_option(tokens, "CREATE TABLE with storage options")
+    tokens.reject("CREATE TABLE with storage options", "using", "tablespace", "without", "on")
+    primary = {column.name for key in keys if key.primary for column in key.columns}
+    defined = tuple(ColumnDefinition(c.name, c.type, c.not_null or c.name.name in primary, c.default) for c in columns)
+    return CreateTable(*tokens.text_from(start), name, defined, tuple(keys), exists, retain)
+
+
+def _parse_table_element(tokens: TokenReader, table: Name, columns: list[ColumnDefinition], keys: list[Key]) -> None:
+    """A column or a constraint, added to `columns` or `keys`."""
+    if tokens.take("constraint"):
+        tokens.ident()
+        if not tokens.at("primary", "unique", "check", "foreign", "exclude"):
+            raise tokens.syntax_error()
+    if tokens.at("primary", "unique"):
+        _parse_key(tokens, table, keys, columns=None)
+    elif tokens.at("check", "foreign", "exclude") and (tokens.ahead().value in ("(", "key", "using")):
+        raise tokens.not_supported(f"a {tokens.token.value.upper()} constraint", _UNENFORCED.get(tokens.token.value))
+    elif tokens.at("like"):
+        raise tokens.not_supported("CREATE TABLE LIKE")
+    else:
+        columns.append(_parse_column_definition(tokens, table, keys))
+
+
+def _parse_key(tokens: TokenReader, table: Name, keys: list[Key], columns: tuple[Ident, ...] | None) -> None:
+    """PRIMARY KEY or UNIQUE, as a table constraint (`columns` None: the list follows) or a column constraint."""
+    token = tokens.token
+    primary = tokens.choose("primary", "unique") == "primary"
+    if primary:
+        tokens.expect("key")
+        if any(key.primary for key in keys):
+            raise PgError(
+                SqlState.INVALID_TABLE_DEFINITION,
+                f'multiple primary keys for table "{table.parts[-1]}" are not allowed',
+                position=token.start + 1,
+            )
+    tokens.reject("UNIQUE NULLS NOT DISTINCT", "nulls")
+    keys.append(Key(tokens.in_parentheses(tokens.ident) if columns is None else columns, primary))
+    tokens.reject("a deferrable or indexed constraint", "deferrable", "initially", "using", "include", "with")
+
+
+def _parse_column_definition(tokens: TokenReader, table: Name, keys: list[Key]) -> ColumnDefinition:
+    name = tokens.ident()
+    type_ = tokens.type()
+    not_null: bool | None = None
+    default: Expr | None = None
+    while not (tokens.at_statement_end or tokens.at(",", ")")):
+        token = tokens.token
+        if tokens.take("constraint"):
+            tokens.ident()
+        elif tokens.take("not") or tokens.at("null"):
+            tokens.expect("null")
+            wanted = token.value == "not"
+            if not_null is not None and not_null != wanted:
+                raise _conflicting("NULL/NOT NULL declarations", name, table, token.start)
+            not_null = wanted
+        elif tokens.take("default"):
+            if default is not None:
+                raise _conflicting("default values", name, table, token.start, "multiple")
+            default = tokens.expression(
+                *(",", "not", "null", "primary", "unique", "check", "references", "constraint", "generated"),
+                *("collate", "default", "deferrable", "initially"),
+            )
+        elif tokens.at("primary", "unique"):
+            _parse_key(tokens, table, keys, columns=(name,))
+        elif tokens.at("collate"):
+            raise tokens.not_supported("COLLATE", 'Text is compared by its bytes, as under the collation "C".')
+        elif tokens.at("check", "references", "generated", "deferrable", "initially", "storage", "compression"):
+            raise tokens.not_supported(
+                f"a column with {tokens.token.value.upper()}", _UNENFORCED.get(tokens.token.value)
+            )
+        else:
+            raise tokens.syntax_error()
+    return ColumnDefinition(name, type_, bool(not_null), default)
+
+
+def _conflicting(what: str, column: Ident, table: Name, start: int, how: str = "conflicting") -> PgError:
+    return PgError(
+        SqlState.SYNTAX_ERROR,
+        f'{how} {what} {"specified " if how == "multiple" else ""}for column "{column.name}" '
+        f'of table "{table.parts[-1]}"',
+        position=start + 1,
+    )

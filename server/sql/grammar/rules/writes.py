@@ -1,0 +1,110 @@
+"""INSERT, UPDATE, DELETE and TRUNCATE."""
+
+from __future__ import annotations
+
+from protocol.pgwire.errors import PgError, SqlState
+from server.sql.grammar.statements.parts import Expr, Name, Query
+from server.sql.grammar.statements.writes import Assignment, Delete, Insert, RowAssignment, Truncate, Update
+from server.sql.grammar.token_reader import QUERY_HEADS, TokenReader
+
+
+def parse_insert(tokens: TokenReader) -> Insert:
+    start = tokens.index
+    tokens.expect("insert", "into")
+    table = tokens.name()
+    alias = tokens.ident() if tokens.take("as") else None
+    columns = () if tokens.at("(") and tokens.ahead().value in QUERY_HEADS else tokens.column_list()
+    tokens.reject("OVERRIDING", "overriding")
+    source: Query | None = None
+    if tokens.take("default"):
+        tokens.expect("values")
+    else:
+        source = tokens.query("returning", "on")
+    if tokens.at("on"):
+        raise tokens.not_supported("INSERT ... ON CONFLICT", "Keys are not enforced, so nothing conflicts.")
+    returning = tokens.returning()
+    return Insert(*tokens.text_from(start), table, alias, columns, source, returning)
+
+
+def parse_update(tokens: TokenReader) -> Update:
+    start = tokens.index
+    tokens.expect("update")
+    table = _parse_written_table(tokens)
+    alias = tokens.alias("set")
+    tokens.expect("set")
+    assignments = tuple(part for parts in tokens.comma_list(lambda: _parse_assignment(tokens)) for part in parts)
+    others = tokens.other_tables() if tokens.at("from") else None
+    where = _parse_where(tokens)
+    returning = tokens.returning()
+    return Update(*tokens.text_from(start), table, alias, assignments, where, returning, others)
+
+
+def _parse_assignment(tokens: TokenReader) -> tuple[Assignment | RowAssignment, ...]:
+    """column = value; (columns) = [ROW] (values), which gives an Assignment per column; (columns) = (query)"""
+    if tokens.at("("):
+        return _parse_row_assignment(tokens)
+    return (_parse_column_assignment(tokens),)
+
+
+def _parse_row_assignment(tokens: TokenReader) -> tuple[Assignment | RowAssignment, ...]:
+    columns = tokens.column_list()
+    tokens.expect("=")
+    is_row = tokens.take("row")
+    tokens.expect("(")
+    if not is_row and tokens.at(*QUERY_HEADS):
+        query = tokens.query()
+        tokens.expect(")")
+        return (RowAssignment(columns, query),)
+    values = tokens.comma_list(lambda: None if tokens.take("default") else tokens.expression(","))
+    tokens.expect(")")
+    if len(values) != len(columns):
+        message = "number of columns does not match number of values"
+        raise PgError(SqlState.SYNTAX_ERROR, message, position=columns[0].position)
+    return tuple(map(Assignment, columns, values))
+
+
+def _parse_column_assignment(tokens: TokenReader) -> Assignment:
+    column = tokens.ident()
+    tokens.expect("=")
+    if tokens.take("default"):
+        return Assignment(column, None)
+    return Assignment(column, tokens.expression(",", "from", "where", "returning"))
+
+
+def parse_delete(tokens: TokenReader) -> Delete:
+    start = tokens.index
+    tokens.expect("delete", "from")
+    table = _parse_written_table(tokens)
+    alias = tokens.alias()
+    others = tokens.other_tables() if tokens.at("using") else None
+    where = _parse_where(tokens)
+    returning = tokens.returning()
+    return Delete(*tokens.text_from(start), table, alias, where, returning, others)
+
+
+def _parse_written_table(tokens: TokenReader) -> Name:
+    """[ONLY] name [*]. ONLY and * have no effect, because there is no table inheritance."""
+    tokens.take("only")
+    name = tokens.name()
+    tokens.take("*")
+    return name
+
+
+def _parse_where(tokens: TokenReader) -> Expr | None:
+    if not tokens.take("where"):
+        return None
+    if tokens.at_all("current", "of"):
+        raise tokens.not_supported("WHERE CURRENT OF")
+    return tokens.expression("returning")
+
+
+def parse_truncate(tokens: TokenReader) -> Truncate:
+    start = tokens.index
+    tokens.expect("truncate")
+    tokens.take("table")
+    tables = tokens.comma_list(lambda: _parse_written_table(tokens))
+    if tokens.at("restart", "continue"):
+        tokens.advance()
+        tokens.expect("identity")
+    tokens.drop_behavior()
+    return Truncate(*tokens.text_from(start), tables)

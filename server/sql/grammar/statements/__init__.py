@@ -1,0 +1,157 @@
+"""The statements that Tidewire parses: a closed set of frozen dataclasses, in a module for each family.
+
+`Statement` is their union. Code that handles many families, such as the dispatcher, uses the names that this module
+exports. Other code imports from the module of the family, and the parts that families share from `parts`.
+`server.sql.grammar.rules` has a module of the same name for each family; it creates the statements. The session and the
+planner `match` on their classes and end with `assert_never`. A statement holds only what the text says: names are not
+resolved and columns are not checked.
+
+- Names are folded to lower case (if unquoted), unquoted and truncated to 63 bytes, as PostgreSQL's lexer does.
+- `position` is an error position: the 1-based index, in characters, into the whole text that the client sent.
+- `text` and `offset` (0-based) are a node's own slice of that text: `whole[offset:offset + len(text)] == text`.
+- Queries and expressions are sqlglot trees. Their identifiers are already folded, and `parts.position_of(identifier)`
+  returns their position in the whole text.
+"""
+
+from __future__ import annotations
+
+from server.sql.grammar.statements.copy import CopyFrom, CopyTo
+from server.sql.grammar.statements.cursors import CloseCursor, Declare, Fetch
+from server.sql.grammar.statements.explain import Explain
+from server.sql.grammar.statements.holds import AdvanceHold, CreateHold
+from server.sql.grammar.statements.objects import (
+    AlterOwner,
+    AlterRename,
+    AlterRetention,
+    CommentOn,
+    CreateDatabase,
+    CreateSchema,
+    DropObjects,
+)
+from server.sql.grammar.statements.prepared import Deallocate, Execute, Prepare
+from server.sql.grammar.statements.queries import Select
+from server.sql.grammar.statements.roles import (
+    AlterRole,
+    CreateRole,
+    DropOwned,
+    DropRoles,
+    GrantPrivileges,
+    GrantRoles,
+    ReassignOwned,
+    RenameRole,
+    SetRole,
+)
+from server.sql.grammar.statements.settings import AlterSystem, Discard, ResetVariable, SetVariable, Unlisten
+from server.sql.grammar.statements.show import ShowColumns, ShowCreate, ShowObjects, ShowStatement, ShowVariable
+from server.sql.grammar.statements.subscribe import Subscribe
+from server.sql.grammar.statements.tables import CreateTable
+from server.sql.grammar.statements.transactions import Begin, Commit, Rollback, Savepoint, SetTransaction
+from server.sql.grammar.statements.views import CreateIndex, CreateMaterializedView, CreateView
+from server.sql.grammar.statements.writes import Delete, Insert, Truncate, Update
+
+__all__ = [
+    "AdvanceHold",
+    "AlterOwner",
+    "AlterRename",
+    "AlterRetention",
+    "AlterRole",
+    "AlterSystem",
+    "Begin",
+    "CloseCursor",
+    "CommentOn",
+    "Commit",
+    "CopyFrom",
+    "CopyTo",
+    "CreateDatabase",
+    "CreateHold",
+    "CreateIndex",
+    "CreateMaterializedView",
+    "CreateRole",
+    "CreateSchema",
+    "CreateTable",
+    "CreateView",
+    "Deallocate",
+    "Declare",
+    "Delete",
+    "Discard",
+    "DropObjects",
+    "DropOwned",
+    "DropRoles",
+    "Execute",
+    "Explain",
+    "Fetch",
+    "GrantPrivileges",
+    "GrantRoles",
+    "Insert",
+    "Prepare",
+    "ReassignOwned",
+    "RenameRole",
+    "ResetVariable",
+    "Rollback",
+    "Savepoint",
+    "Select",
+    "SetRole",
+    "SetTransaction",
+    "SetVariable",
+    "ShowColumns",
+    "ShowCreate",
+    "ShowObjects",
+    "ShowStatement",
+    "ShowVariable",
+    "Statement",
+    "Subscribe",
+    "Truncate",
+    "Unlisten",
+    "Update",
+]
+
+Statement = (
+    Select
+    | Insert
+    | Update
+    | Delete
+    | Truncate
+    | CopyFrom
+    | CopyTo
+    | CreateDatabase
+    | CreateSchema
+    | CreateTable
+    | CreateView
+    | CreateMaterializedView
+    | CreateIndex
+    | CreateHold
+    | AdvanceHold
+    | DropObjects
+    | AlterRename
+    | AlterOwner
+    | AlterRetention
+    | CommentOn
+    | AlterSystem
+    | CreateRole
+    | AlterRole
+    | RenameRole
+    | DropRoles
+    | GrantRoles
+    | GrantPrivileges
+    | ReassignOwned
+    | DropOwned
+    | Begin
+    | Commit
+    | Rollback
+    | Savepoint
+    | Prepare
+    | Execute
+    | Deallocate
+    | SetVariable
+    | SetRole
+    | SetTransaction
+    | ResetVariable
+    | ShowStatement
+    | Discard
+    | Subscribe
+    | Explain
+    | Declare
+    | Fetch
+    | CloseCursor
+    | Unlisten
+)

@@ -1,0 +1,35 @@
+"""COPY."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from server.sql.grammar.statements.parts import Ident, Name, Options, Parsed
+from server.sql.grammar.statements.queries import Select
+from server.sql.grammar.statements.subscribe import Subscribe
+from server.sql.grammar.statements.writes import Delete, Insert, Update
+
+
+@dataclass(frozen=True, slots=True)
+class CopyFrom(Parsed):
+    """COPY table (columns) FROM STDIN. Options in PostgreSQL's old syntax are converted to those of the new syntax."""
+
+    table: Name
+    columns: tuple[Ident, ...]
+    options: Options
+
+
+@dataclass(frozen=True, slots=True)
+class CopyRelation:
+    """COPY relation (columns) TO STDOUT."""
+
+    relation: Name
+    columns: tuple[Ident, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class CopyTo(Parsed):
+    """COPY relation or (statement) TO STDOUT."""
+
+    source: CopyRelation | Select | Insert | Update | Delete | Subscribe
+    options: Options

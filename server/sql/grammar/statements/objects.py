@@ -1,0 +1,105 @@
+"""Statements that apply to several kinds of object: databases, schemas, and ALTER, DROP and COMMENT of any kind."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import ClassVar
+
+from server.sql.grammar.statements.parts import Definition, Ident, Name
+from server.sql.grammar.statements.roles import RoleName
+
+
+class ObjectKind(StrEnum):
+    """The kinds of object in CREATE, DROP, ALTER and SHOW CREATE. Catalog objects have the same `kind`."""
+
+    DATABASE = "database"
+    SCHEMA = "schema"
+    TABLE = "table"
+    VIEW = "view"
+    MATERIALIZED_VIEW = "materialized view"
+    INDEX = "index"
+    HOLD = "hold"
+
+
+@dataclass(frozen=True, slots=True)
+class CreateDatabase(Definition):
+    tag = "CREATE DATABASE"
+
+    name: Ident
+    if_not_exists: bool
+
+
+@dataclass(frozen=True, slots=True)
+class CreateSchema(Definition):
+    tag = "CREATE SCHEMA"
+
+    name: Name
+    if_not_exists: bool
+
+
+@dataclass(frozen=True, slots=True)
+class DropObjects(Definition):
+    """Database names have one part, schema names one or two."""
+
+    kind: ObjectKind
+    names: tuple[Name, ...]
+    if_exists: bool
+    cascade: bool
+
+    @property
+    def tag(self) -> str:  # type: ignore[override]
+        return f"DROP {self.kind.upper()}"
+
+
+@dataclass(frozen=True, slots=True)
+class AlterRename(Definition):
+    kind: ObjectKind
+    name: Name
+    new_name: Ident
+    if_exists: bool
+
+    @property
+    def tag(self) -> str:  # type: ignore[override]
+        return f"ALTER {self.kind.upper()}"
+
+
+@dataclass(frozen=True, slots=True)
+class AlterOwner(Definition):
+    """ALTER ... OWNER TO role."""
+
+    kind: ObjectKind
+    name: Name
+    owner: RoleName
+    if_exists: bool
+
+    @property
+    def tag(self) -> str:  # type: ignore[override]
+        return f"ALTER {self.kind.upper()}"
+
+
+@dataclass(frozen=True, slots=True)
+class AlterRetention(Definition):
+    """ALTER ... SET (RETAIN HISTORY FOR interval) or RESET (RETAIN HISTORY); `retain` None: RESET."""
+
+    kind: ObjectKind
+    name: Name
+    retain: str | None
+    if_exists: bool
+
+    @property
+    def tag(self) -> str:  # type: ignore[override]
+        return f"ALTER {self.kind.upper()}"
+
+
+@dataclass(frozen=True, slots=True)
+class CommentOn(Definition):
+    """COMMENT ON kind name IS comment. `kind` None: a column; `name` is the relation's name and the column's."""
+
+    tag = "COMMENT"
+
+    if_exists: ClassVar[bool] = False
+
+    kind: ObjectKind | None
+    name: Name
+    comment: str | None

@@ -1,0 +1,138 @@
+"""Roles and privileges."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from server.sql.grammar.statements.parts import Definition, Ident, Name, Parsed
+
+
+class SpecialRole(StrEnum):
+    """Keywords that denote a role. CURRENT_ROLE is parsed as CURRENT_USER."""
+
+    CURRENT_USER = "current_user"
+    SESSION_USER = "session_user"
+    PUBLIC = "public"
+
+
+@dataclass(frozen=True, slots=True)
+class RoleName:
+    """A role, given by its name or by a keyword (`special`)."""
+
+    name: str
+    position: int
+    special: SpecialRole | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RoleAttributes:
+    """The attributes in CREATE ROLE and ALTER ROLE. None: not specified."""
+
+    superuser: bool | None = None
+    inherit: bool | None = None
+    login: bool | None = None
+    create_db: bool | None = None
+
+
+class GrantKind(StrEnum):
+    """The kinds of object in GRANT ON and REVOKE ON. TABLE includes every kind of relation."""
+
+    TABLE = "table"
+    TABLES_IN_SCHEMA = "all tables in schema"
+    SCHEMA = "schema"
+    DATABASE = "database"
+    CLUSTER = "cluster"
+
+
+@dataclass(frozen=True, slots=True)
+class CreateRole(Definition):
+    """CREATE ROLE, or CREATE USER, which implies LOGIN. `groups`: IN ROLE; `members`: ROLE."""
+
+    tag = "CREATE ROLE"
+
+    name: RoleName
+    attributes: RoleAttributes
+    groups: tuple[RoleName, ...]
+    members: tuple[RoleName, ...]
+    if_not_exists: bool
+
+
+@dataclass(frozen=True, slots=True)
+class AlterRole(Definition):
+    tag = "ALTER ROLE"
+
+    name: RoleName
+    attributes: RoleAttributes
+
+
+@dataclass(frozen=True, slots=True)
+class RenameRole(Definition):
+    tag = "ALTER ROLE"
+
+    name: RoleName
+    new_name: RoleName
+
+
+@dataclass(frozen=True, slots=True)
+class DropRoles(Definition):
+    tag = "DROP ROLE"
+
+    names: tuple[RoleName, ...]
+    if_exists: bool
+
+
+@dataclass(frozen=True, slots=True)
+class GrantRoles(Definition):
+    """GRANT roles TO members, or with `revoke` REVOKE roles FROM members."""
+
+    roles: tuple[RoleName, ...]
+    members: tuple[RoleName, ...]
+    revoke: bool
+
+    @property
+    def tag(self) -> str:  # type: ignore[override]
+        return "REVOKE ROLE" if self.revoke else "GRANT ROLE"
+
+
+@dataclass(frozen=True, slots=True)
+class GrantPrivileges(Definition):
+    """GRANT privileges ON objects TO grantees, or with `revoke` REVOKE ... FROM. `privileges` None: ALL."""
+
+    privileges: tuple[Ident, ...] | None
+    kind: GrantKind
+    objects: tuple[Name, ...]
+    grantees: tuple[RoleName, ...]
+    revoke: bool
+
+    @property
+    def tag(self) -> str:  # type: ignore[override]
+        return "REVOKE" if self.revoke else "GRANT"
+
+
+@dataclass(frozen=True, slots=True)
+class ReassignOwned(Definition):
+    """REASSIGN OWNED BY roles TO owner."""
+
+    tag = "REASSIGN OWNED"
+
+    roles: tuple[RoleName, ...]
+    owner: RoleName
+
+
+@dataclass(frozen=True, slots=True)
+class DropOwned(Definition):
+    """DROP OWNED BY roles."""
+
+    tag = "DROP OWNED"
+
+    roles: tuple[RoleName, ...]
+    cascade: bool
+
+
+@dataclass(frozen=True, slots=True)
+class SetRole(Parsed):
+    """SET [LOCAL] ROLE name. `name` None: NONE or DEFAULT."""
+
+    name: str | None
+    local: bool

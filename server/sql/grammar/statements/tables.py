@@ -1,0 +1,39 @@
+"""CREATE TABLE."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from protocol.pgwire.types import PgType
+from server.sql.grammar.statements.parts import Definition, Expr, Ident, Name
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnDefinition:
+    """A column of CREATE TABLE. `not_null` is also set by a PRIMARY KEY over it, as column or table constraint."""
+
+    name: Ident
+    type: PgType
+    not_null: bool
+    default: Expr | None
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """A PRIMARY KEY or UNIQUE constraint, of the column or of the table."""
+
+    columns: tuple[Ident, ...]
+    primary: bool
+
+
+@dataclass(frozen=True, slots=True)
+class CreateTable(Definition):
+    """`retain`, here and in other statements, is the text of the interval in RETAIN HISTORY FOR."""
+
+    tag = "CREATE TABLE"
+
+    name: Name
+    columns: tuple[ColumnDefinition, ...]
+    keys: tuple[Key, ...]
+    if_not_exists: bool
+    retain: str | None = None

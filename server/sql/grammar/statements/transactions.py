@@ -1,0 +1,54 @@
+"""Transactions."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from server.sql.grammar.statements.parts import Ident, Parsed
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionModes:
+    """None: not specified. `isolation` is `serializable`, `repeatable read`, `read committed` or `read uncommitted`,
+    or Materialize's `strict serializable` or `strong session serializable`."""
+
+    isolation: str | None = None
+    read_only: bool | None = None
+    deferrable: bool | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Begin(Parsed):
+    """BEGIN or START TRANSACTION; `tag` is the command tag, which differs between the two."""
+
+    modes: TransactionModes
+    tag: str
+
+
+@dataclass(frozen=True, slots=True)
+class Commit(Parsed):
+    """COMMIT or END."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rollback(Parsed):
+    """ROLLBACK or ABORT."""
+
+
+@dataclass(frozen=True, slots=True)
+class Savepoint(Parsed):
+    """SAVEPOINT, RELEASE SAVEPOINT or ROLLBACK TO SAVEPOINT. Not supported: the session raises 0A000.
+
+    `verb` is `SAVEPOINT`, `RELEASE SAVEPOINT` or `ROLLBACK TO SAVEPOINT`.
+    """
+
+    verb: str
+    name: Ident
+
+
+@dataclass(frozen=True, slots=True)
+class SetTransaction(Parsed):
+    """SET TRANSACTION modes, or with `session` SET SESSION CHARACTERISTICS AS TRANSACTION modes."""
+
+    modes: TransactionModes
+    session: bool

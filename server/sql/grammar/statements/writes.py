@@ -1,0 +1,67 @@
+"""INSERT, UPDATE, DELETE and TRUNCATE."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from server.sql.grammar.literal_rows import LiteralRows
+from server.sql.grammar.statements.parts import Expr, Ident, Name, Parsed, Query
+
+
+@dataclass(frozen=True, slots=True)
+class Assignment:
+    """`column = value` of UPDATE; value None is DEFAULT."""
+
+    column: Ident
+    value: Expr | None
+
+
+@dataclass(frozen=True, slots=True)
+class RowAssignment:
+    """`(columns) = (query)` of UPDATE."""
+
+    columns: tuple[Ident, ...]
+    query: Query
+
+
+@dataclass(frozen=True, slots=True)
+class Insert(Parsed):
+    """`columns` empty: all columns, in order. `source` None is DEFAULT VALUES. DEFAULT inside VALUES is an `exp.Var`.
+
+    `rows`: all rows of an INSERT of many literal rows; `source` then holds only the first row.
+    """
+
+    table: Name
+    alias: Ident | None
+    columns: tuple[Ident, ...]
+    source: Query | None
+    returning: tuple[Expr, ...]
+    rows: LiteralRows | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Update(Parsed):
+    """UPDATE table SET assignments FROM others WHERE ...; `others` is a SELECT without a select list."""
+
+    table: Name
+    alias: Ident | None
+    assignments: tuple[Assignment | RowAssignment, ...]
+    where: Expr | None
+    returning: tuple[Expr, ...]
+    others: Query | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Delete(Parsed):
+    """DELETE FROM table USING others WHERE ...; `others` is a SELECT without a select list."""
+
+    table: Name
+    alias: Ident | None
+    where: Expr | None
+    returning: tuple[Expr, ...]
+    others: Query | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Truncate(Parsed):
+    tables: tuple[Name, ...]

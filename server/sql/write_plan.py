@@ -1,0 +1,384 @@
+"""Plans INSERT, UPDATE and DELETE. The rows that a write removes, adds and returns are the result of one query."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import pyarrow as pa
+from sqlglot import exp
+
+from catalog.objects import Column as CatalogColumn
+from catalog.objects import ObjectId, Table
+from catalog.objects import Relation as CatalogRelation
+from protocol.pgwire.decode import BadValue
+from protocol.pgwire.errors import PgError, SqlState
+from protocol.pgwire.types import INT8, PgType, parse_type
+from server.sql.bind import Binder, Item, PlanContext, assigned, other_tables, relation_of, returning_items, values
+from server.sql.coerce import ASSIGNMENT
+from server.sql.expressions import (
+    Aggregate,
+    Column,
+    ColumnRef,
+    Expression,
+    Literal,
+    SortKey,
+    Subquery,
+    SubqueryKind,
+    WindowCall,
+)
+from server.sql.functions.table import FUNCTIONS
+from server.sql.grammar.literal_rows import LiteralRows
+from server.sql.grammar.parse import parse_each, parse_expression
+from server.sql.grammar.statements.parts import Expr, Ident, Name
+from server.sql.grammar.statements.writes import Delete, Insert, RowAssignment, Update
+from server.sql.plan import QueryPlan, finished_plan, reject_deep_nesting
+from server.sql.relations import DistinctOn, Filter, Join, JoinKind, Project, Relation, Values, Window
+from server.sql.scope import Entry, Scope, find_relation
+
+
+@dataclass(frozen=True, slots=True)
+class WritePlan:
+    """A planned write to `table`. The slices `old`, `new` and `returning` divide the query's columns.
+
+    `old` is None for INSERT, `new` for DELETE, `returning` without RETURNING. `reads_table`: a condition, a new value
+    or RETURNING names columns. The query's `uses` are the other relations that the statement names.
+    `literals`: for an INSERT of many literal rows, the given columns by their number in the table; the query then has
+    only the first row.
+    """
+
+    table: ObjectId
+    query: QueryPlan
+    old: slice | None
+    new: slice | None
+    returning: slice | None
+    reads_table: bool
+    literals: Mapping[int, pa.ChunkedArray] | None = None
+
+
+def plan_insert(statement: Insert, context: PlanContext, parameter_types: Sequence[PgType | None] = ()) -> WritePlan:
+    """Plans an INSERT, with casts to the columns' types and with defaults. RETURNING is over the new row."""
+    if statement.rows is None:
+        return reject_deep_nesting(lambda: _WritePlanner(statement, context, parameter_types).insert(statement))
+    return _plan_literals(statement, statement.rows, context)
+
+
+def plan_update(statement: Update, context: PlanContext, parameter_types: Sequence[PgType | None] = ()) -> WritePlan:
+    """Plans an UPDATE; RETURNING is over the new row."""
+    return reject_deep_nesting(lambda: _WritePlanner(statement, context, parameter_types).update(statement))
+
+
+def plan_delete(statement: Delete, context: PlanContext, parameter_types: Sequence[PgType | None] = ()) -> WritePlan:
+    """Plans a DELETE; RETURNING is over the old row."""
+    return reject_deep_nesting(lambda: _WritePlanner(statement, context, parameter_types).delete(statement))
+
+
+def _plan_literals(statement: Insert, rows: LiteralRows, context: PlanContext) -> WritePlan:
+    """Plans an INSERT of many literal rows: the first row as a query, all rows as Arrow columns (`literals`).
+
+    If a value needs a cast, the whole statement is parsed and planned value by value.
+    """
+    plan = _plan_row(rows, 0, context)
+    table = context.state.items[plan.table]
+    assert isinstance(table, Table)
+    numbers = {column.name: number for number, column in enumerate(table.columns)}
+    targets = [numbers[column.name] for column in statement.columns] or range(len(table.columns))
+    literals: dict[int, pa.ChunkedArray | None] = {}
+    bad_rows: list[int] = []
+    for number, target in zip(range(rows.raw.num_columns), targets, strict=False):
+        try:
+            literals[target] = rows.column(number, parse_type(table.columns[target].type), context.timezone)
+        except BadValue as error:
+            bad_rows.append(error.row)
+    needs_casts = any(values is None for values in literals.values())
+    if bad_rows and not needs_casts:
+        _plan_row(rows, min(bad_rows), context)  # raises the error with the value's position
+    if bad_rows or needs_casts:
+        (whole,) = parse_each(rows.text)
+        assert isinstance(whole, Insert)
+        return plan_insert(whole, context)
+    return replace(plan, literals={target: values for target, values in literals.items() if values is not None})
+
+
+def _plan_row(rows: LiteralRows, number: int, context: PlanContext) -> WritePlan:
+    """Plans an INSERT of one of the rows. The position of a PgError is in the whole text."""
+    text, shift = rows.row(number)
+    (statement,) = parse_each(text)
+    assert isinstance(statement, Insert)
+    try:
+        return plan_insert(statement, context)
+    except PgError as error:
+        if error.position is not None and error.position > len(rows.head):
+            error.position += shift
+        raise
+
+
+class _WritePlanner:
+    """Plans one INSERT, UPDATE or DELETE."""
+
+    def __init__(
+        self, statement: Insert | Update | Delete, context: PlanContext, parameter_types: Sequence[PgType | None]
+    ) -> None:
+        self.context = context = replace(context, views_expanded=True)
+        self.binder = Binder(context, parameter_types, text=statement.text, offset=statement.offset)
+
+    def insert(self, statement: Insert) -> WritePlan:
+        table = self._table(statement.table, "insert into")
+        targets = self._targets(table, statement.columns)
+        width = len(table.columns)
+        given = self._source(statement, table, targets)
+        refs = dict(zip(targets, (ColumnRef(c) for c in given.columns), strict=False))
+        new = [refs.get(i) or self._default(table, i) for i in range(width)]
+        relation = self._row(given, new, table)
+        return self._with_returning(statement, table, relation, relation.columns, slice(0, 0), slice(0, width))
+
+    def update(self, statement: Update) -> WritePlan:
+        table = self._table(statement.table, "update")
+        scan, relation, scope, others = self._matched(table, statement)
+        new: list[Expression] = [ColumnRef(column) for column in scan.columns]
+        assigned: set[int] = set()
+        inner = replace(scope, clause="UPDATE")
+        for column, value, tree in self._assignments(statement, inner):
+            number = self._column_number(table, column)
+            if number in assigned:
+                message = f'multiple assignments to same column "{column.name}"'
+                raise PgError(SqlState.SYNTAX_ERROR, message, position=column.position)
+            assigned.add(number)
+            if value is None:
+                new[number] = self._default(table, number)
+            else:
+                new[number] = self._assign(value, table.columns[number], tree)
+        width = len(table.columns)
+        old: list[Expression] = [ColumnRef(column) for column in scan.columns]
+        row = self._row(relation, old + new, table, others if statement.returning else ())
+        return self._with_returning(
+            statement, table, row, row.columns[width : 2 * width], slice(0, width), slice(width, 2 * width),
+            scope.entries[width:],
+        )  # fmt: skip
+
+    def delete(self, statement: Delete) -> WritePlan:
+        table = self._table(statement.table, "delete from")
+        scan, relation, scope, others = self._matched(table, statement)
+        width = len(table.columns)
+        old: list[Expression] = [ColumnRef(column) for column in scan.columns]
+        row = self._row(relation, old, table, others if statement.returning else ())
+        return self._with_returning(
+            statement, table, row, row.columns[:width], slice(0, width), slice(0, 0), scope.entries[width:]
+        )
+
+    # -- parts ------------------------------------------------------------------------------------------------------
+
+    def _table(self, name: Name, verb: str) -> Table:
+        item: CatalogRelation = find_relation(
+            self.context.state, name.parts, self.context.database, self.context.search_path, name.position
+        )
+        if not isinstance(item, Table):
+            message = f'cannot {verb} {item.kind} "{item.name}"'
+            raise PgError(SqlState.WRONG_OBJECT_TYPE, message, position=name.position)
+        return item
+
+    def _column_number(self, table: Table, column: Ident) -> int:
+        for number, known in enumerate(table.columns):
+            if known.name == column.name:
+                return number
+        message = f'column "{column.name}" of relation "{table.name}" does not exist'
+        raise PgError(SqlState.UNDEFINED_COLUMN, message, position=column.position)
+
+    def _targets(self, table: Table, columns: Sequence[Ident]) -> list[int]:
+        if not columns:
+            return list(range(len(table.columns)))
+        numbers: list[int] = []
+        for column in columns:
+            number = self._column_number(table, column)
+            if number in numbers:
+                message = f'column "{column.name}" specified more than once'
+                raise PgError(SqlState.DUPLICATE_COLUMN, message, position=column.position)
+            numbers.append(number)
+        return numbers
+
+    def _source(self, statement: Insert, table: Table, targets: Sequence[int]) -> Relation:
+        """The rows to insert, cast to the target columns' types."""
+        query = statement.source
+        if query is None:
+            return Values((), ((),))
+        if isinstance(query.tree, exp.Values) and not any(
+            query.tree.args.get(k) for k in ("order", "limit", "offset", "with_")
+        ):
+            return self._values(query.tree, statement, table, targets)
+        relation = self.binder.query(query.tree, Scope(), keep_unknown=True)
+        self._check_width(len(relation.columns), statement, targets, query.tree)
+        return assigned(
+            self.binder, relation, lambda number, e: self._assign(e, table.columns[targets[number]], query.tree)
+        )
+
+    def _values(self, tree: exp.Values, statement: Insert, table: Table, targets: Sequence[int]) -> Relation:
+        scope = Scope(clause="VALUES")
+        rows = []
+        for row in tree.expressions:
+            cells = row.expressions
+            if len(cells) != len(tree.expressions[0].expressions):
+                message = "VALUES lists must all be the same length"
+                raise PgError(SqlState.SYNTAX_ERROR, message, position=self.binder.at(row))
+            self._check_width(len(cells), statement, targets, cells[-1])
+            rows.append([self._cell(c, t, table, scope) for c, t in zip(cells, targets, strict=False)])
+        return values(self.binder, rows, True, tree)
+
+    def _cell(self, tree: exp.Expr, target: int, table: Table, scope: Scope) -> Expression:
+        if isinstance(tree, exp.Var) and tree.name.upper() == "DEFAULT":
+            return self._default(table, target)
+        return self._assign(self.binder.expression(tree, scope), table.columns[target], tree)
+
+    def _check_width(self, given: int, statement: Insert, targets: Sequence[int], tree: exp.Expr) -> None:
+        if given > len(targets):
+            message = "INSERT has more expressions than target columns"
+            raise PgError(SqlState.SYNTAX_ERROR, message, position=self.binder.at(tree))
+        if given < len(targets) and statement.columns:
+            message = "INSERT has more target columns than expressions"
+            raise PgError(SqlState.SYNTAX_ERROR, message, position=statement.columns[given].position)
+
+    def _assign(self, value: Expression, column: CatalogColumn, tree: exp.Expr | None) -> Expression:
+        """The value cast to the column's type by an assignment cast. 42804 if there is none."""
+        target = parse_type(column.type)
+        position = self.binder.at(tree)
+        try:
+            coerced = self.binder.coerce(value, target, ASSIGNMENT, position)
+        except PgError as error:
+            if error.sqlstate is not SqlState.CANNOT_COERCE:
+                raise
+            raise PgError(
+                SqlState.DATATYPE_MISMATCH,
+                f'column "{column.name}" is of type {target.base_display} but expression is of type '
+                f"{value.type.base_display}",
+                hint="You will need to rewrite or cast the expression.",
+                position=position,
+            ) from None
+        return self.binder.rescale(coerced, target)
+
+    def _default(self, table: Table, number: int) -> Expression:
+        column = table.columns[number]
+        if column.default is None:
+            return Literal(None, parse_type(column.type))
+        expression: Expr = parse_expression(column.default)
+        self.binder.inside_view += 1  # positions in the default's text are not positions in the client's text
+        try:
+            value = self.binder.expression(expression.tree, Scope(clause="DEFAULT expressions"))
+            return self._assign(value, column, None)
+        finally:
+            self.binder.inside_view -= 1
+
+    def _row(
+        self, relation: Relation, expressions: Sequence[Expression], table: Table, others: Sequence[Column] = ()
+    ) -> Project:
+        """The output row of a write, followed by the columns of `others` for RETURNING."""
+        names = [column.name for column in table.columns] * 2
+        columns = tuple(self.binder.new_column(n, e) for n, e in zip(names, expressions, strict=False))
+        return Project(relation, (*columns, *others), (*expressions, *map(ColumnRef, others)))
+
+    def _matched(
+        self, table: Table, statement: Update | Delete
+    ) -> tuple[Relation, Relation, Scope, tuple[Column, ...]]:
+        """Returns the table's scan, the matched rows, the scope, and the columns of the other tables.
+
+        As in PostgreSQL, a row that joins with several rows of the other tables is changed once, with any one of them.
+        Rows are therefore numbered before the join, and DISTINCT ON the number is applied after it.
+        """
+        scan, scope = self._scanned(table, statement.alias)
+        if statement.others is None:
+            return scan, self._filtered(scan, statement.where, scope), scope, ()
+        (row_number,) = FUNCTIONS["row_number"]
+        call = WindowCall(Aggregate(row_number, (), INT8, False), (), (), "")
+        number = self.binder.new_column("", call)
+        numbered = Window(scan, (call,), (*scan.columns, number))
+        others = other_tables(self.binder, statement.others.tree, scope)
+        if any(entry.table == scope.entries[0].table for entry in others.entries):
+            message = f'table name "{scope.entries[0].table}" specified more than once'
+            raise PgError(SqlState.DUPLICATE_ALIAS, message)
+        columns = (*numbered.columns, *others.relation.columns)
+        joined = Join(JoinKind.CROSS, numbered, others.relation, None, columns, others.lateral)
+        scope.entries.extend(others.entries)
+        matched = self._filtered(joined, statement.where, scope)
+        ref = ColumnRef(number)
+        return scan, DistinctOn(matched, (ref,), (SortKey(ref, False, False),)), scope, others.relation.columns
+
+    def _assignments(
+        self, statement: Update, scope: Scope
+    ) -> Iterator[tuple[Ident, Expression | None, exp.Expr | None]]:
+        """Each assigned column with its new value (None: its default) and the value's tree."""
+        for assignment in statement.assignments:
+            if isinstance(assignment, RowAssignment):
+                tree = assignment.query.tree
+                relation = self.binder.subquery(tree, scope)
+                if len(relation.columns) != len(assignment.columns):
+                    message = "number of columns does not match number of values"
+                    raise PgError(SqlState.SYNTAX_ERROR, message, position=assignment.columns[0].position)
+                for column, value in zip(assignment.columns, relation.columns, strict=True):
+                    one = Project(relation, (value,), (ColumnRef(value),))
+                    yield column, Subquery(
+                        SubqueryKind.SCALAR, one, value.type, True, precision=value.precision), tree  # fmt: skip
+            elif assignment.value is None:
+                yield assignment.column, None, None
+            else:
+                tree = assignment.value.tree
+                yield assignment.column, self.binder.expression(tree, scope), tree
+
+    def _scanned(self, table: Table, alias: Ident | None) -> tuple[Relation, Scope]:
+        scan = relation_of(self.binder, table)
+        name = alias.name if alias is not None else table.name
+        entries = [Entry(column.name, ColumnRef(column), name) for column in scan.columns]
+        return scan, Scope(entries, real_names={table.name: name})
+
+    def _filtered(self, scan: Relation, where: Expr | None, scope: Scope) -> Relation:
+        if where is None:
+            return scan
+        inner = Scope(scope.entries, clause="WHERE", real_names=scope.real_names)
+        return Filter(scan, self.binder.condition(where.tree, inner, "WHERE"))
+
+    def _with_returning(
+        self,
+        statement: Insert | Update | Delete,
+        table: Table,
+        row: Relation,
+        visible: Sequence[object],
+        old: slice,
+        new: slice,
+        others: Sequence[Entry] = (),
+    ) -> WritePlan:
+        returning = None
+        relation = row
+        if statement.returning:
+            name = statement.alias.name if statement.alias is not None else table.name
+            entries = [
+                Entry(column.name, ColumnRef(shown), name)  # type: ignore[arg-type]
+                for column, shown in zip(table.columns, visible, strict=True)
+            ]
+            scope = Scope([*entries, *others], real_names={table.name: name})
+            items = returning_items(self.binder, [item.tree for item in statement.returning], scope)
+            width = max(old.stop, new.stop)
+            kept = [Item(column.name, ColumnRef(column), exp.Null()) for column in row.columns[:width]]
+            columns = tuple(self.binder.new_column(i.name, i.expression) for i in kept + items)
+            relation = Project(row, columns, tuple(i.expression for i in kept + items))
+            returning = slice(len(kept), len(kept) + len(items))
+        query = finished_plan(self.binder, relation, None)
+        return WritePlan(
+            table.id,
+            query,
+            old if old != slice(0, 0) else None,
+            new if new != slice(0, 0) else None,
+            returning,
+            any(tree.find(exp.Column, exp.Star) is not None for tree in _trees_with_names(statement)),
+        )
+
+
+def _trees_with_names(statement: Insert | Update | Delete) -> Iterator[exp.Expr]:
+    """The trees of a write in which the table's columns can be named."""
+    yield from (item.tree for item in statement.returning)
+    if isinstance(statement, Insert):
+        return
+    if statement.where is not None:
+        yield statement.where.tree
+    if isinstance(statement, Update):
+        for assignment in statement.assignments:
+            if isinstance(assignment, RowAssignment):
+                yield assignment.query.tree
+            elif assignment.value is not None:
+                yield assignment.value.tree
