@@ -50,7 +50,7 @@ def lags(coordinator: Coordinator) -> Iterator[Row]:
     for id, flow in coordinator.dataflows.running.items():
         lag = pressure.lag(flow)
         behind_ms = max(0, frontiers.least_upper(flow.inputs) - flow.upper)
-        yield id, behind_ms, lag.commits, lag.bytes, id in pressure.too_far
+        yield id, behind_ms, lag.commits, lag.bytes, id in pressure.lagging
 
 
 def arrangements(coordinator: Coordinator) -> Iterator[Row]:
