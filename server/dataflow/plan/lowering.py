@@ -91,7 +91,7 @@ class NoRule(Exception):
 def delta_plan(relation: Relation, followed: frozenset[ObjectId]) -> Node:
     """The delta plan of a rewritten relation (`rewrite`). NoRule also if it reads a relation not in `followed`."""
     if not is_maintainable(relation):
-        raise NoRule("mz_now() beside columns of several queries")
+        raise NoRule("mz_now() combined with columns of several queries")
     return _Planner(relation, followed).planned(relation)
 
 

@@ -157,7 +157,7 @@ class AccumulableAggregate(Node):
 
 class Rows(Enum):
     ALL = "all rows of the key"
-    CHANGED = "the changed rows: each row that comes out is about one row of this input"
+    CHANGED = "the changed rows: each row of the result depends on one row of this input"
 
 
 Apart = Rows | DistinctRows

@@ -216,9 +216,11 @@ def test_a_temporal_filter_that_cannot_be_followed_is_refused_before_the_commit(
             ):
                 with pytest.raises(errors.FeatureNotSupported, match="temporal filter") as refusal:
                     connection.execute(sql.encode())
-                assert "no rule for mz_now() beside columns of several" in (refusal.value.diag.message_detail or "")
+                assert "no rule for mz_now() combined with columns of several" in (
+                    refusal.value.diag.message_detail or ""
+                )
             told = "\n".join(line for (line,) in connection.execute(f"EXPLAIN {NO_RULE}".encode()).fetchall())
-            assert "Kept up to date: cannot be, because there is no rule for mz_now() beside" in told
+            assert "Kept up to date: cannot be, because there is no rule for mz_now() combined with" in told
     finally:
         server.stop()
     server = ServerThread(tmp_path, engine)
