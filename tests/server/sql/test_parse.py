@@ -182,10 +182,10 @@ def test_errors_are_those_of_postgres(postgres: str) -> None:
 @pytest.mark.parametrize(
     ("element", "hint"),
     [
-        ("a int REFERENCES u", "a view can show the rows that refer to nothing"),
-        ("a int, FOREIGN KEY (a) REFERENCES u", "a view can show the rows that refer to nothing"),
-        ("a int CHECK (a > 1)", "a view can show the rows that break the rule"),
-        ("a int GENERATED ALWAYS AS IDENTITY", "numbers are given by clients"),
+        ("a int REFERENCES u", "a view can select the rows that violate it"),
+        ("a int, FOREIGN KEY (a) REFERENCES u", "a view can select the rows that violate it"),
+        ("a int CHECK (a > 1)", "a view can select the rows that violate it"),
+        ("a int GENERATED ALWAYS AS IDENTITY", "assign the numbers in the client"),
     ],
 )
 def test_a_refused_constraint_says_what_to_do(element: str, hint: str) -> None:
