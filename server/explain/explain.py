@@ -307,7 +307,7 @@ def _shown(context: Context, it: Step, *, timing: bool) -> Outline:
         if it.parts:
             text += ": " + ", ".join(f"{name} {ms_text(seconds * 1e3)}" for name, seconds in it.parts.items())
             figures |= {f"{name.title()} Time": round(seconds * 1e3, 3) for name, seconds in it.parts.items()}
-    return Outline(title, told=text, figures=figures)
+    return Outline(title, annotation=text, figures=figures)
 
 
 async def _of_dataflow(context: Context, statement: s.Explain, subject: _Subject) -> list[Section]:

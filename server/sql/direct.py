@@ -50,9 +50,9 @@ def direct_scan(relation: Relation) -> DirectScan | None:
             below = direct_scan(input)
             if below is None:
                 return None
-            places = {column.id: place for column, place in zip(input.columns, below.columns, strict=True)}
-            picked = tuple(places[e.column.id] for e in expressions if isinstance(e, ColumnRef))
-            return DirectScan(below.source, picked, below.keys) if len(picked) == len(expressions) else None
+            numbers = {column.id: number for column, number in zip(input.columns, below.columns, strict=True)}
+            selected = tuple(numbers[e.column.id] for e in expressions if isinstance(e, ColumnRef))
+            return DirectScan(below.source, selected, below.keys) if len(selected) == len(expressions) else None
     return None
 
 

@@ -77,8 +77,8 @@ def _key(condition: Expression, number_of: Numbers) -> Key | None:
             array = condition.array
             elements = array.elements if isinstance(array, Array) else (array,)
             return _equality(operand, elements, number_of)
-        case Call(function=syntax.OR, arguments=arms):
-            return _either([_key(arm, number_of) for arm in arms])
+        case Call(function=syntax.OR, arguments=branches):
+            return _either([_key(branch, number_of) for branch in branches])
     return None
 
 

@@ -81,7 +81,7 @@ from server.sql.relations import (
 from server.sql.render import Renderer, unbound
 from server.sql.rewrite.keys import keyed_join, partition_keys, splits_by_side, with_some_column
 from server.sql.temporal import bound_of, is_known, is_maintainable, is_temporal, times_of
-from server.sql.versioned_plan import carried, lifted
+from server.sql.versioned_plan import carried, versioned
 
 
 class NoRule(Exception):
@@ -413,7 +413,7 @@ class _Planner:
             scans.append(scan)
             versions[scan.id] = version
         over = _over(base, scans)
-        statement, version = lifted(carried(relation, base, over, ()), versions, self._new)
+        statement, version = versioned(carried(relation, base, over, ()), versions, self._new)
         arms = [
             self._once(arm, tuple(range(len(arm.schema)))) if is_once else arm
             for arm, is_once in zip(map(self.planned, inputs), once, strict=False)
