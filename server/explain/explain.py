@@ -41,7 +41,7 @@ from server.session_state.transaction import Mode
 from server.sql.grammar import statements as s
 from server.sql.grammar.statements.explain import Explained, ExplainStage, StoredQuery
 from server.sql.grammar.statements.objects import ObjectKind
-from server.sql.lookups import too_wide
+from server.sql.index_lookups import too_wide
 from server.sql.outline import Outline
 from server.sql.plan import QueryPlan, bound, plan_query
 from server.sql.rewrite import rewritten_or_not

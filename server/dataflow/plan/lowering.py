@@ -48,7 +48,7 @@ from server.dataflow.plan.nodes import (
 from server.dataflow.plan.top_k import first_by_limit, first_by_number, first_by_order
 from server.sql.columns import NewColumns, ids, named
 from server.sql.conditions import all_of, filtered, never_fails, parts
-from server.sql.direct import direct_scan
+from server.sql.direct_scan import direct_scan
 from server.sql.expressions import Aggregate as AggregateCall
 from server.sql.expressions import Call, Column, ColumnRef, Expression, Literal
 from server.sql.functions import syntax

@@ -15,7 +15,7 @@ from catalog.objects import CatalogState, Column, Index, ObjectId, Table, View
 from protocol.pgwire.types import parse_type
 from server.sql.constant import Bindings
 from server.sql.grammar.parse import parse_query
-from server.sql.lookups import COMBINED_MAX, too_wide
+from server.sql.index_lookups import COMBINED_MAX, too_wide
 from server.sql.plan import PlanContext, QueryPlan, plan_query
 from tests.server.states import empty_state
 

@@ -20,7 +20,7 @@ from server.sql.conditions import parts
 from server.sql.constant import Bindings
 from server.sql.expressions import ColumnRef, Expression, children, transform
 from server.sql.index_keys import index_keys
-from server.sql.keys import Key, Numbers, keys_of
+from server.sql.key_conditions import KeyCondition, Numbers, key_conditions
 from server.sql.relations import Filter, Relation, Scan
 from server.sql.rewrite.filters import filters_down
 
@@ -29,13 +29,13 @@ COMBINED_MAX = 10_000  # combinations of values of several columns; with more, t
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Lookup:
-    """`scans`: the keys of each scan of the relation, by the id of the scan's first column.
+    """`scans`: the key conditions of each scan of the relation, by the id of the scan's first column.
 
-    The `column` of a Key is its position in the index key.
+    The `column` of a KeyCondition is its position in the index key.
     """
 
     index: ObjectId
-    scans: Mapping[int, tuple[Key, ...]]
+    scans: Mapping[int, tuple[KeyCondition, ...]]
 
     @property
     def width(self) -> int:
@@ -46,7 +46,7 @@ class Lookup:
         """The hashes of the keys to look up, ascending and distinct; None for more than COMBINED_MAX combinations."""
         found = []
         for keys in self.scans.values():
-            columns = [key.wanted(bindings) for key in keys]
+            columns = [key.column_values(bindings) for key in keys]
             if len(columns) > 1:
                 if np.prod([len(column) for column in columns], dtype=object) > COMBINED_MAX:
                     return None
@@ -106,7 +106,7 @@ def _indexed_scans(
 
 def _lookup(index: Index, state: CatalogState, scans: _FilteredScans) -> Lookup | None:
     positions = range(len(index.keys))
-    keys: dict[int, tuple[Key, ...]] = {}
+    keys: dict[int, tuple[KeyCondition, ...]] = {}
     for scan, conditions in scans:
         known = _keys(index, state, scan, conditions)
         if len(known) < len(positions) or scan.columns[0].id in keys:  # or the same scan occurs twice in the plan
@@ -115,10 +115,10 @@ def _lookup(index: Index, state: CatalogState, scans: _FilteredScans) -> Lookup 
     return Lookup(index.id, keys)
 
 
-def _keys(index: Index, state: CatalogState, scan: Scan, conditions: Sequence[Expression]) -> dict[int, Key]:
-    """The keys among the conditions, by their positions in the index key."""
+def _keys(index: Index, state: CatalogState, scan: Scan, conditions: Sequence[Expression]) -> dict[int, KeyCondition]:
+    """The key conditions among the conditions, by their positions in the index key."""
     wanted = index_keys(state.items[index.on].columns, index.keys)
-    return {key.column: key for key in reversed(keys_of(conditions, _numbering(scan, wanted)))}
+    return {key.column: key for key in reversed(key_conditions(conditions, _numbering(scan, wanted)))}
 
 
 def _numbering(scan: Scan, wanted: Sequence[int | Expression]) -> Numbers:
