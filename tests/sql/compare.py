@@ -54,7 +54,7 @@ def _shown(rows: Sequence[Row], others: Sequence[Row]) -> str:
 
 
 def _paired(sql: str, expected: Answer, actual: Answer) -> tuple[Sequence[Row], Sequence[Row]]:
-    """The rows of both, each of one side beside what should be equal to it on the other."""
+    """The rows of both, each paired with the row of the other side that should be equal to it."""
     keys = _order_keys(sql, expected.columns)
     if keys is None:
         return sorted_rows(expected), sorted_rows(actual)

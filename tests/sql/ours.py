@@ -129,7 +129,7 @@ def _bindings(statement: Statement) -> Bindings:
 
 
 def _printed(plan: QueryPlan, table: pa.Table, statement: Statement) -> Answer:
-    """The rows as they go to the client."""
+    """The rows as the client receives them."""
     style = OutputStyle(statement.timezone, statement.bytea_output)
     texts = []
     for field, column in zip(plan.columns, table.columns, strict=True):

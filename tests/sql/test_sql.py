@@ -1,4 +1,4 @@
-"""Tidewire's answers to the suite against PostgreSQL's, which are recorded beside the statements (see statements.py).
+"""Tidewire's answers to the suite against PostgreSQL's, which are recorded in the same directory (see statements.py).
 
     without Spark   the recorded answers are what a real server says; names, types, errors at planning, constants
     with Spark      the rows of all others
