@@ -41,7 +41,7 @@ from server.session_state.sender import encode_table
 from server.session_state.transaction import Mode
 from server.sql.grammar import statements as s
 from server.sql.grammar.statements.explain import Explained, ExplainStage, StoredQuery
-from server.sql.lookups import too_wide
+from server.sql.index_lookups import too_wide
 from server.sql.outline import Outline
 from server.sql.plan import QueryPlan, bound, plan_query
 from server.sql.rewrite import rewritten_or_not
@@ -307,7 +307,7 @@ def _shown(context: Context, it: Step, *, timing: bool) -> Outline:
         if it.parts:
             text += ": " + ", ".join(f"{name} {ms_text(seconds * 1e3)}" for name, seconds in it.parts.items())
             figures |= {f"{name.title()} Time": round(seconds * 1e3, 3) for name, seconds in it.parts.items()}
-    return Outline(title, told=text, figures=figures)
+    return Outline(title, annotation=text, figures=figures)
 
 
 async def _of_dataflow(context: Context, statement: s.Explain, subject: _Subject) -> list[Section]:

@@ -13,7 +13,7 @@ from enum import Enum
 import pyarrow as pa
 
 from catalog.objects import ObjectId
-from server.sql.direct import DirectScan
+from server.sql.direct_scan import DirectScan
 from server.sql.relations import Relation
 
 VERSION = "v"

@@ -91,17 +91,17 @@ _WORDS = st.sampled_from(
 @examples(300)
 @given(st.data())
 def test_a_statement_with_words_changed(data: st.DataObject) -> None:
-    pieces = re.findall(r"\w+|\s+|[^\w\s]", data.draw(st.sampled_from(statements())))
+    tokens = re.findall(r"\w+|\s+|[^\w\s]", data.draw(st.sampled_from(statements())))
     for _ in range(data.draw(st.integers(1, 4))):
-        place = data.draw(st.integers(0, len(pieces) - 1))
-        pieces[place] = data.draw(st.one_of(_WORDS, st.just(""), st.sampled_from(pieces)))
-    outcome("".join(pieces))
+        index = data.draw(st.integers(0, len(tokens) - 1))
+        tokens[index] = data.draw(st.one_of(_WORDS, st.just(""), st.sampled_from(tokens)))
+    outcome("".join(tokens))
 
 
 @examples(300)
 @given(st.lists(_WORDS, max_size=25))
-def test_words_in_any_order(pieces: list[str]) -> None:
-    outcome(" ".join(pieces))
+def test_words_in_any_order(tokens: list[str]) -> None:
+    outcome(" ".join(tokens))
 
 
 @examples(300)
