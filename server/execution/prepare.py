@@ -13,7 +13,7 @@ from typing import TypeAlias
 from sqlglot import exp
 
 from protocol.pgwire.errors import PgError, SqlState
-from protocol.pgwire.messages import NoData
+from protocol.pgwire.messages.backend import NoData
 from protocol.pgwire.types import JSON, TEXT, PgType
 from server.execution.catalog_query.query import CatalogPlan, is_catalog_query, plan_catalog_query
 from server.execution.names import find_relation

@@ -11,10 +11,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Self
 
-from protocol.pgwire import messages as m
 from protocol.pgwire.call import CallShape
 from protocol.pgwire.decode import decode_parameter
 from protocol.pgwire.errors import PgError
+from protocol.pgwire.messages import backend
 from protocol.pgwire.single_row import Writer, row_writer
 from protocol.pgwire.types import PgType
 from server.execution.prepare import Prepared, plan_key
@@ -60,7 +60,7 @@ class ConstantCall:
             list(zip(prepared.parameters, given * len(prepared.parameters) if len(given) == 1 else given, strict=True)),
             row_writer(plan.constant.types, formats, context.settings.output_style),
             context.settings.naming[2],
-            m.BindComplete().serialize() + described,
+            backend.BindComplete().serialize() + described,
         )
 
     def is_valid(self, interpreter: Dispatcher, context: Context) -> bool:
@@ -84,4 +84,4 @@ class ConstantCall:
         return self.head + self.write(row) + SELECT_1
 
 
-SELECT_1 = m.CommandComplete("SELECT 1").serialize()
+SELECT_1 = backend.CommandComplete("SELECT 1").serialize()

@@ -20,9 +20,9 @@ import structlog
 
 from catalog.objects import CatalogState, ObjectId
 from catalog.roles import Privilege
-from protocol.pgwire import messages as m
 from protocol.pgwire.connection import EOF, NEED_DATA, Connection
 from protocol.pgwire.errors import Notice, PgError, Severity, SqlState
+from protocol.pgwire.messages import backend, startup
 from server.authorization import privileges
 from server.coordinator.coordinator import Coordinator
 from server.dataflow.stream.encoding import Data
@@ -165,7 +165,7 @@ class Client(asyncio.Protocol):
     def _refuse(self, error: PgError) -> None:
         """Refuses a connection that has no session yet."""
         error.severity = Severity.FATAL
-        self._connection.send(m.ErrorResponse.of(error))
+        self._connection.send(backend.ErrorResponse.of(error))
         self._flush()
         self.close_when_read()
 
@@ -217,13 +217,13 @@ class Client(asyncio.Protocol):
             while self._session is None:
                 event = self._connection.next_event()
                 match event:
-                    case m.SSLRequest() | m.GSSENCRequest():
+                    case startup.SSLRequest() | startup.GSSENCRequest():
                         self._connection.send_encoded(b"N")
-                    case m.CancelRequest(process_id=process_id, secret_key=secret_key):
+                    case startup.CancelRequest(process_id=process_id, secret_key=secret_key):
                         self._server.cancel(process_id, secret_key)
                         self.close()
                         return
-                    case m.StartupMessage():
+                    case startup.StartupMessage():
                         self._session = self._open_session()
                     case _ if event is NEED_DATA:
                         self._flush()
@@ -285,17 +285,17 @@ class Client(asyncio.Protocol):
             login=role,
         )
         connection = self._connection
-        connection.send(m.AuthenticationOk())
-        connection.send(*(m.ParameterStatus(name, value) for name, value in settings.reported().items()))
-        connection.send(m.BackendKeyData(self.process_id, self.secret_key))
+        connection.send(startup.AuthenticationOk())
+        connection.send(*(backend.ParameterStatus(name, value) for name, value in settings.reported().items()))
+        connection.send(startup.BackendKeyData(self.process_id, self.secret_key))
         if database != asked:
             notice = Notice(
                 f'database "{asked}" does not exist, connected to "{database}" instead',
                 sqlstate=SqlState.INVALID_CATALOG_NAME,
                 hint=f'Connect with the database name "{database}", or create "{asked}" with CREATE DATABASE.',
             )
-            connection.send(m.NoticeResponse.of(notice))
-        connection.send(m.ReadyForQuery("I"))
+            connection.send(backend.NoticeResponse.of(notice))
+        connection.send(backend.ReadyForQuery("I"))
         return Session(context, connection, self, server.plans)
 
     def cancel(self) -> None:

@@ -22,12 +22,12 @@ from typing import Any
 
 import structlog
 
-from protocol.pgwire import messages as m
 from protocol.pgwire.connection import EOF, NEED_DATA, Connection, Phase
 from protocol.pgwire.decode import decode_parameter
 from protocol.pgwire.encode import RowEncoder
 from protocol.pgwire.errors import Notice, PgError, Severity, SqlState
-from protocol.pgwire.messages import FrontendMessage
+from protocol.pgwire.messages import backend, frontend
+from protocol.pgwire.messages.frontend import FrontendMessage
 from protocol.pgwire.single_row import row_writer
 from protocol.pgwire.types import BY_OID, PgType
 from server.dataflow.stream.transport import Transport
@@ -143,7 +143,7 @@ class Session:
     def terminate(self, error: PgError) -> None:
         """Ends the session with a FATAL error."""
         if self._connection.phase is not Phase.CLOSED:
-            self._connection.send(m.ErrorResponse.of(error))
+            self._connection.send(backend.ErrorResponse.of(error))
             self._sender.flush()
         self._transport.close()
         self.lost()
@@ -179,7 +179,7 @@ class Session:
                 continue
             if event is NEED_DATA:
                 break
-            if event is EOF or isinstance(event, m.Terminate):
+            if event is EOF or isinstance(event, frontend.Terminate):
                 self._transport.close()
                 break
             self._stop_idle_timer()
@@ -235,19 +235,19 @@ class Session:
         if work is not None:
             await work
 
-    def _query_message(self, message: m.Query) -> Work | None:
+    def _query_message(self, message: frontend.Query) -> Work | None:
         return None if self._answer_at_once(message.text) else self._query(message.text)
 
-    def _sync_message(self, _: m.Sync) -> Work | None:
+    def _sync_message(self, _: frontend.Sync) -> Work | None:
         if not self._settled():
             return self._sync()
         self._ready()
         return None
 
-    def _flush_message(self, _: m.Flush) -> None:
+    def _flush_message(self, _: frontend.Flush) -> None:
         """`_pump` flushes whenever there is nothing more to read."""
 
-    def _function_call_message(self, _: m.FunctionCall) -> None:
+    def _function_call_message(self, _: frontend.FunctionCall) -> None:
         self._fail(PgError(SqlState.FEATURE_NOT_SUPPORTED, "function calls by message are not supported"))
         self._ready()
 
@@ -302,14 +302,14 @@ class Session:
         reported = settings.reported()
         for name, value in reported.items():
             if self._reported.get(name) != value:
-                self._connection.send(m.ParameterStatus(name, value))
+                self._connection.send(backend.ParameterStatus(name, value))
         self._reported, self._reported_revision = reported, settings.revision
 
     def _fail(self, error: PgError) -> None:
         """Sends an error to the client, and fails or rolls back the transaction."""
         self._count(CANCELED if error.sqlstate == SqlState.QUERY_CANCELED else ERROR)
         self._sender.send_notices(self.context.notices)
-        self._connection.send(m.ErrorResponse.of(error))
+        self._connection.send(backend.ErrorResponse.of(error))
         if self.context.transaction.explicit:
             self.context.transaction.failed = True
             self.context.transaction.release()
@@ -348,7 +348,7 @@ class Session:
         try:
             statements = await offload(text, _parse, text)
             if not statements:
-                self._connection.send(m.EmptyQueryResponse())
+                self._connection.send(backend.EmptyQueryResponse())
             self._interpreter.several = len(statements) > 1
             turn_end = monotonic() + TURN_S
             for statement, begin_follows in zip(statements, _begin_follows(statements), strict=True):
@@ -456,7 +456,7 @@ class Session:
 
     # -- extended query -----------------------------------------------------------------------------------------
 
-    def _describe_message(self, message: m.Describe) -> Work | None:
+    def _describe_message(self, message: frontend.Describe) -> Work | None:
         cursor = self._described_cursor(message)
         if cursor is None or not cursor.is_unplanned:
             self._describe(message)
@@ -469,7 +469,7 @@ class Session:
         self._describe(message)
         return None
 
-    async def _describe_long(self, message: m.Describe, cursor: Portal, text: str) -> None:
+    async def _describe_long(self, message: frontend.Describe, cursor: Portal, text: str) -> None:
         """Plans a cursor's long statement in a thread, then describes it."""
         try:
             await self.context.described(lambda: offload(text, self._interpreter.plan_cursor, cursor))
@@ -477,7 +477,7 @@ class Session:
         except BaseException as error:
             self._fail(self._told(error))
 
-    def _described_cursor(self, message: m.Describe) -> Portal | None:
+    def _described_cursor(self, message: frontend.Describe) -> Portal | None:
         """Returns the cursor whose columns a Describe requests, by its name or through a FETCH."""
         portal = None if message.kind == "S" else self._interpreter.portals.get(message.name)
         prepared = self._interpreter.statement(message.name) if portal is None else portal.prepared
@@ -485,7 +485,7 @@ class Session:
             return self._interpreter.portals.cursor(prepared.statement.cursor.name)
         return portal
 
-    def _describe(self, message: m.Describe) -> None:
+    def _describe(self, message: frontend.Describe) -> None:
         """Describes a statement or portal. Plans the cursor that it reads."""
         if message.kind == "S":
             self._describe_statement(self._interpreter.statement(message.name))
@@ -499,14 +499,14 @@ class Session:
         """The columns that FETCH returns."""
         return self._interpreter.portals.cursor(fetch.cursor.name).prepared.fields
 
-    def _close_message(self, message: m.Close) -> None:
+    def _close_message(self, message: frontend.Close) -> None:
         if message.kind == "S":
             self._interpreter.named.pop(message.name, None)
         else:
             self._interpreter.portals.close(message.name)
-        self._connection.send(m.CloseComplete())
+        self._connection.send(backend.CloseComplete())
 
-    def _parse_message(self, message: m.Parse) -> Work | None:
+    def _parse_message(self, message: frontend.Parse) -> Work | None:
         if message.name and message.name in self._interpreter.named:
             raise PgError(SqlState.DUPLICATE_PREPARED_STATEMENT, f'prepared statement "{message.name}" already exists')
         transaction = self.context.transaction
@@ -517,20 +517,20 @@ class Session:
         self._parsed(message, prepared or self._prepare_message(message, key))
         return None
 
-    async def _parse_long(self, message: m.Parse) -> None:
+    async def _parse_long(self, message: frontend.Parse) -> None:
         try:
             prepared = await self.context.described(lambda: offload(message.text, self._prepare_message, message, None))
             self._parsed(message, prepared)
         except BaseException as error:
             self._fail(self._told(error))
 
-    def _parsed(self, message: m.Parse, prepared: Prepared) -> None:
+    def _parsed(self, message: frontend.Parse, prepared: Prepared) -> None:
         if not message.name:
             self._forget_unnamed()
         self._interpreter.named[message.name] = prepared
         self._connection.send_encoded(_PARSE_COMPLETE)
 
-    def _prepare_message(self, message: m.Parse, key: object | None) -> Prepared:
+    def _prepare_message(self, message: frontend.Parse, key: object | None) -> Prepared:
         """Parses and plans the text of a Parse message. A plan with a `key` is cached under it."""
         statements = _parse(message.text)
         if len(statements) > 1:
@@ -544,7 +544,7 @@ class Session:
             self._plans.put(key, prepared)
         return prepared
 
-    def _bind_message(self, message: m.Bind) -> Work | None:
+    def _bind_message(self, message: frontend.Bind) -> Work | None:
         named = self._interpreter.statement(message.statement)
         self._kind = kind_of(named.statement)
         prepared = self._interpreter.fresh(named)
@@ -561,7 +561,7 @@ class Session:
             return None
         return self._bind_long(message, prepared)
 
-    def _decoded(self, message: m.Bind, prepared: Prepared) -> tuple[object, ...]:
+    def _decoded(self, message: frontend.Bind, prepared: Prepared) -> tuple[object, ...]:
         """Returns the values of the parameters."""
         timezone = self.context.settings.naming[2]
         formats = message.parameter_formats or (0,)
@@ -574,13 +574,13 @@ class Session:
             ]
         )
 
-    def _bind(self, message: m.Bind, prepared: Prepared, values: tuple[object, ...]) -> None:
+    def _bind(self, message: frontend.Bind, prepared: Prepared, values: tuple[object, ...]) -> None:
         portal = Portal(prepared, values, message.result_formats)
         portal.column_formats()
         self._interpreter.portals.add(message.portal, portal)
         self._connection.send_encoded(_BIND_COMPLETE)
 
-    async def _bind_long(self, message: m.Bind, prepared: Prepared) -> None:
+    async def _bind_long(self, message: frontend.Bind, prepared: Prepared) -> None:
         """Like `_bind`. Decodes in a thread, because long parameters would block the event loop."""
         try:
             self._bind(message, prepared, await asyncio.to_thread(self._decoded, message, prepared))
@@ -588,12 +588,12 @@ class Session:
             self._fail(self._told(error))
 
     def _describe_statement(self, prepared: Prepared) -> None:
-        self._connection.send(m.ParameterDescription(tuple(type.oid for type in prepared.parameters)))
+        self._connection.send(backend.ParameterDescription(tuple(type.oid for type in prepared.parameters)))
         if isinstance(prepared.statement, s.Fetch):
             prepared.fields = self._cursor_fields(prepared.statement)
         self._connection.send_encoded(prepared.description([0] * len(prepared.fields or ())))
 
-    def _execute_message(self, message: m.Execute) -> Work | None:
+    def _execute_message(self, message: frontend.Execute) -> Work | None:
         portal = self._interpreter.portals.get(message.portal)
         self._kind = kind_of(portal.prepared.statement)
         plan = portal.prepared.single_row
@@ -668,7 +668,7 @@ class Session:
         """Runs or continues a portal. Sends at most `limit` rows, 0: all. `describe`: sends RowDescription first."""
         statement = portal.prepared.statement
         if statement is None:
-            self._connection.send(m.EmptyQueryResponse())
+            self._connection.send(backend.EmptyQueryResponse())
             return
         self._check_failed(statement)
         begins = portal.result is None
@@ -697,12 +697,12 @@ class Session:
             alone = describe and not self._interpreter.several
             if alone and not self.context.transaction.explicit and self.context.transaction.has_effects:
                 await self.context.commit()  # CommandComplete of a single statement is sent after the commit
-            self._connection.send(m.CommandComplete(portal.result.tag))
+            self._connection.send(backend.CommandComplete(portal.result.tag))
             return
         if describe:
             self._connection.send(row_description(rows.fields, portal.column_formats()))
         if isinstance(rows, SubscriptionRows) and begins and not portal.cursor:
-            self._connection.send(m.NoticeResponse.of(_streaming_notice(self.context)))
+            self._connection.send(backend.NoticeResponse.of(_streaming_notice(self.context)))
         await self._send_rows(portal, rows, limit)
 
     async def _executed(self, portal: Portal, *, describe: bool) -> Result:
@@ -734,11 +734,11 @@ class Session:
             await self._sender.write_table(table, encode)
             sent += table.num_rows
         if limit and sent == limit:
-            self._connection.send(m.PortalSuspended())
+            self._connection.send(backend.PortalSuspended())
         else:
             portal.done = True
             assert portal.result is not None
-            self._connection.send(m.CommandComplete(portal.result.tag.format(sent)))
+            self._connection.send(backend.CommandComplete(portal.result.tag.format(sent)))
 
 
 def _release(prepared: Prepared) -> None:
@@ -786,7 +786,7 @@ def _whole_answer(plan: QueryPlan, context: Context) -> bytes:
     batch = plan.constant.evaluate(context.bindings())
     formats = [0] * len(plan.columns)
     rows = RowEncoder([field.type for field in plan.columns], formats, context.settings.output_style).encode(batch)
-    done = m.CommandComplete(f"SELECT {batch.num_rows}")
+    done = backend.CommandComplete(f"SELECT {batch.num_rows}")
     return row_description(plan.columns, formats).serialize() + rows + done.serialize()
 
 
@@ -820,24 +820,24 @@ def _snake(name: str) -> str:
     return re.sub("(?<!^)(?=[A-Z])", "_", name).lower()
 
 
-_PARSE_COMPLETE = m.ParseComplete().serialize()
-_BIND_COMPLETE = m.BindComplete().serialize()
+_PARSE_COMPLETE = backend.ParseComplete().serialize()
+_BIND_COMPLETE = backend.BindComplete().serialize()
 _READY = {
-    "I": m.ReadyForQuery("I").serialize(),
-    "T": m.ReadyForQuery("T").serialize(),
-    "E": m.ReadyForQuery("E").serialize(),
+    "I": backend.ReadyForQuery("I").serialize(),
+    "T": backend.ReadyForQuery("T").serialize(),
+    "E": backend.ReadyForQuery("E").serialize(),
 }
 
 Work = Coroutine[Any, Any, None]
 
 _HANDLERS: dict[type[FrontendMessage], Callable[[Session, Any], Work | None]] = {
-    m.Query: Session._query_message,
-    m.Parse: Session._parse_message,
-    m.Bind: Session._bind_message,
-    m.Describe: Session._describe_message,
-    m.Execute: Session._execute_message,
-    m.Close: Session._close_message,
-    m.Sync: Session._sync_message,
-    m.Flush: Session._flush_message,
-    m.FunctionCall: Session._function_call_message,
+    frontend.Query: Session._query_message,
+    frontend.Parse: Session._parse_message,
+    frontend.Bind: Session._bind_message,
+    frontend.Describe: Session._describe_message,
+    frontend.Execute: Session._execute_message,
+    frontend.Close: Session._close_message,
+    frontend.Sync: Session._sync_message,
+    frontend.Flush: Session._flush_message,
+    frontend.FunctionCall: Session._function_call_message,
 }

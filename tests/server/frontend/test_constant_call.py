@@ -9,8 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from protocol.pgwire import messages as m
 from protocol.pgwire.call import CallShape
+from protocol.pgwire.messages.backend import DataRow, ReadyForQuery
+from protocol.pgwire.messages.frontend import Bind, Close, Describe, Execute, FrontendMessage, Parse, Sync
+from protocol.pgwire.messages.startup import StartupMessage
 from server.frontend.constant_call import ConstantCall
 from server.frontend.listener import Client, Listener
 from tests.fix_server import ServerThread
@@ -33,27 +35,27 @@ VALUES = (None, b"1", b"-5", b"x", b"", b"t", b"1.005", b"2024-01-02 03:04:05", 
 names = st.sampled_from(["", "a", "b"])
 formats = st.lists(st.integers(0, 2), max_size=3).map(tuple)
 binds = st.builds(
-    m.Bind, st.sampled_from(["", "", "", "p"]), names, formats, st.lists(st.sampled_from(VALUES), max_size=2).map(tuple)
+    Bind, st.sampled_from(["", "", "", "p"]), names, formats, st.lists(st.sampled_from(VALUES), max_size=2).map(tuple)
 )
 
 
 @st.composite
-def exchanges(draw: st.DrawFn) -> list[m.FrontendMessage]:
+def exchanges(draw: st.DrawFn) -> list[FrontendMessage]:
     """Messages up to a Sync: mostly what drivers send, sometimes not quite."""
-    messages: list[m.FrontendMessage] = []
+    messages: list[FrontendMessage] = []
     if draw(st.booleans()):
-        messages.append(m.Close("S", name := draw(names)))
-        messages.append(m.Parse(name, draw(st.sampled_from(STATEMENTS))))
+        messages.append(Close("S", name := draw(names)))
+        messages.append(Parse(name, draw(st.sampled_from(STATEMENTS))))
     bind = draw(binds)
     bind.result_formats = draw(formats)
     messages.append(bind)
     if draw(st.booleans()):
-        messages.append(m.Describe("P", bind.portal))
-    messages.append(m.Execute(bind.portal, draw(st.sampled_from([0, 0, 0, 1]))))
-    return [*messages, m.Sync()]
+        messages.append(Describe("P", bind.portal))
+    messages.append(Execute(bind.portal, draw(st.sampled_from([0, 0, 0, 1]))))
+    return [*messages, Sync()]
 
 
-def serialized(messages: Sequence[m.FrontendMessage]) -> bytes:
+def serialized(messages: Sequence[FrontendMessage]) -> bytes:
     return b"".join(message.serialize() for message in messages)
 
 
@@ -108,7 +110,7 @@ async def answers(listener: Listener, exchanges: list[list[bytes]]) -> list[byte
     """What a new client is answered to each exchange, given in pieces; it waits for ReadyForQuery."""
     wire, client = Wire(), Client(listener)
     client.connection_made(wire)  # type: ignore[arg-type]
-    client.data_received(m.StartupMessage({"user": "materialize", "database": "materialize"}).serialize())
+    client.data_received(StartupMessage({"user": "materialize", "database": "materialize"}).serialize())
     await wire.answered()
     found = []
     for pieces in exchanges:
@@ -121,7 +123,7 @@ async def answers(listener: Listener, exchanges: list[list[bytes]]) -> list[byte
 
 @given(st.lists(exchanges(), min_size=1, max_size=6))
 def test_one_step_and_message_by_message_give_the_same(
-    server: ServerThread, exchanges: list[list[m.FrontendMessage]]
+    server: ServerThread, exchanges: list[list[FrontendMessage]]
 ) -> None:
     apart = [[message.serialize() for message in messages] for messages in exchanges]
     together = [[serialized(messages)] for messages in exchanges]
@@ -130,12 +132,12 @@ def test_one_step_and_message_by_message_give_the_same(
 
 
 def test_pipelined_calls_are_answered_each(server: ServerThread) -> None:
-    calls = [serialized([m.Bind("", "", (), (b"%d" % i,)), m.Execute(""), m.Sync()]) for i in range(20)]
-    parse = m.Parse("", "SELECT $1::int").serialize()
+    calls = [serialized([Bind("", "", (), (b"%d" % i,)), Execute(""), Sync()]) for i in range(20)]
+    parse = Parse("", "SELECT $1::int").serialize()
     (answer,) = server.call(answers(server.app.listener, [[parse + b"".join(calls)]]))
     for i in range(20):
-        assert answer.count(m.DataRow((b"%d" % i,)).serialize()) == 1
-    assert answer.count(m.ReadyForQuery("I").serialize()) == 20
+        assert answer.count(DataRow((b"%d" % i,)).serialize()) == 1
+    assert answer.count(ReadyForQuery("I").serialize()) == 20
 
 
 def test_the_calls_of_drivers_take_the_short_way(server: ServerThread, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -147,16 +149,16 @@ def test_the_calls_of_drivers_take_the_short_way(server: ServerThread, monkeypat
         return answer(call, values)
 
     monkeypatch.setattr(ConstantCall, "answer", noted)
-    parse: list[m.FrontendMessage] = [m.Parse("a", "SELECT $1::int"), m.Sync()]
-    call: list[m.FrontendMessage] = [m.Bind("", "a", (0,), (b"5",), (1,)), m.Describe("P", ""), m.Execute(""), m.Sync()]
+    parse: list[FrontendMessage] = [Parse("a", "SELECT $1::int"), Sync()]
+    call: list[FrontendMessage] = [Bind("", "a", (0,), (b"5",), (1,)), Describe("P", ""), Execute(""), Sync()]
     server.call(answers(server.app.listener, [[serialized(parse)], [serialized(call)]]))
     assert taken == [[b"5"]]
 
 
 @given(binds, st.binary(max_size=12), st.booleans())
-def test_a_shape_reads_what_bind_reads(bind: m.Bind, after: bytes, described: bool) -> None:
+def test_a_shape_reads_what_bind_reads(bind: Bind, after: bytes, described: bool) -> None:
     bind.portal = ""
-    messages: list[m.FrontendMessage] = [bind, m.Describe("P", ""), m.Execute(""), m.Sync()]
+    messages: list[FrontendMessage] = [bind, Describe("P", ""), Execute(""), Sync()]
     if not described:
         del messages[1]
     data = b"??" + serialized(messages)

@@ -12,7 +12,8 @@ from typing import Any
 import psycopg
 import pytest
 
-from protocol.pgwire import messages as m
+from protocol.pgwire.messages.frontend import Query
+from protocol.pgwire.messages.startup import StartupMessage
 from tests.fix_server import ServerThread
 
 pytestmark = pytest.mark.spark
@@ -28,9 +29,9 @@ class StuckClient:
         self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
         self.socket.settimeout(30)
         self.socket.connect(("127.0.0.1", server.port))
-        self.socket.sendall(m.StartupMessage({"user": "stuck", "database": database}).serialize())
-        self.socket.sendall(m.Query(f"SET subscription_waiting_bytes_max = {LIMIT}").serialize())
-        self.socket.sendall(m.Query(statement).serialize())
+        self.socket.sendall(StartupMessage({"user": "stuck", "database": database}).serialize())
+        self.socket.sendall(Query(f"SET subscription_waiting_bytes_max = {LIMIT}").serialize())
+        self.socket.sendall(Query(statement).serialize())
         self.seen = b""
 
     def read_until(self, end: bytes) -> bytes:
