@@ -254,7 +254,7 @@ class Connection:
             raise
 
     @property
-    def stands_at_bind(self) -> bool:
+    def is_at_bind(self) -> bool:
         """Whether the next message is a Bind, which is the first message of a call."""
         return self._at < len(self._data) and self._data[self._at] == BIND and not self._skip
 
@@ -262,12 +262,12 @@ class Connection:
         """The shape of the next call; None if there is no complete call. Consumes nothing."""
         return CallShape.of(self._data, self._at) if self._phase in _COMMAND_PHASES else None
 
-    def waiting_call(self, shape: CallShape) -> tuple[list[bytes | None], int] | None:
-        """If the next call has this shape: its parameter values, and the argument of `take_call` that consumes it."""
+    def match_call(self, shape: CallShape) -> tuple[list[bytes | None], int] | None:
+        """If the next call has this shape: its parameter values, and the argument of `consume_call`. Else None."""
         return shape.read(self._data, self._at) if self._phase in _COMMAND_PHASES else None
 
-    def take_call(self, end: int) -> None:
-        """Consumes a `waiting_call`. Its answer must end with ReadyForQuery."""
+    def consume_call(self, end: int) -> None:
+        """Consumes the messages of a `match_call`. Its answer must end with ReadyForQuery."""
         self._at = end
         if self._phase is not Phase.READY:
             self._enter(Phase.READY)

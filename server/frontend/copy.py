@@ -15,12 +15,12 @@ from protocol.pgwire.messages.backend import CommandComplete
 from protocol.pgwire.messages.copying import CopyData, CopyDone, CopyFail, CopyInResponse, CopyOutResponse
 from protocol.pgwire.types import parse_type
 from server.execution import write
-from server.execution.catalog_query.query import CatalogPlan, run_catalog_query
+from server.execution.catalog_query.query import run_catalog_query
 from server.execution.names import find_relation
-from server.execution.prepare import Plan
 from server.execution.select import select
-from server.execution.subscribe import SubscribePlan, subscribe
+from server.execution.subscribe import subscribe
 from server.session_state.context import Context
+from server.session_state.prepared import CatalogPlan, Plan, SubscribePlan
 from server.session_state.results import TAKEN_ROWS, Result, Rows, SubscriptionRows
 from server.session_state.sender import Sender, encode_table
 from server.sql.grammar import statements as s

@@ -27,7 +27,8 @@ from server.authorization import privileges
 from server.coordinator.coordinator import Coordinator
 from server.dataflow.stream.encoding import Data
 from server.evaluation.evaluator import Evaluator
-from server.frontend.session import PlanCache, Session
+from server.frontend.query_cache import QueryCache
+from server.frontend.session import Session
 from server.pg_catalog.engine import CatalogEngine
 from server.session_state.context import Context
 from server.session_state.transaction import Transaction
@@ -296,7 +297,7 @@ class Client(asyncio.Protocol):
             )
             connection.send(backend.NoticeResponse.of(notice))
         connection.send(backend.ReadyForQuery("I"))
-        return Session(context, connection, self, server.plans)
+        return Session(context, connection, self, server.query_cache)
 
     def cancel(self) -> None:
         if self._session is not None:
@@ -382,7 +383,7 @@ class Listener:
         self.engine = engine
         self.evaluator = evaluator
         self.catalog_engine = catalog_engine
-        self.plans = PlanCache({})
+        self.query_cache = QueryCache()
         self.clients: set[Client] = set()
         self._left = Pulse()
         self._have_to_send: list[Client] = []

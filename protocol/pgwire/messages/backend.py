@@ -79,7 +79,7 @@ _READY: dict[TransactionStatus, bytes] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class FieldDescription:
     """One column of a RowDescription. `table_oid` and `column_number` (1-based) are 0 if it is not a table's column."""
 

@@ -1,9 +1,9 @@
-"""A call answered in one step gives the bytes that its messages give one by one, whatever it is and comes after."""
+"""Calls of constant queries that are answered in one step have the same answers as their messages one by one."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import pytest
 from hypothesis import given
@@ -11,11 +11,12 @@ from hypothesis import strategies as st
 
 from protocol.pgwire.call import CallShape
 from protocol.pgwire.messages.backend import DataRow, ReadyForQuery
-from protocol.pgwire.messages.frontend import Bind, Close, Describe, Execute, FrontendMessage, Parse, Sync
+from protocol.pgwire.messages.frontend import Bind, Close, Describe, Execute, FrontendMessage, Parse, Query, Sync
 from protocol.pgwire.messages.startup import StartupMessage
-from server.frontend.constant_call import ConstantCall
+from server.frontend.constant_queries import ConstantQueries
 from server.frontend.listener import Client, Listener
 from tests.fix_server import ServerThread
+from tests.server.slow_engine import PassingEngine
 
 STATEMENTS = (
     "SELECT $1::int",
@@ -31,6 +32,14 @@ STATEMENTS = (
     "SELECT 1 +",
 )
 VALUES = (None, b"1", b"-5", b"x", b"", b"t", b"1.005", b"2024-01-02 03:04:05", b"\0\0\0\7", b"\xff", b"9" * 30)
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerThread]:
+    server = ServerThread(tmp_path_factory.mktemp("data"), PassingEngine())
+    yield server
+    server.stop()
+
 
 names = st.sampled_from(["", "a", "b"])
 formats = st.lists(st.integers(0, 2), max_size=3).map(tuple)
@@ -122,7 +131,7 @@ async def answers(listener: Listener, exchanges: list[list[bytes]]) -> list[byte
 
 
 @given(st.lists(exchanges(), min_size=1, max_size=6))
-def test_one_step_and_message_by_message_give_the_same(
+def test_one_step_and_message_by_message_have_the_same_answers(
     server: ServerThread, exchanges: list[list[FrontendMessage]]
 ) -> None:
     apart = [[message.serialize() for message in messages] for messages in exchanges]
@@ -140,19 +149,37 @@ def test_pipelined_calls_are_answered_each(server: ServerThread) -> None:
     assert answer.count(ReadyForQuery("I").serialize()) == 20
 
 
-def test_the_calls_of_drivers_take_the_short_way(server: ServerThread, monkeypatch: pytest.MonkeyPatch) -> None:
-    taken = []
-    answer = ConstantCall.answer
+def test_the_calls_of_drivers_are_answered_in_one_step(server: ServerThread, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = []
+    answer_call = ConstantQueries.answer_call
 
-    def noted(call: ConstantCall, values: list[bytes | None]) -> bytes:
-        taken.append(values)
-        return answer(call, values)
+    def recorded(queries: ConstantQueries) -> bytes | None:
+        found.append(answer_call(queries))
+        return found[-1]
 
-    monkeypatch.setattr(ConstantCall, "answer", noted)
+    monkeypatch.setattr(ConstantQueries, "answer_call", recorded)
     parse: list[FrontendMessage] = [Parse("a", "SELECT $1::int"), Sync()]
     call: list[FrontendMessage] = [Bind("", "a", (0,), (b"5",), (1,)), Describe("P", ""), Execute(""), Sync()]
-    server.call(answers(server.app.listener, [[serialized(parse)], [serialized(call)]]))
-    assert taken == [[b"5"]]
+    _, answer = server.call(answers(server.app.listener, [[serialized(parse)], [serialized(call)]]))
+    assert found == [answer.removesuffix(ReadyForQuery("I").serialize())]
+
+
+def test_a_repeated_query_of_constants_has_the_same_answer_in_any_transaction(server: ServerThread) -> None:
+    texts = ["SELECT 1, 'x'", "SELECT 1, 'x'", "BEGIN", "SELECT 1, 'x'", "ROLLBACK", "SELECT 1, 'x'", "BEGIN", "SELECT",
+             "SELECT 1, 'x'", "ROLLBACK", "SELECT 1, 'x'"]  # fmt: skip
+    found = server.call(answers(server.app.listener, [[Query(text).serialize()] for text in texts]))
+    rows, idle, block = found[0][:-6], ReadyForQuery("I").serialize(), ReadyForQuery("T").serialize()
+    assert DataRow((b"1", b"x")).serialize() in rows
+    assert [found[i] for i in (1, 3, 5, 8, 10)] == [rows + idle, rows + block, rows + idle, rows + block, rows + idle]
+
+
+def test_a_cached_answer_ends_the_implicit_transaction_before_it(server: ServerThread) -> None:
+    """A Query drops the unnamed statement and closes the portals of messages without Sync, also if it is not run."""
+    query = Query("SELECT 2").serialize()
+    unfinished = serialized([Parse("", "SELECT 3"), Bind("", "")])
+    execute = serialized([Bind("", ""), Execute(""), Sync()])
+    _, _, answer = server.call(answers(server.app.listener, [[query], [unfinished + query], [execute]]))
+    assert b"unnamed prepared statement does not exist" in answer
 
 
 @given(binds, st.binary(max_size=12), st.booleans())
