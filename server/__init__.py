@@ -2,7 +2,7 @@
 
 How a query is executed:
 
-1. `frontend.listener.Client.data_received` receives bytes from the socket and notifies the client's session.
+1. `frontend.client.Client.data_received` receives bytes from the socket and notifies the client's session.
 2. `frontend.session.Session.received` handles the messages that `protocol.pgwire.connection.Connection` decodes, one
    at a time.
 3. `sql.grammar.parse.parse` parses the text. `execution.prepare.prepare` and `sql.plan.plan_query` plan it: names are

@@ -1,6 +1,7 @@
 """Connections of clients.
 
-listener.py          accepts connections; limits, cancellation, shutdown
+listener.py          accepts connections and shuts down; `client`: one connection; `client_registry`: limits, signals
+startup.py           what the startup parameters mean; opens sessions
 session.py           one client's messages, one at a time
 simple_query.py      Query messages; `extended_query`: Parse, Bind, Describe, Execute, Close
 constant_queries.py  queries of constants, answered without a task

@@ -14,7 +14,7 @@ from psycopg import errors
 from protocol.pgwire.messages.frontend import Sync
 from protocol.pgwire.messages.startup import CancelRequest, SSLRequest
 from protocol.pgwire.messages.wire_format import MESSAGE_BYTES_MAX
-from server.frontend import listener
+from server.frontend import client_registry
 from tests.fix_server import ServerThread
 from tests.server.frontend.raw_client import frame, query, raw_client
 from tests.server.slow_engine import PassingEngine
@@ -38,7 +38,7 @@ def set_system(server: ServerThread, **values: str) -> None:
 
 async def nobody_connected(server: ServerThread) -> None:
     while server.app.listener.clients:
-        await server.app.listener._left.wait()
+        await server.app.listener.clients.wait_until_one_leaves()
 
 
 # -- limits -----------------------------------------------------------------------------------------------------------
@@ -87,11 +87,11 @@ def test_a_lack_of_descriptors_is_told_and_logged(
     server: ServerThread, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with psycopg.connect(server.dsn()) as session:
-        monkeypatch.setattr(listener, "descriptors_max", lambda: listener.RESERVED_DESCRIPTORS)
+        monkeypatch.setattr(client_registry, "descriptors_max", lambda: client_registry.RESERVED_DESCRIPTORS)
         refused = [("E", ("FATAL", "53300", "sorry, too many clients already"))]
         with raw_client(server.port) as client:
             assert client.start(USER, DATABASE) == refused
-        monkeypatch.setattr(listener, "descriptors_max", lambda: 1)
+        monkeypatch.setattr(client_registry, "descriptors_max", lambda: 1)
         with raw_client(server.port) as client:
             assert client.until_ready() == refused
         assert session.execute("SELECT 1").fetchone() == (1,)

@@ -14,7 +14,7 @@ from protocol.pgwire.messages.backend import DataRow, ReadyForQuery
 from protocol.pgwire.messages.frontend import Bind, Close, Describe, Execute, FrontendMessage, Parse, Query, Sync
 from protocol.pgwire.messages.startup import StartupMessage
 from server.frontend.constant_queries import ConstantQueries
-from server.frontend.listener import Client, Listener
+from server.frontend.listener import Listener
 from tests.fix_server import ServerThread
 from tests.server.slow_engine import PassingEngine
 
@@ -117,7 +117,7 @@ class Wire:
 
 async def answers(listener: Listener, exchanges: list[list[bytes]]) -> list[bytes]:
     """What a new client is answered to each exchange, given in pieces; it waits for ReadyForQuery."""
-    wire, client = Wire(), Client(listener)
+    wire, client = Wire(), listener.new_client()
     client.connection_made(wire)  # type: ignore[arg-type]
     client.data_received(StartupMessage({"user": "materialize", "database": "materialize"}).serialize())
     await wire.answered()

@@ -91,17 +91,17 @@ def test_who_takes_nothing_at_all_is_cut_off(
     server: ServerThread, dsn: str, table: psycopg.Connection[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("server.frontend.session.STUCK_S", 0.2)
-    listener = server.app.listener
+    clients = server.app.listener.clients
 
     async def gone(process_ids: set[int]) -> None:
         async with asyncio.timeout(20):
-            while process_ids & {client.process_id for client in listener.clients}:
-                await listener._left.wait()
+            while process_ids & {client.process_id for client in clients}:
+                await clients.wait_until_one_leaves()
 
-    before = {client.process_id for client in listener.clients}
+    before = {client.process_id for client in clients}
     with StuckClient(server, dsn.rsplit("/", 1)[1], "COPY (SUBSCRIBE t) TO STDOUT") as stuck:
         stuck.read_until(b"H\0")
-        stuck_ones = {client.process_id for client in listener.clients} - before
+        stuck_ones = {client.process_id for client in clients} - before
         for number in range(600):
             table.execute("INSERT INTO t VALUES (%s, %s)", (number, WIDE))
         server.call(gone(stuck_ones))
