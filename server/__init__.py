@@ -2,8 +2,9 @@
 
 How a query is executed:
 
-1. `frontend.listener.Client.data_received` receives bytes from the socket and notifies the client's session.
-2. `frontend.session.Session.received` handles the messages that `protocol.pgwire.Connection` decodes, one at a time.
+1. `frontend.client.Client.data_received` receives bytes from the socket and notifies the client's session.
+2. `frontend.session.Session.received` handles the messages that `protocol.pgwire.connection.Connection` decodes, one
+   at a time.
 3. `sql.grammar.parse.parse` parses the text. `execution.prepare.prepare` and `sql.plan.plan_query` plan it: names are
    resolved in the catalog, types follow PostgreSQL's rules (`sql.bind`), and the result is Spark SQL
    (`sql.render.spark_text`).

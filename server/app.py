@@ -88,7 +88,7 @@ class App:
         return None if address is None else await self.http.listen(*address)
 
     async def _metrics(self) -> Response:
-        metrics = snapshot(self.coordinator, self.engine, self.listener.buffered_bytes)
+        metrics = snapshot(self.coordinator, self.engine, self.listener.clients.buffered_bytes)
         text, content_type = await asyncio.to_thread(rendered, metrics, self.engine.jvm_pid)
         return Response("200 OK", text, content_type)
 

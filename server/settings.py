@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from protocol.pgwire.encode import OutputStyle
@@ -315,7 +315,7 @@ class Settings(Mapping[str, str]):
     def output_style(self) -> OutputStyle:
         """The settings that affect the text output of values."""
         if self._style is None:
-            self._style = replace(OutputStyle(), timezone=self["TimeZone"], bytea_output=self["bytea_output"])
+            self._style = OutputStyle(timezone=self["TimeZone"], bytea_output=self["bytea_output"])
         return self._style
 
     def timeout_s(self, name: str) -> float | None:

@@ -12,12 +12,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Self
 
-from protocol.pgwire import messages as m
 from protocol.pgwire.errors import PgError
+from protocol.pgwire.messages.frontend import Bind, Describe, Execute, Sync
+from protocol.pgwire.messages.wire_format import HEADER, INT32
 
-BIND = m.Bind.code[0]
-_END = m.Execute("").serialize() + m.Sync().serialize()
-_DESCRIBED_END = m.Describe("P", "").serialize() + _END
+BIND = Bind.code[0]
+_END = Execute("").serialize() + Sync().serialize()
+_DESCRIBED_END = Describe("P", "").serialize() + _END
 _NULL_LENGTH = -1
 
 
@@ -29,7 +30,7 @@ class CallShape:
     value, which has `formats_bytes` bytes, and the messages that follow.
     """
 
-    bind: m.Bind
+    bind: Bind
     described: bool
     head: bytes
     tail: bytes
@@ -38,35 +39,35 @@ class CallShape:
     @classmethod
     def of(cls, data: bytes, at: int) -> Self | None:
         """The shape of the call with the unnamed portal at `at`; None if there is no complete one."""
-        if len(data) - at < m.HEADER.size or data[at] != BIND:
+        if len(data) - at < HEADER.size or data[at] != BIND:
             return None
-        end = at + 1 + m.INT32.unpack_from(data, at + 1)[0]
+        end = at + 1 + INT32.unpack_from(data, at + 1)[0]
         described = data.startswith(_DESCRIBED_END, end)
         if not described and not data.startswith(_END, end):
             return None
         try:
-            bind = m.Bind.parse(data, at + m.HEADER.size, end)
+            bind = Bind.parse(data, at + HEADER.size, end)
         except PgError:
             return None
         if bind.portal:
             return None
         formats_bytes = 2 + 2 * len(bind.result_formats)
         values_bytes = sum(4 + len(value or b"") for value in bind.parameters)
-        head = data[at + m.HEADER.size : end - formats_bytes - values_bytes]
+        head = data[at + HEADER.size : end - formats_bytes - values_bytes]
         tail = data[end - formats_bytes : end] + (_DESCRIBED_END if described else _END)
         return cls(bind, described, head, tail, formats_bytes)
 
     def read(self, data: bytes, at: int) -> tuple[list[bytes | None], int] | None:
         """The values (None is NULL) of the call at `at` and the position after it; None if it has another shape."""
-        if not data.startswith(self.head, at + m.HEADER.size) or data[at] != BIND:
+        if not data.startswith(self.head, at + HEADER.size) or data[at] != BIND:
             return None
         bind_at, limit = at, len(data) - len(self.tail)
-        at += m.HEADER.size + len(self.head)
+        at += HEADER.size + len(self.head)
         values: list[bytes | None] = []
         for _ in self.bind.parameters:
             if at + 4 > limit:
                 return None
-            (length,) = m.INT32.unpack_from(data, at)
+            (length,) = INT32.unpack_from(data, at)
             at += 4
             if length == _NULL_LENGTH:
                 values.append(None)
@@ -77,6 +78,6 @@ class CallShape:
             at += length
         if not data.startswith(self.tail, at):
             return None
-        if m.INT32.unpack_from(data, bind_at + 1)[0] != at + self.formats_bytes - bind_at - 1:
+        if INT32.unpack_from(data, bind_at + 1)[0] != at + self.formats_bytes - bind_at - 1:
             return None
         return values, at + len(self.tail)

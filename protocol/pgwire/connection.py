@@ -25,10 +25,44 @@ from collections.abc import Callable
 from enum import Enum
 from typing import Final
 
-from protocol.pgwire import messages as m
 from protocol.pgwire.call import BIND, CallShape
 from protocol.pgwire.errors import PgError, Severity, SqlState
-from protocol.pgwire.messages import BackendMessage, FrontendMessage
+from protocol.pgwire.messages.backend import BackendMessage, ErrorResponse
+from protocol.pgwire.messages.copying import CopyData, CopyDone, CopyFail, CopyInResponse
+from protocol.pgwire.messages.frontend import (
+    Bind,
+    Close,
+    Describe,
+    Execute,
+    Flush,
+    FrontendMessage,
+    FunctionCall,
+    Parse,
+    Query,
+    Sync,
+    Terminate,
+)
+from protocol.pgwire.messages.startup import (
+    PROTOCOL_VERSION,
+    STARTUP_BYTES_MAX,
+    AuthenticationOk,
+    CancelRequest,
+    GSSENCRequest,
+    NegotiateProtocolVersion,
+    PasswordMessage,
+    SSLRequest,
+    StartupMessage,
+    parse_opening,
+    unsupported_version,
+)
+from protocol.pgwire.messages.wire_format import (
+    HEADER,
+    INT32,
+    LARGE_MESSAGE_BYTES_MAX,
+    MESSAGE_BYTES_MAX,
+    SMALL_MESSAGE_BYTES_MAX,
+    violation,
+)
 
 
 class Signal(Enum):
@@ -58,68 +92,68 @@ class Phase(Enum):
 # Transitions on client messages: the phase after the message, or None if it is dropped without an event.
 # A message that is not in the phase's row ends the connection. (postgres.c SocketBackend, copyfromparse.c CopyGetData)
 _COMMANDS: dict[type[FrontendMessage], Phase | None] = {
-    m.Query: Phase.READY,
-    m.FunctionCall: Phase.READY,
-    m.Parse: Phase.EXTENDED,
-    m.Bind: Phase.EXTENDED,
-    m.Describe: Phase.EXTENDED,
-    m.Execute: Phase.EXTENDED,
-    m.Close: Phase.EXTENDED,
-    m.Flush: Phase.EXTENDED,
-    m.Sync: Phase.READY,
-    m.Terminate: Phase.CLOSED,
-    m.CopyData: None,  # the rest of a COPY that failed on the server
-    m.CopyDone: None,
-    m.CopyFail: None,
+    Query: Phase.READY,
+    FunctionCall: Phase.READY,
+    Parse: Phase.EXTENDED,
+    Bind: Phase.EXTENDED,
+    Describe: Phase.EXTENDED,
+    Execute: Phase.EXTENDED,
+    Close: Phase.EXTENDED,
+    Flush: Phase.EXTENDED,
+    Sync: Phase.READY,
+    Terminate: Phase.CLOSED,
+    CopyData: None,  # the rest of a COPY that failed on the server
+    CopyDone: None,
+    CopyFail: None,
 }
 RECEIVED: dict[Phase, dict[type[FrontendMessage], Phase | None]] = {
     Phase.STARTUP: {
-        m.SSLRequest: Phase.STARTUP,
-        m.GSSENCRequest: Phase.STARTUP,
-        m.CancelRequest: Phase.CLOSED,
-        m.StartupMessage: Phase.AUTHENTICATION,
+        SSLRequest: Phase.STARTUP,
+        GSSENCRequest: Phase.STARTUP,
+        CancelRequest: Phase.CLOSED,
+        StartupMessage: Phase.AUTHENTICATION,
     },
-    Phase.AUTHENTICATION: {m.PasswordMessage: Phase.AUTHENTICATION, m.Terminate: Phase.CLOSED},
+    Phase.AUTHENTICATION: {PasswordMessage: Phase.AUTHENTICATION, Terminate: Phase.CLOSED},
     Phase.READY: _COMMANDS,
     Phase.EXTENDED: _COMMANDS,
     Phase.SKIP_UNTIL_SYNC: {
         **dict.fromkeys(_COMMANDS, None),
-        m.Sync: Phase.READY,
-        m.Terminate: Phase.CLOSED,
+        Sync: Phase.READY,
+        Terminate: Phase.CLOSED,
     },
     Phase.COPY_IN: {
-        m.CopyData: Phase.COPY_IN,
-        m.CopyDone: Phase.READY,
-        m.CopyFail: Phase.READY,
-        m.Flush: None,  # a client library may send these before it notices that its command was a COPY
-        m.Sync: None,
+        CopyData: Phase.COPY_IN,
+        CopyDone: Phase.READY,
+        CopyFail: Phase.READY,
+        Flush: None,  # a client library may send these before it notices that its command was a COPY
+        Sync: None,
     },
     Phase.COPY_IN_EXTENDED: {
-        m.CopyData: Phase.COPY_IN_EXTENDED,
-        m.CopyDone: Phase.EXTENDED,
-        m.CopyFail: Phase.EXTENDED,
-        m.Flush: None,
-        m.Sync: None,
+        CopyData: Phase.COPY_IN_EXTENDED,
+        CopyDone: Phase.EXTENDED,
+        CopyFail: Phase.EXTENDED,
+        Flush: None,
+        Sync: None,
     },
     Phase.CLOSED: {},
 }
 # Transitions on server messages. A message that is not in the phase's row changes nothing. An ErrorResponse with
 # severity FATAL leads to CLOSED from every phase.
 SENT: dict[Phase, dict[type[BackendMessage], Phase]] = {
-    Phase.STARTUP: {m.ErrorResponse: Phase.CLOSED},
-    Phase.AUTHENTICATION: {m.AuthenticationOk: Phase.READY, m.ErrorResponse: Phase.CLOSED},
-    Phase.READY: {m.CopyInResponse: Phase.COPY_IN, m.ErrorResponse: Phase.READY},
-    Phase.EXTENDED: {m.CopyInResponse: Phase.COPY_IN_EXTENDED, m.ErrorResponse: Phase.SKIP_UNTIL_SYNC},
-    Phase.SKIP_UNTIL_SYNC: {m.ErrorResponse: Phase.SKIP_UNTIL_SYNC},
-    Phase.COPY_IN: {m.ErrorResponse: Phase.READY},
-    Phase.COPY_IN_EXTENDED: {m.ErrorResponse: Phase.SKIP_UNTIL_SYNC},
-    Phase.CLOSED: {m.ErrorResponse: Phase.CLOSED},
+    Phase.STARTUP: {ErrorResponse: Phase.CLOSED},
+    Phase.AUTHENTICATION: {AuthenticationOk: Phase.READY, ErrorResponse: Phase.CLOSED},
+    Phase.READY: {CopyInResponse: Phase.COPY_IN, ErrorResponse: Phase.READY},
+    Phase.EXTENDED: {CopyInResponse: Phase.COPY_IN_EXTENDED, ErrorResponse: Phase.SKIP_UNTIL_SYNC},
+    Phase.SKIP_UNTIL_SYNC: {ErrorResponse: Phase.SKIP_UNTIL_SYNC},
+    Phase.COPY_IN: {ErrorResponse: Phase.READY},
+    Phase.COPY_IN_EXTENDED: {ErrorResponse: Phase.SKIP_UNTIL_SYNC},
+    Phase.CLOSED: {ErrorResponse: Phase.CLOSED},
 }
 
 _COMMAND_PHASES = (Phase.READY, Phase.EXTENDED)
 
 # Messages whose length depends on user data; all others are small.
-_LARGE = (m.Query, m.Parse, m.Bind, m.FunctionCall, m.CopyData)
+_LARGE = (Query, Parse, Bind, FunctionCall, CopyData)
 
 _Parser = Callable[[bytes, int, int], FrontendMessage]
 _Reading = tuple[_Parser | None, Phase, bool]
@@ -145,10 +179,10 @@ class Connection:
     A Query, Parse, Bind, FunctionCall or CopyData of more than `message_bytes_max` is dropped, with an error (54000).
     """
 
-    def __init__(self, *, message_bytes_max: int = m.MESSAGE_BYTES_MAX) -> None:
+    def __init__(self, *, message_bytes_max: int = MESSAGE_BYTES_MAX) -> None:
         self.parameters: dict[str, str] = {}
         """Parameters of the StartupMessage without protocol options; empty before it has arrived."""
-        self.protocol_version: tuple[int, int] = m.PROTOCOL_VERSION
+        self.protocol_version: tuple[int, int] = PROTOCOL_VERSION
         """The version that the client requested; the server always speaks 3.0."""
         self._message_bytes_max = message_bytes_max
         self._data = b""  # consumed up to `_at`
@@ -196,18 +230,18 @@ class Connection:
         """
         try:
             data, start = self._data, self._at
-            if len(data) - start >= m.HEADER.size:
+            if len(data) - start >= HEADER.size:
                 # Fast path for the common case: a small complete message.
-                code, length = m.HEADER.unpack_from(data, start)
+                code, length = HEADER.unpack_from(data, start)
                 reading = self._readings.get(code)
                 end = start + length + 1
-                if reading is not None and 4 <= length <= m.SMALL_MESSAGE_BYTES_MAX and end <= len(data):
+                if reading is not None and 4 <= length <= SMALL_MESSAGE_BYTES_MAX and end <= len(data):
                     parse, after, _ = reading
                     if parse is not None:
                         self._at = end
                         if after is not self._phase:
                             self._enter(after)
-                        return parse(data, start + m.HEADER.size, end)
+                        return parse(data, start + HEADER.size, end)
             elif start == len(data) and not self._pending and not self._no_more_data and self._readings:
                 self._data, self._at = b"", 0  # frees the memory of the last message while the client is idle
                 return NEED_DATA
@@ -220,7 +254,7 @@ class Connection:
             raise
 
     @property
-    def stands_at_bind(self) -> bool:
+    def is_at_bind(self) -> bool:
         """Whether the next message is a Bind, which is the first message of a call."""
         return self._at < len(self._data) and self._data[self._at] == BIND and not self._skip
 
@@ -228,12 +262,12 @@ class Connection:
         """The shape of the next call; None if there is no complete call. Consumes nothing."""
         return CallShape.of(self._data, self._at) if self._phase in _COMMAND_PHASES else None
 
-    def waiting_call(self, shape: CallShape) -> tuple[list[bytes | None], int] | None:
-        """If the next call has this shape: its parameter values, and the argument of `take_call` that consumes it."""
+    def match_call(self, shape: CallShape) -> tuple[list[bytes | None], int] | None:
+        """If the next call has this shape: its parameter values, and the argument of `consume_call`. Else None."""
         return shape.read(self._data, self._at) if self._phase in _COMMAND_PHASES else None
 
-    def take_call(self, end: int) -> None:
-        """Consumes a `waiting_call`. Its answer must end with ReadyForQuery."""
+    def consume_call(self, end: int) -> None:
+        """Consumes the messages of a `match_call`. Its answer must end with ReadyForQuery."""
         self._at = end
         if self._phase is not Phase.READY:
             self._enter(Phase.READY)
@@ -244,7 +278,7 @@ class Connection:
             self._out.append(message.serialize())
             after = self._sent.get(type(message))
             if after is not None:
-                fatal = type(message) is m.ErrorResponse and message.severity in (Severity.FATAL, Severity.PANIC)
+                fatal = type(message) is ErrorResponse and message.severity in (Severity.FATAL, Severity.PANIC)
                 self._enter(Phase.CLOSED if fatal else after)
 
     def send_encoded(self, data: bytes) -> None:
@@ -285,14 +319,14 @@ class Connection:
         return EOF
 
     def _next_message(self) -> FrontendMessage | Signal:
-        while self._skipped() and self._has(m.HEADER.size):
-            code, length = m.HEADER.unpack_from(self._data, self._at)
+        while self._skipped() and self._has(HEADER.size):
+            code, length = HEADER.unpack_from(self._data, self._at)
             reading = self._readings.get(code)
             if reading is None:
                 raise self._unexpected(code)
             parse, after, large = reading
-            if not 4 <= length <= m.SMALL_MESSAGE_BYTES_MAX:
-                self._check_length(length, m.LARGE_MESSAGE_BYTES_MAX if large else m.SMALL_MESSAGE_BYTES_MAX)
+            if not 4 <= length <= SMALL_MESSAGE_BYTES_MAX:
+                self._check_length(length, LARGE_MESSAGE_BYTES_MAX if large else SMALL_MESSAGE_BYTES_MAX)
             if large and length > self._message_bytes_max:
                 self._begin_skip(length, after, dropped=parse is None)
                 continue
@@ -303,7 +337,7 @@ class Connection:
             if after is not self._phase:
                 self._enter(after)
             if parse is not None:
-                return parse(data, start + m.HEADER.size, end)
+                return parse(data, start + HEADER.size, end)
         return self._starved()
 
     def _begin_skip(self, length: int, after: Phase, *, dropped: bool) -> None:
@@ -341,48 +375,48 @@ class Connection:
 
     def _check_length(self, length: int, limit: int) -> None:
         if length < 4:
-            raise m.violation("invalid message length")
+            raise violation("invalid message length")
         if length > limit:
-            raise m.violation("invalid message length", f"The message has {length} bytes, the limit is {limit}.")
+            raise violation("invalid message length", f"The message has {length} bytes, the limit is {limit}.")
 
     def _unexpected(self, code: int) -> PgError:
         match self._phase:
             case Phase.AUTHENTICATION:
-                return m.violation(f"expected password response, got message type {code}")
+                return violation(f"expected password response, got message type {code}")
             case Phase.COPY_IN | Phase.COPY_IN_EXTENDED:
                 # As in PostgreSQL, the COPY fails first, then the connection.
                 reason = f"unexpected message type 0x{code:02X} during COPY from stdin"
-                self.send(m.ErrorResponse.of(PgError(SqlState.PROTOCOL_VIOLATION, reason)))
-                return m.violation("terminating connection because protocol synchronization was lost")
+                self.send(ErrorResponse.of(PgError(SqlState.PROTOCOL_VIOLATION, reason)))
+                return violation("terminating connection because protocol synchronization was lost")
             case _:
-                return m.violation(f"invalid frontend message type {code}")
+                return violation(f"invalid frontend message type {code}")
 
     def _next_opening(self) -> FrontendMessage | Signal:
-        if not self._has(m.INT32.size):
+        if not self._has(INT32.size):
             return self._starved()
-        (length,) = m.INT32.unpack_from(self._data, self._at)
-        if not 8 <= length <= m.STARTUP_BYTES_MAX + 4:
-            raise m.violation("invalid length of startup packet")
+        (length,) = INT32.unpack_from(self._data, self._at)
+        if not 8 <= length <= STARTUP_BYTES_MAX + 4:
+            raise violation("invalid length of startup packet")
         if not self._has(length):
             return self._starved()
         start = self._at
         self._at += length
-        packet = m.parse_opening(self._data, start + 4, start + length)
+        packet = parse_opening(self._data, start + 4, start + length)
         match packet:
-            case m.SSLRequest() | m.GSSENCRequest():
+            case SSLRequest() | GSSENCRequest():
                 if type(packet) in self._encryption_refused:
-                    raise m.unsupported_version(packet.request_code)
+                    raise unsupported_version(packet.request_code)
                 self._encryption_refused.add(type(packet))
-            case m.StartupMessage():
+            case StartupMessage():
                 self._take_startup(packet)
         after = RECEIVED[Phase.STARTUP][type(packet)]
         assert after is not None
         self._enter(after)
         return packet
 
-    def _take_startup(self, startup: m.StartupMessage) -> None:
+    def _take_startup(self, startup: StartupMessage) -> None:
         self.protocol_version = startup.version
         unknown = tuple(name for name in startup.parameters if name.startswith("_pq_."))
         self.parameters = {k: v for k, v in startup.parameters.items() if not k.startswith("_pq_.")}
-        if unknown or startup.version > m.PROTOCOL_VERSION:
-            self.send(m.NegotiateProtocolVersion(unknown))
+        if unknown or startup.version > PROTOCOL_VERSION:
+            self.send(NegotiateProtocolVersion(unknown))

@@ -19,7 +19,7 @@ from protocol.pgwire.copy_errors import Place, bad_file, quoted
 from protocol.pgwire.copy_options import Columns, CopyFormat, CopyOptions, Header
 from protocol.pgwire.decode import BadValue, parse_text_column
 from protocol.pgwire.errors import PgError
-from protocol.pgwire.scalars import decode_utf8
+from protocol.pgwire.utf8 import decode_utf8
 
 
 @dataclass(slots=True)

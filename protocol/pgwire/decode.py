@@ -20,9 +20,10 @@ from protocol.pgwire.binary_columns import NIBBLE, POSTGRES_EPOCH_US, UUID_DASHE
 from protocol.pgwire.datetime_input import DATE_END, DATE_MIN, POSTGRES_EPOCH_DAYS
 from protocol.pgwire.datetime_output import DAY_US
 from protocol.pgwire.errors import PgError, SqlState
-from protocol.pgwire.scalars import column_of, decode_utf8, parse_binary, parse_text
+from protocol.pgwire.scalars import column_of, parse_binary, parse_text
 from protocol.pgwire.timezones import SECOND_US, local_offset, offsets_at, zone
 from protocol.pgwire.types import PgType
+from protocol.pgwire.utf8 import decode_utf8
 
 TEXT_FORMAT, BINARY_FORMAT = 0, 1
 

@@ -28,6 +28,7 @@ from protocol.pgwire.errors import PgError, SqlState
 from protocol.pgwire.json_values import parse_json, parse_jsonb
 from protocol.pgwire.text_columns import DEFAULT_STYLE, OutputStyle, plain_column, text_column
 from protocol.pgwire.types import BY_OID, PgType
+from protocol.pgwire.utf8 import decode_utf8, invalid_encoding
 
 _SPACE = " \t\n\v\f\r"
 
@@ -76,28 +77,6 @@ def format_text(type: PgType, scalar: Any, style: OutputStyle = DEFAULT_STYLE) -
         return str(scalar)
     text: str = text_column(type, style)(plain_column(column_of(type, [scalar]), type))[0].as_py()
     return text
-
-
-def decode_utf8(data: bytes) -> str:
-    """Decodes text from a client. Raises PgError 22021 with PostgreSQL's message, also for a zero byte."""
-    try:
-        text = data.decode()
-    except UnicodeDecodeError as error:
-        if b"\0" in data[: error.start]:
-            raise _bad_encoding(b"\0") from None
-        raise _bad_encoding(data[error.start : error.start + _utf8_length(data[error.start])]) from None
-    if "\0" in text:
-        raise _bad_encoding(b"\0")
-    return text
-
-
-def _bad_encoding(sequence: bytes) -> PgError:
-    shown = " ".join(f"0x{byte:02x}" for byte in sequence)
-    return PgError(SqlState.CHARACTER_NOT_IN_REPERTOIRE, f'invalid byte sequence for encoding "UTF8": {shown}')
-
-
-def _utf8_length(lead: int) -> int:
-    return 2 if lead & 0xE0 == 0xC0 else 3 if lead & 0xF0 == 0xE0 else 4 if lead & 0xF8 == 0xF0 else 1
 
 
 def _syntax(type: PgType | str, text: str) -> PgError:
@@ -282,7 +261,7 @@ def fitted_numeric(type: PgType, value: Decimal) -> Decimal:
 
 def _string(type: PgType, text: str) -> str:
     if "\0" in text:
-        raise _bad_encoding(b"\0")
+        raise invalid_encoding(b"\0")
     limit = type.length
     if limit is None:
         return text

@@ -10,8 +10,8 @@ least one row and less than 2 GiB of text. The encoder splits batches accordingl
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -42,8 +42,7 @@ _HEX = np.frombuffer(b"".join(b"%02x" % byte for byte in range(256)), "<u2")
 INTERVAL = np.dtype([("months", "<i4"), ("days", "<i4"), ("ns", "<i8")])
 
 
-@dataclass(frozen=True, slots=True)
-class OutputStyle:
+class OutputStyle(NamedTuple):
     """The session settings that affect output. Clients can share encoded bytes only if their styles are equal.
 
     `timezone` is a name that `timezones.zone` accepts, `bytea_output` is "hex" or "escape".

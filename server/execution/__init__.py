@@ -1,6 +1,6 @@
 """Execution of statements. Each module executes one family of statements; `server.frontend.dispatch` calls them.
 
-prepare.py       statement -> Prepared: the plan, with the types of parameters and result
+prepare.py       statement -> `session_state.prepared.Prepared`: the plan, with the types of parameters and result
 arguments.py     the arguments of EXECUTE
 select.py        SELECT: chooses a timestamp, reads rows from the log, computes with the engine
 catalog_query/   SELECT over system relations alone

@@ -7,20 +7,18 @@ valid until the catalog or the session's name resolution changes (`key`); then t
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from sqlglot import exp
 
 from protocol.pgwire.errors import PgError, SqlState
-from protocol.pgwire.messages import NoData
 from protocol.pgwire.types import JSON, TEXT, PgType
-from server.execution.catalog_query.query import CatalogPlan, is_catalog_query, plan_catalog_query
+from server.execution.catalog_query.query import is_catalog_query, plan_catalog_query
 from server.execution.names import find_relation
 from server.execution.show import show_fields
-from server.execution.subscribe import SubscribePlan, plan_subscribe
+from server.execution.subscribe import plan_subscribe
 from server.session_state.context import Context
-from server.session_state.results import row_description
+from server.session_state.prepared import CatalogPlan, Plan, Prepared, plan_key
 from server.sql.expressions import SessionValue, walk
 from server.sql.grammar.statements import Statement
 from server.sql.grammar.statements.copy import CopyRelation, CopyTo
@@ -36,46 +34,11 @@ from server.sql.plan import Field, QueryPlan, plan_query
 from server.sql.stored_query import relation_query
 from server.sql.write_plan import WritePlan, plan_delete, plan_insert, plan_update
 
-Plan: TypeAlias = QueryPlan | CatalogPlan | WritePlan | SubscribePlan
 Types: TypeAlias = Sequence[PgType | None]
 
 _TEXT_FIELDS = (Field("QUERY PLAN", TEXT, False),)
 _JSON_FIELDS = (Field("QUERY PLAN", JSON, False),)
 _TIMESTAMP_FIELDS = (Field("Timestamp", TEXT, False),)
-
-
-@dataclass(slots=True)
-class Prepared:
-    """A planned statement. `statement` None: the empty query. `fields` None: the statement returns no rows.
-
-    `answers`: the encoded result by output style, if the query's rows never change. `descriptions`: RowDescription by
-    result formats. `single_row`: the plan, if the result is one constant row, which needs neither a read nor a wait.
-    """
-
-    statement: Statement | None
-    key: object
-    parameters: tuple[PgType, ...] = ()
-    fields: tuple[Field, ...] | None = None
-    plan: Plan | None = None
-    declared: tuple[PgType | None, ...] = ()
-    answers: dict[object, bytes] = field(default_factory=dict)
-    descriptions: dict[tuple[int, ...], bytes] = field(default_factory=dict)
-    single_row: QueryPlan | None = None
-
-    def description(self, formats: Sequence[int]) -> bytes:
-        """RowDescription or NoData, encoded; cached by formats."""
-        if self.fields is None:
-            return NoData().serialize()
-        key = tuple(formats)
-        described = self.descriptions.get(key)
-        if described is None or isinstance(self.statement, Fetch):  # another cursor may have the name now
-            described = self.descriptions[key] = row_description(self.fields, formats).serialize()
-        return described
-
-
-def plan_key(context: Context) -> tuple[object, ...]:
-    """A statement's plan is valid as long as this key is equal to that of the time of planning."""
-    return context.state.version, context.settings.naming, context.login
 
 
 def prepare(
@@ -93,7 +56,7 @@ def prepare(
     plan: Plan
     match statement:
         case Select() | Insert() | Update() | Delete():
-            _planned(prepared, plan_statement(context, statement, types))
+            _set_plan(prepared, plan_statement(context, statement, types))
         case Subscribe():
             plan = plan_subscribe(context, statement, types)
             prepared.plan, prepared.fields = plan, plan.envelope.fields
@@ -132,15 +95,10 @@ def _takes_parameters(statement: Statement) -> bool:
             return False
 
 
-def _planned(prepared: Prepared, plan: QueryPlan | CatalogPlan | WritePlan) -> None:
+def _set_plan(prepared: Prepared, plan: QueryPlan | CatalogPlan | WritePlan) -> None:
     prepared.plan = plan
     match plan:
-        case QueryPlan():
-            prepared.parameters, prepared.fields = plan.parameters, plan.columns
-            assert isinstance(prepared.statement, Select)
-            if plan.constant is not None and plan.constant.is_single_row and prepared.statement.as_of is None:
-                prepared.single_row = plan
-        case CatalogPlan():
+        case QueryPlan() | CatalogPlan():
             prepared.parameters, prepared.fields = plan.parameters, plan.columns
         case WritePlan():
             prepared.parameters = plan.query.parameters

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 
 import pyarrow as pa
 
@@ -35,6 +34,7 @@ from server.execution.times import refuse_parameters, timestamp_of
 from server.runtime.errors import evaluation_error, to_pg_error
 from server.runtime.offload import offload
 from server.session_state.context import Context, not_readable
+from server.session_state.prepared import SubscribePlan
 from server.session_state.results import Result, SubscriptionRows
 from server.session_state.transaction import Mode
 from server.sql.direct_scan import DirectScan
@@ -49,12 +49,6 @@ from server.sql.grammar.statements.subscribe import (
 from server.sql.plan import Field, QueryPlan, bound, plan_query
 from server.sql.stored_query import relation_query
 from server.timeline.frontiers import NotReadable
-
-
-@dataclass(frozen=True, slots=True)
-class SubscribePlan:
-    query: QueryPlan
-    envelope: Envelope
 
 
 def plan_subscribe(context: Context, statement: Subscribe, types: Sequence[PgType | None] | None) -> SubscribePlan:

@@ -23,11 +23,9 @@ from server.authorization import privileges
 from server.dataflow.runtime.dataflow import Dataflow
 from server.dataflow.stream.encoding import encoded_chunks
 from server.execution.arguments import execute_arguments
-from server.execution.catalog_query.query import CatalogPlan
 from server.execution.names import find_item, find_relation
-from server.execution.prepare import Plan, Prepared, Types, plan_statement, prepare
+from server.execution.prepare import Types, plan_statement, prepare
 from server.execution.select import input_rows, select
-from server.execution.subscribe import SubscribePlan
 from server.execution.write import write
 from server.explain.dataflow import Shown, maintenance, probing, progress
 from server.explain.output import Section, explained_timestamp, explanation, ms_text
@@ -36,6 +34,7 @@ from server.explain.timestamp import explain_timestamp
 from server.runtime.offload import offload
 from server.runtime.trace import Step, recorded, step
 from server.session_state.context import Context
+from server.session_state.prepared import CatalogPlan, Plan, Prepared, SubscribePlan
 from server.session_state.results import Result
 from server.session_state.sender import encode_table
 from server.session_state.transaction import Mode

@@ -1,1 +1,13 @@
-"""Connections of clients: the listener, the session of each client, dispatch of statements, portals, COPY."""
+"""Connections of clients.
+
+listener.py          accepts connections and shuts down; `client`: one connection; `client_registry`: limits, signals
+startup.py           what the startup parameters mean; opens sessions
+session.py           one client's messages, one at a time
+simple_query.py      Query messages; `extended_query`: Parse, Bind, Describe, Execute, Close
+constant_queries.py  queries of constants, answered without a task
+query_cache.py       plans and constant answers by text, shared by all sessions
+portal_runner.py     runs portals and sends their rows; `copy`: COPY
+dispatch.py          executes statements by their class, with the modules of `execution`
+transactions.py      begins and ends transactions
+statement_task.py    the task of a message that must wait; `responses`: errors and ReadyForQuery
+"""

@@ -6,20 +6,21 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Hashable
 
 from catalog.objects import Table
-from protocol.pgwire import messages as m
 from protocol.pgwire.connection import EOF, NEED_DATA
 from protocol.pgwire.copy_in import CopyDecoder
 from protocol.pgwire.copy_options import CopyOptions
 from protocol.pgwire.encode import CopyEncoder
 from protocol.pgwire.errors import PgError, SqlState
+from protocol.pgwire.messages.backend import CommandComplete
+from protocol.pgwire.messages.copying import CopyData, CopyDone, CopyFail, CopyInResponse, CopyOutResponse
 from protocol.pgwire.types import parse_type
 from server.execution import write
-from server.execution.catalog_query.query import CatalogPlan, run_catalog_query
+from server.execution.catalog_query.query import run_catalog_query
 from server.execution.names import find_item
-from server.execution.prepare import Plan
 from server.execution.select import select
-from server.execution.subscribe import SubscribePlan, subscribe
+from server.execution.subscribe import subscribe
 from server.session_state.context import Context
+from server.session_state.prepared import CatalogPlan, Plan, SubscribePlan
 from server.session_state.results import TAKEN_ROWS, Result, Rows, SubscriptionRows
 from server.session_state.sender import Sender, encode_table
 from server.sql.grammar import statements as s
@@ -53,13 +54,13 @@ async def copy_to(context: Context, sender: Sender, statement: s.CopyTo, plan: P
     assert result.rows is not None
     sender.send_notices(context.notices)
     format = 1 if options.is_binary else 0
-    sender.connection.send(m.CopyOutResponse(format, (format,) * len(fields)))
+    sender.connection.send(CopyOutResponse(format, (format,) * len(fields)))
     sender.connection.send_encoded(encoder.header())
     sender.flush()
     key = ("copy", statement.options, context.settings.output_style)
     sent = await _copy_rows(sender, result.rows, encoder, key, context.interrupt)
     sender.connection.send_encoded(encoder.trailer())
-    sender.connection.send(m.CopyDone(), m.CommandComplete(f"COPY {sent}"))
+    sender.connection.send(CopyDone(), CommandComplete(f"COPY {sent}"))
 
 
 async def _copy_rows(
@@ -90,7 +91,7 @@ async def copy_from(context: Context, sender: Sender, arrival: asyncio.Event, st
         context, table, positions, CopyDecoder(columns, options, table.name, timezone=context.settings["TimeZone"])
     )
     format = 1 if options.is_binary else 0
-    sender.connection.send(m.CopyInResponse(format, (format,) * len(positions)))
+    sender.connection.send(CopyInResponse(format, (format,) * len(positions)))
     sender.flush()
     try:
         async for data in _copy_data(sender, arrival):
@@ -107,7 +108,7 @@ async def _copy_data(sender: Sender, arrival: asyncio.Event) -> AsyncIterator[by
     size = 0
     while True:
         event = sender.connection.next_event()
-        if isinstance(event, m.CopyData):
+        if isinstance(event, CopyData):
             pieces.append(event.data)
             size += len(event.data)
             if size < FEED_BYTES:
@@ -116,9 +117,9 @@ async def _copy_data(sender: Sender, arrival: asyncio.Event) -> AsyncIterator[by
             yield b"".join(pieces)
             pieces, size = [], 0
         match event:
-            case m.CopyDone():
+            case CopyDone():
                 return
-            case m.CopyFail(message=message):
+            case CopyFail(message=message):
                 raise PgError(SqlState.QUERY_CANCELED, f"COPY from stdin failed: {message}")
             case _ if event is NEED_DATA:
                 arrival.clear()

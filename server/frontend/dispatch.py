@@ -1,71 +1,75 @@
 """Executes statements by their class. This is the part of a session that does not depend on the wire protocol.
 
-`execute` runs a prepared statement and returns its `Result`. `execution/` implements the statements about relations.
-Those about the session itself (transactions, settings, prepared statements, cursors) are here, because they change its
-state.
+`execute` runs a prepared statement and returns its `Result`. `execution/` implements the statements about relations,
+`transactions` those about transactions. Those about settings, prepared statements and cursors are here.
 """
 
 from __future__ import annotations
 
 from typing import assert_never
 
-from protocol.pgwire.errors import Notice, PgError, Severity, SqlState
+from protocol.pgwire.errors import PgError, SqlState
 from protocol.pgwire.types import PgType
 from server.authorization import privileges
 from server.execution import show, write
 from server.execution.arguments import execute_arguments
-from server.execution.catalog_query.query import CatalogPlan, run_catalog_query
+from server.execution.catalog_query.query import run_catalog_query
 from server.execution.ddl import holds
 from server.execution.ddl.define import define
 from server.execution.names import find_item
-from server.execution.prepare import Prepared, Types, plan_key, prepare
+from server.execution.prepare import Types, prepare
 from server.execution.select import select
-from server.execution.subscribe import SubscribePlan, subscribe
+from server.execution.subscribe import subscribe
 from server.execution.times import fetch_timeout_s
 from server.explain.explain import explain
-from server.frontend.portals import Portal, Portals
+from server.frontend.transactions import Transactions, outside_block
 from server.runtime.offload import offload
 from server.session_state.context import Context
+from server.session_state.portals import Portal, Portals
+from server.session_state.prepared import CatalogPlan, Prepared, PreparedStatements, SubscribePlan, plan_key
 from server.session_state.results import Result, SubscriptionRows, TableRows
 from server.sql.grammar import statements as s
 from server.sql.grammar.statements.parts import Definition
-from server.sql.grammar.statements.transactions import TransactionModes
 from server.sql.plan import QueryPlan
 from server.sql.write_plan import WritePlan
 
 
 class Dispatcher:
-    """Runs statements. `named`: the prepared statements. `several`: the Query message has more than one statement."""
+    """Executes the statements of one session, and has its prepared statements, portals and transactions."""
 
     def __init__(self, context: Context) -> None:
         self.context = context
         self.portals = Portals()
-        self.named: dict[str, Prepared] = {}
-        self.several = False
+        self.statements = PreparedStatements()
+        self.transactions = Transactions(context, self.portals)
+        self.has_several_statements = False
+        """Whether the current Query message has more than one statement."""
 
     def prepare(self, statement: s.Statement | None, types: Types = ()) -> Prepared:
         """Plans a statement with the session's cursors and prepared statements."""
-        return prepare(self.context, statement, types, self.portals.prepared(), self.named)
+        return prepare(self.context, statement, types, self.portals.prepared(), self.statements.by_name)
 
-    def statement(self, name: str) -> Prepared:
-        prepared = self.named.get(name)
-        if prepared is None:
-            raise PgError(
-                SqlState.INVALID_SQL_STATEMENT_NAME,
-                f'prepared statement "{name}" does not exist' if name else "unnamed prepared statement does not exist",
-            )
-        return prepared
+    def drop_unnamed_statement(self) -> None:
+        """Drops the unnamed prepared statement, as PostgreSQL does for each Query and Parse."""
+        dropped = self.statements.remove("")
+        if dropped is None:
+            return
+        if not any(portal.statement is dropped.statement for portal in self.portals.prepared().values()):
+            dropped.release_tree()
 
-    def fresh(self, prepared: Prepared) -> Prepared:
+    def revalidated(self, prepared: Prepared) -> Prepared:
         """Returns the statement, planned for the current catalog. 0A000 if its result columns have changed."""
         if prepared.key == plan_key(self.context) and not isinstance(prepared.statement, s.Fetch):
             return prepared
-        fresh = self.prepare(prepared.statement, prepared.declared)
+        current = self.prepare(prepared.statement, prepared.declared)
         if isinstance(prepared.statement, s.Fetch):
-            return fresh  # another cursor may have this name now
-        if prepared.fields is not None and _types(fresh) != _types(prepared):
+            return current  # another cursor may have this name now
+        if prepared.fields is not None and _types(current) != _types(prepared):
             raise PgError(SqlState.FEATURE_NOT_SUPPORTED, "cached plan must not change result type")
-        return fresh
+        return current
+
+    def _revalidated_statement(self, name: str) -> Prepared:
+        return self.revalidated(self.statements.get(name))
 
     def plan_cursor(self, portal: Portal) -> None:
         """Plans a cursor's statement, if it is not planned yet."""
@@ -94,13 +98,15 @@ class Dispatcher:
             case Definition(), _:
                 return await define(context, statement)
             case ((s.Begin() | s.Commit() | s.Rollback() | s.Savepoint() | s.SetTransaction()), _):
-                return await self._transaction_statement(statement)
+                return await self.transactions.execute(statement)
             case ((s.SetVariable() | s.SetRole() | s.ResetVariable() | s.Discard()), _):
                 return self._setting_statement(statement)
             case ((s.ShowVariable() | s.ShowObjects() | s.ShowColumns() | s.ShowCreate()), _):
                 return show.show(context, statement)
             case s.Explain(), _:
-                return await explain(context, prepared, parameters, lambda name: self.fresh(self.statement(name)))
+                return await explain(
+                    context, prepared, parameters, lambda name: self.revalidated(self.statements.get(name))
+                )
             case ((s.Prepare() | s.Execute() | s.Deallocate()), _):
                 return await self._prepared_statement(statement)
             case ((s.Declare() | s.CloseCursor()), _):
@@ -112,89 +118,21 @@ class Dispatcher:
 
     # -- statements that belong to the session --------------------------------------------------------------------
 
-    async def _transaction_statement(
-        self, statement: s.Begin | s.Commit | s.Rollback | s.Savepoint | s.SetTransaction
-    ) -> Result:
-        context = self.context
-        transaction = context.transaction
-        match statement:
-            case s.Begin(tag=tag, modes=modes):
-                if transaction.explicit:
-                    context.notice(
-                        _warning(SqlState.ACTIVE_SQL_TRANSACTION, "there is already a transaction in progress")
-                    )
-                else:
-                    if not transaction.has_effects:
-                        context.end_reads()  # the block may use another mode than READ
-                        context.transaction.settings = transaction.settings
-                    # As in PostgreSQL, earlier effects of the query string or pipeline belong to the block.
-                    context.transaction.explicit = True
-                self._set_modes(modes)
-                return Result(tag)
-            case s.Commit():
-                if not transaction.explicit:
-                    context.notice(_warning(SqlState.NO_ACTIVE_SQL_TRANSACTION, "there is no transaction in progress"))
-                self.portals.close_all()
-                if transaction.failed:
-                    context.rollback()
-                    return Result("ROLLBACK")
-                await context.commit()
-                return Result("COMMIT")
-            case s.Rollback():
-                if not transaction.explicit:
-                    context.notice(_warning(SqlState.NO_ACTIVE_SQL_TRANSACTION, "there is no transaction in progress"))
-                self.portals.close_all()
-                context.rollback()
-                return Result("ROLLBACK")
-            case s.SetTransaction(modes=modes, session=session):
-                if session:
-                    if modes.isolation is not None:
-                        context.settings.set("transaction_isolation", modes.isolation)
-                elif not transaction.explicit:
-                    context.notice(
-                        _warning(
-                            SqlState.NO_ACTIVE_SQL_TRANSACTION, "SET TRANSACTION can only be used in transaction blocks"
-                        )
-                    )
-                else:
-                    self._set_modes(modes)
-                return Result("SET")
-            case s.Savepoint(verb=verb):
-                raise PgError(SqlState.FEATURE_NOT_SUPPORTED, f"{verb} is not supported")
-            case _:
-                assert_never(statement)
-
-    def _set_modes(self, modes: TransactionModes) -> None:
-        if modes.isolation is not None:
-            self._set_local("transaction_isolation", modes.isolation)
-        if modes.read_only is not None:
-            self.context.transaction.read_only = modes.read_only
-
-    def _set_local(self, name: str, value: str) -> None:
-        context = self.context
-        if context.transaction.local is None:
-            context.transaction.local = context.settings.copy()
-        context.settings.set(name, value)
-
     def _setting_statement(self, statement: s.SetVariable | s.SetRole | s.ResetVariable | s.Discard) -> Result:
         context = self.context
         match statement:
             case s.SetVariable(name=name, values=values, local=local, is_default=is_default):
                 if local and not context.transaction.explicit:
-                    context.notice(
-                        _warning(SqlState.NO_ACTIVE_SQL_TRANSACTION, "SET LOCAL can only be used in transaction blocks")
-                    )
+                    context.notice(outside_block("SET LOCAL can only be used in transaction blocks"))
                 elif is_default:
                     context.settings.reset(name)
                 elif local:
-                    self._set_local(name, ", ".join(values))
+                    context.set_local(name, ", ".join(values))
                 else:
                     context.settings.set(name, ", ".join(values))
                 return Result("SET")
             case s.SetRole(local=local) if local and not context.transaction.explicit:
-                context.notice(
-                    _warning(SqlState.NO_ACTIVE_SQL_TRANSACTION, "SET LOCAL can only be used in transaction blocks")
-                )
+                context.notice(outside_block("SET LOCAL can only be used in transaction blocks"))
                 return Result("SET")
             case s.SetRole(name=role, local=local):
                 self._set_role(role, local)
@@ -204,12 +142,12 @@ class Dispatcher:
                 return Result("RESET")
             case s.Discard(target=target):
                 if target == "ALL":
-                    if context.transaction.explicit or self.several:
+                    if context.transaction.explicit or self.has_several_statements:
                         raise PgError(
                             SqlState.ACTIVE_SQL_TRANSACTION, "DISCARD ALL cannot run inside a transaction block"
                         )
                     self.portals.close_all()
-                    self.named.clear()
+                    self.statements.clear()
                     context.settings.reset(None)
                     context.settings.reset("role")
                 return Result(f"DISCARD {target}")
@@ -225,8 +163,8 @@ class Dispatcher:
                 raise PgError(SqlState.INVALID_PARAMETER_VALUE, f'role "{name}" does not exist')
             if not privileges.is_member(state, context.login, role.id):
                 raise PgError(SqlState.INSUFFICIENT_PRIVILEGE, f'permission denied to set role "{name}"')
-        if local and context.transaction.local is None:
-            context.transaction.local = context.settings.copy()
+        if local:
+            context.save_settings()
         if name is None:
             context.settings.reset("role")
         else:
@@ -235,23 +173,20 @@ class Dispatcher:
     async def _prepared_statement(self, statement: s.Prepare | s.Execute | s.Deallocate) -> Result:
         match statement:
             case s.Prepare(name=name, types=types, statement=inner):
-                if name.name in self.named:
-                    raise PgError(
-                        SqlState.DUPLICATE_PREPARED_STATEMENT, f'prepared statement "{name.name}" already exists'
-                    )
-                self.named[name.name] = prepare(self.context, inner, types)
+                self.statements.check_unused(name.name)
+                self.statements.put(name.name, prepare(self.context, inner, types))
                 return Result("PREPARE")
             case s.Execute(name=name, arguments=arguments):
-                prepared = self.fresh(self.statement(name.name))
+                prepared = self._revalidated_statement(name.name)
                 values = await execute_arguments(self.context, name.name, arguments, prepared.parameters)
                 return await self.execute(prepared, values)
             case s.Deallocate(name=None):
-                self.named.clear()
+                self.statements.clear()
                 return Result("DEALLOCATE ALL")
             case s.Deallocate(name=ident):
                 assert ident is not None
-                self.statement(ident.name)
-                del self.named[ident.name]
+                self.statements.get(ident.name)  # raises for an unknown name
+                self.statements.remove(ident.name)
                 return Result("DEALLOCATE")
             case _:
                 assert_never(statement)
@@ -262,7 +197,7 @@ class Dispatcher:
         """`types` and `parameters` are those of the statement of a DECLARE."""
         match statement:
             case s.Declare(name=name, statement=inner):
-                if not self.context.transaction.explicit and not self.several:
+                if not self.context.transaction.explicit and not self.has_several_statements:
                     raise PgError(
                         SqlState.NO_ACTIVE_SQL_TRANSACTION, "DECLARE CURSOR can only be used in transaction blocks"
                     )
@@ -307,10 +242,6 @@ class Dispatcher:
         else:
             table = await rows.take(statement.count)
         return Result("FETCH {}", TableRows(rows.fields, table))
-
-
-def _warning(code: SqlState, message: str) -> Notice:
-    return Notice(message, severity=Severity.WARNING, sqlstate=code)
 
 
 def _types(prepared: Prepared) -> list[tuple[str, PgType]]:

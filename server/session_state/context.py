@@ -148,6 +148,16 @@ class Context:
     def notice(self, notice: Notice) -> None:
         self.notices.append(notice)
 
+    def set_local(self, name: str, value: str) -> None:
+        """SET LOCAL: sets a variable until the end of the transaction."""
+        self.save_settings()
+        self.settings.set(name, value)
+
+    def save_settings(self) -> None:
+        """Saves the settings, which COMMIT restores. Called before the first SET LOCAL of a transaction."""
+        if self.transaction.local is None:
+            self.transaction.local = self.settings.copy()
+
     # -- transaction --------------------------------------------------------------------------------------------
 
     def begin_statement(self) -> None:

@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from protocol.pgwire.encode import CopyEncoder
 from protocol.pgwire.errors import PgError
-from protocol.pgwire.messages import FieldDescription, RowDescription
+from protocol.pgwire.messages.backend import FieldDescription, RowDescription
 from server.dataflow.stream.broadcast import encoded_entry, follow
 from server.dataflow.stream.consolidation import resident
 from server.dataflow.stream.encoding import Encode, encoded_chunks

@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from protocol.pgwire.connection import Connection
 from protocol.pgwire.errors import Notice
-from protocol.pgwire.messages import NoticeResponse
+from protocol.pgwire.messages.backend import NoticeResponse
 from server.dataflow.stream.encoding import Data, Encode, encoded_chunks
 from server.dataflow.stream.transport import Transport
 

@@ -33,6 +33,9 @@ class Mode(Enum):
     DEFINE = "define"
 
 
+_UNDECIDED = Mode.UNDECIDED  # `has_begun` is read for each constant query, and reading a member of an enum is slow
+
+
 @dataclass(slots=True)
 class Transaction:
     """`explicit`: between BEGIN and COMMIT. An implicit transaction ends with its query string, or at Sync.
@@ -76,10 +79,11 @@ class Transaction:
         return (
             self.explicit
             or self.failed
-            or self.mode is not Mode.UNDECIDED
+            or self.mode is not _UNDECIDED
             or self.holder is not None
-            or bool(self.locked)
-            or self.has_effects
+            or bool(self.locked or self.writes or self.payloads)
+            or self.catalog is not None
+            or self.local is not None
         )
 
     def enter(self, mode: Mode, statement: str) -> None:

@@ -106,7 +106,7 @@ def test_planning_of_a_long_text_stops_when_it_is_cancelled(
         assert begun.wait(WAIT_S)
         listener = server.app.listener
         if end == "cancel":
-            pid = max(listener._by_process_id)
+            pid = max(client.process_id for client in listener.clients)
             with psycopg.connect(server.dsn(), autocommit=True) as other:
                 while not ended.is_set():
                     other.execute(f"SELECT pg_cancel_backend({pid})")

@@ -10,7 +10,8 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from protocol.pgwire import messages as m
+from protocol.pgwire.messages.frontend import Query
+from protocol.pgwire.messages.startup import StartupMessage
 from tests.fix_server import ServerProcess
 from tests.server.execution.test_large_snapshot import Watch, anonymous_kib
 
@@ -31,8 +32,8 @@ def own_server(tmp_path: Path) -> Iterator[ServerProcess]:
 def stuck_subscriber(server: ServerProcess) -> socket.socket:
     """Subscribes, reads until the first progress, and then stops reading."""
     client = socket.create_connection(("127.0.0.1", server.port), timeout=30)
-    client.sendall(m.StartupMessage({"user": "stuck", "database": "materialize"}).serialize())
-    client.sendall(m.Query("COPY (SUBSCRIBE t WITH (PROGRESS, SNAPSHOT false)) TO STDOUT").serialize())
+    client.sendall(StartupMessage({"user": "stuck", "database": "materialize"}).serialize())
+    client.sendall(Query("COPY (SUBSCRIBE t WITH (PROGRESS, SNAPSHOT false)) TO STDOUT").serialize())
     seen = b""
     while b"\tt\t" not in seen:
         data = client.recv(4096)

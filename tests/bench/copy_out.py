@@ -8,7 +8,8 @@ from collections.abc import Iterator
 
 import psycopg
 
-from protocol.pgwire.messages import Query, StartupMessage
+from protocol.pgwire.messages.frontend import Query
+from protocol.pgwire.messages.startup import StartupMessage
 from tests.bench.servers import Line, Servers, alternate, timed
 
 ROWS = 1_000_000

@@ -17,7 +17,9 @@ from typing import Any
 import psycopg
 import uvloop
 
-from protocol.pgwire import messages as m
+from protocol.pgwire.messages.copying import CopyData
+from protocol.pgwire.messages.frontend import Query
+from protocol.pgwire.messages.startup import StartupMessage
 from tests.bench.processes import cpu_s, resident
 from tests.bench.servers import Line, Servers
 
@@ -68,8 +70,8 @@ class Crowd:
 def subscriber(port: int, statement: str) -> socket.socket:
     """A connected socket on which the COPY has begun."""
     s = socket.create_connection(("127.0.0.1", port))
-    s.sendall(m.StartupMessage({"user": "crowd", "database": "materialize"}).serialize())
-    s.sendall(m.Query(statement).serialize())
+    s.sendall(StartupMessage({"user": "crowd", "database": "materialize"}).serialize())
+    s.sendall(Query(statement).serialize())
     seen = b""
     while b"H\0\0\0" not in seen:
         seen += s.recv(65536)
@@ -107,7 +109,7 @@ def floor_server(commands: Connection, payload: bytes) -> None:
 
 def floor(clients: int) -> list[float]:
     """Seconds from the command until the last client has its rows, for each batch."""
-    payload = (m.CopyData(f"1795246299321\t1\t1\t{TEXT}\n".encode()).serialize()) * ROWS
+    payload = (CopyData(f"1795246299321\t1\t1\t{TEXT}\n".encode()).serialize()) * ROWS
     ours, theirs = multiprocessing.Pipe()
     process = multiprocessing.get_context("spawn").Process(target=floor_server, args=(theirs, payload))
     process.start()

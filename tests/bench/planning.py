@@ -9,9 +9,9 @@ import sqlglot
 
 from catalog.objects import Column, ObjectId, Table
 from catalog.state import CatalogState
-from server.frontend.session import PlanCache
+from server.frontend.query_cache import Cache
 from server.sql.grammar.parse import parse_query
-from server.sql.plan import PlanContext, plan_query
+from server.sql.plan import PlanContext, QueryPlan, plan_query
 from tests.bench.servers import Line, Servers
 from tests.server.states import empty_state
 
@@ -48,7 +48,7 @@ def state() -> CatalogState:
 
 def run(servers: Servers) -> list[Line]:
     context = PlanContext(state=state(), database="materialize", search_path=("public",), user="materialize")
-    cache = PlanCache({})
+    cache: Cache[QueryPlan] = Cache()
     key = (QUERY, context.state.version, ("materialize", "public", "UTC"))
     plans, parses, finds = [], [], []
     for _ in range(ROUNDS):
@@ -58,11 +58,11 @@ def run(servers: Servers) -> list[Line]:
         begun = time.perf_counter()
         sqlglot.parse_one(QUERY, dialect="postgres")
         parses.append(time.perf_counter() - begun)
-        cache.put(key, planned)  # type: ignore[arg-type]
+        cache.put(key, planned)
         begun = time.perf_counter()
         found = cache.get((QUERY, context.state.version, ("materialize", "public", "UTC")))
         finds.append(time.perf_counter() - begun)
-        assert found is planned  # type: ignore[comparison-overlap]
+        assert found is planned
     parse = statistics.median(parses)
     long = f"SELECT sum(month) FROM flights WHERE dep_delay IN ({', '.join(map(str, range(LIST)))})"
     begun = time.perf_counter()

@@ -6,9 +6,52 @@ from typing import get_args
 
 from hypothesis import strategies as st
 
-from protocol.pgwire import messages as m
+from protocol.pgwire.messages.backend import (
+    BackendMessage,
+    BindComplete,
+    CloseComplete,
+    CommandComplete,
+    DataRow,
+    EmptyQueryResponse,
+    ErrorResponse,
+    FieldDescription,
+    NoData,
+    NoticeResponse,
+    ParameterDescription,
+    ParameterStatus,
+    ParseComplete,
+    PortalSuspended,
+    ReadyForQuery,
+    RowDescription,
+)
+from protocol.pgwire.messages.copying import CopyData, CopyDone, CopyFail, CopyInResponse, CopyOutResponse
+from protocol.pgwire.messages.frontend import (
+    Bind,
+    Close,
+    Describe,
+    Execute,
+    Flush,
+    FrontendMessage,
+    FunctionCall,
+    Parse,
+    Query,
+    Sync,
+    Terminate,
+)
+from protocol.pgwire.messages.startup import (
+    AuthenticationCleartextPassword,
+    AuthenticationOk,
+    BackendKeyData,
+    CancelRequest,
+    GSSENCRequest,
+    NegotiateProtocolVersion,
+    PasswordMessage,
+    SSLRequest,
+    StartupMessage,
+)
+from protocol.pgwire.messages.wire_format import HEADER
 
-Message = m.FrontendMessage | m.BackendMessage
+Message = FrontendMessage | BackendMessage
 
 texts = st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size=20)
 names = st.text(st.characters(codec="utf-8", exclude_characters="\0"), min_size=1, max_size=20)
@@ -23,15 +66,15 @@ def tuples(elements: st.SearchStrategy[int]) -> st.SearchStrategy[tuple[int, ...
 
 
 @st.composite
-def binds(draw: st.DrawFn) -> m.Bind:
+def binds(draw: st.DrawFn) -> Bind:
     parameters = draw(values)
     count = draw(st.sampled_from([0, 1, len(parameters)]))
     parameter_formats = tuple(draw(formats) for _ in range(count))
-    return m.Bind(draw(texts), draw(texts), parameter_formats, parameters, draw(tuples(formats)))
+    return Bind(draw(texts), draw(texts), parameter_formats, parameters, draw(tuples(formats)))
 
 
 fields = st.builds(
-    m.FieldDescription,
+    FieldDescription,
     texts,
     oids,
     st.integers(-(2**15), 2**15 - 1),
@@ -52,63 +95,63 @@ reports = (
 versions = st.tuples(st.just(3), st.integers(0, 2**16 - 1))
 
 OPENING: dict[type[Message], st.SearchStrategy[Message]] = {
-    m.StartupMessage: st.builds(m.StartupMessage, st.dictionaries(names, texts, max_size=5), versions),
-    m.SSLRequest: st.builds(m.SSLRequest),
-    m.GSSENCRequest: st.builds(m.GSSENCRequest),
-    m.CancelRequest: st.builds(m.CancelRequest, oids, oids),
+    StartupMessage: st.builds(StartupMessage, st.dictionaries(names, texts, max_size=5), versions),
+    SSLRequest: st.builds(SSLRequest),
+    GSSENCRequest: st.builds(GSSENCRequest),
+    CancelRequest: st.builds(CancelRequest, oids, oids),
 }
 FRONTEND: dict[type[Message], st.SearchStrategy[Message]] = {
-    m.PasswordMessage: st.builds(m.PasswordMessage, texts),
-    m.Query: st.builds(m.Query, texts),
-    m.Parse: st.builds(m.Parse, texts, texts, tuples(oids)),
-    m.Bind: binds(),
-    m.Describe: st.builds(m.Describe, kinds, texts),
-    m.Execute: st.builds(m.Execute, texts, st.integers(-(2**31), 2**31 - 1)),
-    m.Close: st.builds(m.Close, kinds, texts),
-    m.Sync: st.builds(m.Sync),
-    m.Flush: st.builds(m.Flush),
-    m.Terminate: st.builds(m.Terminate),
-    m.CopyData: st.builds(m.CopyData, st.binary(max_size=40)),
-    m.CopyDone: st.builds(m.CopyDone),
-    m.CopyFail: st.builds(m.CopyFail, texts),
-    m.FunctionCall: st.builds(m.FunctionCall, st.binary(max_size=40)),
+    PasswordMessage: st.builds(PasswordMessage, texts),
+    Query: st.builds(Query, texts),
+    Parse: st.builds(Parse, texts, texts, tuples(oids)),
+    Bind: binds(),
+    Describe: st.builds(Describe, kinds, texts),
+    Execute: st.builds(Execute, texts, st.integers(-(2**31), 2**31 - 1)),
+    Close: st.builds(Close, kinds, texts),
+    Sync: st.builds(Sync),
+    Flush: st.builds(Flush),
+    Terminate: st.builds(Terminate),
+    CopyData: st.builds(CopyData, st.binary(max_size=40)),
+    CopyDone: st.builds(CopyDone),
+    CopyFail: st.builds(CopyFail, texts),
+    FunctionCall: st.builds(FunctionCall, st.binary(max_size=40)),
 }
 BACKEND: dict[type[Message], st.SearchStrategy[Message]] = {
-    m.AuthenticationOk: st.builds(m.AuthenticationOk),
-    m.AuthenticationCleartextPassword: st.builds(m.AuthenticationCleartextPassword),
-    m.NegotiateProtocolVersion: st.builds(m.NegotiateProtocolVersion, st.lists(texts, max_size=3).map(tuple), versions),
-    m.ParameterStatus: st.builds(m.ParameterStatus, texts, texts),
-    m.BackendKeyData: st.builds(m.BackendKeyData, oids, oids),
-    m.ReadyForQuery: st.builds(m.ReadyForQuery, st.sampled_from(["I", "T", "E"])),
-    m.RowDescription: st.builds(m.RowDescription, st.lists(fields, max_size=4).map(tuple)),
-    m.ParameterDescription: st.builds(m.ParameterDescription, tuples(oids)),
-    m.DataRow: st.builds(m.DataRow, values),
-    m.NoData: st.builds(m.NoData),
-    m.ParseComplete: st.builds(m.ParseComplete),
-    m.BindComplete: st.builds(m.BindComplete),
-    m.CloseComplete: st.builds(m.CloseComplete),
-    m.PortalSuspended: st.builds(m.PortalSuspended),
-    m.EmptyQueryResponse: st.builds(m.EmptyQueryResponse),
-    m.CommandComplete: st.builds(m.CommandComplete, texts),
-    m.CopyInResponse: st.builds(m.CopyInResponse, formats, tuples(formats)),
-    m.CopyOutResponse: st.builds(m.CopyOutResponse, formats, tuples(formats)),
-    m.CopyData: st.builds(m.CopyData, st.binary(max_size=40)),
-    m.CopyDone: st.builds(m.CopyDone),
-    m.ErrorResponse: st.builds(m.ErrorResponse, *reports),
-    m.NoticeResponse: st.builds(m.NoticeResponse, *reports),
+    AuthenticationOk: st.builds(AuthenticationOk),
+    AuthenticationCleartextPassword: st.builds(AuthenticationCleartextPassword),
+    NegotiateProtocolVersion: st.builds(NegotiateProtocolVersion, st.lists(texts, max_size=3).map(tuple), versions),
+    ParameterStatus: st.builds(ParameterStatus, texts, texts),
+    BackendKeyData: st.builds(BackendKeyData, oids, oids),
+    ReadyForQuery: st.builds(ReadyForQuery, st.sampled_from(["I", "T", "E"])),
+    RowDescription: st.builds(RowDescription, st.lists(fields, max_size=4).map(tuple)),
+    ParameterDescription: st.builds(ParameterDescription, tuples(oids)),
+    DataRow: st.builds(DataRow, values),
+    NoData: st.builds(NoData),
+    ParseComplete: st.builds(ParseComplete),
+    BindComplete: st.builds(BindComplete),
+    CloseComplete: st.builds(CloseComplete),
+    PortalSuspended: st.builds(PortalSuspended),
+    EmptyQueryResponse: st.builds(EmptyQueryResponse),
+    CommandComplete: st.builds(CommandComplete, texts),
+    CopyInResponse: st.builds(CopyInResponse, formats, tuples(formats)),
+    CopyOutResponse: st.builds(CopyOutResponse, formats, tuples(formats)),
+    CopyData: st.builds(CopyData, st.binary(max_size=40)),
+    CopyDone: st.builds(CopyDone),
+    ErrorResponse: st.builds(ErrorResponse, *reports),
+    NoticeResponse: st.builds(NoticeResponse, *reports),
 }
 ALL: dict[type[Message], st.SearchStrategy[Message]] = {**OPENING, **FRONTEND, **BACKEND}
 messages: st.SearchStrategy[Message] = st.one_of(*ALL.values())
 
 
-def read_backend(data: bytes) -> list[m.BackendMessage]:
+def read_backend(data: bytes) -> list[BackendMessage]:
     """All messages in a server's `data`, which must end with a complete one."""
-    classes = {cls.code[0]: cls for cls in get_args(m.BackendMessage) if cls is not m.AuthenticationCleartextPassword}
+    classes = {cls.code[0]: cls for cls in get_args(BackendMessage) if cls is not AuthenticationCleartextPassword}
     at = 0
-    result: list[m.BackendMessage] = []
+    result: list[BackendMessage] = []
     while at < len(data):
-        code, length = m.HEADER.unpack_from(data, at)
-        start, at = at + m.HEADER.size, at + 1 + length
+        code, length = HEADER.unpack_from(data, at)
+        start, at = at + HEADER.size, at + 1 + length
         assert at <= len(data), "a message is cut off"
         result.append(classes[code].parse(data, start, at))
     return result

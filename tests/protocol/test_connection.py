@@ -13,18 +13,45 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from protocol.pgwire import messages as m
 from protocol.pgwire.connection import EOF, NEED_DATA, RECEIVED, SENT, Connection, Phase, Signal
 from protocol.pgwire.errors import PgError, Severity, SqlState
+from protocol.pgwire.messages.backend import ErrorResponse, ParseComplete, ReadyForQuery
+from protocol.pgwire.messages.copying import CopyData, CopyDone, CopyFail, CopyInResponse
+from protocol.pgwire.messages.frontend import (
+    Bind,
+    Close,
+    Describe,
+    Execute,
+    Flush,
+    FrontendMessage,
+    FunctionCall,
+    Parse,
+    Query,
+    Sync,
+    Terminate,
+)
+from protocol.pgwire.messages.startup import (
+    STARTUP_BYTES_MAX,
+    AuthenticationCleartextPassword,
+    AuthenticationOk,
+    CancelRequest,
+    GSSENCRequest,
+    NegotiateProtocolVersion,
+    OpeningPacket,
+    PasswordMessage,
+    SSLRequest,
+    StartupMessage,
+)
+from protocol.pgwire.messages.wire_format import HEADER, INT32, LARGE_MESSAGE_BYTES_MAX, SMALL_MESSAGE_BYTES_MAX
 from tests.examples import examples
 from tests.protocol import strategies as s
 from tests.protocol.test_messages import Raw, exchange
 
-Event = m.FrontendMessage | Signal | tuple[SqlState, str, Severity]
-STARTUP = m.StartupMessage({"user": "me", "database": "d"})
+Event = FrontendMessage | Signal | tuple[SqlState, str, Severity]
+STARTUP = StartupMessage({"user": "me", "database": "d"})
 
 
-def wire(messages: Iterable[m.FrontendMessage]) -> bytes:
+def wire(messages: Iterable[FrontendMessage]) -> bytes:
     return b"".join(message.serialize() for message in messages)
 
 
@@ -35,7 +62,7 @@ def drain(connection: Connection) -> list[Event]:
         try:
             event = connection.next_event()
         except PgError as error:
-            connection.send(m.ErrorResponse.of(error))
+            connection.send(ErrorResponse.of(error))
             events.append((error.sqlstate, error.message, error.severity))
             continue
         if event is EOF:
@@ -49,7 +76,7 @@ def ready(**arguments: int) -> Connection:
     connection = Connection(**arguments)
     connection.receive_data(STARTUP.serialize())
     assert drain(connection) == [STARTUP]
-    connection.send(m.AuthenticationOk(), m.ReadyForQuery("I"))
+    connection.send(AuthenticationOk(), ReadyForQuery("I"))
     connection.data_to_send()
     return connection
 
@@ -59,7 +86,7 @@ def in_phase(connection: Connection, phase: Phase) -> bool:
     return connection.phase is phase
 
 
-def feed(connection: Connection, *messages: m.FrontendMessage) -> list[Event]:
+def feed(connection: Connection, *messages: FrontendMessage) -> list[Event]:
     connection.receive_data(wire(messages))
     return drain(connection)
 
@@ -78,7 +105,7 @@ def fatal(connection: Connection, data: bytes) -> str:
 # --- framing ---
 
 commands = st.lists(
-    st.one_of(*(strategy for cls, strategy in s.FRONTEND.items() if cls is not m.PasswordMessage)), max_size=12
+    st.one_of(*(strategy for cls, strategy in s.FRONTEND.items() if cls is not PasswordMessage)), max_size=12
 )
 
 
@@ -94,18 +121,18 @@ def in_pieces(data: bytes, cuts: Iterable[int]) -> list[Event]:
 
 @given(commands, st.data())
 def test_events_do_not_depend_on_the_division_of_the_bytes(
-    messages: list[m.FrontendMessage], data: st.DataObject
+    messages: list[FrontendMessage], data: st.DataObject
 ) -> None:
     stream = wire(messages)
-    last = next((i + 1 for i, each in enumerate(messages) if isinstance(each, m.Terminate)), len(messages))
-    expected = [each for each in messages[:last] if not isinstance(each, m.CopyData | m.CopyDone | m.CopyFail)]
+    last = next((i + 1 for i, each in enumerate(messages) if isinstance(each, Terminate)), len(messages))
+    expected = [each for each in messages[:last] if not isinstance(each, CopyData | CopyDone | CopyFail)]
     assert in_pieces(stream, []) == expected
     assert in_pieces(stream, range(1, len(stream))) == expected
     assert in_pieces(stream, data.draw(st.lists(st.integers(0, len(stream)), max_size=5))) == expected
 
 
 @given(st.one_of(*s.OPENING.values()))
-def test_startup_packets_whole_and_byte_by_byte(packet: m.OpeningPacket) -> None:
+def test_startup_packets_whole_and_byte_by_byte(packet: OpeningPacket) -> None:
     whole, pieces = Connection(), Connection()
     events: list[Event] = []
     for byte in packet.serialize():
@@ -117,14 +144,14 @@ def test_startup_packets_whole_and_byte_by_byte(packet: m.OpeningPacket) -> None
     assert whole.data_to_send() == pieces.data_to_send()
 
 
-@given(st.one_of(*(strategy for cls, strategy in s.FRONTEND.items() if cls not in (m.PasswordMessage, m.Terminate))))
-def test_ten_startup_packets_at_the_same_time(message: m.FrontendMessage) -> None:
+@given(st.one_of(*(strategy for cls, strategy in s.FRONTEND.items() if cls not in (PasswordMessage, Terminate))))
+def test_ten_startup_packets_at_the_same_time(message: FrontendMessage) -> None:
     assert feed(ready(), *[message] * 10) == feed(ready(), message) * 10
 
 
 def test_events_leave_no_memory_behind() -> None:
     connection = ready()
-    feed(connection, m.Query("x" * 1_000_000))
+    feed(connection, Query("x" * 1_000_000))
     assert connection.bytes_waiting == 0
     assert not connection._data
 
@@ -134,13 +161,13 @@ def test_events_leave_no_memory_behind() -> None:
 def test_the_cost_of_a_fragmented_message_is_linear(size: int, piece: int) -> None:
     """Copying the message for each fragment would move 32 GiB and 256 GiB."""
     connection = ready(message_bytes_max=size + 4)
-    stream = m.CopyData(bytes(size)).serialize()
-    connection.send(m.CopyInResponse(0, ()))
+    stream = CopyData(bytes(size)).serialize()
+    connection.send(CopyInResponse(0, ()))
     for at in range(0, len(stream), piece):
         assert connection.next_event() is NEED_DATA
         connection.receive_data(stream[at : at + piece])
     event = connection.next_event()
-    assert isinstance(event, m.CopyData)
+    assert isinstance(event, CopyData)
     assert len(event.data) == size
     assert connection.next_event() is NEED_DATA
 
@@ -155,19 +182,19 @@ def test_arbitrary_bytes(chunks: list[bytes]) -> None:
 
 @given(commands, st.data())
 @examples(200)
-def test_mutated_messages(messages: list[m.FrontendMessage], data: st.DataObject) -> None:
+def test_mutated_messages(messages: list[FrontendMessage], data: st.DataObject) -> None:
     stream = bytearray(wire(messages))
     for _ in range(data.draw(st.integers(1, 4))):
         if stream:
             stream[data.draw(st.integers(0, len(stream) - 1))] = data.draw(st.integers(0, 255))
     connection = ready()
     if data.draw(st.booleans()):
-        connection.send(m.CopyInResponse(0, (0,)))
+        connection.send(CopyInResponse(0, (0,)))
     survives(connection, [bytes(stream[i : i + 50]) for i in range(0, len(stream), 50)])
 
 
 @given(commands, st.integers(0, 10_000))
-def test_truncated_streams_end(messages: list[m.FrontendMessage], keep: int) -> None:
+def test_truncated_streams_end(messages: list[FrontendMessage], keep: int) -> None:
     survives(ready(), [wire(messages)[:keep]])
 
 
@@ -191,7 +218,7 @@ def survives(connection: Connection, chunks: list[bytes]) -> None:
 def test_startup_after_both_encryption_requests() -> None:
     connection = Connection()
     assert in_phase(connection, Phase.STARTUP)
-    for request in (m.GSSENCRequest(), m.SSLRequest()):
+    for request in (GSSENCRequest(), SSLRequest()):
         assert feed(connection, request) == [request]
         connection.send_encoded(b"N")
         assert connection.data_to_send() == b"N"
@@ -199,18 +226,18 @@ def test_startup_after_both_encryption_requests() -> None:
     assert connection.parameters == {"user": "me", "database": "d"}
     assert connection.protocol_version == (3, 0)
     assert in_phase(connection, Phase.AUTHENTICATION)
-    connection.send(m.AuthenticationOk())
+    connection.send(AuthenticationOk())
     assert in_phase(connection, Phase.READY)
 
 
 def test_startup_sent_together_with_ssl_request() -> None:
-    assert feed(Connection(), m.SSLRequest(), STARTUP) == [m.SSLRequest(), STARTUP]
+    assert feed(Connection(), SSLRequest(), STARTUP) == [SSLRequest(), STARTUP]
 
 
 def test_each_encryption_request_is_accepted_once() -> None:
     connection = Connection()
-    feed(connection, m.SSLRequest())
-    message = fatal(connection, m.SSLRequest().serialize())
+    feed(connection, SSLRequest())
+    message = fatal(connection, SSLRequest().serialize())
     assert message == "unsupported frontend protocol 1234.5679: server supports 3.0 to 3.0"
 
 
@@ -231,25 +258,25 @@ def test_malformed_startup_packets(data: bytes, message: str) -> None:
 
 
 def test_the_longest_startup_packet_is_accepted() -> None:
-    startup = m.StartupMessage({"user": "x" * (m.STARTUP_BYTES_MAX - 11)})
-    assert len(startup.serialize()) == m.STARTUP_BYTES_MAX + 4
+    startup = StartupMessage({"user": "x" * (STARTUP_BYTES_MAX - 11)})
+    assert len(startup.serialize()) == STARTUP_BYTES_MAX + 4
     assert feed(Connection(), startup) == [startup]
 
 
 def test_cancel_request_ends_the_connection() -> None:
     connection = Connection()
-    assert feed(connection, m.CancelRequest(7, 2**32 - 1)) == [m.CancelRequest(7, 2**32 - 1), EOF]
+    assert feed(connection, CancelRequest(7, 2**32 - 1)) == [CancelRequest(7, 2**32 - 1), EOF]
     assert in_phase(connection, Phase.CLOSED)
 
 
 @pytest.mark.parametrize(
     ("startup", "answer"),
     [
-        (m.StartupMessage({"user": "me"}, (3, 2)), m.NegotiateProtocolVersion(())),
-        (m.StartupMessage({"user": "me", "_pq_.x": "1"}), m.NegotiateProtocolVersion(("_pq_.x",))),
+        (StartupMessage({"user": "me"}, (3, 2)), NegotiateProtocolVersion(())),
+        (StartupMessage({"user": "me", "_pq_.x": "1"}), NegotiateProtocolVersion(("_pq_.x",))),
     ],
 )
-def test_version_negotiation(startup: m.StartupMessage, answer: m.NegotiateProtocolVersion) -> None:
+def test_version_negotiation(startup: StartupMessage, answer: NegotiateProtocolVersion) -> None:
     connection = Connection()
     assert feed(connection, startup) == [startup]
     assert s.read_backend(connection.data_to_send()) == [answer]
@@ -260,41 +287,39 @@ def test_version_negotiation(startup: m.StartupMessage, answer: m.NegotiateProto
 def test_password() -> None:
     connection = Connection()
     feed(connection, STARTUP)
-    connection.send(m.AuthenticationCleartextPassword())
-    assert feed(connection, m.PasswordMessage("secret")) == [m.PasswordMessage("secret")]
-    assert fatal(connection, m.Query("SELECT 1").serialize()) == "expected password response, got message type 81"
+    connection.send(AuthenticationCleartextPassword())
+    assert feed(connection, PasswordMessage("secret")) == [PasswordMessage("secret")]
+    assert fatal(connection, Query("SELECT 1").serialize()) == "expected password response, got message type 81"
 
 
 # --- the phases of a session ---
 
-ERROR = m.ErrorResponse("ERROR", "22012", "division by zero")
+ERROR = ErrorResponse("ERROR", "22012", "division by zero")
 
 
 def test_extended_batch() -> None:
     connection = ready()
-    batch = (m.Parse("", "SELECT 1"), m.Bind("", ""), m.Describe("P", ""), m.Execute(""), m.Close("S", ""), m.Flush())
+    batch = (Parse("", "SELECT 1"), Bind("", ""), Describe("P", ""), Execute(""), Close("S", ""), Flush())
     for message in batch:
         assert feed(connection, message) == [message]
         assert in_phase(connection, Phase.EXTENDED)
-    assert feed(connection, m.Sync()) == [m.Sync()]
+    assert feed(connection, Sync()) == [Sync()]
     assert in_phase(connection, Phase.READY)
 
 
 def test_an_error_in_a_batch_skips_until_sync() -> None:
     connection = ready()
-    connection.receive_data(
-        wire([m.Parse("", "x"), m.Bind("", ""), m.Query("y"), m.CopyDone(), m.Sync(), m.Query("z")])
-    )
-    assert connection.next_event() == m.Parse("", "x")
+    connection.receive_data(wire([Parse("", "x"), Bind("", ""), Query("y"), CopyDone(), Sync(), Query("z")]))
+    assert connection.next_event() == Parse("", "x")
     connection.send(ERROR)
     assert in_phase(connection, Phase.SKIP_UNTIL_SYNC)
-    assert connection.next_event() == m.Sync()
-    assert drain(connection) == [m.Query("z")]
+    assert connection.next_event() == Sync()
+    assert drain(connection) == [Query("z")]
 
 
 def test_skipped_messages_are_framed_but_not_parsed() -> None:
     connection = ready()
-    feed(connection, m.Parse("", ""))
+    feed(connection, Parse("", ""))
     connection.send(ERROR)
     connection.receive_data(b"P\0\0\0\x06!!")
     assert drain(connection) == []
@@ -303,7 +328,7 @@ def test_skipped_messages_are_framed_but_not_parsed() -> None:
 
 def test_an_error_outside_a_batch_skips_nothing() -> None:
     connection = ready()
-    for message in (m.Query("x"), m.Sync(), m.FunctionCall(b"")):
+    for message in (Query("x"), Sync(), FunctionCall(b"")):
         assert feed(connection, message) == [message]
         connection.send(ERROR)
         assert in_phase(connection, Phase.READY)
@@ -311,7 +336,7 @@ def test_an_error_outside_a_batch_skips_nothing() -> None:
 
 def test_a_query_inside_a_batch_ends_it() -> None:
     connection = ready()
-    feed(connection, m.Parse("", "x"), m.Query("y"))
+    feed(connection, Parse("", "x"), Query("y"))
     connection.send(ERROR)
     assert in_phase(connection, Phase.READY)
 
@@ -330,58 +355,58 @@ def test_invalid_utf8_fails_only_the_command() -> None:
 
 def test_copy_in_simple() -> None:
     connection = ready()
-    feed(connection, m.Query("COPY t FROM STDIN"))
-    connection.send(m.CopyInResponse(0, (0,)))
+    feed(connection, Query("COPY t FROM STDIN"))
+    connection.send(CopyInResponse(0, (0,)))
     assert in_phase(connection, Phase.COPY_IN)
-    assert feed(connection, m.CopyData(b"1\n"), m.Flush(), m.Sync(), m.CopyData(b"2\n")) == [
-        m.CopyData(b"1\n"),
-        m.CopyData(b"2\n"),
+    assert feed(connection, CopyData(b"1\n"), Flush(), Sync(), CopyData(b"2\n")) == [
+        CopyData(b"1\n"),
+        CopyData(b"2\n"),
     ]
-    assert feed(connection, m.CopyDone(), m.Query("x")) == [m.CopyDone(), m.Query("x")]
+    assert feed(connection, CopyDone(), Query("x")) == [CopyDone(), Query("x")]
 
 
 def test_copy_in_simple_ended_by_the_server() -> None:
     connection = ready()
-    feed(connection, m.Query("COPY t FROM STDIN"))
-    connection.send(m.CopyInResponse(0, (0,)))
-    feed(connection, m.CopyData(b"bad"))
-    connection.send(ERROR, m.ReadyForQuery("I"))
-    assert feed(connection, m.CopyData(b"more"), m.CopyDone(), m.Query("x")) == [m.Query("x")]
+    feed(connection, Query("COPY t FROM STDIN"))
+    connection.send(CopyInResponse(0, (0,)))
+    feed(connection, CopyData(b"bad"))
+    connection.send(ERROR, ReadyForQuery("I"))
+    assert feed(connection, CopyData(b"more"), CopyDone(), Query("x")) == [Query("x")]
 
 
-@pytest.mark.parametrize("end", [m.CopyDone(), m.CopyFail("why")])
-def test_copy_in_extended(end: m.CopyDone | m.CopyFail) -> None:
+@pytest.mark.parametrize("end", [CopyDone(), CopyFail("why")])
+def test_copy_in_extended(end: CopyDone | CopyFail) -> None:
     connection = ready()
-    feed(connection, m.Execute(""))
-    connection.send(m.CopyInResponse(0, (0,)))
+    feed(connection, Execute(""))
+    connection.send(CopyInResponse(0, (0,)))
     assert in_phase(connection, Phase.COPY_IN_EXTENDED)
-    assert feed(connection, m.Sync(), m.CopyData(b"1"), end) == [m.CopyData(b"1"), end]
+    assert feed(connection, Sync(), CopyData(b"1"), end) == [CopyData(b"1"), end]
     assert in_phase(connection, Phase.EXTENDED)
     connection.send(ERROR)
-    assert feed(connection, m.Execute(""), m.Sync()) == [m.Sync()]
+    assert feed(connection, Execute(""), Sync()) == [Sync()]
 
 
 def test_copy_in_extended_ended_by_the_server_skips_until_sync() -> None:
     connection = ready()
-    feed(connection, m.Execute(""))
-    connection.send(m.CopyInResponse(0, (0,)))
+    feed(connection, Execute(""))
+    connection.send(CopyInResponse(0, (0,)))
     connection.send(ERROR)
-    assert feed(connection, m.CopyData(b"1"), m.CopyDone(), m.Parse("", ""), m.Sync()) == [m.Sync()]
+    assert feed(connection, CopyData(b"1"), CopyDone(), Parse("", ""), Sync()) == [Sync()]
 
 
 @pytest.mark.parametrize(
     "message",
-    [m.Query("x"), m.Terminate(), m.Parse("", "x"), Raw(b"y\0\0\0\x04")],
+    [Query("x"), Terminate(), Parse("", "x"), Raw(b"y\0\0\0\x04")],
     ids=lambda each: type(each).__name__,
 )
-def test_other_messages_during_copy_in_are_refused_as_by_postgresql(postgres: str, message: m.FrontendMessage) -> None:
-    data = exchange(postgres, m.Query("CREATE TEMP TABLE t (a int); COPY t FROM STDIN"), m.CopyData(b"1\n"), message)
-    theirs = [each for each in s.read_backend(data) if isinstance(each, m.ErrorResponse)]
+def test_other_messages_during_copy_in_are_refused_as_by_postgresql(postgres: str, message: FrontendMessage) -> None:
+    data = exchange(postgres, Query("CREATE TEMP TABLE t (a int); COPY t FROM STDIN"), CopyData(b"1\n"), message)
+    theirs = [each for each in s.read_backend(data) if isinstance(each, ErrorResponse)]
     connection = ready()
-    feed(connection, m.Query("COPY t FROM STDIN"))
-    connection.send(m.CopyInResponse(0, (0,)))
-    feed(connection, m.CopyData(b"1\n"), message)
-    ours = [each for each in s.read_backend(connection.data_to_send()) if isinstance(each, m.ErrorResponse)]
+    feed(connection, Query("COPY t FROM STDIN"))
+    connection.send(CopyInResponse(0, (0,)))
+    feed(connection, CopyData(b"1\n"), message)
+    ours = [each for each in s.read_backend(connection.data_to_send()) if isinstance(each, ErrorResponse)]
     fields = [(each.severity, each.sqlstate, each.message) for each in theirs]
     assert [(each.severity, each.sqlstate, each.message) for each in ours] == fields
     assert in_phase(connection, Phase.CLOSED)
@@ -392,7 +417,7 @@ def test_other_messages_during_copy_in_are_refused_as_by_postgresql(postgres: st
 
 def test_messages_after_terminate_are_ignored() -> None:
     connection = ready()
-    assert feed(connection, m.Terminate(), m.Query("late")) == [m.Terminate(), EOF]
+    assert feed(connection, Terminate(), Query("late")) == [Terminate(), EOF]
     connection.receive_data(b"later")
     assert connection.bytes_waiting == 0
     assert connection.next_event() is EOF
@@ -400,9 +425,9 @@ def test_messages_after_terminate_are_ignored() -> None:
 
 def test_eof_follows_the_messages_sent_before_it() -> None:
     connection = ready()
-    connection.receive_data(m.Query("x").serialize() + b"Q\0\0")
+    connection.receive_data(Query("x").serialize() + b"Q\0\0")
     connection.receive_eof()
-    assert drain(connection) == [m.Query("x"), EOF]
+    assert drain(connection) == [Query("x"), EOF]
     assert in_phase(connection, Phase.CLOSED)
 
 
@@ -410,7 +435,7 @@ def test_eof_follows_the_messages_sent_before_it() -> None:
 def test_a_fatal_error_closes_the_connection_in_every_phase(phase: Phase) -> None:
     connection = Connection()
     connection._enter(phase)
-    connection.send(m.ErrorResponse("FATAL", "57P01", "terminating connection due to administrator command"))
+    connection.send(ErrorResponse("FATAL", "57P01", "terminating connection due to administrator command"))
     assert in_phase(connection, Phase.CLOSED)
     assert connection.next_event() is EOF
     assert connection.data_to_send()
@@ -421,72 +446,72 @@ def test_unknown_type_bytes(code: bytes) -> None:
     assert fatal(ready(), code + b"\0\0\0\x04") == f"invalid frontend message type {code[0]}"
 
 
-@pytest.mark.parametrize("cls", [m.Describe, m.Execute, m.Close, m.Sync, m.Flush, m.Terminate, m.CopyDone, m.CopyFail])
-def test_small_messages_are_refused_by_the_length_in_their_header(cls: type[m.Sync]) -> None:
-    too_long = m.SMALL_MESSAGE_BYTES_MAX + 1
-    assert fatal(ready(), cls.code + m.INT32.pack(too_long)) == "invalid message length"
+@pytest.mark.parametrize("cls", [Describe, Execute, Close, Sync, Flush, Terminate, CopyDone, CopyFail])
+def test_small_messages_are_refused_by_the_length_in_their_header(cls: type[Sync]) -> None:
+    too_long = SMALL_MESSAGE_BYTES_MAX + 1
+    assert fatal(ready(), cls.code + INT32.pack(too_long)) == "invalid message length"
 
 
 @pytest.mark.parametrize("pieces", [1, 7, 20_006])
-@pytest.mark.parametrize("cls", [m.Query, m.Parse, m.Bind, m.FunctionCall])
-def test_a_message_that_is_too_long_is_dropped_with_an_error(cls: type[m.Query], pieces: int) -> None:
+@pytest.mark.parametrize("cls", [Query, Parse, Bind, FunctionCall])
+def test_a_message_that_is_too_long_is_dropped_with_an_error(cls: type[Query], pieces: int) -> None:
     connection = ready(message_bytes_max=20_000)
-    body = b"B" * 19_997 + m.Query("SELECT 2").serialize()[:8]  # no byte of it is the type of a message
-    data = cls.code + m.INT32.pack(len(body) + 4) + body
+    body = b"B" * 19_997 + Query("SELECT 2").serialize()[:8]  # no byte of it is the type of a message
+    data = cls.code + INT32.pack(len(body) + 4) + body
     size = -(-len(data) // pieces)
     for start in range(0, len(data), size):
         assert connection.next_event() is NEED_DATA
-        assert connection.bytes_waiting < m.HEADER.size
+        assert connection.bytes_waiting < HEADER.size
         connection.receive_data(data[start : start + size])
-        assert start < m.HEADER.size or not connection.stands_at_bind
-    connection.receive_data(m.Sync().serialize() + m.Query("SELECT 1").serialize())
+        assert start < HEADER.size or not connection.is_at_bind
+    connection.receive_data(Sync().serialize() + Query("SELECT 1").serialize())
     with pytest.raises(PgError, match="message is too long") as caught:
         connection.next_event()
     assert (caught.value.sqlstate, caught.value.severity) == (SqlState.PROGRAM_LIMIT_EXCEEDED, Severity.ERROR)
     assert caught.value.detail == "The message has 20009 bytes, the limit is 20000."
-    connection.send(m.ErrorResponse.of(caught.value))
-    assert drain(connection) == [m.Sync(), m.Query("SELECT 1")]
+    connection.send(ErrorResponse.of(caught.value))
+    assert drain(connection) == [Sync(), Query("SELECT 1")]
 
 
 def test_a_copy_data_message_that_is_too_long_fails_the_copy() -> None:
     connection = ready(message_bytes_max=20_000)
-    connection.send(m.CopyInResponse(0, (0,)))
-    connection.receive_data(m.CopyData(bytes(20_000)).serialize() + m.CopyDone().serialize())
+    connection.send(CopyInResponse(0, (0,)))
+    connection.receive_data(CopyData(bytes(20_000)).serialize() + CopyDone().serialize())
     with pytest.raises(PgError, match="message is too long") as caught:
         connection.next_event()
-    connection.send(m.ErrorResponse.of(caught.value))
+    connection.send(ErrorResponse.of(caught.value))
     assert in_phase(connection, Phase.READY)
     assert connection.next_event() is NEED_DATA
 
 
 def test_a_message_that_would_be_dropped_may_have_any_length() -> None:
     connection = ready(message_bytes_max=20_000)
-    long = m.CopyData(bytes(30_000)).serialize()
-    connection.receive_data(long + m.Query("SELECT 1").serialize())
-    assert drain(connection) == [m.Query("SELECT 1")]
+    long = CopyData(bytes(30_000)).serialize()
+    connection.receive_data(long + Query("SELECT 1").serialize())
+    assert drain(connection) == [Query("SELECT 1")]
 
 
-@pytest.mark.parametrize("cls", [m.Query, m.Parse, m.Bind, m.FunctionCall, m.CopyData])
-def test_a_message_longer_than_postgresqls_limit_ends_the_connection(cls: type[m.Query]) -> None:
+@pytest.mark.parametrize("cls", [Query, Parse, Bind, FunctionCall, CopyData])
+def test_a_message_longer_than_postgresqls_limit_ends_the_connection(cls: type[Query]) -> None:
     connection = ready(message_bytes_max=20_000)
-    connection.receive_data(cls.code + m.INT32.pack(20_000))
+    connection.receive_data(cls.code + INT32.pack(20_000))
     assert connection.next_event() is NEED_DATA
-    assert fatal(ready(), cls.code + m.INT32.pack(m.LARGE_MESSAGE_BYTES_MAX + 1)) == "invalid message length"
+    assert fatal(ready(), cls.code + INT32.pack(LARGE_MESSAGE_BYTES_MAX + 1)) == "invalid message length"
 
 
 @pytest.mark.parametrize("length", [3, 0, -1, -(2**31)])
 def test_invalid_lengths(length: int) -> None:
-    assert fatal(ready(), b"Q" + m.INT32.pack(length)) == "invalid message length"
+    assert fatal(ready(), b"Q" + INT32.pack(length)) == "invalid message length"
 
 
 def test_the_connection_continues_after_a_malformed_body() -> None:
     connection = ready()
-    connection.receive_data(b"Q\0\0\0\x05x" + m.Query("SELECT 1").serialize())
+    connection.receive_data(b"Q\0\0\0\x05x" + Query("SELECT 1").serialize())
     with pytest.raises(PgError, match="invalid string in message") as caught:
         connection.next_event()
     assert caught.value.severity is Severity.ERROR
     assert in_phase(connection, Phase.READY)
-    assert drain(connection) == [m.Query("SELECT 1")]
+    assert drain(connection) == [Query("SELECT 1")]
 
 
 def test_a_malformed_terminate_ends_the_connection() -> None:
@@ -498,7 +523,7 @@ def test_data_to_send_empties_the_queue_and_does_not_copy_a_single_chunk() -> No
     rows = bytes(1_000)
     connection.send_encoded(rows)
     assert connection.data_to_send() is rows
-    connection.send(m.ParseComplete(), m.ReadyForQuery("T"))
+    connection.send(ParseComplete(), ReadyForQuery("T"))
     connection.send_encoded(b"x")
     assert connection.data_to_send() == b"1\0\0\0\x04Z\0\0\0\x05Tx"
     assert connection.data_to_send() == b""

@@ -11,9 +11,26 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from protocol.pgwire import messages as m
 from protocol.pgwire.errors import Notice, PgError, Severity, SqlState
+from protocol.pgwire.messages.backend import ErrorResponse, FieldDescription, NoticeResponse
+from protocol.pgwire.messages.copying import CopyData, CopyDone, CopyFail
+from protocol.pgwire.messages.frontend import (
+    Bind,
+    Close,
+    Describe,
+    Execute,
+    Flush,
+    FrontendMessage,
+    FunctionCall,
+    Parse,
+    Query,
+    Sync,
+    Terminate,
+)
+from protocol.pgwire.messages.startup import AuthenticationCleartextPassword, CancelRequest, StartupMessage
+from protocol.pgwire.messages.wire_format import INT32
 from protocol.pgwire.types import INT8, numeric
+from protocol.pgwire.utf8 import decode_utf8
 from tests.protocol import strategies as s
 from tests.protocol.strategies import Message
 
@@ -32,7 +49,7 @@ def test_round_trip(message: Message, before: bytes, behind: bytes) -> None:
     wire = message.serialize()
     start = body_start(message)
     assert wire[: len(message.code)] == message.code
-    assert m.INT32.unpack_from(wire, len(message.code)) == (len(wire) - len(message.code),)
+    assert INT32.unpack_from(wire, len(message.code)) == (len(wire) - len(message.code),)
     data = before + wire + behind
     assert type(message).parse(data, len(before) + start, len(before) + len(wire)) == message
 
@@ -61,79 +78,79 @@ def test_arbitrary_bodies_raise_pgerror_only(cls: type[Message], body: bytes) ->
 @pytest.mark.parametrize(
     ("cls", "body", "message"),
     [
-        (m.Query, b"SELECT 1", "invalid string in message"),
-        (m.Query, b"SELECT 1\0\0", "invalid message format"),
-        (m.Query, b"", "invalid string in message"),
-        (m.Parse, b"\0\0\0\x02\0\0\0\x01", "insufficient data left in message"),
-        (m.Parse, b"\0\0\0", "insufficient data left in message"),
-        (m.Bind, b"\0\0\0\0\0\x01\0\0\0\x05ab\0\0", "insufficient data left in message"),
-        (m.Bind, b"\0\0\0\0\0\x01\xff\xff\xff\xfeab\0\0", "insufficient data left in message"),
-        (m.Bind, b"\0\0\0\0\0\0\0\0!", "invalid message format"),
-        (m.Execute, b"\0\0\0\0", "insufficient data left in message"),
-        (m.Describe, b"", "no data left in message"),
-        (m.Describe, b"X\0", "invalid DESCRIBE message subtype 88"),
-        (m.Close, b"X\0", "invalid CLOSE message subtype 88"),
-        (m.Sync, b"\0", "invalid message format"),
-        (m.CancelRequest, b"\x04\xd2\x16\x2e\0\0\0\x01", "insufficient data left in message"),
+        (Query, b"SELECT 1", "invalid string in message"),
+        (Query, b"SELECT 1\0\0", "invalid message format"),
+        (Query, b"", "invalid string in message"),
+        (Parse, b"\0\0\0\x02\0\0\0\x01", "insufficient data left in message"),
+        (Parse, b"\0\0\0", "insufficient data left in message"),
+        (Bind, b"\0\0\0\0\0\x01\0\0\0\x05ab\0\0", "insufficient data left in message"),
+        (Bind, b"\0\0\0\0\0\x01\xff\xff\xff\xfeab\0\0", "insufficient data left in message"),
+        (Bind, b"\0\0\0\0\0\0\0\0!", "invalid message format"),
+        (Execute, b"\0\0\0\0", "insufficient data left in message"),
+        (Describe, b"", "no data left in message"),
+        (Describe, b"X\0", "invalid DESCRIBE message subtype 88"),
+        (Close, b"X\0", "invalid CLOSE message subtype 88"),
+        (Sync, b"\0", "invalid message format"),
+        (CancelRequest, b"\x04\xd2\x16\x2e\0\0\0\x01", "insufficient data left in message"),
         (
-            m.StartupMessage,
+            StartupMessage,
             b"\0\x03\0\0user\0me\0",
             "invalid startup packet layout: expected terminator as last byte",
         ),
         (
-            m.StartupMessage,
+            StartupMessage,
             b"\0\x03\0\0user\0\0",
             "invalid startup packet layout: expected terminator as last byte",
         ),
-        (m.StartupMessage, b"\0\x03\0\0", "invalid startup packet layout: expected terminator as last byte"),
+        (StartupMessage, b"\0\x03\0\0", "invalid startup packet layout: expected terminator as last byte"),
     ],
 )
 def test_malformed_messages_are_refused_in_postgresqls_words(cls: type[Message], body: bytes, message: str) -> None:
     with pytest.raises(PgError) as caught:
         cls.parse(body, 0, len(body))
-    startup = cls is m.StartupMessage and message.startswith("invalid startup")
+    startup = cls is StartupMessage and message.startswith("invalid startup")
     severity = Severity.FATAL if startup else Severity.ERROR
     assert (caught.value.sqlstate, caught.value.severity) == (SqlState.PROTOCOL_VIOLATION, severity)
     assert caught.value.message == message
 
 
 def test_bind_with_contradictory_counts_is_an_ordinary_error() -> None:
-    wire = m.Bind("", "", (0, 1), (b"a", b"b", b"c")).serialize()
+    wire = Bind("", "", (0, 1), (b"a", b"b", b"c")).serialize()
     with pytest.raises(PgError, match="bind message has 2 parameter formats but 3 parameters") as caught:
-        m.Bind.parse(wire, 5, len(wire))
+        Bind.parse(wire, 5, len(wire))
     assert caught.value.severity is Severity.ERROR
 
 
 def test_bind_counts_are_unsigned() -> None:
-    bind = m.Bind("", "", (1,), (b"x",) * 65_535)
-    assert m.Bind.parse(bind.serialize(), 5, len(bind.serialize())) == bind
+    bind = Bind("", "", (1,), (b"x",) * 65_535)
+    assert Bind.parse(bind.serialize(), 5, len(bind.serialize())) == bind
 
 
 def test_error_fields_in_order() -> None:
     error = PgError(SqlState.SYNTAX_ERROR, "no", detail="D.", hint="H.", position=7, where="W")
-    assert m.ErrorResponse.of(error).serialize()[5:] == b"SERROR\0VERROR\0C42601\0Mno\0DD.\0HH.\0P7\0WW\0\0"
-    assert m.NoticeResponse.of(Notice("hm")).serialize() == b"N\0\0\0\x20SNOTICE\0VNOTICE\0C00000\0Mhm\0\0"
+    assert ErrorResponse.of(error).serialize()[5:] == b"SERROR\0VERROR\0C42601\0Mno\0DD.\0HH.\0P7\0WW\0\0"
+    assert NoticeResponse.of(Notice("hm")).serialize() == b"N\0\0\0\x20SNOTICE\0VNOTICE\0C00000\0Mhm\0\0"
 
 
 def test_an_error_of_any_length_is_sent() -> None:
-    wire = m.ErrorResponse.of(PgError(SqlState.INTERNAL_ERROR, "a\0b\ud800c")).serialize()
-    assert [report.message for report in s.read_backend(wire) if isinstance(report, m.ErrorResponse)] == ["a?b?c"]
+    wire = ErrorResponse.of(PgError(SqlState.INTERNAL_ERROR, "a\0b\ud800c")).serialize()
+    assert [report.message for report in s.read_backend(wire) if isinstance(report, ErrorResponse)] == ["a?b?c"]
 
 
 def test_field_of_a_type() -> None:
-    assert m.FieldDescription.of("n", INT8, 1) == m.FieldDescription("n", 0, 0, 20, 8, -1, 1)
-    assert m.FieldDescription.of("n", numeric(10, 2)) == m.FieldDescription("n", 0, 0, 1700, -1, 655366, 0)
+    assert FieldDescription.of("n", INT8, 1) == FieldDescription("n", 0, 0, 20, 8, -1, 1)
+    assert FieldDescription.of("n", numeric(10, 2)) == FieldDescription("n", 0, 0, 1700, -1, 655366, 0)
 
 
 # --- beside a real PostgreSQL ---
 
 
-def exchange(dsn: str, *messages: m.FrontendMessage, settings: dict[str, str] | None = None) -> bytes:
+def exchange(dsn: str, *messages: FrontendMessage, settings: dict[str, str] | None = None) -> bytes:
     """Everything that PostgreSQL sends to a client that sends `messages` and then Terminate."""
     url = urlsplit(dsn)
-    startup = m.StartupMessage({"user": "postgres", "database": "postgres", **(settings or {})})
+    startup = StartupMessage({"user": "postgres", "database": "postgres", **(settings or {})})
     with socket.create_connection((url.hostname, url.port), timeout=10) as peer:
-        peer.sendall(b"".join(each.serialize() for each in (startup, *messages, m.Terminate())))
+        peer.sendall(b"".join(each.serialize() for each in (startup, *messages, Terminate())))
         return b"".join(iter(lambda: peer.recv(65_536), b""))
 
 
@@ -142,37 +159,37 @@ def test_postgresql_sends_and_accepts_the_same_bytes(postgres: str) -> None:
     bytes."""
     data = exchange(
         postgres,
-        m.Query("SET client_min_messages = error; SELECT 1 AS a, NULL::text, 'x'::varchar(3), 1.5::numeric(10,2)"),
-        m.Query(""),
-        m.Parse("q", "SELECT $1 + $2, generate_series(1, 3)", (20, 0)),
-        m.Describe("S", "q"),
-        m.Bind("p", "q", (0, 1), (b"1", (2).to_bytes(8, "big")), (1,)),
-        m.Describe("P", "p"),
-        m.Execute("p", 2),
-        m.Flush(),
-        m.Close("P", "p"),
-        m.Parse("", "SET work_mem = '4MB'"),
-        m.Describe("S", ""),
-        m.Sync(),
-        m.CopyData(b"stray"),
-        m.CopyFail("stray"),
-        m.CopyDone(),
-        m.Query("BEGIN; CREATE TEMP TABLE t (a int, b text); COPY t FROM STDIN"),
-        m.CopyData(b"1\ta\n2"),
-        m.Sync(),
-        m.CopyData(b"\tb\n"),
-        m.CopyDone(),
-        m.Query("COPY t TO STDOUT"),
-        m.Query("COPY t TO STDOUT (FORMAT binary)"),
-        m.FunctionCall(b"\0\0\0\0\0\0\0\0\0\0"),
+        Query("SET client_min_messages = error; SELECT 1 AS a, NULL::text, 'x'::varchar(3), 1.5::numeric(10,2)"),
+        Query(""),
+        Parse("q", "SELECT $1 + $2, generate_series(1, 3)", (20, 0)),
+        Describe("S", "q"),
+        Bind("p", "q", (0, 1), (b"1", (2).to_bytes(8, "big")), (1,)),
+        Describe("P", "p"),
+        Execute("p", 2),
+        Flush(),
+        Close("P", "p"),
+        Parse("", "SET work_mem = '4MB'"),
+        Describe("S", ""),
+        Sync(),
+        CopyData(b"stray"),
+        CopyFail("stray"),
+        CopyDone(),
+        Query("BEGIN; CREATE TEMP TABLE t (a int, b text); COPY t FROM STDIN"),
+        CopyData(b"1\ta\n2"),
+        Sync(),
+        CopyData(b"\tb\n"),
+        CopyDone(),
+        Query("COPY t TO STDOUT"),
+        Query("COPY t TO STDOUT (FORMAT binary)"),
+        FunctionCall(b"\0\0\0\0\0\0\0\0\0\0"),
         settings={"_pq_.none": "1"},
     )
     received = s.read_backend(data)
     seen = {type(message) for message in received}
-    assert set(s.BACKEND) - seen == {m.AuthenticationCleartextPassword, m.NoticeResponse}
-    reports = [message for message in received if isinstance(message, m.ErrorResponse)]
+    assert set(s.BACKEND) - seen == {AuthenticationCleartextPassword, NoticeResponse}
+    reports = [message for message in received if isinstance(message, ErrorResponse)]
     assert len(reports) == 1  # of the function call; its fields F, L and R are not stored
-    rest = [message.serialize() for message in received if not isinstance(message, m.ErrorResponse)]
+    rest = [message.serialize() for message in received if not isinstance(message, ErrorResponse)]
     at = 0
     for wire in rest:
         at = data.index(wire, at) + len(wire)
@@ -184,10 +201,10 @@ def test_postgresql_sends_and_accepts_the_same_bytes(postgres: str) -> None:
 )
 def test_invalid_utf8_is_refused_in_postgresqls_words(postgres: str, text: bytes) -> None:
     with pytest.raises(PgError) as caught:
-        m.decode_utf8(text)
-    wire = b"Q" + m.INT32.pack(len(text) + 5) + text + b"\0"
+        decode_utf8(text)
+    wire = b"Q" + INT32.pack(len(text) + 5) + text + b"\0"
     replies = s.read_backend(exchange(postgres, Raw(wire)))  # type: ignore[arg-type]
-    (report,) = [message for message in replies if isinstance(message, m.ErrorResponse)]
+    (report,) = [message for message in replies if isinstance(message, ErrorResponse)]
     assert (report.sqlstate, report.message) == (caught.value.sqlstate, caught.value.message)
     assert (report.severity, caught.value.severity) == ("ERROR", Severity.ERROR)
 

@@ -19,7 +19,7 @@ from psycopg import sql
 
 from protocol.pgwire.encode import OutputStyle
 from protocol.pgwire.errors import PgError
-from protocol.pgwire.scalars import column_of, decode_utf8, format_text, parse_binary, parse_text
+from protocol.pgwire.scalars import column_of, format_text, parse_binary, parse_text
 from protocol.pgwire.types import (
     BYTEA,
     DATE,
@@ -40,6 +40,7 @@ from protocol.pgwire.types import (
     numeric,
     parse_type,
 )
+from protocol.pgwire.utf8 import decode_utf8
 from tests.examples import examples
 from tests.protocol import columns, plain_encoder
 

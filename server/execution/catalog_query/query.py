@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import pyarrow as pa
 from sqlglot import exp
@@ -20,6 +19,7 @@ from server.pg_catalog.rewrite import Rewritten, rewritten
 from server.pg_catalog.static import BY_ID
 from server.pg_catalog.types import CATALOG_TYPES, type_name, wire_type
 from server.session_state.context import Context
+from server.session_state.prepared import CatalogPlan
 from server.session_state.results import Result, TableRows
 from server.sql.functions.table import FUNCTIONS
 from server.sql.grammar.lexer import words
@@ -37,15 +37,6 @@ _NO_RELATION = words(
     """
 )
 """Functions that make a query without relations a catalog query."""
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class CatalogPlan:
-    """A planned query. `parameters` are the types of the parameter values."""
-
-    tree: exp.Expr
-    parameters: tuple[PgType, ...]
-    columns: tuple[Field, ...]
 
 
 def is_catalog_query(context: Context, statement: Select) -> bool:

@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable
 
 from protocol.pgwire.errors import PgError, SqlState
-from protocol.pgwire.scalars import decode_utf8
+from protocol.pgwire.utf8 import decode_utf8
 from server.sql.functions.strings import invalid, overlaid, part
 from server.sql.functions.table import FUNCTIONS, row
 

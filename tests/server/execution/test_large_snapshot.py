@@ -14,7 +14,8 @@ import numpy as np
 import psycopg
 import pytest
 
-from protocol.pgwire import messages as m
+from protocol.pgwire.messages.frontend import Query
+from protocol.pgwire.messages.startup import StartupMessage
 from tests.fix_server import ServerProcess
 
 ROW_BYTES = 200
@@ -79,8 +80,8 @@ class SlowReader:
     def __init__(self, server: ServerProcess, statement: str, rows: int) -> None:
         self.socket = socket.create_connection(("127.0.0.1", server.port))
         self.socket.settimeout(120)
-        self.socket.sendall(m.StartupMessage({"user": "slow", "database": "materialize"}).serialize())
-        self.socket.sendall(m.Query(statement).serialize())
+        self.socket.sendall(StartupMessage({"user": "slow", "database": "materialize"}).serialize())
+        self.socket.sendall(Query(statement).serialize())
         self.diffs = np.zeros(rows, np.int64)
         self.last_id = -1
         self.in_order = True

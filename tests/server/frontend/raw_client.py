@@ -7,14 +7,16 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from protocol.pgwire import messages as m
+from protocol.pgwire.messages.frontend import Query
+from protocol.pgwire.messages.startup import StartupMessage
+from protocol.pgwire.messages.wire_format import HEADER, INT32
 
 WAIT_S = 30
 
 
 def frame(code: bytes, body: bytes) -> bytes:
     """A message of this type."""
-    return code + m.INT32.pack(len(body) + 4) + body
+    return code + INT32.pack(len(body) + 4) + body
 
 
 class RawClient:
@@ -27,7 +29,7 @@ class RawClient:
     def start(self, user: str, database: str | None = None) -> list[tuple[str, Any]]:
         """Sends the StartupMessage; returns what came up to ReadyForQuery or the end."""
         parameters = {"user": user} if database is None else {"user": user, "database": database}
-        self.send(m.StartupMessage(parameters).serialize())
+        self.send(StartupMessage(parameters).serialize())
         return self.until_ready()
 
     def send(self, data: bytes) -> None:
@@ -37,7 +39,7 @@ class RawClient:
         """What the server sends until it closes the connection."""
         while True:
             while len(self._received) >= 5:
-                code, length = m.HEADER.unpack_from(self._received)
+                code, length = HEADER.unpack_from(self._received)
                 if len(self._received) < length + 1:
                     break
                 body, self._received = self._received[5 : length + 1], self._received[length + 1 :]
@@ -78,4 +80,4 @@ def raw_client(port: int) -> Iterator[RawClient]:
 
 def query(text: str) -> bytes:
     """A Query message."""
-    return m.Query(text).serialize()
+    return Query(text).serialize()

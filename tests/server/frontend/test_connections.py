@@ -11,8 +11,10 @@ import psycopg
 import pytest
 from psycopg import errors
 
-from protocol.pgwire import messages as m
-from server.frontend import listener
+from protocol.pgwire.messages.frontend import Sync
+from protocol.pgwire.messages.startup import CancelRequest, SSLRequest
+from protocol.pgwire.messages.wire_format import MESSAGE_BYTES_MAX
+from server.frontend import client_registry
 from tests.fix_server import ServerThread
 from tests.server.frontend.raw_client import frame, query, raw_client
 from tests.server.slow_engine import PassingEngine
@@ -36,18 +38,18 @@ def set_system(server: ServerThread, **values: str) -> None:
 
 async def nobody_connected(server: ServerThread) -> None:
     while server.app.listener.clients:
-        await server.app.listener._left.wait()
+        await server.app.listener.clients.wait_until_one_leaves()
 
 
 # -- limits -----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("opening", [b"", m.SSLRequest().serialize(), b"\0\0\0\x30\0\x03"])
+@pytest.mark.parametrize("opening", [b"", SSLRequest().serialize(), b"\0\0\0\x30\0\x03"])
 def test_a_client_that_does_not_say_who_it_is_is_cut_off(server: ServerThread, opening: bytes) -> None:
     set_system(server, authentication_timeout="1s")
     with raw_client(server.port) as silent, psycopg.connect(server.dsn()) as session:
         silent.send(opening)
-        if opening == m.SSLRequest().serialize():
+        if opening == SSLRequest().serialize():
             assert silent.socket.recv(1) == b"N"
         assert silent.until_ready() == [("E", ("FATAL", "57014", "canceling authentication due to timeout"))]
         assert session.execute("SELECT 1").fetchone() == (1,)  # who is let in has no such limit
@@ -67,7 +69,7 @@ def test_clients_beyond_max_connections_are_refused(server: ServerThread) -> Non
                     refusal = ("FATAL", "53300", "sorry, too many clients already")
                     assert fifth.start(USER, DATABASE) == [("E", refusal)]
                 with raw_client(server.port) as canceling:  # a CancelRequest is still read
-                    canceling.send(m.CancelRequest(connection.info.backend_pid, 0).serialize())
+                    canceling.send(CancelRequest(connection.info.backend_pid, 0).serialize())
                     assert canceling.until_ready() == []
     server.call(nobody_connected(server))
     with psycopg.connect(server.dsn()) as again:
@@ -85,11 +87,11 @@ def test_a_lack_of_descriptors_is_told_and_logged(
     server: ServerThread, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with psycopg.connect(server.dsn()) as session:
-        monkeypatch.setattr(listener, "descriptors_max", lambda: listener.RESERVED_DESCRIPTORS)
+        monkeypatch.setattr(client_registry, "descriptors_max", lambda: client_registry.RESERVED_DESCRIPTORS)
         refused = [("E", ("FATAL", "53300", "sorry, too many clients already"))]
         with raw_client(server.port) as client:
             assert client.start(USER, DATABASE) == refused
-        monkeypatch.setattr(listener, "descriptors_max", lambda: 1)
+        monkeypatch.setattr(client_registry, "descriptors_max", lambda: 1)
         with raw_client(server.port) as client:
             assert client.until_ready() == refused
         assert session.execute("SELECT 1").fetchone() == (1,)
@@ -128,7 +130,7 @@ def test_an_unknown_database_is_refused(server: ServerThread) -> None:
 
 # -- messages ---------------------------------------------------------------------------------------------------------
 
-SYNC = m.Sync().serialize()
+SYNC = Sync().serialize()
 MALFORMED = {
     "a NUL in a query": frame(b"Q", b"select 1\0 \0"),
     "a query without an end": frame(b"Q", b"select 1"),
@@ -160,7 +162,7 @@ def test_after_a_malformed_message_the_session_goes_on_as_in_postgresql(
 def test_a_query_longer_than_a_message_may_be_is_an_error(server: ServerThread) -> None:
     with psycopg.connect(server.dsn(), autocommit=True) as connection:
         with pytest.raises(errors.ProgramLimitExceeded, match="message is too long") as refusal:
-            connection.execute(b"SELECT '" + b"x" * (m.MESSAGE_BYTES_MAX + 1_000_000) + b"'")
+            connection.execute(b"SELECT '" + b"x" * (MESSAGE_BYTES_MAX + 1_000_000) + b"'")
         assert refusal.value.diag.message_hint is not None
         assert connection.execute("SELECT 1").fetchone() == (1,)
 

@@ -12,7 +12,8 @@ from typing import Any
 import psycopg
 import pytest
 
-from protocol.pgwire import messages as m
+from protocol.pgwire.messages.frontend import Query
+from protocol.pgwire.messages.startup import StartupMessage
 from tests.fix_server import ServerThread
 
 LIMIT = 200_000
@@ -27,9 +28,9 @@ class StuckClient:
         self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
         self.socket.settimeout(30)
         self.socket.connect(("127.0.0.1", server.port))
-        self.socket.sendall(m.StartupMessage({"user": "stuck", "database": database}).serialize())
-        self.socket.sendall(m.Query(f"SET subscription_waiting_bytes_max = {LIMIT}").serialize())
-        self.socket.sendall(m.Query(statement).serialize())
+        self.socket.sendall(StartupMessage({"user": "stuck", "database": database}).serialize())
+        self.socket.sendall(Query(f"SET subscription_waiting_bytes_max = {LIMIT}").serialize())
+        self.socket.sendall(Query(statement).serialize())
         self.seen = b""
 
     def read_until(self, end: bytes) -> bytes:
@@ -92,17 +93,17 @@ def test_who_takes_nothing_at_all_is_cut_off(
     server: ServerThread, dsn: str, table: psycopg.Connection[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("server.frontend.session.STUCK_S", 0.2)
-    listener = server.app.listener
+    clients = server.app.listener.clients
 
     async def gone(process_ids: set[int]) -> None:
         async with asyncio.timeout(20):
-            while process_ids & {client.process_id for client in listener.clients}:
-                await listener._left.wait()
+            while process_ids & {client.process_id for client in clients}:
+                await clients.wait_until_one_leaves()
 
-    before = {client.process_id for client in listener.clients}
+    before = {client.process_id for client in clients}
     with StuckClient(server, dsn.rsplit("/", 1)[1], "COPY (SUBSCRIBE t) TO STDOUT") as stuck:
         stuck.read_until(b"H\0")
-        stuck_ones = {client.process_id for client in listener.clients} - before
+        stuck_ones = {client.process_id for client in clients} - before
         for number in range(600):
             table.execute("INSERT INTO t VALUES (%s, %s)", (number, WIDE))
         server.call(gone(stuck_ones))

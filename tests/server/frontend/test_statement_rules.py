@@ -10,7 +10,7 @@ import psycopg
 import pytest
 from psycopg import errors
 
-from protocol.pgwire import messages as m
+from protocol.pgwire.messages.frontend import Bind, Describe, Execute, Parse, Sync
 from server.frontend import session as session_module
 from server.frontend.session import Session
 from tests.fix_server import ServerThread
@@ -54,16 +54,14 @@ def test_the_first_fetch_of_a_cursor_is_described(connection: psycopg.Connection
 def test_a_prepared_fetch_serves_another_cursor_of_the_name(
     server: ServerThread, connection: psycopg.Connection
 ) -> None:
-    fetch = b"".join(
-        message.serialize() for message in (m.Bind("", "f"), m.Describe("P", ""), m.Execute("", 0), m.Sync())
-    )
+    fetch = b"".join(message.serialize() for message in (Bind("", "f"), Describe("P", ""), Execute("", 0), Sync()))
     with raw_client(server.port) as client:
         client.start("materialize", "materialize")
         for columns in ("k", "k, 'x'"):
             client.exchange(query(f"BEGIN; DECLARE c CURSOR FOR SELECT {columns} FROM (VALUES (1)) v(k)"))
             if columns == "k":
                 client.exchange(
-                    m.Parse("f", "FETCH 1 c").serialize() + m.Describe("S", "f").serialize() + m.Sync().serialize()
+                    Parse("f", "FETCH 1 c").serialize() + Describe("S", "f").serialize() + Sync().serialize()
                 )
             answer = client.exchange(fetch)
             assert [code for code, _ in answer] == ["2", "T", "D", "C", "Z"]
@@ -168,11 +166,11 @@ def test_a_pipeline_of_many_messages_lets_others_run(
     monkeypatch.setattr(Session, "_pump", counted)
     monkeypatch.setattr(session_module, "TURN_S", 0.0)
     count = 100
-    one = b"".join(message.serialize() for message in (m.Parse("", "SELECT 1"), m.Bind("", ""), m.Execute("")))
+    one = b"".join(message.serialize() for message in (Parse("", "SELECT 1"), Bind("", ""), Execute("")))
     with raw_client(server.port) as client:
         client.start("materialize", "materialize")
         turns = 0
-        answers = client.exchange(one * count + m.Sync().serialize())
+        answers = client.exchange(one * count + Sync().serialize())
     assert [code for code, _ in answers] == ["1", "2", "D", "C"] * count + ["Z"]
     assert turns > count
 

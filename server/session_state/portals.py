@@ -1,4 +1,4 @@
-"""Portals and cursors: a statement, its parameters, and the rows that were not taken yet.
+"""Portals and cursors: a prepared statement, its parameters, and the rows that were not taken yet.
 
 A cursor of DECLARE is a portal. As in PostgreSQL, both share one namespace. A portal runs when its rows are first
 requested, so the first FETCH plans a cursor's statement and chooses its timestamp.
@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from protocol.pgwire.errors import PgError, SqlState
-from server.execution.prepare import Prepared
+from server.session_state.prepared import Prepared
 from server.session_state.results import Result, SubscriptionRows
 
 

@@ -1,0 +1,284 @@
+"""One client's connection: its socket, its startup, and the flow control of its input and output.
+
+Received bytes go to the `Connection`, and written bytes to asyncio's transport. A session awaits `drained` to wait
+until the socket has accepted enough. The transport's high-water mark plus one chunk bounds the bytes in between.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from typing import cast
+
+import structlog
+
+from protocol.pgwire.connection import EOF, NEED_DATA, Connection
+from protocol.pgwire.errors import PgError, Severity, SqlState
+from protocol.pgwire.messages.backend import ErrorResponse
+from protocol.pgwire.messages.startup import CancelRequest, GSSENCRequest, SSLRequest, StartupMessage
+from server.dataflow.stream.encoding import Data
+from server.frontend.client_registry import ClientRegistry
+from server.frontend.session import Session
+from server.frontend.startup import Login, Sessions
+from server.settings import milliseconds
+
+log = structlog.get_logger()
+
+WRITE_HIGH_BYTES = 256 * 1024
+SEND_BUFFER_BYTES = 256 * 1024  # the kernel's default holds 4 MB for a client that does not read
+INPUT_HIGH_BYTES = 4 * 1024 * 1024  # unhandled input at which a busy session stops reading the socket
+LINGER_S = 2.0  # how long a refused client may take to read the error and stop sending
+KEEPALIVE_IDLE_S = 60  # below the 350 s after which common NATs forget an idle connection
+
+
+class OutputQueue:
+    """The clients with output for their transports. It is sent after the events that the loop has received by now.
+
+    Waking a client process that waits for its answer costs more than everything else about a short answer. When several
+    answers are sent together, the first one wakes the client, and the others find it awake.
+    """
+
+    def __init__(self) -> None:
+        self._clients: list[Client] = []
+
+    def add(self, client: Client) -> None:
+        """Adds a client whose output was empty and now is not."""
+        if not self._clients:
+            asyncio.get_running_loop().call_soon(self._send)
+        self._clients.append(client)
+
+    def _send(self) -> None:
+        clients, self._clients = self._clients, []
+        for client in clients:
+            client.send_written()
+
+
+class Client(asyncio.Protocol):
+    """One connection. Implements the session's `Transport`."""
+
+    def __init__(self, clients: ClientRegistry, sessions: Sessions, output: OutputQueue) -> None:
+        self._clients = clients
+        self._sessions = sessions
+        self._output = output
+        self._connection = Connection()
+        self._session: Session | None = None
+        self._transport: asyncio.Transport | None = None
+        self._resumed: asyncio.Future[None] | None = None
+        self._reading = True
+        self._is_refused = False  # further input is dropped
+        self._deadline: asyncio.TimerHandle | None = None  # of the startup, later of the linger
+        self._out: list[Data] = []  # written, and not yet passed to the transport
+        self._out_bytes = 0
+        self.process_id = 0
+        self.secret_key = 0
+
+    # -- asyncio's side -----------------------------------------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)
+        self._transport.set_write_buffer_limits(high=WRITE_HIGH_BYTES)
+        sock = self._transport.get_extra_info("socket")
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SEND_BUFFER_BYTES)
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        if hasattr(socket, "TCP_KEEPIDLE"):
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, KEEPALIVE_IDLE_S)
+        self._clients.add(self)
+        refusal = self._clients.refusal(sock.fileno())
+        if refusal is not None:
+            self._refuse(refusal)
+            return
+        timeout_s = milliseconds(self._sessions.coordinator.setting("authentication_timeout")) / 1_000
+        self._deadline = asyncio.get_running_loop().call_later(timeout_s, self._authentication_timed_out)
+
+    def data_received(self, data: bytes) -> None:
+        if self._is_refused:
+            return
+        self._connection.receive_data(data)
+        if self._session is not None:
+            self._session.received()
+        else:
+            self._start_up()
+
+    def eof_received(self) -> bool:
+        self._connection.receive_eof()
+        if self._session is not None and not self._is_refused:
+            self._session.received()
+        return False
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self._stop_deadline()
+        self._clients.remove(self)
+        self.resume_writing()
+        if self._session is not None:
+            self._session.lost()
+
+    def pause_writing(self) -> None:
+        self._resumed = asyncio.get_running_loop().create_future()
+
+    def resume_writing(self) -> None:
+        if self._resumed is not None:
+            resumed, self._resumed = self._resumed, None
+            if not resumed.done():
+                resumed.set_result(None)
+
+    # -- the session's side -------------------------------------------------------------------------------------
+
+    def write(self, data: Data) -> None:
+        """Writes with the `OutputQueue`, or at once if more than WRITE_HIGH_BYTES are queued."""
+        if not self._out:
+            self._output.add(self)
+        self._out.append(data)
+        self._out_bytes += len(data)
+        if self._out_bytes > WRITE_HIGH_BYTES:
+            self.send_written()
+
+    def send_written(self) -> None:
+        """Passes the queued data to the transport."""
+        if self._out and self._transport is not None and not self._transport.is_closing():
+            data = self._out[0] if len(self._out) == 1 else b"".join(self._out)
+            self._out.clear()
+            self._out_bytes = 0
+            self._transport.write(data)
+
+    @property
+    def buffered_bytes(self) -> int:
+        in_transport = self._transport.get_write_buffer_size() if self._transport is not None else 0
+        return in_transport + self._out_bytes
+
+    def close(self) -> None:
+        assert self._transport is not None
+        self.send_written()
+        self._transport.close()
+
+    def close_when_read(self) -> None:
+        """Closes when the client has closed its end, or after LINGER_S. Drops further input.
+
+        Closing a socket with unread input resets the connection, and the client loses what was written.
+        """
+        assert self._transport is not None
+        self._is_refused = True
+        self.send_written()
+        if self._transport.is_closing():
+            return
+        if not self._reading:
+            self._reading = True
+            self._transport.resume_reading()
+        self._transport.write_eof()
+        self._stop_deadline()
+        self._deadline = asyncio.get_running_loop().call_later(LINGER_S, self.abort)
+
+    def _refuse(self, error: PgError) -> None:
+        """Refuses a connection that has no session yet."""
+        error.severity = Severity.FATAL
+        self._connection.send(ErrorResponse.of(error))
+        self._flush()
+        self.close_when_read()
+
+    def _authentication_timed_out(self) -> None:
+        assert self._transport is not None
+        log.info("authentication timed out", client=_client_ip(self._transport))
+        self._refuse(PgError(SqlState.QUERY_CANCELED, "canceling authentication due to timeout"))
+
+    def _stop_deadline(self) -> None:
+        if self._deadline is not None:
+            self._deadline.cancel()
+            self._deadline = None
+
+    @property
+    def is_full(self) -> bool:
+        return self._resumed is not None
+
+    async def drained(self) -> None:
+        """Returns when the socket has accepted enough. Cancel safety: no data is lost."""
+        if self._resumed is not None:
+            await asyncio.shield(self._resumed)
+
+    def limit_input(self, waiting: int) -> None:
+        """Reads from the socket only while fewer than INPUT_HIGH_BYTES wait to be handled."""
+        assert self._transport is not None
+        wanted = waiting < INPUT_HIGH_BYTES
+        if wanted is not self._reading and not self._transport.is_closing():
+            self._reading = wanted
+            if wanted:
+                self._transport.resume_reading()
+            else:
+                self._transport.pause_reading()
+
+    def abort_if_stuck(self, seconds: float) -> None:
+        """Aborts the connection if its socket is full now and stays full for the given time."""
+        stuck = self._resumed
+
+        def abort_if_still_full() -> None:
+            if stuck is not None and not stuck.done():
+                self.abort()
+
+        asyncio.get_running_loop().call_later(seconds, abort_if_still_full)
+
+    # -- startup ------------------------------------------------------------------------------------------------
+
+    def _start_up(self) -> None:
+        """Handles the startup messages until a session is open."""
+        try:
+            while self._session is None:
+                event = self._connection.next_event()
+                match event:
+                    case SSLRequest() | GSSENCRequest():
+                        self._connection.send_encoded(b"N")
+                    case CancelRequest(process_id=process_id, secret_key=secret_key):
+                        self._clients.cancel(process_id, secret_key)
+                        self.close()
+                        return
+                    case StartupMessage():
+                        self._session = self._open_session()
+                    case _ if event is NEED_DATA:
+                        self._flush()
+                        return
+                    case _ if event is EOF:
+                        self.close()
+                        return
+                    case _:
+                        raise PgError(SqlState.PROTOCOL_VIOLATION, "unexpected message", severity=Severity.FATAL)
+        except PgError as error:
+            self._refuse(error)
+            return
+        self._stop_deadline()
+        self._flush()
+        self._session.received()
+
+    def _flush(self) -> None:
+        data = self._connection.data_to_send()
+        if data:
+            self.write(data)
+
+    def _open_session(self) -> Session:
+        assert self._transport is not None
+        coordinator, connection = self._sessions.coordinator, self._connection
+        login = Login.of(coordinator, connection.parameters)
+        descriptor = self._transport.get_extra_info("socket").fileno()
+        self._clients.check_room(descriptor, is_superuser=login.is_superuser)
+        login.check_database(coordinator.state)
+        self._clients.register(self)
+        coordinator.activity.connected(self.process_id, login.user, _client_ip(self._transport), login.role)
+        connection.send(*login.answer(self.process_id, self.secret_key))
+        return self._sessions.open(login, self.process_id, connection, self)
+
+    # -- the registry's side ------------------------------------------------------------------------------------
+
+    def cancel(self) -> None:
+        if self._session is not None:
+            self._session.cancel()
+
+    def terminate(self, error: PgError) -> None:
+        if self._session is not None:
+            self._session.terminate(error)
+        else:
+            self.close()
+
+    def abort(self) -> None:
+        if self._transport is not None:
+            self._transport.abort()
+
+
+def _client_ip(transport: asyncio.Transport) -> str | None:
+    peer = transport.get_extra_info("peername")
+    return str(peer[0]) if isinstance(peer, tuple) else None

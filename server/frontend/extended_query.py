@@ -1,0 +1,209 @@
+"""The extended query protocol: handles Parse, Bind, Describe, Execute and Close.
+
+A method returns None if it has handled its message, or the work that remains to be done in a task.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+from protocol.pgwire.decode import decode_parameter
+from protocol.pgwire.errors import PgError, SqlState
+from protocol.pgwire.messages.backend import BindComplete, CloseComplete, ParameterDescription, ParseComplete
+from protocol.pgwire.messages.frontend import Bind, Close, Describe, Execute, Parse
+from protocol.pgwire.types import BY_OID, PgType
+from server.frontend.constant_queries import ConstantQueries
+from server.frontend.dispatch import Dispatcher
+from server.frontend.portal_runner import PortalRunner
+from server.frontend.query_cache import QueryCache, parsed
+from server.frontend.responses import Responses, kind_of
+from server.frontend.statement_task import Work
+from server.runtime.offload import TEXT_CHARS_MAX, offload
+from server.session_state.portals import Portal
+from server.session_state.prepared import Prepared
+from server.session_state.sender import Sender
+from server.sql.constant import is_short
+from server.sql.grammar import statements as s
+from server.sql.plan import Field
+
+_PARSE_COMPLETE = ParseComplete().serialize()
+_BIND_COMPLETE = BindComplete().serialize()
+
+
+class ExtendedQuery:
+    """Handles the messages of one session."""
+
+    def __init__(
+        self,
+        dispatcher: Dispatcher,
+        sender: Sender,
+        responses: Responses,
+        *,
+        runner: PortalRunner,
+        constants: ConstantQueries,
+        cache: QueryCache,
+    ) -> None:
+        self._dispatcher = dispatcher
+        self._context = dispatcher.context
+        self._sender = sender
+        self._connection = sender.connection
+        self._responses = responses
+        self._runner = runner
+        self._constants = constants
+        self._cache = cache
+
+    # -- Parse --------------------------------------------------------------------------------------------------
+
+    def parse(self, message: Parse) -> Work | None:
+        self._dispatcher.statements.check_unused(message.name)
+        prepared = None
+        if not self._context.transaction.failed:
+            prepared = self._cache.plan(self._context, message.text, message.parameter_oids)
+        if prepared is None and len(message.text) > TEXT_CHARS_MAX:
+            return self._parse_long(message)
+        self._put_statement(message, prepared or self._prepare(message))
+        return None
+
+    async def _parse_long(self, message: Parse) -> None:
+        prepared = await self._context.described(lambda: offload(message.text, self._prepare, message))
+        self._put_statement(message, prepared)
+
+    def _prepare(self, message: Parse) -> Prepared:
+        statements = parsed(message.text)
+        if len(statements) > 1:
+            raise PgError(SqlState.SYNTAX_ERROR, "cannot insert multiple commands into a prepared statement")
+        statement = statements[0] if statements else None
+        self._responses.kind = kind_of(statement)
+        self._dispatcher.transactions.check_not_failed(statement)
+        types = [_declared_type(oid) for oid in message.parameter_oids]
+        prepared = self._dispatcher.prepare(statement, types)
+        self._cache.put_plan(self._context, message.text, prepared, message.parameter_oids)
+        return prepared
+
+    def _put_statement(self, message: Parse, prepared: Prepared) -> None:
+        if not message.name:
+            self._dispatcher.drop_unnamed_statement()
+        self._dispatcher.statements.put(message.name, prepared)
+        self._connection.send_encoded(_PARSE_COMPLETE)
+
+    # -- Bind ---------------------------------------------------------------------------------------------------
+
+    def bind(self, message: Bind) -> Work | None:
+        statement = self._dispatcher.statements.get(message.statement)
+        self._responses.kind = kind_of(statement.statement)
+        prepared = self._dispatcher.revalidated(statement)
+        self._dispatcher.transactions.check_not_failed(prepared.statement)
+        given, wanted = len(message.parameters), len(prepared.parameters)
+        if given != wanted:
+            raise PgError(
+                SqlState.PROTOCOL_VIOLATION,
+                f"bind message supplies {given} parameters, "
+                f'but prepared statement "{message.statement}" requires {wanted}',
+            )
+        if not all(map(is_short, message.parameters)):
+            return self._bind_long(message, prepared)
+        self._add_portal(message, prepared, self._decode(message, prepared))
+        return None
+
+    async def _bind_long(self, message: Bind, prepared: Prepared) -> None:
+        """Decodes in a thread, because long parameters would block the event loop."""
+        self._add_portal(message, prepared, await asyncio.to_thread(self._decode, message, prepared))
+
+    def _decode(self, message: Bind, prepared: Prepared) -> tuple[object, ...]:
+        """Returns the values of the parameters."""
+        timezone = self._context.settings.naming[2]
+        formats = message.parameter_formats or (0,)
+        if len(formats) == 1:
+            formats *= len(message.parameters)
+        return tuple(
+            [
+                decode_parameter(type, format, data, timezone=timezone)
+                for type, format, data in zip(prepared.parameters, formats, message.parameters, strict=True)
+            ]
+        )
+
+    def _add_portal(self, message: Bind, prepared: Prepared, values: tuple[object, ...]) -> None:
+        portal = Portal(prepared, values, message.result_formats)
+        portal.column_formats()  # raises if they are invalid
+        self._dispatcher.portals.add(message.portal, portal)
+        self._connection.send_encoded(_BIND_COMPLETE)
+
+    # -- Describe -----------------------------------------------------------------------------------------------
+
+    def describe(self, message: Describe) -> Work | None:
+        cursor = self._described_cursor(message)
+        if cursor is not None and cursor.is_unplanned:
+            statement = cursor.prepared.statement
+            assert statement is not None
+            if len(statement.text) > TEXT_CHARS_MAX:
+                return self._describe_long(message, cursor, statement.text)
+            self._dispatcher.plan_cursor(cursor)
+        self._describe(message)
+        return None
+
+    async def _describe_long(self, message: Describe, cursor: Portal, text: str) -> None:
+        """Plans a cursor's long statement in a thread, then describes it."""
+        await self._context.described(lambda: offload(text, self._dispatcher.plan_cursor, cursor))
+        self._describe(message)
+
+    def _described_cursor(self, message: Describe) -> Portal | None:
+        """Returns the cursor whose columns a Describe requests, by its name or through a FETCH."""
+        portal = None if message.kind == "S" else self._dispatcher.portals.get(message.name)
+        prepared = self._dispatcher.statements.get(message.name) if portal is None else portal.prepared
+        if isinstance(prepared.statement, s.Fetch):
+            return self._dispatcher.portals.cursor(prepared.statement.cursor.name)
+        return portal
+
+    def _describe(self, message: Describe) -> None:
+        if message.kind == "S":
+            self._describe_statement(self._dispatcher.statements.get(message.name))
+            return
+        portal = self._dispatcher.portals.get(message.name)
+        if isinstance(portal.prepared.statement, s.Fetch) and portal.result is None:
+            portal.prepared.fields = self._cursor_fields(portal.prepared.statement)
+        self._connection.send(portal.prepared.description(portal.column_formats()))
+
+    def _describe_statement(self, prepared: Prepared) -> None:
+        self._connection.send(ParameterDescription(tuple(type.oid for type in prepared.parameters)))
+        if isinstance(prepared.statement, s.Fetch):
+            prepared.fields = self._cursor_fields(prepared.statement)
+        self._connection.send(prepared.description([0] * len(prepared.fields or ())))
+
+    def _cursor_fields(self, fetch: s.Fetch) -> tuple[Field, ...] | None:
+        """The columns that FETCH returns."""
+        return self._dispatcher.portals.cursor(fetch.cursor.name).prepared.fields
+
+    # -- Execute and Close --------------------------------------------------------------------------------------
+
+    def execute(self, message: Execute) -> Work | None:
+        portal = self._dispatcher.portals.get(message.portal)
+        self._responses.kind = kind_of(portal.prepared.statement)
+        answer = self._constants.answer_execute(portal)
+        if answer is None:
+            return self._run(portal, message.max_rows)
+        self._sender.send_notices(self._context.notices)
+        self._connection.send_encoded(answer)
+        self._responses.count()
+        return None
+
+    async def _run(self, portal: Portal, limit: int) -> None:
+        is_first_run = portal.result is None
+        self._context.ends_at_sync = True
+        await self._runner.run(portal, limit, describe=False)
+        if is_first_run:
+            self._responses.count()
+
+    def close(self, message: Close) -> None:
+        if message.kind == "S":
+            self._dispatcher.statements.remove(message.name)
+        else:
+            self._dispatcher.portals.close(message.name)
+        self._connection.send(CloseComplete())
+
+
+def _declared_type(oid: int) -> PgType | None:
+    if oid in (0, 705):
+        return None
+    if oid not in BY_OID:
+        raise PgError(SqlState.UNDEFINED_OBJECT, f"type with OID {oid} is not supported")
+    return BY_OID[oid]

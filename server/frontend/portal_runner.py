@@ -1,0 +1,129 @@
+"""Runs portals: executes their statements and sends the results."""
+
+from __future__ import annotations
+
+import asyncio
+
+from protocol.pgwire.encode import RowEncoder
+from protocol.pgwire.errors import Notice, PgError, SqlState
+from protocol.pgwire.messages.backend import (
+    CommandComplete,
+    EmptyQueryResponse,
+    NoticeResponse,
+    PortalSuspended,
+)
+from server.frontend.copy import copy_from, copy_to
+from server.frontend.dispatch import Dispatcher
+from server.session_state.context import Context
+from server.session_state.portals import Portal
+from server.session_state.results import TAKEN_ROWS, Result, Rows, SubscriptionRows, row_description
+from server.session_state.sender import Sender, encode_table
+from server.sql.grammar import statements as s
+from server.sql.plan import QueryPlan
+
+
+class PortalRunner:
+    """Runs the portals of one session. `data_received` is set when the connection has received data, for COPY."""
+
+    def __init__(self, dispatcher: Dispatcher, sender: Sender, data_received: asyncio.Event) -> None:
+        self._dispatcher = dispatcher
+        self._context = dispatcher.context
+        self._sender = sender
+        self._data_received = data_received
+
+    async def run(self, portal: Portal, limit: int, *, describe: bool) -> None:
+        """Runs or continues a portal. Sends at most `limit` rows, 0: all. `describe`: sends RowDescription first."""
+        context, sender = self._context, self._sender
+        statement = portal.prepared.statement
+        if statement is None:
+            sender.connection.send(EmptyQueryResponse())
+            return
+        self._dispatcher.transactions.check_not_failed(statement)
+        is_first_run = portal.result is None
+        if portal.result is None:
+            context.begin_statement()
+            match statement:
+                case s.CopyTo():
+                    assert portal.prepared.plan is not None
+                    await copy_to(context, sender, statement, portal.prepared.plan)
+                    portal.done = True
+                    return
+                case s.CopyFrom():
+                    portal.result = await copy_from(context, sender, self._data_received, statement)
+                case s.Fetch():
+                    self._dispatcher.check_fetch_limit(statement, limit)
+                    portal.result = await context.described(lambda: self._dispatcher.fetch(statement))
+                case _:
+                    portal.result = await self._execute(portal, describe=describe)
+            sender.send_notices(context.notices)
+        elif portal.done and isinstance(statement, s.Declare | s.CloseCursor):
+            raise PgError(SqlState.OBJECT_NOT_IN_PREREQUISITE_STATE, 'portal "" cannot be run')
+        rows = portal.result.rows
+        if rows is None:
+            portal.done = True
+            is_only = describe and not self._dispatcher.has_several_statements
+            if is_only and not context.transaction.explicit and context.transaction.has_effects:
+                await context.commit()  # CommandComplete of a single statement is sent after the commit
+            sender.connection.send(CommandComplete(portal.result.tag))
+            return
+        if describe:
+            sender.connection.send(row_description(rows.fields, portal.column_formats()))
+        if isinstance(rows, SubscriptionRows) and is_first_run and not portal.cursor:
+            sender.connection.send(NoticeResponse.of(_streaming_notice(context)))
+        await self._send_rows(portal, portal.result, rows, limit)
+
+    async def _execute(self, portal: Portal, *, describe: bool) -> Result:
+        """Executes a portal. As in PostgreSQL, RowDescription precedes the error of a SELECT that has begun to run."""
+        prepared, execute = portal.prepared, self._dispatcher.execute
+        try:
+            return await self._context.described(lambda: execute(prepared, portal.parameters))
+        except BaseException as error:
+            reads = isinstance(prepared.plan, QueryPlan) and bool(prepared.plan.inputs)
+            is_select = reads and isinstance(prepared.statement, s.Select)
+            if describe and is_select and _is_runtime_error(error) and prepared.fields is not None:
+                self._sender.connection.send(row_description(prepared.fields, portal.column_formats()))
+            raise
+
+    async def _send_rows(self, portal: Portal, result: Result, rows: Rows, limit: int) -> None:
+        sender, style = self._sender, self._context.settings.output_style
+        formats = portal.column_formats()
+        encoder = RowEncoder([field.type for field in rows.fields], formats, style)
+        encode = encode_table(encoder.encode)
+        key = ("rows", tuple(formats), style)
+        sent = 0
+        if isinstance(rows, SubscriptionRows) and limit == 0:
+            rows.interrupt_by(self._context.interrupt)
+            sent = await rows.send(key, encode, sender)
+        while not rows.finished and (limit == 0 or sent < limit):
+            if isinstance(rows, SubscriptionRows):
+                sender.flush()
+            table = await rows.take(min(limit - sent, TAKEN_ROWS) if limit else TAKEN_ROWS)
+            await sender.write_table(table, encode)
+            sent += table.num_rows
+        if limit and sent == limit:
+            sender.connection.send(PortalSuspended())
+        else:
+            portal.done = True
+            sender.connection.send(CommandComplete(result.tag.format(sent)))
+
+
+_RUNTIME_ERRORS = ("21", "22", "53", "54", "57", "58", "XX")  # classes of SQLSTATE
+
+
+def _is_runtime_error(error: BaseException) -> bool:
+    """Whether the error arose while the statement ran, as opposed to a refusal to run it.
+
+    Runtime errors are evaluation errors, cancels, and a lack of memory, disk space or Spark.
+    """
+    if isinstance(error, asyncio.CancelledError):
+        return True
+    return isinstance(error, PgError) and error.sqlstate.startswith(_RUNTIME_ERRORS)
+
+
+def _streaming_notice(context: Context) -> Notice:
+    psql = context.settings["application_name"] == "psql"
+    return Notice(
+        "streaming SUBSCRIBE rows directly requires a client that does not buffer output",
+        sqlstate=SqlState.WARNING,
+        hint="Wrap your SUBSCRIBE statement in COPY (SUBSCRIBE ...) TO STDOUT." if psql else None,
+    )

@@ -1,0 +1,98 @@
+"""The ends of statements and messages: errors, ReadyForQuery with changed settings, and the metrics of statements."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import re
+from collections.abc import Callable
+
+from protocol.pgwire.errors import PgError, Severity, SqlState
+from protocol.pgwire.messages.backend import ErrorResponse, ParameterStatus, ReadyForQuery
+from server.frontend.transactions import Transactions
+from server.runtime.counters import CANCELED, ERROR, OK
+from server.session_state.context import Context
+from server.session_state.sender import Sender
+from server.sql.grammar.statements import Statement
+
+_IDLE = ReadyForQuery("I").serialize()
+_IN_BLOCK = ReadyForQuery("T").serialize()
+_IN_FAILED_BLOCK = ReadyForQuery("E").serialize()
+
+UNKNOWN, SELECT, COMMIT = "unknown", "select", "commit"
+
+
+class Responses:
+    """Reports to the client, and counts by kind of statement. `kind`: that of the current statement.
+
+    `terminate` ends the session if it is idle in a transaction for too long.
+    """
+
+    def __init__(
+        self, context: Context, sender: Sender, transactions: Transactions, terminate: Callable[[PgError], None]
+    ) -> None:
+        self.kind = UNKNOWN
+        self._context = context
+        self._counters = context.coordinator.counters.statements
+        self._sender = sender
+        self._transactions = transactions
+        self._terminate = terminate
+        self._idle_timer: asyncio.TimerHandle | None = None
+        self._reported = context.settings.reported()
+        self._reported_revision = context.settings.revision
+
+    def ready(self) -> None:
+        """Sends the changed settings and ReadyForQuery."""
+        transaction = self._context.transaction
+        if self._context.settings.revision is not self._reported_revision:
+            self._report_settings()
+        connection = self._sender.connection
+        if transaction.explicit:
+            connection.send_encoded(_IN_FAILED_BLOCK if transaction.failed else _IN_BLOCK)
+            self._start_idle_timer()
+        else:
+            connection.send_encoded(_IN_FAILED_BLOCK if transaction.failed else _IDLE)
+
+    def fail(self, error: PgError) -> None:
+        """Sends an error, and fails or rolls back the transaction."""
+        self.count(CANCELED if error.sqlstate == SqlState.QUERY_CANCELED else ERROR)
+        self._sender.send_notices(self._context.notices)
+        self._sender.connection.send(ErrorResponse.of(error))
+        self._transactions.fail()
+
+    def count(self, outcome: str = OK) -> None:
+        """Counts the current statement."""
+        self._counters[self.kind, outcome] += 1
+
+    def stop_idle_timer(self) -> None:
+        if self._idle_timer is not None:
+            self._idle_timer.cancel()
+            self._idle_timer = None
+
+    def _start_idle_timer(self) -> None:
+        timeout_s = self._context.settings.timeout_s("idle_in_transaction_session_timeout")
+        if timeout_s is not None:
+            error = PgError(
+                SqlState.IDLE_IN_TRANSACTION_SESSION_TIMEOUT,
+                "terminating connection due to idle-in-transaction timeout",
+                severity=Severity.FATAL,
+            )
+            self._idle_timer = asyncio.get_running_loop().call_later(timeout_s, self._terminate, error)
+
+    def _report_settings(self) -> None:
+        settings = self._context.settings
+        reported = settings.reported()
+        for name, value in reported.items():
+            if self._reported.get(name) != value:
+                self._sender.connection.send(ParameterStatus(name, value))
+        self._reported, self._reported_revision = reported, settings.revision
+
+
+def kind_of(statement: Statement | None) -> str:
+    """A statement's class as metrics name it, such as `create_table`."""
+    return "empty" if statement is None else _snake_case(type(statement).__name__)
+
+
+@functools.cache
+def _snake_case(name: str) -> str:
+    return re.sub("(?<!^)(?=[A-Z])", "_", name).lower()

@@ -1,0 +1,119 @@
+"""Begins and ends a session's transactions: BEGIN, COMMIT and their kin, implicit transactions, and failures.
+
+A portal does not outlive its transaction, so all portals are closed with it.
+"""
+
+from __future__ import annotations
+
+from typing import assert_never
+
+from protocol.pgwire.errors import Notice, PgError, Severity, SqlState
+from server.session_state.context import Context
+from server.session_state.portals import Portals
+from server.session_state.results import Result
+from server.sql.grammar import statements as s
+from server.sql.grammar.statements.transactions import TransactionModes
+
+TransactionStatement = s.Begin | s.Commit | s.Rollback | s.Savepoint | s.SetTransaction
+
+
+class Transactions:
+    """The transactions of one session, one after another."""
+
+    def __init__(self, context: Context, portals: Portals) -> None:
+        self._context = context
+        self._portals = portals
+
+    def check_not_failed(self, statement: s.Statement | None) -> None:
+        """PgError 25P02 if the block has failed and the statement does not end it."""
+        if self._context.transaction.failed and not isinstance(statement, s.Commit | s.Rollback | None):
+            raise PgError(
+                SqlState.IN_FAILED_SQL_TRANSACTION,
+                "current transaction is aborted, commands ignored until end of transaction block",
+            )
+
+    def fail(self) -> None:
+        """After an error: marks a block as failed, and rolls back an implicit transaction."""
+        context = self._context
+        self._portals.close_all()
+        if context.transaction.explicit:
+            context.transaction.failed = True
+            context.transaction.release()
+        else:
+            context.rollback()
+
+    def end_implicit_at_once(self) -> bool:
+        """Ends the implicit transaction, if there is one and that needs no waiting. False: call `end_implicit`."""
+        context, transaction = self._context, self._context.transaction
+        if transaction.explicit:
+            return True
+        if transaction.has_effects:
+            return False
+        self._portals.close_all()
+        if transaction.has_begun or transaction.settings.revision is not context.settings.revision:
+            context.end_reads()  # a later error must not roll back the effect of SET
+        return True
+
+    async def end_implicit(self) -> None:
+        """Commits the implicit transaction, if there is one."""
+        if not self._context.transaction.explicit:
+            self._portals.close_all()
+            await self._context.commit()
+
+    async def execute(self, statement: TransactionStatement) -> Result:
+        context = self._context
+        transaction = context.transaction
+        match statement:
+            case s.Begin(tag=tag, modes=modes):
+                if transaction.explicit:
+                    message = "there is already a transaction in progress"
+                    context.notice(Notice(message, severity=Severity.WARNING, sqlstate=SqlState.ACTIVE_SQL_TRANSACTION))
+                else:
+                    if not transaction.has_effects:
+                        context.end_reads()  # the block may use another mode than READ
+                        context.transaction.settings = transaction.settings
+                    # As in PostgreSQL, earlier effects of the query string or pipeline belong to the block.
+                    context.transaction.explicit = True
+                self._set_modes(modes)
+                return Result(tag)
+            case s.Commit():
+                self._warn_outside_block()
+                self._portals.close_all()
+                if transaction.failed:
+                    context.rollback()
+                    return Result("ROLLBACK")
+                await context.commit()
+                return Result("COMMIT")
+            case s.Rollback():
+                self._warn_outside_block()
+                self._portals.close_all()
+                context.rollback()
+                return Result("ROLLBACK")
+            case s.SetTransaction(modes=modes, session=session):
+                if session:
+                    if modes.isolation is not None:
+                        context.settings.set("transaction_isolation", modes.isolation)
+                elif not transaction.explicit:
+                    context.notice(outside_block("SET TRANSACTION can only be used in transaction blocks"))
+                else:
+                    self._set_modes(modes)
+                return Result("SET")
+            case s.Savepoint(verb=verb):
+                raise PgError(SqlState.FEATURE_NOT_SUPPORTED, f"{verb} is not supported")
+            case _:
+                assert_never(statement)
+
+    def _warn_outside_block(self) -> None:
+        if not self._context.transaction.explicit:
+            self._context.notice(outside_block("there is no transaction in progress"))
+
+    def _set_modes(self, modes: TransactionModes) -> None:
+        if modes.isolation is not None:
+            self._context.set_local("transaction_isolation", modes.isolation)
+        if modes.read_only is not None:
+            self._context.transaction.read_only = modes.read_only
+
+
+def outside_block(message: str) -> Notice:
+    """The warning of a statement that has no effect outside a transaction block."""
+    return Notice(message, severity=Severity.WARNING, sqlstate=SqlState.NO_ACTIVE_SQL_TRANSACTION)

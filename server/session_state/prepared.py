@@ -1,0 +1,110 @@
+"""Prepared statements: a statement, its plan, the types of its parameters and result. A session has them by name."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from sqlglot import exp
+
+from protocol.pgwire.errors import PgError, SqlState
+from protocol.pgwire.messages.backend import NoData, RowDescription
+from protocol.pgwire.types import PgType
+from server.dataflow.stream.envelope import Envelope
+from server.runtime.offload import release_later
+from server.session_state.context import Context
+from server.session_state.results import row_description
+from server.sql.grammar.statements import Insert, Select, Statement
+from server.sql.grammar.statements.parts import Query
+from server.sql.grammar.trees import release
+from server.sql.plan import Field, QueryPlan
+from server.sql.write_plan import WritePlan
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class CatalogPlan:
+    """A query over system catalogs. `parameters` are the types of the parameter values."""
+
+    tree: exp.Expr
+    parameters: tuple[PgType, ...]
+    columns: tuple[Field, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class SubscribePlan:
+    query: QueryPlan
+    envelope: Envelope
+
+
+Plan: TypeAlias = QueryPlan | CatalogPlan | WritePlan | SubscribePlan
+
+
+@dataclass(slots=True)
+class Prepared:
+    """A planned statement. `statement` None: the empty query. `fields` None: the statement returns no rows."""
+
+    statement: Statement | None
+    key: object
+    """The `plan_key` of the time of planning."""
+    parameters: tuple[PgType, ...] = ()
+    fields: tuple[Field, ...] | None = None
+    plan: Plan | None = None
+    declared: tuple[PgType | None, ...] = ()
+    """The parameter types that the client declared."""
+
+    def description(self, formats: Sequence[int]) -> RowDescription | NoData:
+        """Returns the answer to Describe, for these result formats."""
+        return NoData() if self.fields is None else row_description(self.fields, formats)
+
+    def release_tree(self) -> None:
+        """Frees the syntax tree of a long query or write that will not run again."""
+        match self.statement:
+            case Select(text=text, query=query) | Insert(text=text, source=Query() as query):
+                release_later(text, release, query.tree)
+            case _:
+                pass
+
+
+def plan_key(context: Context) -> tuple[object, ...]:
+    """A statement's plan is valid as long as this key is equal to that of the time of planning."""
+    return context.state.version, context.settings.naming, context.login
+
+
+class PreparedStatements:
+    """A session's prepared statements by name. The unnamed statement's name is empty."""
+
+    def __init__(self) -> None:
+        self._by_name: dict[str, Prepared] = {}
+
+    @property
+    def by_name(self) -> Mapping[str, Prepared]:
+        return self._by_name
+
+    def find(self, name: str) -> Prepared | None:
+        return self._by_name.get(name)
+
+    def get(self, name: str) -> Prepared:
+        """PgError 26000 if there is no such statement."""
+        prepared = self._by_name.get(name)
+        if prepared is None:
+            raise PgError(
+                SqlState.INVALID_SQL_STATEMENT_NAME,
+                f'prepared statement "{name}" does not exist' if name else "unnamed prepared statement does not exist",
+            )
+        return prepared
+
+    def check_unused(self, name: str) -> None:
+        """PgError 42P05 if a statement has this name. The unnamed statement can always be replaced."""
+        if name and name in self._by_name:
+            raise PgError(SqlState.DUPLICATE_PREPARED_STATEMENT, f'prepared statement "{name}" already exists')
+
+    def put(self, name: str, prepared: Prepared) -> None:
+        self._by_name[name] = prepared
+
+    def remove(self, name: str) -> Prepared | None:
+        """Removes and returns the statement with this name, if there is one."""
+        return self._by_name.pop(name, None)
+
+    def clear(self) -> None:
+        self._by_name.clear()

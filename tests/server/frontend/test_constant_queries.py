@@ -1,0 +1,199 @@
+"""Calls of constant queries that are answered in one step have the same answers as their messages one by one."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator, Sequence
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from protocol.pgwire.call import CallShape
+from protocol.pgwire.messages.backend import DataRow, ReadyForQuery
+from protocol.pgwire.messages.frontend import Bind, Close, Describe, Execute, FrontendMessage, Parse, Query, Sync
+from protocol.pgwire.messages.startup import StartupMessage
+from server.frontend.constant_queries import ConstantQueries
+from server.frontend.listener import Listener
+from tests.fix_server import ServerThread
+from tests.server.slow_engine import PassingEngine
+
+STATEMENTS = (
+    "SELECT $1::int",
+    "SELECT $1::text AS a, 2, $2::numeric(6,2)",
+    "SELECT $1::timestamptz",
+    "SELECT $1::bool, $1",
+    "SELECT 7",
+    "SELECT current_database(), $1::int",
+    "VALUES ($1::int), (2)",
+    "SET TimeZone = 'Asia/Tokyo'",
+    "BEGIN",
+    "ROLLBACK",
+    "SELECT 1 +",
+)
+VALUES = (None, b"1", b"-5", b"x", b"", b"t", b"1.005", b"2024-01-02 03:04:05", b"\0\0\0\7", b"\xff", b"9" * 30)
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerThread]:
+    server = ServerThread(tmp_path_factory.mktemp("data"), PassingEngine())
+    yield server
+    server.stop()
+
+
+names = st.sampled_from(["", "a", "b"])
+formats = st.lists(st.integers(0, 2), max_size=3).map(tuple)
+binds = st.builds(
+    Bind, st.sampled_from(["", "", "", "p"]), names, formats, st.lists(st.sampled_from(VALUES), max_size=2).map(tuple)
+)
+
+
+@st.composite
+def exchanges(draw: st.DrawFn) -> list[FrontendMessage]:
+    """Messages up to a Sync: mostly what drivers send, sometimes not quite."""
+    messages: list[FrontendMessage] = []
+    if draw(st.booleans()):
+        messages.append(Close("S", name := draw(names)))
+        messages.append(Parse(name, draw(st.sampled_from(STATEMENTS))))
+    bind = draw(binds)
+    bind.result_formats = draw(formats)
+    messages.append(bind)
+    if draw(st.booleans()):
+        messages.append(Describe("P", bind.portal))
+    messages.append(Execute(bind.portal, draw(st.sampled_from([0, 0, 0, 1]))))
+    return [*messages, Sync()]
+
+
+def serialized(messages: Sequence[FrontendMessage]) -> bytes:
+    return b"".join(message.serialize() for message in messages)
+
+
+class Wire:
+    """A transport that keeps what is written."""
+
+    def __init__(self) -> None:
+        self.written = b""
+        self.closed = False
+        self.came = asyncio.Event()
+
+    def write(self, data: bytes) -> None:
+        self.written += data
+        self.came.set()
+
+    def close(self) -> None:
+        self.closed = True
+        self.came.set()
+
+    def is_closing(self) -> bool:
+        return self.closed
+
+    def fileno(self) -> int:
+        """As of a socket that was accepted while there were descriptors."""
+        return 0
+
+    def set_write_buffer_limits(self, high: int) -> None:
+        pass
+
+    def get_extra_info(self, name: str) -> Wire:
+        return self
+
+    def setsockopt(self, *option: int) -> None:
+        pass
+
+    def pause_reading(self) -> None:
+        pass
+
+    resume_reading = pause_reading
+
+    async def answered(self) -> bytes:
+        """What was written up to a ReadyForQuery, or all if the connection was closed."""
+        async with asyncio.timeout(10):
+            while self.written[-6:-1] != b"Z\0\0\0\5" and not self.closed:
+                self.came.clear()
+                await self.came.wait()
+        written, self.written = self.written, b""
+        return written
+
+
+async def answers(listener: Listener, exchanges: list[list[bytes]]) -> list[bytes]:
+    """What a new client is answered to each exchange, given in pieces; it waits for ReadyForQuery."""
+    wire, client = Wire(), listener.new_client()
+    client.connection_made(wire)  # type: ignore[arg-type]
+    client.data_received(StartupMessage({"user": "materialize", "database": "materialize"}).serialize())
+    await wire.answered()
+    found = []
+    for pieces in exchanges:
+        for piece in pieces:
+            client.data_received(piece)
+        found.append(await wire.answered())
+    client.connection_lost(None)
+    return found
+
+
+@given(st.lists(exchanges(), min_size=1, max_size=6))
+def test_one_step_and_message_by_message_have_the_same_answers(
+    server: ServerThread, exchanges: list[list[FrontendMessage]]
+) -> None:
+    apart = [[message.serialize() for message in messages] for messages in exchanges]
+    together = [[serialized(messages)] for messages in exchanges]
+    listener = server.app.listener
+    assert server.call(answers(listener, together)) == server.call(answers(listener, apart))
+
+
+def test_pipelined_calls_are_answered_each(server: ServerThread) -> None:
+    calls = [serialized([Bind("", "", (), (b"%d" % i,)), Execute(""), Sync()]) for i in range(20)]
+    parse = Parse("", "SELECT $1::int").serialize()
+    (answer,) = server.call(answers(server.app.listener, [[parse + b"".join(calls)]]))
+    for i in range(20):
+        assert answer.count(DataRow((b"%d" % i,)).serialize()) == 1
+    assert answer.count(ReadyForQuery("I").serialize()) == 20
+
+
+def test_the_calls_of_drivers_are_answered_in_one_step(server: ServerThread, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = []
+    answer_call = ConstantQueries.answer_call
+
+    def recorded(queries: ConstantQueries) -> bytes | None:
+        found.append(answer_call(queries))
+        return found[-1]
+
+    monkeypatch.setattr(ConstantQueries, "answer_call", recorded)
+    parse: list[FrontendMessage] = [Parse("a", "SELECT $1::int"), Sync()]
+    call: list[FrontendMessage] = [Bind("", "a", (0,), (b"5",), (1,)), Describe("P", ""), Execute(""), Sync()]
+    _, answer = server.call(answers(server.app.listener, [[serialized(parse)], [serialized(call)]]))
+    assert found == [answer.removesuffix(ReadyForQuery("I").serialize())]
+
+
+def test_a_repeated_query_of_constants_has_the_same_answer_in_any_transaction(server: ServerThread) -> None:
+    texts = ["SELECT 1, 'x'", "SELECT 1, 'x'", "BEGIN", "SELECT 1, 'x'", "ROLLBACK", "SELECT 1, 'x'", "BEGIN", "SELECT",
+             "SELECT 1, 'x'", "ROLLBACK", "SELECT 1, 'x'"]  # fmt: skip
+    found = server.call(answers(server.app.listener, [[Query(text).serialize()] for text in texts]))
+    rows, idle, block = found[0][:-6], ReadyForQuery("I").serialize(), ReadyForQuery("T").serialize()
+    assert DataRow((b"1", b"x")).serialize() in rows
+    assert [found[i] for i in (1, 3, 5, 8, 10)] == [rows + idle, rows + block, rows + idle, rows + block, rows + idle]
+
+
+def test_a_cached_answer_ends_the_implicit_transaction_before_it(server: ServerThread) -> None:
+    """A Query drops the unnamed statement and closes the portals of messages without Sync, also if it is not run."""
+    query = Query("SELECT 2").serialize()
+    unfinished = serialized([Parse("", "SELECT 3"), Bind("", "")])
+    execute = serialized([Bind("", ""), Execute(""), Sync()])
+    _, _, answer = server.call(answers(server.app.listener, [[query], [unfinished + query], [execute]]))
+    assert b"unnamed prepared statement does not exist" in answer
+
+
+@given(binds, st.binary(max_size=12), st.booleans())
+def test_a_shape_reads_what_bind_reads(bind: Bind, after: bytes, described: bool) -> None:
+    bind.portal = ""
+    messages: list[FrontendMessage] = [bind, Describe("P", ""), Execute(""), Sync()]
+    if not described:
+        del messages[1]
+    data = b"??" + serialized(messages)
+    shape = CallShape.of(data + after, 2)
+    if len(bind.parameter_formats) > 1 and len(bind.parameter_formats) != len(bind.parameters):
+        assert shape is None
+        return
+    assert shape is not None
+    assert shape.read(data + after, 2) == (list(bind.parameters), len(data))
+    for cut in range(2, len(data)):
+        assert shape.read(data[:cut], 2) is None
