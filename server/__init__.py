@@ -31,7 +31,7 @@ The packages are layers: a package imports only packages that are listed below i
 `app`, `config`   assembly and configuration; `__main__` starts and stops the server
 `frontend`        the listener, sessions, portals, COPY
 `explain`         EXPLAIN
-`introspection`   system tables, metrics, the HTTP port
+`introspection`   system tables, metrics, the HTTP port and its pages
 `execution`       one module for each family of statements
 `session_state`   what a session has between two statements: settings, transaction, results
 `authorization`   privileges
