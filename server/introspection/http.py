@@ -91,7 +91,9 @@ class HttpPort:
     def _refusal(self, request: web.Request) -> web.Response | None:
         """Returns the answer to a request that is malformed or has a foreign name; None if there is no such fault."""
         hosts = request.headers.getall("Host", [])
-        if not request.raw_path.startswith("/"):
+        if request.version < (1, 0) and request.transport is not None:
+            request.transport.abort()  # HTTP/0.9 has neither a Host header nor a form for errors
+        if not request.raw_path.startswith("/") or request.version < (1, 0):
             return text_response(400, "malformed HTTP request")
         if len(hosts) > 1 or (not hosts and request.version >= (1, 1)):
             return text_response(400, "exactly one Host header is required")
@@ -149,6 +151,10 @@ class _Connection(web.RequestHandler):
         message: str | None = None,
     ) -> web.StreamResponse:
         """Answers a request whose head cannot be parsed. aiohttp's own answer would contain parts of the head."""
+        if self.transport is not None:
+            self.transport.pause_reading()
+        if exc is not None:
+            exc.__traceback__ = None  # a reference cycle that keeps what was received in memory
         if isinstance(exc, LineTooLong):
             return _last(text_response(431, "the request's head is too large"))
         return _last(text_response(400, "malformed HTTP request"))

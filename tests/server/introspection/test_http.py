@@ -163,6 +163,11 @@ async def test_only_names_of_the_server_are_answered(pages: int, host: bytes, st
     assert (b"hello\n" in answer) is (status == b"200")
 
 
+@pytest.mark.parametrize("request_", [b"GET /hello\r\n\r\n", b"GET /hello HTTP/0.9\r\nHost: localhost\r\n\r\n"])
+async def test_requests_without_headers_are_refused(pages: int, request_: bytes) -> None:
+    assert b"hello" not in await exchange(pages, request_)
+
+
 async def test_half_a_request_is_waited_for_no_longer_than_it_may_take(
     pages: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
