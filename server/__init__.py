@@ -43,5 +43,5 @@ The packages are layers: a package imports only packages that are listed below i
 `spark`           the Spark engine; the only package that uses Spark
 `sql`             parsing, planning and rendering, without IO
 `settings`        the variables of SET and SHOW
-`runtime`         tools for tasks, threads, counters and errors
+`runtime`         tools for tasks, threads, metrics and errors
 """

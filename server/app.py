@@ -15,7 +15,7 @@ from server.dataflow.arrangements import run_files
 from server.dataflow.runtime.computation import Computation
 from server.evaluation.evaluator import Evaluator
 from server.frontend.listener import Listener
-from server.introspection.metrics import Metric, snapshot
+from server.introspection.metrics import ServerCollector
 from server.introspection.system_tables import SYSTEM_TABLES
 from server.pg_catalog.engine import CatalogEngine
 from server.pg_catalog.rows import no_rows
@@ -52,12 +52,19 @@ class App:
             archive=default_archive_directory(),
             functions={**worker.udfs(), **run_files.FUNCTIONS},
         )
-        self.engine: Engine = MeasuredEngine(engine, self.coordinator.counts)
+        self.engine: Engine = MeasuredEngine(engine, self.coordinator.metrics)
         if config.arrangement_directory is not None:
             self.coordinator.arrange_in(config.arrangement_directory, self.engine)
         self.evaluator = Evaluator()
         self.catalog_engine = CatalogEngine(no_rows)
         self.listener = Listener(self.coordinator, self.engine, self.evaluator, self.catalog_engine)
+        self.coordinator.metrics.registry.register(
+            ServerCollector(
+                coordinator=self.coordinator,
+                engine=self.engine,
+                buffered_bytes=lambda: self.listener.buffered_bytes,
+            )
+        )
         self._http: HttpPort | None = None
         self.ended: asyncio.Future[BaseException] = self.coordinator.failed
         self._starting: asyncio.Task[None] | None = None
@@ -99,13 +106,12 @@ class App:
         from server.introspection.pages import monitoring_pages
 
         pages = monitoring_pages(
-            engine=self.engine, is_listening=lambda: self.listener.is_listening, metrics=self._read_metrics
+            engine=self.engine,
+            is_listening=lambda: self.listener.is_listening,
+            registry=self.coordinator.metrics.registry,
         )
         self._http = HttpPort(pages, host_names=self._config.http_names)
         return await self._http.listen(*address)
-
-    def _read_metrics(self) -> list[Metric]:
-        return snapshot(self.coordinator, self.engine, self.listener.buffered_bytes)
 
     async def close(self, grace_s: float) -> None:
         if self._http is not None:

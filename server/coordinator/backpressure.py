@@ -20,7 +20,7 @@ import structlog
 
 from catalog.log import Batch, Payload
 from catalog.objects import ObjectId, Timestamp
-from server.runtime.counters import Counters
+from server.runtime.metrics import Metrics
 from server.timeline.frontiers import Pulse
 
 COMMIT_BYTES = 4096  # memory that a kept commit takes in addition to its rows
@@ -88,8 +88,8 @@ class _Written:
 class Backpressure:
     """Tracks dataflows (`begins`) and commits (`written`). `look` measures lags, and `admit` delays writers."""
 
-    def __init__(self, counts: Counters) -> None:
-        self._counts = counts
+    def __init__(self, metrics: Metrics) -> None:
+        self._metrics = metrics
         self._written: dict[ObjectId, _Written] = {}
         self._held: frozenset[ObjectId] = frozenset()
         self._delay_s = 0.0
@@ -158,7 +158,7 @@ class Backpressure:
         if self._held.isdisjoint(tables):
             return
         begun = monotonic()
-        self._counts.writes_throttled += 1
+        self._metrics.writes_throttled.inc()
         try:
             async with asyncio.timeout(self._delay_s):
                 while not self._held.isdisjoint(tables):
@@ -166,4 +166,4 @@ class Backpressure:
         except TimeoutError:
             pass
         finally:
-            self._counts.throttled_s += monotonic() - begun
+            self._metrics.throttled_seconds.inc(monotonic() - begun)

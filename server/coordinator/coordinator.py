@@ -62,7 +62,7 @@ from server.dataflow.runtime.view import ViewDataflow
 from server.dataflow.stream.feed import CollectionFeed, Feed, QueryFeed, Reader
 from server.runtime import shutdown
 from server.runtime.cancellation import raise_if_cancelled
-from server.runtime.counters import Counters
+from server.runtime.metrics import Metrics
 from server.settings import milliseconds, of_the_system
 from server.spark import Engine
 from server.sql.index_keys import index_keys, is_computed
@@ -156,8 +156,8 @@ class Coordinator:
         self.contents = SnapshotCache(self.log, self._waiting)
         self.locks = TableLocks()
         self.activity = Activity()
-        self.counts = Counters()
-        self.backpressure = Backpressure(self.counts)
+        self.metrics = Metrics()
+        self.backpressure = Backpressure(self.metrics)
         self.following = SystemTableHistory(
             self.frontiers,
             lambda id: system_tables[id].rows(self),
@@ -214,7 +214,7 @@ class Coordinator:
         await self._committer.close_times()
         downtime_ms = await self.store.transaction(self._add_downtime)
         self._spawn(self._committer.run(), "committer")
-        self._spawn(compact(self.store, self.log, self.frontiers, self.counts, self.interval_s), "compaction")
+        self._spawn(compact(self.store, self.log, self.frontiers, self.metrics, self.interval_s), "compaction")
         self._spawn(self._watch_lag(downtime_ms), "lag of holds")
         self._spawn(self._watch_dataflows(), "lag of dataflows")
 
@@ -253,7 +253,7 @@ class Coordinator:
             place, hold = self.holds.places.get(move.hold), self.state.items.get(move.hold)
             if hold is None or place is None or place.at != move.to:
                 continue  # the owner advanced it first
-            self.counts.holds_moved += 1
+            self.metrics.holds_moved.inc()
             name = ".".join(self.state.full_name(hold))
             lost = {"before": before[move.hold].at, "at": place.at}
             log.warning("hold moved by its MAX LAG", hold=name, id=move.hold, **lost)
@@ -329,8 +329,8 @@ class Coordinator:
             self._derive()
         self.following.closed(time)
         if written:
-            self.counts.commits += 1
-            self.counts.rows_written += sum(payload.table.num_rows for _, payload in written)
+            self.metrics.commits.inc()
+            self.metrics.rows_written.inc(sum(payload.table.num_rows for _, payload in written))
         self._append(written)
         for id, feed in self._collection_feeds.items():
             feed.closed(self.frontiers.upper(id))
@@ -384,7 +384,7 @@ class Coordinator:
             computation, arranger = self._planned(index), self._arrangements.arranger
             dataflow = ComputedIndex(
                 *(index, schema, key, width, computation, self.frontiers, arranger, self._keeps_too_much, again),
-                self.counts,
+                self.metrics,
             )
             self.backpressure.begins(dataflow.dataflow)
         else:
@@ -431,7 +431,7 @@ class Coordinator:
             write,
             failed,
             self._keeps_too_much,
-            self.counts,
+            self.metrics,
         )
         self.backpressure.begins(dataflow)
         dataflow.task = self._spawn(dataflow.run(), f"view {view.id}")
@@ -739,7 +739,7 @@ class Coordinator:
     def _start_query(self, computation: Computation, as_of: Timestamp) -> QueryFeed:
         let_go = self.following.follow(computation.inputs & self._system_tables.keys())
         try:
-            feed = QueryFeed(computation, self.frontiers, as_of, self._waiting, self.counts)
+            feed = QueryFeed(computation, self.frontiers, as_of, self._waiting, self.metrics)
         except BaseException:
             let_go()
             raise

@@ -37,8 +37,8 @@ from server.frontend.copy import copy_from, copy_to
 from server.frontend.dispatch import Dispatcher
 from server.frontend.portals import Portal
 from server.pg_catalog.engine import Undescribed
-from server.runtime.counters import CANCELED, ERROR, OK
 from server.runtime.errors import to_pg_error
+from server.runtime.metrics import CANCELED, ERROR, OK
 from server.runtime.offload import TEXT_CHARS_MAX, offload, release_later
 from server.session_state.context import Context
 from server.session_state.results import TAKEN_ROWS, NoRows, Result, Rows, SubscriptionRows, row_description
@@ -319,7 +319,7 @@ class Session:
             self.context.rollback()
 
     def _count(self, outcome: str) -> None:
-        self.context.coordinator.counts.statements[self._kind, outcome] += 1
+        self.context.coordinator.metrics.statements.labels(self._kind, outcome).inc()
 
     # -- simple query -------------------------------------------------------------------------------------------
 

@@ -6,20 +6,22 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 
 from aiohttp import web
+from prometheus_client import CollectorRegistry
 
 from server.introspection.http import text_response
-from server.introspection.metrics import Metric, rendered
+from server.introspection.metrics import CONTENT_TYPE, rendered
 from server.spark import Engine
 
 
 def monitoring_pages(
-    *, engine: Engine, is_listening: Callable[[], bool], metrics: Callable[[], list[Metric]]
+    *, engine: Engine, is_listening: Callable[[], bool], registry: CollectorRegistry
 ) -> Mapping[str, Callable[[web.Request], Awaitable[web.Response]]]:
-    """Returns the pages by path. `is_listening`: whether clients are accepted. `metrics`: reads all values."""
+    """Returns the pages by path. `is_listening`: whether clients are accepted."""
 
     async def page_of_metrics(_: web.Request) -> web.Response:
-        text, content_type = await asyncio.to_thread(rendered, metrics(), engine.jvm_pid)
-        return web.Response(body=text, headers={"Content-Type": content_type})
+        families = list(registry.collect())
+        text = await asyncio.to_thread(rendered, families, engine.jvm_pid)
+        return web.Response(body=text, headers={"Content-Type": CONTENT_TYPE})
 
     async def page_of_liveness(_: web.Request) -> web.Response:
         return text_response(200, "ok") if is_listening() else text_response(503, "clients are not accepted")

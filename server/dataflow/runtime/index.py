@@ -26,7 +26,7 @@ from server.dataflow.inputs import Inputs
 from server.dataflow.runtime.computation import Computation, Ticks
 from server.dataflow.runtime.view import ViewDataflow
 from server.runtime.cancellation import raise_if_cancelled
-from server.runtime.counters import Counters
+from server.runtime.metrics import Metrics
 from server.runtime.threads import in_thread, to_the_end
 from server.timeline.frontiers import Frontiers
 
@@ -163,7 +163,7 @@ class ComputedIndex:
         arranger: Arranger,
         keeps_too_much: Callable[[ViewDataflow], bool],
         again: Callable[[], None],
-        counts: Counters,
+        metrics: Metrics,
     ) -> None:
         """`key`: the positions of the key columns. `schema`: the query's. `again` replaces this object by a new one."""
         self.index = index
@@ -178,7 +178,7 @@ class ComputedIndex:
         self._failed = False
         self._lost = False
         self.dataflow = ViewDataflow(
-            *(index, computation, frontiers, self._stored, self._write, self._fails, keeps_too_much, counts),
+            *(index, computation, frontiers, self._stored, self._write, self._fails, keeps_too_much, metrics),
             begin=self._begin,
         )
         self.ticks = self.dataflow.ticks

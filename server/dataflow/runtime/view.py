@@ -24,8 +24,8 @@ from server.dataflow.runtime.computation import Computation, Ticks, advanced
 from server.dataflow.runtime.failed_plan import FailedPlan
 from server.dataflow.runtime.hydration import watched
 from server.runtime.cancellation import raise_if_cancelled
-from server.runtime.counters import Counters
 from server.runtime.errors import to_pg_error
+from server.runtime.metrics import Metrics
 from server.timeline.frontiers import Frontiers
 
 log = structlog.get_logger()
@@ -46,12 +46,12 @@ class ViewDataflow:
         write: Write,
         failed: Callable[[PgError], None],
         keeps_too_much: Callable[[ViewDataflow], bool],
-        counts: Counters | None = None,
+        metrics: Metrics | None = None,
         begin: Callable[[], Timestamp] | None = None,
     ) -> None:
         """`stored` returns the view's own rows at a time. `failed` is called with the error while the view fails.
 
-        `keeps_too_much`: whether the dataflow lags too far behind its inputs. `counts`: the server's counters.
+        `keeps_too_much`: whether the dataflow lags too far behind its inputs. `metrics`: the server's.
         `begin`: only for an index, which has no rows after a restart: its `since`, the first time to compute.
         """
         self.view = view
@@ -75,8 +75,8 @@ class ViewDataflow:
             start = frontiers.since(view.id)
             self._holder = frontiers.take_over(computation.inputs, start)
         self.task: asyncio.Task[None] | None = None
-        self._counts = counts or Counters()
-        self.ticks = Ticks(self._counts.ticks)
+        self._metrics = metrics or Metrics()
+        self.ticks = Ticks(self._metrics.step_seconds)
         self.hydrated = False
         self.seen = frontiers.upper(view.id) if begin is None else start
         """The first time that was not processed yet. `error` applies to times before it."""
@@ -149,7 +149,7 @@ class ViewDataflow:
                 stored = None if self._fresh else await self._present()
                 known = stored if time == self.upper - 1 else None
                 dataflow = {"dataflow": self.view.id, "view": self.view.name}
-                async with watched(self.computation.hydration, time, self._counts, **dataflow):
+                async with watched(self.computation.hydration, time, self._metrics, **dataflow):
                     rows = await self.computation.hydrate(time, known)
                 break
             except Exception as error:

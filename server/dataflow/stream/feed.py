@@ -30,8 +30,8 @@ from server.dataflow.runtime.hydration import watched
 from server.dataflow.stream.accumulated import Accumulated
 from server.dataflow.stream.consolidation import RESIDENT_BYTES, consolidated
 from server.dataflow.stream.encoding import Encoded
-from server.runtime.counters import Counters
 from server.runtime.errors import to_pg_error
+from server.runtime.metrics import Metrics
 from server.timeline.frontiers import Frontiers, Pulse
 
 if TYPE_CHECKING:
@@ -346,17 +346,17 @@ class QueryFeed(Feed):
         frontiers: Frontiers,
         as_of: Timestamp,
         directory: Path | None = None,
-        counts: Counters | None = None,
+        metrics: Metrics | None = None,
     ) -> None:
-        """NotReadable if an input cannot be read at `as_of`. `counts`: the server's counters."""
+        """NotReadable if an input cannot be read at `as_of`. `metrics`: the server's."""
         super().__init__(as_of, directory)
         self.id = f"q{next(_numbers)}"
         self.computation = computation
         self._frontiers = frontiers
         self._holder = frontiers.hold(computation.inputs, as_of)
         self._accumulated: Accumulated | None = None
-        self._counts = counts or Counters()
-        self.ticks = Ticks(self._counts.ticks)
+        self._metrics = metrics or Metrics()
+        self.ticks = Ticks(self._metrics.step_seconds)
 
     @property
     def inputs(self) -> frozenset[ObjectId]:
@@ -400,7 +400,7 @@ class QueryFeed(Feed):
     async def _hydrate(self) -> None:
         as_of = self.upper
         await self._frontiers.reached(self.inputs, as_of)
-        async with watched(self.computation.hydration, as_of, self._counts, dataflow=self.id):
+        async with watched(self.computation.hydration, as_of, self._metrics, dataflow=self.id):
             rows = await self.computation.hydrate(as_of)
         self._accumulated = Accumulated(rows)
         self.advance(Timestamp(as_of + 1))

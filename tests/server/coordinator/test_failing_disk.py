@@ -24,8 +24,8 @@ from server.coordinator.compaction import compact
 from server.coordinator.coordinator import Coordinator
 from server.dataflow.runtime.hydration import Hydration
 from server.dataflow.runtime.view import ViewDataflow
-from server.runtime.counters import Counters
 from server.runtime.errors import to_pg_error
+from server.runtime.metrics import Metrics
 from server.timeline.frontiers import Frontiers
 
 TABLE, VIEW = ObjectId("u4"), ObjectId("u5")
@@ -43,7 +43,7 @@ async def test_compaction_goes_on_when_free_pages_could_not_be_given_back(
 
     monkeypatch.setattr(Store, "give_back", full)
     log = Log(store, Payloads(tmp_path / "payloads"))
-    task = asyncio.create_task(compact(store, log, Frontiers(), Counters(), 0.001))
+    task = asyncio.create_task(compact(store, log, Frontiers(), Metrics(), 0.001))
     async with asyncio.timeout(10):
         for _ in range(3):
             await passes.get()

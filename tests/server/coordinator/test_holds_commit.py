@@ -129,7 +129,7 @@ async def test_h20_a_restart_hours_later_finds_every_hold_in_its_place(tmp_path:
     ((downtime,),) = coordinator.store.read("SELECT value FROM meta WHERE key = 'downtime'")
     assert 7_200_000 <= downtime <= 7_200_000 + 20_000
     clock.now += 120_000  # while it runs
-    while not coordinator.counts.holds_moved:
+    while not coordinator.metrics.registry.get_sample_value("tidewire_holds_moved_by_max_lag_total"):
         await coordinator.frontiers.moved.wait()
     assert coordinator.holds.places[late.id].status is Status.ADVANCED
     assert coordinator.holds.places[late.id].at <= coordinator.latest_time() + 1 - downtime - 60_000
