@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from typing import Protocol
 
-from server.spark.arrow_path import SessionPath
+from server.spark.session_path import SessionPath
 
 # Settings of every session: PostgreSQL's semantics, and low latency for small statements. Source: measurements.
 SESSION_PROPERTIES = {

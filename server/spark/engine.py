@@ -6,7 +6,7 @@ Unfinished statements stay in the pool and run again on the next driver, which i
 tables that are sent with it. After START_TRIES consecutive failures, or if `Spark.prepare` fails, all statements except
 patient ones are refused, while the supervisor keeps trying.
 
-The drivers are implemented in embedded.py and remote.py.
+The drivers are implemented in embedded/driver.py and connect/driver.py.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from server.spark.driver import Spark
 from server.spark.embedded.driver import EmbeddedSpark
 from server.spark.pool import Pool, Statement
 from server.spark.python_functions import PythonFunctions
-from server.spark.warm_up import synthetic_ticks
+from server.spark.warm_up import synthetic_statements
 
 START_TRIES = 3
 GOOD_LIFE_S = 10.0  # the end of a driver that lived this long does not count as a failed start
@@ -139,7 +139,7 @@ class SparkEngine:
 
     async def warm_up(self) -> None:
         begun = time.monotonic()
-        for sql, views in synthetic_ticks(WARM_UP_ROUNDS):
+        for sql, views in synthetic_statements(WARM_UP_ROUNDS):
             await self.run(sql, views, background=True)
         _log.info("engine warm", rounds=WARM_UP_ROUNDS, seconds=round(time.monotonic() - begun, 1))
 

@@ -29,8 +29,8 @@ import pyarrow as pa
 import structlog
 
 from protocol.pgwire.errors import PgError, SqlState
-from server.spark.arrow_path import Disconnected, SessionPath
 from server.spark.errors import Failure, out_of_memory, pg_error
+from server.spark.session_path import Disconnected, SessionPath
 
 RUNS_MAX = 3  # a statement fails after this many lost drivers, because it may be the cause
 VIEWS_MAX = 64  # views kept per slot between statements

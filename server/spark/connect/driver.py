@@ -13,13 +13,13 @@ from importlib.metadata import version
 import structlog
 
 from server.spark import EngineUnavailable
-from server.spark.arrow_path import Disconnected, SessionPath
 from server.spark.connect.messages import messages
 from server.spark.connect.path import ConnectPath, ConnectService
 from server.spark.connect.url import ConnectUrl
 from server.spark.driver import SESSION_PROPERTIES
 from server.spark.errors import Failure
 from server.spark.python_functions import PythonFunctions
+from server.spark.session_path import Disconnected, SessionPath
 
 PING_S = 2.0
 

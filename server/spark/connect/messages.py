@@ -13,7 +13,7 @@ from types import ModuleType
 from typing import Any
 
 from server.spark import EngineUnavailable
-from server.spark.embedded.jvm import spark_home
+from server.spark.installation import spark_home
 
 _PACKAGE = "pyspark.sql.connect"
 

@@ -25,11 +25,12 @@ from typing import Any
 
 import pyarrow as pa
 
-from server.spark.arrow_path import Disconnected, from_spark, spark_schema, to_spark
+from server.spark.arrow_types import from_spark, spark_schema, to_spark
 from server.spark.connect.messages import messages
 from server.spark.connect.url import ConnectUrl
 from server.spark.errors import Failure, Fault
 from server.spark.python_functions import SQL_SCALAR_ARROW_UDF, PythonFunctions, pickled, python_version
+from server.spark.session_path import Disconnected
 
 CALL_TIMEOUT_S = 30.0  # for the calls in `_call`; a server that does not answer in time counts as lost
 INTERRUPT_PAUSES_S = (0.02, 0.02, 0.05, 0.1, 0.5)
@@ -66,7 +67,7 @@ class ConnectService:
 
 
 class ConnectPath:
-    """One session; see `arrow_path.SessionPath`. `interrupt` and `ping` may be called from other threads."""
+    """One session; see `session_path.SessionPath`. `interrupt` and `ping` may be called from other threads."""
 
     parts: Mapping[str, float] = {}
 

@@ -19,14 +19,17 @@ import structlog
 from py4j.protocol import Py4JError, Py4JJavaError
 
 from server.spark import EngineUnavailable
-from server.spark.arrow_path import BridgePath, SessionPath, compile_bridge
 from server.spark.driver import SESSION_PROPERTIES
+from server.spark.embedded.bridge import compile_bridge
+from server.spark.embedded.bridge_path import BridgePath
 from server.spark.embedded.java_runtime import Java, find_java
 from server.spark.embedded.jvm import ClassArchive, Jvm
 from server.spark.embedded.local_cluster import executor_flags, is_local_cluster
+from server.spark.embedded.python_udfs import register
 from server.spark.embedded.stock_path import StockPaths
-from server.spark.python_functions import PythonFunctions, register, worker_python
-from server.spark.warm_up import synthetic_ticks
+from server.spark.python_functions import PythonFunctions, worker_python
+from server.spark.session_path import SessionPath
+from server.spark.warm_up import synthetic_statements
 
 ARCHIVE_DELAY_S = 10.0  # does not compete with the first statements for the processor
 ARCHIVE_TIMEOUT_S = 300.0
@@ -251,7 +254,7 @@ class EmbeddedSpark:
         jvm = self._launch(java, "spark-archive", ARCHIVE_MEMORY_MB, archive.make(part), niceness=19)
         try:
             path = EmbeddedDriver(jvm, stopping, low_latency=True, functions={}, scratch=self._directory).path("slot-0")
-            for sql, views in synthetic_ticks(ARCHIVE_ROUNDS):
+            for sql, views in synthetic_statements(ARCHIVE_ROUNDS):
                 if stopping.is_set():
                     return
                 path.run("archive", sql, views, [])

@@ -29,7 +29,6 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import version
-from importlib.util import find_spec
 from pathlib import Path
 
 from py4j.clientserver import ClientServer, JavaParameters, PythonParameters
@@ -37,6 +36,7 @@ from py4j.clientserver import ClientServer, JavaParameters, PythonParameters
 from server.spark import EngineUnavailable
 from server.spark.embedded.java_runtime import Java
 from server.spark.embedded.local_cluster import environment, is_local_cluster
+from server.spark.installation import spark_home
 from server.spark.python_functions import worker_python
 
 START_TIMEOUT_S = 180
@@ -73,14 +73,6 @@ logger.native.level = error
 logger.pools.name = org.apache.spark.scheduler.FairSchedulableBuilder
 logger.pools.level = error
 """
-
-
-def spark_home() -> Path:
-    """Returns pyspark's directory without importing it. EngineUnavailable if pyspark is not installed."""
-    spec = find_spec("pyspark")
-    if spec is None or spec.origin is None:
-        raise EngineUnavailable("pyspark is not installed", "run: pip install tidewire")
-    return Path(spec.origin).parent
 
 
 @cache

@@ -42,7 +42,7 @@ import scala.collection.immutable.ArraySeq$;
  * One slot's endpoint inside Spark's JVM: reads statements and their Arrow tables from a socket, answers with Arrow.
  *
  * It is compiled at start by Janino, which Spark contains for its generated code; Janino supports only old Java syntax.
- * The other endpoint is arrow_path.py, which explains the purpose. Numbers are big-endian; a text or a block is an int
+ * The other endpoint is bridge_path.py, which explains the purpose. Numbers are big-endian; a text or a block is an int
  * length and bytes.
  *
  *   request: text job group; int n, n x text (views to drop);

@@ -23,8 +23,8 @@ from protocol.pgwire.errors import PgError, SqlState
 from server.dataflow.arrangements.run_files import answered
 from server.spark import EngineUnavailable
 from server.spark import engine as module
-from server.spark.arrow_path import rows_per_batch
 from server.spark.embedded import driver, java_runtime
+from server.spark.embedded.bridge_path import rows_per_batch
 from server.spark.embedded.java_runtime import Java, find_java
 from server.spark.engine import SparkEngine
 from tests.fix_spark import MEMORY_MB, Driver, processes_naming

@@ -15,9 +15,9 @@ import pytest
 
 from protocol.pgwire.errors import PgError, SqlState
 from server.spark import pool as rules
-from server.spark.arrow_path import Disconnected, SessionPath
 from server.spark.errors import Failure, Fault
 from server.spark.pool import Pool, Statement
+from server.spark.session_path import Disconnected, SessionPath
 
 DEADLINE_S = 10
 ROWS = pa.table({"c0": [1]})
