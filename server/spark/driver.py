@@ -36,7 +36,7 @@ class Driver(Protocol):
     def cancel_jobs(self, group: str) -> None:
         """Cancels the running and the future jobs of a job group."""
 
-    def fell(self) -> bool:
+    def terminate(self) -> bool:
         """Ensures that an unusable driver ends. Returns whether it is known to have run out of memory."""
 
     def wait(self) -> str:

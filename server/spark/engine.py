@@ -163,7 +163,7 @@ class SparkEngine:
                 if not prepared:
                     self._spark.prepare()
                     prepared = True
-                self._serve_once()
+                self._run_driver()
             except Exception as error:  # any error: the supervisor must survive it
                 failures += 1
                 why = error if isinstance(error, EngineUnavailable) else _bug(error)
@@ -199,13 +199,13 @@ class SparkEngine:
             failed, self._started = self._started, Future()  # later callers of `start` wait for the next attempt
             failed.set_exception(error)
 
-    def _serve_once(self) -> None:
+    def _run_driver(self) -> None:
         """Starts a driver, serves with it and returns when it has ended. Any error is an error of the start."""
         begun = time.monotonic()
         driver = self._spark.start(self._stopping)
         try:
             paths = {name: driver.path(name) for name in (f"slot-{number}" for number in range(self._sessions))}
-            self._pool.open(paths, driver.cancel_jobs, driver.fell)
+            self._pool.open(paths, driver.cancel_jobs, driver.terminate)
             self._unavailable = None
             _log.info("engine ready", seconds=round(time.monotonic() - begun, 2), pid=driver.pid)
             if not self._started.done():

@@ -70,7 +70,7 @@ class RemoteDriver:
         path = self._paths[group.partition("/")[0]]
         threading.Thread(target=path.interrupt, name=f"tidewire-cancel-{group}", args=(group,), daemon=True).start()
 
-    def fell(self) -> bool:
+    def terminate(self) -> bool:
         """Closes the connection, so that pending calls fail. Always returns False: the cause is not known."""
         self._lost.set()
         self._service.close()
@@ -83,11 +83,11 @@ class RemoteDriver:
                     path.ping()
             except (Disconnected, Failure) as error:
                 return str(error)
-        return "it hung up in the middle of a statement"
+        return "the server closed the connection during a statement"
 
-    def leave(self, grace_s: float) -> None:
+    def disconnect(self, grace_s: float) -> None:
         """Closes the connection and releases the sessions on the server, so that they need not expire."""
-        self.fell()
+        self.terminate()
         service = ConnectService(self._url)
         try:
             for path in self._paths.values():
@@ -98,7 +98,7 @@ class RemoteDriver:
             service.close()
 
     def close(self) -> None:
-        self.fell()
+        self.terminate()
 
 
 class RemoteSpark:
@@ -125,4 +125,4 @@ class RemoteSpark:
     def stop(self, grace_s: float) -> None:
         """Does not wait for running statements: they fail when the connection is closed."""
         if (driver := self._driver) is not None:
-            driver.leave(grace_s)
+            driver.disconnect(grace_s)

@@ -35,8 +35,11 @@ from server.spark.session_path import Disconnected
 CALL_TIMEOUT_S = 30.0  # for the calls in `_call`; a server that does not answer in time counts as lost
 INTERRUPT_PAUSES_S = (0.02, 0.02, 0.05, 0.1, 0.5)
 PART_BYTES = 16 << 20  # messages and tasks are limited to 128 MiB, and a task contains a part in row format
-GONE = ("SparkContext was shut down", "stopped SparkContext", "SparkContext has been shutdown")
-HEAP_IS_FULL = ("Java heap space", "GC overhead limit exceeded")  # such an error has only this message, no details
+STOPPED_MESSAGES = ("SparkContext was shut down", "stopped SparkContext", "SparkContext has been shutdown")
+OUT_OF_MEMORY_MESSAGES = (
+    "Java heap space",
+    "GC overhead limit exceeded",
+)  # such an error has no details
 _CLIENT = "tidewire"
 
 
@@ -77,7 +80,7 @@ class ConnectPath:
         self._server_side = ""  # the server's id of this session; it changes when the server is restarted
         self._lock = threading.Lock()
         self._group = ""  # of the running statement; "" if none runs
-        self._doomed = ""  # of the last statement that was interrupted
+        self._interrupted = ""  # of the last statement that was interrupted
 
     def run(self, group: str, sql: str, views: Mapping[str, pa.Table], drop: Sequence[str]) -> pa.Table:
         relations = messages().relations
@@ -103,7 +106,7 @@ class ConnectPath:
         with self._lock:
             if self._group != group:
                 return
-            self._doomed = group
+            self._interrupted = group
         pauses = itertools.chain(INTERRUPT_PAUSES_S, itertools.repeat(INTERRUPT_PAUSES_S[-1]))
         while self._group == group:
             request = self._request(
@@ -153,7 +156,7 @@ class ConnectPath:
         try:
             service.stub.ReleaseSession(request, timeout=timeout_s, metadata=service.headers)
         except messages().grpc.RpcError as error:
-            raise self._told(error) from None
+            raise self._to_exception(error) from None
 
     def _drop(self, name: str) -> None:
         m = messages()
@@ -191,7 +194,7 @@ class ConnectPath:
     def _execute_plan(self, plan: Any) -> Iterator[bytes]:
         """Executes a plan and yields the Arrow streams of its answer."""
         m = messages()
-        if self._group and self._doomed == self._group:
+        if self._group and self._interrupted == self._group:
             raise Failure((Fault("", "interrupted", "OPERATION_CANCELED"),), "")
         request = self._request(
             m.base.ExecutePlanRequest,
@@ -204,7 +207,7 @@ class ConnectPath:
                 if response.HasField("arrow_batch"):
                     yield response.arrow_batch.data
         except m.grpc.RpcError as error:
-            raise self._told(error) from None
+            raise self._to_exception(error) from None
         except ValueError as closed:  # gRPC raises it if the channel is closed
             raise Disconnected(str(closed)) from closed
 
@@ -218,20 +221,20 @@ class ConnectPath:
             call = getattr(self._service.stub, method)
             response = call(request, timeout=CALL_TIMEOUT_S, metadata=self._service.headers)
         except m.grpc.RpcError as error:
-            raise self._told(error) from None
+            raise self._to_exception(error) from None
         except ValueError as closed:
             raise Disconnected(str(closed)) from closed
         self._server_side = response.server_side_session_id
         return response
 
-    def _told(self, error: Any) -> Exception:
+    def _to_exception(self, error: Any) -> Exception:
         """Converts an error of gRPC: a `Failure` if it concerns the statement, otherwise `Disconnected`."""
         m = messages()
         info = m.error_details.ErrorInfo()
         packed = dict(error.trailing_metadata() or ()).get("grpc-status-details-bin", b"")
         if not any(detail.Unpack(info) for detail in m.status.Status.FromString(packed).details):
             line = f"{error.code().name}: {error.details()}"
-            if error.code() is m.grpc.StatusCode.UNKNOWN and error.details() in HEAP_IS_FULL:
+            if error.code() is m.grpc.StatusCode.UNKNOWN and error.details() in OUT_OF_MEMORY_MESSAGES:
                 return Failure((Fault("java.lang.OutOfMemoryError", error.details()),), line)
             if error.code() is m.grpc.StatusCode.RESOURCE_EXHAUSTED:  # a row is larger than the message limit
                 return Failure((Fault("RESOURCE_EXHAUSTED", line),), line)
@@ -247,8 +250,8 @@ class ConnectPath:
             parameters = json.loads(info.metadata.get("messageParameters", "{}"))
             state = info.metadata.get("sqlState", "")
             chain = (Fault(info.reason, error.details(), condition, state, parameters),)
-        gone = any(words in fault.message for fault in chain for words in GONE)
-        return Failure(chain, "\nCaused by: ".join(f"{f.kind}: {f.message}" for f in chain), engine_gone=gone)
+        gone = any(words in fault.message for fault in chain for words in STOPPED_MESSAGES)
+        return Failure(chain, "\nCaused by: ".join(f"{f.kind}: {f.message}" for f in chain), spark_stopped=gone)
 
     def _chain(self, error_id: str) -> tuple[Fault, ...]:
         """Fetches an exception and its causes. The server keeps them for a limited time."""

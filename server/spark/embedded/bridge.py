@@ -37,8 +37,8 @@ def read_failure(block: bytes) -> Failure:
         at += length
         return block[at - length : at].decode(errors="replace")
 
-    engine_gone = bool(number())
+    spark_stopped = bool(number())
     chain = tuple(
         Fault(text(), text(), text(), text(), {text(): text() for _ in range(number())}) for _ in range(number())
     )
-    return Failure(chain, text(), engine_gone=engine_gone)
+    return Failure(chain, text(), spark_stopped=spark_stopped)

@@ -38,13 +38,13 @@ PHASES = ("tables", "planning", "execution")  # their durations follow END
 class BridgePath:
     """The low-latency `SessionPath`, over a socket to `SparkBridge.java`."""
 
-    def __init__(self, bridge: JavaObject, session: JavaObject, slot: str, scratch: Path) -> None:
+    def __init__(self, bridge: JavaObject, session: JavaObject, slot: str, spill_directory: Path) -> None:
         """`bridge`: the result of `compile_bridge`. The JVM connects to a port of this process and sends a token first.
 
         Connections without the token are closed. Disconnected if the JVM does not connect within CONNECT_TIMEOUT_S.
-        An answer that is too large for memory is stored in `scratch` by `catalog.spill`.
+        An answer that is too large for memory is stored in `spill_directory` by `catalog.spill`.
         """
-        self._scratch = scratch
+        self._spill_directory = spill_directory
         self.parts: Mapping[str, float] = {}
         token = secrets.token_hex(32)
         with socket.create_server(("127.0.0.1", 0)) as listener:
@@ -62,7 +62,7 @@ class BridgePath:
             raise Disconnected(str(error)) from error
         blocks = self._blocks()
         try:
-            return kept((from_spark(pa.ipc.open_stream(block).read_all()) for block in blocks), self._scratch)
+            return kept((from_spark(pa.ipc.open_stream(block).read_all()) for block in blocks), self._spill_directory)
         finally:
             for _ in blocks:  # reads the rest of an answer that could not be stored: the next answer follows it
                 pass
@@ -88,7 +88,7 @@ class BridgePath:
         except OSError as error:
             raise Disconnected(str(error)) from error
         if len(read) < length:
-            raise Disconnected("the JVM hung up")
+            raise Disconnected("the JVM has closed the connection")
         return read
 
 

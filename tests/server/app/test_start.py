@@ -19,7 +19,7 @@ import pytest
 from psycopg import errors
 
 from server.config import Config
-from server.spark.embedded.jvm import PART_S, ClassArchive, end_former
+from server.spark.embedded.jvm import PART_S, ClassArchive, kill_leftover_processes
 from tests.fix_server import ServerProcess
 
 ROOT = Path(__file__).parents[3]
@@ -320,7 +320,7 @@ def test_a_jvm_of_a_life_before_is_ended(tmp_path: Path) -> None:
     left = subprocess.Popen(["sleep", "60"], cwd=scratch)
     neighbour = subprocess.Popen(["sleep", "60"], cwd=neighbour_directory)
     scratch.rmdir()
-    end_former(scratch)
+    kill_leftover_processes(scratch)
     assert left.wait(10) == -signal.SIGKILL
     assert neighbour.poll() is None
     neighbour.kill()

@@ -235,7 +235,7 @@ def test_a_statement_that_kills_jvms_is_given_up(stage: Stage) -> None:
     statement = stage.submit("1")
     for number in range(rules.RUNS_MAX):
         stage.open(f"slot-{number}")
-        stage.next()[4].set_exception(Failure((Fault("x", "anything"),), "", engine_gone=True))
+        stage.next()[4].set_exception(Failure((Fault("x", "anything"),), "", spark_stopped=True))
     assert code(statement) == SqlState.CRASH_SHUTDOWN
 
 
