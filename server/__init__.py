@@ -28,7 +28,7 @@ changes of each commit. `dataflow.stream.subscription.Subscription` combines the
 
 The packages are layers: a package imports only packages that are listed below it.
 
-`app`, `config`   assembly and configuration; `__main__` starts and stops the server
+`app`, `config`   assembly and configuration; `process` starts and stops a server, `__main__` is the command line
 `frontend`        the listener, sessions, portals, COPY
 `explain`         EXPLAIN
 `introspection`   system tables, metrics, the HTTP port and its pages
@@ -43,5 +43,5 @@ The packages are layers: a package imports only packages that are listed below i
 `spark`           the Spark engine; the only package that uses Spark
 `sql`             parsing, planning and rendering, without IO
 `settings`        the variables of SET and SHOW
-`runtime`         tools for tasks, threads, metrics and errors
+`runtime`         tools for tasks, threads, metrics, logs and errors
 """

@@ -66,7 +66,7 @@ class App:
             )
         )
         self._http: HttpPort | None = None
-        self.ended: asyncio.Future[BaseException] = self.coordinator.failed
+        self.failed: asyncio.Future[BaseException] = self.coordinator.failed
         self._starting: asyncio.Task[None] | None = None
 
     def _plan_view(self, coordinator: Coordinator, view: MaterializedView | Index) -> Computation:

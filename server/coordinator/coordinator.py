@@ -279,7 +279,7 @@ class Coordinator:
 
     async def close(self) -> None:
         """Stops the dataflows and the committer, and closes the store. Acknowledged commits are on disk."""
-        await shutdown.cancelled(self._tasks)
+        await shutdown.cancel_all(self._tasks)
         if self._executors is not None:
             self._executors.close()
             await asyncio.to_thread(self._executors.join)

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-import functools
 import threading
 
 from server import __main__ as command
-from server import app
-from server.runtime import shutdown
+from server import app, process
 from tests.faults.child import NoSpark
 
-ENDS_S = 1.0
+SHUTDOWN_S = 1.0
 
 
-class StuckHouse(app.App):
+class StuckApp(app.App):
     async def start(self) -> None:
         await super().start()
         threading.Thread(target=threading.Event().wait, name="stuck thread").start()
@@ -30,6 +28,6 @@ class StuckHouse(app.App):
 
 if __name__ == "__main__":
     app.SparkEngine = NoSpark  # type: ignore[assignment,misc]
-    app.App = StuckHouse  # type: ignore[misc]
-    command.end_by_force = functools.partial(shutdown.end_by_force, ENDS_S)  # type: ignore[assignment]
+    app.App = StuckApp  # type: ignore[misc]
+    process.SHUTDOWN_S = SHUTDOWN_S
     command.main()

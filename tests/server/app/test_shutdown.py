@@ -79,13 +79,13 @@ def closed_in(server: ServerThread, caplog: list[Any]) -> None:
 def left(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     """The tasks that did not end."""
     found: list[Any] = []
-    described = shutdown.described
+    described = shutdown.descriptions
 
     def noted(tasks: Any) -> list[str]:
         found.extend(names := described(tasks))
         return names
 
-    monkeypatch.setattr(shutdown, "described", noted)
+    monkeypatch.setattr(shutdown, "descriptions", noted)
     return found
 
 
@@ -147,10 +147,10 @@ async def test_a_task_that_does_not_end_is_named_and_left(left: list[Any]) -> No
     tasks = {task := asyncio.create_task(stubborn(), name="stubborn")}
     task.add_done_callback(tasks.discard)
     await asyncio.sleep(0)
-    await shutdown.cancelled(tasks, 0.05)
+    await shutdown.cancel_all(tasks, 0.05)
     assert len(left) == 1
     assert left[0].startswith("stubborn at ")
-    await shutdown.cancelled(tasks, 5)
+    await shutdown.cancel_all(tasks, 5)
     assert task.done()
 
 
@@ -159,7 +159,7 @@ def test_a_process_that_cannot_end_does(tmp_path: Path) -> None:
     server = ServerProcess(tmp_path, module="tests.server.app.stuck_server")
     server.process.send_signal(signal.SIGTERM)
     assert server.process.wait(20) == 1, "it ended by itself"
-    event = server.await_event("not ended in time")
+    event = server.await_event("shutdown took too long")
     assert any(task.startswith("stuck task at ") for task in event["tasks"])
     assert any(thread.startswith("stuck thread at ") for thread in event["threads"])
     server._log.close()

@@ -137,7 +137,7 @@ def test_a_server_whose_java_hangs_serves_what_needs_no_spark_and_ends_in_order(
                             pass
     finally:
         assert server.stop() == 0
-    assert "not ended in time" not in server.log_path.read_text()
+    assert "shutdown took too long" not in server.log_path.read_text()
 
 
 def test_a_spark_that_starts_after_all_is_used(tmp_path: Path) -> None:
