@@ -6,7 +6,7 @@ Unfinished statements stay in the pool and run again on the next driver, which i
 tables that are sent with it. After START_TRIES consecutive failures, or if `Spark.prepare` fails, all statements except
 patient ones are refused, while the supervisor keeps trying.
 
-The drivers are implemented in embedded/driver.py and connect/driver.py.
+The drivers are implemented in embedded/driver.py and connect/remote.py.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ import structlog
 from protocol.pgwire.errors import PgError, SqlState
 from server.runtime.trace import tell
 from server.spark import EngineUnavailable
-from server.spark.connect.driver import RemoteSpark
+from server.spark.connect.remote import RemoteSpark
 from server.spark.connect.url import ConnectUrl
 from server.spark.driver import Spark
 from server.spark.embedded.driver import EmbeddedSpark

@@ -13,7 +13,6 @@ from importlib.metadata import version
 import structlog
 
 from server.spark import EngineUnavailable
-from server.spark.connect.messages import messages
 from server.spark.connect.path import ConnectPath, ConnectService
 from server.spark.connect.url import ConnectUrl
 from server.spark.driver import SESSION_PROPERTIES
@@ -99,30 +98,3 @@ class RemoteDriver:
 
     def close(self) -> None:
         self.terminate()
-
-
-class RemoteSpark:
-    """See `spark.Spark`."""
-
-    pause_max_s = 2.0  # short, because an attempt is cheap and subscribers wait
-    pid = None
-
-    def __init__(self, url: ConnectUrl, *, functions: PythonFunctions, conf: Mapping[str, str]) -> None:
-        self._url = url
-        self._functions = functions
-        self._conf = conf
-        self._driver: RemoteDriver | None = None
-
-    def prepare(self) -> None:
-        messages()
-
-    def start(self, stopping: threading.Event) -> RemoteDriver:
-        """Does not connect to the server; the first session does."""
-        _log.info("engine starting", remote=str(self._url))
-        self._driver = driver = RemoteDriver(self._url, self._functions, self._conf)
-        return driver
-
-    def stop(self, grace_s: float) -> None:
-        """Does not wait for running statements: they fail when the connection is closed."""
-        if (driver := self._driver) is not None:
-            driver.disconnect(grace_s)
