@@ -22,7 +22,7 @@ import pyarrow as pa
 import structlog
 
 from protocol.pgwire.errors import PgError, SqlState
-from server.runtime.trace import tell
+from server.runtime.trace import add_durations
 from server.spark import EngineUnavailable
 from server.spark.connect.remote import RemoteSpark
 from server.spark.connect.url import ConnectUrl
@@ -134,7 +134,7 @@ class SparkEngine:
         except asyncio.CancelledError:
             self._pool.cancel(statement)
             raise
-        tell(statement.parts)
+        add_durations(statement.parts)
         return rows
 
     async def warm_up(self) -> None:

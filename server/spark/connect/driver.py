@@ -1,4 +1,4 @@
-"""A Spark Connect server that is run outside of this process.
+"""A Spark Connect server that runs outside of this process.
 
 Every PING_S a small call in each session checks the server. It detects a server that is gone, or one that was restarted
 and lost the sessions, and it prevents idle sessions from expiring (after an hour by default).

