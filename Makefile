@@ -75,6 +75,7 @@ check: $(VENV)/.installed
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	.ci/check-java $(BIN)/python
 	$(BIN)/mypy docs/demo/*.py tests/demo
 
 bench: $(VENV)/.installed

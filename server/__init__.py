@@ -29,10 +29,10 @@ the changes of each commit. `dataflow.stream.subscription.Subscription` combines
 
 The packages are layers: a package imports only packages that are listed below it.
 
-`app`, `config`   assembly and configuration; `__main__` starts and stops the server
+`app`, `config`   assembly and configuration; `process` starts and stops a server, `__main__` is the command line
 `frontend`        the listener, sessions, portals, COPY
 `explain`         EXPLAIN
-`introspection`   system tables, metrics, the HTTP port
+`introspection`   system tables, metrics, the HTTP port and its pages
 `execution`       one module for each family of statements
 `session_state`   what a session has between two statements: settings, transaction, results
 `authorization`   privileges
@@ -45,5 +45,5 @@ The packages are layers: a package imports only packages that are listed below i
 `spark`           the Spark engine; the only package that uses Spark
 `sql`             parsing, planning and rendering, without IO
 `settings`        the variables of SET and SHOW
-`runtime`         tools for tasks, threads, counters and errors
+`runtime`         tools for tasks, threads, metrics, logs and errors
 """

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from typing import TYPE_CHECKING
 
 import structlog
 
@@ -12,17 +13,19 @@ from server.coordinator.coordinator import Coordinator
 from server.dataflow.arrangements import run_files
 from server.evaluation.evaluator import Evaluator
 from server.frontend.listener import Listener
-from server.introspection.http import HttpPort, Response
-from server.introspection.metrics import rendered, snapshot
+from server.introspection.metrics import ServerCollector
 from server.introspection.system_tables import SYSTEM_TABLES
 from server.pg_catalog.engine import CatalogEngine
 from server.pg_catalog.rows import no_rows
-from server.runtime.counters import Counters
+from server.runtime.metrics import Metrics
 from server.spark import Engine, EngineUnavailable
 from server.spark.embedded.jvm import default_archive_directory
 from server.spark.engine import SparkEngine
 from server.spark.measured_engine import MeasuredEngine
 from server.sql.functions import worker
+
+if TYPE_CHECKING:
+    from server.introspection.http import HttpPort
 
 log = structlog.get_logger()
 
@@ -41,12 +44,12 @@ class App:
             archive=default_archive_directory(),
             functions={**worker.udfs(), **run_files.FUNCTIONS},
         )
-        counters = Counters()
-        self.engine: Engine = MeasuredEngine(engine, counters)
+        metrics = Metrics()
+        self.engine: Engine = MeasuredEngine(engine, metrics)
         self.coordinator = Coordinator(
             config.data_dir,
             engine=self.engine,
-            counters=counters,
+            metrics=metrics,
             interval_s=config.timestamp_interval,
             system_tables=SYSTEM_TABLES,
             arrangement_directory=config.arrangement_directory,
@@ -54,9 +57,14 @@ class App:
         self.evaluator = Evaluator()
         self.catalog_engine = CatalogEngine(no_rows)
         self.listener = Listener(self.coordinator, self.engine, self.evaluator, self.catalog_engine)
-        pages = {"/metrics": self._metrics, "/healthz": self._healthz, "/readyz": self._readyz}
-        self.http = HttpPort(pages, host_names=config.http_names)
-        self.ended: asyncio.Future[BaseException] = self.coordinator.failed
+        collector = ServerCollector(
+            coordinator=self.coordinator,
+            engine=self.engine,
+            buffered_bytes=lambda: self.listener.clients.buffered_bytes,
+        )
+        metrics.registry.register(collector)
+        self._http: HttpPort | None = None
+        self.failed: asyncio.Future[BaseException] = self.coordinator.failed
         self._starting: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
@@ -84,31 +92,23 @@ class App:
 
     async def listen_http(self) -> tuple[str, int] | None:
         """Returns the address of the HTTP port; None if HTTP is off."""
-        address = self._config.http_address
-        return None if address is None else await self.http.listen(*address)
+        if (address := self._config.http_address) is None:
+            return None
+        # Imported here because the import takes 0.2 s, in which the JVM starts and clients can already connect.
+        from server.introspection.http import HttpPort
+        from server.introspection.pages import monitoring_pages
 
-    async def _metrics(self) -> Response:
-        metrics = snapshot(self.coordinator, self.engine, self.listener.clients.buffered_bytes)
-        text, content_type = await asyncio.to_thread(rendered, metrics, self.engine.jvm_pid)
-        return Response("200 OK", text, content_type)
-
-    async def _healthz(self) -> Response:
-        if self.listener.is_listening:
-            return Response.of("200 OK", "ok")
-        return Response.of("503 Service Unavailable", "clients are not accepted")
-
-    async def _readyz(self) -> Response:
-        if not self.listener.is_listening:
-            return Response.of("503 Service Unavailable", "clients are not accepted")
-        if (why := self.engine.unavailable) is not None:
-            text = f"Spark is not available: queries that need it fail. {why.message} ({why.hint})"
-            return Response.of("503 Service Unavailable", text)
-        if not self.engine.ready:
-            return Response.of("503 Service Unavailable", "Spark is starting: queries that need it wait")
-        return Response.of("200 OK", "ready")
+        pages = monitoring_pages(
+            engine=self.engine,
+            is_listening=lambda: self.listener.is_listening,
+            registry=self.coordinator.metrics.registry,
+        )
+        self._http = HttpPort(pages, host_names=self._config.http_names)
+        return await self._http.listen(*address)
 
     async def close(self, grace_s: float) -> None:
-        await self.http.close()
+        if self._http is not None:
+            await self._http.close()
         await self.listener.close(grace_s)
         if self._starting is not None:
             self._starting.cancel()

@@ -121,9 +121,9 @@ def _spark_conf(value: dict[str, str]) -> dict[str, str]:
         if key in _DRIVER_CONF:
             raise ValueError(f"{key} has no effect here: {_DRIVER_CONF[key]}")
         if key in FIXED_CONF:
-            raise ValueError(f"{key} is Tidewire's to set")
+            raise ValueError(f"{key} is set by Tidewire")
         if not key.startswith("spark."):
-            raise ValueError(f"{key} is no setting of Spark's: their names begin with spark.")
+            raise ValueError(f"{key} is not a setting of Spark: their names begin with spark.")
     return value
 
 
@@ -183,7 +183,7 @@ class Config(BaseSettings):
             if not loopback and not self.allow_remote:
                 raise ConfigError(
                     f"{address} can be reached from other machines, and connections are neither encrypted nor "
-                    "authenticated: listen on 127.0.0.1, or say --allow-remote"
+                    "authenticated: listen on 127.0.0.1, or use --allow-remote"
                 )
 
 

@@ -11,7 +11,8 @@ import time
 from pathlib import Path
 
 from server.spark.embedded.java_runtime import find_java
-from server.spark.embedded.jvm import class_path, flags, spark_home
+from server.spark.embedded.jvm import class_path, flags
+from server.spark.installation import spark_home
 
 MEMORY_MB = 1024
 START_TIMEOUT_S = 120

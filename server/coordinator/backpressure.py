@@ -20,7 +20,7 @@ import structlog
 
 from catalog.log import Batch, Payload
 from catalog.objects import ObjectId, Timestamp
-from server.runtime.counters import Counters
+from server.runtime.metrics import Metrics
 from server.timeline.frontiers import Pulse
 
 COMMIT_BYTES = 4096  # memory that a commit takes in addition to its rows
@@ -88,8 +88,8 @@ class _Written:
 class Backpressure:
     """Counts what is written to the inputs of dataflows. `measure` determines lags, and `admit` delays writers."""
 
-    def __init__(self, counters: Counters) -> None:
-        self._counters = counters
+    def __init__(self, metrics: Metrics) -> None:
+        self._metrics = metrics
         self._written: dict[ObjectId, _Written] = {}
         self._throttled: frozenset[ObjectId] = frozenset()
         self._delay_s = 0.0
@@ -163,7 +163,7 @@ class Backpressure:
         if self._throttled.isdisjoint(tables):
             return
         begun = monotonic()
-        self._counters.writes_throttled += 1
+        self._metrics.writes_throttled.inc()
         try:
             async with asyncio.timeout(self._delay_s):
                 while not self._throttled.isdisjoint(tables):
@@ -171,4 +171,4 @@ class Backpressure:
         except TimeoutError:
             pass
         finally:
-            self._counters.throttled_s += monotonic() - begun
+            self._metrics.throttled_seconds.inc(monotonic() - begun)

@@ -16,13 +16,13 @@ from catalog.log import Batch, Damaged, Log, Payload
 from catalog.objects import ObjectId
 from catalog.store import MustEnd, Store, Undecided
 from server.runtime.cancellation import raise_if_cancelled
-from server.runtime.counters import Counters
+from server.runtime.metrics import Metrics
 from server.timeline.frontiers import RETENTION_MS, Frontiers
 
 log = structlog.get_logger()
 
 
-async def compact(store: Store, log_: Log, frontiers: Frontiers, counters: Counters, interval_s: float) -> None:
+async def compact(store: Store, log_: Log, frontiers: Frontiers, metrics: Metrics, interval_s: float) -> None:
     """Runs passes until cancelled."""
     damaged: set[str] = set()
     while True:
@@ -32,8 +32,9 @@ async def compact(store: Store, log_: Log, frontiers: Frontiers, counters: Count
                 continue
             try:
                 merged = await compact_collection(store, log_, frontiers, id)
-                counters.merges += merged > 0
-                counters.batches_merged += merged
+                if merged:
+                    metrics.compactions.inc()
+                    metrics.compacted_batches.inc(merged)
             except MustEnd:
                 return  # the committer fails in the same way and ends the server
             except Damaged as error:

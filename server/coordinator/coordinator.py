@@ -44,7 +44,7 @@ from server.coordinator.subscriptions import Subscriptions
 from server.coordinator.system_table_history import SystemTableHistory, SystemTableRows
 from server.coordinator.tasks import BackgroundTasks
 from server.coordinator.views import Views
-from server.runtime.counters import Counters
+from server.runtime.metrics import Metrics
 from server.settings import milliseconds, of_the_system
 from server.spark import Engine
 from server.timeline.frontiers import Frontiers
@@ -72,14 +72,14 @@ class Coordinator:
         directory: Path,
         *,
         engine: Engine,
-        counters: Counters,
+        metrics: Metrics,
         interval_s: float,
         system_tables: Mapping[ObjectId, SystemSource],
         arrangement_directory: Path | None = None,
         clock: Callable[[], int] = clock_ms,
     ) -> None:
         """`directory`: the data directory. StoreError if it, or the arrangement directory, cannot be used."""
-        self.counters = counters
+        self.metrics = metrics
         self.interval_s = interval_s
         self.store = store = Store(directory)
         scratch = directory / "waiting"  # temporary files; those of an earlier server are removed
@@ -90,7 +90,7 @@ class Coordinator:
         self.holds = Holds(frontiers)
         self.locks = TableLocks()
         self.activity = Activity()
-        self.backpressure = Backpressure(counters)
+        self.backpressure = Backpressure(metrics)
         ((reserved_until,),) = store.read("SELECT value FROM meta WHERE key = 'reserved_until'")
         # The last server was up at this time. It may have been up longer, but not until `reserved_until`.
         self._was_up_until = max(reserved_until - RESERVATION_MS, 0)
@@ -116,7 +116,7 @@ class Coordinator:
         if arrangement_directory is not None:
             name, setting = directory / "arrangements", partial(self.setting, "arrangement_probing")
             self.arrangements.use_directory(arrangement_directory, name, engine, setting)
-        self.dataflows = dataflows = Dataflows(frontiers, self.backpressure, tasks, counters)
+        self.dataflows = dataflows = Dataflows(frontiers, self.backpressure, tasks, metrics)
         self.reads = reads = Reads(committer, self.log, frontiers, snapshots, self.system_tables, dataflows)
         self.inputs = inputs = DataflowInputs(reads, self.log, self.system_tables)
         self.computations = Computations(committer, engine, reads, inputs, self.arrangements.shared)
@@ -126,7 +126,7 @@ class Coordinator:
         self._views = Views(dataflows, self.computations, frontiers, writer, snapshots, feeds, self.queries)
         self.indexes = Indexes(dataflows, self.computations, tasks, frontiers, reads, inputs, self.arrangements)
         self.subscriptions = Subscriptions(committer, self.log, frontiers, reads, dataflows, feeds, self.queries)
-        self._hold_lag = HoldLag(store, committer, self.holds, counters, interval_s=interval_s)
+        self._hold_lag = HoldLag(store, committer, self.holds, metrics, interval_s=interval_s)
 
     async def start(self) -> None:
         """Restores frontiers and holds, starts the dataflows, and closes a first timestamp, which reads can use.
@@ -152,7 +152,7 @@ class Coordinator:
         await self._committer.close_times()
         await self._hold_lag.add_downtime(self.latest_time() - self._was_up_until if self._was_up_until else 0)
         self._tasks.start(self._committer.run(), "committer")
-        self._tasks.start(compact(self.store, self.log, self.frontiers, self.counters, self.interval_s), "compaction")
+        self._tasks.start(compact(self.store, self.log, self.frontiers, self.metrics, self.interval_s), "compaction")
         self._tasks.start(self._hold_lag.run(), "lag of holds")
         self._tasks.start(self._measure_lag(), "lag of dataflows")
 
@@ -216,8 +216,8 @@ class Coordinator:
             self._start_dataflows()
         self.system_tables.closed(time)
         if written:
-            self.counters.commits += 1
-            self.counters.rows_written += sum(payload.table.num_rows for _, payload in written)
+            self.metrics.commits.inc()
+            self.metrics.rows_written.inc(sum(payload.table.num_rows for _, payload in written))
         self.backpressure.written(written)
         self.feeds.append(written)
         self.feeds.close_times()

@@ -11,7 +11,7 @@ from server.coordinator.backpressure import Backpressure
 from server.coordinator.tasks import BackgroundTasks
 from server.dataflow.runtime.computation import Computation
 from server.dataflow.runtime.dataflow import Dataflow, Sink
-from server.runtime.counters import Counters
+from server.runtime.metrics import Metrics
 from server.timeline.frontiers import Frontiers, Holder
 
 
@@ -19,13 +19,13 @@ class Dataflows:
     """The dataflows by id, each with its task. The id of a view's or an index's dataflow is that of the object."""
 
     def __init__(
-        self, frontiers: Frontiers, backpressure: Backpressure, tasks: BackgroundTasks, counters: Counters
+        self, frontiers: Frontiers, backpressure: Backpressure, tasks: BackgroundTasks, metrics: Metrics
     ) -> None:
         self.running: dict[str, Dataflow] = {}
         self._frontiers = frontiers
         self._backpressure = backpressure
         self._tasks = tasks
-        self._counters = counters
+        self._metrics = metrics
         self._task_of: dict[str, asyncio.Task[None]] = {}
 
     def start(
@@ -43,7 +43,7 @@ class Dataflows:
             sink,
             self._frontiers,
             holder,
-            self._counters,
+            self._metrics,
             item=item,
             holds_too_much=self._backpressure.exceeds_limit,
         )

@@ -17,7 +17,7 @@ from catalog.store import Store
 from server.coordinator.committer import Committer, Request
 from server.coordinator.holds import DOWNTIME_GRACE_MS, Holds, Overdue
 from server.runtime.cancellation import raise_if_cancelled
-from server.runtime.counters import Counters
+from server.runtime.metrics import Metrics
 
 log = structlog.get_logger()
 
@@ -26,12 +26,12 @@ class HoldLag:
     """Checks the lag of all holds once per interval."""
 
     def __init__(
-        self, store: Store, committer: Committer, holds: Holds, counters: Counters, *, interval_s: float
+        self, store: Store, committer: Committer, holds: Holds, metrics: Metrics, *, interval_s: float
     ) -> None:
         self._store = store
         self._committer = committer
         self._holds = holds
-        self._counters = counters
+        self._metrics = metrics
         self._interval_s = interval_s
         self._downtime_ms = 0
 
@@ -71,7 +71,7 @@ class HoldLag:
             position, hold = self._holds.positions.get(move.hold), state.items.get(move.hold)
             if hold is None or position is None or position.at != move.to:
                 continue  # the owner advanced it first
-            self._counters.holds_moved += 1
+            self._metrics.holds_moved.inc()
             name = ".".join(state.full_name(hold))
             log.warning("hold exceeded MAX LAG", hold=name, id=move.hold, before=before[move.hold].at, at=position.at)
 

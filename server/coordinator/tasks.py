@@ -27,7 +27,7 @@ class BackgroundTasks:
 
     async def stop(self) -> None:
         """Cancels all tasks and waits until they have ended."""
-        await shutdown.cancelled(self._tasks)
+        await shutdown.cancel_all(self._tasks)
 
     def _done(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from protocol.pgwire.errors import PgError, Severity, SqlState
 from protocol.pgwire.messages.backend import ErrorResponse, ParameterStatus, ReadyForQuery
 from server.frontend.transactions import Transactions
-from server.runtime.counters import CANCELED, ERROR, OK
+from server.runtime.metrics import CANCELED, ERROR, OK
 from server.session_state.context import Context
 from server.session_state.sender import Sender
 from server.sql.grammar.statements import Statement
@@ -33,7 +33,7 @@ class Responses:
     ) -> None:
         self.kind = UNKNOWN
         self._context = context
-        self._counters = context.coordinator.counters.statements
+        self._counter = context.coordinator.metrics.statements
         self._sender = sender
         self._transactions = transactions
         self._terminate = terminate
@@ -62,7 +62,7 @@ class Responses:
 
     def count(self, outcome: str = OK) -> None:
         """Counts the current statement."""
-        self._counters[self.kind, outcome] += 1
+        self._counter.labels(self.kind, outcome).inc()
 
     def stop_idle_timer(self) -> None:
         if self._idle_timer is not None:

@@ -41,8 +41,8 @@ from server.frontend.responses import COMMIT, SELECT, UNKNOWN, Responses
 from server.frontend.simple_query import TURN_S, SimpleQuery
 from server.frontend.statement_task import StatementTask, Work
 from server.pg_catalog.engine import Undescribed
-from server.runtime.counters import CANCELED
 from server.runtime.errors import to_pg_error
+from server.runtime.metrics import CANCELED
 from server.session_state.context import Context
 from server.session_state.sender import Sender
 

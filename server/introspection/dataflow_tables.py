@@ -12,6 +12,7 @@ from server.dataflow.runtime.computation import Recomputation, Ticks
 from server.dataflow.runtime.failed_plan import FailedPlan
 from server.dataflow.runtime.incremental import IncrementalComputation
 from server.dataflow.runtime.index import LogIndex
+from server.runtime.metrics import SECONDS
 
 Row = tuple[object, ...]
 
@@ -98,7 +99,7 @@ def operators(coordinator: Coordinator) -> Iterator[Row]:
 def tick_durations(coordinator: Coordinator) -> Iterator[Row]:
     for id, flow in coordinator.dataflows.running.items():
         durations = flow.ticks.own
-        for bound, count in zip((*durations.bounds, None), durations.buckets, strict=True):
+        for bound, count in zip((*SECONDS, None), durations.buckets, strict=True):
             if count:
                 yield id, None if bound is None else bound * 1e3, count
 

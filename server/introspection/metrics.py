@@ -1,241 +1,177 @@
-"""The metrics of /metrics in Prometheus' text format: names, help texts, and values.
+"""The metrics that are computed when they are read, and the text of /metrics.
 
-`snapshot` reads the values on the event loop's thread, where they change. `rendered` formats them on any thread.
+The counters and histograms are in `server.runtime.metrics`. docs/operations.md describes all metrics.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
-from itertools import accumulate
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+
+from prometheus_client import CollectorRegistry, Metric, ProcessCollector, generate_latest
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
+from prometheus_client.registry import Collector
 
 from catalog.log import LogSizes
 from catalog.objects import ObjectId
-from server.coordinator.activity import Activity
 from server.coordinator.coordinator import Coordinator
 from server.dataflow.runtime.computation import Recomputation
 from server.dataflow.runtime.hydration import State
 from server.execution.subscribe import OUTPUTS
-from server.runtime.counters import Counters, Durations
 from server.spark import Engine
 
-
-@dataclass(frozen=True, slots=True)
-class Metric:
-    """`kind` is `counter`, `gauge` or `histogram`. `samples`: values by the values of `labels`."""
-
-    name: str
-    kind: str
-    help: str
-    labels: tuple[str, ...] = ()
-    samples: Mapping[tuple[str, ...], float | Durations] = field(default_factory=dict)
+CONTENT_TYPE = CONTENT_TYPE_PLAIN_0_0_4
 
 
-def _one(name: str, kind: str, help: str, value: float) -> Metric:
-    return Metric(name, kind, help, (), {(): value})
+class ServerCollector(Collector):
+    """Reads a server's state. `collect` must be exhausted on the event loop's thread, where the state changes."""
 
+    def __init__(self, *, coordinator: Coordinator, engine: Engine, buffered_bytes: Callable[[], int]) -> None:
+        """`buffered_bytes`: returns the bytes that were written to clients and that their sockets have not taken."""
+        self._coordinator = coordinator
+        self._engine = engine
+        self._buffered_bytes = buffered_bytes
 
-def snapshot(coordinator: Coordinator, engine: Engine, buffered_bytes: int) -> list[Metric]:
-    """Returns all metrics except those of the process."""
-    return [
-        *_of_sessions(coordinator.activity, coordinator.counters),
-        *_of_writes(coordinator),
-        *_of_holds(coordinator),
-        *_of_spark(coordinator.counters, engine),
-        Metric(
-            "tidewire_dataflows",
-            "gauge",
-            "Queries that are kept up to date, by what for.",
-            ("kind",),
-            {(kind,): count for kind, count in coordinator.dataflows.numbers.items()},
-        ),
-        *_of_dataflows(coordinator),
-        *_of_lags(coordinator),
-        _one(
+    def collect(self) -> Iterator[Metric]:
+        yield from self._sessions()
+        yield from self._writes()
+        yield from self._holds()
+        yield from self._spark()
+        yield from self._dataflows()
+        yield from self._arrangements()
+        yield from self._lags()
+
+    def _sessions(self) -> Iterator[Metric]:
+        activity = self._coordinator.activity
+        active = dict.fromkeys(OUTPUTS, 0)
+        for entry in activity.subscriptions.values():
+            active[entry.output] += 1
+        started = {output: activity.subscriptions_started[output] for output in OUTPUTS}
+        yield _gauge("tidewire_sessions", "Connected clients.", len(activity.sessions))
+        yield CounterMetricFamily("tidewire_sessions_opened", "Clients that have connected.", activity.sessions_opened)
+        yield _labelled(
+            CounterMetricFamily(
+                "tidewire_subscriptions_started",
+                "Subscriptions that have started, by output mode.",
+                labels=("output",),
+            ),
+            started,
+        )
+        yield _gauges("tidewire_subscriptions_active", "Running subscriptions, by output mode.", "output", active)
+        yield _gauge(
             "tidewire_subscription_waiting_bytes",
-            "gauge",
-            "Changes that the slowest of their subscribers has not taken yet.",
-            coordinator.buffered_bytes,
-        ),
-        _one(
+            "Changes that the slowest subscriber of each relation or query has not read yet.",
+            self._coordinator.buffered_bytes,
+        )
+        yield _gauge(
             "tidewire_socket_waiting_bytes",
-            "gauge",
             "Bytes that were written to clients and that their sockets have not taken yet.",
-            buffered_bytes,
-        ),
-    ]
+            self._buffered_bytes(),
+        )
+
+    def _writes(self) -> Iterator[Metric]:
+        yield CounterMetricFamily(
+            "tidewire_catalog_transactions",
+            "Transactions of the catalog's file: commits, definitions, advanced holds, compaction.",
+            self._coordinator.store.transactions,
+        )
+        yield _gauge(
+            "tidewire_write_frontier_seconds",
+            "The least time at which tables may still change, as seconds since 1970. Nothing commits while it stays.",
+            self._coordinator.frontiers.tables_upper / 1_000,
+        )
+
+    def _holds(self) -> Iterator[Metric]:
+        """A hold's history: log rows of its objects after its time that would be absent or merged without holders."""
+        state, frontiers, log = self._coordinator.state, self._coordinator.frontiers, self._coordinator.log
+        lags: dict[str, float] = {}
+        rows: dict[str, float] = {}
+        sizes: dict[str, float] = {}
+        logs: dict[ObjectId, LogSizes] = {}
+        for hold, position, lag_ms in self._coordinator.holds.lags_ms(state):
+            name = ".".join(state.full_name(hold))
+            lags[name] = lag_ms / 1_000
+            rows[name] = sizes[name] = 0
+            relations = {state.items[id].part_of or id for id in hold.on}
+            for id in relations:
+                if id not in logs:
+                    logs[id] = log.sizes_over_time(id)
+                held_rows, held_bytes = logs[id].between(position.at, frontiers.retained(id))
+                rows[name] += held_rows
+                sizes[name] += held_bytes
+        yield _gauges("tidewire_hold_lag_seconds", "Lag of a hold behind the frontier of its objects.", "hold", lags)
+        yield _gauges("tidewire_hold_history_rows", "Updates that are kept for a hold.", "hold", rows)
+        yield _gauges("tidewire_hold_history_bytes", "Bytes of the updates that are kept for a hold.", "hold", sizes)
+
+    def _spark(self) -> Iterator[Metric]:
+        engine = self._engine
+        yield _gauge("tidewire_spark_ready", "1 while Spark executes statements, else 0.", engine.ready)
+        yield _gauges(
+            "tidewire_spark_statements",
+            "Statements that Spark executes, and statements that wait for it.",
+            "state",
+            {"running": engine.running, "waiting": engine.waiting},
+        )
+
+    def _dataflows(self) -> Iterator[Metric]:
+        computations = self._coordinator.dataflows.computations
+        yield _gauges("tidewire_dataflows", "Maintained queries, by kind.", "kind", self._coordinator.dataflows.numbers)
+        yield _gauge(
+            "tidewire_dataflows_recomputed",
+            "Maintained queries that are recomputed when an input changes: a part of them has no incremental rule.",
+            sum(isinstance(computation, Recomputation) for computation in computations),
+        )
+        yield _gauge(
+            "tidewire_hydrations_running",
+            "Dataflows that are hydrating.",
+            sum(computation.hydration.state is State.RUNNING for computation in computations),
+        )
+
+    def _arrangements(self) -> Iterator[Metric]:
+        indexes = self._coordinator.indexes.arranged.values()
+        computations = self._coordinator.dataflows.computations
+        arrangements = {a for computation in computations for _, a in computation.arrangements}  # shared ones once
+        arrangements |= {index.arrangement for index in indexes if index.arrangement is not None}
+        rows, size = sum(a.rows for a in arrangements), sum(a.bytes for a in arrangements)
+        yield _gauge("tidewire_arrangement_rows", "Entries in the arrangements of dataflows.", rows)
+        yield _gauge("tidewire_arrangement_bytes", "Bytes of the arrangements, in memory and on disk.", size)
+
+    def _lags(self) -> Iterator[Metric]:
+        flows, backpressure = self._coordinator.dataflows.running.values(), self._coordinator.backpressure
+        lags = [backpressure.lag(flow) for flow in flows]
+        yield _gauge(
+            "tidewire_dataflow_lag_commits",
+            "Commits that the dataflow with the greatest lag has not processed.",
+            max((lag.commits for lag in lags), default=0),
+        )
+        yield _gauge(
+            "tidewire_dataflow_lag_bytes",
+            "Bytes that the dataflow with the greatest lag has not processed.",
+            max((lag.bytes for lag in lags), default=0),
+        )
+        yield _gauge(
+            "tidewire_views_failing",
+            "Materialized views that do not advance because their query fails.",
+            sum(flow.item is not None and flow.error is not None for flow in flows),
+        )
+        yield _gauge(
+            "tidewire_dataflows_holding_writers",
+            "Dataflows with so much lag that the writers of their inputs wait.",
+            len(backpressure.lagging),
+        )
 
 
-def _of_dataflows(coordinator: Coordinator) -> Iterator[Metric]:
-    computations, counts = coordinator.dataflows.computations, coordinator.counters
-    recomputed = sum(isinstance(computation, Recomputation) for computation in computations)
-    yield _one(
-        "tidewire_dataflows_recomputed",
-        "gauge",
-        "Those whose query is computed anew when an input changes, because a part of it has no incremental rule.",
-        recomputed,
-    )
-    yield Metric(
-        "tidewire_tick_seconds",
-        "histogram",
-        "How long dataflows took to take in changes, from when they began to.",
-        (),
-        {(): counts.ticks},
-    )
-    yield Metric(
-        "tidewire_hydration_seconds",
-        "histogram",
-        "How long dataflows took to make the state that they begin with.",
-        ("outcome",),
-        {(outcome,): durations for outcome, durations in counts.hydrations.items()},
-    )
-    yield _one(
-        "tidewire_hydrations_running",
-        "gauge",
-        "Dataflows that make the state that they begin with.",
-        sum(computation.hydration.state is State.RUNNING for computation in computations),
-    )
-    arrangements = {a for computation in computations for _, a in computation.arrangements}  # counts a shared one once
-    arrangements |= {
-        index.arrangement for index in coordinator.indexes.arranged.values() if index.arrangement is not None
-    }
-    rows, size = sum(a.rows for a in arrangements), sum(a.bytes for a in arrangements)
-    yield _one("tidewire_arrangement_rows", "gauge", "Entries that dataflows keep to find rows by a key.", rows)
-    yield _one("tidewire_arrangement_bytes", "gauge", "Their bytes, in memory and on disk.", size)
-
-
-def _of_lags(coordinator: Coordinator) -> Iterator[Metric]:
-    flows, counts = coordinator.dataflows.running.values(), coordinator.counters
-    lags = [coordinator.backpressure.lag(flow) for flow in flows]
-    yield _one(
-        "tidewire_dataflow_lag_commits",
-        "gauge",
-        "Commits that the dataflow that is furthest behind has not taken.",
-        max((lag.commits for lag in lags), default=0),
-    )
-    yield _one(
-        "tidewire_dataflow_lag_bytes",
-        "gauge",
-        "Bytes that the dataflow that is furthest behind has not taken.",
-        max((lag.bytes for lag in lags), default=0),
-    )
-    yield _one(
-        "tidewire_views_failing",
-        "gauge",
-        "Materialized views that stay where they are because their query fails.",
-        sum(flow.item is not None and flow.error is not None for flow in flows),
-    )
-    yield _one(
-        "tidewire_dataflows_holding_writers",
-        "gauge",
-        "Dataflows that are so far behind that those who write what they read wait.",
-        len(coordinator.backpressure.lagging),
-    )
-    yield _one("tidewire_writes_throttled", "counter", "Writes that waited for dataflows.", counts.writes_throttled)
-    yield _one("tidewire_throttled_seconds", "counter", "How long they waited, together.", counts.throttled_s)
-
-
-def _of_sessions(activity: Activity, counts: Counters) -> Iterator[Metric]:
-    active = dict.fromkeys(OUTPUTS, 0)
-    for entry in activity.subscriptions.values():
-        active[entry.output] += 1
-    yield _one("tidewire_sessions", "gauge", "Clients that are connected.", len(activity.sessions))
-    yield _one("tidewire_sessions_opened", "counter", "Clients that have connected.", activity.sessions_opened)
-    yield Metric(
-        "tidewire_statements",
-        "counter",
-        "Statements by kind, and whether they did what they were asked. Kind unknown: it could not be parsed.",
-        ("kind", "outcome"),
-        {(kind, outcome): count for (kind, outcome), count in counts.statements.items()},
-    )
-    yield Metric(
-        "tidewire_subscriptions_started",
-        "counter",
-        "Subscriptions that have begun, by output mode.",
-        ("output",),
-        {(output,): activity.subscriptions_started[output] for output in OUTPUTS},
-    )
-    yield Metric(
-        "tidewire_subscriptions_active",
-        "gauge",
-        "Subscriptions that run, by output mode.",
-        ("output",),
-        {(output,): count for output, count in active.items()},
-    )
-
-
-def _of_writes(coordinator: Coordinator) -> Iterator[Metric]:
-    counts = coordinator.counters
-    yield _one("tidewire_commits", "counter", "Commits that wrote rows. Writers that wait share one.", counts.commits)
-    yield _one(
-        "tidewire_rows_written",
-        "counter",
-        "Lines of changes that commits wrote: an update is two.",
-        counts.rows_written,
-    )
-    yield _one(
-        "tidewire_catalog_transactions",
-        "counter",
-        "Transactions of the catalog's file: commits, definitions, compaction.",
-        coordinator.store.transactions,
-    )
-    yield _one("tidewire_compactions", "counter", "Runs of batches that were merged into one.", counts.merges)
-    yield _one("tidewire_compacted_batches", "counter", "Batches that were merged.", counts.batches_merged)
-    yield _one(
-        "tidewire_write_frontier_seconds",
-        "gauge",
-        "The least time that tables may still change at, as seconds since 1970: behind the clock, commits do not pass.",
-        coordinator.frontiers.tables_upper / 1_000,
-    )
-
-
-def _of_holds(coordinator: Coordinator) -> Iterator[Metric]:
-    """A hold's history: the log rows of its objects after its time that would be absent or merged without holders."""
-    state, frontiers, log = coordinator.state, coordinator.frontiers, coordinator.log
-    lags: dict[tuple[str, ...], float] = {}
-    rows: dict[tuple[str, ...], float] = {}
-    sizes: dict[tuple[str, ...], float] = {}
-    logs: dict[ObjectId, LogSizes] = {}
-    for hold, place, lag_ms in coordinator.holds.lags_ms(state):
-        label = (".".join(state.full_name(hold)),)
-        lags[label] = lag_ms / 1_000
-        rows[label] = sizes[label] = 0
-        relations = {state.items[id].part_of or id for id in hold.on}
-        for id in relations:
-            if id not in logs:
-                logs[id] = log.sizes_over_time(id)
-            held_rows, held_bytes = logs[id].between(place.at, frontiers.retained(id))
-            rows[label] += held_rows
-            sizes[label] += held_bytes
-    yield Metric("tidewire_hold_lag_seconds", "gauge", "How far a hold is behind its objects.", ("hold",), lags)
-    yield Metric("tidewire_hold_history_rows", "gauge", "Lines of changes that a hold keeps.", ("hold",), rows)
-    yield Metric("tidewire_hold_history_bytes", "gauge", "Bytes of changes that a hold keeps.", ("hold",), sizes)
-    yield _one(
-        "tidewire_holds_moved_by_max_lag",
-        "counter",
-        "Holds that lagged by more than their MAX LAG and were moved.",
-        coordinator.counters.holds_moved,
-    )
-
-
-def _of_spark(counts: Counters, engine: Engine) -> Iterator[Metric]:
-    yield _one("tidewire_spark_ready", "gauge", "Whether Spark takes statements.", engine.ready)
-    yield Metric(
-        "tidewire_spark_statements",
-        "gauge",
-        "Statements that Spark runs, and those that wait for it.",
-        ("state",),
-        {("running",): engine.running, ("waiting",): engine.waiting},
-    )
-    yield Metric(
-        "tidewire_spark_statement_seconds",
-        "histogram",
-        "How long Spark's statements took, waiting included.",
-        ("outcome",),
-        {(outcome,): durations for outcome, durations in counts.spark.items()},
-    )
+def rendered(families: Iterable[Metric], jvm_pid: int | None) -> bytes:
+    """Returns the text, with the metrics of this process and of the JVM. Reads /proc: not on the event loop."""
+    registry = CollectorRegistry()
+    registry.register(_Collected(families))
+    ProcessCollector(registry=registry)
+    if jvm_pid is not None and (memory := resident_bytes(jvm_pid)) is not None:
+        registry.register(
+            _Collected([_gauge("tidewire_spark_resident_memory_bytes", "Resident memory of Spark's JVM.", memory)])
+        )
+    return generate_latest(registry)
 
 
 def resident_bytes(process_id: int) -> int | None:
@@ -250,40 +186,26 @@ def resident_bytes(process_id: int) -> int | None:
     return None
 
 
-def rendered(metrics: list[Metric], jvm_pid: int | None) -> tuple[bytes, str]:
-    """Returns the text, with this process's own metrics, and its content type. Reads /proc: not on the event loop."""
-    # Imported on first use, because the import takes a tenth of the server's start.
-    from prometheus_client import CollectorRegistry, ProcessCollector, generate_latest
-    from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
+class _Collected(Collector):
+    """Metrics that were read before."""
 
-    if jvm_pid is not None and (memory := resident_bytes(jvm_pid)) is not None:
-        metrics = [
-            *metrics,
-            _one("tidewire_spark_resident_memory_bytes", "gauge", "Memory of Spark's process.", memory),
-        ]
-    registry = CollectorRegistry()
-    ProcessCollector(registry=registry)
-    registry.register(_Families(metrics))
-    return generate_latest(registry), CONTENT_TYPE_PLAIN_0_0_4
+    def __init__(self, families: Iterable[Metric]) -> None:
+        self._families = families
+
+    def collect(self) -> Iterable[Metric]:
+        return self._families
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _Families:
-    """The metrics in the form that prometheus_client's collectors return."""
+def _gauge(name: str, description: str, value: float) -> Metric:
+    return GaugeMetricFamily(name, description, value)
 
-    metrics: list[Metric]
 
-    def collect(self) -> Iterator[Any]:
-        from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
+def _gauges(name: str, description: str, label: str, values: Mapping[str, float]) -> Metric:
+    return _labelled(GaugeMetricFamily(name, description, labels=(label,)), values)
 
-        for metric in self.metrics:
-            kinds = {"counter": CounterMetricFamily, "gauge": GaugeMetricFamily, "histogram": HistogramMetricFamily}
-            family = kinds[metric.kind](metric.name, metric.help, labels=metric.labels)
-            for labels, value in metric.samples.items():
-                if isinstance(value, Durations):
-                    bounds = [*map(str, value.bounds), "+Inf"]
-                    buckets = list(zip(bounds, accumulate(value.buckets), strict=True))
-                    family.add_metric(labels, buckets, value.total_s)
-                else:
-                    family.add_metric(labels, value)
-            yield family
+
+def _labelled(family: GaugeMetricFamily | CounterMetricFamily, values: Mapping[str, float]) -> Metric:
+    """Adds the values by the value of the family's only label."""
+    for label, value in values.items():
+        family.add_metric((label,), value)
+    return family

@@ -1,1 +1,1 @@
-"""Tools for tasks, threads, counters and errors. They depend on no other package of the server."""
+"""Tools for tasks, threads, metrics, logs and errors. They depend on no other package of the server."""

@@ -44,7 +44,7 @@ def to_pg_error(error: Exception) -> PgError:
         return PgError(
             SqlState.DATA_EXCEPTION,
             "the count of a row is negative",
-            detail="More copies of a row were taken away than ever stood there.",
+            detail="More copies of a row were removed than existed.",
         )
     if isinstance(error, Damaged):
         log.error("damaged data", error=str(error), detail=error.detail)

@@ -17,7 +17,7 @@ from time import monotonic
 
 @dataclass(slots=True)
 class Step:
-    """`of`: the object of the step. `parts`: seconds by activity, as far as `tell` reported them."""
+    """`of`: the object of the step. `parts`: seconds by activity, as far as `add_durations` reported them."""
 
     what: str
     of: str = ""
@@ -57,7 +57,7 @@ def step(what: str, of: str = "") -> Iterator[Step]:
             steps.append(made)
 
 
-def tell(parts: Mapping[str, float]) -> None:
+def add_durations(parts: Mapping[str, float]) -> None:
     """Adds durations of activities, in seconds, to the current step."""
     if (current := _current.get()) is not None:
         current.parts.update(parts)

@@ -4,11 +4,15 @@ How a statement is executed:
 
     run(sql, views)          engine.py        lifecycle: start, watch, restart, close
       → a free slot          pool.py          queue of statements; a slot is a Spark session with a thread
-      → a driver, either     embedded/        in a JVM that this process starts, with executors in it or on a cluster
-        with a session path  arrow_path.py    Arrow over a socket to java/SparkBridge.java; stock_path.py: public API
-        or                   connect/         a Spark Connect server
-        with a session path  connect/path.py  Arrow over gRPC
+      → a driver             driver.py        interface; embedded/: in a JVM that this process starts, with executors in
+                                              it or on a cluster; connect/: a Spark Connect server
+      → a session            session_path.py  interface; embedded/bridge_path.py: Arrow over a socket to
+                                              java/SparkBridge.java; embedded/stock_path.py: PySpark's public API;
+                                              connect/path.py: Arrow over gRPC
+      → Arrow types          arrow_types.py   converts tables to Spark's Arrow layout and back
       → an error             errors.py        translates Spark's errors to PostgreSQL's
+
+`.importlinter` states these layers as contracts. embedded/ and connect/ do not import each other.
 
 The other packages depend on the protocol `Engine` only; Spark is used only in this package. The SQL is in Spark's
 dialect, as rendered by the planner.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from typing import Protocol
 
-from server.spark.arrow_path import SessionPath
+from server.spark.session_path import SessionPath
 
 # Settings of every session: PostgreSQL's semantics, and low latency for small statements. Source: measurements.
 SESSION_PROPERTIES = {
@@ -36,7 +36,7 @@ class Driver(Protocol):
     def cancel_jobs(self, group: str) -> None:
         """Cancels the running and the future jobs of a job group."""
 
-    def fell(self) -> bool:
+    def terminate(self) -> bool:
         """Ensures that an unusable driver ends. Returns whether it is known to have run out of memory."""
 
     def wait(self) -> str:

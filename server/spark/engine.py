@@ -6,7 +6,7 @@ Unfinished statements stay in the pool and run again on the next driver, which i
 tables that are sent with it. After START_TRIES consecutive failures, or if `Spark.prepare` fails, all statements except
 patient ones are refused, while the supervisor keeps trying.
 
-The drivers are implemented in embedded.py and remote.py.
+The drivers are implemented in embedded/driver.py and connect/remote.py.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ import pyarrow as pa
 import structlog
 
 from protocol.pgwire.errors import PgError, SqlState
-from server.runtime.trace import tell
+from server.runtime.trace import add_durations
 from server.spark import EngineUnavailable
-from server.spark.connect.driver import RemoteSpark
+from server.spark.connect.remote import RemoteSpark
 from server.spark.connect.url import ConnectUrl
 from server.spark.driver import Spark
 from server.spark.embedded.driver import EmbeddedSpark
 from server.spark.pool import Pool, Statement
 from server.spark.python_functions import PythonFunctions
-from server.spark.warm_up import synthetic_ticks
+from server.spark.warm_up import synthetic_statements
 
 START_TRIES = 3
 GOOD_LIFE_S = 10.0  # the end of a driver that lived this long does not count as a failed start
@@ -134,12 +134,12 @@ class SparkEngine:
         except asyncio.CancelledError:
             self._pool.cancel(statement)
             raise
-        tell(statement.parts)
+        add_durations(statement.parts)
         return rows
 
     async def warm_up(self) -> None:
         begun = time.monotonic()
-        for sql, views in synthetic_ticks(WARM_UP_ROUNDS):
+        for sql, views in synthetic_statements(WARM_UP_ROUNDS):
             await self.run(sql, views, background=True)
         _log.info("engine warm", rounds=WARM_UP_ROUNDS, seconds=round(time.monotonic() - begun, 1))
 
@@ -163,7 +163,7 @@ class SparkEngine:
                 if not prepared:
                     self._spark.prepare()
                     prepared = True
-                self._serve_once()
+                self._run_driver()
             except Exception as error:  # any error: the supervisor must survive it
                 failures += 1
                 why = error if isinstance(error, EngineUnavailable) else _bug(error)
@@ -199,13 +199,13 @@ class SparkEngine:
             failed, self._started = self._started, Future()  # later callers of `start` wait for the next attempt
             failed.set_exception(error)
 
-    def _serve_once(self) -> None:
+    def _run_driver(self) -> None:
         """Starts a driver, serves with it and returns when it has ended. Any error is an error of the start."""
         begun = time.monotonic()
         driver = self._spark.start(self._stopping)
         try:
             paths = {name: driver.path(name) for name in (f"slot-{number}" for number in range(self._sessions))}
-            self._pool.open(paths, driver.cancel_jobs, driver.fell)
+            self._pool.open(paths, driver.cancel_jobs, driver.terminate)
             self._unavailable = None
             _log.info("engine ready", seconds=round(time.monotonic() - begun, 2), pid=driver.pid)
             if not self._started.done():

@@ -69,12 +69,12 @@ class Fault:
 class Failure(Exception):
     """An exception of Spark: the chain of causes, outermost first and never empty, and the whole stack trace."""
 
-    def __init__(self, chain: tuple[Fault, ...], trace: str, *, engine_gone: bool = False) -> None:
-        """`engine_gone`: Spark is shutting down, so the query is not the cause."""
+    def __init__(self, chain: tuple[Fault, ...], trace: str, *, spark_stopped: bool = False) -> None:
+        """`spark_stopped`: Spark is shutting down, so the query is not the cause."""
         super().__init__(chain[0].line)
         self.chain = chain
         self.trace = trace
-        self.engine_gone = engine_gone
+        self.spark_stopped = spark_stopped
 
 
 def pg_error(failure: Failure, sql: str) -> PgError:
@@ -145,9 +145,9 @@ def _numeric_overflow(fault: Fault) -> PgError:
 
 
 def _arithmetic_overflow(fault: Fault) -> PgError:
-    said = f"{fault.message} {fault.parameters.get('message', '')}"
+    text = f"{fault.message} {fault.parameters.get('message', '')}"
     names = {"short": "smallint", "integer": "integer", "long": "bigint"}
-    return _out_of_range(next((pg for java, pg in names.items() if f"{java} overflow" in said), ""))
+    return _out_of_range(next((pg for java, pg in names.items() if f"{java} overflow" in text), ""))
 
 
 def _raised(fault: Fault) -> PgError | None:
@@ -157,7 +157,7 @@ def _raised(fault: Fault) -> PgError | None:
     return PgError(SqlState(match[1]), match[2])
 
 
-def _says(sqlstate: SqlState, text: str, *parameters: str) -> Callable[[Fault], PgError]:
+def _error(sqlstate: SqlState, text: str, *parameters: str) -> Callable[[Fault], PgError]:
     def rule(fault: Fault) -> PgError:
         values = (_unquoted(fault.parameters.get(name, "?")) for name in parameters)
         return PgError(sqlstate, text.format(*values, fault=fault), hint=_HINTS.get(sqlstate))
@@ -176,9 +176,9 @@ _HINTS = {
     "(on a cluster, also with a larger spark.executor.memory).",
     SqlState.DISK_FULL: "Make room in the data directory: Spark keeps temporary files there.",
 }
-_division_by_zero = _says(SqlState.DIVISION_BY_ZERO, "division by zero")
-_cancelled = _says(SqlState.QUERY_CANCELED, "canceling statement due to user request")
-_bad_pattern = _says(SqlState.INVALID_REGULAR_EXPRESSION, "invalid regular expression: {}", "value")
+_division_by_zero = _error(SqlState.DIVISION_BY_ZERO, "division by zero")
+_cancelled = _error(SqlState.QUERY_CANCELED, "canceling statement due to user request")
+_bad_pattern = _error(SqlState.INVALID_REGULAR_EXPRESSION, "invalid regular expression: {}", "value")
 
 _BY_CONDITION: dict[str, Callable[[Fault], PgError | None]] = {
     "DIVIDE_BY_ZERO": _division_by_zero,
@@ -190,26 +190,26 @@ _BY_CONDITION: dict[str, Callable[[Fault], PgError | None]] = {
     "NUMERIC_VALUE_OUT_OF_RANGE": _numeric_overflow,
     "NUMERIC_OUT_OF_SUPPORTED_RANGE": _numeric_overflow,
     "CAST_INVALID_INPUT": _bad_input,
-    "DATETIME_FIELD_OUT_OF_BOUNDS": _says(SqlState.DATETIME_FIELD_OVERFLOW, "date/time field value out of range"),
-    "DATETIME_OVERFLOW": _says(SqlState.DATETIME_FIELD_OVERFLOW, "timestamp out of range"),
-    "INTERVAL_ARITHMETIC_OVERFLOW": _says(SqlState.INTERVAL_FIELD_OVERFLOW, "interval out of range"),
-    "INVALID_ARRAY_INDEX": _says(SqlState.ARRAY_SUBSCRIPT_ERROR, "array subscript out of range"),
-    "INVALID_ARRAY_INDEX_IN_ELEMENT_AT": _says(SqlState.ARRAY_SUBSCRIPT_ERROR, "array subscript out of range"),
-    "MALFORMED_CHARACTER_CODING": _says(
+    "DATETIME_FIELD_OUT_OF_BOUNDS": _error(SqlState.DATETIME_FIELD_OVERFLOW, "date/time field value out of range"),
+    "DATETIME_OVERFLOW": _error(SqlState.DATETIME_FIELD_OVERFLOW, "timestamp out of range"),
+    "INTERVAL_ARITHMETIC_OVERFLOW": _error(SqlState.INTERVAL_FIELD_OVERFLOW, "interval out of range"),
+    "INVALID_ARRAY_INDEX": _error(SqlState.ARRAY_SUBSCRIPT_ERROR, "array subscript out of range"),
+    "INVALID_ARRAY_INDEX_IN_ELEMENT_AT": _error(SqlState.ARRAY_SUBSCRIPT_ERROR, "array subscript out of range"),
+    "MALFORMED_CHARACTER_CODING": _error(
         SqlState.CHARACTER_NOT_IN_REPERTOIRE, "invalid byte sequence for encoding {}", "charset"
     ),
-    "SCALAR_SUBQUERY_TOO_MANY_ROWS": _says(
+    "SCALAR_SUBQUERY_TOO_MANY_ROWS": _error(
         SqlState.CARDINALITY_VIOLATION, "more than one row returned by a subquery used as an expression"
     ),
     "INVALID_LIMIT_LIKE_EXPRESSION.IS_NEGATIVE": _negative_bound,
-    "RECURSION_LEVEL_LIMIT_EXCEEDED": _says(SqlState.PROGRAM_LIMIT_EXCEEDED, "a recursive query did not end"),
-    "RECURSION_ROW_LIMIT_EXCEEDED": _says(
+    "RECURSION_LEVEL_LIMIT_EXCEEDED": _error(SqlState.PROGRAM_LIMIT_EXCEEDED, "a recursive query did not end"),
+    "RECURSION_ROW_LIMIT_EXCEEDED": _error(
         SqlState.PROGRAM_LIMIT_EXCEEDED, "a recursive query of more than {} rows", "rowLimit"
     ),
     "INVALID_PARAMETER_VALUE.PATTERN": _bad_pattern,
-    "TABLE_OR_VIEW_NOT_FOUND": _says(SqlState.UNDEFINED_TABLE, 'relation "{}" does not exist', "relationName"),
-    "UNRESOLVED_COLUMN": _says(SqlState.UNDEFINED_COLUMN, 'column "{}" does not exist', "objectName"),
-    "UNRESOLVED_ROUTINE": _says(SqlState.UNDEFINED_FUNCTION, "function {} does not exist", "routineName"),
+    "TABLE_OR_VIEW_NOT_FOUND": _error(SqlState.UNDEFINED_TABLE, 'relation "{}" does not exist', "relationName"),
+    "UNRESOLVED_COLUMN": _error(SqlState.UNDEFINED_COLUMN, 'column "{}" does not exist', "objectName"),
+    "UNRESOLVED_ROUTINE": _error(SqlState.UNDEFINED_FUNCTION, "function {} does not exist", "routineName"),
     "SPARK_JOB_CANCELLED": _cancelled,
     "OPERATION_CANCELED": _cancelled,
     "USER_RAISED_EXCEPTION": _raised,

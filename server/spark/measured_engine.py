@@ -8,16 +8,16 @@ from collections.abc import Mapping
 
 import pyarrow as pa
 
-from server.runtime.counters import CANCELED, ERROR, OK, Counters
+from server.runtime.metrics import CANCELED, ERROR, OK, Metrics
 from server.spark import Engine, EngineUnavailable
 
 
 class MeasuredEngine:
-    """Wraps `engine` and records each statement's outcome and duration in `counts.spark`. For one event loop."""
+    """Wraps an engine and records the duration of each statement by outcome. For one event loop."""
 
-    def __init__(self, engine: Engine, counts: Counters) -> None:
+    def __init__(self, engine: Engine, metrics: Metrics) -> None:
         self._engine = engine
-        self._counts = counts
+        self._metrics = metrics
 
     @property
     def ready(self) -> bool:
@@ -53,7 +53,7 @@ class MeasuredEngine:
             outcome = CANCELED
             raise
         finally:
-            self._counts.spark[outcome].add(time.monotonic() - begun)
+            self._metrics.spark_seconds[outcome].observe(time.monotonic() - begun)
         return rows
 
     async def warm_up(self) -> None:

@@ -29,8 +29,8 @@ import pyarrow as pa
 import structlog
 
 from protocol.pgwire.errors import PgError, SqlState
-from server.spark.arrow_path import Disconnected, SessionPath
 from server.spark.errors import Failure, out_of_memory, pg_error
+from server.spark.session_path import Disconnected, SessionPath
 
 RUNS_MAX = 3  # a statement fails after this many lost drivers, because it may be the cause
 VIEWS_MAX = 64  # views kept per slot between statements
@@ -101,11 +101,11 @@ class Slot:
                 self._pool.lost(self, statement)
                 break
             except Failure as failure:
-                if failure.engine_gone:
+                if failure.spark_stopped:
                     self._pool.lost(self, statement)
                     break
                 self._pool.finished(self)
-                statement.future.set_exception(self._told(failure, statement))
+                statement.future.set_exception(self._error_of(failure, statement))
             except BaseException as bug:  # a bug: raised in the caller that awaits the future
                 self._pool.finished(self)
                 statement.future.set_exception(bug)
@@ -146,7 +146,7 @@ class Slot:
             names.append(name)
         return names
 
-    def _told(self, failure: Failure, statement: Statement) -> PgError:
+    def _error_of(self, failure: Failure, statement: Statement) -> PgError:
         if statement.cancelled:
             return PgError(SqlState.QUERY_CANCELED, "canceling statement due to user request")
         return pg_error(failure, statement.sql)
@@ -163,7 +163,7 @@ class Pool:
         self._free: list[Slot] = []
         self._running: dict[Slot, Statement] = {}
         self._slots: frozenset[Slot] = frozenset()  # of the current driver
-        self._fell_alone = False  # whether exactly one statement ran when the last driver was lost
+        self._lost_alone = False  # whether exactly one statement ran when the last driver was lost
         self._refusal: PgError | None = None
         self._ended = False
 
@@ -210,7 +210,7 @@ class Pool:
 
     def _shut(self) -> None:
         if self._slots:
-            self._fell_alone = len(self._running) == 1
+            self._lost_alone = len(self._running) == 1
         self._slots = frozenset()
         for slot in self._free:
             slot.give(None)
@@ -289,11 +289,11 @@ class Pool:
             if statement.cancelled:
                 return
             refusal = self._refused(statement)
-            if refusal is None and statement.runs < RUNS_MAX and not (self._fell_alone and no_memory):
+            if refusal is None and statement.runs < RUNS_MAX and not (self._lost_alone and no_memory):
                 (self._background if statement.background else self._waiting).appendleft(statement)
                 self._dispatch()
                 return
-        statement.future.set_exception(refusal or (out_of_memory() if no_memory else _deadly(statement)))
+        statement.future.set_exception(refusal or (out_of_memory() if no_memory else _lost_too_often(statement)))
 
     def _dispatch(self) -> None:
         """Assigns queued statements to free slots. The caller holds the lock."""
@@ -313,7 +313,7 @@ class Pool:
             slot.give(statement)
 
 
-def _deadly(statement: Statement) -> PgError:
+def _lost_too_often(statement: Statement) -> PgError:
     return PgError(
         SqlState.CRASH_SHUTDOWN,
         f"the Spark engine was lost {statement.runs} times while it ran this query",

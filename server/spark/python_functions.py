@@ -1,4 +1,4 @@
-"""Python functions that Spark SQL can call by name, registered in a session without PySpark's own objects.
+"""Python functions that Spark SQL can call by name, pickled without PySpark's own objects.
 
 They are scalar Arrow UDFs: Spark sends columns to a Python worker, which returns a column. Functions are pickled by
 reference, so the worker must be able to import them. The worker runs the same Python as this process, or, on a cluster,
@@ -14,8 +14,6 @@ import sys
 from collections.abc import Callable, Mapping
 from functools import cache
 from typing import Any
-
-from py4j.java_gateway import JavaObject
 
 from server.runtime.memory import limit_memory
 
@@ -72,21 +70,3 @@ def python_version() -> str:
 def worker_python(environ: Mapping[str, str] = os.environ) -> str:
     """Returns the workers' Python executable: PYSPARK_PYTHON (for a cluster with other paths), or this process's."""
     return environ.get("PYSPARK_PYTHON") or sys.executable
-
-
-def register(jvm: Any, session: JavaObject, functions: PythonFunctions) -> None:
-    """Makes `functions` callable in the session's SQL."""
-    made = getattr(jvm, "org.apache.spark.sql.execution.python.UserDefinedPythonFunction")
-    nothing = jvm.java.util.ArrayList()
-    for name, (function, result) in functions.items():
-        python = jvm.org.apache.spark.api.python.SimplePythonFunction(
-            bytearray(pickled(function, result)),
-            jvm.java.util.HashMap(),
-            nothing,
-            worker_python(),
-            python_version(),
-            nothing,
-            None,
-        )
-        udf = made(name, python, session.parseDataType(result), SQL_SCALAR_ARROW_UDF, True, nothing, nothing)
-        session.udf().registerPython(name, udf)

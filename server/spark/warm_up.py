@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 
-def synthetic_ticks(rounds: int) -> Iterator[tuple[str, dict[str, pa.Table]]]:
+def synthetic_statements(rounds: int) -> Iterator[tuple[str, dict[str, pa.Table]]]:
     """Yields `rounds` pairs of SQL text and its tables."""
     count = 100
     for number in range(rounds):
@@ -29,12 +29,12 @@ def synthetic_ticks(rounds: int) -> Iterator[tuple[str, dict[str, pa.Table]]]:
                 "diff": np.ones(count, dtype=np.int64),
             }
         )
-        sql = _TICKS[number % len(_TICKS)]
-        again = number // len(_TICKS) % 2
+        sql = _TEXTS[number % len(_TEXTS)]
+        again = number // len(_TEXTS) % 2
         yield sql if again else f"{sql} /* {number} */", {"warm_l": table, "warm_r": table.slice(0, 50)}
 
 
-_TICKS = (
+_TEXTS = (
     "SELECT c0, upper(c2), c3 * 2, CAST(c0 AS STRING), diff FROM warm_l WHERE c1 <> 3 AND c2 LIKE '%1%'",
     "SELECT /*+ COALESCE(1) */ c1, sum(diff), sum(c3 * diff), min(c2), max(c4), sum(c5) FROM warm_l GROUP BY c1",
     "SELECT c1, count(*) AS n, avg(c3) AS a FROM warm_l GROUP BY c1 ORDER BY c1 LIMIT 5",

@@ -12,7 +12,7 @@ from urllib.request import urlopen
 import psycopg
 import pytest
 
-from server.introspection.http import CONNECTIONS_MAX, HEAD_BYTES_MAX
+from server.introspection.http import CONNECTIONS_MAX, LINE_BYTES_MAX
 from tests.fix_server import ServerProcess
 from tests.server.execution.test_large_snapshot import anonymous_kib
 
@@ -92,9 +92,9 @@ def test_no_bytes_stop_the_server(own_server: ServerProcess) -> None:
     for _ in range(ROUNDS):
         request = b"".join(choose.choice(parts) for _ in range(choose.randrange(12))) + b"\r\n\r\n"
         shown = answer(own_server, request)
-        assert not shown or shown.startswith(b"HTTP/1.1 "), (request, shown)
+        assert not shown or shown.startswith(b"HTTP/1."), (request, shown)
     for _ in range(20):
-        answer(own_server, b"GET /metrics HTTP/1.1\r\nX: " + b"x" * 64 * HEAD_BYTES_MAX)
+        answer(own_server, b"GET /metrics HTTP/1.1\r\nX: " + b"x" * 64 * LINE_BYTES_MAX)
     serves(own_server)
     assert anonymous_kib(own_server.process.pid) - loaded_kib < GROWTH_MIB * 1024
     assert '"level": "error"' not in own_server.log_path.read_text()

@@ -13,6 +13,7 @@ from time import monotonic
 from typing import Protocol
 
 import pyarrow as pa
+from prometheus_client import Histogram
 
 from catalog import updates
 from catalog.objects import ObjectId, Timestamp
@@ -20,7 +21,7 @@ from server.dataflow.arrangements.arrangement import Arrangement
 from server.dataflow.inputs import Inputs
 from server.dataflow.runtime.hydration import Hydration
 from server.runtime.cancellation import raise_if_cancelled
-from server.runtime.counters import Durations
+from server.runtime.metrics import Durations
 from server.runtime.trace import step
 from server.spark import Engine, Runner
 from server.sql.constant import Bindings
@@ -91,7 +92,7 @@ class Computation(Protocol):
 class Ticks:
     """The number and the durations of a dataflow's steps. `together`: the histogram over all dataflows."""
 
-    together: Durations = field(default_factory=Durations)
+    together: Histogram | None = None
     own: Durations = field(default_factory=Durations)
     count: int = 0
     last_s: float = 0.0
@@ -106,7 +107,8 @@ class Ticks:
         self.last_s = seconds
         self.max_s = max(self.max_s, seconds)
         self.own.add(seconds)
-        self.together.add(seconds)
+        if self.together is not None:
+            self.together.observe(seconds)
 
 
 async def advanced(

@@ -31,8 +31,8 @@ from server.dataflow.runtime.computation import Computation, Ticks, advanced
 from server.dataflow.runtime.failed_plan import FailedPlan
 from server.dataflow.runtime.hydration import watched
 from server.runtime.cancellation import raise_if_cancelled
-from server.runtime.counters import Counters
 from server.runtime.errors import to_pg_error
+from server.runtime.metrics import Metrics
 from server.timeline.frontiers import Frontiers, Holder
 
 log = structlog.get_logger()
@@ -88,7 +88,7 @@ class Dataflow:
         sink: Sink,
         frontiers: Frontiers,
         holder: Holder,
-        counters: Counters,
+        metrics: Metrics,
         *,
         item: MaterializedView | Index | None = None,
         holds_too_much: Callable[[Dataflow], bool] = lambda _: False,
@@ -102,14 +102,14 @@ class Dataflow:
         self.item = item
         self.computation = computation
         self.sink = sink
-        self.ticks = Ticks(counters.ticks)
+        self.ticks = Ticks(metrics.step_seconds)
         self.hydrated = False
         self.error: PgError | None = None
         self.processed_upper = max(sink.upper, holder.time)
         """All times before it have been processed. `error` applies to the times since `sink.upper`."""
         self._frontiers = frontiers
         self._holder = holder
-        self._counters = counters
+        self._metrics = metrics
         self._holds_too_much = holds_too_much
         self._kind = "query" if item is None else item.kind
         self._log = log.bind(id=id) if item is None else log.bind(view=item.name, id=id)
@@ -185,7 +185,7 @@ class Dataflow:
                     self.computation = self.computation.plan()
                 known = await self.sink.rows()
                 names = {"dataflow": self.id} | ({"view": self.item.name} if self.item is not None else {})
-                async with watched(self.computation.hydration, time, self._counters, **names):
+                async with watched(self.computation.hydration, time, self._metrics, **names):
                     rows = await self.computation.hydrate(time, known if time == self.upper - 1 else None)
                 break
             except Exception as error:

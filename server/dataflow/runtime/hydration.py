@@ -12,7 +12,7 @@ from enum import StrEnum
 import structlog
 
 from catalog.objects import Timestamp
-from server.runtime.counters import CANCELED, ERROR, OK, Counters
+from server.runtime.metrics import CANCELED, ERROR, OK, Metrics
 
 PROGRESS_S = 5.0  # between log entries; a shorter hydration has none
 log = structlog.get_logger()
@@ -76,9 +76,7 @@ class Hydration:
 
 
 @asynccontextmanager
-async def watched(
-    hydration: Hydration, as_of: Timestamp, counters: Counters, **dataflow: object
-) -> AsyncIterator[None]:
+async def watched(hydration: Hydration, as_of: Timestamp, metrics: Metrics, **dataflow: object) -> AsyncIterator[None]:
     """Counts the enclosed `hydrate` by outcome. After PROGRESS_S, logs its progress at intervals, and its outcome."""
     begun = time.monotonic()
     outcome, failure = ERROR, {}
@@ -96,7 +94,7 @@ async def watched(
     finally:
         reporter.cancel()
         took = time.monotonic() - begun
-        counters.hydrations[outcome].add(took)
+        metrics.hydration_seconds[outcome].observe(took)
         if took > PROGRESS_S:
             logger.info("hydration ended", outcome=outcome, **failure, **hydration.progress())
 

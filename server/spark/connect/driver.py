@@ -1,4 +1,4 @@
-"""A Spark Connect server that is run outside of this process.
+"""A Spark Connect server that runs outside of this process.
 
 Every PING_S a small call in each session checks the server. It detects a server that is gone, or one that was restarted
 and lost the sessions, and it prevents idle sessions from expiring (after an hour by default).
@@ -13,13 +13,12 @@ from importlib.metadata import version
 import structlog
 
 from server.spark import EngineUnavailable
-from server.spark.arrow_path import Disconnected, SessionPath
-from server.spark.connect.messages import messages
 from server.spark.connect.path import ConnectPath, ConnectService
 from server.spark.connect.url import ConnectUrl
 from server.spark.driver import SESSION_PROPERTIES
 from server.spark.errors import Failure
 from server.spark.python_functions import PythonFunctions
+from server.spark.session_path import Disconnected, SessionPath
 
 PING_S = 2.0
 
@@ -70,7 +69,7 @@ class RemoteDriver:
         path = self._paths[group.partition("/")[0]]
         threading.Thread(target=path.interrupt, name=f"tidewire-cancel-{group}", args=(group,), daemon=True).start()
 
-    def fell(self) -> bool:
+    def terminate(self) -> bool:
         """Closes the connection, so that pending calls fail. Always returns False: the cause is not known."""
         self._lost.set()
         self._service.close()
@@ -83,11 +82,11 @@ class RemoteDriver:
                     path.ping()
             except (Disconnected, Failure) as error:
                 return str(error)
-        return "it hung up in the middle of a statement"
+        return "the server closed the connection during a statement"
 
-    def leave(self, grace_s: float) -> None:
+    def disconnect(self, grace_s: float) -> None:
         """Closes the connection and releases the sessions on the server, so that they need not expire."""
-        self.fell()
+        self.terminate()
         service = ConnectService(self._url)
         try:
             for path in self._paths.values():
@@ -98,31 +97,4 @@ class RemoteDriver:
             service.close()
 
     def close(self) -> None:
-        self.fell()
-
-
-class RemoteSpark:
-    """See `spark.Spark`."""
-
-    pause_max_s = 2.0  # short, because an attempt is cheap and subscribers wait
-    pid = None
-
-    def __init__(self, url: ConnectUrl, *, functions: PythonFunctions, conf: Mapping[str, str]) -> None:
-        self._url = url
-        self._functions = functions
-        self._conf = conf
-        self._driver: RemoteDriver | None = None
-
-    def prepare(self) -> None:
-        messages()
-
-    def start(self, stopping: threading.Event) -> RemoteDriver:
-        """Does not connect to the server; the first session does."""
-        _log.info("engine starting", remote=str(self._url))
-        self._driver = driver = RemoteDriver(self._url, self._functions, self._conf)
-        return driver
-
-    def stop(self, grace_s: float) -> None:
-        """Does not wait for running statements: they fail when the connection is closed."""
-        if (driver := self._driver) is not None:
-            driver.leave(grace_s)
+        self.terminate()

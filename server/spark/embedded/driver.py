@@ -19,14 +19,17 @@ import structlog
 from py4j.protocol import Py4JError, Py4JJavaError
 
 from server.spark import EngineUnavailable
-from server.spark.arrow_path import BridgePath, SessionPath, compile_bridge
 from server.spark.driver import SESSION_PROPERTIES
+from server.spark.embedded.bridge import compile_bridge
+from server.spark.embedded.bridge_path import BridgePath
 from server.spark.embedded.java_runtime import Java, find_java
 from server.spark.embedded.jvm import ClassArchive, Jvm
 from server.spark.embedded.local_cluster import executor_flags, is_local_cluster
+from server.spark.embedded.python_udfs import register
 from server.spark.embedded.stock_path import StockPaths
-from server.spark.python_functions import PythonFunctions, register, worker_python
-from server.spark.warm_up import synthetic_ticks
+from server.spark.python_functions import PythonFunctions, worker_python
+from server.spark.session_path import SessionPath
+from server.spark.warm_up import synthetic_statements
 
 ARCHIVE_DELAY_S = 10.0  # does not compete with the first statements for the processor
 ARCHIVE_TIMEOUT_S = 300.0
@@ -41,7 +44,7 @@ _log = structlog.get_logger()
 # Unix sockets between a JVM and its Python workers. Over TCP every task would take 40 ms longer: the kernel holds back
 # the JVM's second message until the first is acknowledged, and delays the acknowledgement at the worker's end. The
 # directory is relative because a socket's path is limited to 107 bytes. A worker starts in the working directory of its
-# JVM: `scratch`, or the directory of the executor.
+# JVM: its own directory, or the directory of the executor.
 WORKER_SOCKETS = {"spark.python.unix.domain.socket.enabled": "true", "spark.python.unix.domain.socket.dir": "."}
 
 
@@ -57,8 +60,8 @@ AUTHENTICATION = {
 }
 
 
-def spark_properties(master: str, memory_mb: int, scratch: Path) -> dict[str, str]:
-    """Returns Spark's settings for a JVM that this server starts. Spark writes temporary files to `scratch`.
+def spark_properties(master: str, memory_mb: int, directory: Path) -> dict[str, str]:
+    """Returns Spark's settings for a JVM that this server starts. Spark writes temporary files to `directory`.
 
     With `local-cluster` the settings contain a new random secret.
     """
@@ -71,7 +74,7 @@ def spark_properties(master: str, memory_mb: int, scratch: Path) -> dict[str, st
         "spark.scheduler.mode": "FAIR",  # a long query does not starve short ones
         "spark.driver.maxResultSize": f"{memory_mb // 2}m",
         "spark.pyspark.python": worker_python(),
-        "spark.sql.warehouse.dir": str(scratch / "warehouse"),
+        "spark.sql.warehouse.dir": str(directory / "warehouse"),
         "spark.sql.catalogImplementation": "in-memory",
         "spark.sql.artifact.isolation.enabled": "false",
         **SESSION_PROPERTIES,
@@ -80,7 +83,7 @@ def spark_properties(master: str, memory_mb: int, scratch: Path) -> dict[str, st
         properties |= {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1", **AUTHENTICATION}
     if is_local_cluster(master):  # with `local[N]` Spark generates the secret itself
         properties["spark.authenticate.secret"] = secrets.token_hex(32)
-    executors = [*EXECUTOR_FLAGS, *(executor_flags(scratch) if is_local_cluster(master) else [])]
+    executors = [*EXECUTOR_FLAGS, *(executor_flags(directory) if is_local_cluster(master) else [])]
     properties["spark.executor.extraJavaOptions"] = " ".join(map(shlex.quote, executors))
     return properties
 
@@ -89,10 +92,10 @@ def _unavailable(error: BaseException, log: Path) -> EngineUnavailable:
     """Returns the error of a start in one line. A Java exception can be read only while its JVM runs."""
     if isinstance(error, EngineUnavailable):
         return error
-    said = str(error)
+    text = str(error)
     if isinstance(error, Py4JJavaError):  # its own text is a stack trace
-        said = said.partition("\n: ")[2]
-    line = next(iter(said.strip().splitlines()), type(error).__name__)
+        text = text.partition("\n: ")[2]
+    line = next(iter(text.strip().splitlines()), type(error).__name__)
     return EngineUnavailable(f"Spark did not start: {line}", f"see {log}")
 
 
@@ -100,7 +103,13 @@ class EmbeddedDriver:
     """One JVM with Spark started in it; see `spark.Driver`."""
 
     def __init__(
-        self, jvm: Jvm, stopping: threading.Event, *, low_latency: bool, functions: PythonFunctions, scratch: Path
+        self,
+        jvm: Jvm,
+        stopping: threading.Event,
+        *,
+        low_latency: bool,
+        functions: PythonFunctions,
+        spill_directory: Path,
     ) -> None:
         """Returns when Spark is ready. Raises EngineUnavailable, or an error of py4j if Spark or its JVM fails."""
         gateway = jvm.connect(stopping)
@@ -116,7 +125,7 @@ class EmbeddedDriver:
         self._process = jvm
         self._jvm = gateway.jvm
         self._functions = functions
-        self._scratch = scratch
+        self._spill_directory = spill_directory
 
     @property
     def pid(self) -> int | None:
@@ -128,7 +137,7 @@ class EmbeddedDriver:
                 return self._stock.path(slot, self._functions)
             session = self._session.newSession()
             register(self._jvm, session, self._functions)
-            return BridgePath(self._bridge, session, slot, self._scratch)
+            return BridgePath(self._bridge, session, slot, self._spill_directory)
         except Exception as error:
             raise _unavailable(error, self._process.log) from error
 
@@ -139,8 +148,8 @@ class EmbeddedDriver:
         except (Py4JError, OSError) as error:  # the JVM has ended, and its jobs with it
             _log.debug("jobs not cancelled", group=group, error=str(error))
 
-    def fell(self) -> bool:
-        return self._process.fell()
+    def terminate(self) -> bool:
+        return self._process.terminate()
 
     def wait(self) -> str:
         code = self._process.process.wait()
@@ -151,7 +160,7 @@ class EmbeddedDriver:
         self._process.process.wait()
         if self._stock:
             self._stock.detach()
-        self._process.forget()
+        self._process.clean_up()
 
 
 class EmbeddedSpark:
@@ -181,7 +190,7 @@ class EmbeddedSpark:
         self._conf = conf
         self._java: Java | None = None
         self._jvm: Jvm | None = None
-        self._archivist: threading.Thread | None = None
+        self._archive_thread: threading.Thread | None = None
         logging.getLogger("py4j").setLevel(logging.CRITICAL)  # it logs a stack trace for each lost connection
 
     @property
@@ -204,37 +213,39 @@ class EmbeddedSpark:
         self._jvm = jvm = self._launch(java, "spark-run", self._memory_mb, archive_flags)
         try:
             driver = EmbeddedDriver(
-                jvm, stopping, low_latency=self._low_latency, functions=self._functions, scratch=self._directory
+                jvm, stopping, low_latency=self._low_latency, functions=self._functions, spill_directory=self._directory
             )
         except BaseException as error:
-            told = _unavailable(error, self._log_file)  # before the JVM ends: afterwards the exception is unreadable
+            unavailable = _unavailable(
+                error, self._log_file
+            )  # before the JVM ends: afterwards the exception is unreadable
             jvm.kill()
             jvm.process.wait()
-            jvm.forget()
-            raise told from error
-        if archive and not archive_flags and self._archivist is None:
-            self._archivist = threading.Thread(
+            jvm.clean_up()
+            raise unavailable from error
+        if archive and not archive_flags and self._archive_thread is None:
+            self._archive_thread = threading.Thread(
                 target=self._make_archive, name="tidewire-spark-archive", args=(java, archive, stopping), daemon=True
             )
-            self._archivist.start()
+            self._archive_thread.start()
         return driver
 
     def stop(self, grace_s: float) -> None:
         if (jvm := self._jvm) is not None:
             jvm.stop(grace_s)
-        if self._archivist is not None:
-            self._archivist.join()
+        if self._archive_thread is not None:
+            self._archive_thread.join()
 
     def _launch(self, java: Java, name: str, memory_mb: int, extra_flags: list[str], niceness: int = 0) -> Jvm:
-        scratch = self._directory / name
+        directory = self._directory / name
         master = self._master if niceness == 0 else "local[1]"
         # Without low latency, PySpark runs in this process and would look for the sockets in its working directory.
         sockets = WORKER_SOCKETS if self._low_latency else {}
         return Jvm(
             java,
             memory_mb=memory_mb,
-            properties={**spark_properties(master, memory_mb, scratch), **sockets, **self._conf},
-            scratch=scratch,
+            properties={**spark_properties(master, memory_mb, directory), **sockets, **self._conf},
+            directory=directory,
             log=self._log_file,
             master=master,
             extra_flags=extra_flags,
@@ -250,13 +261,15 @@ class EmbeddedSpark:
         part = archive.part(os.getpid())
         jvm = self._launch(java, "spark-archive", ARCHIVE_MEMORY_MB, archive.make(part), niceness=19)
         try:
-            path = EmbeddedDriver(jvm, stopping, low_latency=True, functions={}, scratch=self._directory).path("slot-0")
-            for sql, views in synthetic_ticks(ARCHIVE_ROUNDS):
+            path = EmbeddedDriver(jvm, stopping, low_latency=True, functions={}, spill_directory=self._directory).path(
+                "slot-0"
+            )
+            for sql, views in synthetic_statements(ARCHIVE_ROUNDS):
                 if stopping.is_set():
                     return
                 path.run("archive", sql, views, [])
             path.close()
-            jvm.leave()
+            jvm.request_exit()
             deadline = time.monotonic() + ARCHIVE_TIMEOUT_S
             while jvm.process.poll() is None and time.monotonic() < deadline:
                 if stopping.wait(0.1):
@@ -271,5 +284,5 @@ class EmbeddedSpark:
         finally:
             jvm.kill()
             jvm.process.wait()
-            jvm.forget()
+            jvm.clean_up()
             part.unlink(missing_ok=True)

@@ -62,7 +62,7 @@ def _wheel_java() -> Path | None:
 def _examine(executable: Path | None) -> Java | str:
     """Returns the runtime, or the reason why it cannot be used."""
     if executable is None or not executable.is_file():
-        return "not there"
+        return "not found"
     try:
         done = subprocess.run(
             [executable, "-version"],
@@ -75,7 +75,7 @@ def _examine(executable: Path | None) -> Java | str:
         return f"{executable} does not run ({error})"
     match = _VERSION.search(done.stderr)
     if done.returncode != 0 or match is None:
-        return f"{executable} does not tell its version"
+        return f"{executable} does not report its version"
     if int(match[1]) < OLDEST_MAJOR:
         return f"{executable} is version {match[1]}"
     return Java(executable, int(match[1]), done.stderr.strip())

@@ -29,7 +29,6 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import version
-from importlib.util import find_spec
 from pathlib import Path
 
 from py4j.clientserver import ClientServer, JavaParameters, PythonParameters
@@ -37,11 +36,12 @@ from py4j.clientserver import ClientServer, JavaParameters, PythonParameters
 from server.spark import EngineUnavailable
 from server.spark.embedded.java_runtime import Java
 from server.spark.embedded.local_cluster import environment, is_local_cluster
+from server.spark.installation import spark_home
 from server.spark.python_functions import worker_python
 
 START_TIMEOUT_S = 180
 POLL_S = 0.02
-FALL_S = 10.0  # how long a failed JVM may take to exit
+TERMINATION_S = 10.0  # how long a failed JVM may take to exit
 EXIT_OUT_OF_MEMORY = 52  # org.apache.spark.util.SparkExitCode.OOM
 UNUSED_DAYS = 60
 PART_S = 600.0  # writing an archive takes less than this
@@ -73,14 +73,6 @@ logger.native.level = error
 logger.pools.name = org.apache.spark.scheduler.FairSchedulableBuilder
 logger.pools.level = error
 """
-
-
-def spark_home() -> Path:
-    """Returns pyspark's directory without importing it. EngineUnavailable if pyspark is not installed."""
-    spec = find_spec("pyspark")
-    if spec is None or spec.origin is None:
-        raise EngineUnavailable("pyspark is not installed", "run: pip install tidewire")
-    return Path(spec.origin).parent
 
 
 @cache
@@ -154,12 +146,12 @@ def default_archive_directory(environ: Mapping[str, str] = os.environ) -> Path:
     return Path(environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "tidewire"
 
 
-def end_former(scratch: Path) -> None:
-    """Kills processes whose working directory is `scratch`: a starting JVM may not notice that its server died."""
-    place = str(scratch.resolve())
+def kill_leftover_processes(directory: Path) -> None:
+    """Kills processes whose working directory is `directory`: a starting JVM may not notice that its server died."""
+    path = str(directory.resolve())
     for process in Path("/proc").glob("[0-9]*"):  # does nothing on systems without /proc
         with suppress(OSError):  # the process has ended, or belongs to another user
-            if os.readlink(process / "cwd").removesuffix(" (deleted)") == place:
+            if os.readlink(process / "cwd").removesuffix(" (deleted)") == path:
                 os.kill(int(process.name), signal.SIGKILL)
 
 
@@ -172,26 +164,26 @@ class Jvm:
         *,
         memory_mb: int,
         properties: Mapping[str, str],
-        scratch: Path,
+        directory: Path,
         log: Path,
         master: str = "local[*]",
         extra_flags: Sequence[str] = (),
         niceness: int = 0,
     ) -> None:
-        """Starts the process; `connect` waits until it listens. Deletes the contents of `scratch` first.
+        """Starts the process; `connect` waits until it listens. Deletes the contents of `directory` first.
 
         `properties`: Spark's settings. `memory_mb`: the maximum heap in MiB.
         """
-        end_former(scratch)
-        shutil.rmtree(scratch, ignore_errors=True)
-        scratch.mkdir(mode=0o700, parents=True)  # contains the gateway's token
-        self.scratch = scratch
+        kill_leftover_processes(directory)
+        shutil.rmtree(directory, ignore_errors=True)
+        directory.mkdir(mode=0o700, parents=True)  # contains the gateway's token
+        self.directory = directory
         self.log = log
-        self._info = scratch / "gateway"
-        log4j = scratch / "log4j2.properties"
+        self._info = directory / "gateway"
+        log4j = directory / "log4j2.properties"
         log4j.write_text(_LOG4J)
         own = {
-            "java.io.tmpdir": str(scratch),
+            "java.io.tmpdir": str(directory),
             "log4j2.configurationFile": log4j.as_uri(),
             "tidewire.log": str(log),
         }
@@ -217,16 +209,16 @@ class Jvm:
         if master.startswith("local"):
             environ |= {"SPARK_LOCAL_IP": "127.0.0.1", "SPARK_LOCAL_HOSTNAME": "localhost"}
         if is_local_cluster(master):
-            environ |= environment(spark_home(), java, scratch, log.parent / "executors")
-        with log.open("ab") as words:
+            environ |= environment(spark_home(), java, directory, log.parent / "executors")
+        with log.open("ab") as output:
             # A new session, so that Ctrl-C in a terminal reaches only the server, which then stops the JVM.
             self.process = subprocess.Popen(
                 command,
                 env=environ,
-                cwd=scratch,
+                cwd=directory,
                 stdin=subprocess.PIPE,
-                stdout=words,
-                stderr=words,
+                stdout=output,
+                stderr=output,
                 start_new_session=True,
             )
         if niceness:
@@ -258,27 +250,27 @@ class Jvm:
         self._gateway.jvm.java.lang.System.getProperties().putAll(self._properties)
         return self._gateway
 
-    def leave(self) -> None:
+    def request_exit(self) -> None:
         """Requests a normal exit of the JVM by closing its stdin. Idempotent, as are `stop` and `kill`."""
         assert self.process.stdin is not None
         self.process.stdin.close()
 
     def stop(self, grace_s: float) -> None:
-        """Calls `leave`, waits, and calls `kill` if the JVM has not exited after `grace_s` seconds."""
-        self.leave()
+        """Calls `request_exit`, waits, and calls `kill` if the JVM has not exited after `grace_s` seconds."""
+        self.request_exit()
         try:
             self.process.wait(grace_s)
         except subprocess.TimeoutExpired:
             self.kill()
             self.process.wait()
 
-    def fell(self) -> bool:
-        """Waits up to FALL_S seconds for a failed JVM to exit, then kills it. Returns whether it ran out of memory.
+    def terminate(self) -> bool:
+        """Waits up to TERMINATION_S seconds for a failed JVM, then kills it. Returns whether it ran out of memory.
 
         In that case Spark's handler exits with EXIT_OUT_OF_MEMORY.
         """
         try:
-            self.process.wait(FALL_S)
+            self.process.wait(TERMINATION_S)
         except subprocess.TimeoutExpired:
             self.kill()
         return self.process.returncode == EXIT_OUT_OF_MEMORY
@@ -288,9 +280,9 @@ class Jvm:
         with suppress(ProcessLookupError):
             os.killpg(self.pid, signal.SIGKILL)  # the JVM leads its process group; executors could outlive it otherwise
 
-    def forget(self) -> None:
-        """Closes the gateway of a JVM that has ended and deletes `scratch`."""
-        self.leave()
+    def clean_up(self) -> None:
+        """Closes the gateway of a JVM that has ended and deletes `directory`."""
+        self.request_exit()
         if self._gateway is not None:
             self._gateway.shutdown()
-        shutil.rmtree(self.scratch, ignore_errors=True)
+        shutil.rmtree(self.directory, ignore_errors=True)

@@ -37,27 +37,27 @@ def is_local_cluster(master: str) -> bool:
     return master.startswith("local-cluster")
 
 
-def environment(spark: Path, java: Java, scratch: Path, logs: Path) -> dict[str, str]:
+def environment(spark: Path, java: Java, directory: Path, logs: Path) -> dict[str, str]:
     """Creates the directories. Returns environment variables for the driver's JVM.
 
     `spark`: Spark's installation directory. `logs` is emptied; executors write files `stdout` and `stderr` below it.
     """
     shutil.rmtree(logs, ignore_errors=True)
     logs.mkdir(parents=True)
-    home = scratch / "home"
+    home = directory / "home"
     home.mkdir()
     for name in ("bin", "jars", "python"):
         (home / name).symlink_to(spark / name)
     (home / "work").symlink_to(logs)
-    executable = scratch / "java" / "bin" / "java"
+    executable = directory / "java" / "bin" / "java"
     executable.parent.mkdir(parents=True)
     executable.write_text(_JAVA.format(java=shlex.quote(str(java.executable))))
     executable.chmod(0o755)
-    (scratch / "executor-log4j2.properties").write_text(_LOG4J)
-    return {"SPARK_HOME": str(home), "JAVA_HOME": str(scratch / "java"), "SPARK_SCALA_VERSION": SCALA_VERSION}
+    (directory / "executor-log4j2.properties").write_text(_LOG4J)
+    return {"SPARK_HOME": str(home), "JAVA_HOME": str(directory / "java"), "SPARK_SCALA_VERSION": SCALA_VERSION}
 
 
-def executor_flags(scratch: Path) -> list[str]:
+def executor_flags(directory: Path) -> list[str]:
     """Returns JVM flags with which executors write only inside the data directory."""
-    log4j = (scratch / "executor-log4j2.properties").as_uri()
-    return [f"-Djava.io.tmpdir={scratch}", f"-Dlog4j2.configurationFile={log4j}"]
+    log4j = (directory / "executor-log4j2.properties").as_uri()
+    return [f"-Djava.io.tmpdir={directory}", f"-Dlog4j2.configurationFile={log4j}"]

@@ -1,6 +1,6 @@
 """Exchanges Arrow tables with a Spark session through PySpark's public interface: `createDataFrame` and `toArrow`.
 
-The reference implementation for arrow_path.py. It is slower and always runs a job, but does not use Spark's internals.
+The reference implementation for bridge_path.py. It is slower and always runs a job, but does not use Spark's internals.
 
 PySpark stores its context and gateway in class variables and replaces py4j's error handling for the whole process.
 `StockPaths` attaches PySpark to the JVM that the engine started and detaches it, so that the next JVM can be attached.
@@ -20,8 +20,11 @@ import pyarrow as pa
 from py4j.clientserver import ClientServer
 from py4j.java_gateway import JavaObject
 
-from server.spark.arrow_path import Disconnected, from_spark, read_failure, spark_schema, to_spark
-from server.spark.python_functions import PythonFunctions, register
+from server.spark.arrow_types import from_spark, spark_schema, to_spark
+from server.spark.embedded.bridge import read_failure
+from server.spark.embedded.python_udfs import register
+from server.spark.python_functions import PythonFunctions
+from server.spark.session_path import Disconnected
 
 
 class StockPaths:
@@ -73,7 +76,7 @@ class StockPaths:
 
 
 class StockPath:
-    """One session; see `arrow_path.SessionPath`."""
+    """One session; see `session_path.SessionPath`."""
 
     def __init__(self, session: Any, bridge: JavaObject, slot: str) -> None:
         self._session = session

@@ -25,8 +25,11 @@ import org.apache.spark.executor.TaskMetrics$;
 import org.apache.spark.memory.MemoryManager;
 import org.apache.spark.memory.TaskMemoryManager;
 import org.apache.spark.rdd.RDD;
+import org.apache.spark.sql.Row;
 import org.apache.spark.sql.catalyst.InternalRow;
+import org.apache.spark.sql.catalyst.expressions.Attribute;
 import org.apache.spark.sql.catalyst.expressions.AttributeMap$;
+import org.apache.spark.sql.catalyst.expressions.SortOrder;
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
 import org.apache.spark.sql.catalyst.plans.logical.Statistics;
 import org.apache.spark.sql.catalyst.plans.physical.SinglePartition$;
@@ -40,8 +43,10 @@ import org.apache.spark.sql.execution.SparkPlan;
 import org.apache.spark.sql.execution.arrow.ArrowConverters$;
 import org.apache.spark.sql.types.DataType$;
 import org.apache.spark.sql.types.StructType;
+import scala.collection.immutable.ArraySeq;
 import scala.collection.immutable.ArraySeq$;
 import scala.collection.immutable.Nil$;
+import scala.collection.immutable.Seq;
 import scala.reflect.ClassTag$;
 
 /**
@@ -59,9 +64,12 @@ import scala.reflect.ClassTag$;
  * with Python functions is supported if the executors are in this JVM (the Python workers belong to this JVM) and the
  * result has one partition. Spark gives each task a copy of the plan's expressions; here they are reused. This is safe
  * because one thread uses them, they are deterministic, and they are initialized for each partition.
+ *
+ * Janino ignores type arguments, so this file has casts that are redundant for javac.
  */
+@SuppressWarnings("cast")
 public class PreparedPlan {
-    private static final Set OPERATORS = new HashSet(Arrays.asList(new String[] {
+    private static final Set<String> OPERATORS = new HashSet<String>(Arrays.asList(new String[] {
         "RDDScanExec", "LocalTableScanExec", "ProjectExec", "FilterExec", "CoalesceExec", "UnionExec", "ExpandExec",
         "GenerateExec", "SortExec", "HashAggregateExec", "ObjectHashAggregateExec", "SortAggregateExec", "WindowExec",
         "WindowGroupLimitExec", "ShuffledHashJoinExec", "SortMergeJoinExec", "CartesianProductExec", "LocalLimitExec",
@@ -73,14 +81,14 @@ public class PreparedPlan {
     private static final long SMALL = 1 << 16; // bytes: the size of a table in the optimizer's statistics
     private static final AtomicLong LAST_TASK = new AtomicLong(-1); // these task ids count down, Spark's count up
 
-    private static final Map running = new HashMap(); // task contexts by job group
-    private static final Map cancelled = new LinkedHashMap(); // the job groups that were cancelled last
-    private final Map leaves; // by view name
-    private final RDD rows;
+    private static final Map<String, TaskContextImpl> running = new HashMap<String, TaskContextImpl>(); // by job group
+    private static final Map<String, String> cancelled = new LinkedHashMap<String, String>(); // the last job groups
+    private final Map<String, Rows> leaves; // by view name
+    private final RDD<InternalRow> rows;
     private final StructType schema;
     private final MemoryManager memoryOfTasks;
 
-    private PreparedPlan(SparkSession session, Map leaves, RDD rows, StructType schema) {
+    private PreparedPlan(SparkSession session, Map<String, Rows> leaves, RDD<InternalRow> rows, StructType schema) {
         this.memoryOfTasks = memoryManager(session.sparkContext());
         this.leaves = leaves;
         this.rows = rows;
@@ -88,35 +96,43 @@ public class PreparedPlan {
     }
 
     /** A table as an RDD of one partition. It returns the batches that were set last. */
-    public static class Rows extends RDD {
+    public static class Rows extends RDD<InternalRow> {
+        private static final long serialVersionUID = 1;
         private final transient StructType schema;
         private transient byte[][] batches;
 
         public Rows(SparkContext context, StructType schema) {
-            super(context, Nil$.MODULE$, ClassTag$.MODULE$.apply(InternalRow.class));
+            super(context, PreparedPlan.<Dependency<?>>none(), ClassTag$.MODULE$.apply(InternalRow.class));
             this.schema = schema;
         }
 
         public Partition[] getPartitions() {
-            return new Partition[] {new org.apache.spark.rdd.ParallelCollectionPartition(
-                    id(), 0, Nil$.MODULE$, ClassTag$.MODULE$.apply(InternalRow.class))};
+            return new Partition[] {new org.apache.spark.rdd.ParallelCollectionPartition<InternalRow>(
+                    id(), 0, PreparedPlan.<InternalRow>none(), ClassTag$.MODULE$.apply(InternalRow.class))};
         }
 
-        public scala.collection.Iterator compute(Partition partition, TaskContext context) {
-            scala.collection.Iterator given = ArraySeq$.MODULE$.unsafeWrapArray(batches).iterator();
-            return new InterruptibleIterator(
-                    context, ArrowConverters$.MODULE$.fromBatchIterator(given, schema, "UTC", false, false, context));
+        public scala.collection.Iterator<InternalRow> compute(Partition partition, TaskContext context) {
+            ArraySeq<byte[]> current = ArraySeq$.MODULE$.unsafeWrapArray(batches);
+            return new InterruptibleIterator<InternalRow>(context, ArrowConverters$.MODULE$.fromBatchIterator(
+                    current.iterator(), schema, "UTC", false, false, context));
         }
 
         /** The table as a Dataset, to create a view from. */
-        public Dataset asDataset(SparkSession session) {
-            scala.Option size = new scala.Some(new Statistics(
+        @SuppressWarnings("unchecked") // Java cannot express that Scala's Seq is covariant
+        public Dataset<Row> asDataset(SparkSession session) {
+            scala.Option<Statistics> size = new scala.Some<Statistics>(new Statistics(
                     scala.math.BigInt$.MODULE$.apply(SMALL), scala.Option$.MODULE$.empty(),
                     AttributeMap$.MODULE$.empty(), false));
+            Seq<Attribute> attributes = (Seq<Attribute>) (Seq<?>) DataTypeUtils$.MODULE$.toAttributes(schema);
             return Dataset$.MODULE$.ofRows(session, new LogicalRDD(
-                    DataTypeUtils$.MODULE$.toAttributes(schema), this, SinglePartition$.MODULE$, Nil$.MODULE$, false,
+                    attributes, this, SinglePartition$.MODULE$, PreparedPlan.<SortOrder>none(), false,
                     scala.Option$.MODULE$.empty(), session, size, scala.Option$.MODULE$.empty(), false));
         }
+    }
+
+    @SuppressWarnings("unchecked") // Java cannot express that Nil is a sequence of any type
+    private static <T> Seq<T> none() {
+        return (Seq<T>) (Seq<?>) Nil$.MODULE$;
     }
 
     /** Returns a leaf for a table of this schema (Spark's StructType as JSON). */
@@ -125,11 +141,11 @@ public class PreparedPlan {
     }
 
     /** Plans a statement over `leaves` (by view name), whose views exist. Null if the plan is not supported. */
-    public static PreparedPlan of(SparkSession session, String sql, Map leaves) {
+    public static PreparedPlan of(SparkSession session, String sql, Map<String, Rows> leaves) {
         String threshold = session.conf().get(BROADCAST);
         session.conf().set(BROADCAST, "-1");
         try {
-            Dataset query = (Dataset) session.sql(sql);
+            Dataset<Row> query = (Dataset<Row>) session.sql(sql);
             LogicalPlan analyzed = query.queryExecution().analyzed();
             if (!analyzed.deterministic() || analyzed.containsPattern(TreePattern$.MODULE$.CURRENT_LIKE())) {
                 return null;
@@ -139,9 +155,9 @@ public class PreparedPlan {
             if (!isSimple(plan, local)) {
                 return null;
             }
-            RDD rows = plan.execute();
-            boolean spreads = rows.getNumPartitions() > 1 && usesPython(plan);
-            return spreads || shuffles(rows) ? null : new PreparedPlan(session, leaves, rows, plan.schema());
+            RDD<InternalRow> rows = plan.execute();
+            boolean isParallelPython = rows.getNumPartitions() > 1 && usesPython(plan);
+            return isParallelPython || shuffles(rows) ? null : new PreparedPlan(session, leaves, rows, plan.schema());
         } finally {
             session.conf().set(BROADCAST, threshold);
         }
@@ -152,7 +168,7 @@ public class PreparedPlan {
         if (!(OPERATORS.contains(name) || local && name.equals(PYTHON)) || !plan.subqueries().isEmpty()) {
             return false;
         }
-        scala.collection.Iterator children = plan.children().iterator();
+        scala.collection.Iterator<SparkPlan> children = plan.children().iterator();
         while (children.hasNext()) {
             if (!isSimple((SparkPlan) children.next(), local)) {
                 return false;
@@ -165,7 +181,7 @@ public class PreparedPlan {
         if (plan.getClass().getSimpleName().equals(PYTHON)) {
             return true;
         }
-        scala.collection.Iterator children = plan.children().iterator();
+        scala.collection.Iterator<SparkPlan> children = plan.children().iterator();
         while (children.hasNext()) {
             if (usesPython((SparkPlan) children.next())) {
                 return true;
@@ -174,11 +190,11 @@ public class PreparedPlan {
         return false;
     }
 
-    private static boolean shuffles(RDD rows) {
-        scala.collection.Iterator dependencies = rows.dependencies().iterator();
+    private static boolean shuffles(RDD<?> rows) {
+        scala.collection.Iterator<Dependency<?>> dependencies = rows.dependencies().iterator();
         while (dependencies.hasNext()) {
-            Dependency dependency = (Dependency) dependencies.next();
-            if (dependency instanceof ShuffleDependency || shuffles(dependency.rdd())) {
+            Dependency<?> dependency = (Dependency<?>) dependencies.next();
+            if (dependency instanceof ShuffleDependency<?, ?, ?> || shuffles(dependency.rdd())) {
                 return true;
             }
         }
@@ -201,19 +217,19 @@ public class PreparedPlan {
     }
 
     /** Computes the rows over record batches (by view name). Calls `consumer` with an iterator for each partition. */
-    public void run(String group, Map batches, Consumer consumer) throws IOException {
-        give(batches);
+    public void run(String group, Map<String, byte[][]> batches, Consumer consumer) throws IOException {
+        setBatches(batches);
         try {
             run(group, consumer);
         } finally {
-            give(new HashMap()); // does not keep the caller's batches in memory
+            setBatches(new HashMap<String, byte[][]>()); // does not keep the caller's batches in memory
         }
     }
 
-    private void give(Map batches) {
-        Iterator names = leaves.keySet().iterator();
+    private void setBatches(Map<String, byte[][]> batches) {
+        Iterator<String> names = leaves.keySet().iterator();
         while (names.hasNext()) {
-            Object name = names.next();
+            String name = (String) names.next();
             ((Rows) leaves.get(name)).batches = (byte[][]) batches.get(name);
         }
     }
@@ -231,7 +247,7 @@ public class PreparedPlan {
             begin(group, context);
             Throwable failure = null;
             try {
-                consumer.take(new InterruptibleIterator(context, rows.iterator(partitions[i], context)));
+                consumer.accept(new InterruptibleIterator<InternalRow>(context, rows.iterator(partitions[i], context)));
             } catch (Throwable thrown) {
                 failure = thrown;
                 context.markTaskFailed(thrown);
@@ -250,7 +266,7 @@ public class PreparedPlan {
 
     /** Consumes all rows of a partition. */
     public interface Consumer {
-        void take(scala.collection.Iterator rows) throws IOException;
+        void accept(scala.collection.Iterator<InternalRow> rows) throws IOException;
     }
 
     private static void begin(String group, TaskContextImpl context) {

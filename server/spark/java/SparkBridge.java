@@ -22,10 +22,12 @@ import java.util.concurrent.ThreadPoolExecutor;
 import org.apache.spark.SparkContext$;
 import org.apache.spark.SparkContext;
 import org.apache.spark.SparkThrowable;
+import org.apache.spark.sql.Row;
 import org.apache.spark.sql.api.python.PythonSQLUtils;
 import org.apache.spark.sql.catalyst.InternalRow;
 import org.apache.spark.sql.catalyst.catalog.SessionCatalog;
 import org.apache.spark.sql.catalyst.catalog.TemporaryViewRelation;
+import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
 import org.apache.spark.sql.classic.Dataset;
 import org.apache.spark.sql.classic.SparkSession;
 import org.apache.spark.sql.execution.CollectLimitExec;
@@ -33,13 +35,14 @@ import org.apache.spark.sql.execution.SparkPlan;
 import org.apache.spark.sql.execution.TakeOrderedAndProjectExec;
 import org.apache.spark.sql.execution.arrow.ArrowConverters$;
 import org.apache.spark.sql.types.StructType;
+import scala.collection.immutable.ArraySeq;
 import scala.collection.immutable.ArraySeq$;
 
 /**
  * One slot's endpoint inside Spark's JVM: reads statements and their Arrow tables from a socket, answers with Arrow.
  *
  * It is compiled at start by Janino, which Spark contains for its generated code; Janino supports only old Java syntax.
- * The other endpoint is arrow_path.py, which explains the purpose. Numbers are big-endian; a text or a block is an int
+ * The other endpoint is bridge_path.py, which explains the purpose. Numbers are big-endian; a text or a block is an int
  * length and bytes.
  *
  *   request: text job group; int n, n x text (views to drop);
@@ -53,20 +56,23 @@ import scala.collection.immutable.ArraySeq$;
  *
  * Each slot has a thread, because Spark's active session, scheduler pool and job group are thread-local. A job
  * group belongs to one run of a statement; cancelling it cancels its running and future jobs.
+ *
+ * Janino ignores type arguments, so this file has casts that are redundant for javac.
  */
+@SuppressWarnings("cast")
 public class SparkBridge implements Runnable {
     private static final int END = -1;
     private static final int FAILED = -2;
     private static final int CAUSES_MAX = 16;
     private static final int TRACE_MAX = 20000;
-    private static final int KINDS_MAX = 1000; // size of `viewsWithoutRows`
+    private static final int VIEW_TEMPLATES_MAX = 1000; // size of `viewTemplates`
     private static final int TASK_BATCH_ROWS_MAX = 1 << 13; // Spark limits a task's batch by its rows only
     private static final int KNOWN_BITS_MAX = 56; // a size estimate of more bits includes an RDD of unknown size
     private static final int PREPARED_BYTES_MAX = 1 << 20; // maximum size of a table of a prepared statement
     private static final int STATEMENTS_MAX = 256; // size of `statements`
     private static final int STATEMENT_LENGTH_MAX = 1 << 16; // longer statements are not prepared
-    private static final Object ONCE = new Object();
-    private static final Object NEVER = new Object();
+    private static final Object SEEN = new Object(); // executed once, not prepared yet
+    private static final Object UNSUPPORTED = new Object(); // cannot be prepared
     private static final byte[] STREAM_END = {-1, -1, -1, -1, 0, 0, 0, 0};
 
     private SparkSession session;
@@ -74,9 +80,11 @@ public class SparkBridge implements Runnable {
     private Socket socket;
     private long batchRowsMax;
     private long batchBytesMax;
-    private final Map viewsWithoutRows = new HashMap(); // by name and schema
-    private final Map given = new HashMap(); // the session's views by name
-    private final Map statements = new LinkedHashMap(16, 0.75f, true); // by text and views: PreparedPlan, ONCE or NEVER
+    private final Map<String, TemporaryViewRelation> viewTemplates =
+            new HashMap<String, TemporaryViewRelation>(); // views without rows, by name and schema
+    private final Map<String, View> views = new HashMap<String, View>(); // of the session, by name
+    private final Map<String, Object> statements =
+            new LinkedHashMap<String, Object>(16, 0.75f, true); // by text and views: PreparedPlan, SEEN or UNSUPPORTED
 
     /** A view. `made`: whether Spark has it. `batches`: the rows as received; null for a large view after that. */
     private static class View {
@@ -132,11 +140,11 @@ public class SparkBridge implements Runnable {
         for (int i = 0; i < dropped.length; i++) {
             dropped[i] = text(in);
         }
-        int views = in.readInt();
-        String[] names = new String[views];
-        String[] schemas = new String[views];
-        byte[][][] batches = new byte[views][][];
-        for (int i = 0; i < views; i++) {
+        int count = in.readInt();
+        String[] names = new String[count];
+        String[] schemas = new String[count];
+        byte[][][] batches = new byte[count][][];
+        for (int i = 0; i < count; i++) {
             names[i] = text(in);
             schemas[i] = text(in);
             batches[i] = new byte[in.readInt()][];
@@ -150,17 +158,17 @@ public class SparkBridge implements Runnable {
         try {
             long begun = System.nanoTime();
             for (int i = 0; i < dropped.length; i++) {
-                given.remove(dropped[i]);
+                views.remove(dropped[i]);
                 session.catalog().dropTempView(dropped[i]);
             }
-            for (int i = 0; i < views; i++) {
+            for (int i = 0; i < count; i++) {
                 View view = new View();
                 view.schema = schemas[i];
                 view.batches = batches[i];
-                given.put(names[i], view);
+                views.put(names[i], view);
                 batches[i] = null;
             }
-            Map read = readBy(sql);
+            Map<String, View> read = readBy(sql);
             PreparedPlan prepared = prepared(sql, read);
             if (prepared == null) {
                 makeViews(read);
@@ -170,7 +178,7 @@ public class SparkBridge implements Runnable {
             if (prepared != null) {
                 answer(prepared, read, group, out);
             } else {
-                Dataset query = (Dataset) session.sql(sql);
+                Dataset<Row> query = (Dataset<Row>) session.sql(sql);
                 SparkPlan plan = query.queryExecution().executedPlan();
                 planned = System.nanoTime();
                 if (isLarge(query, plan)) {
@@ -195,13 +203,13 @@ public class SparkBridge implements Runnable {
     }
 
     /** Returns the views whose names occur in the statement: a superset of those that it reads. */
-    private Map readBy(String sql) {
-        Map read = new TreeMap();
-        Iterator entries = given.entrySet().iterator();
+    private Map<String, View> readBy(String sql) {
+        Map<String, View> read = new TreeMap<String, View>();
+        Iterator<Map.Entry<String, View>> entries = views.entrySet().iterator();
         while (entries.hasNext()) {
-            Map.Entry entry = (Map.Entry) entries.next();
+            Map.Entry<String, View> entry = (Map.Entry<String, View>) entries.next();
             if (isNamed(sql, (String) entry.getKey())) {
-                read.put(entry.getKey(), entry.getValue());
+                read.put((String) entry.getKey(), (View) entry.getValue());
             }
         }
         return read;
@@ -222,14 +230,14 @@ public class SparkBridge implements Runnable {
      * Returns the prepared statement, null if there is none. A statement is prepared at its second occurrence over
      * tables of the same names and schemas, if all of them are small.
      */
-    private PreparedPlan prepared(String sql, Map read) {
+    private PreparedPlan prepared(String sql, Map<String, View> read) {
         if (read.isEmpty() || sql.length() > STATEMENT_LENGTH_MAX) {
             return null;
         }
         StringBuilder kind = new StringBuilder(sql);
-        Iterator entries = read.entrySet().iterator();
+        Iterator<Map.Entry<String, View>> entries = read.entrySet().iterator();
         while (entries.hasNext()) {
-            Map.Entry entry = (Map.Entry) entries.next();
+            Map.Entry<String, View> entry = (Map.Entry<String, View>) entries.next();
             View view = (View) entry.getValue();
             if (view.batches == null || bytes(view.batches) > PREPARED_BYTES_MAX) {
                 return null;
@@ -238,10 +246,10 @@ public class SparkBridge implements Runnable {
         }
         String key = kind.toString();
         Object known = statements.get(key);
-        if (known == ONCE) {
+        if (known == SEEN) {
             known = prepare(sql, read);
         } else if (known == null) {
-            known = ONCE;
+            known = SEEN;
         }
         statements.put(key, known);
         if (statements.size() > STATEMENTS_MAX) {
@@ -250,41 +258,41 @@ public class SparkBridge implements Runnable {
         return known instanceof PreparedPlan ? (PreparedPlan) known : null;
     }
 
-    /** Returns a PreparedPlan, or NEVER. Ignores errors: the normal execution of the statement reports them. */
-    private Object prepare(String sql, Map read) {
-        Map leaves = new HashMap();
+    /** Returns a PreparedPlan, or UNSUPPORTED. Ignores errors: the normal execution of the statement reports them. */
+    private Object prepare(String sql, Map<String, View> read) {
+        Map<String, PreparedPlan.Rows> leaves = new HashMap<String, PreparedPlan.Rows>();
         try {
-            Iterator entries = read.entrySet().iterator();
+            Iterator<Map.Entry<String, View>> entries = read.entrySet().iterator();
             while (entries.hasNext()) {
-                Map.Entry entry = (Map.Entry) entries.next();
+                Map.Entry<String, View> entry = (Map.Entry<String, View>) entries.next();
                 View view = (View) entry.getValue();
                 PreparedPlan.Rows leaf = PreparedPlan.leaf(session, view.schema);
-                leaves.put(entry.getKey(), leaf);
+                leaves.put((String) entry.getKey(), leaf);
                 view.made = false;
                 makeView((String) entry.getKey(), view.schema, leaf.asDataset(session));
             }
             PreparedPlan prepared = PreparedPlan.of(session, sql, leaves);
-            return prepared == null ? NEVER : prepared;
+            return prepared == null ? UNSUPPORTED : prepared;
         } catch (Exception error) {
-            return NEVER;
+            return UNSUPPORTED;
         }
     }
 
     /** Creates the views in `read` that Spark does not have. */
-    private void makeViews(Map read) {
-        Iterator entries = read.entrySet().iterator();
+    private void makeViews(Map<String, View> read) {
+        Iterator<Map.Entry<String, View>> entries = read.entrySet().iterator();
         while (entries.hasNext()) {
-            Map.Entry entry = (Map.Entry) entries.next();
+            Map.Entry<String, View> entry = (Map.Entry<String, View>) entries.next();
             View view = (View) entry.getValue();
             if (view.made) {
                 continue;
             }
-            scala.collection.Iterator rows = ArraySeq$.MODULE$.unsafeWrapArray(view.batches).iterator();
+            ArraySeq<byte[]> rows = ArraySeq$.MODULE$.unsafeWrapArray(view.batches);
             if (bytes(view.batches) > PREPARED_BYTES_MAX) {
                 view.batches = null; // Spark has its own copy of the rows
             }
             makeView((String) entry.getKey(), view.schema,
-                    (Dataset) PythonSQLUtils.toDataFrame(rows, view.schema, session));
+                    (Dataset<Row>) PythonSQLUtils.toDataFrame(rows.iterator(), view.schema, session));
             view.made = true;
         }
     }
@@ -301,39 +309,39 @@ public class SparkBridge implements Runnable {
      * Equivalent to createOrReplaceTempView, which runs a command and takes a third of the time of an empty job.
      * Therefore that is used only for the first view of a name and schema; later ones copy the view with other rows.
      */
-    private void makeView(String name, String schema, Dataset rows) {
+    private void makeView(String name, String schema, Dataset<Row> rows) {
         SessionCatalog catalog = session.sessionState().catalog();
         String kind = name + '\n' + schema;
-        TemporaryViewRelation view = (TemporaryViewRelation) viewsWithoutRows.get(kind);
+        TemporaryViewRelation view = (TemporaryViewRelation) viewTemplates.get(kind);
         if (view != null) {
-            scala.Option plan = new scala.Some(rows.queryExecution().analyzed());
+            scala.Option<LogicalPlan> plan = new scala.Some<LogicalPlan>(rows.queryExecution().analyzed());
             catalog.createTempView(name, view.copy(view.tableMeta(), plan), true);
             return;
         }
         rows.createOrReplaceTempView(name);
-        if (viewsWithoutRows.size() >= KINDS_MAX) {
-            viewsWithoutRows.clear();
+        if (viewTemplates.size() >= VIEW_TEMPLATES_MAX) {
+            viewTemplates.clear();
         }
         view = (TemporaryViewRelation) catalog.getRawTempView(name).get();
-        viewsWithoutRows.put(kind, view.copy(view.tableMeta(), scala.Option$.MODULE$.empty()));
+        viewTemplates.put(kind, view.copy(view.tableMeta(), scala.Option$.MODULE$.empty()));
     }
 
     /** Runs a prepared statement; the rows are computed while they are written. */
-    private void answer(final PreparedPlan prepared, Map read, String group, final DataOutputStream out)
+    private void answer(final PreparedPlan prepared, Map<String, View> read, String group, final DataOutputStream out)
             throws IOException {
-        Map batches = new HashMap();
-        Iterator entries = read.entrySet().iterator();
+        Map<String, byte[][]> batches = new HashMap<String, byte[][]>();
+        Iterator<Map.Entry<String, View>> entries = read.entrySet().iterator();
         while (entries.hasNext()) {
-            Map.Entry entry = (Map.Entry) entries.next();
-            batches.put(entry.getKey(), ((View) entry.getValue()).batches);
+            Map.Entry<String, View> entry = (Map.Entry<String, View>) entries.next();
+            batches.put((String) entry.getKey(), ((View) entry.getValue()).batches);
         }
-        final boolean[] some = {false};
+        final boolean[] hasRows = {false};
         prepared.run(group, batches, new PreparedPlan.Consumer() {
-            public void take(scala.collection.Iterator rows) throws IOException {
-                some[0] |= write(rows, prepared.schema(), out);
+            public void accept(scala.collection.Iterator<InternalRow> rows) throws IOException {
+                hasRows[0] |= write(rows, prepared.schema(), out);
             }
         });
-        if (!some[0]) {
+        if (!hasRows[0]) {
             writeNone(prepared.schema(), out);
         }
     }
@@ -341,17 +349,18 @@ public class SparkBridge implements Runnable {
     /** Collects the rows and converts them to Arrow in the driver. */
     private void answer(SparkPlan plan, DataOutputStream out) throws IOException {
         InternalRow[] rows = plan.executeCollect(); // runs no job if the plan has been folded to rows
-        if (!write(ArraySeq$.MODULE$.unsafeWrapArray(rows).iterator(), plan.schema(), out)) {
+        ArraySeq<InternalRow> sequence = ArraySeq$.MODULE$.unsafeWrapArray(rows);
+        if (!write(sequence.iterator(), plan.schema(), out)) {
             writeNone(plan.schema(), out);
         }
     }
 
     /** Writes rows as Arrow blocks. Returns whether there were any rows. */
-    private boolean write(scala.collection.Iterator rows, StructType schema, DataOutputStream out) throws IOException {
+    private boolean write(scala.collection.Iterator<InternalRow> rows, StructType schema, DataOutputStream out) throws IOException {
         if (!rows.hasNext()) {
             return false;
         }
-        scala.collection.Iterator streams = ArrowConverters$.MODULE$.toBatchWithSchemaIterator(
+        scala.collection.Iterator<byte[]> streams = ArrowConverters$.MODULE$.toBatchWithSchemaIterator(
                 rows, schema, batchRowsMax, batchBytesMax, "UTC", true, false);
         while (streams.hasNext()) {
             write(out, (byte[]) streams.next());
@@ -364,7 +373,7 @@ public class SparkBridge implements Runnable {
     }
 
     /** The tasks convert the rows to Arrow: the driver's heap has space for millions of rows only in that format. */
-    private void answerInBatches(Dataset query, SparkPlan plan, DataOutputStream out) throws IOException {
+    private void answerInBatches(Dataset<Row> query, SparkPlan plan, DataOutputStream out) throws IOException {
         byte[][] batches = (byte[][]) query.toArrowBatchRdd(TASK_BATCH_ROWS_MAX, "UTC", true, false).collect();
         byte[] none = ArrowConverters$.MODULE$.createEmptyArrowBatch(plan.schema(), "UTC", true, false);
         if (batches.length == 0) {
@@ -381,7 +390,7 @@ public class SparkBridge implements Runnable {
     }
 
     /** Whether the plan reads RDDs. Spark does not know their size and uses its maximum as the estimate. */
-    private static boolean isLarge(Dataset query, SparkPlan plan) {
+    private static boolean isLarge(Dataset<Row> query, SparkPlan plan) {
         boolean isBounded = plan instanceof CollectLimitExec || plan instanceof TakeOrderedAndProjectExec;
         return !isBounded && query.queryExecution().optimizedPlan().stats().sizeInBytes().bitLength() > KNOWN_BITS_MAX;
     }
@@ -394,7 +403,7 @@ public class SparkBridge implements Runnable {
     public void boundThreads(SparkContext context, int max) throws ReflectiveOperationException {
         // Accesses fields only: the signatures of SparkEnv's methods contain classes that Spark does not include.
         Object dispatcher = field(field(field(context, "_env"), "rpcEnv"), "dispatcher");
-        Iterator endpoints = ((Map) field(dispatcher, "endpointRefs")).keySet().iterator();
+        Iterator<?> endpoints = ((Map<?, ?>) field(dispatcher, "endpointRefs")).keySet().iterator();
         while (endpoints.hasNext()) {
             Object endpoint = endpoints.next();
             String name = endpoint.getClass().getSimpleName();
@@ -434,7 +443,7 @@ public class SparkBridge implements Runnable {
         }
         ByteArrayOutputStream bytes = new ByteArrayOutputStream();
         DataOutputStream out = new DataOutputStream(bytes);
-        scala.Option active = SparkContext$.MODULE$.getActive();
+        scala.Option<SparkContext> active = SparkContext$.MODULE$.getActive();
         out.writeInt(active.isEmpty() || ((SparkContext) active.get()).isStopped() ? 1 : 0);
         out.writeInt(causes);
         Throwable cause = thrown;
@@ -447,9 +456,9 @@ public class SparkBridge implements Runnable {
             write(out, named ? known.getSqlState() : "");
             out.writeInt(named ? known.getMessageParameters().size() : 0);
             if (named) {
-                Iterator entries = known.getMessageParameters().entrySet().iterator();
+                Iterator<Map.Entry<String, String>> entries = known.getMessageParameters().entrySet().iterator();
                 while (entries.hasNext()) {
-                    Map.Entry entry = (Map.Entry) entries.next();
+                    Map.Entry<String, String> entry = (Map.Entry<String, String>) entries.next();
                     write(out, (String) entry.getKey());
                     write(out, (String) entry.getValue());
                 }

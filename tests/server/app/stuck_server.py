@@ -1,17 +1,15 @@
-"""`python -m tests.server.app.stuck_server serve ...`: no Spark, and a task and a thread that never end."""
+"""`python -m tests.server.app.stuck_server serve ...`: without Spark, with a task and a thread that do not end."""
 
 from __future__ import annotations
 
 import asyncio
-import functools
 import threading
 
 from server import __main__ as command
-from server import app
-from server.runtime import shutdown
+from server import app, process
 from tests.faults.child import NoSpark
 
-ENDS_S = 1.0
+SHUTDOWN_S = 1.0
 
 
 class StuckApp(app.App):
@@ -31,5 +29,5 @@ class StuckApp(app.App):
 if __name__ == "__main__":
     app.SparkEngine = NoSpark  # type: ignore[assignment,misc]
     app.App = StuckApp  # type: ignore[misc]
-    command.end_by_force = functools.partial(shutdown.end_by_force, ENDS_S)  # type: ignore[assignment]
+    process.SHUTDOWN_S = SHUTDOWN_S
     command.main()

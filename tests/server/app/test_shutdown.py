@@ -1,4 +1,4 @@
-"""A server stops on request, whatever its dataflows are doing."""
+"""A server ends when it is told to, whatever its dataflows are about."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from server.runtime.threads import to_the_end
 from tests.fix_server import ServerProcess, ServerThread
 from tests.server.slow_engine import PassingEngine
 
-ENDS_S = 8.0  # less than the time that cancelled tasks are given
+ENDS_S = 8.0  # less than a task has once it is cancelled, and the rest
 
 JOINED = "SELECT a.k FROM (SELECT k + 1 AS k FROM t) a JOIN (SELECT k * 2 AS k FROM u) b ON a.k = b.k"
 
 
 class HalfFailingEngine(PassingEngine):
-    """One statement fails immediately. The other is then cancelled, and ends when `leaves` is set."""
+    """One statement fails at once; the other, cancelled for that, takes its time over it."""
 
     def __init__(self) -> None:
         self.is_leaving = asyncio.Event()
@@ -45,7 +45,7 @@ class HalfFailingEngine(PassingEngine):
 
 
 class RandomEngine(PassingEngine):
-    """Statements take a random time, and most fail: before, after, or when they are cancelled."""
+    """Takes some time, and fails more often than not: before, after, or when it is cancelled."""
 
     def __init__(self, seed: int) -> None:
         self._random = random.Random(seed)
@@ -67,7 +67,7 @@ class RandomEngine(PassingEngine):
 
 
 def closed_in(server: ServerThread, caplog: list[Any]) -> None:
-    """Stops the server. AssertionError if a task did not end."""
+    """Stops the server. AssertionError if one of its tasks had to be left."""
     begun = server._loop.time()
     server.stop()
     assert not server._thread.is_alive()
@@ -77,20 +77,20 @@ def closed_in(server: ServerThread, caplog: list[Any]) -> None:
 
 @pytest.fixture
 def left(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
-    """The descriptions of the tasks that did not end."""
+    """The tasks that did not end."""
     found: list[Any] = []
-    described = shutdown.described
+    described = shutdown.descriptions
 
     def noted(tasks: Any) -> list[str]:
         found.extend(names := described(tasks))
         return names
 
-    monkeypatch.setattr(shutdown, "described", noted)
+    monkeypatch.setattr(shutdown, "descriptions", noted)
     return found
 
 
-def test_a_cancelled_step_whose_statement_fails_ends(tmp_path: Path, left: list[Any]) -> None:
-    """The failure must not hide the cancellation: the dataflow would wait for a change, the server for it."""
+def test_a_tick_that_fails_and_is_cancelled_ends(tmp_path: Path, left: list[Any]) -> None:
+    """It was taken for one more failure: the dataflow waited for the next change, and the server for the dataflow."""
     engine = HalfFailingEngine()
     server = ServerThread(tmp_path, engine)
     with psycopg.connect(server.dsn(), autocommit=True) as connection:
@@ -147,19 +147,19 @@ async def test_a_task_that_does_not_end_is_named_and_left(left: list[Any]) -> No
     tasks = {task := asyncio.create_task(stubborn(), name="stubborn")}
     task.add_done_callback(tasks.discard)
     await asyncio.sleep(0)
-    await shutdown.cancelled(tasks, 0.05)
+    await shutdown.cancel_all(tasks, 0.05)
     assert len(left) == 1
     assert left[0].startswith("stubborn at ")
-    await shutdown.cancelled(tasks, 5)
+    await shutdown.cancel_all(tasks, 5)
     assert task.done()
 
 
-def test_a_process_with_stuck_tasks_and_threads_exits(tmp_path: Path) -> None:
-    """It logs the stuck tasks and threads."""
+def test_a_process_that_cannot_end_does(tmp_path: Path) -> None:
+    """It says what it waited for."""
     server = ServerProcess(tmp_path, module="tests.server.app.stuck_server")
     server.process.send_signal(signal.SIGTERM)
-    assert server.process.wait(20) == 1, "nothing was stuck"
-    event = server.await_event("not ended in time")
+    assert server.process.wait(20) == 1, "it ended by itself"
+    event = server.await_event("shutdown took too long")
     assert any(task.startswith("stuck task at ") for task in event["tasks"])
     assert any(thread.startswith("stuck thread at ") for thread in event["threads"])
     server._log.close()

@@ -19,7 +19,7 @@ import pytest
 from psycopg import errors
 
 from server.config import Config
-from server.spark.embedded.jvm import PART_S, ClassArchive, end_former
+from server.spark.embedded.jvm import PART_S, ClassArchive, kill_leftover_processes
 from tests.fix_server import ServerProcess
 
 ROOT = Path(__file__).parents[3]
@@ -138,7 +138,7 @@ def test_a_server_whose_java_hangs_runs_other_statements_and_stops(tmp_path: Pat
                             pass
     finally:
         assert server.stop() == 0
-    assert "not ended in time" not in server.log_path.read_text()
+    assert "shutdown took too long" not in server.log_path.read_text()
 
 
 @pytest.mark.crash
@@ -165,7 +165,7 @@ def test_spark_is_used_when_a_later_attempt_starts_it(tmp_path: Path) -> None:
     [
         (["--spark-remote", "spark.example:15002"], "use sc://HOST:PORT"),
         (["--spark-remote", "sc://a", "--spark-master", "local[2]"], "cannot both be given"),
-        (["--spark-conf", "spark.sql.ansi.enabled=false"], "spark.sql.ansi.enabled is Tidewire's to set"),
+        (["--spark-conf", "spark.sql.ansi.enabled=false"], "spark.sql.ansi.enabled is set by Tidewire"),
         (["--spark-conf", "executor.memory=1g"], "their names begin with spark."),
         (["--spark-conf", "spark.driver.memory=1g"], "use spark_memory (--spark-memory)"),
         (["--spark-memory", "2"], "use a number with a unit, such as 2GB or 1536MB"),
@@ -321,7 +321,7 @@ def test_the_jvm_of_a_killed_server_is_ended(tmp_path: Path) -> None:
     left = subprocess.Popen(["sleep", "60"], cwd=scratch)
     neighbour = subprocess.Popen(["sleep", "60"], cwd=neighbour_directory)
     scratch.rmdir()
-    end_former(scratch)
+    kill_leftover_processes(scratch)
     assert left.wait(10) == -signal.SIGKILL
     assert neighbour.poll() is None
     neighbour.kill()

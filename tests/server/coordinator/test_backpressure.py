@@ -103,9 +103,9 @@ def test_writers_wait_and_go_on(server: ServerThread, slow: SlowEngine, chained:
         assert writer.written == MANY
         assert rows(connection, "SELECT * FROM m") == [(WIDE,)] * MANY
         assert not holding(connection)
-        counts = server.app.coordinator.counters
-        assert counts.writes_throttled >= 6
-        assert counts.throttled_s > 1
+        value = server.app.coordinator.metrics.registry.get_sample_value
+        assert (value("tidewire_writes_throttled_total") or 0) >= 6
+        assert (value("tidewire_throttled_seconds_total") or 0) > 1
 
 
 def test_a_write_waits_no_longer_than_it_may(server: ServerThread, slow: SlowEngine) -> None:

@@ -11,19 +11,19 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from server.runtime.counters import Counters
 
 from catalog.log import Log
 from catalog.objects import Column, MaterializedView, ObjectId, Table, Timestamp
 from catalog.payloads import Payloads
 from catalog.store import Store
 from protocol.pgwire.errors import SqlState
-from server.__main__ import _Stderr
+from server.runtime.logs import _Stderr
 from server.coordinator.committer import Request
 from server.coordinator.compaction import compact
 from server.coordinator.coordinator import Coordinator
 from server.dataflow.runtime.dataflow import Dataflow
 from server.dataflow.runtime.hydration import Hydration
-from server.runtime.counters import Counters
 from server.runtime.errors import to_pg_error
 from server.timeline.frontiers import Frontiers
 from tests.server.slow_engine import PassingEngine

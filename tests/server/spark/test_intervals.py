@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from protocol.pgwire.errors import PgError
-from server.spark.arrow_path import from_spark, spark_schema, to_spark
+from server.spark.arrow_types import from_spark, spark_schema, to_spark
 
 INTERVAL = pa.month_day_nano_interval()
 _INT32 = st.integers(-(2**31), 2**31 - 1)

@@ -12,11 +12,10 @@ from typing import Any
 
 import pytest
 
-from server.spark import arrow_path
-from server.spark.arrow_path import Disconnected
-from server.spark.embedded import jvm
+from server.spark.embedded import jvm, token_listener
 from server.spark.embedded.driver import CLEANING_THREADS
 from server.spark.engine import SparkEngine
+from server.spark.session_path import Disconnected
 from tests.fix_spark import MEMORY_MB
 
 BROADCASTS = 40
@@ -91,7 +90,7 @@ def test_a_stranger_who_connects_first_neither_delays_nor_replaces_the_jvm(monke
 
         thread = threading.Thread(target=tell)
         thread.start()
-        accepted = arrow_path._accepted(listener, token)
+        accepted = token_listener.accept(listener, token)
         thread.join()
         accepted.setblocking(True)
         assert accepted.getpeername() == right.getsockname()
@@ -99,8 +98,8 @@ def test_a_stranger_who_connects_first_neither_delays_nor_replaces_the_jvm(monke
         for stranger in (silent, wrong):
             stranger.settimeout(10)
             assert stranger.recv(1) == b""
-        monkeypatch.setattr(arrow_path, "CONNECT_TIMEOUT_S", 0.05)
+        monkeypatch.setattr(token_listener, "CONNECT_TIMEOUT_S", 0.05)
         with pytest.raises(Disconnected, match="did not connect within"):
-            arrow_path._accepted(listener, token)
+            token_listener.accept(listener, token)
         for each in (silent, wrong, right, accepted):
             each.close()

@@ -15,9 +15,9 @@ import pytest
 
 from protocol.pgwire.errors import PgError, SqlState
 from server.spark import pool as rules
-from server.spark.arrow_path import Disconnected, SessionPath
 from server.spark.errors import Failure, Fault
 from server.spark.pool import Pool, Statement
+from server.spark.session_path import Disconnected, SessionPath
 
 DEADLINE_S = 10
 ROWS = pa.table({"c0": [1]})
@@ -235,7 +235,7 @@ def test_a_statement_that_kills_jvms_is_given_up(stage: Stage) -> None:
     statement = stage.submit("1")
     for number in range(rules.RUNS_MAX):
         stage.open(f"slot-{number}")
-        stage.next()[4].set_exception(Failure((Fault("x", "anything"),), "", engine_gone=True))
+        stage.next()[4].set_exception(Failure((Fault("x", "anything"),), "", spark_stopped=True))
     assert code(statement) == SqlState.CRASH_SHUTDOWN
 
 

@@ -1,0 +1,102 @@
+"""The server's process: its limits, its signals, and the start and end of the server in it."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import resource
+import signal
+import sys
+from dataclasses import dataclass
+from typing import Any
+
+import structlog
+import uvloop
+
+from server.config import Config
+from server.runtime.shutdown import exit_after
+
+# A session creates many short-lived objects and few cycles. Cancelled parses leave cycles: up to about 5,000,000
+# objects, 700 MB, wait for a collection of the third generation.
+GC_THRESHOLDS = 50_000, 20, 5
+DESCRIPTORS_WANTED = 65_536
+GRACE_S = 2.0  # how long clients may take at shutdown to read what was written to them
+SHUTDOWN_S = 20.0  # then the process exits; stopping the engine may take 5 s
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """Why the server could not start or could not continue, for the user."""
+
+    message: str
+    hint: str | None = None
+
+
+def run(config: Config) -> Failure | None:
+    """Runs the server until SIGTERM or SIGINT. Returns the failure that ended it early."""
+    # A py4j thread that computes in Python would otherwise block the event loop for 5 ms at a time.
+    sys.setswitchinterval(0.0005)
+    # Parsing and planning are recursive, a few frames for each level of nesting in a statement.
+    sys.setrecursionlimit(10_000)
+    # Each client uses a descriptor. The soft limit, often 1,024, exists for programs that use select().
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = DESCRIPTORS_WANTED if hard == resource.RLIM_INFINITY else min(hard, DESCRIPTORS_WANTED)
+    if resource.getrlimit(resource.RLIMIT_NOFILE)[0] < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+    failure = uvloop.run(_serve(config))
+    gc.unfreeze()  # DuckDB reports its own objects as leaked if the interpreter cannot collect them at exit
+    return failure
+
+
+async def _serve(config: Config) -> Failure | None:
+    """Runs the server until SIGTERM or SIGINT."""
+    from catalog.store import StoreError
+    from server.app import App  # imports everything, so only after the arguments are checked
+
+    log = structlog.get_logger()
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop.set)
+    try:
+        app = App(config)
+    except StoreError as error:
+        return Failure(str(error), error.hint)
+    try:
+        await app.start()
+        try:
+            host, port = await app.listen()
+        except OSError as error:
+            return Failure(
+                f"could not listen on {config.listen}: {error.strerror}",
+                "Stop whatever uses that port, or choose another with --listen.",
+            )
+        try:
+            http = await app.listen_http()
+        except OSError as error:
+            return Failure(
+                f"could not listen on {config.http_listen} for HTTP: {error.strerror}",
+                "Stop whatever uses that port, choose another with --http-listen, or none with --http-listen ''.",
+            )
+        gc.freeze()
+        gc.set_threshold(*GC_THRESHOLDS)
+        gc.enable()
+        log.info(
+            "listening",
+            host=host,
+            port=port,
+            http="off" if http is None else f"http://{http[0]}:{http[1]}",
+            psql=f"psql postgres://materialize@{host}:{port}/materialize",
+        )
+        events: list[asyncio.Future[Any]] = [asyncio.create_task(stop.wait()), app.failed]
+        await asyncio.wait(events, return_when=asyncio.FIRST_COMPLETED)
+        if not stop.is_set():
+            cause = app.failed.result()
+            message = getattr(cause, "message", str(cause))
+            log.error("server failed", reason=message)  # logged before the shutdown, which may be slow or forced
+            return Failure(message)
+        log.info("stopping")
+        return None
+    finally:
+        exit_after(SHUTDOWN_S)
+        await app.close(GRACE_S)
