@@ -11,20 +11,20 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from server.runtime.counters import Counters
 
 from catalog.log import Log
 from catalog.objects import Column, MaterializedView, ObjectId, Table, Timestamp
 from catalog.payloads import Payloads
 from catalog.store import Store
 from protocol.pgwire.errors import SqlState
-from server.runtime.logs import _Stderr
 from server.coordinator.committer import Request
 from server.coordinator.compaction import compact
 from server.coordinator.coordinator import Coordinator
 from server.dataflow.runtime.dataflow import Dataflow
 from server.dataflow.runtime.hydration import Hydration
 from server.runtime.errors import to_pg_error
+from server.runtime.logs import _Stderr
+from server.runtime.metrics import Metrics
 from server.timeline.frontiers import Frontiers
 from tests.server.slow_engine import PassingEngine
 
@@ -43,7 +43,7 @@ async def test_compaction_goes_on_when_free_pages_could_not_be_given_back(
 
     monkeypatch.setattr(Store, "give_back", full)
     log = Log(store, Payloads(tmp_path / "payloads"))
-    task = asyncio.create_task(compact(store, log, Frontiers(), Counters(), 0.001))
+    task = asyncio.create_task(compact(store, log, Frontiers(), Metrics(), 0.001))
     async with asyncio.timeout(10):
         for _ in range(3):
             await passes.get()
@@ -52,7 +52,7 @@ async def test_compaction_goes_on_when_free_pages_could_not_be_given_back(
 
 
 async def test_a_commit_on_disk_is_acknowledged_though_it_cannot_be_made_known(tmp_path: Path) -> None:
-    coordinator = Coordinator(tmp_path, engine=PassingEngine(), counters=Counters(), interval_s=0.01, system_tables={})
+    coordinator = Coordinator(tmp_path, engine=PassingEngine(), metrics=Metrics(), interval_s=0.01, system_tables={})
     await coordinator.start()
     before = coordinator.state
     table = Table(TABLE, ObjectId("u2"), "t", (Column("a", "int8"),))
@@ -133,7 +133,7 @@ async def test_a_materialized_view_is_written_when_there_is_room_again() -> None
     sink = FullSink()
     view = MaterializedView(VIEW, ObjectId("u2"), "v", (Column("c", "int8"),), "SELECT 1", frozenset({TABLE}))
     holder = frontiers.hold({TABLE}, 1)
-    dataflow = Dataflow(VIEW, Constant(), sink, frontiers, holder, Counters(), item=view)
+    dataflow = Dataflow(VIEW, Constant(), sink, frontiers, holder, Metrics(), item=view)
     task = asyncio.create_task(dataflow.run())
     async with asyncio.timeout(10):
         while not sink.written:

@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 from catalog import holds
-from catalog.holds import Place, Status
-from catalog.state import CatalogState
+from catalog.holds import HoldPosition, Status
 from catalog.objects import Column, Hold, Item, ObjectId, Table, Timestamp
+from catalog.state import CatalogState
 from protocol.pgwire.errors import PgError
 from server.coordinator.committer import Request
 from server.coordinator.coordinator import Coordinator
@@ -67,7 +67,7 @@ async def test_h21_advances_that_wait_together_share_a_transaction(tmp_path: Pat
     await asyncio.gather(*(coordinator.commit(Request(advances=(Advance(h.id, to),))) for h in held))
     # What compaction and the reservation need comes on top.
     assert coordinator.store.transactions - before <= 5
-    assert set(coordinator.holds.places.values()) == {Place(to)}
+    assert set(coordinator.holds.places.values()) == {HoldPosition(to)}
     assert holds.load(coordinator.store) == coordinator.holds.places
     await coordinator.close()
 
@@ -121,12 +121,12 @@ async def test_h20_a_restart_hours_later_finds_every_hold_in_its_place(tmp_path:
     await coordinator.close()
     clock.now += 7_200_000
     coordinator = await started(tmp_path, clock)
-    assert coordinator.holds.places == {kept.id: Place(at), late.id: Place(at)}
+    assert coordinator.holds.places == {kept.id: HoldPosition(at), late.id: HoldPosition(at)}
     assert coordinator.frontiers.since(ObjectId("u10")) == at
     assert coordinator.latest_time() > at + 7_100_000
     for _ in range(20):  # looks at the lag: two hours without a server do not count yet
         await coordinator.frontiers.moved.wait()
-    assert coordinator.holds.places == {kept.id: Place(at), late.id: Place(at)}
+    assert coordinator.holds.places == {kept.id: HoldPosition(at), late.id: HoldPosition(at)}
     ((downtime,),) = coordinator.store.read("SELECT value FROM meta WHERE key = 'downtime'")
     assert 7_200_000 <= downtime <= 7_200_000 + 20_000
     clock.now += 120_000  # while it runs
@@ -134,7 +134,7 @@ async def test_h20_a_restart_hours_later_finds_every_hold_in_its_place(tmp_path:
         await coordinator.frontiers.moved.wait()
     assert coordinator.holds.places[late.id].status is Status.ADVANCED
     assert coordinator.holds.places[late.id].at <= coordinator.latest_time() + 1 - downtime - 60_000
-    assert coordinator.holds.places[kept.id] == Place(at)
+    assert coordinator.holds.places[kept.id] == HoldPosition(at)
     await coordinator.close()
 
 
@@ -148,5 +148,5 @@ async def test_moves_of_lagging_holds_share_a_transaction(tmp_path: Path) -> Non
     before = coordinator.store.transactions
     await coordinator.commit(Request(overdue=[Overdue(h.id, Timestamp(to)) for h in held]))
     assert coordinator.store.transactions - before <= 3
-    assert set(coordinator.holds.places.values()) == {Place(Timestamp(to), Status.ADVANCED)}
+    assert set(coordinator.holds.places.values()) == {HoldPosition(Timestamp(to), Status.ADVANCED)}
     await coordinator.close()
