@@ -91,7 +91,7 @@ def _check_batches(connection: sqlite3.Connection, payloads: Payloads, report: R
         try:
             batch = _checked_row(row)
             if collection not in collections:
-                raise ValueError("it belongs to no relation")
+                raise ValueError("its relation does not exist")
             if batch.file is not None:
                 content = payloads.read(batch.file)
             else:
@@ -109,14 +109,14 @@ def _checked_row(row: tuple[Any, ...]) -> Batch:
     """The batch that a row describes. ValueError if the row is damaged."""
     batch = batch_of(*row)
     if batch is None:
-        raise ValueError("the checksum of its row in the catalog is wrong")
+        raise ValueError("the checksum of its row does not match")
     spans = batch.spans
     if spans is not None and not (
         (np.diff(spans.times) >= 0).all()
         and (np.diff(spans.ends, prepend=0) >= 0).all()
         and (spans.times[-1], spans.ends[-1]) == (batch.time, batch.rows)
     ):
-        raise ValueError("its times are not in order")
+        raise ValueError("its times are not sorted")
     return batch
 
 

@@ -79,8 +79,8 @@ def _value_hashes(column: pa.Array) -> Hashes:
     """Hashes of the values; arbitrary at nulls."""
     type = column.type
     if pa.types.is_dictionary(type):
-        places = column.indices.fill_null(0).to_numpy(zero_copy_only=False)
-        hashes: Hashes = _column_hashes(column.dictionary)[places]
+        indices = column.indices.fill_null(0).to_numpy(zero_copy_only=False)
+        hashes: Hashes = _column_hashes(column.dictionary)[indices]
         return hashes
     if pa.types.is_string(type) or pa.types.is_binary(type):
         return _string_hashes(*string_parts(column))
@@ -138,8 +138,8 @@ def _words_at(offsets: NDArray[np.integer], data: NDArray[np.uint8]) -> tuple[Ha
     first, end = int(offsets[0]), int(offsets[-1])
     padded = np.zeros(end - first + 8, np.uint8)
     padded[: end - first] = data[first:end]
-    places = end - first + 1
-    return np.lib.stride_tricks.as_strided(padded[:8].view("<u8"), (places,), (1,), writeable=False), first
+    length = end - first + 1
+    return np.lib.stride_tricks.as_strided(padded[:8].view("<u8"), (length,), (1,), writeable=False), first
 
 
 def _masks(lengths: NDArray[np.int64]) -> Hashes:
@@ -153,10 +153,10 @@ def _list_hashes(column: pa.ListArray) -> Hashes:
     starts, lengths = offsets[:-1] - offsets[0], np.diff(offsets)
     hashes = _mixed(lengths.astype(np.uint64) ^ _SEED)
     active = np.arange(len(column))
-    place = 0
-    while len(active := active[lengths[active] > place]):
-        hashes[active] = _mixed(hashes[active] ^ _rotated(elements[starts[active] + place]))
-        place += 1
+    position = 0
+    while len(active := active[lengths[active] > position]):
+        hashes[active] = _mixed(hashes[active] ^ _rotated(elements[starts[active] + position]))
+        position += 1
     return hashes
 
 

@@ -22,7 +22,7 @@ MIGRATIONS: tuple[tuple[str, str], ...] = (
             schema_id TEXT NOT NULL,
             name TEXT NOT NULL,
             kind TEXT NOT NULL,
-            definition TEXT NOT NULL  -- JSON: what the kind has beside its columns
+            definition TEXT NOT NULL  -- JSON, without the columns: see catalog/objects.py
         ) WITHOUT ROWID;
         CREATE TABLE columns (
             item_id TEXT NOT NULL,
@@ -35,7 +35,7 @@ MIGRATIONS: tuple[tuple[str, str], ...] = (
         ) WITHOUT ROWID;
         CREATE TABLE settings (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
 
-        -- A collection's frontiers as far as they are durable: see catalog/log.py.
+        -- The durable frontiers of collections: see catalog/log.py.
         CREATE TABLE collections (id TEXT PRIMARY KEY, since INTEGER NOT NULL, upper INTEGER) WITHOUT ROWID;
         CREATE TABLE batches (
             id INTEGER PRIMARY KEY AUTOINCREMENT,
@@ -43,8 +43,8 @@ MIGRATIONS: tuple[tuple[str, str], ...] = (
             time INTEGER NOT NULL,
             rows INTEGER NOT NULL,
             bytes INTEGER NOT NULL,
-            payload BLOB,                -- an Arrow IPC stream, when it is small
-            file TEXT,                   -- else the name of an Arrow IPC file among the payloads
+            payload BLOB,                -- an Arrow IPC stream, if it is small
+            file TEXT,                   -- otherwise the name of an Arrow IPC file in payloads/
             CHECK ((payload IS NULL) <> (file IS NULL))
         );
         CREATE INDEX batches_by_collection ON batches (collection, id);
@@ -65,15 +65,15 @@ MIGRATIONS: tuple[tuple[str, str], ...] = (
             create_db INTEGER NOT NULL
         ) WITHOUT ROWID;
         CREATE TABLE memberships (id TEXT NOT NULL, member_of TEXT NOT NULL, PRIMARY KEY (id, member_of)) WITHOUT ROWID;
-        CREATE TABLE owners (id TEXT PRIMARY KEY, role_id TEXT NOT NULL) WITHOUT ROWID;  -- others than materialize
+        CREATE TABLE owners (id TEXT PRIMARY KEY, role_id TEXT NOT NULL) WITHOUT ROWID;  -- except materialize
         CREATE TABLE privileges (
             id TEXT NOT NULL,
             role_id TEXT NOT NULL,       -- 'p' is PUBLIC
-            privileges TEXT NOT NULL,    -- an aclitem's letters
+            privileges TEXT NOT NULL,    -- the letters of PostgreSQL's aclitem
             PRIMARY KEY (id, role_id)
         ) WITHOUT ROWID;
 
-        -- Everybody may use the schemas public, as in PostgreSQL; all that there is belongs to materialize, s1000.
+        -- PUBLIC has USAGE on the schemas public, as in PostgreSQL. Role materialize, s1000, owns all objects.
         INSERT INTO privileges SELECT id, 's1000', 'UC' FROM schemas WHERE name = 'public';
         INSERT INTO privileges SELECT id, 'p', 'U' FROM schemas WHERE name = 'public';
         """,
@@ -81,14 +81,14 @@ MIGRATIONS: tuple[tuple[str, str], ...] = (
     (
         "holds and comments",
         """
-        -- The place of each item of kind hold: see catalog/holds.py.
+        -- The time and status of holds: see catalog/holds.py.
         CREATE TABLE holds (id TEXT PRIMARY KEY, at INTEGER NOT NULL, status TEXT NOT NULL) WITHOUT ROWID;
-        -- How long, in milliseconds, no server has run, as far as it does not count as the holds' lag yet.
+        -- The milliseconds without a server that do not count as lag of the holds yet.
         INSERT INTO meta VALUES ('downtime', 0);
 
         CREATE TABLE comments (
             object_id TEXT NOT NULL,
-            position INTEGER NOT NULL,   -- the column's, from 1; 0: of the object itself
+            position INTEGER NOT NULL,   -- the column's number, from 1; 0: the object itself
             comment TEXT NOT NULL,
             PRIMARY KEY (object_id, position)
         ) WITHOUT ROWID;
@@ -97,23 +97,23 @@ MIGRATIONS: tuple[tuple[str, str], ...] = (
     (
         "checksums, and batches of several times",
         """
-        -- The payload is the last column: SQLite reads what precedes it without reading the payload's pages.
+        -- The payload is the last column, so that SQLite reads the other columns without reading the payload's pages.
         CREATE TABLE batches_4 (
             id INTEGER PRIMARY KEY AUTOINCREMENT,
             collection TEXT NOT NULL,
-            time INTEGER NOT NULL,       -- the greatest of its times
+            time INTEGER NOT NULL,       -- the greatest time of its rows
             rows INTEGER NOT NULL,
             bytes INTEGER NOT NULL,
-            times BLOB,                  -- of a batch of several times, catalog/spans.py; NULL: all rows are at `time`
-            file TEXT,                   -- the name of an Arrow IPC file among the payloads
+            times BLOB,                  -- times of the rows: see catalog/spans.py; NULL: all rows are at `time`
+            file TEXT,                   -- the name of an Arrow IPC file in payloads/
             payload_crc INTEGER,         -- CRC-32 of the payload; NULL: written before format 4
-            row_crc INTEGER,             -- CRC-32 of this row's other columns but the payload; NULL with payload_crc
-            payload BLOB,                -- an Arrow IPC stream, when it is small
+            row_crc INTEGER,             -- CRC-32 of this row's other columns except the payload; NULL with payload_crc
+            payload BLOB,                -- an Arrow IPC stream, if it is small
             CHECK ((payload IS NULL) <> (file IS NULL))
         );
         INSERT INTO batches_4 (id, collection, time, rows, bytes, file, payload)
             SELECT id, collection, time, rows, bytes, file, payload FROM batches;
-        -- Ids are never used twice, not even those of batches that are gone.
+        -- Ids of deleted batches are never used again.
         DELETE FROM sqlite_sequence WHERE name = 'batches_4';
         INSERT INTO sqlite_sequence (name, seq) SELECT 'batches_4', seq FROM sqlite_sequence WHERE name = 'batches';
         DROP TABLE batches;
@@ -140,7 +140,7 @@ class TooNew(Exception):
     """The file was written by a later version of Tidewire in a format that this version does not know."""
 
     def __init__(self, found: int) -> None:
-        super().__init__(f"the catalog has format {found}, this Tidewire knows formats up to {len(MIGRATIONS)}")
+        super().__init__(f"it has format {found}; this version of Tidewire reads formats up to {len(MIGRATIONS)}")
         self.found = found
 
 

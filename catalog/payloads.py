@@ -24,12 +24,12 @@ SUFFIX = ".arrow"
 class Payloads:
     """The payload files in one location. Names are opaque and never reused."""
 
-    def __init__(self, place: str | Path, *, create: bool = True) -> None:
+    def __init__(self, location: str | Path, *, create: bool = True) -> None:
         """`create`: create the directory if it does not exist."""
-        if isinstance(place, Path):
-            self._fs, self._root = fs.LocalFileSystem(), str(place.absolute())
+        if isinstance(location, Path):
+            self._fs, self._root = fs.LocalFileSystem(), str(location.absolute())
         else:
-            self._fs, self._root = fs.FileSystem.from_uri(place)
+            self._fs, self._root = fs.FileSystem.from_uri(location)
         self._local = isinstance(self._fs, fs.LocalFileSystem)
         if create:
             self._fs.create_dir(self._root, recursive=True)

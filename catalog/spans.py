@@ -29,7 +29,7 @@ class Spans:
     def rows(self, lower: int, upper: int) -> tuple[int, int]:
         """The range of the rows with `lower <= time < upper`."""
         first, last = np.searchsorted(self.times, [_clamped(lower), _clamped(upper)])
-        start, end = (int(self.ends[place - 1]) if place else 0 for place in (first, last))
+        start, end = (int(self.ends[number - 1]) if number else 0 for number in (first, last))
         return start, max(start, end)
 
     def between(self, lower: int, upper: int) -> list[Timestamp]:

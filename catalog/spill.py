@@ -65,7 +65,7 @@ class Partitions:
                 self._written += 1
 
     def written(self) -> None:
-        """Ends writing: unlinks the file and opens it for reading."""
+        """Ends the writes: unlinks the file and opens it for reading."""
         self._writer.close()
         self._file.flush()
         self._reader = pa.ipc.open_file(pa.memory_map(self._file.name))
@@ -110,7 +110,7 @@ def consolidated(tables: list[pa.Table], directory: Path | None) -> Generator[pa
         return
     schema = updates.as_changes(tables[0].slice(0, 0)).schema
     partitions = Partitions(schema, partitions_for(size_of(tables)), directory)
-    share = max(PARTITION_BYTES, size_of(tables) // partitions.count)
+    bytes_per_partition = max(PARTITION_BYTES, size_of(tables) // partitions.count)
     try:
         for table in tables:
             for piece in pieces(table, PIECE_BYTES):
@@ -123,14 +123,14 @@ def consolidated(tables: list[pa.Table], directory: Path | None) -> Generator[pa
                 yield None
         partitions.written()
         for number in range(partitions.count):
-            yield _sum(schema, partitions.tables(number), share)
+            yield _sum(schema, partitions.tables(number), bytes_per_partition)
     finally:
         partitions.close()
 
 
-def _sum(schema: pa.Schema, tables: Iterator[pa.Table], share: int) -> pa.Table:
+def _sum(schema: pa.Schema, tables: Iterator[pa.Table], bytes_per_partition: int) -> pa.Table:
     """Consolidates one partition. Consolidates early when it has grown by half: memory is O(distinct rows)."""
-    gathered, size, limit = [schema.empty_table()], 0, 2 * share
+    gathered, size, limit = [schema.empty_table()], 0, 2 * bytes_per_partition
     for table in tables:
         gathered.append(table)
         size += table.nbytes

@@ -12,8 +12,8 @@ How a query is executed:
 5. `execution.select.select` chooses a timestamp, holds it (`timeline.frontiers.Frontiers.hold`), and reads the inputs
    at that timestamp (`coordinator.reads.Reads.rows`).
 6. `spark.Engine.run` computes the result. Its inputs and outputs are Arrow tables. Constants (`sql.constant`),
-   unmodified rows of one relation (`sql.direct`) and system catalogs (`pg_catalog`) do not use Spark. Constants that
-   may be expensive and queries over system catalogs run in worker processes (`evaluation`).
+   unmodified rows of one relation (`sql.direct_scan`) and system catalogs (`pg_catalog`) do not use Spark. Constants
+   that may be expensive and queries over system catalogs run in worker processes (`evaluation`).
 7. The session encodes the rows and writes them as fast as the socket accepts them
    (`session_state.sender.Sender.write_table`).
 

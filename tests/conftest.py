@@ -7,12 +7,12 @@ import pytest
 import structlog
 from hypothesis import settings
 
+from tests.examples import DEFAULT_PROFILE
+
 # The second compiler of the JVM costs more processor time than it saves in a run of the tests.
 os.environ.setdefault("JAVA_TOOL_OPTIONS", "-XX:TieredStopAtLevel=1")
 
-# The duration of an example depends on the load of the machine. `timeout` bounds the test as a whole.
-settings.register_profile("tidewire", deadline=None)
-settings.load_profile("tidewire")
+settings.load_profile(DEFAULT_PROFILE)
 
 # Plain tracebacks: structlog's own show every local variable.
 structlog.configure(processors=[structlog.processors.format_exc_info, structlog.dev.ConsoleRenderer(colors=False)])

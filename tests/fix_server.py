@@ -50,6 +50,8 @@ class ServerThread:
         self._stop = asyncio.Event()
         try:
             self.app = App(self._config, _Shared(self._engine))
+            for workers in (self.app.evaluator, self.app.catalog_engine):
+                workers.prepare = _nothing  # most tests need no worker process; the first request starts one
             await self.app.start()
             _, self.port = await self.app.listen()
             address = await self.app.listen_http()
@@ -76,6 +78,10 @@ class ServerThread:
         if self._thread.is_alive():
             self._loop.call_soon_threadsafe(self._stop.set)
         self._thread.join(30)
+
+
+async def _nothing() -> None:
+    pass
 
 
 class _Shared:

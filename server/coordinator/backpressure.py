@@ -1,6 +1,6 @@
 """Backpressure: measures the lag of dataflows and delays the writers of their inputs while it is too large.
 
-Changes that a dataflow has not taken are kept: as batches in the log, and as updates in arrangements that it shares. A
+Changes that a dataflow has not taken remain: as batches in the log, and as updates in arrangements that it shares. A
 dataflow that is slower than the writers would let them grow without bound. Writers of its inputs, directly or through
 materialized views, therefore wait while the lag exceeds a limit, before they take a lock or a timestamp. Each write
 waits at most `delay_s`, so that writers make progress even while Spark is unavailable or a step takes an hour.
@@ -23,8 +23,8 @@ from catalog.objects import ObjectId, Timestamp
 from server.runtime.counters import Counters
 from server.timeline.frontiers import Pulse
 
-COMMIT_BYTES = 4096  # memory that a kept commit takes in addition to its rows
-TRIMMED = 1_024  # entries that no dataflow needs are removed when there are at least so many
+COMMIT_BYTES = 4096  # memory that a commit takes in addition to its rows
+TRIM_MIN = 1_024  # entries that no dataflow needs are removed when there are at least so many
 
 log = structlog.get_logger()
 
@@ -80,7 +80,7 @@ class _Written:
 
     def forget(self, time: int) -> None:
         first = bisect_left(self.times, time)
-        if first >= TRIMMED:
+        if first >= TRIM_MIN:
             self.start = self.ends[first - 1]
             del self.times[:first], self.ends[:first]
 
@@ -91,11 +91,11 @@ class Backpressure:
     def __init__(self, counters: Counters) -> None:
         self._counters = counters
         self._written: dict[ObjectId, _Written] = {}
-        self._held: frozenset[ObjectId] = frozenset()
+        self._throttled: frozenset[ObjectId] = frozenset()
         self._delay_s = 0.0
         self._weight_max = 0
         self._moved = Pulse()
-        self.too_far: frozenset[str] = frozenset()
+        self.lagging: frozenset[str] = frozenset()
         """The dataflows that delayed writers as of the last `measure`."""
 
     def track(self, flow: Dataflow) -> None:
@@ -129,44 +129,44 @@ class Backpressure:
         `weight_max`: the largest allowed lag; 0: no writer waits. `delay_s`: the longest wait of a write.
         """
         needed: dict[ObjectId, Timestamp] = {}
-        too_far: dict[str, Lag] = {}
-        held: set[ObjectId] = set()
+        lagging: dict[str, Lag] = {}
+        throttled: set[ObjectId] = set()
         for name, flow in flows.items():
             for id in flow.inputs:
                 needed[id] = min(needed.get(id, flow.next_time), flow.next_time)
             if weight_max and flow.can_catch_up and (lag := self.lag(flow)).weight > weight_max:
-                too_far[name] = lag
-                held |= flow.inputs
+                lagging[name] = lag
+                throttled |= flow.inputs
         for id in self._written.keys() - needed.keys():
             del self._written[id]
         for id, time in needed.items():
             if id in self._written:
                 self._written[id].forget(time)
-        queue = list(held)
+        queue = list(throttled)
         while queue:
-            more = sources.get(queue.pop(), frozenset()) - held
-            held |= more
+            more = sources.get(queue.pop(), frozenset()) - throttled
+            throttled |= more
             queue += more
-        for name, lag in too_far.items():
-            if name not in self.too_far:
+        for name, lag in lagging.items():
+            if name not in self.lagging:
                 log.warning("writers wait for a dataflow", dataflow=name, commits=lag.commits, bytes=lag.bytes)
-        for name in self.too_far - too_far.keys():
+        for name in self.lagging - lagging.keys():
             log.info("writers no longer wait for a dataflow", dataflow=name)
-        self.too_far = frozenset(too_far)
+        self.lagging = frozenset(lagging)
         self._delay_s, self._weight_max = delay_s, weight_max
-        if held != self._held:
-            self._held = frozenset(held)
+        if throttled != self._throttled:
+            self._throttled = frozenset(throttled)
             self._moved.fire()
 
     async def admit(self, tables: Sequence[ObjectId]) -> None:
         """Returns when a writer of these tables may proceed. Cancel safety: nothing is locked or written yet."""
-        if self._held.isdisjoint(tables):
+        if self._throttled.isdisjoint(tables):
             return
         begun = monotonic()
         self._counters.writes_throttled += 1
         try:
             async with asyncio.timeout(self._delay_s):
-                while not self._held.isdisjoint(tables):
+                while not self._throttled.isdisjoint(tables):
                     await self._moved.wait()
         except TimeoutError:
             pass

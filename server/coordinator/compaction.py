@@ -22,7 +22,7 @@ from server.timeline.frontiers import RETENTION_MS, Frontiers
 log = structlog.get_logger()
 
 
-async def compact(store: Store, log_: Log, frontiers: Frontiers, counts: Counters, interval_s: float) -> None:
+async def compact(store: Store, log_: Log, frontiers: Frontiers, counters: Counters, interval_s: float) -> None:
     """Runs passes until cancelled."""
     damaged: set[str] = set()
     while True:
@@ -32,8 +32,8 @@ async def compact(store: Store, log_: Log, frontiers: Frontiers, counts: Counter
                 continue
             try:
                 merged = await compact_collection(store, log_, frontiers, id)
-                counts.merges += merged > 0
-                counts.batches_merged += merged
+                counters.merges += merged > 0
+                counters.batches_merged += merged
             except MustEnd:
                 return  # the committer fails in the same way and ends the server
             except Damaged as error:
@@ -49,7 +49,7 @@ async def compact(store: Store, log_: Log, frontiers: Frontiers, counts: Counter
             return
         except Exception as error:  # for example a full disk, which may have room at the next pass
             raise_if_cancelled()
-            log.error("free pages were not given back", error=str(error), exc_info=error)
+            log.error("free pages not released", error=str(error), exc_info=error)
 
 
 async def compact_collection(store: Store, log_: Log, frontiers: Frontiers, id: ObjectId) -> int:

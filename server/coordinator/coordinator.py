@@ -95,7 +95,12 @@ class Coordinator:
         # The last server was up at this time. It may have been up longer, but not until `reserved_until`.
         self._was_up_until = max(reserved_until - RESERVATION_MS, 0)
         self._committer = committer = Committer(
-            *(store, self.log, Oracle(reserved_until), persistence.load(store), frontiers, self.holds),
+            store,
+            self.log,
+            Oracle(reserved_until),
+            persistence.load(store),
+            frontiers,
+            self.holds,
             clock_ms=clock,
             interval_s=interval_s,
         )

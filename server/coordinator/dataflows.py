@@ -38,13 +38,19 @@ class Dataflows:
     ) -> asyncio.Task[None]:
         """Starts a dataflow, whose inputs `holder` holds. Returns its task."""
         dataflow = Dataflow(
-            *(id, computation, sink, self._frontiers, holder, self._counters),
+            id,
+            computation,
+            sink,
+            self._frontiers,
+            holder,
+            self._counters,
             item=item,
             holds_too_much=self._backpressure.exceeds_limit,
         )
         self._backpressure.track(dataflow)
         self.running[id] = dataflow
         task = self._task_of[id] = self._tasks.start(dataflow.run(), f"dataflow {id}")
+        task.add_done_callback(lambda _: dataflow.close())
         return task
 
     def cancel(self, id: str) -> None:

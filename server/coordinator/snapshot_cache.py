@@ -17,7 +17,7 @@ from catalog.log import Compacted, Log
 from catalog.objects import Collection, ObjectId, View
 from protocol.pgwire.types import parse_type
 
-KEPT_BYTES = 1024 * 1024 * 1024  # of cached rows; mapped files count, although they are in the page cache
+CACHED_BYTES_MAX = 1024 * 1024 * 1024  # of cached rows; mapped files count, although they are in the page cache
 
 
 def collection_schema(collection: Collection | View) -> pa.Schema:
@@ -32,18 +32,18 @@ class SnapshotCache:
         """`scratch`: the directory for rows that are too large for memory, as in `Log`."""
         self._scratch = scratch
         self._log = log
-        self._kept: OrderedDict[ObjectId, tuple[int, pa.Table]] = OrderedDict()
+        self._cached: OrderedDict[ObjectId, tuple[int, pa.Table]] = OrderedDict()
 
     async def rows(self, collection: Collection, as_of: int) -> pa.Table:
         """Returns the rows at `as_of`, which must be readable now. Cancel safety: nothing is changed."""
-        kept = self._kept.get(collection.id)
-        if kept is not None and kept[0] <= as_of:
-            time, rows = kept
+        cached = self._cached.get(collection.id)
+        if cached is not None and cached[0] <= as_of:
+            time, rows = cached
             if self._log.times(collection.id, time + 1, as_of + 1):
                 rows = await asyncio.to_thread(self._advance, collection, rows, time, as_of)
         else:
             rows = await asyncio.to_thread(self._read, collection, as_of)
-        self._keep(collection.id, as_of, rows)
+        self._cache(collection.id, as_of, rows)
         return rows
 
     def _read(self, collection: Collection, as_of: int) -> pa.Table:
@@ -58,13 +58,13 @@ class SnapshotCache:
             return spill.applied(rows, changes, self._scratch)
         return updates.apply(rows, changes)
 
-    def _keep(self, id: ObjectId, as_of: int, rows: pa.Table) -> None:
-        kept = self._kept.get(id)
-        if kept is None or kept[0] < as_of:
-            self._kept[id] = (as_of, rows)
-        self._kept.move_to_end(id)
-        while len(self._kept) > 1 and sum(rows.nbytes for _, rows in self._kept.values()) > KEPT_BYTES:
-            self._kept.popitem(last=False)
+    def _cache(self, id: ObjectId, as_of: int, rows: pa.Table) -> None:
+        cached = self._cached.get(id)
+        if cached is None or cached[0] < as_of:
+            self._cached[id] = (as_of, rows)
+        self._cached.move_to_end(id)
+        while len(self._cached) > 1 and sum(rows.nbytes for _, rows in self._cached.values()) > CACHED_BYTES_MAX:
+            self._cached.popitem(last=False)
 
     def forget(self, id: ObjectId) -> None:
-        self._kept.pop(id, None)
+        self._cached.pop(id, None)

@@ -37,7 +37,7 @@ from server.runtime.offload import offload
 from server.session_state.context import Context, not_readable
 from server.session_state.results import Result, SubscriptionRows
 from server.session_state.transaction import Mode
-from server.sql.direct import DirectScan
+from server.sql.direct_scan import DirectScan
 from server.sql.grammar.statements.parts import Ident, Name, Query
 from server.sql.grammar.statements.subscribe import (
     EnvelopeDebezium,

@@ -44,7 +44,7 @@ async def maintenance(coordinator: Coordinator, plan: QueryPlan, flow: Dataflow 
             plan = plan.expanded()
         found = await offload(plan.stored_text, maintenance_strategy, plan, coordinator.reads.sizes(plan.inputs))
         if found.root is None:
-            how = "computed anew when an input changes" if found.is_possible else "cannot be"
+            how = "recomputed when an input changes" if found.is_possible else "not possible"
             return Section(name, f"{how}, because there is no rule for {found.lacking}")
         root, operators = found.root, {}
     notes = _Notes(root, operators, _Arranged.of(coordinator), flow, name_of, shown)
@@ -148,10 +148,10 @@ class _Notes:
 
     def _work(self, operator: Operator, lines: list[str], figures: dict[str, object]) -> None:
         record = operator.record
-        told = [("hydration", "Hydration", record.hydration)]
+        records = [("hydration", "Hydration", record.hydration)]
         if record.ticks:
-            told += [("last tick", "Last Tick", record.last), (f"all {record.ticks}", "All Ticks", record.total)]
-        for name, title, work in told:
+            records += [("last tick", "Last Tick", record.last), (f"all {record.ticks}", "All Ticks", record.total)]
+        for name, title, work in records:
             if work is None:
                 continue
             figures[title] = self._figures(work)
@@ -178,12 +178,12 @@ class _Notes:
     def _arrangements(
         self, node: Node, operator: Operator | None, lines: list[str], figures: dict[str, object]
     ) -> None:
-        told: list[dict[str, object]] = []
-        there: Sequence[tuple[str, Arrangement]] = operator.arrangements if operator is not None else ()
-        for place, own in enumerate(arrangements_of(node)):
+        arrangements: list[dict[str, object]] = []
+        current: Sequence[tuple[str, Arrangement]] = operator.arrangements if operator is not None else ()
+        for number, own in enumerate(arrangements_of(node)):
             title = own.described(self._numbers)
             figure: dict[str, object] = {"Arrangement": title}
-            arrangement = there[place][1] if place < len(there) else self._arranged.named.get(own.name)
+            arrangement = current[number][1] if number < len(current) else self._arranged.named.get(own.name)
             if arrangement is not None:
                 others = [user for user in self._arranged.users.get(arrangement, ()) if user != self._self]
                 title += f": {arrangement.rows} rows, {arrangement.bytes} bytes"
@@ -192,6 +192,6 @@ class _Notes:
                 figure |= {"Rows": arrangement.rows, "Bytes": arrangement.bytes, "Shared With": others}
                 figure["Probed By"] = arrangement.probed_by
             lines.append(title)
-            told.append(figure)
-        if told:
-            figures["Arrangements"] = told
+            arrangements.append(figure)
+        if arrangements:
+            figures["Arrangements"] = arrangements

@@ -41,7 +41,7 @@ from server.session_state.sender import encode_table
 from server.session_state.transaction import Mode
 from server.sql.grammar import statements as s
 from server.sql.grammar.statements.explain import Explained, ExplainStage, StoredQuery
-from server.sql.lookups import too_wide
+from server.sql.index_lookups import too_wide
 from server.sql.outline import Outline
 from server.sql.plan import QueryPlan, bound, plan_query
 from server.sql.rewrite import rewritten_or_not
@@ -203,8 +203,8 @@ async def _summary(context: Context, subject: _Subject, shown: Shown) -> list[Se
         Section("Gives", ", ".join(f"{f.name} {f.type.display}" for f in plan.columns)),
         Section("Plan", plan=explained(plan.relation, name_of, plan.lookups)),
     ]
-    for index, places in too_wide(plan.relation, plan.scanned, context.state):
-        asked, keys = (", ".join(chosen) for chosen in ((index.keys[place] for place in places), index.keys))
+    for index, numbers in too_wide(plan.relation, plan.scanned, context.state):
+        asked, keys = (", ".join(chosen) for chosen in ((index.keys[number] for number in numbers), index.keys))
         text = f"{name_of(index.id)} is not used, its key ({keys}) has more than what is asked for ({asked})"
         sections.append(Section("Note", text))
     if (elsewhere := _without_spark(plan)) is not None:
@@ -240,7 +240,7 @@ async def _physical(context: Context, subject: _Subject, shown: Shown) -> Sectio
         raise PgError(
             SqlState.FEATURE_NOT_SUPPORTED,
             "the query cannot be kept up to date",
-            detail="mz_now() stands beside columns of several queries, or where no temporal filter is.",
+            detail="mz_now() is compared with columns of several queries, or is used outside a temporal filter.",
         )
     section = await maintenance(context.coordinator, subject.query, subject.flow, shown)
     return replace(section, headless=section.plan is not None)
@@ -259,8 +259,8 @@ async def _spark_plan(context: Context, plan: QueryPlan, statement: s.Explain) -
         time = context.hold(plan.inputs)
         views = {id: await input_rows(context, id, time) for id in plan.inputs}
     sql = plan.spark_sql(context.bindings(mz_now=time))
-    told = await context.engine.run(f"EXPLAIN {(statement.spark_mode or '').upper()} {sql}", views)
-    return str(told.column(0)[0].as_py()).rstrip()
+    explained = await context.engine.run(f"EXPLAIN {(statement.spark_mode or '').upper()} {sql}", views)
+    return str(explained.column(0)[0].as_py()).rstrip()
 
 
 # -- ANALYZE --------------------------------------------------------------------------------------------------------
@@ -307,7 +307,7 @@ def _shown(context: Context, it: Step, *, timing: bool) -> Outline:
         if it.parts:
             text += ": " + ", ".join(f"{name} {ms_text(seconds * 1e3)}" for name, seconds in it.parts.items())
             figures |= {f"{name.title()} Time": round(seconds * 1e3, 3) for name, seconds in it.parts.items()}
-    return Outline(title, told=text, figures=figures)
+    return Outline(title, annotation=text, figures=figures)
 
 
 async def _of_dataflow(context: Context, statement: s.Explain, subject: _Subject) -> list[Section]:

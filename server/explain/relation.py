@@ -32,8 +32,8 @@ from server.sql.expressions import (
     WindowCall,
 )
 from server.sql.functions.table import OPERATORS
-from server.sql.keys import Key
-from server.sql.lookups import Lookup
+from server.sql.index_lookups import Lookup
+from server.sql.key_conditions import KeyCondition
 from server.sql.outline import Outline
 
 _BARE = frozenset(("bool", "int2", "int4", "int8", "numeric"))
@@ -103,7 +103,7 @@ class _Explainer:
             case _:
                 return type(node).__name__
 
-    def _values(self, key: Key) -> str:
+    def _values(self, key: KeyCondition) -> str:
         (first, *others) = key.values
         if first.type.element is not None:
             return f"= ANY ({self._list(key.values)})"

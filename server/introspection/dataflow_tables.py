@@ -30,15 +30,15 @@ def dataflows(coordinator: Coordinator) -> Iterator[Row]:
             _RULES[type(flow.computation)],
             int(flow.upper),
             flow.hydrated,
-            *_ticked(flow.ticks),
+            *_tick_columns(flow.ticks),
             flow.error.message if flow.error is not None else None,
         )
     for id, index in coordinator.indexes.arranged.items():
         if isinstance(index, LogIndex):
-            yield id, id, "arranged", int(index.upper), index.hydrated, *_ticked(index.ticks), None
+            yield id, id, "arranged", int(index.upper), index.hydrated, *_tick_columns(index.ticks), None
 
 
-def _ticked(ticks: Ticks) -> tuple[object, ...]:
+def _tick_columns(ticks: Ticks) -> tuple[object, ...]:
     times: tuple[float | None, ...] = (None, None, None)
     if ticks.count:
         times = ticks.last_s * 1e3, ticks.total_s * 1e3 / ticks.count, ticks.max_s * 1e3
@@ -50,46 +50,48 @@ def lags(coordinator: Coordinator) -> Iterator[Row]:
     for id, flow in coordinator.dataflows.running.items():
         lag = pressure.lag(flow)
         behind_ms = max(0, frontiers.least_upper(flow.inputs) - flow.upper)
-        yield id, behind_ms, lag.commits, lag.bytes, id in pressure.too_far
+        yield id, behind_ms, lag.commits, lag.bytes, id in pressure.lagging
 
 
 def arrangements(coordinator: Coordinator) -> Iterator[Row]:
-    known: dict[Arrangement, str] = {}  # a shared arrangement has the id of its first use
-    for id, computation in _followed(coordinator):
+    ids: dict[Arrangement, str] = {}  # a shared arrangement has the id of its first use
+    for id, computation in _incremental(coordinator):
         numbers = _numbers(computation)
         for operator in computation.operators:
             number = numbers[operator.node]
-            for place, (name, arrangement) in enumerate(operator.arrangements, 1):
-                own = known.setdefault(arrangement, f"{id}.{number}.{place}")
-                sizes = arrangement.rows, arrangement.bytes, arrangement.memory_bytes
-                yield own, id, number, None, name, *sizes, arrangement.probed_by
+            for position, (key, arrangement) in enumerate(operator.arrangements, 1):
+                arrangement_id = ids.setdefault(arrangement, f"{id}.{number}.{position}")
+                yield arrangement_id, id, number, None, key, *_sizes(arrangement)
     for id, index in coordinator.indexes.arranged.items():
-        if (kept := index.arrangement) is not None:
-            own, keys = known.setdefault(kept, id), ", ".join(index.index.keys)
-            sizes = kept.rows, kept.bytes, kept.memory_bytes
-            yield own, id, None, coordinator.state.items[id].name, keys, *sizes, kept.probed_by
+        if (arranged := index.arrangement) is not None:
+            key, name = ", ".join(index.index.keys), coordinator.state.items[id].name
+            yield ids.setdefault(arranged, id), id, None, name, key, *_sizes(arranged)
+
+
+def _sizes(arrangement: Arrangement) -> tuple[object, ...]:
+    return arrangement.rows, arrangement.bytes, arrangement.memory_bytes, arrangement.probed_by
 
 
 def operators(coordinator: Coordinator) -> Iterator[Row]:
     name_of = names(coordinator)
-    for id, computation in _followed(coordinator):
+    for id, computation in _incremental(coordinator):
         numbers = _numbers(computation)
         for operator in computation.operators:
             node, record = operator.node, operator.record
-            made, last, total = record.hydration, record.last, record.total
+            hydration, last, total = record.hydration, record.last, record.total
             yield (
                 id,
                 numbers[node],
                 described(node, name_of),
                 [numbers[below] for below in node.inputs],
-                *((made.rows_out, made.seconds * 1e3) if made is not None else (None, None)),
+                *((hydration.rows_out, hydration.seconds * 1e3) if hydration is not None else (None, None)),
                 record.ticks,
                 *((last.rows_in, last.rows_out, last.seconds * 1e3) if record.ticks else 3 * (None,)),
                 total.rows_in,
                 total.rows_out,
                 total.seconds * 1e3,
-                total.statements + (made.statements if made is not None else 0),
-                (total.spark_s + (made.spark_s if made is not None else 0)) * 1e3,
+                total.statements + (hydration.statements if hydration is not None else 0),
+                (total.spark_s + (hydration.spark_s if hydration is not None else 0)) * 1e3,
             )
 
 
@@ -126,7 +128,7 @@ def names(coordinator: Coordinator) -> Callable[[ObjectId], str]:
     return lambda id: ".".join(state.full_name(state.items[id])) if id in state.items else id
 
 
-def _followed(coordinator: Coordinator) -> Iterator[tuple[str, IncrementalComputation]]:
+def _incremental(coordinator: Coordinator) -> Iterator[tuple[str, IncrementalComputation]]:
     for id, flow in coordinator.dataflows.running.items():
         if isinstance(flow.computation, IncrementalComputation):
             yield id, flow.computation

@@ -131,7 +131,7 @@ def _of_lags(coordinator: Coordinator) -> Iterator[Metric]:
         "tidewire_dataflows_holding_writers",
         "gauge",
         "Dataflows that are so far behind that those who write what they read wait.",
-        len(coordinator.backpressure.too_far),
+        len(coordinator.backpressure.lagging),
     )
     yield _one("tidewire_writes_throttled", "counter", "Writes that waited for dataflows.", counts.writes_throttled)
     yield _one("tidewire_throttled_seconds", "counter", "How long they waited, together.", counts.throttled_s)

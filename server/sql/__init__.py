@@ -7,5 +7,5 @@
 `decorrelate`  turns subqueries that Spark cannot compute into joins
 `rewrite`      rewrites the plans of maintained queries; `versioned_plan` and `temporal` serve their operators
 `columns`      the columns that a plan names, and new ones; `conditions`: conjunctions, and what never fails
-`render`       relations to Spark SQL; `constant` and `direct` recognise plans that need no Spark
+`render`       relations to Spark SQL; `constant` and `direct_scan` recognise plans that need no Spark
 """

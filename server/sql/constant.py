@@ -187,8 +187,8 @@ def _evaluator(expression: Expression, row: Mapping[int, int], *, bounded: bool)
             make = _signal if name in SIGNALS else _privilege_function if name in PRIVILEGE_FUNCTIONS else None
             return _setting(value_of_argument) if make is None else make(name, value_of_argument)
         case ColumnRef(column=column) if column.id in row:
-            place = row[column.id]
-            return lambda bindings, row: row[place]
+            number = row[column.id]
+            return lambda bindings, row: row[number]
         case Array(elements=elements):
             items = [_evaluator(e, row, bounded=bounded) for e in elements]
             return lambda bindings, row: [item(bindings, row) for item in items]
@@ -320,8 +320,8 @@ def compiled(relation: Relation, *, bounded: bool = True) -> Constant | None:
         rows = [[_evaluator(cell, {}, bounded=bounded) for cell in row] for row in node.rows]
         levels = []
         for project in reversed(projections):
-            places = {column.id: i for i, column in enumerate(project.input.columns)}
-            levels.append([_evaluator(e, places, bounded=bounded) for e in project.expressions])
+            indexes = {column.id: i for i, column in enumerate(project.input.columns)}
+            levels.append([_evaluator(e, indexes, bounded=bounded) for e in project.expressions])
     except _NotConstant:
         return None
     if not node.columns and levels:  # SELECT without FROM: its cells are the first projection's

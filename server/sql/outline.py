@@ -13,12 +13,12 @@ class Outline:
     """A line and the lines below it.
 
     `figures`: the node's properties, by their JSON names. In text format the same information is appended to the line
-    (`told`) and written in separate lines below it (`notes`).
+    (`annotation`) and written in separate lines below it (`notes`).
     """
 
     text: str
     below: tuple[Outline, ...] = ()
-    told: str = ""
+    annotation: str = ""
     notes: tuple[str, ...] = ()
     figures: Mapping[str, object] = field(default_factory=dict)
 
@@ -27,7 +27,7 @@ class Outline:
         return list(self._lines(depth))
 
     def _lines(self, depth: int) -> Iterator[str]:
-        yield INDENT * depth + self.text + self.told
+        yield INDENT * depth + self.text + self.annotation
         for note in self.notes:
             yield INDENT * (depth + 2) + note
         for outline in self.below:

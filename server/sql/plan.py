@@ -22,12 +22,12 @@ from server.sql.bind import Binder, PlanContext, Replacement, assigned
 from server.sql.coerce import check_digits
 from server.sql.constant import Bindings, Constant, compiled, session_value
 from server.sql.decorrelate import decorrelated
-from server.sql.direct import DirectScan, direct_scan
+from server.sql.direct_scan import DirectScan, direct_scan
 from server.sql.expressions import Cast, Expression, Literal, Parameter, SessionValue, precision, transform, walk
 from server.sql.grammar.checkpoint import checkpoint
 from server.sql.grammar.lexer import TARGETS_MAX, too_many_targets
 from server.sql.grammar.statements.parts import Query
-from server.sql.lookups import Lookup, lookups_of
+from server.sql.index_lookups import Lookup, lookups_of
 from server.sql.relations import Relation, Scan
 from server.sql.render import Renderer, spark_text
 from server.sql.scope import Scope

@@ -93,7 +93,7 @@ def check_temporal(relation: Relation) -> None:
         raise PgError(
             SqlState.FEATURE_NOT_SUPPORTED,
             "cannot materialize call to mz_now()",
-            detail="In a query that is kept up to date mz_now() stands alone on one side of a comparison in WHERE.",
+            detail="In a maintained query, mz_now() must be alone on one side of a comparison in WHERE.",
             hint="Rewrite the condition as mz_now() < expression, or with <=, =, >= or >, joined to others by AND.",
         )
 

@@ -60,54 +60,54 @@ def carried(node: Relation, base: Relation, over: Relation, more: tuple[Column, 
     raise AssertionError(node)
 
 
-def lifted(node: Relation, versions: Mapping[ObjectId, Column], new: NewColumns) -> tuple[Relation, Column]:
+def versioned(node: Relation, versions: Mapping[ObjectId, Column], new: NewColumns) -> tuple[Relation, Column]:
     """The node over scans that have a version column (`versions`), and the version column in its own output."""
     match node:
         case Scan(id=id):
             return node, versions[id]
         case Filter(input=input):
-            below, version = lifted(input, versions, new)
+            below, version = versioned(input, versions, new)
             return replace(node, input=below), version
         case Project(input=input, columns=columns, expressions=expressions):
-            below, version = lifted(input, versions, new)
+            below, version = versioned(input, versions, new)
             return Project(below, (*columns, version), (*expressions, ColumnRef(version))), version
         case Unnest(input=input, columns=columns):
-            below, version = lifted(input, versions, new)
+            below, version = versioned(input, versions, new)
             return replace(node, input=below, columns=(*below.columns, *columns[len(input.columns) :])), version
         case Join():
             return _join(node, versions, new)
         case Aggregate(input=input, keys=keys, columns=columns):
-            below, version = lifted(input, versions, new)
+            below, version = versioned(input, versions, new)
             own = new.column("", ColumnRef(version))
             width = len(keys)
             grouped = (*columns[:width], own, *columns[width:])
             return replace(node, input=below, keys=(*keys, ColumnRef(version)), columns=grouped), own
         case Window(input=input, calls=calls, columns=columns):
-            below, version = lifted(input, versions, new)
+            below, version = versioned(input, versions, new)
             apart = tuple(replace(call, partition=(*call.partition, ColumnRef(version))) for call in calls)
             return Window(below, apart, (*below.columns, *columns[len(input.columns) :])), version
         case Distinct(input=input):
-            below, version = lifted(input, versions, new)
+            below, version = versioned(input, versions, new)
             return Distinct(only(below, (*_own(input, versions), version))), version
         case DistinctOn(input=input, keys=keys, order=order):
-            below, version = lifted(input, versions, new)
+            below, version = versioned(input, versions, new)
             first = SortKey(ColumnRef(version), False, False)
             return DistinctOn(below, (ColumnRef(version), *keys), (first, *order)), version
         case SetOperation(left=left, right=right, columns=columns):
             sides = []
             for side in (left, right):
-                below, version = lifted(side, versions, new)
+                below, version = versioned(side, versions, new)
                 sides.append(only(below, (*_own(side, versions), version)))
             own = new.column("", ColumnRef(version))
             return replace(node, left=sides[0], right=sides[1], columns=(*columns, own)), own
         case Limit(input=Project(input=Sort()) as project):
-            return lifted(replace(project, input=replace(node, input=project.input)), versions, new)
+            return versioned(replace(project, input=replace(node, input=project.input)), versions, new)
         case Limit(input=Sort(input=input) as sort):
-            below, version = lifted(input, versions, new)
+            below, version = versioned(input, versions, new)
             limited = replace(node, input=replace(sort, input=below))
             return numbered_limit(limited, new, (version,)), version
         case Sort(input=input):
-            return lifted(input, versions, new)
+            return versioned(input, versions, new)
     raise AssertionError(node)
 
 
@@ -117,8 +117,8 @@ def _own(node: Relation, versions: Mapping[ObjectId, Column]) -> list[Column]:
 
 
 def _join(node: Join, versions: Mapping[ObjectId, Column], new: NewColumns) -> tuple[Relation, Column]:
-    left, left_version = lifted(node.left, versions, new)
-    right, right_version = lifted(node.right, versions, new)
+    left, left_version = versioned(node.left, versions, new)
+    right, right_version = versioned(node.right, versions, new)
     kind = JoinKind.INNER if node.kind is JoinKind.CROSS else node.kind
     condition = all_of([equal(left_version, right_version), *parts(node.condition)])
     whole = joined(kind, left, right, condition)

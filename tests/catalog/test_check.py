@@ -61,7 +61,7 @@ def test_an_undamaged_directory_is_reported_as_such_and_left_unchanged(directory
         ),
         ("UPDATE batches SET time = 7 WHERE id = 1", "batch 1 of u1: the checksum of its row"),
         ("UPDATE batches SET times = zeroblob(length(times)) WHERE id = 11", "batch 11 of u1: the checksum of its row"),
-        ("DELETE FROM collections", "batch 2 of u1: it belongs to no relation"),
+        ("DELETE FROM collections", "batch 2 of u1: its relation does not exist"),
     ],
 )
 def test_damage_in_sqlite_is_found(directory: Path, change: str, damaged: str) -> None:

@@ -14,7 +14,6 @@ from unittest import mock
 
 import pyarrow as pa
 import pytest
-from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
@@ -25,6 +24,7 @@ from catalog.objects import ObjectId, Timestamp
 from catalog.payloads import Payloads
 from catalog.store import Store
 from tests.catalog.strategies import pairs, plain
+from tests.examples import examples
 
 SCHEMA = u.rows_schema([pa.int64(), pa.string()])
 Count = Counter[tuple[object, ...]]
@@ -255,7 +255,7 @@ class LogMachine(RuleBasedStateMachine):
 
 
 TestLogMachine = LogMachine.TestCase
-TestLogMachine.settings = settings(max_examples=15, stateful_step_count=25)
+TestLogMachine.settings = examples(15, stateful_step_count=25)
 
 
 @pytest.fixture

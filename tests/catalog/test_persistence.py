@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from catalog import builtin, persistence
@@ -27,6 +27,7 @@ from catalog.objects import (
 from catalog.roles import MATERIALIZE, PUBLIC, Privilege, Role
 from catalog.state import CatalogState, NameTaken
 from catalog.store import Store
+from tests.examples import examples
 
 # Characters that SQLite, JSON or an identifier might treat specially. As in PostgreSQL, no NUL and no lone surrogates.
 texts = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=6)
@@ -35,6 +36,7 @@ columns = st.lists(
     st.builds(Column, names, st.sampled_from(["int4", "numeric(10,2)", "text[]"]), st.booleans(), st.none() | texts),
     max_size=4,
 ).map(tuple)
+
 keys = st.lists(st.lists(names, max_size=3).map(tuple), max_size=2).map(tuple)
 
 retained = st.none() | st.integers(0, 2**40)
@@ -109,7 +111,7 @@ def next_states(draw: st.DrawFn, state: CatalogState) -> CatalogState:
         return state
 
 
-@settings(max_examples=50)
+@examples(50)
 @given(st.data())
 def test_the_saved_state_is_loaded(data: st.DataObject) -> None:
     with tempfile.TemporaryDirectory() as directory:

@@ -9,15 +9,16 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
 from catalog import spill
 from catalog import updates as u
 from tests.catalog.strategies import ARROW_TYPES, changes_tables, pairs, plain, rows_tables
+from tests.examples import examples
 
 each_type = pytest.mark.parametrize("type", ARROW_TYPES, ids=str)
-few = settings(max_examples=20, suppress_health_check=[HealthCheck.function_scoped_fixture])
+few = examples(20, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
 @pytest.fixture

@@ -7,15 +7,16 @@ from collections import Counter
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from catalog import updates as u
 from tests.catalog.strategies import ARROW_TYPES, Row, changes_tables, pairs, plain, rows_tables
+from tests.examples import examples
 
 MIXED = (pa.int64(), pa.float64(), pa.list_(pa.string()))
 each_type = pytest.mark.parametrize("type", ARROW_TYPES, ids=str)
-few = settings(max_examples=20)
+few = examples(20)
 
 
 def consolidated(changes: list[tuple[Row, int]]) -> list[tuple[Row, int]]:

@@ -10,12 +10,13 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from protocol.pgwire import messages as m
 from protocol.pgwire.connection import EOF, NEED_DATA, RECEIVED, SENT, Connection, Phase, Signal
 from protocol.pgwire.errors import PgError, Severity, SqlState
+from tests.examples import examples
 from tests.protocol import strategies as s
 from tests.protocol.test_messages import Raw, exchange
 
@@ -153,7 +154,7 @@ def test_arbitrary_bytes(chunks: list[bytes]) -> None:
 
 
 @given(commands, st.data())
-@settings(max_examples=200)
+@examples(200)
 def test_mutated_messages(messages: list[m.FrontendMessage], data: st.DataObject) -> None:
     stream = bytearray(wire(messages))
     for _ in range(data.draw(st.integers(1, 4))):

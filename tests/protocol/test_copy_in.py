@@ -11,7 +11,7 @@ from typing import Any
 import psycopg
 import pyarrow as pa
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
 from protocol.pgwire import copy_in, copy_text
@@ -20,6 +20,7 @@ from protocol.pgwire.copy_options import ALL_COLUMNS, CopyOptions, Header, Optio
 from protocol.pgwire.encode import CopyEncoder
 from protocol.pgwire.errors import PgError
 from protocol.pgwire.types import DATE, FLOAT8, INT4, INT8, TEXT, TIMESTAMP
+from tests.examples import examples
 from tests.protocol import columns
 from tests.protocol.test_encode import unframed
 
@@ -64,7 +65,7 @@ def cut(data: bytes, cuts: list[int]) -> list[bytes]:
     return [data[start:end] for start, end in pairwise(places)]
 
 
-@settings(max_examples=120, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+@examples(120, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 @given(columns.batches(3), OPTIONS, st.lists(st.integers(0, 1 << 16), max_size=4), st.sampled_from([1, 16, 1 << 21]))
 def test_encoded_rows_are_read_back(batch: Any, options: CopyOptions, cuts: list[int], gather: int) -> None:
     types, _, arrow = batch
@@ -125,7 +126,7 @@ SOUPS = st.sampled_from(["text", "csv"]).flatmap(
 )
 
 
-@settings(max_examples=400)
+@examples(400)
 @given(SOUPS, st.lists(st.integers(0, 100), max_size=3), st.sampled_from([1, 8, 1 << 21]), st.booleans())
 def test_the_fast_parser_equals_the_exact_parser(given: Any, cuts: list[int], gather: int, windows: bool) -> None:
     data, options = given
@@ -138,7 +139,7 @@ def test_the_fast_parser_equals_the_exact_parser(given: Any, cuts: list[int], ga
         assert_same(fast, decoded([data], options))
 
 
-@settings(max_examples=300)
+@examples(300)
 @given(st.binary(max_size=30), st.lists(st.integers(0, 200), max_size=3), st.sampled_from([1, 1 << 21]), st.data())
 def test_arbitrary_binary_data_gives_rows_or_an_error(
     noise: bytes, cuts: list[int], gather: int, data: st.DataObject
@@ -304,7 +305,7 @@ def test_rows_and_errors_equal_postgresql(server: psycopg.Connection[Any], pairs
 
 @pytest.mark.parametrize("format", ["text", "csv"])
 def test_random_text_equals_postgresql(server: psycopg.Connection[Any], format: str) -> None:
-    @settings(max_examples=200, derandomize=True)
+    @examples(200, derandomize=True)
     @given(soup(format))
     def check(data: bytes) -> None:
         # Invalid UTF-8 is tested by CASES: PostgreSQL checks the encoding some distance ahead of the rows that it

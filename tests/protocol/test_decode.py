@@ -8,7 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from protocol.pgwire.decode import BadValue, decode_parameter, parse_binary_column, parse_text_column
@@ -16,6 +16,7 @@ from protocol.pgwire.encode import OutputStyle
 from protocol.pgwire.errors import PgError
 from protocol.pgwire.scalars import column_of, parse_binary, parse_text
 from protocol.pgwire.types import BOOL, DATE, FLOAT8, INT4, INT8, TEXT, TIMESTAMPTZ, PgType, parse_type
+from tests.examples import examples
 from tests.protocol import columns, plain_encoder
 
 INPUTS: dict[str, list[str]] = json.loads((Path(__file__).parent / "scalar_inputs.json").read_text())
@@ -48,7 +49,7 @@ def assert_same(got: Any, expected: Any) -> None:
         assert got == expected
 
 
-@settings(max_examples=250)
+@examples(250)
 @given(st.sampled_from(columns.TYPES), st.data(), ZONES)
 def test_encoded_columns_are_read_back(type: PgType, data: st.DataObject, zone: str) -> None:
     values = data.draw(st.lists(st.none() | columns.values(type), max_size=5))
@@ -58,7 +59,7 @@ def test_encoded_columns_are_read_back(type: PgType, data: st.DataObject, zone: 
     assert_same(outcome(lambda: parse_text_column(type, array, timezone=zone)), expected)
 
 
-@settings(max_examples=300)
+@examples(300)
 @given(st.sampled_from(sorted(ORDINARY_TOO, key=str)), st.data(), ZONES)
 def test_unusual_texts_are_read_as_single_values_are(type: PgType, data: st.DataObject, zone: str) -> None:
     """The fast parser must not accept what the exact one refuses, nor read it as another value."""
@@ -68,7 +69,7 @@ def test_unusual_texts_are_read_as_single_values_are(type: PgType, data: st.Data
     assert_same(outcome(lambda: parse_text_column(type, array, timezone=zone)), expected)
 
 
-@settings(max_examples=300)
+@examples(300)
 @given(
     st.sampled_from(columns.TYPES),
     st.lists(st.text(st.sampled_from([*"0123456789.-+: TeExZabf{}\\"]), max_size=20), min_size=1, max_size=2),
@@ -78,7 +79,7 @@ def test_arbitrary_texts_are_read_as_single_values_are(type: PgType, texts: list
     assert_same(outcome(lambda: parse_text_column(type, pa.array(texts))), expected)
 
 
-@settings(max_examples=250)
+@examples(250)
 @given(st.sampled_from(columns.TYPES), st.data())
 def test_binary_columns_are_read_back(type: PgType, data: st.DataObject) -> None:
     values = data.draw(st.lists(st.none() | columns.values(type), max_size=5))

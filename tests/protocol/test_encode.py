@@ -11,7 +11,7 @@ import numpy as np
 import psycopg
 import pyarrow as pa
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
 from protocol.pgwire import encode
@@ -21,6 +21,7 @@ from protocol.pgwire.encode import CopyEncoder, OutputStyle, RowEncoder
 from protocol.pgwire.errors import PgError
 from protocol.pgwire.scalars import column_of
 from protocol.pgwire.types import INT4, INT8, MZ_TIMESTAMP, NUMERIC, TEXT, TIMESTAMPTZ, PgType, array_of, parse_type
+from tests.examples import examples
 from tests.protocol import columns, plain_encoder
 
 STYLES = st.sampled_from(
@@ -37,7 +38,8 @@ CSV_OPTIONS = st.sampled_from(
         CopyOptions.csv(delimiter="1", null="x"),
     ]
 )
-CALM = settings(max_examples=80, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+
+CALM = examples(80, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 
 Batch = tuple[list[PgType], list[list[Any]], pa.RecordBatch]
 
@@ -100,7 +102,7 @@ def samples(type: PgType, count: int) -> list[Any]:
     """Many values together, because hypothesis would send them one by one."""
     found: list[Any] = [None]
 
-    @settings(max_examples=count, database=None, derandomize=True, suppress_health_check=list(HealthCheck))
+    @examples(count, database=None, derandomize=True, suppress_health_check=list(HealthCheck))
     @given(columns.values(type))
     def collect(value: Any) -> None:
         found.append(value)

@@ -13,7 +13,7 @@ from typing import Any
 import psycopg
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from psycopg import sql
 
@@ -40,6 +40,7 @@ from protocol.pgwire.types import (
     numeric,
     parse_type,
 )
+from tests.examples import examples
 from tests.protocol import columns, plain_encoder
 
 INPUTS: dict[str, list[str]] = json.loads((Path(__file__).parent / "scalar_inputs.json").read_text())
@@ -110,7 +111,7 @@ def test_values_that_columns_cannot_store_are_refused(type: PgType, text: str, s
     assert refused.value.sqlstate == sqlstate
 
 
-@settings(max_examples=200)
+@examples(200)
 @given(st.sampled_from(columns.TYPES), st.data())
 def test_text_and_binary_forms_are_read_back(type: PgType, data: st.DataObject) -> None:
     value = data.draw(columns.values(type))
@@ -128,7 +129,7 @@ def same(left: Any, right: Any) -> bool:
     return left == right or (isinstance(left, float) and math.isnan(left) and math.isnan(right))
 
 
-@settings(max_examples=300)
+@examples(300)
 @given(
     st.sampled_from(columns.TYPES),
     st.text(st.sampled_from([*"0123456789.-+:/ eETZPYMDjanbc{},\"\\xé'"]), max_size=14) | st.text(max_size=8),
@@ -138,7 +139,7 @@ def test_arbitrary_text_is_a_value_or_an_error(type: PgType, text: str) -> None:
         assert len(column_of(type, [parse_text(type, text)])) == 1
 
 
-@settings(max_examples=300)
+@examples(300)
 @given(st.sampled_from(columns.TYPES), st.data())
 def test_arbitrary_bytes_are_a_value_or_an_error(type: PgType, data: st.DataObject) -> None:
     whole = plain_encoder.binary(type, data.draw(columns.values(type)))

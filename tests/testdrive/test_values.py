@@ -9,12 +9,13 @@ from collections.abc import Iterator
 from decimal import Decimal
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from psycopg import pq
 
 from testdrive.client import Client
 from testdrive.values import printed, text_form
+from tests.examples import examples
 
 
 @pytest.fixture(scope="module")
@@ -85,14 +86,14 @@ finite = st.floats(allow_nan=False, allow_infinity=False)
 
 
 @given(st.lists(finite, min_size=1, max_size=50))
-@settings(max_examples=30)
+@examples(30)
 def test_float8(connection: pq.abc.PGconn, values: list[float]) -> None:
     # From 2**53 on, PostgreSQL may print another one of the shortest representations of the same number.
     check(connection, [f"'{value!r}'::float8" for value in values if abs(value) < 2**53] or ["1.0::float8"])
 
 
 @given(st.lists(st.floats(-(2**24), 2**24, width=32), min_size=1, max_size=50))
-@settings(max_examples=30)
+@examples(30)
 def test_float4(connection: pq.abc.PGconn, values: list[float]) -> None:
     check(
         connection,
@@ -101,13 +102,13 @@ def test_float4(connection: pq.abc.PGconn, values: list[float]) -> None:
 
 
 @given(st.lists(st.decimals(allow_nan=False, allow_infinity=False), min_size=1, max_size=50))
-@settings(max_examples=30)
+@examples(30)
 def test_numeric(connection: pq.abc.PGconn, values: list[Decimal]) -> None:
     check(connection, [f"'{value}'::numeric" for value in values if abs(value.adjusted()) < 500] or ["1::numeric"])
 
 
 @given(st.lists(st.datetimes(datetime.datetime(1, 1, 1), datetime.datetime(9999, 12, 31)), min_size=1, max_size=50))
-@settings(max_examples=30)
+@examples(30)
 def test_timestamps(connection: pq.abc.PGconn, values: list[datetime.datetime]) -> None:
     check(connection, [f"'{value.isoformat()}'::timestamp" for value in values])
     check(connection, [f"'{value.isoformat()}Z'::timestamptz" for value in values])
@@ -115,7 +116,7 @@ def test_timestamps(connection: pq.abc.PGconn, values: list[datetime.datetime]) 
 
 
 @given(st.lists(st.tuples(st.integers(-30, 30), st.integers(-40, 40), st.integers(-(10**12), 10**12)), min_size=1))
-@settings(max_examples=30)
+@examples(30)
 def test_intervals(connection: pq.abc.PGconn, values: list[tuple[int, int, int]]) -> None:
     check(connection, [f"interval '{m} months {d} days {us} microseconds'" for m, d, us in values])
 

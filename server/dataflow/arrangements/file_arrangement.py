@@ -296,15 +296,15 @@ class FileArrangement:
         head, runs = self._seen_at(as_of)
         here = head.runs_at(as_of)
         changes = [run.changes(run.as_of(np.arange(len(run.key_hashes)), as_of)) for run in here]
-        gone = -sum(int(np.minimum(part[u.DIFF].to_numpy(), 0).sum()) for part in changes)
+        retractions = -sum(int(np.minimum(part[u.DIFF].to_numpy(), 0).sum()) for part in changes)
         found = [u.with_diff(self.schema.empty_table(), 1)]
         ranges, asked = iter(_ranges(runs)), 1
         while tasks := [
-            First(files, low, end, as_of, count + gone) for low, end, files in itertools.islice(ranges, asked)
+            First(files, low, end, as_of, count + retractions) for low, end, files in itertools.islice(ranges, asked)
         ]:
             found += await self._executors.tasks.run(tasks)
-            # The head retracts at most `gone` of these rows, so no later row can be among the first `count`.
-            if sum(part[u.DIFF].to_numpy().sum() for part in found) >= count + gone:
+            # The head retracts at most `retractions` of these rows, so no later row can be among the first `count`.
+            if sum(part[u.DIFF].to_numpy().sum() for part in found) >= count + retractions:
                 break
             asked = min(2 * asked, ANSWERS_AT_ONCE)
         filed = sorted_run(self.sorted_by, pa.concat_tables(found), as_of) if any(map(len, found)) else None
@@ -315,9 +315,11 @@ class FileArrangement:
         head, runs = self._seen_at(as_of)
         here = await head.probe(key_hashes, as_of)  # few rows
         # The head retracts at most so many rows of a key: with these added, no later row can be among the first.
-        going = here.filter(pc.less(here[u.DIFF], 0))
+        retracted = here.filter(pc.less(here[u.DIFF], 0))
         asked = counts.copy()
-        np.add.at(asked, np.searchsorted(key_hashes, self.sorted_by.key_hashes(going)), -going[u.DIFF].to_numpy())
+        np.add.at(
+            asked, np.searchsorted(key_hashes, self.sorted_by.key_hashes(retracted)), -retracted[u.DIFF].to_numpy()
+        )
         tasks = []
         for start in range(0, len(key_hashes), CODES_A_TASK):
             own = slice(start, start + CODES_A_TASK)

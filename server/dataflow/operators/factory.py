@@ -31,27 +31,27 @@ from server.dataflow.plan.nodes import (
 
 def operators_of(root: Node, context: OperatorContext) -> list[Operator]:
     """One operator without state per node, inputs before their readers. The caller closes them."""
-    made: list[Operator] = []
+    operators: list[Operator] = []
     for node in nodes_of(root):
         match node:
             case Source():
-                made.append(SourceOperator(node, context))
+                operators.append(SourceOperator(node, context))
             case Constant():
-                made.append(ConstantOperator(node, context))
+                operators.append(ConstantOperator(node, context))
             case Linear():
-                made.append(LinearOperator(node, context))
+                operators.append(LinearOperator(node, context))
             case Temporal():
-                made.append(TemporalOperator(node, context))
+                operators.append(TemporalOperator(node, context))
             case Concat():
-                made.append(ConcatOperator(node, context))
+                operators.append(ConcatOperator(node, context))
             case DistinctRows():
-                made.append(DistinctOperator(node, context))
+                operators.append(DistinctOperator(node, context))
             case InnerJoin():
-                made.append(JoinOperator(node, context))
+                operators.append(JoinOperator(node, context))
             case AccumulableAggregate():
-                made.append(AccumulableAggregateOperator(node, context))
+                operators.append(AccumulableAggregateOperator(node, context))
             case Recompute():
-                made.append(RecomputeOperator(node, context))
+                operators.append(RecomputeOperator(node, context))
             case _:
                 raise AssertionError(node)
-    return made
+    return operators

@@ -47,8 +47,8 @@ class JoinOperator(ArrangingOperator):
         ]
         probed = [(a.arrangement, other) for a, other in zip(self._arranged, reversed(key_hashes), strict=True)]
         if tick.since is not None:
-            there = sum(arrangement.entries(other) for arrangement, other in probed)
-            self._step_cost.expect(there + sum(changes.num_rows for changes in inputs), self.row_cost)
+            found_rows = sum(arrangement.entries(other) for arrangement, other in probed)
+            self._step_cost.expect(found_rows + sum(changes.num_rows for changes in inputs), self.row_cost)
         await self._take(tick, inputs)
         found = await asyncio.gather(*(slice_of(arrangement, other, tick) for arrangement, other in probed))
         before = [versioned(part, 0) for part in found]

@@ -317,7 +317,7 @@ def differences(found: pa.Table, tick: Tick, schema: pa.Schema) -> pa.Table:
     inserted = found if tick.since is None else found.filter(pc.greater(versions, 0))
     parts = [updates.with_diff(inserted, 1)]
     if tick.since is not None:
-        gone = found.filter(pc.less(versions, len(tick.times)))
-        gone = gone.set_column(gone.num_columns - 1, VERSION_FIELD, pc.add(gone[VERSION], 1))
-        parts.append(updates.with_diff(gone, -1))
+        retracted = found.filter(pc.less(versions, len(tick.times)))
+        retracted = retracted.set_column(retracted.num_columns - 1, VERSION_FIELD, pc.add(retracted[VERSION], 1))
+        parts.append(updates.with_diff(retracted, -1))
     return consolidated(pa.concat_tables(parts).cast(schema), tick)

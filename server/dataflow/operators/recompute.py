@@ -49,9 +49,9 @@ class RecomputeOperator(ArrangingOperator):
         every = _all(key_hashes)
         asked = [np.setdiff1d(every, own) for own in alone]
         if node.top_k is None and tick.since is not None:
-            there = sum(a.arrangement.entries(own) for a, own in zip(self._arranged, asked, strict=True))
+            found_rows = sum(a.arrangement.entries(own) for a, own in zip(self._arranged, asked, strict=True))
             changed = sum(changes.num_rows for changes in branches)
-            self._step_cost.expect(max(len(tick.versions) * there, changed), self.row_cost)
+            self._step_cost.expect(max(len(tick.versions) * found_rows, changed), self.row_cost)
         await self._take(tick, branches)
         befores = await asyncio.gather(
             *(self._before(tick, i, asked[i], changes) for i, changes in enumerate(branches))

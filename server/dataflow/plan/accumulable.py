@@ -71,7 +71,7 @@ class Added:
 
 
 def either(held: Column, change: Expression) -> Expression:
-    """The total of a line with old state (`held`), or what a line with a change adds."""
+    """The total of a row with old state (`held`), or what a row with a change adds."""
     return Call(syntax.COALESCE, (ColumnRef(held), change), held.type, False, held.precision)
 
 

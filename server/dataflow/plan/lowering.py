@@ -48,7 +48,7 @@ from server.dataflow.plan.nodes import (
 from server.dataflow.plan.top_k import top_k_by_limit, top_k_by_order, top_k_by_row_number
 from server.sql.columns import NewColumns, ids, named
 from server.sql.conditions import all_of, filtered, never_fails, parts
-from server.sql.direct import direct_scan
+from server.sql.direct_scan import direct_scan
 from server.sql.expressions import Aggregate as AggregateCall
 from server.sql.expressions import Call, Column, ColumnRef, Expression, Literal
 from server.sql.functions import syntax
@@ -81,7 +81,7 @@ from server.sql.relations import (
 from server.sql.render import Renderer, unbound
 from server.sql.rewrite.keys import keyed_join, partition_keys, splits_by_side, with_some_column
 from server.sql.temporal import bound_of, is_known, is_maintainable, is_temporal, times_of
-from server.sql.versioned_plan import carried, lifted
+from server.sql.versioned_plan import carried, versioned
 
 
 class NoRule(Exception):
@@ -91,7 +91,7 @@ class NoRule(Exception):
 def delta_plan(relation: Relation, followed: frozenset[ObjectId]) -> Node:
     """The delta plan of a rewritten relation (`rewrite`). NoRule also if it reads a relation not in `followed`."""
     if not is_maintainable(relation):
-        raise NoRule("mz_now() beside columns of several queries")
+        raise NoRule("mz_now() combined with columns of several queries")
     return _Planner(relation, followed).planned(relation)
 
 
@@ -415,7 +415,7 @@ class _Planner:
             scans.append(scan)
             versions[scan.id] = version
         over = _over(base, scans)
-        statement, version = lifted(carried(relation, base, over, ()), versions, self._new)
+        statement, version = versioned(carried(relation, base, over, ()), versions, self._new)
         branches = [
             self._distinct_rows(branch, tuple(range(len(branch.schema)))) if is_distinct else branch
             for branch, is_distinct in zip(map(self.planned, inputs), distinct, strict=False)

@@ -36,7 +36,7 @@ class MaintenanceStrategy:
         if not self.is_possible:
             raise PgError(
                 SqlState.FEATURE_NOT_SUPPORTED,
-                "a temporal filter in a query that cannot be followed is not supported",
+                "a temporal filter in a query without incremental maintenance is not supported",
                 detail=f"There is no rule for {self.lacking}.",
             )
 

@@ -13,7 +13,7 @@ from enum import Enum
 import pyarrow as pa
 
 from catalog.objects import ObjectId
-from server.sql.direct import DirectScan
+from server.sql.direct_scan import DirectScan
 from server.sql.relations import Relation
 
 VERSION = "v"
@@ -157,7 +157,7 @@ class AccumulableAggregate(Node):
 
 class Rows(Enum):
     ALL = "all rows of the key"
-    CHANGED = "the changed rows: each row that comes out is about one row of this input"
+    CHANGED = "the changed rows: each row of the result depends on one row of this input"
 
 
 Apart = Rows | DistinctRows

@@ -147,10 +147,14 @@ class Dataflow:
             self.error = to_pg_error(error)
             self.sink.failed(self.error, self.processed_upper)
         finally:
-            self.hydrated = False
-            self._holder.release()
-            self.computation.close()
-            self.sink.close()
+            self.close()
+
+    def close(self) -> None:
+        """Releases the inputs and the state. Idempotent. For a task that was cancelled before `run` began."""
+        self.hydrated = False
+        self._holder.release()
+        self.computation.close()
+        self.sink.close()
 
     async def _catch_up(self, upper: Timestamp) -> None:
         while times := self.computation.times(self.processed_upper, upper):

@@ -56,7 +56,7 @@ class Broadcast:
         self._reported = subscription.reported
         self._sent = 0
         self._rows = 0
-        self._writing = False
+        self._in_round = False
         self.settled = Pulse()
         """Fires at the end of each round: a subscription that could not join may retry."""
         self._members: dict[Member, None] = {}
@@ -65,7 +65,7 @@ class Broadcast:
 
     def join(self, subscription: Subscription, transport: Transport) -> Member | None:
         """Adds a live subscription. None if it is not at the broadcast's position, or during a round."""
-        if self._writing or subscription.reader.next != self._reader.next or subscription.reported != self._reported:
+        if self._in_round or subscription.reader.next != self._reader.next or subscription.reported != self._reported:
             return None
         member = Member(subscription, transport, self._rows)
         self._members[member] = None
@@ -101,14 +101,14 @@ class Broadcast:
                 elif not await self._round():
                     break
         finally:
-            self._writing = False
+            self._in_round = False
             for member in list(self._members):
                 self.leave(member)
             self.settled.fire()
 
     async def _round(self) -> bool:
         """Writes the new entries to all members. Returns False and writes nothing if they exceed BYTES_MAX."""
-        self._writing = True
+        self._in_round = True
         entries, upper = self._reader.untaken(), self._feed.upper
         chunks: list[Data] = []
         rows = size = 0
@@ -128,7 +128,7 @@ class Broadcast:
         self._rows += rows
         self._reported = upper
         self._sent = upper if self._envelope.progress else 0
-        self._writing = False
+        self._in_round = False
         self.settled.fire()
         return True
 

@@ -106,7 +106,7 @@ class Reader:
             entries.append(entry)
             size += entry.bytes
         if entries:
-            self._feed.moves(self, self.next + len(entries), self.passed + size)
+            self._feed.move(self, self.next + len(entries), self.passed + size)
         return entries
 
     def check(self) -> None:
@@ -243,8 +243,8 @@ class Feed:
         """The entries from this number on."""
         return (self._entries[n] for n in range(number, self.end))
 
-    def moves(self, reader: Reader, position: int, passed: int) -> None:
-        """Moves a reader to the position `position`."""
+    def move(self, reader: Reader, position: int, passed: int) -> None:
+        """Moves a reader to a position. `passed`: as `Reader.passed`."""
         left, reader.next, reader.passed = reader.next, position, passed
         if reader in self._readers:
             self._readers_at[position] += 1

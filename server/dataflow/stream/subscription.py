@@ -167,7 +167,7 @@ class Subscription:
         return PgError(
             SqlState.PROGRAM_LIMIT_EXCEEDED,
             "subscription fell too far behind",
-            detail=f"More than {self._buffered_bytes_max} bytes of changes waited for this client.",
+            detail=f"More than {self._buffered_bytes_max} bytes of changes were buffered for this client.",
             hint=f"{resume} Read faster, or raise subscription_waiting_bytes_max.",
         )
 

@@ -13,7 +13,7 @@ from catalog.pg_catalog import PgRelation
 from protocol.pgwire.errors import PgError, SqlState
 from protocol.pgwire.types import parse_type
 from server.authorization import privileges
-from server.execution.catalog_query.session_rows import rows_seen
+from server.execution.catalog_query.session_rows import catalog_rows
 from server.pg_catalog import oids
 from server.pg_catalog.rewrite import Names
 from server.pg_catalog.rows import CatalogRows
@@ -45,7 +45,7 @@ def _registered(context: Context, kind: str, text: str) -> int:
         return int(text)
     if text.strip() == "-":
         return 0
-    rows = rows_seen(context)
+    rows = catalog_rows(context)
     parts = [token.value for token in tokenize(text) if token.kind in (Kind.WORD, Kind.IDENT)]
     match kind:
         case "regclass":
@@ -117,7 +117,7 @@ def _session_value(
         case "pg_backend_pid":
             return exp.Literal.number(bindings.backend_pid)
         case "current_schemas":
-            rows = rows_seen(context)
+            rows = catalog_rows(context)
             implicit = isinstance(arguments[0], exp.Boolean) and arguments[0].this
             named = [s.name for s in rows.visible.path if implicit or s.name in context.search_path]
             return exp.Array(expressions=[exp.Literal.string(n) for n in named])

@@ -13,7 +13,7 @@ from catalog.objects import SystemTable
 from protocol.pgwire.errors import PgError, SqlState
 from protocol.pgwire.types import JSON, OID, TEXT, PgType, array_of, numeric, parse_type
 from server.execution.catalog_query.names import names_of
-from server.execution.catalog_query.session_rows import present, rows_seen
+from server.execution.catalog_query.session_rows import catalog_rows, uncached_relations
 from server.pg_catalog.database import SCHEMAS
 from server.pg_catalog.outputs import Output
 from server.pg_catalog.rewrite import Rewritten, rewritten
@@ -64,14 +64,14 @@ def is_catalog_query(context: Context, statement: Select) -> bool:
         if isinstance(table.this, exp.Identifier) and not (not table.db and table.name in ctes)
     ]
     if not names:
-        return _asks_the_catalog(tree)
+        return _uses_catalog_functions(tree)
     database, path = context.settings["database"], context.search_path
     items = [context.state.resolve(parts, database, path) for parts in names]
     schemas = {item.schema_id for item in items if item is not None}
     return None not in items and bool(schemas & _PG_SCHEMAS) and schemas <= _PG_SCHEMAS | _MZ_SCHEMAS
 
 
-def _asks_the_catalog(tree: exp.Expr) -> bool:
+def _uses_catalog_functions(tree: exp.Expr) -> bool:
     for node in tree.walk():
         if isinstance(node, exp.Anonymous):
             name = node.name.lower()
@@ -102,8 +102,8 @@ def plan_catalog_query(context: Context, statement: Select, types: Sequence[PgTy
 async def run_catalog_query(context: Context, plan: CatalogPlan, parameters: Sequence[object]) -> Result:
     """Runs a planned query over the catalog as the session sees it now. Allowed in any transaction."""
     made = rewritten(plan.tree, names_of(context, running=True), plan.parameters, parameters)
-    rows, given = rows_seen(context), present(context, made.sql)
-    table = await context.catalog_engine.run(made.sql, rows.revision, rows.relation, given)
+    rows, uncached = catalog_rows(context), uncached_relations(context, made.sql)
+    table = await context.catalog_engine.run(made.sql, rows.revision, rows.relation, uncached)
     return Result("SELECT {}", TableRows(plan.columns, _shaped(table, plan.columns)))
 
 
@@ -111,10 +111,10 @@ async def relation_rows(context: Context, table: SystemTable) -> pa.Table:
     """Returns the rows of one of PostgreSQL's relations with the Arrow types of the planner; columns c0, c1, ..."""
     relation = BY_ID[table.id]
     query = f'SELECT * FROM {SCHEMAS[relation.schema]}."{relation.name}"'
-    rows, given = rows_seen(context), present(context, query)
-    found = await context.catalog_engine.run(query, rows.revision, rows.relation, given)
-    columns = [found.column(place).cast(parse_type(column.type).arrow) for place, column in enumerate(table.columns)]
-    return pa.table(columns, names=[f"c{place}" for place in range(len(columns))])
+    rows, uncached = catalog_rows(context), uncached_relations(context, query)
+    found = await context.catalog_engine.run(query, rows.revision, rows.relation, uncached)
+    columns = [found.column(n).cast(parse_type(column.type).arrow) for n, column in enumerate(table.columns)]
+    return pa.table(columns, names=[f"c{number}" for number in range(len(columns))])
 
 
 # -- planning -------------------------------------------------------------------------------------------------------
@@ -172,7 +172,7 @@ def _shaped(table: pa.Table, fields: Sequence[Field]) -> pa.Table:
     if not fields:
         return table.select([])
     columns = [_column(column, field.type) for column, field in zip(table.columns, fields, strict=True)]
-    return pa.table(columns, names=[f"c{place}" for place in range(len(columns))])
+    return pa.table(columns, names=[f"c{number}" for number in range(len(columns))])
 
 
 def _column(column: pa.ChunkedArray, type: PgType) -> pa.ChunkedArray:

@@ -16,47 +16,47 @@ from server.session_state.context import Context
 from server.settings import VARIABLES
 
 _ROWS_MAX = 8  # cached (catalog state, viewpoint) pairs; few are in use concurrently
-_kept: OrderedDict[tuple[int, Viewpoint], CatalogRows] = OrderedDict()
-_kept_lock = threading.Lock()
+_cache: OrderedDict[tuple[int, Viewpoint], CatalogRows] = OrderedDict()
+_cache_lock = threading.Lock()
 
 
 def _viewpoint(context: Context) -> Viewpoint:
     return Viewpoint(context.settings["database"], context.search_path)
 
 
-def rows_seen(context: Context) -> CatalogRows:
+def catalog_rows(context: Context) -> CatalogRows:
     """Returns the rows of the catalog as the session sees it, cached for later queries."""
     state, viewpoint = context.state, _viewpoint(context)
     key = (id(state), viewpoint)
-    with _kept_lock:
-        found = _kept.get(key)
+    with _cache_lock:
+        found = _cache.get(key)
         if found is None:
-            found = _kept[key] = CatalogRows(state, viewpoint)
-            if len(_kept) > _ROWS_MAX:
-                _kept.popitem(last=False)
-        _kept.move_to_end(key)
+            found = _cache[key] = CatalogRows(state, viewpoint)
+            if len(_cache) > _ROWS_MAX:
+                _cache.popitem(last=False)
+        _cache.move_to_end(key)
         return found
 
 
-def present(context: Context, query: str) -> dict[tuple[str, str], pa.Table]:
+def uncached_relations(context: Context, query: str) -> dict[tuple[str, str], pa.Table]:
     """Returns the relations of a query that do not depend on the catalog alone, by DuckDB schema and name.
 
     These are sessions, settings, sizes and the tables of mz_catalog and mz_internal.
     """
-    given: dict[tuple[str, str], pa.Table] = {}
+    found: dict[tuple[str, str], pa.Table] = {}
     for schema, name in named_in(query):
         if schema == "mz" and name in MZ_TABLES:
             table = context.coordinator.system_tables.current_rows(MZ_TABLES[name])
-            given[schema, name] = table.rename_columns([column.name for column in MZ_TABLES[name].columns])
+            found[schema, name] = table.rename_columns([column.name for column in MZ_TABLES[name].columns])
         elif (schema, name) == ("pg", "pg_settings"):
-            given[schema, name] = _settings(context)
+            found[schema, name] = _settings(context)
         elif (schema, name) == ("pg", "pg_stat_activity"):
-            given[schema, name] = _activity(context)
+            found[schema, name] = _activity(context)
         elif (schema, name) == ("fn", "current_setting"):
-            given["pg", "pg_settings"] = _settings(context)
+            found["pg", "pg_settings"] = _settings(context)
         elif schema == "fn" and name.endswith("_size"):
-            given["pg", "tw_sizes"] = _sizes(context)
-    return given
+            found["pg", "tw_sizes"] = _sizes(context)
+    return found
 
 
 def _settings(context: Context) -> pa.Table:

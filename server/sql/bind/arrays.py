@@ -93,9 +93,9 @@ def _with_order(binder: Binder, relation: Relation) -> tuple[Relation, tuple[Sor
             hidden = tuple(key.expression for key in keys)
             return Project(below, (*columns, *added), (*expressions, *hidden)), order
         case Values(columns=columns, rows=rows) if len(rows) > 1:
-            place = binder.new_column("", Literal(1, INT4))
+            ordinal = binder.new_column("", Literal(1, INT4))
             numbered = tuple((*row, Literal(number, INT4)) for number, row in enumerate(rows))
-            return Values((*columns, place), numbered), (SortKey(ColumnRef(place), False, False),)
+            return Values((*columns, ordinal), numbered), (SortKey(ColumnRef(ordinal), False, False),)
     return relation, ()
 
 

@@ -35,8 +35,8 @@ def substring(binder: Binder, tree: exp.Substring, scope: Scope) -> Expression:
 @form(exp.Overlay)
 def overlay(binder: Binder, tree: exp.Overlay, scope: Scope) -> Expression:
     """OVERLAY(text PLACING other FROM start FOR length)"""
-    places = [tree.args[k] for k in ("from_", "for_") if tree.args.get(k) is not None]
-    return call(binder, "overlay", [tree.this, tree.expression, *places], scope, tree)
+    bounds = [tree.args[k] for k in ("from_", "for_") if tree.args.get(k) is not None]
+    return call(binder, "overlay", [tree.this, tree.expression, *bounds], scope, tree)
 
 
 def normal_form(binder: Binder, tree: exp.Column) -> exp.Expr:

@@ -58,17 +58,17 @@ class Grouping:
             return AggregateNode(self.relation, tuple(self.keys), tuple(self.calls), columns)
         result: Relation | None = None
         for numbers in self.sets:
-            arm = self._arm(numbers)
+            rows = self._grouping_set(numbers)
             if result is None:
-                result = arm
+                result = rows
             else:
                 both = tuple(self.binder.new_column(c.name, ColumnRef(c)) for c in (*columns, *self.marker_columns))
-                result = SetOperation(SetKind.UNION, True, result, arm, both)
+                result = SetOperation(SetKind.UNION, True, result, rows, both)
         assert result is not None
         refs = tuple(ColumnRef(c) for c in result.columns)
         return Project(result, (*columns, *self.marker_columns), refs)
 
-    def _arm(self, numbers: tuple[int, ...]) -> Project:
+    def _grouping_set(self, numbers: tuple[int, ...]) -> Project:
         """The groups of one grouping set. Keys that are not in the set are NULL."""
         keys = list(dict.fromkeys(self.keys.index(self.keys[number]) for number in numbers))  # without duplicates
         columns = {number: self.binder.new_column("", self.keys[number]) for number in keys}

@@ -98,10 +98,10 @@ def _expanded(
     ordered: bool,
 ) -> tuple[Relation, list[SortKey]]:
     """The relation expanded by the select list's set-returning functions. `ordered`: in each call's order."""
-    place = binder.new_column("ordinality", Literal(1, INT8))
+    ordinality_column = binder.new_column("ordinality", Literal(1, INT8))
     arrays = tuple(array for _, array in sets)
     if any(contains(array, WindowCall) for array in arrays):
         raise binder.unsupported("a window function inside a set-returning function")
-    columns = (*relation.columns, *(column for column, _ in sets), *((place,) if ordered else ()))
+    columns = (*relation.columns, *(column for column, _ in sets), *((ordinality_column,) if ordered else ()))
     node = Unnest(relation, arrays, columns, ordered)
-    return node, [*order, SortKey(ColumnRef(place), False, False)] if ordered else order
+    return node, [*order, SortKey(ColumnRef(ordinality_column), False, False)] if ordered else order

@@ -99,9 +99,9 @@ def _set_columns(binder: Binder, tree: exp.Expr, scope: Scope, alias: str) -> li
 
 
 def set_returning(binder: Binder, tree: exp.Anonymous, scope: Scope) -> Expression:
-    """A set-returning function in a select list: the column of its rows. 0A000 in all other places."""
+    """A set-returning function in a select list: the column of its rows. 0A000 elsewhere."""
     if scope.sets is None:
-        where = scope.clause or "this place"
+        where = scope.clause or "this context"
         message = f"set-returning functions are not allowed in {where}"
         raise PgError(SqlState.FEATURE_NOT_SUPPORTED, message, position=binder.at(tree))
     name = function_name(tree)

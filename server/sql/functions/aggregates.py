@@ -378,10 +378,10 @@ def _discrete(fraction: float, values: list[Any]) -> Any:
 
 
 def _continuous(fraction: float, values: list[float]) -> float:
-    place = _checked(fraction) * (len(values) - 1)
-    first = math.floor(place)
-    low, high = values[first], values[math.ceil(place)]
-    return low if first == place else low + (place - first) * (high - low)
+    position = _checked(fraction) * (len(values) - 1)
+    first = math.floor(position)
+    low, high = values[first], values[math.ceil(position)]
+    return low if first == position else low + (position - first) * (high - low)
 
 
 def _percentile(of: Callable[[float, list[Any]], Any]) -> Callable[[list[Any], list[Any]], Any]:

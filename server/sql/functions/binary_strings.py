@@ -140,7 +140,7 @@ row(FUNCTIONS, "decode", "text text", "bytea", python=_decode)
 # -- bytes and bits -------------------------------------------------------------------------------------------------
 
 
-def _place(value: bytes, index: int, units: int) -> int:
+def _checked_index(value: bytes, index: int, units: int) -> int:
     if not 0 <= index < units:
         message = f"index {index} out of valid range, 0..{units - 1}"
         raise PgError(SqlState.ARRAY_SUBSCRIPT_ERROR, message)
@@ -148,26 +148,26 @@ def _place(value: bytes, index: int, units: int) -> int:
 
 
 def _get_bit(value: bytes, index: int) -> int:
-    place = _place(value, index, 8 * len(value))
-    return value[place // 8] >> place % 8 & 1
+    position = _checked_index(value, index, 8 * len(value))
+    return value[position // 8] >> position % 8 & 1
 
 
 def _set_bit(value: bytes, index: int, bit: int) -> bytes:
-    place = _place(value, index, 8 * len(value))
+    position = _checked_index(value, index, 8 * len(value))
     if bit not in (0, 1):
         raise invalid("new bit must be 0 or 1")
-    mask = 1 << place % 8
-    byte = value[place // 8] | mask if bit else value[place // 8] & ~mask
-    return value[: place // 8] + bytes([byte]) + value[place // 8 + 1 :]
+    mask = 1 << position % 8
+    byte = value[position // 8] | mask if bit else value[position // 8] & ~mask
+    return value[: position // 8] + bytes([byte]) + value[position // 8 + 1 :]
 
 
 def _get_byte(value: bytes, index: int) -> int:
-    return value[_place(value, index, len(value))]
+    return value[_checked_index(value, index, len(value))]
 
 
 def _set_byte(value: bytes, index: int, byte: int) -> bytes:
-    place = _place(value, index, len(value))
-    return value[:place] + bytes([byte & 0xFF]) + value[place + 1 :]
+    position = _checked_index(value, index, len(value))
+    return value[:position] + bytes([byte & 0xFF]) + value[position + 1 :]
 
 
 row(FUNCTIONS, "get_bit", "bytea int8", "int4", python=_get_bit)

@@ -21,7 +21,7 @@ from server.sql.decimals import Shape
 from server.sql.expressions import Expression, Literal
 from server.sql.functions.datetimes import named_zone
 from server.sql.functions.intervals import interval, parts
-from server.sql.functions.table import FUNCTIONS, Form, literal, once, row
+from server.sql.functions.table import FUNCTIONS, Form, let, literal, row
 
 _WHOLE = Shape(20, 0)
 _JULIAN_EPOCH = 2_440_588  # the Julian day of 1970-01-01
@@ -30,7 +30,7 @@ _WIDE = Context(prec=60)
 
 def _ad(form: str) -> Callable[[str], str]:
     """A form over {y}, the astronomical year number."""
-    return lambda x: once(f"year({x})", lambda y: form.replace("{y}", y))
+    return lambda x: let(f"year({x})", lambda y: form.replace("{y}", y))
 
 
 _MICROS = "unix_micros(CAST({0} AS TIMESTAMP_LTZ))"
@@ -39,7 +39,7 @@ _FIELDS: dict[str, str | Callable[[str], str]] = {
     "century": _ad("IF({y} > 0, ({y} + 99) div 100, -((100 - {y}) div 100))"),
     "decade": _ad("IF({y} >= 0, {y} div 10, -((9 - {y}) div 10))"),
     "year": _ad("IF({y} > 0, {y}, {y} - 1)"),
-    "isoyear": lambda x: once(f"extract(YEAROFWEEK FROM {x})", lambda y: f"IF({y} > 0, {y}, {y} - 1)"),
+    "isoyear": lambda x: let(f"extract(YEAROFWEEK FROM {x})", lambda y: f"IF({y} > 0, {y}, {y} - 1)"),
     "quarter": "quarter({0})",
     "month": "month({0})",
     "week": "weekofyear({0})",

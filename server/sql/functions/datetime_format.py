@@ -267,10 +267,10 @@ def _pattern(f: Fields, node: Node) -> str:
             if not f.month and not f.year:
                 return ""
             if f.month == 0:  # an interval of whole years
-                place = 0 if f.year >= 0 else 11
-                return _cased(_ROMAN[place], node._replace(translated=False), 4)
-            place = -f.month - 1 if f.month < 0 else 12 - f.month
-            return _cased(_ROMAN[place], node._replace(translated=False), 4)
+                index = 0 if f.year >= 0 else 11
+                return _cased(_ROMAN[index], node._replace(translated=False), 4)
+            index = -f.month - 1 if f.month < 0 else 12 - f.month
+            return _cased(_ROMAN[index], node._replace(translated=False), 4)
     return ""  # FX
 
 
@@ -352,13 +352,13 @@ class _Reader:
             self.skipped += 1
 
     def run(self) -> None:
-        for place, node in enumerate(self.template):
+        for index, node in enumerate(self.template):
             if self.at >= len(self.text):
                 break
-            if not self.exact and node.pattern != "FX" and (node.pattern or place == 0):
+            if not self.exact and node.pattern != "FX" and (node.pattern or index == 0):
                 self._skip_spaces()
             if node.pattern:
-                self._field(place, node)
+                self._field(index, node)
                 if not self.exact:
                     self.skipped = 0
                     self._skip_spaces()
@@ -387,20 +387,20 @@ class _Reader:
                 return i
         raise _invalid(f'invalid value "{self.text[self.at :].split(" ")[0]}" for "{node.spelled}"')
 
-    def _ends_number(self, place: int) -> bool:
+    def _ends_number(self, index: int) -> bool:
         """Whether the next element of the template cannot be a digit."""
-        if self.template[place].ordinal or place + 1 == len(self.template):
+        if self.template[index].ordinal or index + 1 == len(self.template):
             return True
-        following = self.template[place + 1]
+        following = self.template[index + 1]
         return following.pattern in _NOT_DIGITS if following.pattern else not following.character.isdigit()
 
-    def _integer(self, name: str, place: int, digits: int) -> int:
+    def _integer(self, name: str, index: int, digits: int) -> int:
         """Reads a number and stores it as `name`. Returns how many characters it took."""
-        node, start = self.template[place], self.at
+        node, start = self.template[index], self.at
         begin = start
         while self.text[begin : begin + 1] and self.text[begin] in " \t\n\v\f\r":
             begin += 1
-        limit = None if node.fill or self._ends_number(place) else digits
+        limit = None if node.fill or self._ends_number(index) else digits
         if limit is not None and len(self.text) - begin < limit:
             raise _invalid(f'source string too short for "{node.spelled}" formatting field')
         end = begin
@@ -420,7 +420,7 @@ class _Reader:
             self._set(name, value, node)
         return end - start
 
-    def _field(self, place: int, node: Node) -> None:
+    def _field(self, index: int, node: Node) -> None:
         pattern = node.pattern
         if pattern in _ISO or pattern in _GREGORIAN:
             is_iso = pattern in _ISO
@@ -449,7 +449,7 @@ class _Reader:
                     sign = 1
                 self.at += self._next in ("+", "-", " ")
                 self.found["zone sign"] = sign
-                self._integer("zone hour", place, 2)
+                self._integer("zone hour", index, 2)
                 return
             case "MONTH" | "MON":
                 months = _MONTHS if pattern == "MONTH" else tuple(m[:3] for m in _MONTHS)
@@ -465,32 +465,32 @@ class _Reader:
                 return
             case "HH" | "HH12":
                 self.is_12_hours = True
-                self._integer("hour", place, 2)
+                self._integer("hour", index, 2)
             case "MS":
-                length = self._integer("ms", place, 3)
+                length = self._integer("ms", index, 3)
                 self.found["ms"] *= {1: 100, 2: 10}.get(length, 1)
             case "US" | "FF1" | "FF2" | "FF3" | "FF4" | "FF5" | "FF6":
                 if pattern != "US":
                     self.decimals = int(pattern[2])
-                length = self._integer("us", place, 6 if pattern == "US" else self.decimals)
+                length = self._integer("us", index, 6 if pattern == "US" else self.decimals)
                 self.found["us"] *= 10 ** max(6 - length, 0)
             case "TZM":
                 self.found.setdefault("zone sign", 1)
-                self._integer("zone minute", place, 2)
+                self._integer("zone minute", index, 2)
                 return
             case "ID":
-                self._integer("weekday", place, 1)
+                self._integer("weekday", index, 1)
                 self.found["weekday"] = self.found["weekday"] + 1 if self.found["weekday"] < 7 else 1
             case "Y,YYY":
                 self._thousands(node)
             case "YYYY" | "YYY" | "YY" | "Y" | "IYYY" | "IYY" | "IY" | "I":
                 self.year_digits = len(pattern)
-                length = self._integer("year", place, len(pattern))
+                length = self._integer("year", index, len(pattern))
                 if len(pattern) < 4 and length < 4:
                     self.found["year"] = _near_2020(self.found["year"])
             case _:
                 name, digits = _READ[pattern]
-                self._integer(name, place, digits)
+                self._integer(name, index, digits)
         if node.ordinal:
             self.at = min(self.at + 2, len(self.text))
 

@@ -21,7 +21,7 @@ from protocol.pgwire.timezones import SECOND_US, Abbreviation, local_offset, off
 from server.sql.casts import DAY_US, date_to_timestamp, in_range, instant, local_time
 from server.sql.expressions import Expression, Literal
 from server.sql.functions.intervals import from_parts, interval, negated, out_of_range, parts
-from server.sql.functions.table import COMPARISONS, FUNCTIONS, OPERATORS, Form, Nulls, fail, once, row
+from server.sql.functions.table import COMPARISONS, FUNCTIONS, OPERATORS, Form, Nulls, fail, let, row
 
 OVERFLOW = SqlState.DATETIME_FIELD_OVERFLOW
 _TIMESTAMP_MIN = DATE_MIN * DAY_US
@@ -70,7 +70,7 @@ def _moved_date(symbol: str, date: int, count: int) -> Form:
     """Checks the range: Spark's date_add() overflows silently."""
     error = fail(OVERFLOW, "date out of range")
     body = f"IF({{r}} NOT BETWEEN {DATE_MIN}L AND {DATE_END - 1}L, {error}, date_from_unix_date(CAST({{r}} AS INT)))"
-    return lambda args, texts: once(
+    return lambda args, texts: let(
         f"CAST(unix_date({texts[date]}) AS BIGINT) {symbol} {texts[count]}", lambda r: body.replace("{r}", r)
     )
 
@@ -140,7 +140,7 @@ def _moved(symbol: str, point: int, span: int, type: str) -> Form:
         low, high = _TIMESTAMP_MIN + reach, (1 << 63) - 1 - reach
         beyond = f"unix_micros(CAST({{r}} AS TIMESTAMP_LTZ)) NOT BETWEEN {low}L AND {high}L"
         body = f"IF({beyond}, {fail(OVERFLOW, 'timestamp out of range')}, {steps})"
-        return once(f"CAST({texts[point]} AS {type})", lambda r: body.replace("{r}", r))
+        return let(f"CAST({texts[point]} AS {type})", lambda r: body.replace("{r}", r))
 
     return form
 
@@ -194,7 +194,7 @@ def _spark_difference(args: Sequence[Expression], texts: Sequence[str]) -> str:
     a, b = (f"unix_micros(CAST({text} AS TIMESTAMP_LTZ))" for text in texts)
     us = f"IF({texts[0]} IS NULL OR {texts[1]} IS NULL, NULL, coalesce(try_subtract({a}, {b}), "
     us += f"{fail(OVERFLOW, 'interval out of range')}))"
-    return once(us, lambda r: f"IF({r} IS NULL, NULL, {from_parts('0', f'{r} div {DAY_US}L', f'{r} % {DAY_US}L')})")
+    return let(us, lambda r: f"IF({r} IS NULL, NULL, {from_parts('0', f'{r} div {DAY_US}L', f'{r} % {DAY_US}L')})")
 
 
 for _type in ("timestamp", "timestamptz"):
@@ -413,10 +413,10 @@ def _overlap_of(kind: str, ends: tuple[str, str]) -> Callable[..., bool | None]:
 
     def overlap(*points: Any, timezone: str = "UTC") -> bool | None:
         values = list(points)
-        for place, end in zip((1, 3), ends, strict=True):
-            if end == "interval" and values[place] is not None:
-                start, span = values[place - 1], values[place]
-                values[place] = None if start is None else later(start, span, timezone)
+        for index, end in zip((1, 3), ends, strict=True):
+            if end == "interval" and values[index] is not None:
+                start, span = values[index - 1], values[index]
+                values[index] = None if start is None else later(start, span, timezone)
         return _overlap(*values)
 
     def later(start: int, span: Any, timezone: str) -> int:

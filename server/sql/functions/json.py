@@ -253,7 +253,7 @@ def _without_index(text: str, index: int) -> str:
     return printed_jsonb(value)
 
 
-# Functions that set a path: `change(container, place, exists)` alters the innermost container.
+# Functions that set a path: `change(container, position, exists)` alters the innermost container.
 _Change = Callable[[Any, Any, bool], None]
 
 
@@ -278,18 +278,18 @@ def _change_at(value: Any, path: Sequence[str | None], level: int, change: _Chan
         message = f'path element at position {level + 1} is not an integer: "{step}"'
         raise PgError(SqlState.INVALID_TEXT_REPRESENTATION, message)
     index = int(step)
-    place = max(len(value) + index, -1) if index < 0 else min(index, len(value))
-    exists = 0 <= place < len(value)
+    position = max(len(value) + index, -1) if index < 0 else min(index, len(value))
+    exists = 0 <= position < len(value)
     if last:
-        change(value, place, exists)
-    elif exists and _is_container(value[place]):
-        _change_at(value[place], path, level + 1, change)
+        change(value, position, exists)
+    elif exists and _is_container(value[position]):
+        _change_at(value[position], path, level + 1, change)
 
 
 def _delete_path(text: str, path: Sequence[str | None]) -> str:
-    def change(container: Any, place: Any, exists: bool) -> None:
+    def change(container: Any, position: Any, exists: bool) -> None:
         if exists:
-            del container[place]
+            del container[position]
 
     return _changed(text, path, "delete path in", change)
 
@@ -297,11 +297,11 @@ def _delete_path(text: str, path: Sequence[str | None]) -> str:
 def _set(text: str, path: Sequence[str | None], new: str, create: bool = True) -> str:
     item = loaded_jsonb(new)
 
-    def change(container: Any, place: Any, exists: bool) -> None:
+    def change(container: Any, position: Any, exists: bool) -> None:
         if exists or (create and isinstance(container, dict)):
-            container[place] = item
+            container[position] = item
         elif create:
-            container.insert(max(place, 0), item)
+            container.insert(max(position, 0), item)
 
     return _changed(text, path, "set path in", change)
 
@@ -309,7 +309,7 @@ def _set(text: str, path: Sequence[str | None], new: str, create: bool = True) -
 def _insert(text: str, path: Sequence[str | None], new: str, after: bool = False) -> str:
     item = loaded_jsonb(new)
 
-    def change(container: Any, place: Any, exists: bool) -> None:
+    def change(container: Any, position: Any, exists: bool) -> None:
         if isinstance(container, dict):
             if exists:
                 raise PgError(
@@ -317,9 +317,9 @@ def _insert(text: str, path: Sequence[str | None], new: str, after: bool = False
                     "cannot replace existing key",
                     hint="Try using the function jsonb_set to replace key value.",
                 )
-            container[place] = item
+            container[position] = item
         else:
-            container.insert(max(place + (after and exists), 0), item)
+            container.insert(max(position + (after and exists), 0), item)
 
     return _changed(text, path, "set path in", change)
 
@@ -458,7 +458,7 @@ def _array_without_nulls(*values: Any, types: Sequence[PgType] = ()) -> str:
     return "[" + ", ".join(json_of(*pair) for pair in kept) + "]"
 
 
-def json_key(type: PgType, value: Any, place: int) -> str:
+def json_key(type: PgType, value: Any, position: int) -> str:
     """An object key from a value of any scalar type."""
     if type.element is not None or type.name in ("json", "jsonb"):
         raise _bad("key value must be scalar, not array, composite, or json")

@@ -36,7 +36,7 @@ _NOT_EATEN = "0123456789.,+-"
 class Template:
     """`nodes`: (keyword, "") or ("", character). `pre`, `post`: digits before and after the point; `multi`: after V.
 
-    `zero_start`: the 1-based position from which zeros are written; `sign_place`: where S is.
+    `zero_start`: the 1-based position from which zeros are written; `sign_position`: where S is.
     """
 
     nodes: list[tuple[str, str]] = field(default_factory=list)
@@ -45,7 +45,7 @@ class Template:
     multi: int = 0
     zero_start: int = 0
     zero_end: int = 0
-    sign_place: Literal["", "before", "after"] = ""
+    sign_position: Literal["", "before", "after"] = ""
     digits_before_sign: int = 0
     flags: set[str] = field(default_factory=set)
 
@@ -121,7 +121,7 @@ def _take(template: Template, keyword: str) -> None:
             if has("PL") or has("MI") or has("PR"):
                 raise _syntax('cannot use "S" and "PL"/"MI"/"SG"/"PR" together')
             flags.add("S")
-            template.sign_place = "after" if has(".") else "before"
+            template.sign_position = "after" if has(".") else "before"
             template.digits_before_sign = template.pre
         case "MI" | "PL" | "SG":
             if has("S"):
@@ -261,7 +261,7 @@ class _Writer:
         self.post = 0 if "RN" in flags else template.post
         pre = 0 if "RN" in flags else template.pre
         self.zero_start = template.zero_start - 1 if template.zero_start else 0
-        self.sign_place = template.sign_place if "RN" not in flags else ""
+        self.sign_position = template.sign_position if "RN" not in flags else ""
         self.fill = "FM" in flags
         if "PL" in flags or "MI" in flags:
             self.sign_done = "MI" in flags
@@ -269,8 +269,8 @@ class _Writer:
             if sign != "-" and self.fill:
                 flags.discard("PR")
             self.sign_done = sign == "+" and self.fill and "S" not in flags
-            if self.sign_place == "before" and pre == template.digits_before_sign:
-                self.sign_place = "after"
+            if self.sign_position == "before" and pre == template.digits_before_sign:
+                self.sign_position = "after"
         self.count = self.post + pre - 1
         self.relevant = -1  # the last digit that fill mode keeps; -1: all
         if self.fill and "." in flags and "." in number:
@@ -350,13 +350,13 @@ class _Writer:
         if self.current + 1 == end:
             if self.sign_done and "PR" in flags:
                 out.append(" " if self.sign == "+" else ">")
-            elif "S" in flags and self.sign_place == "after":
+            elif "S" in flags and self.sign_position == "after":
                 out.append(self.sign)
         self.current += 1
 
     def _sign_before(self) -> None:
         if "S" in self.flags:
-            if self.sign_place == "before":
+            if self.sign_position == "before":
                 self.out.append(self.sign)
                 self.sign_done = True
             return
@@ -374,8 +374,8 @@ def ordinal(digits: str, style: str) -> str:
     if not digits[-1:].isdigit():
         raise PgError(SqlState.INVALID_TEXT_REPRESENTATION, f'"{digits}" is not a number')
     last = "" if digits[-2:-1] == "1" else digits[-1]
-    ending = {"1": "st", "2": "nd", "3": "rd"}.get(last, "th")
-    return ending.upper() if style == "TH" else ending
+    suffix = {"1": "st", "2": "nd", "3": "rd"}.get(last, "th")
+    return suffix.upper() if style == "TH" else suffix
 
 
 # -- to_number ------------------------------------------------------------------------------------------------------
@@ -456,11 +456,11 @@ class _Reader:
         if not self._next:
             return
         if self.sign == " " and keyword in "09" and not self.pre_read + self.post_read:
-            if template.has("S") and template.sign_place == "before":
+            if template.has("S") and template.sign_position == "before":
                 signs = "-+"
             else:
                 signs = "-+<" if template.has("PR") and not template.has("S") else "-+"
-            if template.has("S") and template.sign_place != "before":
+            if template.has("S") and template.sign_position != "before":
                 signs = "-+" + ("<" if template.has("PR") else "")
             if self._next in signs:
                 self.sign = "-" if self._next in "-<" else "+"

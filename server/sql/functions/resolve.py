@@ -200,9 +200,9 @@ def _best(candidates: list[Resolved], types: tuple[PgType, ...]) -> list[Resolve
         top = max(map(score, candidates))
         return [c for c in candidates if score(c) == top]
 
-    def declared(candidate: Resolved, place: int) -> PgType:
+    def declared(candidate: Resolved, index: int) -> PgType:
         arguments = candidate.function.arguments  # a pseudo-type is not an exact match
-        return arguments[min(place, len(arguments) - 1)]
+        return arguments[min(index, len(arguments) - 1)]
 
     candidates = most(lambda c: sum(declared(c, i) == types[i] for i in known))
     if len(candidates) > 1:

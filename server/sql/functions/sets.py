@@ -152,8 +152,8 @@ row(SET_ARRAYS, "generate_series", "timestamptz timestamptz interval text", "tim
 
 
 def _subscripts(array: list[Any], dimension: int, reverse: bool = False) -> list[int]:
-    places = range(1, len(array) + 1) if dimension == 1 else range(0)
-    return list(reversed(places)) if reverse else list(places)
+    subscripts = range(1, len(array) + 1) if dimension == 1 else range(0)
+    return list(reversed(subscripts)) if reverse else list(subscripts)
 
 
 row(SET_ARRAYS, "generate_subscripts", "anyarray int4", "int4[]", python=_subscripts)

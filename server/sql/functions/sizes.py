@@ -11,7 +11,7 @@ from server.sql.functions.arithmetic import in_range
 from server.sql.functions.table import FUNCTIONS, exact_texts, row
 
 _UNITS = ("bytes", "kB", "MB", "GB", "TB", "PB")
-_UNIT_BITS = {"": 0, "b": 0} | {unit.lower(): 10 * place for place, unit in enumerate(_UNITS)}
+_UNIT_BITS = {"": 0, "b": 0} | {unit.lower(): 10 * number for number, unit in enumerate(_UNITS)}
 _BYTES_END = 10 * 1024  # sizes from here on are shown in kB
 _UNIT_END = 20 * 1024 - 1  # from so many half units on, the next unit is used
 _SIZE = re.compile(r"[ \t\n\v\f\r]*([+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)[ \t\n\v\f\r]*(.*?)[ \t\n\v\f\r]*",
@@ -24,10 +24,10 @@ def _size_pretty(size: int | Decimal) -> str:
     value = Decimal(size)
     if value.copy_abs() < _BYTES_END:
         return f"{value:f} bytes"
-    halves, place = int(value.copy_abs()) >> 9, 1  # of the unit, truncated
-    while halves >= _UNIT_END and place + 1 < len(_UNITS):
-        halves, place = halves >> 10, place + 1
-    return f"{'-' if size < 0 else ''}{(halves + 1) // 2} {_UNITS[place]}"
+    halves, exponent = int(value.copy_abs()) >> 9, 1  # of the unit, truncated
+    while halves >= _UNIT_END and exponent + 1 < len(_UNITS):
+        halves, exponent = halves >> 10, exponent + 1
+    return f"{'-' if size < 0 else ''}{(halves + 1) // 2} {_UNITS[exponent]}"
 
 
 def _size_bytes(text: str) -> int:

@@ -71,8 +71,8 @@ def _split_part(text: str, delimiter: str, number: int) -> str:
     if number == 0:
         raise invalid("field position must not be zero")
     parts = text.split(delimiter) if delimiter else [text]
-    place = number - 1 if number > 0 else len(parts) + number
-    return parts[place] if 0 <= place < len(parts) else ""
+    index = number - 1 if number > 0 else len(parts) + number
+    return parts[index] if 0 <= index < len(parts) else ""
 
 
 row(FUNCTIONS, "left", "text int4", "text",

@@ -196,7 +196,7 @@ def guarded(condition: str, state: SqlState, message: str, form: str) -> str:
     return f"IF({condition}, {fail(state, message)}, {form})"
 
 
-def once(text: str, form: Callable[[str], str]) -> str:
+def let(text: str, form: Callable[[str], str]) -> str:
     """`form` applied to a variable bound to `text`, so that `text` is evaluated once."""
     if text.isidentifier():
         return form(text)

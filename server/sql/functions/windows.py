@@ -23,11 +23,11 @@ def _window(
     row(FUNCTIONS, name, arguments, result, spark, Kind.WINDOW, nulls, prepare=prepare)
 
 
-def _positive(place: int, what: str, state: SqlState) -> Prepare:
-    """A `prepare` that requires the argument at `place` to be a constant greater than zero."""
+def _positive(index: int, what: str, state: SqlState) -> Prepare:
+    """A `prepare` that requires the argument at `index` to be a constant greater than zero."""
 
     def prepare(args: tuple[Expression, ...]) -> tuple[Expression, ...]:
-        value = literal(args[place], f"an {what}")
+        value = literal(args[index], f"an {what}")
         assert isinstance(value, int)
         if value <= 0:
             raise PgError(state, f"{what} must be greater than zero")

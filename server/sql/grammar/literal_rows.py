@@ -98,22 +98,22 @@ def split(text: str) -> LiteralRows | None:
     if head is None or first is None or "\0" in text:
         return None
     width = len(_CELLS.findall(first[0]))
-    rows, place = _rows_of(width), head.end()
+    rows, position = _rows_of(width), head.end()
     starts: list[int] = []
     chunks: list[pa.RecordBatch] = []
     while True:
         checkpoint()
-        match = rows.match(text, place)
+        match = rows.match(text, position)
         if match is None:
             return None
         cells = _CELLS.findall(text, match.start(), match.end())
         columns = [pa.array(cells[number::width], pa.string()) for number in range(width)]
         chunks.append(pa.RecordBatch.from_arrays(columns, [str(number) for number in range(width)]))
-        starts.append(place)
+        starts.append(position)
         comma = _COMMA.match(text, match.end())
         if comma is None:
             break
-        place = comma.end()
+        position = comma.end()
     if _END.fullmatch(text, match.end()) is None:
         return None
     raw = pa.Table.from_batches(chunks)

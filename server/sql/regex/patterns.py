@@ -87,24 +87,24 @@ def matches(text: str | bytes, pattern: str | bytes, escape: str = "\\") -> bool
 
 def _matches(text: str, tokens: list[tuple[str, str]]) -> bool:
     """Backtracks only to the last %: backtracking to an earlier one cannot lead to a match."""
-    at = place = 0
+    at = index = 0
     back: tuple[int, int] | None = None
     while at < len(text):
-        kind, character = tokens[place] if place < len(tokens) else ("end", "")
+        kind, character = tokens[index] if index < len(tokens) else ("end", "")
         if kind == ANY_TEXT:
-            place += 1
-            back = (at, place)
+            index += 1
+            back = (at, index)
             continue
         if kind == ERROR:
             raise _ends_in_escape()
         if kind == ANY_CHARACTER or (kind == "itself" and character == text[at]):
-            at, place = at + 1, place + 1
+            at, index = at + 1, index + 1
             continue
         if back is None:
             return False
         back = (back[0] + 1, back[1])
-        at, place = back
-    return all(kind == ANY_TEXT for kind, _ in tokens[place:])
+        at, index = back
+    return all(kind == ANY_TEXT for kind, _ in tokens[index:])
 
 
 def similar(pattern: str, escape: str = "\\") -> str:

@@ -28,7 +28,7 @@ def literal_text(literal: Literal) -> str:
                 SqlState.PROGRAM_LIMIT_EXCEEDED,
                 f"array of {len(value)} elements is too long for a constant in a computed query",
                 detail=f"It may have at most {ELEMENTS_MAX} elements.",
-                hint="Write the elements to a table and join it.",
+                hint="Insert the elements into a table, and join it.",
             )
         items = ", ".join(literal_text(Literal(item, type.element)) for item in value)
         return f"CAST(array({items}) AS {spark_type(type)})"

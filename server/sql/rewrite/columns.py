@@ -78,9 +78,9 @@ def _pruned(node: Relation, needed: set[int]) -> Relation:
             wanted = needed | named((*keys, *order))
             return replace(node, input=_trimmed(input, _kept(input.columns, wanted)))
         case SetOperation(kind=SetKind.UNION, all=True, left=left, right=right, columns=columns):
-            places = [i for i, c in enumerate(columns) if c.id in needed]
-            left, right = (_trimmed(side, [side.columns[i] for i in places]) for side in (left, right))
-            return replace(node, left=left, right=right, columns=tuple(columns[i] for i in places))
+            indexes = [i for i, c in enumerate(columns) if c.id in needed]
+            left, right = (_trimmed(side, [side.columns[i] for i in indexes]) for side in (left, right))
+            return replace(node, left=left, right=right, columns=tuple(columns[i] for i in indexes))
         case SetOperation(left=left, right=right):
             return replace(node, left=_trimmed(left, left.columns), right=_trimmed(right, right.columns))
         case Limit(input=Sort(input=input, keys=keys) as sort):

@@ -85,9 +85,9 @@ def _inner_joins(node: Join, conditions: Sequence[Expression]) -> Relation:
     rest = []
     own: list[list[Expression]] = [[] for _ in leaves]
     for condition in known:
-        places = [i for i, leaf in enumerate(leaves) if named(condition) <= ids(leaf.columns)]
-        if places and never_fails(condition):
-            own[places[0]].append(condition)
+        indexes = [i for i, leaf in enumerate(leaves) if named(condition) <= ids(leaf.columns)]
+        if indexes and never_fails(condition):
+            own[indexes[0]].append(condition)
         else:
             rest.append(condition)
     sides = [_pushed(leaf, below) for leaf, below in zip(leaves, own, strict=True)]

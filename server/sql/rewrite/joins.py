@@ -64,10 +64,10 @@ def joins_ordered(relation: Relation, sizes: Sizes) -> Relation:
 def assembled(sides: Sequence[Relation], conditions: Sequence[Expression], order: Sequence[int]) -> Relation:
     """Joins the sides in an order. Each condition is part of the first join possible; the others become a filter."""
     whole, rest = sides[order[0]], list(conditions)
-    for place in order[1:]:
-        here = [c for c in rest if _belongs(c, ids(whole.columns), ids(sides[place].columns))]
+    for number in order[1:]:
+        here = [c for c in rest if _belongs(c, ids(whole.columns), ids(sides[number].columns))]
         rest = [c for c in rest if c not in here]
-        whole = joined(JoinKind.CROSS, whole, sides[place], all_of(here))
+        whole = joined(JoinKind.CROSS, whole, sides[number], all_of(here))
     return filtered(whole, rest)
 
 
@@ -83,11 +83,11 @@ def factored(condition: Expression) -> list[Expression]:
     """Splits (a AND b) OR (a AND c) into a and (b OR c), so that a can be a join key."""
     if not isinstance(condition, Call) or condition.function is not syntax.OR:
         return [condition]
-    arms = [parts(arm) for arm in condition.arguments]
-    common = [part for part in arms[0] if all(part in arm for arm in arms[1:])]
+    branches = [parts(branch) for branch in condition.arguments]
+    common = [part for part in branches[0] if all(part in branch for branch in branches[1:])]
     if not common:
         return [condition]
-    rests = [all_of([part for part in arm if part not in common]) for arm in arms]
+    rests = [all_of([part for part in branch if part not in common]) for branch in branches]
     if any(rest is None for rest in rests):
         return common
     return [*common, Call(syntax.OR, tuple(r for r in rests if r is not None), BOOL, condition.nullable)]
@@ -130,16 +130,16 @@ def _followed(
 ) -> tuple[float, list[int]]:
     """The greedy order that starts with a side: the sum of the rows of its joins, and the order."""
     order, there, rows, made = [first], set(sides[first].columns), sides[first].rows, 0.0
-    waiting = [i for i in range(len(sides)) if i != first]
-    while waiting:
-        tied = [i for i in waiting if any(_is_key(c, there, sides[i].columns) for c in conditions)]
-        grown = {i: _joined_rows(rows, there, sides[i], conditions, values) for i in tied or waiting}
-        place = min(grown, key=lambda i: grown[i])
-        rows = grown[place]
+    remaining = [i for i in range(len(sides)) if i != first]
+    while remaining:
+        tied = [i for i in remaining if any(_is_key(c, there, sides[i].columns) for c in conditions)]
+        grown = {i: _joined_rows(rows, there, sides[i], conditions, values) for i in tied or remaining}
+        number = min(grown, key=lambda i: grown[i])
+        rows = grown[number]
         made += rows
-        order.append(place)
-        waiting.remove(place)
-        there |= sides[place].columns
+        order.append(number)
+        remaining.remove(number)
+        there |= sides[number].columns
     return made, order
 
 

@@ -85,17 +85,17 @@ def _joined(
     for test in tests:
         if not isinstance(test, Call) or test.function not in OPERATORS["="]:
             return None
-        place = next((i for i, side in enumerate(test.arguments) if not named(side) & outer), None)
-        if place is None or not named(test.arguments[1 - place]) <= outer:
+        number = next((i for i, side in enumerate(test.arguments) if not named(side) & outer), None)
+        if number is None or not named(test.arguments[1 - number]) <= outer:
             return None
-        key = test.arguments[place]
+        key = test.arguments[number]
         if key.type.name in _ODD_GROUPS or key.type.element is not None:
             return None
         column = new.column("key", key)
         keys.append(key)
         columns.append(column)
         sides = list(test.arguments)
-        sides[place] = ColumnRef(column)
+        sides[number] = ColumnRef(column)
         conditions.append(replace(test, arguments=tuple(sides)))
     groups = replace(node, input=inner, keys=tuple(keys), columns=(*columns, *node.columns))
     whole = joined(JoinKind.LEFT, below, groups, all_of(conditions))

@@ -2,11 +2,11 @@
 
 ! CREATE TABLE orders (id int PRIMARY KEY, customer int REFERENCES customers)
 contains:a column with REFERENCES is not supported
-hint:Leave it out; a view can show the rows that refer to nothing.
+hint:Omit it; a view can select the rows that violate it.
 
 ! CREATE TABLE products (price numeric CHECK (price > 0))
 contains:a column with CHECK is not supported
-hint:a view can show the rows that break the rule
+hint:a view can select the rows that violate it
 
 > CREATE TABLE customers (id int NOT NULL, name text NOT NULL, country char(2), referred_by int)
 

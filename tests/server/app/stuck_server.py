@@ -1,4 +1,4 @@
-"""`python -m tests.server.app.stuck_server serve ...`: without Spark, with a task and a thread that do not end."""
+"""`python -m tests.server.app.stuck_server serve ...`: no Spark, and a task and a thread that never end."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.faults.child import NoSpark
 ENDS_S = 1.0
 
 
-class StuckHouse(app.App):
+class StuckApp(app.App):
     async def start(self) -> None:
         await super().start()
         threading.Thread(target=threading.Event().wait, name="stuck thread").start()
@@ -30,6 +30,6 @@ class StuckHouse(app.App):
 
 if __name__ == "__main__":
     app.SparkEngine = NoSpark  # type: ignore[assignment,misc]
-    app.App = StuckHouse  # type: ignore[misc]
+    app.App = StuckApp  # type: ignore[misc]
     command.end_by_force = functools.partial(shutdown.end_by_force, ENDS_S)  # type: ignore[assignment]
     command.main()

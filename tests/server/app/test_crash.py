@@ -1,4 +1,4 @@
-"""kill -9 of real server processes: what was acknowledged is there once, what progress told stays true."""
+"""SIGKILL of servers: acknowledged writes are stored once, and reported progress stays valid."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ pytestmark = pytest.mark.crash
 
 
 class Writer(threading.Thread):
-    """Inserts numbers one by one until the server is gone.
+    """Inserts consecutive numbers until the connection fails.
 
-    `acknowledged`: the numbers it was told of, each with a time at which the write was surely there.
+    `acknowledged`: the numbers of the acknowledged inserts, each with a later time.
     """
 
     def __init__(self, dsn: str, first: int) -> None:
@@ -48,7 +48,7 @@ class Writer(threading.Thread):
 
 
 class Subscriber(threading.Thread):
-    """Follows `t` from a snapshot; nothing counts before progress has passed it."""
+    """Subscribes to `t`. It counts updates once progress has closed their time."""
 
     def __init__(self, dsn: str) -> None:
         super().__init__(daemon=True)
@@ -58,16 +58,16 @@ class Subscriber(threading.Thread):
         self.followed = threading.Event()
 
     def run(self) -> None:
-        waiting: list[tuple[int, int, int]] = []
+        unclosed: list[tuple[int, int, int]] = []
         try:
             with psycopg.connect(self._dsn, autocommit=True) as connection:
                 for time, progressed, diff, a in connection.cursor().stream("SUBSCRIBE t WITH (PROGRESS)"):
                     if not progressed:
-                        waiting.append((int(time), diff, a))
+                        unclosed.append((int(time), diff, a))
                         continue
-                    for _, count, value in [w for w in waiting if w[0] < time]:
+                    for _, count, value in [update for update in unclosed if update[0] < time]:
                         self.rows[value] += count
-                    waiting = [w for w in waiting if w[0] >= time]
+                    unclosed = [update for update in unclosed if update[0] >= time]
                     self.progress.append(int(time))
                     if len(self.progress) > 2:
                         self.followed.set()
@@ -75,8 +75,8 @@ class Subscriber(threading.Thread):
             self.followed.set()
 
 
-def test_killed_again_and_again(tmp_path: Path) -> None:
-    """Writers and a subscriber over several lives of a server."""
+def test_kills_lose_and_repeat_no_write(tmp_path: Path) -> None:
+    """Two writers and a subscriber, while the server is killed four times."""
     seed = random.randrange(2**32)
     print(f"seed {seed}")
     dice = random.Random(seed)
@@ -96,17 +96,17 @@ def test_killed_again_and_again(tmp_path: Path) -> None:
                 thread.start()
             assert subscriber.followed.wait(60)
             assert all(writer.started.wait(60) for writer in writers)
-            threading.Event().wait(dice.random())  # how long this life lasts
+            threading.Event().wait(dice.random())  # until the kill
         finally:
             server.kill()
         for thread in (subscriber, *writers):
             thread.join(60)
-        assert subscriber.progress[0] >= last_progress, "time went back"
+        assert subscriber.progress[0] >= last_progress, "progress went backwards"
         assert subscriber.progress == sorted(subscriber.progress)
         last_progress = subscriber.progress[-1]
-        assert set(subscriber.rows.values()) <= {1}, "an update was shown twice"
-        surely_before = {n for w in writers for n, time in w.acknowledged.items() if time < last_progress}
-        assert surely_before <= subscriber.rows.keys(), "progress told of a time that was not final"
+        assert set(subscriber.rows.values()) <= {1}, "an update was received twice"
+        closed = {n for w in writers for n, time in w.acknowledged.items() if time < last_progress}
+        assert closed <= subscriber.rows.keys(), "progress closed a time that was not final"
         acknowledged |= {number for writer in writers for number in writer.acknowledged}
         tried |= {number for writer in writers for number in range(writer.first, writer.tried + 1)}
         shown |= subscriber.rows.keys()
@@ -116,10 +116,10 @@ def test_killed_again_and_again(tmp_path: Path) -> None:
             stored = Counter(a for (a,) in connection.execute("SELECT a FROM t").fetchall())
     finally:
         assert server.stop() == 0
-    print(f"{len(acknowledged)} writes acknowledged, {len(shown)} updates shown over 4 kills")
-    assert max(stored.values()) == 1, "a write is there twice"
+    print(f"{len(acknowledged)} writes acknowledged, {len(shown)} updates received over 4 kills")
+    assert max(stored.values()) == 1, "a write is stored twice"
     assert not acknowledged - stored.keys(), "an acknowledged write is lost"
-    assert not shown - stored.keys(), "an update was shown that is lost"
+    assert not shown - stored.keys(), "a received update is lost"
     assert not stored.keys() - tried
 
 
@@ -140,7 +140,7 @@ def test_a_second_server_on_the_directory_is_refused(tmp_path: Path) -> None:
         server.stop()
 
 
-def test_sigterm_ends_streams_with_57p01(tmp_path: Path) -> None:
+def test_sigterm_ends_subscriptions_with_57p01(tmp_path: Path) -> None:
     server = ServerProcess(tmp_path)
     with psycopg.connect(server.dsn, autocommit=True) as connection:
         connection.execute("CREATE TABLE t (a int)")
@@ -153,7 +153,7 @@ def test_sigterm_ends_streams_with_57p01(tmp_path: Path) -> None:
     assert server.stop() == 0
 
 
-def test_a_materialized_view_goes_on_after_a_crash(tmp_path: Path) -> None:
+def test_a_materialized_view_is_maintained_after_a_crash(tmp_path: Path) -> None:
     server = ServerProcess(tmp_path, "--timestamp-interval", "50ms")
     with psycopg.connect(server.dsn, autocommit=True) as connection:
         connection.execute("CREATE TABLE t (a int)")
@@ -172,7 +172,7 @@ def test_a_materialized_view_goes_on_after_a_crash(tmp_path: Path) -> None:
         server.stop()
 
 
-def test_a_killed_jvm_is_replaced_and_subscribers_wait(tmp_path: Path) -> None:
+def test_a_killed_jvm_is_restarted_while_subscribers_wait(tmp_path: Path) -> None:
     server = ServerProcess(tmp_path, "--timestamp-interval", "50ms")
     try:
         first = server.await_event("engine ready")
@@ -195,7 +195,7 @@ def test_a_killed_jvm_is_replaced_and_subscribers_wait(tmp_path: Path) -> None:
 
 
 def _updates(connection: psycopg.Connection[Any], relation: str, after: int, up_to: int) -> dict[int, Counter[Any]]:
-    """What happened to a relation in (after, up_to), by time."""
+    """Returns the updates of a relation at times in (after, up_to), by time."""
     found: dict[int, Counter[Any]] = {}
     sql = f"SUBSCRIBE {relation} WITH (SNAPSHOT false) AS OF {after} UP TO {up_to}"
     for time, diff, *row in connection.cursor().stream(sql):
@@ -204,7 +204,7 @@ def _updates(connection: psycopg.Connection[Any], relation: str, after: int, up_
 
 
 def _best(rows: Counter[Any]) -> Counter[Any]:
-    """What the last view of the chain is, of the table's rows."""
+    """Returns the rows of the last view of the chain, given the rows of the table."""
     present = [row for row, count in rows.items() for _ in range(count)]
     kept = [(k, v) for k, v in present if v >= 0]
     best = {k: max(v for other, v in kept if other == k) for k, _ in kept}
@@ -213,7 +213,7 @@ def _best(rows: Counter[Any]) -> Counter[Any]:
 
 
 def test_a_chain_of_views_is_exact_at_every_time_through_crashes(tmp_path: Path) -> None:
-    """Each update of the last view, of an index's relation and under a hold, stands at the time of its commit, once."""
+    """The last view is indexed and held. Each of its updates has the time of the commit, and occurs once."""
     draw = random.Random(7)
     server = ServerProcess(tmp_path)
     with psycopg.connect(server.dsn, autocommit=True) as connection:

@@ -1,4 +1,4 @@
-"""HOLD through kill -9: places are kept, history is readable, who resumes gets exactly what came after."""
+"""HOLD and SIGKILL: positions and held history persist, and a client that resumes misses and repeats no update."""
 
 from __future__ import annotations
 
@@ -35,21 +35,21 @@ def now(connection: Connection) -> int:
     return int(moment)
 
 
-def place(connection: Connection, hold: str) -> tuple[int, str]:
+def position(connection: Connection, hold: str) -> tuple[int, str]:
     ((at, status),) = connection.execute("SELECT at, status FROM mz_holds WHERE name = %s", (hold,)).fetchall()
     return int(at), status
 
 
 def changes(connection: Connection, relation: str, as_of: int, up_to: int) -> Counter[tuple[Any, ...]]:
-    """What a client gets that resumes with a progress of `as_of` + 1: (time, diff, row...) and how often."""
+    """Returns how often a client that resumes after `as_of` receives each update `(time, diff, *row)`."""
     rows = connection.execute(
         f"SUBSCRIBE {relation} WITH (PROGRESS, SNAPSHOT false) AS OF {as_of} UP TO {up_to}"  # type: ignore[call-overload]
     ).fetchall()
     return Counter((int(moment), diff, *row) for moment, progressed, diff, *row in rows if not progressed)
 
 
-def test_h20_a_hold_is_where_it_was(tmp_path: Path) -> None:
-    """Killed at once after an ADVANCE is acknowledged; twice, with hours or nothing between is the same."""
+def test_h20_a_hold_keeps_its_position(tmp_path: Path) -> None:
+    """The server is killed immediately after an ADVANCE is acknowledged, and once more."""
     server = ServerProcess(tmp_path, *INTERVAL)
     with connect(server) as connection:
         connection.execute("CREATE TABLE t (a int)")
@@ -69,8 +69,8 @@ def test_h20_a_hold_is_where_it_was(tmp_path: Path) -> None:
     for _ in range(2):
         server = ServerProcess(tmp_path, *INTERVAL)
         with connect(server) as connection:
-            assert place(connection, "h") == (at, "ok")
-            assert place(connection, "on_index") == (at + 1, "ok")
+            assert position(connection, "h") == (at, "ok")
+            assert position(connection, "on_index") == (at + 1, "ok")
             assert now(connection) > end + 1_000, "retention alone would have let go"
             assert sorted(connection.execute(f"SELECT * FROM t AS OF {at}").fetchall()) == [(1,), (2,)]  # type: ignore[call-overload]
             got = changes(connection, "t", at, now(connection) + 1)
@@ -82,7 +82,7 @@ def test_h20_a_hold_is_where_it_was(tmp_path: Path) -> None:
     server = ServerProcess(tmp_path, *INTERVAL)
     with connect(server) as connection:
         connection.execute("DROP HOLD h")
-        assert len(connection.execute(f"SELECT * FROM t AS OF {at + 1}").fetchall()) == 2, "the index's hold"  # type: ignore[call-overload]
+        assert len(connection.execute(f"SELECT * FROM t AS OF {at + 1}").fetchall()) == 2, "the hold is lost"  # type: ignore[call-overload]
         connection.execute("DROP HOLD on_index")
     server.kill()
     server = ServerProcess(tmp_path, *INTERVAL)
@@ -95,7 +95,7 @@ def test_h20_a_hold_is_where_it_was(tmp_path: Path) -> None:
 
 
 def await_unreadable(connection: Connection, time_: int) -> None:
-    """Returns when `t` cannot be read at a time. The index holds its table's history until it has hydrated."""
+    """Waits until `t` cannot be read at a time. An index holds the history of its table until it is hydrated."""
     deadline = time.monotonic() + 30
     while time.monotonic() < deadline:
         try:
@@ -105,8 +105,8 @@ def await_unreadable(connection: Connection, time_: int) -> None:
     raise AssertionError(f"t can still be read at {time_}")
 
 
-def test_h20_a_held_materialized_view_has_its_history(tmp_path: Path) -> None:
-    """Killed when the view may not have seen the last commits: it catches up at their times, not at the restart's."""
+def test_h20_a_held_materialized_view_keeps_its_history(tmp_path: Path) -> None:
+    """The server is killed before the view has all commits. It then has them at their times, not the restart's."""
     server = ServerProcess(tmp_path, *INTERVAL)
     with connect(server) as connection:
         connection.execute("CREATE TABLE t (a int)")
@@ -142,28 +142,28 @@ def test_h20_a_held_materialized_view_has_its_history(tmp_path: Path) -> None:
         server.stop()
 
 
-def test_h15_downtime_takes_nothing_from_a_client_that_could_not_come(tmp_path: Path) -> None:
+def test_h15_downtime_does_not_count_towards_max_lag(tmp_path: Path) -> None:
     server = ServerProcess(tmp_path, *INTERVAL)
     with connect(server) as connection:
         connection.execute("CREATE TABLE t (a int)")
         connection.execute("CREATE HOLD h ON t WITH (MAX LAG '4s')")
-        at, _ = place(connection, "h")
+        at, _ = position(connection, "h")
     server.kill()
-    threading.Event().wait(max(0.0, (at + 4_500) / 1_000 - time.time()))  # the hold is overdue when the server is back
+    threading.Event().wait(max(0.0, (at + 4_500) / 1_000 - time.time()))  # the hold exceeds MAX LAG at the restart
     server = ServerProcess(tmp_path, *INTERVAL)
-    server.kill()  # a life that was too short to count
+    server.kill()  # before MAX LAG has passed again
     server = ServerProcess(tmp_path, *INTERVAL)
     try:
         began = time.monotonic()
         with connect(server) as connection:
             assert now(connection) - at > 4_000
-            assert place(connection, "h") == (at, "ok")
+            assert position(connection, "h") == (at, "ok")
             assert connection.execute(f"SELECT * FROM t AS OF {at}").fetchall() == []  # type: ignore[call-overload]
-            while place(connection, "h") == (at, "ok"):
-                assert time.monotonic() - began < 30, "the hold is not moved"
+            while position(connection, "h") == (at, "ok"):
+                assert time.monotonic() - began < 30, "the hold is not advanced"
                 threading.Event().wait(0.05)
-            assert time.monotonic() - began > 2, "after MAX LAG in the new life"
-            assert place(connection, "h")[1] == "advanced"
+            assert time.monotonic() - began > 2, "advanced before MAX LAG had passed since the restart"
+            assert position(connection, "h")[1] == "advanced"
         event = server.await_event("hold exceeded MAX LAG")
         assert event["hold"] == "materialize.public.h"
         assert event["before"] == at
@@ -171,8 +171,8 @@ def test_h15_downtime_takes_nothing_from_a_client_that_could_not_come(tmp_path: 
         server.stop()
 
 
-def test_the_example_mirrors_through_any_crash(tmp_path: Path) -> None:
-    """Server and consumer are killed again and again while others write; the copy is the table, row for row."""
+def test_the_mirror_example_is_exact_after_crashes(tmp_path: Path) -> None:
+    """The server and the example are killed repeatedly during writes. The copy has exactly the rows of the table."""
     seed = random.randrange(2**32)
     print(f"seed {seed}")
     dice = random.Random(seed)
@@ -209,7 +209,7 @@ def test_the_example_mirrors_through_any_crash(tmp_path: Path) -> None:
                 mirror.kill()
                 mirror.wait()
             rows = Counter(json.dumps(row) for row in connection.execute("SELECT a, b FROM t").fetchall())
-            at, status = place(connection, "mirror")
+            at, status = position(connection, "mirror")
             assert (at < token(copy), status) == (True, "ok")
     finally:
         server.stop()
@@ -225,7 +225,7 @@ def start_mirror(server: ServerProcess, copy: Path) -> subprocess.Popen[bytes]:
 
 
 def token(copy: Path) -> int:
-    """The progress that the copy stands for; 0: none yet."""
+    """Returns the progress that the copy has reached; 0 before the first."""
     if not copy.exists():
         return 0
     with sqlite3.connect(copy, timeout=30) as store:

@@ -1,4 +1,4 @@
-"""A server ends when it is told to, whatever its dataflows are about."""
+"""A server stops on request, whatever its dataflows are doing."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from server.runtime.threads import to_the_end
 from tests.fix_server import ServerProcess, ServerThread
 from tests.server.slow_engine import PassingEngine
 
-ENDS_S = 8.0  # less than a task has once it is cancelled, and the rest
+ENDS_S = 8.0  # less than the time that cancelled tasks are given
 
 JOINED = "SELECT a.k FROM (SELECT k + 1 AS k FROM t) a JOIN (SELECT k * 2 AS k FROM u) b ON a.k = b.k"
 
 
 class HalfFailingEngine(PassingEngine):
-    """One statement fails at once; the other, cancelled for that, takes its time over it."""
+    """One statement fails immediately. The other is then cancelled, and ends when `leaves` is set."""
 
     def __init__(self) -> None:
         self.is_leaving = asyncio.Event()
@@ -45,7 +45,7 @@ class HalfFailingEngine(PassingEngine):
 
 
 class RandomEngine(PassingEngine):
-    """Takes some time, and fails more often than not: before, after, or when it is cancelled."""
+    """Statements take a random time, and most fail: before, after, or when they are cancelled."""
 
     def __init__(self, seed: int) -> None:
         self._random = random.Random(seed)
@@ -67,7 +67,7 @@ class RandomEngine(PassingEngine):
 
 
 def closed_in(server: ServerThread, caplog: list[Any]) -> None:
-    """Stops the server. AssertionError if one of its tasks had to be left."""
+    """Stops the server. AssertionError if a task did not end."""
     begun = server._loop.time()
     server.stop()
     assert not server._thread.is_alive()
@@ -77,7 +77,7 @@ def closed_in(server: ServerThread, caplog: list[Any]) -> None:
 
 @pytest.fixture
 def left(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
-    """The tasks that did not end."""
+    """The descriptions of the tasks that did not end."""
     found: list[Any] = []
     described = shutdown.described
 
@@ -89,8 +89,8 @@ def left(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     return found
 
 
-def test_a_tick_that_fails_and_is_cancelled_ends(tmp_path: Path, left: list[Any]) -> None:
-    """It was taken for one more failure: the dataflow waited for the next change, and the server for the dataflow."""
+def test_a_cancelled_step_whose_statement_fails_ends(tmp_path: Path, left: list[Any]) -> None:
+    """The failure must not hide the cancellation: the dataflow would wait for a change, the server for it."""
     engine = HalfFailingEngine()
     server = ServerThread(tmp_path, engine)
     with psycopg.connect(server.dsn(), autocommit=True) as connection:
@@ -154,11 +154,11 @@ async def test_a_task_that_does_not_end_is_named_and_left(left: list[Any]) -> No
     assert task.done()
 
 
-def test_a_process_that_cannot_end_does(tmp_path: Path) -> None:
-    """It says what it waited for."""
+def test_a_process_with_stuck_tasks_and_threads_exits(tmp_path: Path) -> None:
+    """It logs the stuck tasks and threads."""
     server = ServerProcess(tmp_path, module="tests.server.app.stuck_server")
     server.process.send_signal(signal.SIGTERM)
-    assert server.process.wait(20) == 1, "it ended by itself"
+    assert server.process.wait(20) == 1, "nothing was stuck"
     event = server.await_event("not ended in time")
     assert any(task.startswith("stuck task at ") for task in event["tasks"])
     assert any(thread.startswith("stuck thread at ") for thread in event["threads"])

@@ -1,4 +1,4 @@
-"""Starting a server: flags, environment and files, and what a person is told when it cannot be."""
+"""Starting a server: flags, environment, config files, and the messages if it cannot start."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ ROOT = Path(__file__).parents[3]
 
 
 def serve(*flags: str, **env: str) -> subprocess.CompletedProcess[str]:
-    """A server that is expected not to start."""
+    """Runs a server that cannot start."""
     return subprocess.run(
         [sys.executable, "-m", "server", "serve", *flags],
         capture_output=True,
@@ -47,19 +47,19 @@ def test_a_busy_port(tmp_path: Path) -> None:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         port = taken.getsockname()[1]
-        told = refusal(serve("--listen", f"127.0.0.1:{port}", "--data-dir", str(tmp_path)))
-    error, hint = told.splitlines()[-2:]  # nothing of how the rest ended comes after them
+        message = refusal(serve("--listen", f"127.0.0.1:{port}", "--data-dir", str(tmp_path)))
+    error, hint = message.splitlines()[-2:]  # the shutdown prints nothing after them
     assert f"could not listen on 127.0.0.1:{port}" in error
     assert hint.startswith("HINT: ")
 
 
 def test_an_address_that_others_can_reach(tmp_path: Path) -> None:
-    told = refusal(serve("--listen", "0.0.0.0:0", "--data-dir", str(tmp_path)))
-    assert "--allow-remote" in told
+    message = refusal(serve("--listen", "0.0.0.0:0", "--data-dir", str(tmp_path)))
+    assert "--allow-remote" in message
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "message"),
     [
         ("listen = [", "is not valid TOML"),
         ('listen = "nowhere"', "use HOST:PORT"),
@@ -67,25 +67,25 @@ def test_an_address_that_others_can_reach(tmp_path: Path) -> None:
         ("wings = 2", "wings"),
     ],
 )
-def test_a_config_file_that_is_wrong(tmp_path: Path, text: str, told: str) -> None:
+def test_a_config_file_that_is_wrong(tmp_path: Path, text: str, message: str) -> None:
     file = tmp_path / "tidewire.toml"
     file.write_text(text)
-    assert told in refusal(serve("--config", str(file)))
+    assert message in refusal(serve("--config", str(file)))
 
 
-def test_a_config_file_that_is_not_there(tmp_path: Path) -> None:
+def test_a_missing_config_file(tmp_path: Path) -> None:
     assert "does not exist" in refusal(serve("--config", str(tmp_path / "absent.toml")))
 
 
 def test_a_damaged_data_directory(tmp_path: Path) -> None:
     (tmp_path / "catalog.sqlite").write_bytes(b"not a database at all, but long enough to be read as one" * 100)
-    told = refusal(serve("--data-dir", str(tmp_path), "--listen", "127.0.0.1:0"))
-    assert "damaged" in told
-    assert "HINT" in told
+    message = refusal(serve("--data-dir", str(tmp_path), "--listen", "127.0.0.1:0"))
+    assert "damaged" in message
+    assert "HINT" in message
 
 
 def without_spark(server: ServerProcess, reason: str, hint: str) -> None:
-    """The log and /readyz say why Spark is not there, statements that need it fail, and all others work."""
+    """Checks that log and /readyz say why Spark is unavailable, and that only statements that need it fail."""
     event = server.await_event("Spark is not available")
     assert event["level"] == "error"
     assert reason in event["reason"]
@@ -109,7 +109,7 @@ def without_spark(server: ServerProcess, reason: str, hint: str) -> None:
 
 
 def fake_java(home: Path, does: str) -> dict[str, str]:
-    """The environment in which `java` is a shell script that knows its version and then does something else."""
+    """Returns an environment whose `java` is a shell script: it prints a version, or runs the command `does`."""
     executable = home / "bin" / "java"
     executable.parent.mkdir(parents=True)
     executable.write_text(f"""#!/bin/sh
@@ -121,8 +121,8 @@ if [ "$1" = -version ]; then echo 'openjdk version "17.0.1"' >&2; exit; fi
 
 
 @pytest.mark.crash
-def test_a_server_whose_java_hangs_serves_what_needs_no_spark_and_ends_in_order(tmp_path: Path) -> None:
-    """It is started again and again; SIGTERM ends the server in order meanwhile."""
+def test_a_server_whose_java_hangs_runs_other_statements_and_stops(tmp_path: Path) -> None:
+    """Java is restarted repeatedly. SIGTERM meanwhile stops the server in an orderly way."""
     java = fake_java(tmp_path / "java", "exec sleep 60")
     server = ServerProcess(tmp_path / "data", module="tests.server.spark.impatient_server", env=java)
     try:
@@ -142,8 +142,8 @@ def test_a_server_whose_java_hangs_serves_what_needs_no_spark_and_ends_in_order(
 
 
 @pytest.mark.crash
-def test_a_spark_that_starts_after_all_is_used(tmp_path: Path) -> None:
-    """What the first starts lacked may come later: nobody has to start the server again."""
+def test_spark_is_used_when_a_later_attempt_starts_it(tmp_path: Path) -> None:
+    """The server need not be restarted."""
     broken, works = tmp_path / "broken", shutil.which("java")
     assert works is not None
     java = fake_java(tmp_path / "java", f'[ -e {broken} ] && exit 1; exec {works} "$@"')
@@ -161,7 +161,7 @@ def test_a_spark_that_starts_after_all_is_used(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("flags", "told"),
+    ("flags", "message"),
     [
         (["--spark-remote", "spark.example:15002"], "use sc://HOST:PORT"),
         (["--spark-remote", "sc://a", "--spark-master", "local[2]"], "cannot both be given"),
@@ -173,8 +173,8 @@ def test_a_spark_that_starts_after_all_is_used(tmp_path: Path) -> None:
         (["--spark-remote", "sc://a", "--spark-memory", "4g"], "cannot both be given"),
     ],
 )
-def test_a_spark_that_cannot_be_meant(tmp_path: Path, flags: list[str], told: str) -> None:
-    assert told in refusal(serve("--data-dir", str(tmp_path), *flags))
+def test_invalid_spark_options(tmp_path: Path, flags: list[str], message: str) -> None:
+    assert message in refusal(serve("--data-dir", str(tmp_path), *flags))
 
 
 def test_a_spark_conf_without_a_value(tmp_path: Path) -> None:
@@ -183,7 +183,7 @@ def test_a_spark_conf_without_a_value(tmp_path: Path) -> None:
     assert "KEY=VALUE" in done.stderr
 
 
-def test_a_spark_connect_server_that_is_not_there(tmp_path: Path) -> None:
+def test_an_unreachable_spark_connect_server(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
     remote = f"sc://127.0.0.1:{port}"
@@ -198,7 +198,7 @@ def test_a_spark_connect_server_that_is_not_there(tmp_path: Path) -> None:
         assert server.stop() == 0
 
 
-def test_spark_settings_come_from_a_file_too(tmp_path: Path) -> None:
+def test_spark_settings_from_a_file(tmp_path: Path) -> None:
     from server.config import load
 
     file = tmp_path / "tidewire.toml"
@@ -217,9 +217,7 @@ def test_spark_settings_come_from_a_file_too(tmp_path: Path) -> None:
         ("", {}),
     ],
 )
-def test_spark_settings_come_from_the_environment_too(
-    monkeypatch: pytest.MonkeyPatch, text: str, conf: dict[str, str]
-) -> None:
+def test_spark_settings_from_the_environment(monkeypatch: pytest.MonkeyPatch, text: str, conf: dict[str, str]) -> None:
     from server.config import load
 
     monkeypatch.setenv("TIDEWIRE_SPARK_CONF", text)
@@ -227,30 +225,30 @@ def test_spark_settings_come_from_the_environment_too(
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "message"),
     [
         ("spark.driver.memory=1g", "use spark_memory (--spark-memory)"),
         ("spark.cores.max", "use KEY=VALUE"),
         ('{"spark.a": 1', "use KEY=VALUE"),
     ],
 )
-def test_spark_settings_of_the_environment_that_are_wrong_are_refused_in_a_line(
-    tmp_path: Path, text: str, told: str
+def test_invalid_spark_settings_from_the_environment_are_refused_in_one_line(
+    tmp_path: Path, text: str, message: str
 ) -> None:
     answer = refusal(serve("--data-dir", str(tmp_path), TIDEWIRE_SPARK_CONF=text))
-    assert told in answer
+    assert message in answer
     assert answer.count("\n") == 1
 
 
 @pytest.mark.parametrize(("text", "megabytes"), [("4GB", 4096), ("4g", 4096), ("1536MB", 1536), ("1536m", 1536)])
-def test_the_memory_of_spark_is_what_was_asked_for(text: str, megabytes: int) -> None:
+def test_the_memory_of_spark(text: str, megabytes: int) -> None:
     from server.config import load
 
     assert load({"spark_memory": text}, None).spark_memory == megabytes
     assert load({}, None).spark_memory <= 2048
 
 
-def test_flags_win_over_environment_over_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_flags_override_the_environment_and_that_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from server.config import load
 
     file = tmp_path / "tidewire.toml"
@@ -286,13 +284,13 @@ def test_select_1_is_answered_while_spark_starts(tmp_path: Path) -> None:
         with psycopg.connect(server.dsn, autocommit=True) as connection:
             assert connection.execute("SELECT 1").fetchone() == (1,)
         print(f"first answer after {time.monotonic() - begun:.2f} s")
-        assert '"engine ready"' not in server.log_path.read_text(), "Spark was there already: this shows nothing"
+        assert '"engine ready"' not in server.log_path.read_text(), "Spark was ready before the statement"
     finally:
         assert server.stop() == 0
 
 
-def test_ctrl_c_prints_nothing_but_the_log(tmp_path: Path) -> None:
-    """A query of the system's tables loads DuckDB, which reports what the interpreter may not collect at its end."""
+def test_ctrl_c_prints_only_the_log(tmp_path: Path) -> None:
+    """A query on system tables loads DuckDB, which reports objects that the interpreter cannot collect at exit."""
     server = ServerProcess(tmp_path, module="tests.faults.child", env={"FAULTS_SPARK": "none"})
     with psycopg.connect(server.dsn, autocommit=True) as connection:
         assert connection.execute("SELECT count(*) > 10 FROM pg_catalog.pg_class").fetchone() == (True,)
@@ -303,7 +301,7 @@ def test_ctrl_c_prints_nothing_but_the_log(tmp_path: Path) -> None:
     assert [line for line in lines if not line.startswith("{")] == []
 
 
-def test_parts_of_archives_that_killed_servers_left_are_swept(tmp_path: Path) -> None:
+def test_partial_archives_of_killed_servers_are_removed(tmp_path: Path) -> None:
     ended = subprocess.Popen(["true"])
     ended.wait()
     archive = ClassArchive(tmp_path / "spark-4-java17-0123.archive", 17)
@@ -315,9 +313,9 @@ def test_parts_of_archives_that_killed_servers_left_are_swept(tmp_path: Path) ->
     assert {*tmp_path.iterdir()} == {archive.path, new}
 
 
-def test_a_jvm_of_a_life_before_is_ended(tmp_path: Path) -> None:
-    """It works in the directory that the next one starts in, also when that was emptied under it."""
-    scratch, neighbour_directory = tmp_path / "scratch", tmp_path / "beside"
+def test_the_jvm_of_a_killed_server_is_ended(tmp_path: Path) -> None:
+    """It runs in the directory in which the next JVM starts, even if that was removed in the meantime."""
+    scratch, neighbour_directory = tmp_path / "scratch", tmp_path / "neighbour"
     scratch.mkdir()
     neighbour_directory.mkdir()
     left = subprocess.Popen(["sleep", "60"], cwd=scratch)

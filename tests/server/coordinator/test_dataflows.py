@@ -216,9 +216,11 @@ def test_a_temporal_filter_that_cannot_be_followed_is_refused_before_the_commit(
             ):
                 with pytest.raises(errors.FeatureNotSupported, match="temporal filter") as refusal:
                     connection.execute(sql.encode())
-                assert "no rule for mz_now() beside columns of several" in (refusal.value.diag.message_detail or "")
+                assert "no rule for mz_now() combined with columns of several" in (
+                    refusal.value.diag.message_detail or ""
+                )
             told = "\n".join(line for (line,) in connection.execute(f"EXPLAIN {NO_RULE}".encode()).fetchall())
-            assert "Kept up to date: cannot be, because there is no rule for mz_now() beside" in told
+            assert "Kept up to date: not possible, because there is no rule for mz_now() combined with" in told
     finally:
         server.stop()
     server = ServerThread(tmp_path, engine)
@@ -300,7 +302,7 @@ def test_a_dataflow_over_system_tables_is_computed_anew(dsn: str) -> None:
         connection.execute("CREATE TABLE t (k int)")
         lines = [row[0] for row in connection.execute(
             "EXPLAIN SELECT o.name FROM mz_catalog.mz_objects o JOIN t ON true").fetchall()]  # fmt: skip
-        assert "computed anew when an input changes" in lines[-1]
+        assert "recomputed when an input changes" in lines[-1]
         follow(other, "(SELECT name FROM mz_catalog.mz_tables WHERE name LIKE 'tt%')")
         connection.execute("CREATE TABLE tt2 (k int)")
         (row,) = changes(other, 1)

@@ -12,7 +12,7 @@ from unittest import mock
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from catalog import updates as u
@@ -23,6 +23,7 @@ from server.dataflow.arrangements import run as r
 from server.dataflow.arrangements import run_files
 from server.dataflow.arrangements.arrangement import Arranger, Storage
 from server.dataflow.arrangements.run import ByKey, ByKeyAndOrder, ByOrder
+from tests.examples import examples
 from tests.server.dataflow.workers import Workers
 
 SCHEMA = pa.schema([("c0", pa.int32()), ("c1", pa.string())])
@@ -75,7 +76,7 @@ def truth(batches: list[list[tuple[Row, int]]], as_of: int) -> Counter[Row]:
 ranks = {None: 2, "x": 0, "y": 1}
 
 
-@settings(deadline=None, max_examples=150)
+@examples(150)
 @given(batches=history, count=st.integers(1, 4), descending=st.booleans(), nulls_first=st.booleans(), data=st.data())
 def test_the_first_of_each_key_are_found(
     storage: Storage,
@@ -127,7 +128,7 @@ def key_hashes_of(keys: list[int | None]) -> np.ndarray:
 
 
 @pytest.mark.parametrize("at_once", [1 << 16, 2], ids=["merged here", "merged in a thread"])
-@settings(deadline=None, max_examples=60)
+@examples(60)
 @given(batches=history, stride=st.sampled_from([1, 300, 1 << 40]), since=st.data())
 def test_it_answers_as_a_list_of_updates_does(
     storage: Arranger, at_once: int, batches: list[list[tuple[Row, int]]], stride: int, since: st.DataObject
@@ -154,7 +155,7 @@ def test_it_answers_as_a_list_of_updates_does(
         asyncio.run(run())
 
 
-@settings(deadline=None, max_examples=60)
+@examples(60)
 @given(batches=history, count=st.integers(0, 6), descending=st.booleans(), nulls_first=st.booleans())
 def test_the_first_rows_are_there_with_their_ties(
     storage: Arranger, batches: list[list[tuple[Row, int]]], count: int, descending: bool, nulls_first: bool

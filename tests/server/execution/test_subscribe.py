@@ -10,10 +10,11 @@ from typing import Any
 
 import psycopg
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 from psycopg import errors
 
+from tests.examples import examples
 from tests.fix_server import ServerThread
 
 Row = tuple[Any, ...]
@@ -113,7 +114,7 @@ def statement(step: tuple[str, Any]) -> str:
     return head + str(value)
 
 
-@settings(max_examples=8, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@examples(8, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(query=st.sampled_from(QUERIES), history=st.lists(write, max_size=8), seed=st.integers(0, 2**16))
 def test_the_stream_adds_up_to_the_query(
     dsn: str, tables: psycopg.Connection[Row], query: str, history: list[tuple[str, Any]], seed: int

@@ -246,9 +246,7 @@ def test_analyze_of_a_subscription(dsn: str, db: Connection) -> None:
 def test_what_has_no_rule_or_fails_says_so(db: Connection) -> None:
     anew = lines(db, "EXPLAIN PHYSICAL PLAN FOR SELECT m.name FROM mz_catalog.mz_objects m JOIN c ON true")
     (line,) = anew
-    assert line.startswith(
-        "Kept up to date: computed anew when an input changes, because there is no rule for a relation"
-    )
+    assert line.startswith("Kept up to date: recomputed when an input changes, because there is no rule for a relation")
     db.execute("CREATE MATERIALIZED VIEW fails AS SELECT 10 / (v - 5) AS q FROM o")
     with pytest.raises(errors.DivisionByZero):
         db.execute("SELECT * FROM fails")

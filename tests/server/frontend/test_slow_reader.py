@@ -57,7 +57,10 @@ def progress_rows(stream: bytes) -> list[int]:
     return [int(time) for time in re.findall(rb"(\d{13})\tt\t", stream)]
 
 
-def test_a_stuck_client_is_told_and_nobody_else(server: ServerThread, dsn: str, table: psycopg.Connection[Any]) -> None:
+def test_a_stuck_client_is_told_and_nobody_else(
+    server: ServerThread, dsn: str, table: psycopg.Connection[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("server.frontend.session.STUCK_S", 300)  # longer than all inserts take
     total = 1_200
     counted = threading.Event()
 

@@ -163,7 +163,7 @@ def test_what_operators_did(server: ServerThread, db: Connection) -> None:
     ).fetchall()
     assert [(row[0], row[2]) for row in found] == [(1, [2, 5]), (2, [3, 4]), (3, []), (4, []), (5, [2])]
     assert [row[1].split(",")[0].split(":")[0] for row in found] == [
-        "Totals",
+        "Aggregate (accumulable)",
         "Join",
         "Changes of materialize.public.o",
         "Changes of materialize.public.c",

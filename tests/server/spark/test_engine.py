@@ -15,7 +15,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
 from protocol.pgwire import types as pg
@@ -27,6 +27,7 @@ from server.spark.arrow_path import rows_per_batch
 from server.spark.embedded import driver, java_runtime
 from server.spark.embedded.java_runtime import Java, find_java
 from server.spark.engine import SparkEngine
+from tests.examples import examples
 from tests.fix_spark import MEMORY_MB, Driver, processes_naming
 
 pytestmark = pytest.mark.cluster
@@ -133,7 +134,7 @@ async def test_other_layouts_are_understood(engine: SparkEngine) -> None:
         await engine.run("SELECT * FROM t", {"t": pa.table({"c0": pa.array([1], pa.duration("s"))})})
 
 
-@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@examples(25, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     rows=st.lists(
         st.tuples(

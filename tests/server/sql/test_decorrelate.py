@@ -1,4 +1,4 @@
-"""After `decorrelated` no query names columns of another, except in the shapes that Spark computes as they stand."""
+"""After `decorrelated`, no query names columns of another, except in the forms that Spark supports as written."""
 
 from __future__ import annotations
 

@@ -102,12 +102,12 @@ _SPECIAL: Sequence[tuple[str, int, Sequence[str]]] = (
     ("normalize is_normalized", 1, ("'NFC'", "'NFKD'")),
 )
 _GIVEN = {(name, place): values for names, place, values in _SPECIAL for name in names.split()}
-# Results that differ in the last digits stand at the top only: below, a rounding could make a difference of anything.
+# Results that differ in the last digits are at the top only: below, a rounding could make a difference of anything.
 _ROUNDED = words(
     "/ ^ |/ ||/ sqrt cbrt exp ln log log10 power pow sin cos tan cot asin acos atan atan2 sinh cosh tanh asinh acosh "
     "atanh sind cosd tand cotd asind acosd atand atan2d degrees radians erf erfc width_bucket"
 )
-_BINDINGS = ("int4", "text", "numeric", "date")  # what a pseudo-type stands for
+_BINDINGS = ("int4", "text", "numeric", "date")  # the types tried for a pseudo-type
 _SMALL = ("0", "1", "2", "3", "-1", "7")
 _LEFT_OUT = words("""
     random random_normal setseed clock_timestamp timeofday pg_sleep to_ascii
@@ -353,7 +353,7 @@ def _is_open(sql: str, expected: Answer, actual: Answer, plan: QueryPlan | None)
         return True
     states = {expected.sqlstate, actual.sqlstate}
     lazy = any(word in sql for word in (" WHERE ", "CASE ", "coalesce(", " AND ", " OR "))
-    # Which of several errors comes first is open too.
+    # Which of several errors is raised is open, too.
     return all(state is None or state.startswith("22") for state in states) and (lazy or None not in states)
 
 

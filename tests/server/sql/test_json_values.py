@@ -1,4 +1,4 @@
-"""The pieces of a JSON text, and the order of jsonb in the bytes that Spark sorts by."""
+"""The parts of a JSON text, and the order of jsonb in the bytes by which Spark sorts."""
 
 from __future__ import annotations
 

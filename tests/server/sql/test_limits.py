@@ -80,8 +80,8 @@ def test_as_many_columns_as_there_may_be(dsn: str) -> None:
         follow(third, "m")
         connection.execute("UPDATE t SET c7 = 0")
         for session, base in ((other, row), (third, tuple(value + 1 for value in row))):
-            gone, come = sorted((change[1:] for change in changes(session, 2)), key=lambda change: change[0])
-            assert (gone, come) == ((-1, *base), (1, *base[:7], base[7] - 7, *base[8:]))
+            removed, added = sorted((change[1:] for change in changes(session, 2)), key=lambda change: change[0])
+            assert (removed, added) == ((-1, *base), (1, *base[:7], base[7] - 7, *base[8:]))
         with pytest.raises(psycopg.Error, match=f"tables can have at most {COLUMNS_MAX} columns") as raised:
             connection.execute(f"CREATE TABLE u ({columns}, more int)".encode())
         assert raised.value.sqlstate == "54011"

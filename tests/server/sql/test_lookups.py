@@ -16,7 +16,7 @@ from catalog.state import CatalogState
 from protocol.pgwire.types import parse_type
 from server.sql.constant import Bindings
 from server.sql.grammar.parse import parse_query
-from server.sql.lookups import COMBINED_MAX, too_wide
+from server.sql.index_lookups import COMBINED_MAX, too_wide
 from server.sql.plan import PlanContext, QueryPlan, plan_query
 from tests.server.states import empty_state
 
@@ -137,14 +137,14 @@ def test_the_longest_key_is_taken() -> None:
 
 
 def test_an_index_whose_key_is_too_wide_is_told() -> None:
-    def told(sql: str, *indexes: tuple[ObjectId, str, tuple[str, ...]]) -> list[tuple[str, tuple[int, ...]]]:
+    def suggested(sql: str, *indexes: tuple[ObjectId, str, tuple[str, ...]]) -> list[tuple[str, tuple[int, ...]]]:
         state, planned = context(*indexes).state, plan(sql, *indexes)
         return [(index.name, places) for index, places in too_wide(planned.relation, planned.scanned, state)]
 
-    assert told("select * from t where s = 'a'", BY_KS) == [("by_ks", (1,))]
-    assert told("select * from t where k = 1", BY_KS, BY_K) == []
-    assert told("select * from t where f = 1", BY_KS) == []
-    assert told("select * from t a, t b where a.k = 1 and b.s = 'a'", BY_KS) == []
+    assert suggested("select * from t where s = 'a'", BY_KS) == [("by_ks", (1,))]
+    assert suggested("select * from t where k = 1", BY_KS, BY_K) == []
+    assert suggested("select * from t where f = 1", BY_KS) == []
+    assert suggested("select * from t a, t b where a.k = 1 and b.s = 'a'", BY_KS) == []
 
 
 def test_scans_of_one_relation_go_by_one_index() -> None:

@@ -20,7 +20,7 @@ from typing import Any
 
 import psycopg
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 from sqlglot import exp
 from sqlglot.parsers.postgres import PostgresParser
@@ -47,6 +47,7 @@ from server.sql.grammar.statements import Statement
 from server.sql.grammar.statements.parts import Expr, Ident, Name, Parsed, Query, position_of
 from server.sql.grammar.statements.queries import Select
 from server.sql.grammar.statements.tables import CreateTable
+from tests.examples import examples
 
 
 def rendered(node: Any) -> str:
@@ -182,10 +183,10 @@ def test_errors_are_those_of_postgres(postgres: str) -> None:
 @pytest.mark.parametrize(
     ("element", "hint"),
     [
-        ("a int REFERENCES u", "a view can show the rows that refer to nothing"),
-        ("a int, FOREIGN KEY (a) REFERENCES u", "a view can show the rows that refer to nothing"),
-        ("a int CHECK (a > 1)", "a view can show the rows that break the rule"),
-        ("a int GENERATED ALWAYS AS IDENTITY", "numbers are given by clients"),
+        ("a int REFERENCES u", "a view can select the rows that violate it"),
+        ("a int, FOREIGN KEY (a) REFERENCES u", "a view can select the rows that violate it"),
+        ("a int CHECK (a > 1)", "a view can select the rows that violate it"),
+        ("a int GENERATED ALWAYS AS IDENTITY", "assign the numbers in the client"),
     ],
 )
 def test_a_refused_constraint_says_what_to_do(element: str, hint: str) -> None:
@@ -347,7 +348,7 @@ def test_tokens_cover_the_text(text: str) -> None:
     assert tokens[-1] == (Kind.END, "", len(text), len(text))
 
 
-PIECES = sorted(
+WORDS = sorted(
     words(
         "( ) [ ] , . ; * = < > + - / ' \" $ : @ ? { \\ :: -- /* */ $$ 'a' 1 1.5 $1 E'\\ é select from where as of at"
         " least not null case when end with values in is join on by order group limit union table default recursive"
@@ -368,14 +369,14 @@ def parsed_or_refused(text: str) -> list[Statement]:
     return []
 
 
-@settings(max_examples=400)
+@examples(400)
 @given(st.sampled_from(sorted(GOOD)), st.data())
 def test_damaged_statements_are_read_or_refused(text: str, data: st.DataObject) -> None:
-    """Cut anywhere, doubled, with pieces put in and taken out: statements or a PgError, nothing else."""
+    """Cut anywhere, doubled, with words added and removed: statements or a PgError, nothing else."""
     for _ in range(data.draw(st.integers(1, 3))):
         start = data.draw(st.integers(0, len(text)))
         end = data.draw(st.integers(start, min(len(text), start + 12)))
-        text = text[:start] + data.draw(st.sampled_from(["", " ", *(f" {p} " for p in PIECES), text[:40]])) + text[end:]
+        text = text[:start] + data.draw(st.sampled_from(["", " ", *(f" {p} " for p in WORDS), text[:40]])) + text[end:]
     if data.draw(st.booleans()):
         text = text[: data.draw(st.integers(0, len(text)))]
     for statement in parsed_or_refused(text):
@@ -383,10 +384,10 @@ def test_damaged_statements_are_read_or_refused(text: str, data: st.DataObject) 
             assert text[node.offset : node.offset + len(node.text)] == node.text
 
 
-@settings(max_examples=300)
-@given(st.lists(st.sampled_from(PIECES), max_size=25))
-def test_word_salad_is_refused(pieces: list[str]) -> None:
-    parsed_or_refused("select " + " ".join(pieces))
+@examples(300)
+@given(st.lists(st.sampled_from(WORDS), max_size=25))
+def test_word_salad_is_refused(words: list[str]) -> None:
+    parsed_or_refused("select " + " ".join(words))
 
 
 @pytest.mark.parametrize(
@@ -399,10 +400,10 @@ def test_word_salad_is_refused(pieces: list[str]) -> None:
     ids=lambda text: text[:12],
 )
 def test_great_texts_end_soon(text: str) -> None:
-    """Seconds at most on a busy machine; what is quadratic or exponential would take minutes."""
-    began = time.monotonic()
+    """Within seconds of processor time. Quadratic or exponential parsing would take minutes."""
+    began = time.thread_time()
     parsed_or_refused(text)
-    assert time.monotonic() - began < 10
+    assert time.thread_time() - began < 10
 
 
 # -- limits -----------------------------------------------------------------------------------------------------------
@@ -420,10 +421,10 @@ MANY = 3_000
     ],
 )
 def test_a_select_list_is_limited_while_it_is_read(text: str) -> None:
-    with pytest.raises(PgError, match=f"target lists can have at most {TARGETS_MAX} entries") as refusal:
+    with pytest.raises(PgError, match=f"target lists can have at most {TARGETS_MAX} entries") as caught:
         parse(text)
-    assert refusal.value.sqlstate == "54011"
-    assert refusal.value.position is not None
+    assert caught.value.sqlstate == "54011"
+    assert caught.value.position is not None
 
 
 @pytest.mark.parametrize(
@@ -450,20 +451,20 @@ def test_the_tokens_of_a_statement_and_of_a_text_are_limited(monkeypatch: pytest
         (f"SELECT 1; SELECT 1 WHERE 1 IN (1{', 1' * 3_000})", "statement is too long"),
         ("SELECT 1;" * 10_000, "query string is too long"),
     ):
-        with pytest.raises(PgError, match=message) as refusal:
+        with pytest.raises(PgError, match=message) as caught:
             parse(text)
-        assert refusal.value.sqlstate == "54000"
-        assert refusal.value.hint is not None
+        assert caught.value.sqlstate == "54000"
+        assert caught.value.hint is not None
 
 
 def test_reading_ends_at_the_next_checkpoint_once_it_is_stopped() -> None:
-    asked = 0
+    calls = 0
 
     def is_stopped() -> bool:
-        nonlocal asked
-        asked += 1
-        return asked > 3
+        nonlocal calls
+        calls += 1
+        return calls > 3
 
     with pytest.raises(Stopped):
         stoppable(is_stopped, parse, f"SELECT 1 WHERE 1 IN (1{', 1' * 50_000})")
-    assert asked == 4
+    assert calls == 4

@@ -16,11 +16,11 @@ from catalog.objects import Column, ObjectId, Table, View
 from protocol.pgwire.errors import PgError, SqlState
 from protocol.pgwire.types import FLOAT8, INT4, TEXT, PgType
 from server.sql.constant import Bindings
-from server.sql.direct import DirectScan
+from server.sql.direct_scan import DirectScan
 from server.sql.expressions import Literal, Parameter
 from server.sql.grammar.parse import parse, parse_query
 from server.sql.grammar.statements.writes import Delete, Insert, Update
-from server.sql.keys import Key
+from server.sql.key_conditions import KeyCondition
 from server.sql.plan import PlanContext, QueryPlan, bound, plan_query
 from server.sql.write_plan import WritePlan, plan_delete, plan_insert, plan_update
 from tests.sql import answers, ours
@@ -222,7 +222,7 @@ def test_floats_are_equal_as_postgresql_says() -> None:
     assert T is not None
     zeros_and_nans = np.array([0x8000000000000000, 0, 0xFFF8000000000001, 0x7FF8000000000000], np.uint64)
     values = pa.array([*zeros_and_nans.view(np.float64), None, 1.5], from_pandas=False)
-    scan = DirectScan(T.id, (0,), (Key(0, FLOAT8, Literal(None, FLOAT8), (Parameter(0, FLOAT8),)),))
+    scan = DirectScan(T.id, (0,), (KeyCondition(0, FLOAT8, Literal(None, FLOAT8), (Parameter(0, FLOAT8),)),))
     for wanted, count in ((0.0, 2), (-0.0, 2), (float("nan"), 2), (1.5, 1), (None, 0), (2.0, 0)):
         assert scan.rows(pa.table({"c0": values}), Bindings((wanted,))).num_rows == count
 

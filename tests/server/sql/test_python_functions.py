@@ -51,7 +51,7 @@ def meant(type: PgType, element: str) -> PgType:
 
 
 def values(type: PgType, element: str) -> list[Any]:
-    """Extreme values of a type; `element` is what a pseudo-type stands for."""
+    """Extreme values of a type; `element` is the type used for a pseudo-type."""
     type = meant(type, element)
     return lists(type.element.name) if type.element is not None else EXTREMES[type.name]
 

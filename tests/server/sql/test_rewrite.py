@@ -1,7 +1,7 @@
 """The passes over the plans of maintained queries: each has a script that shows plans before and after it.
 
 A script in tests/scripts/plan is queries, each with the plan that the pass gets (what the passes before it left) and,
-behind an arrow, the plan that it makes of it for tables of the SIZES below. TIDEWIRE_REWRITE=1 writes them anew; read
+behind an arrow, the plan that it makes of it for tables of the SIZES below. TIDEWIRE_REWRITE=1 rewrites them; read
 the difference before you commit it.
 Both plans are run, and give the same rows.
 """

@@ -42,7 +42,7 @@ def _parse_options(tokens: TokenReader, direction: str) -> Options:
             what = "a program" if tokens.at("program") else "a file"
             raise tokens.not_supported(
                 f"COPY {direction} {what}",
-                "COPY FROM STDIN and TO STDOUT work for anyone, and so does psql's \\copy.",
+                "Anyone can COPY to stdout or from stdin. psql's \\copy command also works for anyone.",
             )
         raise tokens.syntax_error()
     tokens.take("using")

@@ -17,7 +17,7 @@ def parse_declare(tokens: TokenReader, parse_statement: Rule) -> Declare:
     tokens.expect("declare")
     name = tokens.ident()
     while not tokens.at("cursor"):
-        tokens.reject("a BINARY cursor", "binary", hint="Ask for binary results when FETCH is bound.")
+        tokens.reject("a BINARY cursor", "binary", hint="Request the binary format when FETCH is bound.")
         tokens.reject("a SCROLL cursor", "scroll")
         if not (tokens.take("no", "scroll") or tokens.take("insensitive") or tokens.take("asensitive")):
             raise tokens.syntax_error()

@@ -76,7 +76,7 @@ def _parse_create_schema(tokens: TokenReader, start: int) -> CreateSchema:
     tokens.reject("CREATE SCHEMA AUTHORIZATION", "authorization")
     schema = tokens.name(parts_max=2)
     tokens.reject("CREATE SCHEMA AUTHORIZATION", "authorization")
-    tokens.reject("CREATE SCHEMA with its objects", "create", hint="Create them by statements of their own.")
+    tokens.reject("CREATE SCHEMA with its objects", "create", hint="Create them with separate statements.")
     return CreateSchema(*tokens.text_from(start), schema, exists)
 
 

@@ -120,7 +120,9 @@ def _parse_format(tokens: TokenReader, token: Token, name: str, value: str | Non
         message = f'unrecognized value for EXPLAIN option "{name}": "{value}"'
         raise PgError(SqlState.INVALID_PARAMETER_VALUE, message, position=token.start + 1)
     if value in ("xml", "yaml"):
-        raise tokens.not_supported(f"EXPLAIN (FORMAT {value.upper()})", "There are TEXT and JSON.", at=token)
+        raise tokens.not_supported(
+            f"EXPLAIN (FORMAT {value.upper()})", "The supported formats are TEXT and JSON.", at=token
+        )
     return value
 
 

@@ -28,10 +28,10 @@ from server.sql.grammar.token_reader import TokenReader
 _ATTRIBUTES = {"superuser": "superuser", "inherit": "inherit", "login": "login", "createdb": "create_db"}
 _UNSUPPORTED_ATTRIBUTES = {
     "createrole": "Superusers manage roles.",
-    "replication": "SUBSCRIBE tells a client of every change.",
+    "replication": "Use SUBSCRIBE to receive changes.",
     "bypassrls": "There is no row security.",
 }
-_PASSWORD_HINT = "There are no passwords yet: restrict who can reach the port."
+_PASSWORD_HINT = "Passwords are not supported. Restrict access to the port."
 _UNSUPPORTED_OBJECTS = words(
     """all connection domain foreign function language large parameter procedure routine secret sequence system
     tablespace type"""

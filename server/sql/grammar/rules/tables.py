@@ -10,10 +10,10 @@ from server.sql.grammar.token_reader import TokenReader
 
 # Constraints that Tidewire lacks, with the hint for each.
 _UNENFORCED = {
-    "check": "Leave it out; a view can show the rows that break the rule.",
-    "references": "Leave it out; a view can show the rows that refer to nothing.",
-    "foreign": "Leave it out; a view can show the rows that refer to nothing.",
-    "generated": "Compute the column in a view; numbers are given by clients.",
+    "check": "Omit it; a view can select the rows that violate it.",
+    "references": "Omit it; a view can select the rows that violate it.",
+    "foreign": "Omit it; a view can select the rows that violate it.",
+    "generated": "Compute the column in a view, or assign the numbers in the client.",
 }
 
 

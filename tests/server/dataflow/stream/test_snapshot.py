@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
 from catalog import spill, updates
@@ -28,9 +28,10 @@ from server.dataflow.stream.order import SortColumns, SortKey
 from server.dataflow.stream.snapshot_stream import SnapshotStream
 from server.dataflow.stream.subscription import Bounds, Progress, Subscription
 from server.sql.plan import Field
+from tests.examples import examples
 
 RELATION = (Field("k", INT4, True), Field("v", TEXT, True), Field("w", FLOAT8, False))
-few = settings(max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture])
+few = examples(30, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 rows = st.tuples(
     st.one_of(st.none(), st.integers(0, 9)),

@@ -1,8 +1,8 @@
 """Conditions of WHERE that list a column's values: `k = $1`, `k IN (1, 2)`, `k = ANY ($1)`, `k = 1 OR k = 2`.
 
-They select rows without Spark (`direct.py`) or from an index without a scan (`lookups.py`). Only types are supported
-whose equality is that of their Arrow values after normalizing -0.0 to 0.0 and all NaNs to one. Spark evaluates all
-other conditions.
+They select rows without Spark (`direct_scan.py`) or from an index without a scan (`index_lookups.py`). Only types are
+supported whose equality is that of their Arrow values after normalizing -0.0 to 0.0 and all NaNs to one. Spark
+evaluates all other conditions.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _INTEGERS = frozenset(INTEGERS)
 
 
 @dataclass(frozen=True, slots=True)
-class Key:
+class KeyCondition:
     """The condition that a column is equal to one of `values`, or to an element of one that is an array.
 
     `column`: the column's number. `type`: its type. `operand`: the compared expression, which is the column or a
@@ -49,7 +49,7 @@ class Key:
     values: tuple[Value, ...]
     is_cast: bool = False
 
-    def wanted(self, bindings: Bindings) -> pa.Array:
+    def column_values(self, bindings: Bindings) -> pa.Array:
         """The values in the column's Arrow type, distinct, without NULL and without values the column cannot have."""
         given: list[Any] = []
         for value in self.values:
@@ -59,13 +59,13 @@ class Key:
         return pa.array([one for one in found if one is not None], self.type.arrow).unique()
 
 
-def keys_of(conditions: Iterable[Expression], number_of: Numbers) -> list[Key]:
-    """The keys among the conditions."""
-    found = (_key(condition, number_of) for condition in conditions)
+def key_conditions(conditions: Iterable[Expression], number_of: Numbers) -> list[KeyCondition]:
+    """The key conditions among the conditions."""
+    found = (_key_condition(condition, number_of) for condition in conditions)
     return [key for key in found if key is not None]
 
 
-def _key(condition: Expression, number_of: Numbers) -> Key | None:
+def _key_condition(condition: Expression, number_of: Numbers) -> KeyCondition | None:
     match condition:
         case Call(function=function, arguments=(left, right)) if function in OPERATORS["="]:
             return _equality(left, (right,), number_of) or _equality(right, (left,), number_of)
@@ -77,20 +77,20 @@ def _key(condition: Expression, number_of: Numbers) -> Key | None:
             array = condition.array
             elements = array.elements if isinstance(array, Array) else (array,)
             return _equality(operand, elements, number_of)
-        case Call(function=syntax.OR, arguments=arms):
-            return _either([_key(arm, number_of) for arm in arms])
+        case Call(function=syntax.OR, arguments=branches):
+            return _either([_key_condition(branch, number_of) for branch in branches])
     return None
 
 
-def _either(keys: list[Key | None]) -> Key | None:
-    """The disjunction of the keys; None if they are not all for the same column."""
+def _either(keys: list[KeyCondition | None]) -> KeyCondition | None:
+    """The disjunction of key conditions; None if they are not all for the same column."""
     first = keys[0]
     if first is None or any(key is None or replace(key, values=first.values) != first for key in keys):
         return None
     return replace(first, values=tuple(value for key in keys if key is not None for value in key.values))
 
 
-def _equality(operand: Expression, values: Iterable[Expression], number_of: Numbers) -> Key | None:
+def _equality(operand: Expression, values: Iterable[Expression], number_of: Numbers) -> KeyCondition | None:
     is_cast = isinstance(operand, Cast) and number_of(operand) is None
     column = operand.operand if isinstance(operand, Cast) and is_cast else operand
     number = number_of(column)
@@ -102,7 +102,7 @@ def _equality(operand: Expression, values: Iterable[Expression], number_of: Numb
         type = value.type.element or value.type
         if not (_is_comparable(compared, type) and _loses_nothing(column.type, compared)):
             return None
-    return Key(number, column.type, operand, given, is_cast)
+    return KeyCondition(number, column.type, operand, given, is_cast)
 
 
 def _is_comparable(column: PgType, value: PgType) -> bool:

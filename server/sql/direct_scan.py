@@ -1,7 +1,7 @@
 """Plans that need no Spark because they return rows of one relation unchanged: all rows, or those with given keys.
 
-Examples are `SELECT * FROM t` and `SELECT a, b FROM t WHERE id = $1 AND kind IN ('x', 'y')`. `keys.py` defines which
-conditions are keys. A plan with any other condition, or with a key whose column must be cast, is computed by Spark.
+Examples are `SELECT * FROM t` and `SELECT a, b FROM t WHERE id = $1 AND kind IN ('x', 'y')`. A plan with a condition
+that is none of `key_conditions.py`, or whose column must be cast, is computed by Spark.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from catalog.objects import ObjectId
 from server.sql.constant import Bindings
 from server.sql.expressions import ColumnRef
 from server.sql.functions.syntax import conjuncts
-from server.sql.keys import Key, keys_of
+from server.sql.key_conditions import KeyCondition, key_conditions
 from server.sql.relations import Filter, Project, Relation, Scan
 
 
@@ -25,12 +25,12 @@ class DirectScan:
 
     source: ObjectId
     columns: tuple[int, ...]
-    keys: tuple[Key, ...] = ()
+    keys: tuple[KeyCondition, ...] = ()
 
     def rows(self, table: pa.Table, bindings: Bindings) -> pa.Table:
         """Selects from `table`, all rows of the relation at one timestamp. The columns keep their names."""
         for key in self.keys:  # after the first key few rows are left
-            table = table.filter(_is_one_of(table.column(key.column), key.wanted(bindings)))
+            table = table.filter(_is_one_of(table.column(key.column), key.column_values(bindings)))
         return table.select(list(self.columns))
 
 
@@ -42,7 +42,7 @@ def direct_scan(relation: Relation) -> DirectScan | None:
         case Filter(input=Scan(id=id, columns=columns), predicate=predicate):
             numbers = {column.id: number for number, column in enumerate(columns)}
             conditions = conjuncts(predicate)
-            keys = keys_of(conditions, lambda e: numbers.get(e.column.id) if isinstance(e, ColumnRef) else None)
+            keys = key_conditions(conditions, lambda e: numbers.get(e.column.id) if isinstance(e, ColumnRef) else None)
             if len(keys) < len(conditions) or any(key.is_cast for key in keys):
                 return None
             return DirectScan(id, tuple(range(len(columns))), tuple(keys))
@@ -50,9 +50,9 @@ def direct_scan(relation: Relation) -> DirectScan | None:
             below = direct_scan(input)
             if below is None:
                 return None
-            places = {column.id: place for column, place in zip(input.columns, below.columns, strict=True)}
-            picked = tuple(places[e.column.id] for e in expressions if isinstance(e, ColumnRef))
-            return DirectScan(below.source, picked, below.keys) if len(picked) == len(expressions) else None
+            numbers = {column.id: number for column, number in zip(input.columns, below.columns, strict=True)}
+            selected = tuple(numbers[e.column.id] for e in expressions if isinstance(e, ColumnRef))
+            return DirectScan(below.source, selected, below.keys) if len(selected) == len(expressions) else None
     return None
 
 
