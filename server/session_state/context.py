@@ -275,7 +275,7 @@ def not_readable(context: Context, error: NotReadable, as_of: int) -> PgError:
     if ahead is not None and (hold := context.coordinator.state.items.get(ahead)) is not None:
         at = context.coordinator.holds.places[ahead].at
         hold_name = ".".join(context.coordinator.state.full_name(hold))
-        hint = f'The hold "{hold_name}" stands ahead of that time, at {at}. {hint}'
+        hint = f'The hold "{hold_name}" is ahead of that time, at {at}. {hint}'
     return PgError(
         SqlState.DATA_EXCEPTION,
         "could not find a valid timestamp for the query",

@@ -1,4 +1,4 @@
-"""A TCP proxy that breaks its connections when it is told to, in the midst of whatever the server is sending."""
+"""A TCP proxy that breaks its connections when a test calls it, while the server is sending."""
 
 from __future__ import annotations
 

@@ -199,11 +199,11 @@ def test_attempts_are_bounded() -> None:
         dsn = proxy.dsn
     with pytest.raises(psycopg.OperationalError) as raised:
         next(tidewire.subscribe(dsn, "t", retry=Retry(attempts=2, first_s=0.001)))
-    assert raised.value.__notes__ == ["tidewire gave up after 2 attempts to come back"]
+    assert raised.value.__notes__ == ["tidewire gave up after 2 attempts to reconnect"]
 
 
 def test_a_cancelled_subscription_raises_and_can_go_on(dsn: str, table: str, execute: Execute) -> None:
-    """57014 is a person's wish, or a timeout's: the application decides, and has its place in the stream."""
+    """57014 is a person's wish, or a timeout's: the application decides, and has the token of the stream."""
     with tidewire.subscribe(dsn, table) as batches:
         snapshot = next(batches)
         assert batches._connection is not None
@@ -224,7 +224,7 @@ def budgets(dice: random.Random) -> Callable[[], int]:
 
 @contextmanager
 def pinned(dsn: str) -> Iterator[None]:
-    """Keeps the history of t readable, however long a client takes to come back: a transaction reads it."""
+    """Keeps the history of t readable, however long a client takes to reconnect: a transaction reads it."""
     with psycopg.connect(dsn) as connection:
         connection.execute("SELECT k FROM t WHERE k = -1")
         yield
@@ -331,7 +331,7 @@ def test_a_consumer_that_does_not_ask_is_not_read_for(dsn: str, table: str, exec
         next(batches)
         for k in range(10):
             execute("INSERT INTO t VALUES " + ", ".join(f"({k}, {v})" for v in range(1000)))
-        assert not batches._following.reader._waiting
+        assert not batches._stream.reader._received
         assert [len(update.changes) for update in changed(batches, 10)] == [1000] * 10
 
 
@@ -365,8 +365,8 @@ def test_a_hold_follows_the_acknowledgements(dsn: str, table: str, monkeypatch: 
     fake = FakeHolding([])
     fake_holding(monkeypatch, batches, fake)
     with batches:
-        told = list(itertools.islice(batches, 4))
-    assert fake.statements == [f"ALTER HOLD h ADVANCE TO {batch.progress - 1}" for batch in told[:-1]]
+        received = list(itertools.islice(batches, 4))
+    assert fake.statements == [f"ALTER HOLD h ADVANCE TO {batch.progress - 1}" for batch in received[:-1]]
     assert fake.closed
 
 

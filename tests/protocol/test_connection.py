@@ -108,7 +108,7 @@ commands = st.lists(
 )
 
 
-def in_pieces(data: bytes, cuts: Iterable[int]) -> list[Event]:
+def in_chunks(data: bytes, cuts: Iterable[int]) -> list[Event]:
     """What a connection makes of `data` cut at `cuts`; EOF, which is said again each time, is left out."""
     connection = ready()
     events: list[Event] = []
@@ -123,9 +123,9 @@ def test_events_do_not_depend_on_how_the_bytes_are_cut(messages: list[FrontendMe
     stream = wire(messages)
     last = next((i + 1 for i, each in enumerate(messages) if isinstance(each, Terminate)), len(messages))
     expected = [each for each in messages[:last] if not isinstance(each, CopyData | CopyDone | CopyFail)]
-    assert in_pieces(stream, []) == expected
-    assert in_pieces(stream, range(1, len(stream))) == expected
-    assert in_pieces(stream, data.draw(st.lists(st.integers(0, len(stream)), max_size=5))) == expected
+    assert in_chunks(stream, []) == expected
+    assert in_chunks(stream, range(1, len(stream))) == expected
+    assert in_chunks(stream, data.draw(st.lists(st.integers(0, len(stream)), max_size=5))) == expected
 
 
 @given(st.one_of(*s.OPENING.values()))
@@ -155,8 +155,8 @@ def test_events_leave_no_memory_behind() -> None:
 
 @pytest.mark.timeout(20)
 @pytest.mark.parametrize(("size", "piece"), [(64 << 20, 64 << 10), (1 << 20, 2)])
-def test_a_message_in_many_pieces_costs_its_length(size: int, piece: int) -> None:
-    """Copying it anew for each piece would move 32 GiB and 256 GiB."""
+def test_a_message_in_many_chunks_costs_its_length(size: int, piece: int) -> None:
+    """Copying it again for each chunk would move 32 GiB and 256 GiB."""
     connection = ready(message_bytes_max=size + 4)
     stream = CopyData(bytes(size)).serialize()
     connection.send(CopyInResponse(0, ()))

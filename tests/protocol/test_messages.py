@@ -45,7 +45,7 @@ def test_strategies_cover_every_message() -> None:
 
 @given(s.messages, st.binary(max_size=9), st.binary(max_size=9))
 def test_round_trip(message: Message, before: bytes, behind: bytes) -> None:
-    """Also when the message stands among others: a parser looks at its own bytes only."""
+    """Also when the message is among others: a parser looks at its own bytes only."""
     wire = message.serialize()
     start = body_start(message)
     assert wire[: len(message.code)] == message.code
@@ -142,7 +142,7 @@ def test_field_of_a_type() -> None:
     assert FieldDescription.of("n", numeric(10, 2)) == FieldDescription("n", 0, 0, 1700, -1, 655366, 0)
 
 
-# --- beside a real PostgreSQL ---
+# --- compared with a real PostgreSQL ---
 
 
 def exchange(dsn: str, *messages: FrontendMessage, settings: dict[str, str] | None = None) -> bytes:
@@ -209,7 +209,7 @@ def test_invalid_utf8_in_postgresql_words(postgres: str, text: bytes) -> None:
 
 
 class Raw:
-    """Bytes in the place of a message."""
+    """Bytes instead of a message."""
 
     def __init__(self, wire: bytes) -> None:
         self.wire = wire

@@ -81,7 +81,7 @@ def test_text_is_read_as_postgresql_reads_it(server: psycopg.Connection[Any], sp
     differences = []
     for text in INPUTS[spelling]:
         expected, got = theirs(server, text), ours(type, text, zone)
-        if "json" in spelling and len(expected) > 1:  # where the fault lies in the JSON is told in our own words
+        if "json" in spelling and len(expected) > 1:  # the DETAIL of invalid JSON differs
             expected, got = expected[:2], got[:2]
         if expected != got:
             differences.append((text, got, expected))

@@ -31,7 +31,7 @@ ${two} 1 2
 
 ! SUBSCRIBE t AS OF ${one} - 1
 contains:could not find a valid timestamp for the query
-hint:stands ahead of that time, at ${one}. Read at ${one} or later.
+hint:is ahead of that time, at ${one}. Read at ${one} or later.
 
 # Handing over.
 

@@ -436,7 +436,7 @@ def test_h15_h16_a_late_hold_moves_by_itself(server: ServerThread, db: Connectio
         while 4 not in got:
             got += [row[-1] for row in reader.execute("FETCH ALL c").fetchall() if not row[1]]
         assert got == [2, 4], "the running subscription is not touched"
-    refused(db, f"SELECT * FROM t AS OF {start}", "22000", f'The hold "{db.info.dbname}.public.h" stands ahead')
+    refused(db, f"SELECT * FROM t AS OF {start}", "22000", f'The hold "{db.info.dbname}.public.h" is ahead')
     assert metric(server, "tidewire_holds_moved_by_max_lag_total") > before
     assert not notices
     db.execute("ALTER HOLD h ADVANCE")
@@ -481,7 +481,7 @@ def test_h19_the_hold_that_stands_ahead_is_named(db: Connection) -> None:
     db.execute(f"ALTER HOLD far ADVANCE TO {end + 1}")
     await_retention(db, end)
     for statement in ("SELECT * FROM t AS OF {}", "SUBSCRIBE t AS OF {}", "SUBSCRIBE (SELECT a + 1 FROM t) AS OF {}"):
-        told = f'The hold "{db.info.dbname}.public.near" stands ahead of that time, at {end}. Read at {end} or later.'
+        told = f'The hold "{db.info.dbname}.public.near" is ahead of that time, at {end}. Read at {end} or later.'
         refused(db, statement.format(start), "22000", "could not find a valid timestamp for the query", told)
         refused(db, statement.format(1), "22000", "(Query's AS OF): [1 (1970-01-01", told)
     db.execute("DROP HOLD near, far")
