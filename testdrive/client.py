@@ -150,7 +150,7 @@ class Client:
         for result in results:
             if result.status in _COPY:
                 self.close()
-                raise CommandFailed("COPY cannot stand here: run it with $ psql-execute", final=True)
+                raise CommandFailed("COPY is not supported here: run it with $ psql-execute", final=True)
             if result.status == pq.ExecStatus.FATAL_ERROR:
                 raise _error(result)
         return results

@@ -45,7 +45,7 @@ class Guard:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class Location:
     """The position of a command: its line (from 1), its head as written, the span of its body, and its version guard.
 
     `body` starts at the end of the head's last line, before the line break, and ends at the end of the last line
@@ -60,7 +60,7 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Action:
-    place: Place
+    location: Location
     name: str
     arguments: dict[str, str]
     body: tuple[str, ...]
@@ -84,7 +84,7 @@ class Hashed:
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    place: Place
+    location: Location
     sql: str
     expected: Rows | Hashed
 
@@ -93,14 +93,14 @@ class Query:
 class TextQuery:
     """`?`: expects one row with one text value. `expected` contains its lines."""
 
-    place: Place
+    location: Location
     sql: str
     expected: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class FailingQuery:
-    place: Place
+    location: Location
     sql: str
     how: Literal["contains", "exact", "regex", "timeout"]
     text: str
@@ -112,7 +112,7 @@ Command = Action | Query | TextQuery | FailingQuery
 
 
 @dataclass(frozen=True, slots=True)
-class _Line:
+class _SourceLine:
     number: int
     end: int
     text: str
@@ -187,17 +187,17 @@ def escaped(line: str) -> str:
     return f"\\{line}" if taken else line
 
 
-def _lines(text: str) -> list[_Line]:
+def _lines(text: str) -> list[_SourceLine]:
     lines, start = [], 0
     for number, line in enumerate(text.split("\n"), 1):
         length = len(line.encode())
         bare = line.removesuffix("\r")
-        lines.append(_Line(number, start + len(bare.encode()), bare))
+        lines.append(_SourceLine(number, start + len(bare.encode()), bare))
         start += length + 1
     return lines
 
 
-def _command(lines: Sequence[_Line]) -> Command:
+def _command(lines: Sequence[_SourceLine]) -> Command:
     sigil, head = lines[0].text[0], lines[0].text[1:]
     try:
         guard, head = _guard(head)
@@ -213,20 +213,20 @@ def _command(lines: Sequence[_Line]) -> Command:
         body = lines[last + 1 :]
         end = next((line.end for line in reversed(body) if not line.ignorable), lines[last].end)
         written = "\n".join(line.text for line in lines[: last + 1])
-        place = Place(lines[0].number, written, Span(lines[last].end, end), guard)
+        location = Location(lines[0].number, written, Span(lines[last].end, end), guard)
         sql = "\n".join(parts)
         if sigil != "$" and not sql:
             raise ValueError("no statement after the sigil")
         match sigil:
             case "$":
-                return _action(place, " ".join(parts), body)
+                return _action(location, " ".join(parts), body)
             case ">":
-                return Query(place, sql, _expected(_folded(body)))
+                return Query(location, sql, _expected(_folded(body)))
             case "?":
                 text = [_unescaped(line.text) for line in body if not line.text.startswith("#")]
-                return TextQuery(place, sql, tuple("\n".join(text).rstrip().split("\n")))
+                return TextQuery(location, sql, tuple("\n".join(text).rstrip().split("\n")))
             case _:
-                return _failing(place, sql, _folded(body))
+                return _failing(location, sql, _folded(body))
     except ValueError as error:
         raise ParseError(lines[0].number, str(error)) from None
 
@@ -245,7 +245,7 @@ def _guard(head: str) -> tuple[Guard | None, str]:
     return Guard(tuple(bounds)), head[found.end() :]
 
 
-def _action(place: Place, head: str, body: Iterable[_Line]) -> Action:
+def _action(location: Location, head: str, body: Iterable[_SourceLine]) -> Action:
     name, *rest = words(head, nesting=True) or [""]
     if not re.fullmatch(r"[a-z0-9-]+", name):
         raise ValueError(f"{name!r} is not the name of an action")
@@ -255,14 +255,14 @@ def _action(place: Place, head: str, body: Iterable[_Line]) -> Action:
         if key in arguments:
             raise ValueError(f"argument {key} is given twice")
         arguments[key] = value
-    return Action(place, name, arguments, tuple(_unescaped(line.text) for line in body if not line.ignorable))
+    return Action(location, name, arguments, tuple(_unescaped(line.text) for line in body if not line.ignorable))
 
 
 def _unescaped(line: str) -> str:
     return line[1:] if line.startswith("\\") and not line[1:2].isalnum() else line
 
 
-def _folded(body: Iterable[_Line]) -> list[str]:
+def _folded(body: Iterable[_SourceLine]) -> list[str]:
     lines: list[str] = []
     for line in body:
         if line.ignorable:
@@ -284,7 +284,7 @@ def _expected(lines: list[str]) -> Rows | Hashed:
     return Rows(columns, tuple(tuple(words(line)) for line in lines))
 
 
-def _failing(place: Place, sql: str, lines: list[str]) -> FailingQuery:
+def _failing(location: Location, sql: str, lines: list[str]) -> FailingQuery:
     if not lines:
         raise ValueError("! needs a line contains:, exact:, regex: or timeout after the statement")
     more: dict[str, str] = {}
@@ -294,9 +294,9 @@ def _failing(place: Place, sql: str, lines: list[str]) -> FailingQuery:
             raise ValueError(f"expected one detail: and one hint:, not {line!r}")
         more[field] = text.strip()
     if lines[0].strip() == "timeout":
-        return FailingQuery(place, sql, "timeout", "", more.get("detail"), more.get("hint"))
+        return FailingQuery(location, sql, "timeout", "", more.get("detail"), more.get("hint"))
     if not (found := _MATCH.fullmatch(lines[0])):
         raise ValueError(f"expected contains:, exact:, regex: or timeout, not {lines[0]!r}")
     how: Literal["contains", "exact", "regex"]
     how = "contains" if found[1] == "contains" else "exact" if found[1] == "exact" else "regex"
-    return FailingQuery(place, sql, how, found[2], more.get("detail"), more.get("hint"))
+    return FailingQuery(location, sql, how, found[2], more.get("detail"), more.get("hint"))

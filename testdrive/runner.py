@@ -62,9 +62,9 @@ def run_td(path: Path, options: Options) -> Failure | None:
                 runner.run(command)
             except CommandFailed as error:
                 if not (options.rewrite and isinstance(error, Mismatch)):
-                    failure = Failure(path, command.place.line, command.place.head, str(error))
+                    failure = Failure(path, command.location.line, command.location.head, str(error))
                     break
-                answers[command.place.body] = error.got
+                answers[command.location.body] = error.got
         for background in script.background:
             wrong = background.end()
             if wrong is not None and failure is None:
@@ -103,8 +103,8 @@ class _Runner:
         ends_skip = isinstance(command, Action) and command.name == "skip-end"
         if (self.script.skipping and not ends_skip) or not self._admitted(command):
             return
-        self.script.line = command.place.line
-        self.script.options.at_line(command.place.line)
+        self.script.line = command.location.line
+        self.script.options.at_line(command.location.line)
         match command:
             case Action():
                 perform(self.script, command)
@@ -117,7 +117,7 @@ class _Runner:
 
     def _admitted(self, command: Command) -> bool:
         """Returns whether the server's version satisfies the command's guard; False if the server has no version."""
-        if command.place.guard is None:
+        if command.location.guard is None:
             return True
         if self._version is None:
             try:
@@ -127,7 +127,7 @@ class _Runner:
                 if error.sqlstate != _UNDEFINED_FUNCTION:
                     raise
                 return False
-        return command.place.guard.admits(self._version)
+        return command.location.guard.admits(self._version)
 
     def _query(self, sql: str, expected: Rows | Hashed) -> None:
         columns: tuple[str, ...] | None = None

@@ -11,7 +11,7 @@ Modules:
 - `sync` (psycopg) and `aio` (asyncpg) read the stream. Only these two do IO. Each imports its own driver, so either
   driver can be absent.
 - `reader` collects rows until their timestamp is complete and returns them as one of the types in `batches`.
-- `following` counts failed attempts and acknowledgements; `errors` decides which errors are retried.
+- `resumption` counts failed attempts and acknowledgements; `errors` decides which errors are retried.
 
 The library does not import the server.
 """

@@ -24,8 +24,8 @@ from typing import Any, Self, Unpack
 import asyncpg
 
 from tidewire.batches import AnyBatch, Progress, Snapshot, Update
-from tidewire.following import Following, Options
 from tidewire.query import Token
+from tidewire.resumption import Options, ResumableStream
 
 _FETCH = 1000
 _ERRORS = (asyncpg.PostgresError, asyncpg.InterfaceError, OSError)  # OSError: TimeoutError too
@@ -43,7 +43,7 @@ class Subscription:
     def __init__(self, dsn: str, query: str, silence_s: float | None, options: Options) -> None:
         self._dsn = dsn
         self._silence_s = silence_s
-        self._following = Following(query, options)
+        self._stream = ResumableStream(query, options)
         self._connection: Any = None
         self._holding: Any = None  # runs ALTER HOLD
         self._closed = asyncio.Event()
@@ -51,20 +51,20 @@ class Subscription:
     @property
     def token(self) -> Token | None:
         """The token of the last batch; None before the snapshot."""
-        return self._following.reader.token
+        return self._stream.reader.token
 
     def __aiter__(self) -> Self:
         return self
 
     async def __anext__(self) -> AnyBatch:
-        following, batch = self._following, None
-        following.acknowledge_last()
+        stream, batch = self._stream, None
+        stream.acknowledge_last()
         try:
             while not self._closed.is_set():
-                await self._advance_hold(final=following.ended)
-                if (batch := following.next_batch()) is not None:
+                await self._advance_hold(final=stream.ended)
+                if (batch := stream.next_batch()) is not None:
                     return batch
-                if following.ended:
+                if stream.ended:
                     break
                 await self._read()
         finally:
@@ -114,7 +114,7 @@ class Subscription:
             connection.terminate()
             return
         self._connection = connection
-        statement = self._following.reader.statement()
+        statement = self._stream.reader.statement()
         await connection.execute("SET idle_in_transaction_session_timeout = 0")
         await connection.execute(f"BEGIN; DECLARE tidewire CURSOR FOR {statement}")
 
@@ -127,15 +127,15 @@ class Subscription:
                 return
             rows = await self._connection.fetch(f"FETCH {_FETCH} FROM tidewire", timeout=self._silence_s)
             if not rows:
-                self._following.finished()
+                self._stream.finished()
             elif new:
-                self._following.reader.describe(tuple(rows[0].keys()))
+                self._stream.reader.describe(tuple(rows[0].keys()))
             for row in rows:
-                self._following.reader.receive(tuple(row))
+                self._stream.reader.receive(tuple(row))
         except _ERRORS as error:
             self._disconnect()
             if not self._closed.is_set():
-                delay_s = self._following.failed(error, _sqlstate(error))
+                delay_s = self._stream.failed(error, _sqlstate(error))
                 with contextlib.suppress(TimeoutError):
                     await asyncio.wait_for(self._closed.wait(), delay_s)
 
@@ -147,7 +147,7 @@ class Subscription:
                 connection.terminate()
 
     async def _advance_hold(self, *, final: bool) -> None:
-        hold = self._following.hold
+        hold = self._stream.hold
         if hold is None or (statement := hold.advance(time.monotonic(), final=final)) is None:
             return
         try:

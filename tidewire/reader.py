@@ -41,14 +41,14 @@ class Reader:
         rows: Mapping[Row, Row] | None = None,
         acknowledge: Callable[[Token], None] = lambda token: None,
     ) -> None:
-        """`rows`: the contents of `batch.rows` at the token. A query with a key needs both or neither.
+        """`rows`: the value of `batch.rows` at the token. A query with a key needs both or neither.
 
         WrongToken if the token belongs to another query. ValueError if only one of `token` and `rows` is given.
         """
         if token is not None and token.fingerprint != query.fingerprint:
             raise WrongToken("the token was made for another query, another key or another envelope")
         if query.key and (token is None) != (rows is None):
-            raise ValueError("to resume with a key takes both: the token, and the rows as they were then")
+            raise ValueError("resuming with a key requires both the token and the rows at the token")
         self._query = query
         self._acknowledge = acknowledge
         self._resume = None if token is None else token.progress  # all before it has been handed over
@@ -63,9 +63,9 @@ class Reader:
 
     def _forget(self) -> None:
         self._as_of: int | None = None  # of the current stream; None until its first row
-        self._told = 0  # the last progress of the current stream
+        self._progress = 0  # the last progress of the current stream
         self._frontier = 0  # all times before it are complete
-        self._waiting: deque[tuple[int, list[Sequence[Any]]]] = deque()  # received rows by time, ascending
+        self._received: deque[tuple[int, list[Sequence[Any]]]] = deque()  # received rows by time, ascending
 
     @property
     def token(self) -> Token | None:
@@ -109,27 +109,27 @@ class Reader:
         time, progressed = int(row[0]), row[1]
         if self._as_of is None:
             if not progressed or (self._resume is not None and time != self._resume - 1):
-                raise BrokenPromise(f"the stream began with {row!r}, not with progress at its AS OF")
-            self._as_of = self._told = self._frontier = time
+                raise BrokenPromise(f"the stream began with {row!r} instead of progress at its AS OF")
+            self._as_of = self._progress = self._frontier = time
             return True
-        last = self._waiting[-1][0] if self._waiting else self._as_of + (self._resume is not None)
+        last = self._received[-1][0] if self._received else self._as_of + (self._resume is not None)
         if time < self._frontier or (not progressed and time < last):
-            raise BrokenPromise(f"a row at {time} came after progress at {self._told} and rows at {last}")
+            raise BrokenPromise(f"received a row at {time} after progress at {self._progress} and rows at {last}")
         moved = bool(progressed) or time > self._frontier
         self._frontier = time
         if progressed:
-            self._told = time
-        elif self._waiting and time == last:
-            self._waiting[-1][1].append(row)
+            self._progress = time
+        elif self._received and time == last:
+            self._received[-1][1].append(row)
         else:
-            self._waiting.append((time, [row]))
+            self._received.append((time, [row]))
         return moved
 
     def finish(self) -> None:
         """Marks all times as complete. Called when the server ended the stream, not when the connection broke."""
         if self._as_of is not None:
             end = _END_OF_TIME if self._query.up_to is None else max(self._as_of, self._query.up_to)
-            self._told = self._frontier = end
+            self._progress = self._frontier = end
 
     def next_batch(self) -> AnyBatch | None:
         """Returns the next batch, or None if more rows are needed. KeyViolation leaves map and token unchanged."""
@@ -138,26 +138,26 @@ class Reader:
         if self._resume is None:
             if self._frontier <= self._as_of:
                 return None
-            if self._waiting and self._waiting[0][0] == self._as_of:
-                snapshot = self._snapshot(*self._waiting[0])
-                self._waiting.popleft()
+            if self._received and self._received[0][0] == self._as_of:
+                snapshot = self._snapshot(*self._received[0])
+                self._received.popleft()
                 return snapshot
             return self._snapshot(self._as_of, [])
-        if self._waiting and self._waiting[0][0] < self._frontier:
-            update = self._update(*self._waiting[0])
-            self._waiting.popleft()
+        if self._received and self._received[0][0] < self._frontier:
+            update = self._update(*self._received[0])
+            self._received.popleft()
             return update
-        if self._resume < self._told < _END_OF_TIME:
-            self._resume = self._told
-            return Progress(token=self._token(self._told), _acknowledge=self._acknowledge)
+        if self._resume < self._progress < _END_OF_TIME:
+            self._resume = self._progress
+            return Progress(token=self._token(self._progress), _acknowledge=self._acknowledge)
         return None
 
     def _snapshot(self, time: int, rows: list[Sequence[Any]]) -> Snapshot:
         changes, key_changes = self._decode(rows)
         if self._table is not None:
-            contents = self._contents_after({}, changes, key_changes, time)
+            changed = self._changed_rows({}, changes, key_changes, time)
             self._table.clear()
-            self._store(contents)
+            self._store(changed)
         reset, self._reset, self._resume = self._reset, False, time + 1
         return Snapshot(
             token=self._token(time + 1),
@@ -173,7 +173,7 @@ class Reader:
     def _update(self, time: int, rows: list[Sequence[Any]]) -> Update:
         changes, key_changes = self._decode(rows)
         if self._table is not None:
-            self._store(self._contents_after(self._table, changes, key_changes, time))
+            self._store(self._changed_rows(self._table, changes, key_changes, time))
         self._resume = time + 1
         return Update(
             token=self._token(time + 1),
@@ -202,7 +202,7 @@ class Reader:
                     for row in rows
                 ]
 
-    def _contents_after(
+    def _changed_rows(
         self, table: Mapping[Row, Row], changes: list[Change], key_changes: list[KeyChange], time: int
     ) -> dict[Row, Row | None]:
         """Returns the new values of the changed keys; None for keys that no longer have a row. Does not modify `table`.
@@ -212,30 +212,30 @@ class Reader:
         """
         if self._query.envelope is not None:
             return {change.key: change.after for change in key_changes}
-        counts: dict[Row, int] = {}
-        contents: dict[Row, Row | None] = {}
+        multiplicities: dict[Row, int] = {}
+        changed: dict[Row, Row | None] = {}
         added: set[Row] = set()
         for row, diff in changes:
             key = tuple(row[at] for at in self._key_at)
-            counts[key] = counts.get(key, int(key in table)) + diff
-            contents.setdefault(key, table.get(key))
+            multiplicities[key] = multiplicities.get(key, int(key in table)) + diff
+            changed.setdefault(key, table.get(key))
             if diff > 0:
                 if key in added:
                     raise KeyViolation(key, time)
                 added.add(key)
-                contents[key] = tuple(row[at] for at in self._rest_at)
-        for key, count in counts.items():
-            if count > 1:
+                changed[key] = tuple(row[at] for at in self._rest_at)
+        for key, multiplicity in multiplicities.items():
+            if multiplicity > 1:
                 raise KeyViolation(key, time)
-            if count < 0:
-                raise BrokenPromise(f"at {time} a row with the key {key!r} was taken away that was not there")
-            if count == 0:
-                contents[key] = None
-        return contents
+            if multiplicity < 0:
+                raise BrokenPromise(f"received a retraction at {time} of the key {key!r}, which has no row")
+            if multiplicity == 0:
+                changed[key] = None
+        return changed
 
-    def _store(self, contents: Mapping[Row, Row | None]) -> None:
+    def _store(self, changed: Mapping[Row, Row | None]) -> None:
         assert self._table is not None
-        for key, values in contents.items():
+        for key, values in changed.items():
             if values is None:
                 self._table.pop(key, None)
             else:

@@ -19,8 +19,8 @@ import psycopg
 from psycopg.conninfo import make_conninfo
 
 from tidewire.batches import AnyBatch, Progress, Row, Snapshot, Update
-from tidewire.following import Following, Options
 from tidewire.query import Token
+from tidewire.resumption import Options, ResumableStream
 
 # Detects a dead peer after 10 + 3 * 5 = 25 s. The DSN can override each value.
 _KEEPALIVE = {"keepalives_idle": 10, "keepalives_interval": 5, "keepalives_count": 3}
@@ -36,7 +36,7 @@ class Subscription(Iterator[AnyBatch]):
 
     def __init__(self, dsn: str, query: str, options: Options) -> None:
         self._dsn = dsn
-        self._following = Following(query, options)
+        self._stream = ResumableStream(query, options)
         self._connection: psycopg.Connection[Row] | None = None
         self._rows: Iterator[Row] | None = None
         self._holding: psycopg.Connection[Row] | None = None  # runs ALTER HOLD
@@ -47,19 +47,19 @@ class Subscription(Iterator[AnyBatch]):
     @property
     def token(self) -> Token | None:
         """The token of the last batch; None before the snapshot."""
-        return self._following.reader.token
+        return self._stream.reader.token
 
     def __next__(self) -> AnyBatch:
-        following, batch = self._following, None
-        following.acknowledge_last()
+        stream, batch = self._stream, None
+        stream.acknowledge_last()
         with self._guard:
             self._iterating = True
         try:
             while not self._closed.is_set():
-                self._advance_hold(final=following.ended)
-                if (batch := following.next_batch()) is not None:
+                self._advance_hold(final=stream.ended)
+                if (batch := stream.next_batch()) is not None:
                     return batch
-                if following.ended:
+                if stream.ended:
                     break
                 self._read()
         finally:
@@ -115,10 +115,10 @@ class Subscription(Iterator[AnyBatch]):
         with self._guard:
             self._connection = connection
         cursor = connection.cursor()
-        self._rows = cursor.stream(self._following.reader.statement().encode())
+        self._rows = cursor.stream(self._stream.reader.statement().encode())
         if not self._closed.is_set() and (row := next(self._rows, None)) is not None:
-            self._following.reader.describe([column.name for column in cursor.description or ()])
-            self._following.reader.receive(row)
+            self._stream.reader.describe([column.name for column in cursor.description or ()])
+            self._stream.reader.receive(row)
 
     def _read(self) -> None:
         """Reads rows until a timestamp may be complete. Connects first if there is no connection."""
@@ -127,14 +127,14 @@ class Subscription(Iterator[AnyBatch]):
                 self._connect()
             assert self._rows is not None
             for row in self._rows:
-                if self._following.reader.receive(row) or self._closed.is_set():
+                if self._stream.reader.receive(row) or self._closed.is_set():
                     return
-            self._following.finished()
+            self._stream.finished()
         except (psycopg.Error, OSError) as error:
             with self._guard:
                 self._disconnect()
             if not self._closed.is_set():
-                self._closed.wait(self._following.failed(error, _sqlstate(error)))
+                self._closed.wait(self._stream.failed(error, _sqlstate(error)))
 
     def _disconnect(self) -> None:
         """Closes without a cancel request: the server ends the SUBSCRIBE when the connection closes."""
@@ -146,7 +146,7 @@ class Subscription(Iterator[AnyBatch]):
         self._connection = self._rows = self._holding = None
 
     def _advance_hold(self, *, final: bool) -> None:
-        hold = self._following.hold
+        hold = self._stream.hold
         if hold is None or (statement := hold.advance(time.monotonic(), final=final)) is None:
             return
         try:

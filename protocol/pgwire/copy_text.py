@@ -288,9 +288,9 @@ class Lines:
                 fields.append(None if not saw_quote and text[start:] == options.null else "".join(parts))
                 return fields
             mark, position = match[0], match.end()
-            following = text[position : position + 1]
-            if in_quote and mark == options.escape and following and following in options.escape + options.quote:
-                parts.append(following)
+            after = text[position : position + 1]
+            if in_quote and mark == options.escape and after and after in options.escape + options.quote:
+                parts.append(after)
                 position += 1
             elif mark == options.quote:
                 in_quote, saw_quote = not in_quote, True

@@ -30,7 +30,7 @@ from protocol.pgwire.datetime_text import (
     field_overflow,
     fields_of,
     fraction_us,
-    told,
+    to_pg_error,
 )
 from protocol.pgwire.errors import PgError, SqlState
 from protocol.pgwire.timezones import SECOND_US, Abbreviation, local_offset, zone
@@ -430,7 +430,7 @@ def parse_date(text: str) -> int:
     try:
         moment = _moment(text)
     except BadText as bad:
-        raise told(bad, "date", text) from None
+        raise to_pg_error(bad, "date", text) from None
     if moment.special == "epoch":
         return 0
     days = None if moment.special else moment.days
@@ -446,7 +446,7 @@ def parse_time(text: str) -> int:
         if moment.special:
             raise bad_syntax()
     except BadText as bad:
-        raise told(bad, "time", text) from None
+        raise to_pg_error(bad, "time", text) from None
     return moment.us
 
 
@@ -464,7 +464,7 @@ def _parse_instant(text: str, type: str, timezone: str | None) -> int:
     try:
         moment = _moment(text)
     except BadText as bad:
-        raise told(bad, type, text) from None
+        raise to_pg_error(bad, type, text) from None
     if moment.special == "epoch":
         return 0
     if moment.special:

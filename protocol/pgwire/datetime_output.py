@@ -28,8 +28,8 @@ def days_from_civil(year: int, month: int, day: int) -> int:
 
 
 def days_in_month(year: int, month: int) -> int:
-    following = (year + 1, 1) if month == 12 else (year, month + 1)
-    return days_from_civil(*following, 1) - days_from_civil(year, month, 1)
+    next_month = (year + 1, 1) if month == 12 else (year, month + 1)
+    return days_from_civil(*next_month, 1) - days_from_civil(year, month, 1)
 
 
 def date_text(days: int) -> str:

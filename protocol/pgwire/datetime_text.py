@@ -15,7 +15,7 @@ INT64_MIN, INT64_MAX = -(1 << 63), (1 << 63) - 1
 
 
 class BadText(Exception):
-    """A text is invalid or its value is out of range. `told` converts it to a PgError."""
+    """A text is invalid or its value is out of range. `to_pg_error` converts it to a PgError."""
 
     def __init__(self, sqlstate: SqlState, message: str, hint: str | None = None) -> None:
         self.sqlstate, self.message, self.hint = sqlstate, message, hint
@@ -31,7 +31,7 @@ def field_overflow(hint: str | None = None) -> BadText:
     return BadText(SqlState.DATETIME_FIELD_OVERFLOW, 'date/time field value out of range: "{text}"', hint)
 
 
-def told(bad: BadText, type: str, text: str) -> PgError:
+def to_pg_error(bad: BadText, type: str, text: str) -> PgError:
     """The PgError for the invalid input `text` of type `type`."""
     return PgError(bad.sqlstate, bad.message.format(type=type, text=text), hint=bad.hint)
 
@@ -68,8 +68,8 @@ def fields_of(text: str) -> list[tuple[str, str]]:
             continue
         value = match[kind].lower()
         if kind == "word" and position < end:
-            following = text[position]
-            if following in "-/." or ((following == "+" or following.isdecimal()) and value not in WORDS):
+            after = text[position]
+            if after in "-/." or ((after == "+" or after.isdecimal()) and value not in WORDS):
                 glued = _GLUED.match(text, position, end)
                 if glued is not None:
                     value, position, kind = value + glued[0].lower(), glued.end(), "date"

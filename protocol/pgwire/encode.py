@@ -91,7 +91,7 @@ class CopyEncoder:
             self._rows: _ChunkEncoder = lambda columns, rows: _sized_rows(_COPY_DATA, fields, columns, rows)
         else:
             lines = tuple(_line_column(t, options, style, i in forced, len(types) == 1) for i, t in enumerate(types))
-            self._rows = _Lines(lines, options).encode
+            self._rows = _LineEncoder(lines, options).encode
 
     def header(self) -> bytes:
         """The line of column names as a message, if HEADER is set; else b""."""
@@ -218,14 +218,14 @@ def _sized_rows(tag: int, fields: Sequence[_Field], columns: list[pa.Array], cou
     struct.add("u1", tag)
     struct.add(">i4", lengths)  # completed below
     struct.add(">i2", len(fields))
-    pieces: list[_Struct | pa.Array] = []
+    parts: list[_Struct | pa.Array] = []
     for field, column in zip(fields, columns, strict=True):
         if isinstance(field, _FixedField):
             if column.null_count:
                 values = sized_fixed(field.dtype, field.values, column)
                 lengths += _lengths(values)
                 lengths -= 4
-                pieces += [struct, values]
+                parts += [struct, values]
                 struct = _Struct()
             else:
                 lengths += field.dtype.itemsize
@@ -241,18 +241,18 @@ def _sized_rows(tag: int, fields: Sequence[_Field], columns: list[pa.Array], cou
             sizes = _lengths(values)
             struct.add(">i4", sizes)
             lengths += sizes
-        pieces += [struct, values]
+        parts += [struct, values]
         struct = _Struct()
-    if not pieces:
+    if not parts:
         return struct.rows(count).tobytes()
     if struct.formats:
-        pieces.append(struct)
-    arrays = [_fixed_width(p.rows(count)) if isinstance(p, _Struct) else p for p in pieces if not _is_empty(p)]
+        parts.append(struct)
+    arrays = [_fixed_width(p.rows(count)) if isinstance(p, _Struct) else p for p in parts if not _is_empty(p)]
     return bytes(_body(pc.call_function("binary_join_element_wise", [*arrays, _EMPTY], _REPLACE_NULL_BY_NOTHING)))
 
 
-def _is_empty(piece: _Struct | pa.Array) -> bool:
-    return isinstance(piece, _Struct) and not piece.formats
+def _is_empty(part: _Struct | pa.Array) -> bool:
+    return isinstance(part, _Struct) and not part.formats
 
 
 def _lengths(array: pa.Array) -> NDArray[np.int32]:
@@ -307,7 +307,7 @@ def _line_column(
     return lambda column: escape(text(column))
 
 
-class _Lines:
+class _LineEncoder:
     """Encodes rows as lines, each in its own CopyData."""
 
     def __init__(self, columns: Sequence[Callable[[pa.Array], pa.Array]], options: CopyOptions) -> None:

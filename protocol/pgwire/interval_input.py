@@ -21,7 +21,7 @@ from protocol.pgwire.datetime_text import (
     bad_syntax,
     clock_of,
     fields_of,
-    told,
+    to_pg_error,
 )
 from protocol.pgwire.errors import PgError, SqlState
 from protocol.pgwire.timezones import SECOND_US
@@ -225,7 +225,7 @@ def parse_interval(text: str, unit: str = "second", *, minutes_first: bool = Fal
                 raise
             return _iso_span(text)
     except BadText as bad:
-        raise told(bad, "interval", text) from None
+        raise to_pg_error(bad, "interval", text) from None
 
 
 def interval_of(months: int, days: int, us: int) -> pa.MonthDayNano:

@@ -313,12 +313,12 @@ def _hex(digits: str) -> bytes:
         if digits[position] in " \n\t\r":
             position += 1
             continue
-        for place in (position, position + 1):
-            if place >= len(digits):
+        for index in (position, position + 1):
+            if index >= len(digits):
                 message = "invalid hexadecimal data: odd number of digits"
                 raise PgError(SqlState.INVALID_PARAMETER_VALUE, message)
-            if digits[place] not in "0123456789abcdefABCDEF":
-                message = f'invalid hexadecimal digit: "{digits[place]}"'
+            if digits[index] not in "0123456789abcdefABCDEF":
+                message = f'invalid hexadecimal digit: "{digits[index]}"'
                 raise PgError(SqlState.INVALID_PARAMETER_VALUE, message)
         out.append(int(digits[position : position + 2], 16))
         position += 2

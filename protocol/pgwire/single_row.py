@@ -48,17 +48,17 @@ def row_writer(types: Sequence[PgType], formats: Sequence[int], style: OutputSty
     count = len(writers)
 
     def written(values: Sequence[Any]) -> bytes:
-        pieces: list[bytes] = []
+        parts: list[bytes] = []
         for write, value in zip(writers, values, strict=True):
             if value is None:
-                pieces.append(_NULL)
+                parts.append(_NULL)
             elif write is None:
                 return _encode_columns(types, formats, values, style)
             else:
                 data = write(value)
-                pieces.append(_LENGTH.pack(len(data)))
-                pieces.append(data)
-        body = b"".join(pieces)
+                parts.append(_LENGTH.pack(len(data)))
+                parts.append(data)
+        body = b"".join(parts)
         return _HEAD.pack(b"D", len(body) + 6, count) + body
 
     return written

@@ -103,19 +103,19 @@ async def copy_from(context: Context, sender: Sender, arrival: asyncio.Event, st
 
 
 async def _copy_data(sender: Sender, arrival: asyncio.Event) -> AsyncIterator[bytes]:
-    """Yields the data of CopyData messages until CopyDone, in pieces of about FEED_BYTES."""
-    pieces: list[bytes] = []
+    """Yields the data of CopyData messages until CopyDone, in chunks of about FEED_BYTES."""
+    chunks: list[bytes] = []
     size = 0
     while True:
         event = sender.connection.next_event()
         if isinstance(event, CopyData):
-            pieces.append(event.data)
+            chunks.append(event.data)
             size += len(event.data)
             if size < FEED_BYTES:
                 continue
         if size:
-            yield b"".join(pieces)
-            pieces, size = [], 0
+            yield b"".join(chunks)
+            chunks, size = [], 0
         match event:
             case CopyDone():
                 return

@@ -128,7 +128,7 @@ class SubscriptionRows:
 
     async def take_ready(self, limit: int | None, timeout_s: float) -> pa.Table:
         """For FETCH ... WITH (TIMEOUT). Returns at `limit` rows or the timeout. Takes ready rows first."""
-        pieces: list[pa.Table] = []
+        tables: list[pa.Table] = []
         count = 0
         if self._rest.num_rows == 0:  # left-over rows are returned before an error that occurred meanwhile
             self._messages.extend(self._settled().ready())
@@ -137,9 +137,9 @@ class SubscriptionRows:
             await self._convert()
             async with asyncio.timeout_at(deadline):
                 while limit is None or count < limit:
-                    piece = await self.take(None if limit is None else limit - count)
-                    pieces.append(piece)
-                    count += piece.num_rows
+                    table = await self.take(None if limit is None else limit - count)
+                    tables.append(table)
+                    count += table.num_rows
                     if self.finished:
                         break
         except TimeoutError:
@@ -148,9 +148,9 @@ class SubscriptionRows:
             if not count:
                 raise  # otherwise a later call raises the error, after these rows
         except BaseException:
-            self._rest = pa.concat_tables([*pieces, self._rest]) if pieces else self._rest
+            self._rest = pa.concat_tables([*tables, self._rest]) if tables else self._rest
             raise
-        return pa.concat_tables(pieces) if pieces else self._none
+        return pa.concat_tables(tables) if tables else self._none
 
     async def _drain(self) -> None:
         """Appends the available rows to the left-over rows. An error is raised later, after these rows."""

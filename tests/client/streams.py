@@ -84,7 +84,7 @@ def columns(statement: str) -> tuple[str, ...]:
 
 @st.composite
 def histories(draw: st.DrawFn) -> History:
-    contents = st.dictionaries(st.integers(0, 3), st.integers(0, 2), max_size=4)
-    states = draw(st.dictionaries(st.integers(1, 12), contents, max_size=8))
+    rows = st.dictionaries(st.integers(0, 3), st.integers(0, 2), max_size=4)
+    states = draw(st.dictionaries(st.integers(1, 12), rows, max_size=8))
     progress = draw(st.frozensets(st.integers(1, 14)))
-    return History({0: draw(contents), **dict(sorted(states.items()))}, progress)
+    return History({0: draw(rows), **dict(sorted(states.items()))}, progress)

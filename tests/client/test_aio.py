@@ -89,7 +89,7 @@ async def test_errors_of_the_server_are_raised_immediately(dsn: str, caplog: pyt
 async def test_attempts_are_bounded() -> None:
     with pytest.raises(OSError) as raised:
         await anext(aio.subscribe("postgresql://127.0.0.1:9/none", "t", retry=Retry(attempts=2, first_s=0.001)))
-    assert raised.value.__notes__ == ["tidewire gave up after 2 attempts to come back"]
+    assert raised.value.__notes__ == ["tidewire gave up after 2 attempts to reconnect"]
 
 
 async def test_callbacks_may_be_awaited(dsn: str, table: str, execute: Execute) -> None:
@@ -227,7 +227,7 @@ async def test_a_consumer_that_requests_no_batch_receives_no_rows(dsn: str, tabl
         await anext(batches)
         for k in range(10):
             execute("INSERT INTO t VALUES " + ", ".join(f"({k}, {v})" for v in range(1000)))
-        assert not batches._following.reader._waiting
+        assert not batches._stream.reader._received
         (update,) = await changed(batches, 1)
         assert len(update.changes) == 1000
 
@@ -250,6 +250,6 @@ async def test_a_hold_is_advanced_by_acknowledgements(dsn: str, table: str) -> N
     batches = aio.subscribe(dsn, table, hold="h", hold_every_s=0.0)
     fake = batches._holding = FakeHolding()
     async with batches:
-        told = [await anext(batches) for _ in range(4)]
-    assert fake.statements == [f"ALTER HOLD h ADVANCE TO {batch.progress - 1}" for batch in told[:-1]]
+        received = [await anext(batches) for _ in range(4)]
+    assert fake.statements == [f"ALTER HOLD h ADVANCE TO {batch.progress - 1}" for batch in received[:-1]]
     assert fake.terminated

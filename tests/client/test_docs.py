@@ -138,10 +138,10 @@ runpy.run_path(sys.argv[0], run_name="__main__")
 
 def watched(dsn: str, directory: Path, lines: int) -> list[str]:
     """The lines that the example prints until it is interrupted, which is after it has stored its token."""
-    place = directory / "token"
-    before = place.read_text() if place.exists() else ""
+    token_file = directory / "token"
+    before = token_file.read_text() if token_file.exists() else ""
     example = subprocess.Popen(
-        [sys.executable, "-c", INTERRUPTIBLE, str(ROOT / "docs" / "examples" / "watch.py"), dsn, "t", str(place)],
+        [sys.executable, "-c", INTERRUPTIBLE, str(ROOT / "docs" / "examples" / "watch.py"), dsn, "t", str(token_file)],
         stdout=subprocess.PIPE,
         text=True,
         env={**os.environ, "PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": "1"},
@@ -149,7 +149,7 @@ def watched(dsn: str, directory: Path, lines: int) -> list[str]:
     with example:
         assert example.stdout is not None
         printed = [example.stdout.readline().rstrip() for _ in range(lines)]
-        while not place.exists() or place.read_text() == before:
+        while not token_file.exists() or token_file.read_text() == before:
             threading.Event().wait(0.01)
         example.send_signal(signal.SIGINT)
         try:

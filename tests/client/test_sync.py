@@ -199,7 +199,7 @@ def test_attempts_are_bounded() -> None:
         dsn = proxy.dsn
     with pytest.raises(psycopg.OperationalError) as raised:
         next(tidewire.subscribe(dsn, "t", retry=Retry(attempts=2, first_s=0.001)))
-    assert raised.value.__notes__ == ["tidewire gave up after 2 attempts to come back"]
+    assert raised.value.__notes__ == ["tidewire gave up after 2 attempts to reconnect"]
 
 
 def test_a_cancelled_subscription_raises_and_can_be_resumed(dsn: str, table: str, execute: Execute) -> None:
@@ -334,7 +334,7 @@ def test_rows_are_read_only_when_a_batch_is_requested(dsn: str, table: str, exec
         next(batches)
         for k in range(10):
             execute("INSERT INTO t VALUES " + ", ".join(f"({k}, {v})" for v in range(1000)))
-        assert not batches._following.reader._waiting
+        assert not batches._stream.reader._received
         assert [len(update.changes) for update in changed(batches, 10)] == [1000] * 10
 
 
@@ -368,8 +368,8 @@ def test_a_hold_is_advanced_by_acknowledgements(dsn: str, table: str, monkeypatc
     fake = FakeHolding([])
     fake_holding(monkeypatch, batches, fake)
     with batches:
-        told = list(itertools.islice(batches, 4))
-    assert fake.statements == [f"ALTER HOLD h ADVANCE TO {batch.progress - 1}" for batch in told[:-1]]
+        received = list(itertools.islice(batches, 4))
+    assert fake.statements == [f"ALTER HOLD h ADVANCE TO {batch.progress - 1}" for batch in received[:-1]]
     assert fake.closed
 
 

@@ -109,7 +109,7 @@ commands = st.lists(
 )
 
 
-def in_pieces(data: bytes, cuts: Iterable[int]) -> list[Event]:
+def in_chunks(data: bytes, cuts: Iterable[int]) -> list[Event]:
     """The events that a connection returns for `data` divided at `cuts`. EOF, which it repeats, is omitted."""
     connection = ready()
     events: list[Event] = []
@@ -126,9 +126,9 @@ def test_events_do_not_depend_on_the_division_of_the_bytes(
     stream = wire(messages)
     last = next((i + 1 for i, each in enumerate(messages) if isinstance(each, Terminate)), len(messages))
     expected = [each for each in messages[:last] if not isinstance(each, CopyData | CopyDone | CopyFail)]
-    assert in_pieces(stream, []) == expected
-    assert in_pieces(stream, range(1, len(stream))) == expected
-    assert in_pieces(stream, data.draw(st.lists(st.integers(0, len(stream)), max_size=5))) == expected
+    assert in_chunks(stream, []) == expected
+    assert in_chunks(stream, range(1, len(stream))) == expected
+    assert in_chunks(stream, data.draw(st.lists(st.integers(0, len(stream)), max_size=5))) == expected
 
 
 @given(st.one_of(*s.OPENING.values()))

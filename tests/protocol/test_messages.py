@@ -142,7 +142,7 @@ def test_field_of_a_type() -> None:
     assert FieldDescription.of("n", numeric(10, 2)) == FieldDescription("n", 0, 0, 1700, -1, 655366, 0)
 
 
-# --- beside a real PostgreSQL ---
+# --- compared with a real PostgreSQL ---
 
 
 def exchange(dsn: str, *messages: FrontendMessage, settings: dict[str, str] | None = None) -> bytes:

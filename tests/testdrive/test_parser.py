@@ -47,7 +47,7 @@ def action(text: str) -> Action:
 def test_every_sigil_is_parsed_as_its_command() -> None:
     text = "$ nop\n> SELECT 1\n1\n? EXPLAIN x\nplan\n! SELECT\ncontains:y\n"
     assert [type(command) for command in parse(text)] == [Action, Query, TextQuery, FailingQuery]
-    assert [command.place.line for command in parse(text)] == [1, 2, 4, 6]
+    assert [command.location.line for command in parse(text)] == [1, 2, 4, 6]
 
 
 def test_the_blank_after_a_sigil_is_optional() -> None:
@@ -145,9 +145,9 @@ def test_the_first_lines_of_an_action_are_joined() -> None:
 )
 def test_version_guards(guard: str, admitted: set[int]) -> None:
     found = query(f">[{guard}] SELECT 1")
-    assert found.place.guard is not None
+    assert found.location.guard is not None
     assert found.sql == "SELECT 1"
-    assert {version for version in range(3, 7) if found.place.guard.admits(version)} == admitted
+    assert {version for version in range(3, 7) if found.location.guard.admits(version)} == admitted
 
 
 @pytest.mark.parametrize(
@@ -186,7 +186,7 @@ def test_escaped_lines_are_parsed_to_themselves(lines: list[str]) -> None:
 @given(st.lists(st.text("aé☃ '", min_size=1), min_size=1, max_size=3))
 def test_replacing_a_body_changes_no_other_byte(values: list[str]) -> None:
     source = "# ☃\r\n> SELECT 'é'\nold é\n  row\n\n# tail\n> SELECT 2\n2".encode()
-    span = parse(source.decode())[0].place.body
+    span = parse(source.decode())[0].location.body
     new = [escaped(quoted(value)) for value in values]
     changed = rewritten(source, {span: new}).decode()
     assert changed == "\n".join(["# ☃\r\n> SELECT 'é'", *new, "\n# tail\n> SELECT 2\n2"])

@@ -83,7 +83,7 @@ def test_clients_that_have_no_session_are_limited_too(server: ServerThread) -> N
         assert silent[8].until_ready() == [("E", ("FATAL", "53300", "sorry, too many clients already"))]
 
 
-def test_a_lack_of_descriptors_is_told_and_logged(
+def test_a_lack_of_descriptors_is_reported_and_logged(
     server: ServerThread, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with psycopg.connect(server.dsn()) as session:

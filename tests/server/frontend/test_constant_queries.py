@@ -116,15 +116,15 @@ class Wire:
 
 
 async def answers(listener: Listener, exchanges: list[list[bytes]]) -> list[bytes]:
-    """What a new client is answered to each exchange, given in pieces; it waits for ReadyForQuery."""
+    """What a new client is answered to each exchange, given in chunks; it waits for ReadyForQuery."""
     wire, client = Wire(), listener.new_client()
     client.connection_made(wire)  # type: ignore[arg-type]
     client.data_received(StartupMessage({"user": "materialize", "database": "materialize"}).serialize())
     await wire.answered()
     found = []
-    for pieces in exchanges:
-        for piece in pieces:
-            client.data_received(piece)
+    for chunks in exchanges:
+        for chunk in chunks:
+            client.data_received(chunk)
         found.append(await wire.answered())
     client.connection_lost(None)
     return found

@@ -221,15 +221,15 @@ def test_asyncpg_copies_with_arguments(dsn: str, connection: psycopg.Connection[
     """It asks the server for their texts and writes those into the query."""
 
     async def work(reader: Any) -> None:
-        pieces: list[bytes] = []
+        chunks: list[bytes] = []
 
         async def write(data: bytes) -> None:
-            pieces.append(data)
+            chunks.append(data)
 
         (now,) = await reader.fetchrow("SELECT mz_now()::text")
         query = "SUBSCRIBE (SELECT a, b FROM t WHERE a = $1 AND b = $2) AS OF AT LEAST {0} UP TO {0} + 1"
         await reader.copy_from_query(query.format(now), 2, "y", output=write)
-        assert b"".join(pieces).decode().split("\t")[1:] == ["1", "2", "y\n"]
+        assert b"".join(chunks).decode().split("\t")[1:] == ["1", "2", "y\n"]
 
     through_asyncpg(dsn, work)
 
@@ -239,11 +239,11 @@ def test_asyncpg_copies(dsn: str, connection: psycopg.Connection[Row], format: s
     """The last column of the third row tells that it came, in every format."""
 
     async def work(reader: Any) -> None:
-        pieces: list[bytes] = []
+        chunks: list[bytes] = []
         third = asyncio.Event()
 
         async def write(data: bytes) -> None:
-            pieces.append(data)
+            chunks.append(data)
             if b"third" in data:
                 third.set()
 
@@ -256,13 +256,13 @@ def test_asyncpg_copies(dsn: str, connection: psycopg.Connection[Row], format: s
         with pytest.raises((asyncio.CancelledError, asyncpg.QueryCanceledError)):
             await copying
         if format == "binary":
-            data = b"".join(pieces)
+            data = b"".join(chunks)
             assert data.startswith(b"PGCOPY\n\xff\r\n\0")
             for a, b in ((1, b"x"), (2, b"y"), (3, b"third")):
                 assert struct.pack("!iqiii", 8, 1, 4, a, len(b)) + b in data
         else:
             separator = "," if format == "csv" else "\t"
-            rows = [line.split(separator)[1:] for line in b"".join(pieces).decode().splitlines()]
+            rows = [line.split(separator)[1:] for line in b"".join(chunks).decode().splitlines()]
             assert sorted(rows) == [["1", "1", "x"], ["1", "2", "y"], ["1", "3", "third"]]
 
     through_asyncpg(dsn, work)

@@ -113,7 +113,7 @@ def test_others_are_answered_while_a_long_cursor_is_described(
             running.result(WAIT_S)
 
 
-def test_errors_of_a_long_text_are_told_and_the_session_goes_on(server: ServerThread) -> None:
+def test_errors_of_a_long_text_are_reported_and_the_session_continues(server: ServerThread) -> None:
     with psycopg.connect(server.dsn(), autocommit=True) as one:
         for prepare in (False, True):
             with pytest.raises(errors.UndefinedTable) as refusal:

@@ -197,8 +197,8 @@ def test_serializable_increments(dsn: str) -> None:
         assert connection.execute("SELECT n FROM counter").fetchall() == [(sessions * increments,)]
 
 
-def test_writers_beside_an_update(dsn: str) -> None:
-    """Plain inserts go on beside statements that read what they write, and none is lost."""
+def test_writers_during_an_update(dsn: str) -> None:
+    """Plain inserts continue during statements that read what they write, and none is lost."""
     with connect(dsn) as connection:
         connection.execute("CREATE TABLE t (a int)")
 

@@ -1,4 +1,4 @@
-"""A reader that falls too far behind is ended alone, with an error that is true where it stands in the byte stream."""
+"""Only the reader that falls too far behind is ended. Its error is correct at its position in the byte stream."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ WIDE = "x" * 20_000
 
 
 class StuckClient:
-    """Subscribes over a socket of its own, and reads only when it is told to."""
+    """Subscribes over a socket of its own, and reads only when a method is called."""
 
     def __init__(self, server: ServerThread, database: str, statement: str) -> None:
         self.socket = socket.socket()
@@ -58,7 +58,7 @@ def progress_rows(stream: bytes) -> list[int]:
     return [int(time) for time in re.findall(rb"(\d{13})\tt\t", stream)]
 
 
-def test_a_stuck_client_is_told_and_nobody_else(
+def test_only_the_stuck_client_gets_an_error(
     server: ServerThread, dsn: str, table: psycopg.Connection[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("server.frontend.session.STUCK_S", 300)  # longer than all inserts take
@@ -85,11 +85,11 @@ def test_a_stuck_client_is_told_and_nobody_else(
         seen = stuck.read_until(b"subscription fell too far behind")
         seen = stuck.read_until(b"subscription_waiting_bytes_max.")
     before, _, error = seen.partition(b"54000")
-    (told,) = re.findall(rb"The last progress before this error is (\d+)", error)
-    assert int(told) == progress_rows(before)[-1]
+    (last_progress,) = re.findall(rb"The last progress before this error is (\d+)", error)
+    assert int(last_progress) == progress_rows(before)[-1]
 
 
-def test_who_takes_nothing_at_all_is_cut_off(
+def test_the_connection_of_a_client_that_reads_nothing_is_aborted(
     server: ServerThread, dsn: str, table: psycopg.Connection[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("server.frontend.session.STUCK_S", 0.2)

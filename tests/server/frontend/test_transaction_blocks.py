@@ -30,7 +30,7 @@ def connection(server: ServerThread) -> Iterator[psycopg.Connection]:
         yield connection
 
 
-def contents(connection: psycopg.Connection) -> list[int]:
+def rows(connection: psycopg.Connection) -> list[int]:
     return sorted(row[0] for row in connection.execute("SELECT k FROM t"))
 
 
@@ -45,17 +45,17 @@ def test_what_a_query_string_does_before_begin_belongs_to_the_block(
     connection.execute(f"{before}; BEGIN".encode())
     assert connection.info.transaction_status == psycopg.pq.TransactionStatus.INTRANS
     connection.execute("ROLLBACK")
-    assert contents(connection) == [1]
+    assert rows(connection) == [1]
     connection.execute(f"{before}; BEGIN; COMMIT".encode())
     if before != "DROP TABLE t":
-        assert contents(connection) == ([1, 2] if "INSERT" in before else [])
+        assert rows(connection) == ([1, 2] if "INSERT" in before else [])
 
 
 def test_a_block_goes_on_with_what_stood_before_its_begin(connection: psycopg.Connection) -> None:
     connection.execute("INSERT INTO t VALUES (1); BEGIN; INSERT INTO t VALUES (2)")
     connection.execute("INSERT INTO t VALUES (3)")
     connection.execute("ROLLBACK; INSERT INTO t VALUES (4); BEGIN; INSERT INTO t VALUES (5); COMMIT")
-    assert contents(connection) == [4, 5]
+    assert rows(connection) == [4, 5]
 
 
 def test_what_a_pipeline_inserts_before_begin_belongs_to_the_block(connection: psycopg.Connection) -> None:
@@ -64,7 +64,7 @@ def test_what_a_pipeline_inserts_before_begin_belongs_to_the_block(connection: p
         connection.execute("BEGIN")
         connection.execute("INSERT INTO t VALUES (2)")
         connection.execute("ROLLBACK")
-    assert contents(connection) == []
+    assert rows(connection) == []
 
 
 @pytest.mark.parametrize("before", ["DELETE FROM t", "TRUNCATE t"])
@@ -74,10 +74,10 @@ def test_what_a_pipeline_deletes_before_begin_belongs_to_the_block(connection: p
         connection.execute(before.encode())
         connection.execute("BEGIN")
         connection.execute("ROLLBACK")
-    assert contents(connection) == [1]
+    assert rows(connection) == [1]
     with connection.pipeline():
         connection.execute(before.encode())
-    assert contents(connection) == []
+    assert rows(connection) == []
 
 
 @pytest.mark.parametrize("statement", ["DELETE FROM t", "TRUNCATE t"])
@@ -85,12 +85,12 @@ def test_a_statement_sees_what_the_same_query_string_or_pipeline_inserted(
     connection: psycopg.Connection, statement: str
 ) -> None:
     connection.execute(f"INSERT INTO t VALUES (1); {statement}".encode())
-    assert contents(connection) == []
+    assert rows(connection) == []
     with connection.pipeline():
         connection.execute("INSERT INTO t VALUES (1)")
         connection.execute(statement.encode())
         connection.execute(statement.encode())
-    assert contents(connection) == []
+    assert rows(connection) == []
 
 
 def test_a_setting_made_before_begin_is_put_back_by_rollback(connection: psycopg.Connection) -> None:
@@ -121,11 +121,11 @@ def test_each_select_of_a_query_string_holds_what_it_reads(
 
 def test_reads_before_begin_do_not_decide_what_the_block_does(connection: psycopg.Connection) -> None:
     connection.execute("SELECT * FROM t; BEGIN; INSERT INTO t VALUES (1); COMMIT")
-    assert contents(connection) == [1]
+    assert rows(connection) == [1]
 
 
 def test_an_error_before_begin_rolls_all_back(connection: psycopg.Connection) -> None:
     with pytest.raises(errors.UndefinedTable):
         connection.execute("INSERT INTO t VALUES (1); SELECT * FROM missing; BEGIN")
     assert connection.info.transaction_status == psycopg.pq.TransactionStatus.IDLE
-    assert contents(connection) == []
+    assert rows(connection) == []

@@ -22,18 +22,18 @@ RELATION = (Field("a", INT4, True),)
 
 
 class Stream:
-    """A subscription to which messages come when a test says so; `error` stands behind them."""
+    """A subscription whose messages a test adds; `error` follows them."""
 
     def __init__(self) -> None:
         self.finished = False
         self.error: PgError | None = None
         self.on_overrun = None
         self._came = asyncio.Event()
-        self._waiting: list[Entry] = []
+        self._messages: list[Entry] = []
 
     def come(self, time: int, *values: int) -> None:
         rows = pa.table([pa.array(values, pa.int32())], schema=updates.rows_schema([pa.int32()]))
-        self._waiting.append(Entry(Timestamp(time), updates.with_diff(rows, 1)))
+        self._messages.append(Entry(Timestamp(time), updates.with_diff(rows, 1)))
         self._came.set()
 
     def fail(self, message: str) -> None:
@@ -41,7 +41,7 @@ class Stream:
         self._came.set()
 
     def ready(self, *_: object) -> list[Entry]:
-        messages, self._waiting = self._waiting, []
+        messages, self._messages = self._messages, []
         if not messages and self.error is not None:
             raise self.error
         return messages
@@ -80,14 +80,14 @@ def test_a_cancelled_fetch_loses_no_row(limit: int | None) -> None:
         stream = Stream()
         rows = rows_of(stream)
         stream.come(1, 1, 2)
-        waiting = await begun(rows.take_ready(limit, 60.0))
+        task = await begun(rows.take_ready(limit, 60.0))
         stream.come(2, 3)
         for _ in range(10):
             await asyncio.sleep(0)
-        assert not waiting.done()
-        waiting.cancel()
+        assert not task.done()
+        task.cancel()
         with pytest.raises(asyncio.CancelledError):
-            await waiting
+            await task
         stream.come(3, 4)
         assert values(await rows.take(None)) == [1, 2, 3, 4]
 
@@ -98,11 +98,11 @@ def test_a_fetch_that_is_cancelled_before_anything_came_loses_nothing() -> None:
     async def run() -> None:
         stream = Stream()
         rows = rows_of(stream)
-        waiting = await begun(rows.take(5))
+        task = await begun(rows.take(5))
         stream.come(1, 1)
-        waiting.cancel()  # as it is about to be handed the row
+        task.cancel()  # as it is about to be handed the row
         with pytest.raises(asyncio.CancelledError):
-            await waiting
+            await task
         assert values(await rows.take(5)) == [1]
 
     asyncio.run(run())
@@ -124,7 +124,7 @@ def test_what_is_left_over_comes_first_and_with_what_is_ready() -> None:
     asyncio.run(run())
 
 
-def test_an_error_is_told_behind_the_rows_before_it_and_as_often_as_it_is_asked() -> None:
+def test_an_error_is_raised_after_the_rows_before_it_by_every_call() -> None:
     async def run() -> None:
         stream = Stream()
         rows = rows_of(stream)
@@ -145,12 +145,12 @@ def test_rows_that_came_in_time_are_given_before_the_error_that_came_then() -> N
     async def run() -> None:
         stream = Stream()
         rows = rows_of(stream)
-        waiting = await begun(rows.take_ready(None, 60.0))
+        task = await begun(rows.take_ready(None, 60.0))
         stream.come(1, 1)
         for _ in range(10):
             await asyncio.sleep(0)
         stream.fail("no more")
-        assert values(await waiting) == [1]
+        assert values(await task) == [1]
         with pytest.raises(PgError, match="no more"):
             await rows.take_ready(None, 60.0)
 

@@ -1,4 +1,4 @@
-"""The part of a subscription that `sync` and `aio` share: retries, acknowledgements and holds. No IO, no clock."""
+"""What `sync` and `aio` have in common: retries, resumption, acknowledgements and holds. No IO, no clock."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Options(TypedDict, total=False):
     token: Token | str | None
     """Resume after the batch with this token, without a snapshot."""
     rows: Mapping[Row, Row] | None
-    """Required with `token` and `key`: the contents of `batch.rows` at the token."""
+    """Required with `token` and `key`: the value of `batch.rows` at the token."""
     on_too_old: Literal["raise", "reset"]
     """If the history after the token has been compacted: raise TokenTooOld (the default), or read a new snapshot,
     which has `reset` set."""
@@ -49,7 +49,7 @@ class Hold:
 
     def __init__(self, name: str, every_s: float) -> None:
         if not is_name(name):
-            raise ValueError(f"this is no name of a hold: {name!r}")
+            raise ValueError(f"not the name of a hold: {name!r}")
         self._name = name
         self._every_s = every_s
         self._next_s = float("-inf")
@@ -75,7 +75,7 @@ class Hold:
         log.warning("hold %s was not advanced: %s", self._name, error)
 
 
-class Following:
+class ResumableStream:
     """The reader, the count of failures and the hold of one subscription. How `sync` and `aio` use it:
 
     - For every connection: send `reader.statement()`, pass the rows to `reader`, call `finished()` at the end of the
@@ -132,18 +132,18 @@ class Following:
             case Verdict.RETRY:
                 self._failures += 1
                 if self._failures > self._retry.attempts:
-                    error.add_note(f"tidewire gave up after {self._retry.attempts} attempts to come back")
+                    error.add_note(f"tidewire gave up after {self._retry.attempts} attempts to reconnect")
                     raise error
                 delay_s = self._retry.delay_s(self._failures)
                 log.warning("lost the stream (%s), attempt %d in %.2f s", error, self._failures, delay_s)
                 return delay_s
             case Verdict.TOO_OLD if self._reset_when_too_old:
-                log.warning("the history behind %s is gone: taking a new snapshot", self.reader.token)
+                log.warning("no history after the token %s: reading a new snapshot", self.reader.token)
                 self.reader.reset()
                 return 0.0
             case Verdict.TOO_OLD:
                 token = self.reader.token
-                place = "at the AS OF asked for" if token is None else f"behind the token {token}"
-                raise TokenTooOld(f"the history {place} is no longer readable") from error
+                start = "at the requested AS OF" if token is None else f"after the token {token}"
+                raise TokenTooOld(f"the history {start} is no longer readable") from error
             case Verdict.RAISE:
                 raise error

@@ -9,7 +9,7 @@ import pytest
 from tests.client.test_reader import feed, progress
 from tidewire import Retry, Token, TokenTooOld
 from tidewire.errors import Verdict, judge
-from tidewire.following import Following, Hold
+from tidewire.resumption import Hold, ResumableStream
 
 TOO_OLD = "could not find a valid timestamp for the query"
 
@@ -31,35 +31,35 @@ def test_delays_are_random_and_double_up_to_the_longest() -> None:
 
 
 def test_attempts_are_bounded_and_a_batch_resets_their_count(caplog: pytest.LogCaptureFixture) -> None:
-    following = Following("t", {"retry": Retry(attempts=2, first_s=0.0)})
+    stream = ResumableStream("t", {"retry": Retry(attempts=2, first_s=0.0)})
     lost = OSError("gone")
     with caplog.at_level(logging.WARNING):
-        following.failed(lost, None)
-        following.failed(lost, None)
+        stream.failed(lost, None)
+        stream.failed(lost, None)
     assert "attempt 2" in caplog.text
-    following.reader.statement()
-    feed(following.reader, progress(5))
-    following.reader.receive(progress(6))
-    assert following.next_batch() is not None
-    following.failed(lost, None)
-    following.failed(lost, None)
+    stream.reader.statement()
+    feed(stream.reader, progress(5))
+    stream.reader.receive(progress(6))
+    assert stream.next_batch() is not None
+    stream.failed(lost, None)
+    stream.failed(lost, None)
     with pytest.raises(OSError, match="gone") as raised:
-        following.failed(lost, None)
-    assert raised.value.__notes__ == ["tidewire gave up after 2 attempts to come back"]
+        stream.failed(lost, None)
+    assert raised.value.__notes__ == ["tidewire gave up after 2 attempts to reconnect"]
 
 
 def test_a_token_that_is_too_old_is_an_error_or_causes_a_new_snapshot() -> None:
     error = ValueError(TOO_OLD)
-    token = str(Token(Following("t", {}).reader._query.fingerprint, 7))
-    following = Following("t", {"token": token})
+    token = str(Token(ResumableStream("t", {}).reader._query.fingerprint, 7))
+    stream = ResumableStream("t", {"token": token})
     with pytest.raises(TokenTooOld, match=token) as raised:
-        following.failed(error, "22000")
+        stream.failed(error, "22000")
     assert raised.value.__cause__ is error
-    following = Following("t", {"token": token, "on_too_old": "reset"})
-    assert following.failed(error, "22000") == 0.0
-    assert following.reader.statement() == "SUBSCRIBE t WITH (PROGRESS)"
-    with pytest.raises(TokenTooOld, match="at the AS OF"):
-        Following("t", {"as_of": 7}).failed(error, "22000")
+    stream = ResumableStream("t", {"token": token, "on_too_old": "reset"})
+    assert stream.failed(error, "22000") == 0.0
+    assert stream.reader.statement() == "SUBSCRIBE t WITH (PROGRESS)"
+    with pytest.raises(TokenTooOld, match="at the requested AS OF"):
+        ResumableStream("t", {"as_of": 7}).failed(error, "22000")
 
 
 def token(time: int) -> Token:
@@ -98,22 +98,22 @@ def test_a_lost_advance_is_logged_and_a_refused_one_is_raised(caplog: pytest.Log
 
 @pytest.mark.parametrize("name", ["", "h; DROP TABLE t", "a b", "1h"])
 def test_the_name_of_a_hold_must_be_an_identifier(name: str) -> None:
-    with pytest.raises(ValueError, match="no name"):
+    with pytest.raises(ValueError, match="not the name"):
         Hold(name, 1.0)
 
 
 def test_acknowledgements_are_automatic_unless_disabled() -> None:
     for automatic in (True, False):
-        following = Following("t", {"hold": "h", "auto_ack": automatic})
-        following.reader.statement()
-        feed(following.reader, progress(5))
-        following.reader.receive(progress(6))
-        batch = following.next_batch()
+        stream = ResumableStream("t", {"hold": "h", "auto_ack": automatic})
+        stream.reader.statement()
+        feed(stream.reader, progress(5))
+        stream.reader.receive(progress(6))
+        batch = stream.next_batch()
         assert batch is not None
-        assert following.hold is not None
-        assert following.hold.advance(0.0) is None, "it has only been handed over"
-        following.acknowledge_last()
+        assert stream.hold is not None
+        assert stream.hold.advance(0.0) is None, "it has only been handed over"
+        stream.acknowledge_last()
         if not automatic:
-            assert following.hold.advance(0.0) is None
+            assert stream.hold.advance(0.0) is None
             batch.ack()
-        assert following.hold.advance(0.0) == "ALTER HOLD h ADVANCE TO 5"
+        assert stream.hold.advance(0.0) == "ALTER HOLD h ADVANCE TO 5"
