@@ -79,8 +79,8 @@ def change_retention(context: Context, statement: AlterRetention) -> CatalogStat
     if not isinstance(found, Retained):
         raise PgError(
             SqlState.WRONG_OBJECT_TYPE,
-            f"RETAIN HISTORY is not for a {statement.kind}",
-            hint="Tables, materialized views and indexes have a history.",
+            f'cannot set RETAIN HISTORY of {statement.kind} "{found.name}"',
+            hint="Only tables, materialized views and indexes have a history.",
             position=statement.name.position,
         )
     privileges.require_owner(state, context.role, found)

@@ -25,7 +25,7 @@ from server.timeline.frontiers import Holder, NotReadable
 
 _NOT_HELD: dict[type[Item], str] = {
     View: "A view has no history of its own: hold the tables and materialized views that it reads.",
-    SystemTable: "A system table has no history before somebody subscribes to it.",
+    SystemTable: "A system table has no history before a client subscribes to it.",
 }
 MAX_LAG_DEFAULT_MS = 3 * 3_600_000
 

@@ -45,7 +45,7 @@ def create(context: Context, statement: CreateTable) -> CatalogState:
             Notice(
                 f'PRIMARY KEY and UNIQUE constraints of table "{name}" are not enforced',
                 severity=Severity.NOTICE,
-                hint="They are kept as documentation; nothing refuses a duplicate.",
+                hint="They are stored as documentation. Duplicates are not rejected.",
             )
         )
     return state

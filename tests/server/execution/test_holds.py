@@ -677,7 +677,7 @@ def test_retain_history_is_checked(db: Connection) -> None:
     refused(db, "CREATE TABLE x (a int) WITH (RETAIN HISTORY FOR 'long')", "22007")
     refused(db, "CREATE TABLE x (a int) WITH (RETAIN HISTORY FOR '0')", "22023", "not enabled")
     db.execute("CREATE VIEW v AS SELECT 1")
-    refused(db, "ALTER VIEW v SET (RETAIN HISTORY FOR '1s')", "42809", "RETAIN HISTORY is not for a view")
+    refused(db, "ALTER VIEW v SET (RETAIN HISTORY FOR '1s')", "42809", 'cannot set RETAIN HISTORY of view "v"')
     db.execute("ALTER SYSTEM SET enable_unlimited_retain_history = on")
     try:
         db.execute("CREATE TABLE x (a int) WITH (RETAIN HISTORY FOR '0')")
