@@ -15,7 +15,7 @@ from psycopg import errors
 from sqlglot import exp
 
 from server.dataflow.plan import maintenance_strategy
-from server.sql import plan
+from server.sql import plan, write_plan
 from server.sql.grammar import trees as trees_module
 from server.sql.grammar.parse import parse_query
 from tests.fix_server import ServerThread
@@ -39,7 +39,8 @@ class Gate:
         self.reached = threading.Event()
         self._opened = threading.Event()
         self._opened.set()
-        self._stops(monkeypatch, plan, "_finished")
+        self._stops(monkeypatch, plan, "finished_plan")
+        self._stops(monkeypatch, write_plan, "finished_plan")
         self._stops(monkeypatch, maintenance_strategy, "rewritten_or_not")
 
     def _stops(self, monkeypatch: pytest.MonkeyPatch, module: Any, name: str) -> None:
