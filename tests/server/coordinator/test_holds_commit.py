@@ -7,7 +7,6 @@ import sqlite3
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -19,6 +18,8 @@ from protocol.pgwire.errors import PgError
 from server.coordinator.committer import Request
 from server.coordinator.coordinator import Coordinator
 from server.coordinator.holds import Advance, Overdue
+from server.runtime.metrics import Metrics
+from tests.server.slow_engine import PassingEngine
 
 PUBLIC = ObjectId("u2")
 
@@ -34,10 +35,9 @@ class Clock:
 
 
 async def started(directory: Path, clock: Clock) -> Coordinator:
-    def no_views(*_: object) -> Any:
-        raise AssertionError("there are no materialized views")
-
-    coordinator = Coordinator(directory, interval_s=0.01, system_tables={}, plan_view=no_views, clock=clock)
+    coordinator = Coordinator(
+        directory, engine=PassingEngine(), metrics=Metrics(), interval_s=0.01, system_tables={}, clock=clock
+    )
     await coordinator.start()
     return coordinator
 
@@ -67,8 +67,8 @@ async def test_h21_advances_that_wait_together_share_a_transaction(tmp_path: Pat
     await asyncio.gather(*(coordinator.commit(Request(advances=(Advance(h.id, to),))) for h in held))
     # What compaction and the reservation need comes on top.
     assert coordinator.store.transactions - before <= 5
-    assert set(coordinator.holds.places.values()) == {HoldPosition(to)}
-    assert holds.load(coordinator.store) == coordinator.holds.places
+    assert set(coordinator.holds.positions.values()) == {HoldPosition(to)}
+    assert holds.load(coordinator.store) == coordinator.holds.positions
     await coordinator.close()
 
 
@@ -76,14 +76,14 @@ async def test_one_that_is_refused_does_not_disturb_the_others(tmp_path: Path) -
     coordinator = await started(tmp_path, Clock())
     held = [hold(100 + n, table(10)) for n in range(4)]
     await define(coordinator, table(10), *held)
-    at, to = coordinator.holds.places[held[0].id].at, coordinator.latest_time()
+    at, to = coordinator.holds.positions[held[0].id].at, coordinator.latest_time()
     wanted = [to, to + 10**9, to, 1]
     outcomes = await asyncio.gather(
         *(coordinator.commit(Request(advances=(Advance(h.id, t),))) for h, t in zip(held, wanted, strict=True)),
         return_exceptions=True,
     )
     assert [isinstance(outcome, PgError) for outcome in outcomes] == [False, True, False, True]
-    assert [coordinator.holds.places[h.id].at for h in held] == [to, at, to, at]
+    assert [coordinator.holds.positions[h.id].at for h in held] == [to, at, to, at]
     await coordinator.close()
 
 
@@ -92,7 +92,7 @@ async def test_a_transaction_that_fails_moves_no_hold(tmp_path: Path, monkeypatc
     coordinator = await started(tmp_path, clock)
     on, held = table(10), hold(11, table(10))
     await define(coordinator, on, held)
-    place = coordinator.holds.places[held.id]
+    position = coordinator.holds.positions[held.id]
     clock.now += 60_000
     await coordinator.commit(Request())
 
@@ -103,11 +103,11 @@ async def test_a_transaction_that_fails_moves_no_hold(tmp_path: Path, monkeypatc
         patched.setattr(coordinator.store, "transaction", failing)
         with pytest.raises(sqlite3.OperationalError):
             await coordinator.commit(Request(advances=(Advance(held.id, coordinator.latest_time()),)))
-    assert coordinator.holds.places[held.id] == place
-    assert coordinator.frontiers.since(on.id) == place.at
+    assert coordinator.holds.positions[held.id] == position
+    assert coordinator.frontiers.since(on.id) == position.at
     to = coordinator.latest_time()
     await coordinator.commit(Request(advances=(Advance(held.id, to),)))
-    assert coordinator.frontiers.since(on.id) <= to == coordinator.holds.places[held.id].at
+    assert coordinator.frontiers.since(on.id) <= to == coordinator.holds.positions[held.id].at
     assert len(coordinator.frontiers.holders) == 1
     await coordinator.close()
 
@@ -117,24 +117,24 @@ async def test_h20_a_restart_hours_later_finds_every_hold_in_its_place(tmp_path:
     coordinator = await started(tmp_path, clock)
     kept, late = hold(11, table(10), 10_800_000), hold(12, table(10), 60_000)
     await define(coordinator, table(10), kept, late)
-    at = coordinator.holds.places[kept.id].at
+    at = coordinator.holds.positions[kept.id].at
     await coordinator.close()
     clock.now += 7_200_000
     coordinator = await started(tmp_path, clock)
-    assert coordinator.holds.places == {kept.id: HoldPosition(at), late.id: HoldPosition(at)}
+    assert coordinator.holds.positions == {kept.id: HoldPosition(at), late.id: HoldPosition(at)}
     assert coordinator.frontiers.since(ObjectId("u10")) == at
     assert coordinator.latest_time() > at + 7_100_000
     for _ in range(20):  # looks at the lag: two hours without a server do not count yet
         await coordinator.frontiers.moved.wait()
-    assert coordinator.holds.places == {kept.id: HoldPosition(at), late.id: HoldPosition(at)}
+    assert coordinator.holds.positions == {kept.id: HoldPosition(at), late.id: HoldPosition(at)}
     ((downtime,),) = coordinator.store.read("SELECT value FROM meta WHERE key = 'downtime'")
     assert 7_200_000 <= downtime <= 7_200_000 + 20_000
     clock.now += 120_000  # while it runs
     while not coordinator.metrics.registry.get_sample_value("tidewire_holds_moved_by_max_lag_total"):
         await coordinator.frontiers.moved.wait()
-    assert coordinator.holds.places[late.id].status is Status.ADVANCED
-    assert coordinator.holds.places[late.id].at <= coordinator.latest_time() + 1 - downtime - 60_000
-    assert coordinator.holds.places[kept.id] == HoldPosition(at)
+    assert coordinator.holds.positions[late.id].status is Status.ADVANCED
+    assert coordinator.holds.positions[late.id].at <= coordinator.latest_time() + 1 - downtime - 60_000
+    assert coordinator.holds.positions[kept.id] == HoldPosition(at)
     await coordinator.close()
 
 
@@ -144,9 +144,9 @@ async def test_moves_of_lagging_holds_share_a_transaction(tmp_path: Path) -> Non
     held = [hold(100 + n, table(10)) for n in range(100)]
     await define(coordinator, table(10), *held)
     clock.now += 1_000
-    to = await coordinator.commit(Request())
+    to = (await coordinator.commit(Request())).time
     before = coordinator.store.transactions
     await coordinator.commit(Request(overdue=[Overdue(h.id, Timestamp(to)) for h in held]))
     assert coordinator.store.transactions - before <= 3
-    assert set(coordinator.holds.places.values()) == {HoldPosition(Timestamp(to), Status.ADVANCED)}
+    assert set(coordinator.holds.positions.values()) == {HoldPosition(Timestamp(to), Status.ADVANCED)}
     await coordinator.close()

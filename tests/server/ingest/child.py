@@ -6,19 +6,17 @@ import asyncio
 import sys
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from server.coordinator.committer import Request
 from server.coordinator.coordinator import Coordinator
 from server.ingest.ingestion import Ingestion
+from server.runtime.metrics import Metrics
 from tests.server.ingest.numbers import PARTS, TABLE, Numbers
+from tests.server.slow_engine import PassingEngine
 
 
 def opened(directory: Path) -> Coordinator:
-    def no_views(*_: object) -> Any:
-        raise AssertionError("there are no materialized views")
-
-    return Coordinator(directory, interval_s=0.01, system_tables={}, plan_view=no_views)
+    return Coordinator(directory, engine=PassingEngine(), metrics=Metrics(), interval_s=0.01, system_tables={})
 
 
 async def define(coordinator: Coordinator) -> None:
@@ -35,7 +33,7 @@ async def main(directory: Path, count: int) -> None:
     await define(coordinator)
     ingestion = Ingestion(TABLE.id, Numbers(count), coordinator)
     task = asyncio.create_task(ingestion.run())
-    while (await coordinator.rows(TABLE.id, coordinator.latest_time())).num_rows < PARTS * count:
+    while (await coordinator.reads.rows(TABLE.id, coordinator.latest_time())).num_rows < PARTS * count:
         await coordinator.frontiers.moved.wait()
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)

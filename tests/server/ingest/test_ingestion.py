@@ -57,7 +57,7 @@ async def until(coordinator: Coordinator, condition: Callable[[], bool]) -> None
 
 
 async def numbers(coordinator: Coordinator) -> list[tuple[int, int]]:
-    rows = await coordinator.rows(TABLE.id, coordinator.latest_time())
+    rows = await coordinator.reads.rows(TABLE.id, coordinator.latest_time())
     return sorted(zip(rows["c0"].to_pylist(), rows["c1"].to_pylist(), strict=True))
 
 
