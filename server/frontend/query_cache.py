@@ -49,7 +49,7 @@ class QueryCache:
         return len(text) <= TEXT_CHARS_MAX and context.transaction.catalog is None
 
     def plan(self, context: Context, text: str, parameter_oids: tuple[int, ...] = ()) -> Prepared | None:
-        if not self.keeps(context, text):
+        if context.transaction.catalog is not None:
             return None
         return self._plans.get((text, parameter_oids, *plan_key(context)))
 
