@@ -216,9 +216,7 @@ class EmbeddedSpark:
                 jvm, stopping, low_latency=self._low_latency, functions=self._functions, spill_directory=self._directory
             )
         except BaseException as error:
-            unavailable = _unavailable(
-                error, self._log_file
-            )  # before the JVM ends: afterwards the exception is unreadable
+            unavailable = _unavailable(error, self._log_file)  # reads the exception, which needs the JVM
             jvm.kill()
             jvm.process.wait()
             jvm.clean_up()
