@@ -10,7 +10,7 @@ from hypothesis import settings
 from tests.examples import DEFAULT_PROFILE
 
 # The second compiler of the JVM costs more processor time than it saves in a run of the tests.
-os.environ.setdefault("JAVA_TOOL_OPTIONS", "-XX:TieredStopAtLevel=1")
+os.environ.setdefault("JAVA_TOOL_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m")
 
 settings.load_profile(DEFAULT_PROFILE)
 
