@@ -175,7 +175,7 @@ async def test_large_tables(engine: SparkEngine) -> None:
 
 @pytest.mark.parametrize(("rows", "width", "batches"), [(0, 8, 0), (10, 8, 1), (1 << 21, 8, 16), (20, 8 << 20, 3)])
 def test_the_number_of_batches_that_a_table_is_sent_in(rows: int, width: int, batches: int) -> None:
-    """A large table has 16 partitions, or more if a partition would be too large for a task sent to an executor."""
+    """A large table is sent in 16 batches. The size of a batch is limited, because a task carries it to an executor."""
     table = pa.table({"c0": pa.array([bytes(width)] * rows, pa.binary(width))})
     assert len(table.to_batches(max_chunksize=rows_per_batch(table))) == batches
 
