@@ -1,9 +1,9 @@
-"""Keeps a copy of a relation in an SQLite file, through any crash of the server or of itself.
+"""Maintains a copy of a relation in an SQLite file. The copy stays correct if the server or this program crashes.
 
     python docs/examples/mirror.py DSN RELATION HOLD FILE
 
-The changes before a progress p and p itself go to the file in one transaction; then the hold moves to p - 1, where the
-next start resumes. The hold has to exist before the first start.
+The updates that a progress message p closes are written in one transaction with p. Then the hold is advanced to p - 1,
+which is the time at which the next start resumes. The hold must exist before the first start.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def follow(dsn: str, relation: str, hold: str, store: sqlite3.Connection) -> Non
             began = began or progress
             if not progressed:
                 waiting.append((json.dumps(row, default=str), diff))
-            elif progress > began:  # the first progress stands before the snapshot: it is no point to resume at
+            elif progress > began:  # the first progress precedes the snapshot, so it is not a time to resume at
                 with store:
                     store.executemany(
                         "INSERT INTO copy VALUES (?, ?) ON CONFLICT DO UPDATE SET count = count + excluded.count",

@@ -1,9 +1,9 @@
-"""Prints every change of a query, and goes on where it stopped when it is started again.
+"""Prints every change of a query. When restarted, it resumes after the last change that it recorded.
 
     python docs/examples/watch.py DSN QUERY TOKEN-FILE
 
-The token is written after the change was printed: a change may be printed twice if the power fails in between, none is
-left out.
+The token is written after the changes have been printed. After a crash in between, changes may be printed twice, but
+none is lost.
 """
 
 from __future__ import annotations

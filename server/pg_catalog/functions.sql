@@ -1,8 +1,9 @@
 -- PostgreSQL's catalog functions for the catalog engine, as macros over the system relations.
--- `database.py` makes those that a query uses, and brings in the relations that they name. A macro is put into the
--- query as it stands: the aliases and columns that an argument could mean by mistake have names that no query has.
+-- `database.py` defines those that a query uses and loads the relations that they name. DuckDB substitutes a macro's
+-- body into the query. The aliases and columns in it have names that no query uses, so that they cannot capture names
+-- in an argument.
 
--- visibility: what stands in the search path
+-- visibility in the search path
 CREATE MACRO fn.pg_table_is_visible(p_oid) AS (SELECT bool_or(tw_r.tw_visible) FROM (SELECT oid AS tw_oid, visible
     AS tw_visible FROM pg.tw_relations) tw_r WHERE tw_r.tw_oid = p_oid);
 CREATE MACRO fn.pg_type_is_visible(p_oid) AS (SELECT bool_or(true) FROM (SELECT oid AS tw_oid FROM pg.pg_type) tw_t
@@ -97,7 +98,7 @@ CREATE MACRO fn.pg_get_functiondef(p_oid) AS (SELECT tw_f.tw_definition FROM (SE
     oid AS tw_oid FROM pg.tw_functions) tw_f WHERE tw_f.tw_oid = p_oid);
 CREATE MACRO fn.pg_get_function_sqlbody(p_oid) AS (CASE WHEN p_oid IS NULL THEN NULL::VARCHAR END);
 
--- what there is none of: comments, sequences, rules, triggers, partitions, extended statistics
+-- comments; properties of relations; NULL for sequences, rules, triggers, partitions and extended statistics; settings
 CREATE MACRO fn.obj_description(p_oid) AS (
     SELECT tw_d.tw_description FROM (SELECT description AS tw_description, objoid AS tw_objoid, objsubid AS
       tw_objsubid FROM pg.pg_description) tw_d WHERE tw_d.tw_objoid = p_oid AND tw_d.tw_objsubid = 0),
@@ -132,7 +133,7 @@ CREATE MACRO fn.current_setting(p_name) AS (
   (p_name, p_missing) AS (SELECT tw_s.tw_setting FROM (SELECT name AS tw_name, setting AS tw_setting FROM
       pg.pg_settings) tw_s WHERE lower(tw_s.tw_name) = lower(p_name));
 
--- sizes, in bytes: what lies in the log
+-- sizes of the log's data, in bytes
 CREATE MACRO fn.pg_relation_size(p_oid) AS (coalesce((SELECT tw_s.tw_bytes FROM (SELECT bytes AS tw_bytes, oid AS
     tw_oid FROM pg.tw_sizes) tw_s WHERE tw_s.tw_oid = p_oid), 0)),
   (p_oid, p_fork) AS (coalesce((SELECT tw_s.tw_bytes FROM (SELECT bytes AS tw_bytes, oid AS tw_oid FROM pg.tw_sizes)
@@ -147,7 +148,7 @@ CREATE MACRO fn.pg_database_size(p_database) AS (
             WHERE p_database::VARCHAR IN (tw_d.tw_oid::VARCHAR, tw_d.tw_datname)), 0));
 CREATE MACRO fn.pg_tablespace_size(p_tablespace) AS (coalesce((SELECT sum(tw_s.tw_bytes)::BIGINT FROM (SELECT bytes
     AS tw_bytes FROM pg.tw_sizes) tw_s), 0));
--- half units, cut off as PostgreSQL does, and from 20,479 of them on the next unit
+-- As in PostgreSQL: truncated to half units, then rounded. From 20,479 half units on, the next unit is used.
 CREATE MACRO fn.pg_size_pretty(p_bytes) AS (
   list_transform([p_bytes], lambda tw_b: CASE WHEN tw_b IS NULL THEN NULL
     WHEN abs(tw_b::DECIMAL(38, 6)) < 10240 THEN tw_b || ' bytes'

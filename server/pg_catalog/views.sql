@@ -1,4 +1,4 @@
--- PostgreSQL's system views, as far as Tidewire has what they tell. A column that is not given is NULL.
+-- PostgreSQL's system views. Columns that Tidewire has no data for are not defined here and are NULL.
 
 CREATE VIEW pg.pg_tables AS
   SELECT n.nspname AS schemaname, c.relname AS tablename, fn.pg_get_userbyid(c.relowner) AS tableowner,

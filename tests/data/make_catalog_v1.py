@@ -1,7 +1,7 @@
-"""Makes the sample data directory tests/data/catalog-v1: `python -m tests.data.make_catalog_v1`.
+"""Creates the sample data directory tests/data/catalog-v1: `python -m tests.data.make_catalog_v1`.
 
-The sample stands for every data directory that a Tidewire of catalog format 1 has left behind; a test opens a copy of
-it with today's code. Only code that writes format 1 may make it anew; later formats get a sample of their own.
+The sample represents the data directories of catalog format 1. A test opens a copy of it with the current code. Only
+code that writes format 1 can create it again. Each later format has its own sample.
 """
 
 from __future__ import annotations

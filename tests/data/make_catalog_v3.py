@@ -1,7 +1,7 @@
-"""Makes the sample data directory tests/data/catalog-v3: `python -m tests.data.make_catalog_v3`.
+"""Creates the sample data directory tests/data/catalog-v3: `python -m tests.data.make_catalog_v3`.
 
-As `make_catalog_v1`, of catalog format 3: with a role that owns something, holds in their places, comments, and
-retention.
+Like `make_catalog_v1`, for catalog format 3: with a role that owns an object, holds with their positions, comments,
+privileges and retained history.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Makes the sample data directory tests/data/catalog-v4: `python -m tests.data.make_catalog_v4`.
+"""Creates the sample data directory tests/data/catalog-v4: `python -m tests.data.make_catalog_v4`.
 
-As `make_catalog_v1`, of catalog format 4: checksums, and a batch of several times.
+Like `make_catalog_v1`, for catalog format 4: with checksums and a batch of several timestamps.
 """
 
 from __future__ import annotations

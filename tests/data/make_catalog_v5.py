@@ -1,6 +1,6 @@
-"""Makes the sample data directory tests/data/catalog-v5: `python -m tests.data.make_catalog_v5`.
+"""Creates the sample data directory tests/data/catalog-v5: `python -m tests.data.make_catalog_v5`.
 
-As `make_catalog_v4`, of catalog format 5: the state of a source.
+Like `make_catalog_v4`, for catalog format 5: with the state of a source.
 """
 
 from __future__ import annotations

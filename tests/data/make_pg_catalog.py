@@ -1,10 +1,11 @@
-"""Writes what Tidewire knows of PostgreSQL's system catalogs: `python -m tests.data.make_pg_catalog`.
+"""Writes the parts of PostgreSQL's system catalogs that Tidewire uses: `python -m tests.data.make_pg_catalog`.
 
-From the PostgreSQL 16 beside the tests:
-- `catalog/pg_catalog.tsv`: schema, relation, OID, kind, and columns as `name type`, with a `!` behind where NOT NULL;
-- `server/pg_catalog/static.json`: the rows that are the same in every database, of the types and so on that we have.
+They are read from the PostgreSQL 16 that the tests use:
+- `catalog/pg_catalog.tsv`: schema, relation, OID, kind, and columns as `name type`, with a `!` after NOT NULL columns;
+- `server/pg_catalog/static.json`: the rows that are the same in every database, of types and other objects that
+  Tidewire has.
 
-PostgreSQL's licence allows both.
+PostgreSQL's licence permits both.
 """
 
 from __future__ import annotations
@@ -63,7 +64,7 @@ def main() -> None:
 
 
 def _rows(connection: psycopg.Connection, table: str, where: str) -> list[list[object]]:
-    """Rows in the order of the OID, columns in the catalog's; what JSON does not have is its text."""
+    """Returns rows ordered by OID. Columns are in the order of the catalog; types that JSON lacks are texts."""
     query = f"SELECT to_jsonb(t) FROM (SELECT * FROM pg_catalog.{table} WHERE {where} ORDER BY 1) t"  # type: ignore[arg-type]
     names = [c.name for c in connection.execute(f"SELECT * FROM pg_catalog.{table} LIMIT 0").description or ()]  # type: ignore[arg-type]
     made = []

@@ -1,10 +1,10 @@
-# From when to when: AS OF (inclusive), AS OF AT LEAST, UP TO (exclusive).
+# Bounds of a stream: AS OF (inclusive), AS OF AT LEAST, UP TO (exclusive).
 
 > CREATE TABLE t (a int)
 
 > INSERT INTO t VALUES (1)
 
-# A transaction that has read keeps what it has seen readable for others.
+# The transaction of another session keeps the times that it has read readable.
 
 $ postgres-connect name=keeper url=${testdrive.url}
 
@@ -25,7 +25,7 @@ SELECT mz_now()
 $ set-from-sql var=three
 SELECT mz_now()
 
-# AS OF t: what there was at t, stamped t; then each change at its own time. A bounded stream ends by itself.
+# AS OF t: the contents at t, with timestamp t, then each change at its own timestamp. A bounded stream ends by itself.
 
 > SUBSCRIBE t AS OF ${one} UP TO ${one} + 1
 mz_timestamp mz_diff a
@@ -48,7 +48,7 @@ $ set-regex match=\b\d{13}\b replacement=<time>
 <time> 1 2
 <time> 1 3
 
-# SNAPSHOT false leaves out all that is stamped with the time of AS OF, and so resumes where another stream stopped.
+# SNAPSHOT false omits all rows at the time of AS OF. A stream with it resumes where another stream ended.
 
 > SUBSCRIBE t WITH (SNAPSHOT false) AS OF ${one} UP TO ${three} + 1
 <time> 1 2
@@ -64,7 +64,7 @@ $ set-regex match=\b\d{13}\b replacement=<time>
 > SUBSCRIBE t AS OF ${one} UP TO ${two}
 <time> 1 1
 
-# A time is a constant of any type that becomes one: whole numbers, numerics, text, dates and times.
+# A bound is a constant of any type that can be cast to a timestamp: integers, numerics, texts, dates and timestamps.
 
 > SUBSCRIBE t AS OF ${one}::int8 UP TO ${one}::numeric + 1
 <time> 1 1
@@ -78,7 +78,7 @@ $ set-regex match=\b\d{13}\b replacement=<time>
 > SUBSCRIBE t AS OF AT LEAST timestamp '2000-01-01' UP TO ${two}
 <time> 1 1
 
-# AS OF AT LEAST t: at t, or at the earliest time that can be read, whichever is later.
+# AS OF AT LEAST t: the later of t and the earliest readable time.
 
 > SUBSCRIBE t AS OF AT LEAST ${three} UP TO ${three} + 1
 <time> 1 1
@@ -88,13 +88,13 @@ $ set-regex match=\b\d{13}\b replacement=<time>
 > SUBSCRIBE t AS OF AT LEAST 0 UP TO ${two}
 <time> 1 1
 
-# AS OF a time that cannot be read any more.
+# AS OF a time that is no longer readable.
 
 ! SUBSCRIBE t AS OF 1
 exact:could not find a valid timestamp for the query
 detail:(Query's AS OF): [1 (1970-01-01 00:00:00.001)]
 
-# The bounds the wrong way round.
+# The lower bound is greater than the upper bound.
 
 $ unset-regex
 
@@ -107,11 +107,11 @@ exact:subscription lower bound (`AS OF`) is greater than its upper bound (`UP TO
 ! SUBSCRIBE t UP TO 5
 regex:subscription lower bound \(`AS OF`\) is greater than its upper bound \(`UP TO`\): \d{13} > 5
 
-# Equal bounds give nothing, and a notice that says so (see direct.pt).
+# Equal bounds give an empty stream and a notice (see direct.pt).
 
 > SUBSCRIBE t AS OF ${one} UP TO ${one}
 
-# AS OF a time to come: the stream waits for it, and begins with what there is then.
+# AS OF a future time: the stream waits for that time and begins with the contents at it.
 
 $ set-from-sql var=soon
 SELECT (${three} + 700)::text
@@ -121,7 +121,7 @@ ${soon} 1 1
 ${soon} 1 2
 ${soon} 1 3
 
-# One that does not come.
+# A time that is never reached.
 
 $ set-sql-timeout duration=300ms force
 
@@ -136,7 +136,7 @@ timeout
 
 $ set-sql-timeout duration=default
 
-# Bounds are looked at by the first FETCH, not by DECLARE.
+# The first FETCH checks the bounds. DECLARE does not.
 
 > BEGIN
 

@@ -1,4 +1,5 @@
-# The columns of each output. k: the key columns in the order of the KEY clause; v: the others, in the relation's order.
+# The columns of each output. k stands for the key columns in the order of the KEY clause, v for the other columns in
+# the order of the relation.
 
 > CREATE TABLE t (a int, b text, c bool, d numeric(5, 2))
 
@@ -66,7 +67,7 @@ mz_timestamp mz_progressed mz_state a before_b before_c before_d after_b after_c
 ----
 <time> true <null> <null> <null> <null> <null> <null> <null> <null>
 
-# All columns may be keys: no values are left.
+# All columns are keys, so there are no value columns.
 
 > DECLARE keys CURSOR FOR SUBSCRIBE t ENVELOPE DEBEZIUM (KEY (d, c, b, a)) AS OF AT LEAST ${now}
 

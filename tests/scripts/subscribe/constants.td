@@ -1,15 +1,15 @@
-# A relation that reads nothing: time does not pass for it. Its rows come at the greatest time, and the stream ends.
+# A constant relation: its rows have the greatest timestamp, and the stream ends.
 
 > SUBSCRIBE (SELECT 1 AS a)
 18446744073709551615 1 1
 
-# Equal rows are one line here too.
+# Equal rows are sent as one row with their count.
 
 > SUBSCRIBE (VALUES (1), (1), (2))
 18446744073709551615 2 1
 18446744073709551615 1 2
 
-# AS OF does not lower that time.
+# AS OF does not change that timestamp.
 
 > SUBSCRIBE (SELECT 1 AS a) AS OF 42
 18446744073709551615 1 1
@@ -17,7 +17,7 @@
 > SUBSCRIBE (SELECT 1 AS a) AS OF AT LEAST 42
 18446744073709551615 1 1
 
-# One progress row at that time, then the rows.
+# One progress row at that timestamp, then the rows.
 
 > BEGIN
 
@@ -33,14 +33,14 @@
 
 > COMMIT
 
-# Without the snapshot nothing is left.
+# Without the snapshot, the stream is empty.
 
 > SUBSCRIBE (SELECT 1 AS a) WITH (SNAPSHOT false)
 
 > SUBSCRIBE (SELECT 1 AS a) WITH (SNAPSHOT false, PROGRESS)
 18446744073709551615 true <null> <null>
 
-# UP TO is compared with that time, whatever AS OF says.
+# UP TO is compared with that timestamp, whatever AS OF says.
 
 ! SUBSCRIBE (SELECT 1 AS a) UP TO 5
 exact:subscription lower bound (`AS OF`) is greater than its upper bound (`UP TO`): 18446744073709551615 > 5
@@ -50,7 +50,7 @@ exact:subscription lower bound (`AS OF`) is greater than its upper bound (`UP TO
 
 > SUBSCRIBE (SELECT 1 AS a) UP TO 18446744073709551615
 
-# The outputs are as those of any other timestamp.
+# Envelopes are applied as at any other timestamp.
 
 > SUBSCRIBE (VALUES (1, 'a'), (2, 'b'), (2, 'c')) ENVELOPE DEBEZIUM (KEY (column1))
 mz_timestamp mz_state column1 before_column2 after_column2

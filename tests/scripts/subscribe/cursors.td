@@ -1,4 +1,4 @@
-# DECLARE name CURSOR FOR SUBSCRIBE ..., FETCH, CLOSE: rows when it suits the client. cursors.pt shows the messages.
+# DECLARE name CURSOR FOR SUBSCRIBE ..., FETCH, CLOSE. The messages are tested in cursors.pt.
 
 > CREATE TABLE t (a int)
 
@@ -15,7 +15,7 @@ exact:cursor "c" does not exist
 ! CLOSE c
 exact:cursor "c" does not exist
 
-# DECLARE looks at nothing: what is wrong is told by the first FETCH, even of no rows.
+# DECLARE checks nothing. The first FETCH reports errors, even FETCH 0.
 
 > BEGIN
 
@@ -26,7 +26,7 @@ exact:relation "missing" does not exist
 
 > ROLLBACK
 
-# The first FETCH chooses the time, even FETCH 0: what is written before it belongs to the snapshot, the rest does not.
+# The first FETCH determines the AS OF time, even FETCH 0. The snapshot includes the writes before it.
 
 > BEGIN
 
@@ -45,7 +45,8 @@ INSERT INTO t VALUES (5)
 
 > COMMIT
 
-# FETCH gives one row; FETCH n at most n; FETCH ALL what is ready. What is left of a batch is for the next FETCH.
+# FETCH returns one row, FETCH n at most n rows, and FETCH ALL the available rows. The other rows of a batch are left
+# for the next FETCH.
 
 > BEGIN
 
@@ -64,7 +65,7 @@ INSERT INTO t VALUES (5)
 > FETCH 100 IN c
 <time> 1 5
 
-# Without TIMEOUT it waits for a row, however long that takes.
+# Without TIMEOUT, FETCH waits for a row indefinitely.
 
 $ postgres-execute connection=${testdrive.url} background=true
 INSERT INTO t VALUES (6), (7)
@@ -73,7 +74,7 @@ INSERT INTO t VALUES (6), (7)
 <time> 1 6
 <time> 1 7
 
-# TIMEOUT '0s' takes what is ready, which may be nothing.
+# TIMEOUT '0s' returns the available rows, which may be none.
 
 > FETCH 10 c WITH (TIMEOUT '0s')
 
@@ -81,7 +82,7 @@ INSERT INTO t VALUES (6), (7)
 
 > FETCH 10 c WITH (TIMEOUT '100 ms')
 
-# With a time it waits for n rows; they may come at several timestamps.
+# With a TIMEOUT, FETCH n waits for n rows, which may have different timestamps.
 
 $ postgres-execute connection=${testdrive.url} background=true
 INSERT INTO t VALUES (8)
@@ -91,7 +92,7 @@ INSERT INTO t VALUES (9)
 <time> 1 8
 <time> 1 9
 
-# Ready rows are taken before the time is looked at.
+# Available rows are returned even if the TIMEOUT has passed.
 
 $ postgres-execute connection=${testdrive.url}
 INSERT INTO t VALUES (10), (11)
@@ -102,7 +103,7 @@ INSERT INTO t VALUES (10), (11)
 > FETCH 1 c WITH (TIMEOUT '0s')
 <time> 1 11
 
-# What is left over comes together with what is ready behind it.
+# The rest of a batch is returned together with the available rows that follow it.
 
 $ postgres-execute connection=${testdrive.url}
 INSERT INTO t VALUES (12), (13)
@@ -131,7 +132,7 @@ exact:timeout out of range: 172800s
 
 > ROLLBACK
 
-# FETCH ALL with a TIMEOUT waits all of it, so that nothing that came is missed.
+# FETCH ALL with a TIMEOUT waits for the whole TIMEOUT and returns all rows of that time.
 
 > BEGIN
 
@@ -149,7 +150,7 @@ INSERT INTO t VALUES (16)
 
 > COMMIT
 
-# A stream that has ended gives no rows, at once.
+# After the end of a stream, FETCH returns no rows and does not wait.
 
 > BEGIN
 
@@ -166,7 +167,7 @@ INSERT INTO t VALUES (16)
 
 > FETCH ALL c WITH (TIMEOUT '1h')
 
-# A cursor that exists, one that is closed.
+# A cursor name that is in use, and a closed cursor.
 
 ! DECLARE c CURSOR FOR SUBSCRIBE t
 exact:cursor "c" already exists
@@ -189,7 +190,7 @@ exact:cursor "c" does not exist
 ! DECLARE c CURSOR WITH HOLD FOR SUBSCRIBE t
 exact:WITH HOLD is unsupported for cursors
 
-# Several cursors stand side by side. Each SUBSCRIBE needs an AS OF then; queries without a relation do not count.
+# Several cursors in one transaction: each SUBSCRIBE needs an AS OF, except for queries without relations.
 
 $ set-from-sql var=now
 SELECT mz_now()

@@ -1,5 +1,5 @@
-# The four cases of an envelope, for the updates of one key in one timestamp:
-# one insert, one delete, one of each, and anything else, which is a key_violation.
+# The four cases of an envelope for the updates of one key at one timestamp: one insert, one delete, one of each, and
+# anything else, which is a key_violation.
 
 > CREATE TABLE t (k1 int, k2 text, v int)
 
@@ -10,7 +10,7 @@
 $ set-from-sql var=before
 SELECT mz_now()
 
-# Keeps what was there at that time readable.
+# Keeps the current time readable.
 
 $ postgres-connect name=keeper url=${testdrive.url}
 
@@ -61,7 +61,7 @@ mz_timestamp mz_state k1 k2 before_v after_v
 
 > COMMIT
 
-# The snapshot is one timestamp as any other. NULL is a key like others: NULL keys are one key.
+# The snapshot is handled as any other timestamp. All NULL keys are the same key.
 
 > CREATE TABLE nulls (k int, v text)
 
@@ -77,7 +77,7 @@ mz_timestamp mz_state k1 k2 before_v after_v
 
 > COMMIT
 
-# A change of the key is a delete of the old one and an insert of the new one.
+# A change of the key is a delete of the old key and an insert of the new one.
 
 > CREATE TABLE moved (k int, v text)
 
@@ -101,7 +101,7 @@ COMMIT
 
 > COMMIT
 
-# With all columns as keys only the keys are shown; two rows that replace each other are two keys.
+# If all columns are keys, only the keys are shown. Replacing a row by another changes two keys.
 
 > BEGIN
 

@@ -1,4 +1,4 @@
-# What planning refuses.
+# Errors of planning.
 
 > CREATE TABLE t (a int, b text)
 
@@ -15,7 +15,7 @@ regex:'.*\.public\.i' cannot be subscribed to because it is an index
 ! SUBSCRIBE (SELECT missing FROM t)
 exact:column "missing" does not exist
 
-# Keys are columns of the relation, named without ambiguity, each once.
+# Keys are distinct, unambiguous columns of the relation.
 
 ! SUBSCRIBE t ENVELOPE UPSERT (KEY (missing))
 exact:column "missing" does not exist
@@ -36,7 +36,7 @@ detail:Column "a" is named more than once.
 ! SUBSCRIBE t ENVELOPE DEBEZIUM (KEY (a, b, a))
 contains:invalid keys in SUBSCRIBE ENVELOPE DEBEZIUM (KEY (..))
 
-# Neither numbers nor expressions are keys.
+# Numbers and expressions cannot be keys.
 
 ! SUBSCRIBE t ENVELOPE UPSERT (KEY (1))
 contains:syntax error
@@ -47,7 +47,7 @@ exact:Expected right parenthesis, found operator "+"
 ! SUBSCRIBE t ENVELOPE UPSERT (KEY ())
 contains:syntax error
 
-# WITHIN TIMESTAMP ORDER BY sees the relation's columns and mz_diff, and nothing else.
+# WITHIN TIMESTAMP ORDER BY can refer to the relation's columns and mz_diff only.
 
 ! SUBSCRIBE t WITHIN TIMESTAMP ORDER BY missing
 exact:column "missing" does not exist
@@ -82,7 +82,8 @@ exact:non-integer constant in ORDER BY
 ! SUBSCRIBE t WITHIN TIMESTAMP ORDER BY *
 exact:syntax error at or near "*"
 
-# Its terms are about a row: what makes other rows, or reads them, is refused; so is what differs from time to time.
+# Ordering expressions are computed per row: aggregates, set-returning functions, subqueries over relations and
+# functions that depend on the time are refused.
 
 ! SUBSCRIBE t WITHIN TIMESTAMP ORDER BY max(a)
 exact:aggregate functions are not allowed in WITHIN TIMESTAMP ORDER BY
@@ -96,12 +97,12 @@ exact:subqueries cannot read relations in WITHIN TIMESTAMP ORDER BY
 ! SUBSCRIBE t WITHIN TIMESTAMP ORDER BY now()
 exact:cannot materialize call to now()
 
-# With two columns of a name, numbers tell them apart: SUBSCRIBE (...) WITHIN TIMESTAMP ORDER BY 2, 3.
+# If two columns have the same name, numbers identify them: SUBSCRIBE (...) WITHIN TIMESTAMP ORDER BY 2, 3.
 
 > SUBSCRIBE (SELECT 1 AS c, 2 AS c) WITHIN TIMESTAMP ORDER BY 2, 3
 18446744073709551615 1 1 2
 
-# A time is a constant that is not NULL, whole, and from 0 to 18446744073709551615.
+# A bound is a constant whose value is an integer from 0 to 18446744073709551615, not NULL.
 
 ! SUBSCRIBE t AS OF NULL
 exact:AS OF or UP TO should be castable to a (non-null) mz_timestamp value
@@ -151,7 +152,7 @@ exact:aggregate functions are not allowed in AS OF or UP TO
 ! SUBSCRIBE t AS OF (SELECT max(a) FROM t)
 exact:AS OF or UP TO does not allow subqueries
 
-# A parameter is no constant.
+# A parameter is not a constant.
 
 ! SUBSCRIBE t AS OF $1
 exact:there is no parameter $1

@@ -1,4 +1,5 @@
-# A materialized view that cannot be computed stays where it was: up to there it can be subscribed to, and again later.
+# A materialized view that cannot be computed can be read up to its last valid time, and again after the error is
+# removed.
 
 > CREATE TABLE t (a int)
 

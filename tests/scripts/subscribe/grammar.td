@@ -1,5 +1,5 @@
 # SUBSCRIBE [TO] { name | ( query ) } [ output ] [ WITH ( ... ) ] [ AS OF [AT LEAST] time ] [ UP TO time ] [ output ]
-# A constant relation ends its stream at once, so the forms can be seen as single statements.
+# The stream of a constant relation ends immediately, so each form is tested as a single statement.
 
 $ set-regex match=18446744073709551615 replacement=<end>
 
@@ -12,7 +12,7 @@ mz_timestamp mz_diff a b
 <end> 1 1
 <end> 1 2
 
-# The options: a bare name is true, and the equals sign may be left out.
+# Options: a name without a value means true. The equals sign is optional.
 
 > SUBSCRIBE (SELECT 1 AS a) WITH (PROGRESS)
 mz_timestamp mz_progressed mz_diff a
@@ -32,7 +32,7 @@ mz_timestamp mz_progressed mz_diff a
 > SUBSCRIBE (SELECT 1 AS a) WITH (SNAPSHOT = false, PROGRESS)
 <end> true <null> <null>
 
-# The output stands behind the relation, or at the very end; once.
+# The output clause follows the relation or ends the statement. It may occur once.
 
 > SUBSCRIBE (SELECT 1 AS a, 2 AS b) ENVELOPE UPSERT (KEY (a)) WITH (SNAPSHOT)
 mz_timestamp mz_state a b
@@ -69,7 +69,7 @@ exact:Expected end of statement, found UP
 ! SUBSCRIBE (SELECT 1 AS a) UP TO 5 AS OF 1
 exact:Expected end of statement, found AS
 
-# What else is not understood.
+# Other syntax errors.
 
 ! SUBSCRIBE (SELECT 1 AS a) WITH (FRONTIER)
 exact:Expected one of PROGRESS or SNAPSHOT, found identifier "frontier"

@@ -1,4 +1,4 @@
-# A warehouse: stock is the sum of its movements, and a screen shows the products that run low, as they come and go.
+# A warehouse: stock is the sum of movements. A screen shows the products whose stock is low and follows their changes.
 
 $ set-sql-timeout duration=60s
 
@@ -33,7 +33,7 @@ sku    name      on_hand  missing
 ----
 nut-8  "Nut M8"  80       20
 
-# The screen: what is low at first, then every change, the line that goes before the line that comes.
+# The screen receives the current low stock, then every change. The old row of a change precedes the new row.
 
 > BEGIN
 
@@ -44,7 +44,7 @@ mz_timestamp  mz_diff  sku  name  on_hand  missing
 ----
 <time>  1  nut-8  "Nut M8"  80  20
 
-# A shipment empties a shelf, and a delivery that is still too small changes a line.
+# A shipment reduces one product's stock below its minimum. A delivery that is too small changes another product's row.
 
 $ postgres-execute connection=${testdrive.url}
 BEGIN
@@ -61,7 +61,7 @@ COMMIT
 > FETCH 1 screen
 <time>  1  nut-8  "Nut M8"  95  5
 
-# Movements that change nothing on the screen are not seen there: the next line is that of the gears.
+# Movements that do not change the result produce no rows. The next row is that of the gears.
 
 $ postgres-execute connection=${testdrive.url}
 INSERT INTO movements VALUES (6, 'gear-1', 4, '2024-03-02 11:00')
@@ -71,7 +71,7 @@ INSERT INTO movements VALUES (8, 'gear-1', -2, '2024-03-02 11:10')
 > FETCH 1 screen
 <time>  1  gear-1  Gear  4  1
 
-# A product is renamed: one line goes, one comes, at one time.
+# A product is renamed: the deletion of the old row and the insertion of the new row have the same timestamp.
 
 $ postgres-execute connection=${testdrive.url}
 UPDATE products SET name = 'Gear, small' WHERE sku = 'gear-1'
@@ -80,7 +80,7 @@ UPDATE products SET name = 'Gear, small' WHERE sku = 'gear-1'
 <time>  -1  gear-1  Gear  4  1
 <time>  1  gear-1  "Gear, small"  4  1
 
-# A correction of the books: a movement that was counted twice, and one that never was.
+# A correction: one movement is deleted and the quantity of another is changed.
 
 $ postgres-execute connection=${testdrive.url}
 DELETE FROM movements WHERE id = 4
@@ -97,7 +97,7 @@ UPDATE movements SET quantity = 25 WHERE id = 5
 > SELECT * FROM low_stock
 gear-1  "Gear, small"  4  1
 
-# The night's report: the state of the books at the time of the audit, whatever is written meanwhile.
+# A report as of the time of the audit, independent of later writes.
 
 $ postgres-connect name=audit url=${testdrive.url}
 
@@ -117,7 +117,7 @@ ${audit}  upsert  bolt-8  500
 ${audit}  upsert  gear-1  4
 ${audit}  upsert  nut-8   105
 
-# What came since: the same stream from the audit on, without its snapshot.
+# The changes since the audit: the same stream from the audit on, without its snapshot.
 
 > BEGIN
 

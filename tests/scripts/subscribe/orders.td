@@ -1,4 +1,4 @@
-# A shop: a cache of orders by id is kept with ENVELOPE UPSERT, and comes back where it stopped after its process died.
+# A shop: a cache of orders by id, maintained with ENVELOPE UPSERT, resumes after its process has ended.
 
 $ set-sql-timeout duration=60s
 
@@ -21,7 +21,7 @@ $ set-sql-timeout duration=60s
 
 > INSERT INTO order_items VALUES (100, 'tea', 2, 4.50), (100, 'cup', 1, 12.00), (101, 'pot', 1, 39.90)
 
-# Keeps history for the cache that comes back; a hold or RETAIN HISTORY would do the same.
+# Retains history for the cache. A hold or RETAIN HISTORY would have the same effect.
 
 $ postgres-connect name=keeper url=${testdrive.url}
 
@@ -32,7 +32,7 @@ SELECT count(*) FROM orders
 $ set-from-sql var=start
 SELECT mz_now()
 
-# The cache takes all there is. The first row says from when on; the second progress says that the snapshot is whole.
+# The cache reads the snapshot. The first row is the progress at AS OF. The second progress row follows the snapshot.
 
 > BEGIN
 
@@ -56,8 +56,8 @@ $ set-regex match=\b\d{13}\b replacement=<time>
 
 $ unset-regex
 
-# It dies, having stored the progress that it had. Until it is back, an order is placed in one transaction, one is
-# changed twice, one is cancelled.
+# The cache ends after storing the time up to which it is complete. Before it resumes, an order is placed in one
+# transaction, another is changed twice, and a third is deleted.
 
 $ set-from-sql var=stored
 SELECT mz_now()
@@ -71,7 +71,7 @@ UPDATE orders SET status = 'paid' WHERE id = 100
 UPDATE orders SET status = 'sent' WHERE id = 100
 DELETE FROM orders WHERE id = 101
 
-# AS OF one before the stored progress, without the snapshot: what it missed, each commit at its own time.
+# AS OF the stored time, without the snapshot: the missed changes, each commit at its own timestamp.
 
 > BEGIN
 
@@ -91,7 +91,7 @@ $ set-regex match=\b\d{13}\b replacement=<time>
 > FETCH 1 cache
 <time>  delete  101  <null>  <null>  <null>  <null>
 
-# A customer changes her name: every order of hers changes, at one time.
+# A customer's name changes: all orders of the customer change at the same timestamp.
 
 $ postgres-execute connection=${testdrive.url}
 UPDATE customers SET name = 'Ada L.' WHERE id = 1
@@ -100,7 +100,7 @@ UPDATE customers SET name = 'Ada L.' WHERE id = 1
 <time>  upsert  100  "Ada L."  sent  21.00  2
 <time>  upsert  102  "Ada L."  open  52.25  2
 
-# An order that is booked twice breaks the promise that ids are unique; its key says so.
+# Inserting an order twice violates the key: the envelope reports a key_violation.
 
 $ postgres-execute connection=${testdrive.url}
 INSERT INTO orders VALUES (102, 2, 'paid'), (102, 2, 'open')
@@ -110,7 +110,7 @@ INSERT INTO orders VALUES (102, 2, 'paid'), (102, 2, 'open')
 
 > COMMIT
 
-# The day's turnover, one number that is kept: many orders, one line out and one in.
+# The day's turnover, a single row: many orders in one statement produce one deletion and one insertion.
 
 > BEGIN
 
@@ -130,6 +130,6 @@ INSERT INTO orders SELECT 200 + n, 2, 'paid' FROM generate_series(1, 50) AS n; I
 
 > COMMIT
 
-# Orders that nobody has: the stream of a query that is bounded on both sides is empty, and ends.
+# The bounded stream of an empty result has no rows, and ends.
 
 > SUBSCRIBE (SELECT id FROM orders WHERE id < 0) AS OF ${stored} UP TO ${stored} + 1

@@ -1,5 +1,5 @@
-# Accounts and payments, told to another system as before and after: ENVELOPE DEBEZIUM, over tables, views and keys of
-# several columns.
+# Accounts and payments, sent to another system with old and new values: ENVELOPE DEBEZIUM over tables, views and keys
+# of several columns.
 
 $ set-sql-timeout duration=60s
 
@@ -15,7 +15,7 @@ $ set-regex match=\b\d{13}\b replacement=<time>
 
 > DECLARE feed CURSOR FOR SUBSCRIBE accounts ENVELOPE DEBEZIUM (KEY (number, bank))
 
-# The keys stand first, in the order of the clause; then what was and what is.
+# The key columns come first, in the order of the clause, then the old and the new values.
 
 > FETCH 1 feed
 mz_timestamp  mz_state  number  bank  before_owner  before_balance  after_owner  after_balance
@@ -28,7 +28,7 @@ mz_timestamp  mz_state  number  bank  before_owner  before_balance  after_owner 
 > FETCH 1 feed
 <time>  insert  2  north  <null>  <null>  Grace  50.00
 
-# A payment: two accounts and the payment itself change in one transaction, so at one time.
+# A payment: two accounts and the payment change in one transaction, at one timestamp.
 
 $ postgres-execute connection=${testdrive.url}
 BEGIN
@@ -40,7 +40,7 @@ COMMIT
 <time>  upsert  1  north  Ada    100.00  Ada    70.00
 <time>  upsert  2  north  Grace  50.00   Grace  80.00
 
-# What a transaction takes back was never there, and rows that an UPDATE leaves as they are did not change.
+# A rolled back transaction produces no rows. Rows that an UPDATE leaves unchanged produce none either.
 
 $ postgres-execute connection=${testdrive.url}
 BEGIN
@@ -51,7 +51,7 @@ UPDATE accounts SET owner = CASE bank WHEN 'south' THEN 'Edsger' ELSE owner END
 > FETCH 1 feed
 <time>  upsert  1  south  <null>  0.00  Edsger  0.00
 
-# An account moves to another bank: its old key goes, its new one comes.
+# An account moves to another bank: a delete of the old key and an insert of the new key.
 
 $ postgres-execute connection=${testdrive.url}
 UPDATE accounts SET bank = 'west' WHERE bank = 'south'
@@ -60,7 +60,7 @@ UPDATE accounts SET bank = 'west' WHERE bank = 'south'
 <time>  delete  1  south  Edsger  0.00    <null>  <null>
 <time>  insert  1  west   <null>  <null>  Edsger  0.00
 
-# Closed, and opened anew.
+# An account is closed, and another is opened with the same key.
 
 $ postgres-execute connection=${testdrive.url}
 DELETE FROM accounts WHERE bank = 'north' AND number = 1
@@ -74,7 +74,7 @@ INSERT INTO accounts VALUES ('north', 1, 'Barbara', 5.00)
 
 > COMMIT
 
-# A view over both: how much went from whom to whom, at one time.
+# A view over both tables: the sum of payments per payer and payee, at one timestamp.
 
 > CREATE VIEW flows AS
   SELECT d.owner AS payer, c.owner AS payee, sum(p.amount) AS amount
@@ -96,7 +96,7 @@ SELECT mz_now()
 <time>  true   <null>  <null>  <null>   <null>  <null>
 <time>  false  insert  Grace   Barbara  <null>  30.00
 
-# A bank is closed while somebody listens: the stream says so.
+# Dropping a table ends the stream of a view over it with an error.
 
 > BEGIN
 

@@ -1,10 +1,10 @@
-# WITH (PROGRESS): a row with mz_progressed true at t says that all times before t are final.
+# WITH (PROGRESS): a row with mz_progressed true at t means that all updates at times less than t have been sent.
 
 > CREATE TABLE t (a int)
 
 > INSERT INTO t VALUES (1)
 
-# A transaction that has read keeps what it has seen readable for others.
+# The transaction of another session keeps the times that it has read readable.
 
 $ postgres-connect name=keeper url=${testdrive.url}
 
@@ -19,7 +19,7 @@ SELECT mz_now()
 
 > DECLARE c CURSOR FOR SUBSCRIBE t WITH (PROGRESS) AS OF ${now}
 
-# The first row stands at the AS OF, before the snapshot.
+# The first row has the time of AS OF and precedes the snapshot.
 
 > FETCH 1 c
 mz_timestamp mz_progressed mz_diff a
@@ -29,14 +29,14 @@ ${now} true <null> <null>
 > FETCH 1 c
 ${now} false 1 1
 
-# The next one is at a later time: the snapshot is complete. Progress rows count as rows.
+# The next progress row has a later time: the snapshot is complete. FETCH counts progress rows.
 
 $ set-regex match=\b\d{13}\b replacement=<later>
 
 > FETCH 1 c
 <later> true <null> <null>
 
-# They come without any change, too.
+# Progress rows are also sent if there are no changes.
 
 > FETCH 1 c
 <later> true <null> <null>
@@ -46,7 +46,7 @@ $ set-regex match=\b\d{13}\b replacement=<later>
 
 > COMMIT
 
-# An empty snapshot shows by its progress alone.
+# An empty snapshot consists of progress rows only.
 
 > CREATE TABLE empty (a int)
 
@@ -60,7 +60,7 @@ $ set-regex match=\b\d{13}\b replacement=<later>
 
 > COMMIT
 
-# Without the snapshot the first row still stands at the AS OF.
+# Without the snapshot, the first row also has the time of AS OF.
 
 > BEGIN
 
@@ -72,7 +72,7 @@ $ set-regex match=\b\d{13}\b replacement=<later>
 
 > COMMIT
 
-# A stream that ends says nothing about its end: its last row may be data.
+# A bounded stream has no final progress row. Its last row may be data.
 
 $ unset-regex
 

@@ -1,10 +1,10 @@
-# SUBSCRIBE to what the server knows of itself: SHOW, system tables, and joins with tables.
+# SUBSCRIBE to SHOW statements, system tables, and joins of system tables with tables.
 
 > CREATE TABLE observed (a int, b text)
 
 $ set-regex match=\b\d{13}\b replacement=<time>
 
-# SHOW, and the columns of each.
+# SHOW statements and their columns.
 
 > BEGIN
 
@@ -54,7 +54,7 @@ mz_timestamp mz_state name nullable type
 ! SUBSCRIBE (SHOW search_path)
 contains:SUBSCRIBE
 
-# System tables, here one that is joined with a table.
+# System tables. This one is joined with a table.
 
 > INSERT INTO observed VALUES (1, 'observed')
 
@@ -73,7 +73,7 @@ INSERT INTO observed VALUES (2, 'observed'), (3, 'nothing')
 
 > COMMIT
 
-# Subscriptions are in mz_subscriptions while they run, with the session and the relations of the query.
+# mz_subscriptions lists running subscriptions with their sessions and the relations of their queries.
 
 $ postgres-connect name=reader url=${testdrive.url}
 
@@ -101,7 +101,7 @@ COMMIT
 
 > COMMIT
 
-# pg_cancel_backend ends the stream of another session; the cursor's next FETCH is told.
+# pg_cancel_backend ends the stream of another session. The next FETCH of the cursor returns the error.
 
 $ postgres-execute connection=reader
 BEGIN

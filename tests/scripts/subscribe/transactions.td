@@ -1,4 +1,4 @@
-# SUBSCRIBE in a transaction block: alone, unless it has an AS OF.
+# SUBSCRIBE in a transaction block must be the only statement that reads or writes, unless it has an AS OF.
 
 > CREATE TABLE t (a int)
 
@@ -9,7 +9,7 @@ SELECT mz_now()
 
 $ set-regex match=\b\d{13}\b replacement=<time>
 
-# Behind a SUBSCRIBE nothing else may read or write.
+# After a SUBSCRIBE, no other statement may read or write.
 
 > BEGIN
 
@@ -47,7 +47,7 @@ exact:SUBSCRIBE in transactions must be the only read statement
 
 > ROLLBACK
 
-# What reads no relation is no such read.
+# Statements that read no relation are allowed.
 
 > BEGIN
 
@@ -61,7 +61,7 @@ exact:SUBSCRIBE in transactions must be the only read statement
 
 > COMMIT
 
-# A transaction that has read, or has written.
+# SUBSCRIBE is refused in a transaction that has read or written.
 
 > BEGIN
 
@@ -92,7 +92,7 @@ exact:this transaction can only execute a single statement
 
 > ROLLBACK
 
-# AS OF exempts from all of this.
+# With AS OF, none of these restrictions applies.
 
 > BEGIN
 

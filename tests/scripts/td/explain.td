@@ -1,4 +1,4 @@
-# EXPLAIN: a plan from stage to stage, what a statement did, what a dataflow did. Lines come in any order here.
+# EXPLAIN: the plan after each stage, the statistics of a statement and of a dataflow. Lines are compared in any order.
 
 > CREATE TABLE people (id int, name text, town text)
 

@@ -1,4 +1,4 @@
-# Tables, views and materialized views, and what is seen of them.
+# Reads of tables, views and materialized views after writes.
 
 > CREATE TABLE readings (sensor text NOT NULL, celsius int)
 
@@ -9,7 +9,7 @@
 
 > INSERT INTO readings VALUES ('roof', 31), ('cellar', 12), ('roof', 12)
 
-# A materialized view is read at the time of the last write.
+# A read of a materialized view reflects the last write.
 > SELECT * FROM warm
 sensor n hottest
 ----

@@ -1,4 +1,4 @@
-# A graph: self joins, triangles, friends of friends, what somebody has not, the best of each.
+# A graph: self joins, triangles, friends of friends, anti-joins, the best rows per group.
 
 > CREATE TABLE people (id int NOT NULL, name text, city text)
 
@@ -69,7 +69,7 @@ sql 2 {1}
 cyd
 dan
 
-# An author who is not known: of nobody can be said that he has written nothing.
+# If an author is NULL, NOT IN is true for no row.
 
 > INSERT INTO posts VALUES (14, NULL, NULL, 9, '{spark}')
 
@@ -90,7 +90,7 @@ ada 12 3
 bob 13 0
 dan 14 1
 
-# One edge more closes friendships and triangles, one less opens them; two equal edges are two.
+# Inserted edges complete friendships and triangles, and deleted edges break them. Equal edges count twice.
 
 > INSERT INTO follows VALUES (1, 3, '2026-02-01'), (4, 1, '2026-02-02'), (1, 2, '2026-01-01')
 

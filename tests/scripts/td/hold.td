@@ -1,4 +1,5 @@
-# HOLD: history that stays readable, handed over, advanced, and let go. The rules are numbered in tests/server/test_holds.py.
+# HOLD: history that stays readable, held by one hold after another, advanced, and released. The rules are in
+# docs/holds.md.
 
 > CREATE TABLE t (a int)
 
@@ -18,7 +19,7 @@ SELECT mz_now()
 
 > ALTER HOLD h ADVANCE TO ${one}
 
-# A table that nobody holds tells when retention alone would have let go.
+# The table without a hold shows that retention alone would no longer keep these times readable.
 
 > SELECT read_frontier > ${two} FROM mz_internal.mz_frontiers f JOIN mz_objects o ON o.id = f.object_id WHERE o.name = 'free'
 true
@@ -33,7 +34,7 @@ ${two} 1 2
 contains:could not find a valid timestamp for the query
 hint:is at ${one}, after the requested time. Read at ${one} or later.
 
-# Handing over.
+# Replacing a hold by another.
 
 > CREATE HOLD g ON t AT ${one}
 
@@ -55,7 +56,7 @@ contains:could not find a valid timestamp for the query
 1
 2
 
-# What may be held, and by which names.
+# The objects that can be held, and their names.
 
 > CREATE VIEW v AS SELECT a FROM t
 

@@ -1,4 +1,4 @@
-# Roles: who may do what, in one session that acts as others by SET ROLE.
+# Roles and privileges, in one session that changes its role by SET ROLE.
 
 > CREATE TABLE t (k int, v text)
 
@@ -39,7 +39,7 @@ true false
 
 > RESET ROLE
 
-# A view shows what its owner may read.
+# A view is read with the privileges of its owner.
 
 > CREATE VIEW v AS SELECT v FROM t
 

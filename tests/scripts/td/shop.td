@@ -1,4 +1,4 @@
-# A shop: orders with nullable columns, a stock that follows from what was ordered, corrections, renames.
+# A shop: orders with nullable columns, a stock that is derived from the ordered items, corrections, renames.
 
 ! CREATE TABLE orders (id int PRIMARY KEY, customer int REFERENCES customers)
 contains:a column with REFERENCES is not supported
@@ -82,7 +82,7 @@ Bob Ann <null>
 Cy Ann <null>
 Dee Cy Ann
 
-# A price is set, an order is cancelled, a customer moves, one is gone.
+# A price is set, an order is cancelled, a customer's country changes, and another customer is deleted.
 
 > UPDATE products SET price = 100 WHERE sku = 'D'
 
@@ -119,7 +119,7 @@ Ann <null> <null>
 Bob Ann <null>
 Dee <null> <null>
 
-# The stock is taken from what was ordered, in one statement.
+# One UPDATE subtracts the ordered quantities from the stock.
 
 > UPDATE products p SET stock = p.stock - sold.pieces
   FROM (SELECT sku, sum(qty)::int AS pieces FROM items GROUP BY sku) sold WHERE sold.sku = p.sku RETURNING p.sku, p.stock
@@ -136,7 +136,7 @@ B 2
 C <null>
 D -1
 
-# Names change under the views.
+# Relations are renamed. The views over them stay valid.
 
 > ALTER TABLE orders RENAME TO purchases
 

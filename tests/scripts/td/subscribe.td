@@ -10,7 +10,7 @@ $ set-regex match=\d{13} replacement=<number>
 
 > DECLARE c CURSOR FOR SUBSCRIBE (SELECT a, b FROM t)
 
-# Equal rows are one line with their count.
+# Equal rows are returned as one row with their count.
 
 > FETCH 2 c WITH (TIMEOUT '10s')
 <number> 2 1 one

@@ -1,4 +1,4 @@
-# ALTER SYSTEM: the switches of SUBSCRIBE's outputs, and defaults for sessions to come.
+# ALTER SYSTEM: the settings that enable outputs of SUBSCRIBE, and the defaults of new sessions.
 
 > CREATE TABLE t (k int, v text)
 
@@ -33,7 +33,7 @@ on
 > SHOW enable_envelope_debezium_in_subscribe
 on
 
-# A session cannot set what is the whole server's.
+# A session cannot set a setting of the server.
 
 ! SET enable_envelope_upsert_in_subscribe = off
 contains:parameter "enable_envelope_upsert_in_subscribe" cannot be changed now

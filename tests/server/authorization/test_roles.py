@@ -1,4 +1,4 @@
-"""Roles and privileges: each rule with clients of several roles, common statements against a real PostgreSQL."""
+"""Roles and privileges, with clients of several roles. Statements that PostgreSQL has are compared with a real one."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Connection = psycopg.Connection[tuple[Any, ...]]
 
 
 class Sessions:
-    """Sessions of several roles in one database: `boss` is a superuser, every other name a role that it makes."""
+    """Sessions of several roles in one database. `boss` is a superuser; any other name is a role, which is created."""
 
     def __init__(self, dsn: str) -> None:
         self.dsn = dsn
@@ -41,22 +41,22 @@ class Sessions:
         self.role(f"CREATE USER {name}", name)
 
     def role(self, statement: str, name: str) -> None:
-        """A role that is dropped in the end."""
+        """Executes a statement that creates a role. `close` drops the role."""
         self["boss"].execute(statement)  # type: ignore[arg-type]
         self._roles.append(name)
 
     def outcome(self, name: str, statement: str) -> str:
-        """Rows or tag, or SQLSTATE and message; warnings in front."""
+        """Returns the rows or the tag, or SQLSTATE and message, after the warnings."""
         connection = self[name]
         self.notices.clear()
         try:
             cursor = connection.execute(statement)  # type: ignore[arg-type]
-            told = str(sorted(cursor.fetchall())) if cursor.description is not None else str(cursor.statusmessage)
+            outcome = str(sorted(cursor.fetchall())) if cursor.description is not None else str(cursor.statusmessage)
         except psycopg.Error as error:
-            told = f"{error.sqlstate} {error.diag.message_primary}"
+            outcome = f"{error.sqlstate} {error.diag.message_primary}"
             if error.diag.message_detail is not None:
-                told += f" ({'; '.join(sorted(error.diag.message_detail.splitlines()))})"
-        return "; ".join([*self.notices, told])
+                outcome += f" ({'; '.join(sorted(error.diag.message_detail.splitlines()))})"
+        return "; ".join([*self.notices, outcome])
 
     def close(self) -> None:
         boss = self["boss"]
@@ -87,7 +87,7 @@ _databases = itertools.count(1)
 
 @pytest.fixture
 def oracle(postgres: str) -> Iterator[Sessions]:
-    """The same in a database of PostgreSQL's."""
+    """The same sessions in a PostgreSQL database."""
     name = f"roles_{next(_databases)}"
     with psycopg.connect(postgres, autocommit=True) as connection:
         connection.execute(f"CREATE DATABASE {name}")
@@ -311,7 +311,7 @@ ann: CREATE TABLE u (a int)
 
 
 @pytest.mark.parametrize("name", SCRIPTS)
-def test_statements_end_as_in_postgresql(name: str, sessions: Sessions, oracle: Sessions) -> None:
+def test_statements_have_postgresqls_outcomes(name: str, sessions: Sessions, oracle: Sessions) -> None:
     for user in ("ann", "bob"):
         _ = sessions[user], oracle[user]
     different = []
@@ -319,7 +319,7 @@ def test_statements_end_as_in_postgresql(name: str, sessions: Sessions, oracle: 
         user, _, statement = line.partition(": ")
         ours, theirs = sessions.outcome(user, statement), oracle.outcome(user, statement)
         if theirs.startswith("SELECT ") and statement.startswith("CREATE MATERIALIZED VIEW"):
-            theirs = "CREATE MATERIALIZED VIEW"  # its tag says how many rows it has
+            theirs = "CREATE MATERIALIZED VIEW"  # PostgreSQL's tag is the number of rows
         theirs = theirs.replace('by role "postgres"', 'by role "materialize"')
         if ours != theirs.replace(oracle.database, sessions.database):
             different.append(f"{line}\n    ours   {ours}\n    theirs {theirs}")
@@ -333,11 +333,11 @@ def refused(connection: Connection, statement: str, message: str, code: str = "4
     connection.rollback()
 
 
-# -- what goes beyond PostgreSQL ------------------------------------------------------------------------------------
+# -- beyond PostgreSQL ----------------------------------------------------------------------------------------------
 
 
-def test_the_plan_of_one_role_is_not_another_s(sessions: Sessions) -> None:
-    """Query strings and statements are planned once for all sessions; their rights are looked at each time."""
+def test_a_shared_plan_does_not_bypass_privileges(sessions: Sessions) -> None:
+    """Query strings and statements are planned once for all sessions, but privileges are checked for each execution."""
     boss, ann, bob = sessions["boss"], sessions["ann"], sessions["bob"]
     boss.execute("CREATE TABLE t (a int)")
     boss.execute("INSERT INTO t VALUES (1)")
@@ -355,7 +355,7 @@ def test_the_plan_of_one_role_is_not_another_s(sessions: Sessions) -> None:
     assert ann.execute("SELECT * FROM t").fetchall() == [(1,)], "a schema that a role may not use is not searched"
 
 
-def test_what_was_prepared_before_a_revoke_is_refused(sessions: Sessions) -> None:
+def test_a_prepared_statement_is_refused_after_a_revoke(sessions: Sessions) -> None:
     boss, ann = sessions["boss"], sessions["ann"]
     boss.execute("CREATE TABLE t (a int)")
     boss.execute("GRANT SELECT, INSERT ON t TO ann")
@@ -371,7 +371,7 @@ def test_what_was_prepared_before_a_revoke_is_refused(sessions: Sessions) -> Non
         ann.execute("SELECT a FROM t WHERE a = %s", (1,), prepare=True)
 
 
-def test_subscribe_needs_select(sessions: Sessions) -> None:
+def test_subscribe_requires_select(sessions: Sessions) -> None:
     boss, ann = sessions["boss"], sessions["ann"]
     boss.execute("CREATE TABLE t (a int)")
     boss.execute("CREATE VIEW v AS SELECT count(*) AS n FROM t")
@@ -393,7 +393,7 @@ def test_subscribe_needs_select(sessions: Sessions) -> None:
         ann.execute("FETCH 1 c")
 
 
-def test_a_cluster_computes_for_who_may_use_it(sessions: Sessions) -> None:
+def test_computing_requires_usage_on_the_cluster(sessions: Sessions) -> None:
     boss, ann = sessions["boss"], sessions["ann"]
     boss.execute("CREATE TABLE t (a int)")
     boss.execute("CREATE SCHEMA s")
@@ -423,7 +423,7 @@ def test_a_cluster_computes_for_who_may_use_it(sessions: Sessions) -> None:
         boss.execute("REVOKE USAGE ON CLUSTER quickstart FROM ann")
 
 
-def test_cancelling_needs_membership(sessions: Sessions) -> None:
+def test_cancelling_requires_membership_in_the_role(sessions: Sessions) -> None:
     boss, ann, bob = sessions["boss"], sessions["ann"], sessions["bob"]
     pid = bob.info.backend_pid
     for function in ("pg_cancel_backend", "pg_terminate_backend"):
@@ -436,13 +436,13 @@ def test_cancelling_needs_membership(sessions: Sessions) -> None:
         bob.execute("SELECT 1")
 
 
-def test_every_name_is_materialize_until_there_is_a_role(sessions: Sessions) -> None:
+def test_without_roles_every_user_is_the_superuser_materialize(sessions: Sessions) -> None:
     with psycopg.connect(sessions.dsn, user="anybody", autocommit=True) as guest:
         assert guest.execute("SELECT current_user").fetchall() == [("anybody",)]
         guest.execute("CREATE TABLE t (a int)")
         assert guest.info.parameter_status("is_superuser") == "on"
         sessions.role("CREATE ROLE readers", "readers")
-        guest.execute("SELECT * FROM t")  # it was let in as the superuser, and remains it
+        guest.execute("SELECT * FROM t")  # the session began as a superuser and remains one
         owner = "SELECT r.name FROM mz_tables t JOIN mz_roles r ON r.id = t.owner_id WHERE t.name = 't'"
         assert guest.execute(owner).fetchall() == [("materialize",)]
     for user, message in (
@@ -461,7 +461,7 @@ def test_every_name_is_materialize_until_there_is_a_role(sessions: Sessions) -> 
     psycopg.connect(sessions.dsn, user="anybody").close()
 
 
-def test_set_role_tells_the_client_whether_it_is_a_superuser(sessions: Sessions) -> None:
+def test_set_role_reports_is_superuser_to_the_client(sessions: Sessions) -> None:
     boss, _ = sessions["boss"], sessions["ann"]
     boss.execute("SET ROLE ann")
     assert boss.info.parameter_status("is_superuser") == "off"
@@ -474,8 +474,8 @@ def test_set_role_tells_the_client_whether_it_is_a_superuser(sessions: Sessions)
     boss.execute("ALTER ROLE anna RENAME TO ann")
 
 
-def test_an_error_does_not_take_a_role_back(sessions: Sessions) -> None:
-    """By prepared statements too, where each Sync ends a transaction."""
+def test_an_error_does_not_revert_set_role(sessions: Sessions) -> None:
+    """This includes prepared statements, where each Sync ends a transaction."""
     boss, _ = sessions["boss"], sessions["ann"]
     boss.execute("CREATE TABLE t (a int)")
     for prepare in (False, True):
@@ -488,7 +488,7 @@ def test_an_error_does_not_take_a_role_back(sessions: Sessions) -> None:
         boss.execute("SELECT * FROM t", prepare=prepare)
 
 
-def test_only_superusers_manage_roles(sessions: Sessions) -> None:
+def test_only_superusers_can_manage_roles(sessions: Sessions) -> None:
     boss, ann = sessions["boss"], sessions["ann"]
     _ = sessions["bob"]
     for statement, act in {
@@ -508,7 +508,7 @@ def test_only_superusers_manage_roles(sessions: Sessions) -> None:
     refused(boss, "ALTER ROLE materialize RENAME TO r", "session user cannot be renamed", "0A000")
 
 
-def test_a_database_needs_usage(sessions: Sessions) -> None:
+def test_objects_of_a_database_require_usage_on_it(sessions: Sessions) -> None:
     boss, ann = sessions["boss"], sessions["ann"]
     name = sessions.database
     boss.execute("CREATE TABLE t (a int)")
@@ -522,7 +522,7 @@ def test_a_database_needs_usage(sessions: Sessions) -> None:
     assert ann.execute("SELECT * FROM t").fetchall() == []
 
 
-def test_createdb(sessions: Sessions) -> None:
+def test_create_database_requires_createdb(sessions: Sessions) -> None:
     boss, ann = sessions["boss"], sessions["ann"]
     refused(ann, "CREATE DATABASE roles_of_ann", "permission denied to create database")
     boss.execute("ALTER ROLE ann CREATEDB")
@@ -579,8 +579,10 @@ def test_a_replaced_view_keeps_its_owner_and_privileges(sessions: Sessions) -> N
     ann.execute("DROP VIEW v")
 
 
-def test_nothing_reads_behind_a_table(sessions: Sessions) -> None:
-    """A default or an index is computed for others than its maker: neither may read a table."""
+def test_defaults_and_index_expressions_cannot_read_tables(sessions: Sessions) -> None:
+    """Defaults and index expressions are computed for other roles than the one that defined them. They must not read
+    tables.
+    """
     boss, ann = sessions["boss"], sessions["ann"]
     boss.execute("CREATE TABLE secret (a int)")
     boss.execute("GRANT CREATE ON SCHEMA public TO ann")
@@ -590,7 +592,7 @@ def test_nothing_reads_behind_a_table(sessions: Sessions) -> None:
     refused(ann, "CREATE INDEX ON t ((SELECT a FROM secret))", "cannot use subquery in index expression", "0A000")
 
 
-def test_a_definition_that_is_rolled_back_gives_nothing(sessions: Sessions) -> None:
+def test_a_grant_that_is_rolled_back_has_no_effect(sessions: Sessions) -> None:
     boss, ann = sessions["boss"], sessions["ann"]
     boss.execute("CREATE TABLE t (a int)")
     with boss.transaction(force_rollback=True):
@@ -598,7 +600,7 @@ def test_a_definition_that_is_rolled_back_gives_nothing(sessions: Sessions) -> N
     refused(ann, "SELECT * FROM t", "permission denied for table t")
 
 
-def test_a_role_that_is_gone_has_what_everybody_has(sessions: Sessions) -> None:
+def test_a_dropped_role_has_only_the_privileges_of_public(sessions: Sessions) -> None:
     boss, ann = sessions["boss"], sessions["ann"]
     boss.execute("CREATE TABLE t (a int)")
     boss.execute("DROP ROLE ann")
@@ -607,8 +609,8 @@ def test_a_role_that_is_gone_has_what_everybody_has(sessions: Sessions) -> None:
     assert ann.execute("SELECT * FROM t").fetchall() == []
 
 
-def test_what_a_hold_needs(sessions: Sessions, server: ServerThread) -> None:
-    """CREATE on its schema, SELECT on each object, USAGE on the cluster of what one keeps up to date."""
+def test_the_privileges_that_create_hold_requires(sessions: Sessions, server: ServerThread) -> None:
+    """CREATE on its schema, SELECT on each object, and USAGE on the cluster of each index and materialized view."""
     boss, ann = sessions["boss"], sessions["ann"]
     boss.execute("CREATE TABLE t (a int)")
     boss.execute("CREATE MATERIALIZED VIEW m AS SELECT a FROM t")
@@ -647,7 +649,7 @@ def test_what_a_hold_needs(sessions: Sessions, server: ServerThread) -> None:
         boss.execute("GRANT USAGE ON CLUSTER quickstart TO PUBLIC")
 
 
-def test_scripts_connect_as_mz_system_where_there_are_roles(dsn: str, tmp_path: Path) -> None:
+def test_testdrive_scripts_can_connect_as_mz_system_when_roles_exist(dsn: str, tmp_path: Path) -> None:
     server = dsn.rpartition("@")[2].partition("/")[0]
     script = tmp_path / "script.td"
     script.write_text(

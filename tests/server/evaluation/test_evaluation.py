@@ -1,4 +1,4 @@
-"""Constants and queries over system catalogs: what is evaluated where, its limits, and how it ends."""
+"""Evaluation of constants and of queries over system catalogs: in which process it happens, its limits and its end."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ async def evaluated(text: str, bindings: Bindings | None = None) -> list[dict[st
         "VALUES (1, 'x'), (2, 'y')",
     ],
 )
-def test_everyday_constants_are_evaluated_on_the_event_loop(text: str) -> None:
+def test_cheap_constants_are_evaluated_on_the_event_loop(text: str) -> None:
     assert constant(text).is_cheap
 
 
@@ -74,10 +74,10 @@ def test_everyday_constants_are_evaluated_on_the_event_loop(text: str) -> None:
         "SELECT lpad('a', 3), rpad('b', 4)",
         "SELECT ''::char(10000000)",
         "SELECT 2::numeric ^ 100::numeric",
-        "SELECT pg_cancel_backend(1 + 1)",  # it must not be called twice
+        "SELECT pg_cancel_backend(1 + 1)",  # a second call would send a second signal
     ],
 )
-def test_constants_that_can_be_expensive_are_not_evaluated_on_the_event_loop(text: str) -> None:
+def test_potentially_expensive_constants_are_not_evaluated_on_the_event_loop(text: str) -> None:
     with pytest.raises(NotCheap):
         constant(text).evaluate(Bindings())
 
@@ -91,7 +91,7 @@ def test_long_values_make_a_cheap_constant_expensive(text: str) -> None:
         made.evaluate(Bindings(("x" * 5_000,)))
 
 
-async def test_a_worker_returns_what_the_event_loop_would() -> None:
+async def test_a_worker_returns_the_same_rows_as_the_event_loop() -> None:
     texts = [
         "SELECT repeat('ab', 3), lpad('x', 3, '-'), 'aab' ~ '^a+b$'",
         "SELECT string_to_array('1,2,', ','), to_char(1234.5, '9,999.99')",
@@ -117,7 +117,7 @@ def test_every_function_can_be_sent_to_a_worker() -> None:
                 assert pickle.loads(pickle.dumps(function)) is function
 
 
-async def test_session_functions_are_answered_by_the_server() -> None:
+async def test_a_worker_calls_the_server_for_functions_of_the_session() -> None:
     calls: list[tuple[str, Any]] = []
 
     def call(function: str, argument: Any) -> bool:
@@ -134,7 +134,7 @@ async def test_session_functions_are_answered_by_the_server() -> None:
     assert calls == [("pg_cancel_backend", 3), ("has_schema_privilege", ["public", "usage"])]
 
 
-async def test_an_error_of_the_expression_comes_back_whole() -> None:
+async def test_a_worker_returns_sqlstate_and_message_of_an_error() -> None:
     with pytest.raises(PgError) as caught:
         await evaluated("SELECT 'a' ~ repeat('(', 1)")
     assert caught.value.sqlstate == SqlState.INVALID_REGULAR_EXPRESSION
@@ -148,7 +148,7 @@ async def test_an_error_of_the_expression_comes_back_whole() -> None:
         "SELECT md5(repeat('x', 400000000))",
         "SELECT array_length(array_fill(1, array[100000000]), 1)",
         "SELECT length(replace(repeat('a', 10000000), 'a', repeat('b', 100)))",
-        "SELECT repeat('x', 100000000)",  # more than may come back
+        "SELECT repeat('x', 100000000)",  # the result is larger than a worker may return
     ],
 )
 async def test_an_expression_that_needs_too_much_memory_is_53200(text: str) -> None:
@@ -158,7 +158,7 @@ async def test_an_expression_that_needs_too_much_memory_is_53200(text: str) -> N
 
 
 class Slow:
-    """Pickled into a request, it occupies the worker that unpickles it, which first writes its process id."""
+    """An object whose unpickling writes the worker's process id and then blocks the worker."""
 
     def __init__(self, directory: Path) -> None:
         self._fifo = directory / "pid"
@@ -168,7 +168,7 @@ class Slow:
         return _occupy, (str(self._fifo),)
 
     async def worker(self) -> int:
-        """The worker's process id, once it is occupied."""
+        """Returns the worker's process id when the worker is blocked."""
         return int(await asyncio.to_thread(self._fifo.read_text))
 
 
@@ -178,7 +178,7 @@ def _occupy(fifo: str) -> None:
 
 
 def _await_end(pid: int) -> None:
-    """Returns when there is no such process."""
+    """Waits until the process does not exist."""
     while True:
         try:
             os.kill(pid, 0)
@@ -237,7 +237,7 @@ async def test_many_literal_rows_need_no_worker() -> None:
 # -- system catalogs ------------------------------------------------------------------------------------------------
 
 
-async def test_a_query_over_system_catalogs_is_described_before_it_is_planned() -> None:
+async def test_the_columns_of_a_system_catalog_query_are_known_after_describe() -> None:
     engine = CatalogEngine(no_rows)
     try:
         sql = 'SELECT relname, 1 AS one FROM pg."pg_class"'
@@ -252,7 +252,7 @@ async def test_a_query_over_system_catalogs_is_described_before_it_is_planned() 
 async def test_a_query_over_system_catalogs_that_needs_much_memory_writes_no_files(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.chdir(tmp_path)  # where DuckDB would put them
+    monkeypatch.chdir(tmp_path)  # DuckDB would write them here
     monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[3]))
     engine = CatalogEngine(no_rows)
     try:

@@ -1,4 +1,4 @@
-"""A client that speaks the protocol byte by byte, for what no driver sends."""
+"""A client that writes protocol messages as bytes, for messages that no driver sends."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ WAIT_S = 30
 
 
 def frame(code: bytes, body: bytes) -> bytes:
-    """A message of this type."""
+    """Returns a message with this type byte."""
     return code + INT32.pack(len(body) + 4) + body
 
 
 class RawClient:
-    """`exchange` gives messages as (type, body); an ErrorResponse's body is (severity, SQLSTATE, message)."""
+    """Returns messages as (type, body). The body of an ErrorResponse is (severity, SQLSTATE, message)."""
 
     def __init__(self, port: int) -> None:
         self.socket = socket.create_connection(("127.0.0.1", port), timeout=WAIT_S)
         self._received = b""
 
     def start(self, user: str, database: str | None = None) -> list[tuple[str, Any]]:
-        """Sends the StartupMessage; returns what came up to ReadyForQuery or the end."""
+        """Sends the StartupMessage. Returns the messages up to ReadyForQuery or to the end of the connection."""
         parameters = {"user": user} if database is None else {"user": user, "database": database}
         self.send(StartupMessage(parameters).serialize())
         return self.until_ready()
@@ -36,7 +36,7 @@ class RawClient:
         self.socket.sendall(data)
 
     def messages(self) -> Iterator[tuple[str, Any]]:
-        """What the server sends until it closes the connection."""
+        """Yields the server's messages until it closes the connection."""
         while True:
             while len(self._received) >= 5:
                 code, length = HEADER.unpack_from(self._received)
@@ -50,7 +50,7 @@ class RawClient:
             self._received += data
 
     def until_ready(self) -> list[tuple[str, Any]]:
-        """The messages up to ReadyForQuery, or to the connection's end."""
+        """Returns the messages up to ReadyForQuery or to the end of the connection."""
         found = []
         for message in self.messages():
             found.append(message)
@@ -70,7 +70,7 @@ def _error(body: bytes) -> tuple[str, str, str]:
 
 @contextmanager
 def raw_client(port: int) -> Iterator[RawClient]:
-    """A connection before its startup, closed afterwards."""
+    """A connection before its startup. It is closed at the end."""
     client = RawClient(port)
     try:
         yield client
@@ -79,5 +79,5 @@ def raw_client(port: int) -> Iterator[RawClient]:
 
 
 def query(text: str) -> bytes:
-    """A Query message."""
+    """Returns a Query message."""
     return Query(text).serialize()

@@ -1,4 +1,4 @@
-"""Who is let in, and how a connection ends: limits, timeouts, databases, malformed messages."""
+"""Connection limits and timeouts, the database of a new session, and malformed messages."""
 
 from __future__ import annotations
 
@@ -45,14 +45,14 @@ async def nobody_connected(server: ServerThread) -> None:
 
 
 @pytest.mark.parametrize("opening", [b"", SSLRequest().serialize(), b"\0\0\0\x30\0\x03"])
-def test_a_client_that_does_not_say_who_it_is_is_cut_off(server: ServerThread, opening: bytes) -> None:
+def test_a_client_without_a_startup_message_is_disconnected(server: ServerThread, opening: bytes) -> None:
     set_system(server, authentication_timeout="1s")
     with raw_client(server.port) as silent, psycopg.connect(server.dsn()) as session:
         silent.send(opening)
         if opening == SSLRequest().serialize():
             assert silent.socket.recv(1) == b"N"
         assert silent.until_ready() == [("E", ("FATAL", "57014", "canceling authentication due to timeout"))]
-        assert session.execute("SELECT 1").fetchone() == (1,)  # who is let in has no such limit
+        assert session.execute("SELECT 1").fetchone() == (1,)  # the timeout does not apply after authentication
 
 
 def test_clients_beyond_max_connections_are_refused(server: ServerThread) -> None:
@@ -68,7 +68,7 @@ def test_clients_beyond_max_connections_are_refused(server: ServerThread) -> Non
                 with raw_client(server.port) as fifth:
                     refusal = ("FATAL", "53300", "sorry, too many clients already")
                     assert fifth.start(USER, DATABASE) == [("E", refusal)]
-                with raw_client(server.port) as canceling:  # a CancelRequest is still read
+                with raw_client(server.port) as canceling:  # CancelRequests are still read
                     canceling.send(CancelRequest(connection.info.backend_pid, 0).serialize())
                     assert canceling.until_ready() == []
     server.call(nobody_connected(server))
@@ -76,14 +76,14 @@ def test_clients_beyond_max_connections_are_refused(server: ServerThread) -> Non
         assert again.execute("SELECT 1").fetchone() == (1,)
 
 
-def test_clients_that_have_no_session_are_limited_too(server: ServerThread) -> None:
+def test_connections_without_a_session_are_limited(server: ServerThread) -> None:
     set_system(server, max_connections="4")
     with ExitStack() as stack:
         silent = [stack.enter_context(raw_client(server.port)) for _ in range(9)]
         assert silent[8].until_ready() == [("E", ("FATAL", "53300", "sorry, too many clients already"))]
 
 
-def test_a_lack_of_descriptors_is_reported_and_logged(
+def test_running_out_of_file_descriptors_is_reported_and_logged(
     server: ServerThread, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with psycopg.connect(server.dsn()) as session:
@@ -101,7 +101,7 @@ def test_a_lack_of_descriptors_is_reported_and_logged(
 # -- databases --------------------------------------------------------------------------------------------------------
 
 
-def test_a_client_that_names_no_database_gets_the_default_and_a_notice(server: ServerThread) -> None:
+def test_without_a_database_name_the_default_database_is_used_with_a_notice(server: ServerThread) -> None:
     for user, database in (("someone", None), ("someone", "someone"), ("someone", "")):
         with raw_client(server.port) as client:
             messages = client.start(user, database)
@@ -111,7 +111,7 @@ def test_a_client_that_names_no_database_gets_the_default_and_a_notice(server: S
             assert b"materialize" in answer[1][1]
 
 
-def test_a_client_gets_the_database_of_its_name_if_there_is_one(server: ServerThread) -> None:
+def test_the_default_database_is_the_one_named_like_the_user(server: ServerThread) -> None:
     with psycopg.connect(server.dsn(), autocommit=True) as connection:
         connection.execute("CREATE DATABASE someone")
     with raw_client(server.port) as client:
@@ -133,17 +133,17 @@ def test_an_unknown_database_is_refused(server: ServerThread) -> None:
 SYNC = Sync().serialize()
 MALFORMED = {
     "a NUL in a query": frame(b"Q", b"select 1\0 \0"),
-    "a query without an end": frame(b"Q", b"select 1"),
+    "a query without a terminator": frame(b"Q", b"select 1"),
     "an empty query message": frame(b"Q", b""),
     "a query that is not UTF-8": frame(b"Q", b"select '\xff'\0"),
     "a NUL in a parsed query": frame(b"P", b"\0select\0 1\0\0\0") + SYNC,
-    "a subtype that is none": frame(b"P", b"\0select 1\0\0\0") + frame(b"D", b"X\0") + SYNC,
-    "more than a Bind": frame(b"P", b"\0select 1\0\0\0") + frame(b"B", b"\0\0" + b"\0" * 8) + SYNC,
+    "an unknown kind of Describe": frame(b"P", b"\0select 1\0\0\0") + frame(b"D", b"X\0") + SYNC,
+    "bytes after a Bind": frame(b"P", b"\0select 1\0\0\0") + frame(b"B", b"\0\0" + b"\0" * 8) + SYNC,
 }
 
 
 @pytest.mark.parametrize("data", MALFORMED.values(), ids=MALFORMED)
-def test_after_a_malformed_message_the_session_goes_on_as_in_postgresql(
+def test_a_session_continues_after_a_malformed_message_as_in_postgresql(
     server: ServerThread, postgres: str, data: bytes
 ) -> None:
     answers = []
@@ -159,7 +159,7 @@ def test_after_a_malformed_message_the_session_goes_on_as_in_postgresql(
     assert ours == theirs
 
 
-def test_a_query_longer_than_a_message_may_be_is_an_error(server: ServerThread) -> None:
+def test_a_query_longer_than_the_message_limit_is_refused(server: ServerThread) -> None:
     with psycopg.connect(server.dsn(), autocommit=True) as connection:
         with pytest.raises(errors.ProgramLimitExceeded, match="message is too long") as refusal:
             connection.execute(b"SELECT '" + b"x" * (MESSAGE_BYTES_MAX + 1_000_000) + b"'")
@@ -167,7 +167,7 @@ def test_a_query_longer_than_a_message_may_be_is_an_error(server: ServerThread) 
         assert connection.execute("SELECT 1").fetchone() == (1,)
 
 
-def test_a_client_that_goes_on_sending_can_read_why_it_is_cut_off(server: ServerThread) -> None:
+def test_a_client_that_is_still_sending_receives_the_fatal_error(server: ServerThread) -> None:
     with raw_client(server.port) as client:
         client.start(USER, DATABASE)
         client.send(b"Q\x7f\xff\xff\xff" + bytes(1_000_000))

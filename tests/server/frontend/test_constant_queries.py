@@ -1,4 +1,4 @@
-"""Calls of constant queries that are answered in one step have the same answers as their messages one by one."""
+"""Constant queries: a call that is answered as a whole gets the same answer as its messages one by one."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ binds = st.builds(
 
 @st.composite
 def exchanges(draw: st.DrawFn) -> list[FrontendMessage]:
-    """Messages up to a Sync: mostly what drivers send, sometimes not quite."""
+    """Messages up to a Sync: mostly those that drivers send, sometimes with another portal, format or row limit."""
     messages: list[FrontendMessage] = []
     if draw(st.booleans()):
         messages.append(Close("S", name := draw(names)))
@@ -69,7 +69,7 @@ def serialized(messages: Sequence[FrontendMessage]) -> bytes:
 
 
 class Wire:
-    """A transport that keeps what is written."""
+    """A transport that records what is written to it."""
 
     def __init__(self) -> None:
         self.written = b""
@@ -88,7 +88,7 @@ class Wire:
         return self.closed
 
     def fileno(self) -> int:
-        """As of a socket that was accepted while there were descriptors."""
+        """Returns a low descriptor, so that the connection is accepted."""
         return 0
 
     def set_write_buffer_limits(self, high: int) -> None:
@@ -106,7 +106,7 @@ class Wire:
     resume_reading = pause_reading
 
     async def answered(self) -> bytes:
-        """What was written up to a ReadyForQuery, or all if the connection was closed."""
+        """Returns the bytes written up to a ReadyForQuery, or all bytes if the connection was closed."""
         async with asyncio.timeout(10):
             while self.written[-6:-1] != b"Z\0\0\0\5" and not self.closed:
                 self.came.clear()
@@ -116,7 +116,9 @@ class Wire:
 
 
 async def answers(listener: Listener, exchanges: list[list[bytes]]) -> list[bytes]:
-    """What a new client is answered to each exchange, given in chunks; it waits for ReadyForQuery."""
+    """Returns the answer to each exchange, for a new client. Each exchange is a list of chunks; the client waits for
+    ReadyForQuery after it.
+    """
     wire, client = Wire(), listener.new_client()
     client.connection_made(wire)  # type: ignore[arg-type]
     client.data_received(StartupMessage({"user": "materialize", "database": "materialize"}).serialize())
@@ -131,7 +133,7 @@ async def answers(listener: Listener, exchanges: list[list[bytes]]) -> list[byte
 
 
 @given(st.lists(exchanges(), min_size=1, max_size=6))
-def test_one_step_and_message_by_message_have_the_same_answers(
+def test_whole_calls_and_single_messages_have_the_same_answers(
     server: ServerThread, exchanges: list[list[FrontendMessage]]
 ) -> None:
     apart = [[message.serialize() for message in messages] for messages in exchanges]
@@ -140,7 +142,7 @@ def test_one_step_and_message_by_message_have_the_same_answers(
     assert server.call(answers(listener, together)) == server.call(answers(listener, apart))
 
 
-def test_pipelined_calls_are_answered_each(server: ServerThread) -> None:
+def test_each_pipelined_call_is_answered(server: ServerThread) -> None:
     calls = [serialized([Bind("", "", (), (b"%d" % i,)), Execute(""), Sync()]) for i in range(20)]
     parse = Parse("", "SELECT $1::int").serialize()
     (answer,) = server.call(answers(server.app.listener, [[parse + b"".join(calls)]]))
@@ -149,7 +151,7 @@ def test_pipelined_calls_are_answered_each(server: ServerThread) -> None:
     assert answer.count(ReadyForQuery("I").serialize()) == 20
 
 
-def test_the_calls_of_drivers_are_answered_in_one_step(server: ServerThread, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_calls_of_drivers_are_answered_as_a_whole(server: ServerThread, monkeypatch: pytest.MonkeyPatch) -> None:
     found = []
     answer_call = ConstantQueries.answer_call
 
@@ -164,7 +166,7 @@ def test_the_calls_of_drivers_are_answered_in_one_step(server: ServerThread, mon
     assert found == [answer.removesuffix(ReadyForQuery("I").serialize())]
 
 
-def test_a_repeated_query_of_constants_has_the_same_answer_in_any_transaction(server: ServerThread) -> None:
+def test_a_cached_answer_is_the_same_in_each_transaction_state(server: ServerThread) -> None:
     texts = ["SELECT 1, 'x'", "SELECT 1, 'x'", "BEGIN", "SELECT 1, 'x'", "ROLLBACK", "SELECT 1, 'x'", "BEGIN", "SELECT",
              "SELECT 1, 'x'", "ROLLBACK", "SELECT 1, 'x'"]  # fmt: skip
     found = server.call(answers(server.app.listener, [[Query(text).serialize()] for text in texts]))
@@ -174,7 +176,7 @@ def test_a_repeated_query_of_constants_has_the_same_answer_in_any_transaction(se
 
 
 def test_a_cached_answer_ends_the_implicit_transaction_before_it(server: ServerThread) -> None:
-    """A Query drops the unnamed statement and closes the portals of messages without Sync, also if it is not run."""
+    """A Query drops the unnamed statement and the portals of messages without Sync, also if its answer is cached."""
     query = Query("SELECT 2").serialize()
     unfinished = serialized([Parse("", "SELECT 3"), Bind("", "")])
     execute = serialized([Bind("", ""), Execute(""), Sync()])
@@ -183,7 +185,7 @@ def test_a_cached_answer_ends_the_implicit_transaction_before_it(server: ServerT
 
 
 @given(binds, st.binary(max_size=12), st.booleans())
-def test_a_shape_reads_what_bind_reads(bind: Bind, after: bytes, described: bool) -> None:
+def test_a_call_shape_parses_the_values_of_bind(bind: Bind, after: bytes, described: bool) -> None:
     bind.portal = ""
     messages: list[FrontendMessage] = [bind, Describe("P", ""), Execute(""), Sync()]
     if not described:

@@ -1,4 +1,4 @@
-"""SUBSCRIBE through the cursors of drivers, which each use the protocol in a way of their own."""
+"""SUBSCRIBE through the cursors of psycopg and asyncpg. Each driver uses the protocol differently."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Row = tuple[Any, ...]
 
 @pytest.fixture
 def connection(dsn: str) -> Iterator[psycopg.Connection[Row]]:
-    """With a table t of two rows; writes while others read."""
+    """A connection for writes, with a table t of two rows."""
     with psycopg.connect(dsn, autocommit=True) as connection:
         connection.execute("CREATE TABLE t (a int, b text)")
         connection.execute("INSERT INTO t VALUES (1, 'x'), (2, 'y')")
@@ -33,7 +33,7 @@ def connection(dsn: str) -> Iterator[psycopg.Connection[Row]]:
 
 
 @pytest.mark.parametrize("binary", [False, True])
-def test_a_stream_takes_parameters(dsn: str, connection: psycopg.Connection[Row], binary: bool) -> None:
+def test_a_psycopg_stream_accepts_parameters(dsn: str, connection: psycopg.Connection[Row], binary: bool) -> None:
     with psycopg.connect(dsn, autocommit=True) as reader:
         query = "SUBSCRIBE (SELECT b, a + %s AS c FROM t WHERE a >= %s)"
         stream = reader.cursor().stream(query, [10, 2], binary=binary)
@@ -45,7 +45,7 @@ def test_a_stream_takes_parameters(dsn: str, connection: psycopg.Connection[Row]
         assert reader.execute("SELECT 1").fetchone() == (1,), "closing the stream cancels it, the session lives"
 
 
-def test_a_parameter_is_a_value_whatever_its_text_is(dsn: str, connection: psycopg.Connection[Row]) -> None:
+def test_special_characters_in_a_parameter_are_data(dsn: str, connection: psycopg.Connection[Row]) -> None:
     texts = ["it's", 'a "b"', "\\n ${x}", "%s $1", "é\U0001f600", ""]
     for text in texts:
         connection.execute("INSERT INTO t VALUES (7, %s)", [text])
@@ -56,7 +56,7 @@ def test_a_parameter_is_a_value_whatever_its_text_is(dsn: str, connection: psyco
             stream.close()
 
 
-def test_a_stream_whose_time_is_a_parameter_is_refused(dsn: str, connection: psycopg.Connection[Row]) -> None:
+def test_a_parameter_in_as_of_is_refused(dsn: str, connection: psycopg.Connection[Row]) -> None:
     with psycopg.connect(dsn, autocommit=True) as reader:
         with pytest.raises(errors.UndefinedParameter, match=r"there is no parameter \$1"):
             next(reader.cursor().stream("SUBSCRIBE t AS OF %s", [5]))
@@ -66,7 +66,7 @@ def test_a_stream_whose_time_is_a_parameter_is_refused(dsn: str, connection: psy
 
 
 @pytest.mark.parametrize("binary", [False, True])
-def test_a_server_cursor(dsn: str, connection: psycopg.Connection[Row], binary: bool) -> None:
+def test_a_psycopg_server_cursor(dsn: str, connection: psycopg.Connection[Row], binary: bool) -> None:
     with psycopg.connect(dsn) as reader, reader.cursor("c", row_factory=namedtuple_row) as cursor:
         cursor.execute("SUBSCRIBE (SELECT a, b FROM t WHERE a > %s) WITH (SNAPSHOT)", [1], binary=binary)
         first = cursor.fetchone()
@@ -81,7 +81,7 @@ def test_a_server_cursor(dsn: str, connection: psycopg.Connection[Row], binary: 
         assert [row[1:] for row in cursor] == [("upsert", 1), ("upsert", 2)]
 
 
-def test_several_server_cursors(dsn: str, connection: psycopg.Connection[Row]) -> None:
+def test_several_psycopg_server_cursors(dsn: str, connection: psycopg.Connection[Row]) -> None:
     (now,) = connection.execute("SELECT mz_now()").fetchone() or (0,)
     with psycopg.connect(dsn) as reader, reader.cursor("low") as low, reader.cursor("high") as high:
         query = sql.SQL("SUBSCRIBE (SELECT a FROM t WHERE a > %s) AS OF AT LEAST {}").format(int(now))
@@ -92,7 +92,7 @@ def test_several_server_cursors(dsn: str, connection: psycopg.Connection[Row]) -
         assert sorted(row[1:] for row in first + low.fetchmany(9)) == [(1, 1), (1, 2)]
 
 
-def test_a_cursor_that_would_outlive_its_transaction_is_refused(dsn: str, connection: psycopg.Connection[Row]) -> None:
+def test_a_cursor_with_hold_is_refused(dsn: str, connection: psycopg.Connection[Row]) -> None:
     with psycopg.connect(dsn) as reader, reader.cursor("c", withhold=True) as cursor:
         with pytest.raises(errors.FeatureNotSupported, match="WITH HOLD is unsupported"):
             cursor.execute("SUBSCRIBE t")
@@ -137,7 +137,7 @@ def test_a_failed_stream_leaves_the_session_alive(dsn: str, connection: psycopg.
 def test_a_cancel_with_another_secret_is_ignored(
     server: ServerThread, dsn: str, connection: psycopg.Connection[Row]
 ) -> None:
-    """libpq does not tell the secret, so this client speaks for itself."""
+    """Uses testdrive's connection, because libpq does not expose the secret."""
     database = connection.info.dbname
     reader = Connection("127.0.0.1", server.port, {"user": "materialize", "database": database}, 30)
     try:
@@ -186,7 +186,7 @@ def test_an_asyncpg_cursor_suspends_its_portal(dsn: str, connection: psycopg.Con
     through_asyncpg(dsn, work)
 
 
-def test_an_asyncpg_cursor_is_iterated(dsn: str, connection: psycopg.Connection[Row]) -> None:
+def test_an_asyncpg_cursor_is_iterable(dsn: str, connection: psycopg.Connection[Row]) -> None:
     async def work(reader: Any) -> None:
         seen = []
         async with reader.transaction():
@@ -204,7 +204,7 @@ def test_an_asyncpg_cursor_is_iterated(dsn: str, connection: psycopg.Connection[
     through_asyncpg(dsn, work)
 
 
-def test_an_asyncpg_statement_is_bound_again(dsn: str, connection: psycopg.Connection[Row]) -> None:
+def test_an_asyncpg_statement_can_be_bound_several_times(dsn: str, connection: psycopg.Connection[Row]) -> None:
     async def work(reader: Any) -> None:
         statement = await reader.prepare("SUBSCRIBE (SELECT a FROM t WHERE b = $1) ENVELOPE DEBEZIUM (KEY (a))")
         assert [parameter.name for parameter in statement.get_parameters()] == ["text"]
@@ -217,8 +217,8 @@ def test_an_asyncpg_statement_is_bound_again(dsn: str, connection: psycopg.Conne
     through_asyncpg(dsn, work)
 
 
-def test_asyncpg_copies_with_arguments(dsn: str, connection: psycopg.Connection[Row]) -> None:
-    """It asks the server for their texts and writes those into the query."""
+def test_asyncpg_copies_a_query_with_arguments(dsn: str, connection: psycopg.Connection[Row]) -> None:
+    """asyncpg asks the server for the arguments as text and inserts them into the query."""
 
     async def work(reader: Any) -> None:
         chunks: list[bytes] = []
@@ -235,8 +235,8 @@ def test_asyncpg_copies_with_arguments(dsn: str, connection: psycopg.Connection[
 
 
 @pytest.mark.parametrize("format", ["text", "csv", "binary"])
-def test_asyncpg_copies(dsn: str, connection: psycopg.Connection[Row], format: str) -> None:
-    """The last column of the third row tells that it came, in every format."""
+def test_asyncpg_copies_in_every_format(dsn: str, connection: psycopg.Connection[Row], format: str) -> None:
+    """The third row has arrived when its last column, 'third', is in the data. This holds for every format."""
 
     async def work(reader: Any) -> None:
         chunks: list[bytes] = []

@@ -1,4 +1,4 @@
-"""Long texts are planned where no other session waits for them."""
+"""Planning a long text does not delay other sessions."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def server(tmp_path: Path) -> Iterator[ServerThread]:
 
 
 class Gate:
-    """Planning stops here, while it is shut, in whichever thread it is."""
+    """Blocks planning while it is shut, in any thread."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.reached = threading.Event()
@@ -72,7 +72,7 @@ class Gate:
     ],
     ids=["select", "insert", "explain", "subscribe"],
 )
-def test_others_are_answered_while_a_long_text_is_planned(
+def test_other_sessions_are_answered_while_a_long_text_is_planned(
     server: ServerThread, monkeypatch: pytest.MonkeyPatch, sql: str, prepare: bool
 ) -> None:
     with psycopg.connect(server.dsn(), autocommit=True) as one, psycopg.connect(server.dsn(), autocommit=True) as other:
@@ -91,12 +91,12 @@ def test_others_are_answered_while_a_long_text_is_planned(
         with ThreadPoolExecutor(1) as thread:
             running = thread.submit(run)
             assert gate.reached.wait(WAIT_S)
-            assert other.execute("SELECT * FROM t").fetchall() == [(3,)]  # planned before
+            assert other.execute("SELECT * FROM t").fetchall() == [(3,)]  # this text is planned already
             gate.open()
             running.result(WAIT_S)
 
 
-def test_others_are_answered_while_a_long_cursor_is_described(
+def test_other_sessions_are_answered_while_a_long_cursor_is_described(
     server: ServerThread, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with psycopg.connect(server.dsn()) as one, psycopg.connect(server.dsn(), autocommit=True) as other:
@@ -122,8 +122,8 @@ def test_errors_of_a_long_text_are_reported_and_the_session_continues(server: Se
             assert one.execute("SELECT 1", prepare=prepare).fetchone() == (1,)
 
 
-def test_a_plain_value_is_read_as_any_other_expression(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The short way that lists are read on gives what sqlglot's own gives."""
+def test_a_plain_literal_is_parsed_as_any_other_expression(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The fast path for items of literal lists gives the same trees as sqlglot's parser."""
 
     def trees() -> list[tuple[exp.Expr, list[object]]]:
         items = ("1", "'a'", "1.5", ".5", "-1", "1 + 1", "(1)", "1::int8", "NULL", "E'\\n'", "$$x$$", "x", "1e3")
@@ -137,12 +137,14 @@ def test_a_plain_value_is_read_as_any_other_expression(monkeypatch: pytest.Monke
 
 
 @pytest.mark.parametrize("prepare", [False, True])
-def test_the_memory_of_a_long_text_is_freed_with_it(server: ServerThread, prepare: bool) -> None:
-    """Its syntax tree does not need the cycle collector, which may not run for gigabytes."""
+def test_the_syntax_tree_of_a_long_text_is_freed_without_garbage_collection(
+    server: ServerThread, prepare: bool
+) -> None:
+    """The reference counts free its syntax tree. The cycle collector may not run before gigabytes are allocated."""
     few = 1_000
     gc.collect()
     gc.disable()
-    gc.freeze()  # `gc.get_objects` omits what exists
+    gc.freeze()  # `gc.get_objects` then omits the objects that exist now
     try:
         with psycopg.connect(server.dsn(), autocommit=True) as one:
             for _ in range(3):
@@ -151,7 +153,7 @@ def test_the_memory_of_a_long_text_is_freed_with_it(server: ServerThread, prepar
                     cursor = one.execute(f"VALUES ({'), ('.join(map(str, range(5_000)))})".encode(), [], prepare=False)
                     assert cursor.rowcount == 5_000
             one.execute("SELECT 1")
-            for _ in range(100):  # the threads free it
+            for _ in range(100):  # other threads may free it later
                 if _literals() < few:
                     break
                 one.execute("SELECT 1")

@@ -1,4 +1,4 @@
-"""A whole server as its clients see it: psycopg, asyncpg and psql over a socket, Spark behind."""
+"""Sessions of a complete server with Spark, through psycopg, asyncpg and psql."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def connect(dsn: str, **options: object) -> psycopg.Connection[tuple[object, ...
 
 
 def run_script(script: Path, dsn: str) -> None:
-    """As by hand; in a process of its own, because libpq connects without letting this one's server thread run."""
+    """Runs testdrive in a process of its own: libpq's connect would block the server's thread in this process."""
     command = [sys.executable, "-m", "testdrive", "--url", dsn, "--no-reset", "--default-timeout", "60s", str(script)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stdout + done.stderr
@@ -37,7 +37,7 @@ def test_wire_scripts(script: Path, dsn: str) -> None:
 
 @pytest.mark.parametrize("script", sorted(SCRIPTS.glob("subscribe/*")), ids=lambda path: path.name)
 def test_subscribe_scripts(script: Path, dsn: str) -> None:
-    """The rules of SUBSCRIBE, a file for each group of them."""
+    """The rules of SUBSCRIBE. Each script covers one group of rules."""
     run_script(script, dsn)
 
 
@@ -46,7 +46,7 @@ def test_testdrive_scripts(script: Path, dsn: str) -> None:
     run_script(script, dsn)
 
 
-def test_own_writes_are_seen_by_everyone_at_once(dsn: str) -> None:
+def test_acknowledged_writes_are_visible_to_all_sessions(dsn: str) -> None:
     with connect(dsn) as one, connect(dsn) as other:
         one.execute("CREATE TABLE t (a int)")
         for number in range(20):
@@ -54,7 +54,7 @@ def test_own_writes_are_seen_by_everyone_at_once(dsn: str) -> None:
             assert other.execute("SELECT * FROM t").fetchall() == [(n,) for n in range(number + 1)]
 
 
-def test_a_materialized_view_is_read_up_to_date(dsn: str) -> None:
+def test_a_read_of_a_materialized_view_reflects_all_acknowledged_writes(dsn: str) -> None:
     with connect(dsn) as connection:
         connection.execute("CREATE TABLE t (a int)")
         connection.execute("CREATE MATERIALIZED VIEW v AS SELECT count(*) AS n, sum(a) AS s FROM t")
@@ -66,7 +66,7 @@ def test_a_materialized_view_is_read_up_to_date(dsn: str) -> None:
             assert connection.execute("SELECT * FROM w").fetchone() == (2 * total,)
 
 
-def test_transactions_are_whole(dsn: str) -> None:
+def test_transactions_are_atomic(dsn: str) -> None:
     with connect(dsn) as setup:
         setup.execute("CREATE TABLE t (a int)")
         with psycopg.connect(dsn) as connection:
@@ -80,8 +80,8 @@ def test_transactions_are_whole(dsn: str) -> None:
         assert sorted(setup.execute("SELECT * FROM t").fetchall()) == [(3,), (4,)]
 
 
-def test_a_transaction_has_one_time(dsn: str) -> None:
-    """mz_now() is the time at which the transaction reads, whatever the query reads and others commit."""
+def test_a_transaction_reads_at_one_timestamp(dsn: str) -> None:
+    """mz_now() is the transaction's read time. It depends neither on the query nor on commits of other sessions."""
     with connect(dsn) as other, psycopg.connect(dsn) as connection:
         other.execute("CREATE TABLE t (a int)")
         ((time, rows),) = connection.execute("SELECT mz_now(), count(*) FROM t").fetchall()
@@ -113,7 +113,7 @@ def test_a_transaction_has_one_time(dsn: str) -> None:
         (["SELECT a / 0 FROM (VALUES (1)) x (a)", "SELECT 1"], "22012", "division by zero"),
     ],
 )
-def test_what_a_transaction_does_not_mix(dsn: str, statements: list[str], code: str, message: str) -> None:
+def test_statements_that_a_transaction_cannot_combine(dsn: str, statements: list[str], code: str, message: str) -> None:
     with connect(dsn) as connection:
         connection.execute("CREATE TABLE t (a int)")
         connection.execute("BEGIN")
@@ -128,7 +128,7 @@ def test_what_a_transaction_does_not_mix(dsn: str, statements: list[str], code: 
         assert connection.execute("SELECT 1").fetchone() == (1,)
 
 
-def test_ddl_in_a_transaction_takes_effect_together(dsn: str) -> None:
+def test_ddl_in_a_transaction_is_atomic(dsn: str) -> None:
     with connect(dsn) as other, psycopg.connect(dsn) as connection:
         connection.execute("CREATE TABLE t (a int)")
         connection.execute("CREATE VIEW v AS SELECT a FROM t")
@@ -138,7 +138,7 @@ def test_ddl_in_a_transaction_takes_effect_together(dsn: str) -> None:
         assert other.execute("SELECT * FROM v").fetchall() == []
 
 
-def test_a_cascade_tells_what_it_took(dsn: str) -> None:
+def test_drop_cascade_reports_the_dropped_objects(dsn: str) -> None:
     with connect(dsn) as connection:
         notices: list[tuple[str | None, str | None]] = []
         connection.add_notice_handler(lambda diag: notices.append((diag.message_primary, diag.message_detail)))
@@ -153,9 +153,9 @@ def test_a_cascade_tells_what_it_took(dsn: str) -> None:
             connection.execute(statement)
         with pytest.raises(errors.DependentObjectsStillExist):
             connection.execute("DROP VIEW v, x")
-        connection.execute("DROP VIEW v, w")  # neither is in the other's way
+        connection.execute("DROP VIEW v, w")  # w depends on v, but is dropped as well
         assert not notices
-        connection.execute("DROP MATERIALIZED VIEW m CASCADE")  # an index is a part of it
+        connection.execute("DROP MATERIALIZED VIEW m CASCADE")  # its index is part of it: no notice
         assert not notices
         connection.execute("CREATE VIEW y AS SELECT a FROM x")
         connection.execute("DROP VIEW x CASCADE")
@@ -168,7 +168,7 @@ def test_a_cascade_tells_what_it_took(dsn: str) -> None:
         ]
 
 
-def test_renames_do_not_touch_views(dsn: str) -> None:
+def test_views_keep_working_after_a_rename(dsn: str) -> None:
     with connect(dsn) as connection:
         connection.execute('CREATE TABLE t ("A b" int)')
         connection.execute("CREATE VIEW v AS SELECT * FROM t")
@@ -177,8 +177,8 @@ def test_renames_do_not_touch_views(dsn: str) -> None:
         assert connection.execute('SELECT "A b" FROM v').fetchall() == [(7,)]
 
 
-def test_serializable_increments(dsn: str) -> None:
-    """8 sessions increment one row; every increment counts."""
+def test_concurrent_increments_are_serializable(dsn: str) -> None:
+    """8 sessions increment one row, and no increment is lost."""
     sessions, increments = 8, 125
     with connect(dsn) as connection:
         connection.execute("CREATE TABLE counter (n int)")
@@ -197,8 +197,8 @@ def test_serializable_increments(dsn: str) -> None:
         assert connection.execute("SELECT n FROM counter").fetchall() == [(sessions * increments,)]
 
 
-def test_writers_during_an_update(dsn: str) -> None:
-    """Plain inserts continue during statements that read what they write, and none is lost."""
+def test_inserts_during_an_update_are_not_lost(dsn: str) -> None:
+    """Inserts succeed while UPDATE statements read and write the same table, and no row is lost."""
     with connect(dsn) as connection:
         connection.execute("CREATE TABLE t (a int)")
 
@@ -278,7 +278,7 @@ def test_copy_in_fills_in_defaults(dsn: str) -> None:
         assert rows == [(1, "none", 10, "2013-07-10 00:00:00"), (2, "none", 20, "2013-07-10 00:00:00")]
 
 
-def test_malformed_copy_loads_nothing(dsn: str) -> None:
+def test_a_malformed_copy_inserts_nothing(dsn: str) -> None:
     with connect(dsn) as connection:
         connection.execute("CREATE TABLE t (a int, b text)")
         with pytest.raises(errors.InvalidTextRepresentation) as refused, connection.cursor() as cursor:
@@ -375,7 +375,7 @@ def test_psql(dsn: str) -> None:
     assert done.stdout == "1|1.50\n2|\n", done.stderr
 
 
-def test_many_sessions_at_once(server: ServerThread, dsn: str) -> None:
+def test_many_concurrent_sessions(server: ServerThread, dsn: str) -> None:
     async def one(number: int) -> int:
         connection = await asyncpg.connect(dsn)
         try:

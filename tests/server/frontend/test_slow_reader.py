@@ -1,4 +1,4 @@
-"""Only the reader that falls too far behind is ended. Its error is correct at its position in the byte stream."""
+"""Only the subscriber that falls too far behind gets an error. The error names the last progress sent before it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ WIDE = "x" * 20_000
 
 
 class StuckClient:
-    """Subscribes over a socket of its own, and reads only when a method is called."""
+    """Subscribes through its own socket and reads only when a method is called."""
 
     def __init__(self, server: ServerThread, database: str, statement: str) -> None:
         self.socket = socket.socket()
@@ -58,7 +58,7 @@ def progress_rows(stream: bytes) -> list[int]:
     return [int(time) for time in re.findall(rb"(\d{13})\tt\t", stream)]
 
 
-def test_only_the_stuck_client_gets_an_error(
+def test_only_the_slow_client_gets_an_error(
     server: ServerThread, dsn: str, table: psycopg.Connection[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("server.frontend.session.STUCK_S", 300)  # longer than all inserts take

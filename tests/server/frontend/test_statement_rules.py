@@ -1,4 +1,4 @@
-"""Rules of the protocol and of transactions that single statements break."""
+"""Rules of the protocol and of transactions for single statements."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_the_first_fetch_of_a_cursor_is_described(connection: psycopg.Connection
         assert cursor.description is not None
 
 
-def test_a_prepared_fetch_serves_another_cursor_of_the_name(
+def test_a_prepared_fetch_works_for_a_later_cursor_of_the_same_name(
     server: ServerThread, connection: psycopg.Connection
 ) -> None:
     fetch = b"".join(message.serialize() for message in (Bind("", "f"), Describe("P", ""), Execute("", 0), Sync()))
@@ -84,7 +84,7 @@ def test_a_prepared_select_whose_result_type_has_changed_is_refused(
         connection.execute("SELECT * FROM t", prepare=True)
 
 
-def test_a_row_description_precedes_an_error_at_run_time(server: ServerThread, connection: psycopg.Connection) -> None:
+def test_a_row_description_precedes_a_runtime_error(server: ServerThread, connection: psycopg.Connection) -> None:
     connection.execute("INSERT INTO t VALUES (0)")
     with raw_client(server.port) as client:
         client.start("materialize", "materialize")
@@ -95,14 +95,14 @@ def test_a_row_description_precedes_an_error_at_run_time(server: ServerThread, c
 
 
 @pytest.mark.parametrize("sql", ["SELECT 1; DISCARD ALL", "DISCARD ALL; SELECT 1", "BEGIN; DISCARD ALL"])
-def test_discard_all_stands_alone(connection: psycopg.Connection, sql: str) -> None:
+def test_discard_all_must_be_the_only_statement(connection: psycopg.Connection, sql: str) -> None:
     refused(connection, sql, "25001", "DISCARD ALL cannot run inside a transaction block")
     connection.execute("ROLLBACK")
     connection.execute("DISCARD ALL")
 
 
 @pytest.mark.parametrize("second", ["SELECT * FROM t", "SUBSCRIBE t UP TO 1", "INSERT INTO t VALUES (2)"])
-def test_after_a_subscribe_a_query_string_does_nothing_else(connection: psycopg.Connection, second: str) -> None:
+def test_a_query_string_with_subscribe_can_have_no_other_statement(connection: psycopg.Connection, second: str) -> None:
     refused(
         connection,
         f"SUBSCRIBE (SELECT 1); {second}",
@@ -115,7 +115,7 @@ def test_after_a_subscribe_a_query_string_does_nothing_else(connection: psycopg.
 @pytest.mark.parametrize(
     "sql", ["CREATE MATERIALIZED VIEW v AS SELECT * FROM t", "CREATE TABLE u (k int)", "CREATE HOLD g ON t"]
 )
-def test_nothing_is_created_behind_a_hold_in_a_block(connection: psycopg.Connection, sql: str) -> None:
+def test_nothing_can_be_created_after_create_hold_in_a_block(connection: psycopg.Connection, sql: str) -> None:
     connection.execute("BEGIN; CREATE HOLD h ON t")
     with pytest.raises(psycopg.Error) as refusal:
         connection.execute(sql.encode())
@@ -146,15 +146,15 @@ def test_mz_timestamps_can_be_written_and_cast(connection: psycopg.Connection) -
 
 
 @pytest.mark.parametrize("function", ["now()", "current_user", "current_timestamp", "version()"])
-def test_what_depends_on_the_session_is_refused_as_of(connection: psycopg.Connection, function: str) -> None:
+def test_functions_of_the_session_are_refused_with_as_of(connection: psycopg.Connection, function: str) -> None:
     refused(connection, f"SELECT {function} AS OF 1", "0A000", "unmaterializable function")
     assert connection.execute("SELECT mz_now() AS OF 1").fetchone() == (1,)
 
 
-def test_a_pipeline_of_many_messages_lets_others_run(
+def test_a_long_pipeline_does_not_block_other_sessions(
     server: ServerThread, connection: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each turn of a session is bounded, however many messages have arrived."""
+    """A session handles a limited number of messages per turn, however many have arrived."""
     turns = 0
     pump = Session._pump
 

@@ -1,4 +1,4 @@
-"""Statements of one query string or pipeline, and the transaction blocks that they stand in."""
+"""Transaction blocks that begin or end within a query string or a pipeline."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def rows(connection: psycopg.Connection) -> list[int]:
     "before",
     ["INSERT INTO t VALUES (2)", "SELECT 1; INSERT INTO t VALUES (2)", "DELETE FROM t", "TRUNCATE t", "DROP TABLE t"],
 )
-def test_what_a_query_string_does_before_begin_belongs_to_the_block(
+def test_statements_before_begin_in_a_query_string_belong_to_the_block(
     connection: psycopg.Connection, before: str
 ) -> None:
     connection.execute("INSERT INTO t VALUES (1)")
@@ -51,14 +51,14 @@ def test_what_a_query_string_does_before_begin_belongs_to_the_block(
         assert rows(connection) == ([1, 2] if "INSERT" in before else [])
 
 
-def test_a_block_goes_on_with_what_stood_before_its_begin(connection: psycopg.Connection) -> None:
+def test_a_block_includes_the_inserts_before_its_begin(connection: psycopg.Connection) -> None:
     connection.execute("INSERT INTO t VALUES (1); BEGIN; INSERT INTO t VALUES (2)")
     connection.execute("INSERT INTO t VALUES (3)")
     connection.execute("ROLLBACK; INSERT INTO t VALUES (4); BEGIN; INSERT INTO t VALUES (5); COMMIT")
     assert rows(connection) == [4, 5]
 
 
-def test_what_a_pipeline_inserts_before_begin_belongs_to_the_block(connection: psycopg.Connection) -> None:
+def test_inserts_before_begin_in_a_pipeline_belong_to_the_block(connection: psycopg.Connection) -> None:
     with connection.pipeline():
         connection.execute("INSERT INTO t VALUES (1)")
         connection.execute("BEGIN")
@@ -68,7 +68,7 @@ def test_what_a_pipeline_inserts_before_begin_belongs_to_the_block(connection: p
 
 
 @pytest.mark.parametrize("before", ["DELETE FROM t", "TRUNCATE t"])
-def test_what_a_pipeline_deletes_before_begin_belongs_to_the_block(connection: psycopg.Connection, before: str) -> None:
+def test_deletes_before_begin_in_a_pipeline_belong_to_the_block(connection: psycopg.Connection, before: str) -> None:
     connection.execute("INSERT INTO t VALUES (1)")
     with connection.pipeline():
         connection.execute(before.encode())
@@ -81,7 +81,7 @@ def test_what_a_pipeline_deletes_before_begin_belongs_to_the_block(connection: p
 
 
 @pytest.mark.parametrize("statement", ["DELETE FROM t", "TRUNCATE t"])
-def test_a_statement_sees_what_the_same_query_string_or_pipeline_inserted(
+def test_a_statement_sees_earlier_inserts_of_its_query_string_or_pipeline(
     connection: psycopg.Connection, statement: str
 ) -> None:
     connection.execute(f"INSERT INTO t VALUES (1); {statement}".encode())
@@ -93,7 +93,7 @@ def test_a_statement_sees_what_the_same_query_string_or_pipeline_inserted(
     assert rows(connection) == []
 
 
-def test_a_setting_made_before_begin_is_put_back_by_rollback(connection: psycopg.Connection) -> None:
+def test_rollback_reverts_a_setting_made_before_begin(connection: psycopg.Connection) -> None:
     connection.execute("SET application_name = 'before'")
     connection.execute("SET application_name = 'within'; BEGIN")
     connection.execute("ROLLBACK")
@@ -102,7 +102,7 @@ def test_a_setting_made_before_begin_is_put_back_by_rollback(connection: psycopg
     assert connection.execute("SHOW application_name").fetchone() == ("within",)
 
 
-def test_each_select_of_a_query_string_holds_what_it_reads(
+def test_each_select_of_a_query_string_has_a_read_hold(
     connection: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     held: list[frozenset[str]] = []
@@ -119,12 +119,12 @@ def test_each_select_of_a_query_string_holds_what_it_reads(
     assert [len(collections) for collections in held] == [1, 2]
 
 
-def test_reads_before_begin_do_not_decide_what_the_block_does(connection: psycopg.Connection) -> None:
+def test_reads_before_begin_do_not_make_the_block_read_only(connection: psycopg.Connection) -> None:
     connection.execute("SELECT * FROM t; BEGIN; INSERT INTO t VALUES (1); COMMIT")
     assert rows(connection) == [1]
 
 
-def test_an_error_before_begin_rolls_all_back(connection: psycopg.Connection) -> None:
+def test_an_error_before_begin_rolls_back_all_statements(connection: psycopg.Connection) -> None:
     with pytest.raises(errors.UndefinedTable):
         connection.execute("INSERT INTO t VALUES (1); SELECT * FROM missing; BEGIN")
     assert connection.info.transaction_status == psycopg.pq.TransactionStatus.IDLE

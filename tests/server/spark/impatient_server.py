@@ -1,4 +1,4 @@
-"""`python -m tests.server.spark.impatient_server serve ...`: gives Java a moment to start, and pauses only shortly."""
+"""`python -m tests.server.spark.impatient_server serve ...`: a server with short timeouts for starting Java."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""A server whose arrangements are probed by Spark's executors, wherever those are and whatever becomes of them."""
+"""Arrangements in files, probed by Spark's executors, on each kind of engine and after the loss of Spark or of the
+server.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,7 @@ FIRST = "SELECT id, cents FROM orders ORDER BY cents DESC, id LIMIT 5"
 
 @pytest.fixture
 def spark(engine_name: str, tmp_path: Path) -> Iterator[ConnectServer | None]:
-    """A Connect server of the test's own, to be killed."""
+    """A Spark Connect server for this test only, so that the test can kill it. None on other engines."""
     server = ConnectServer(tmp_path / "connect") if engine_name == "connect" else None
     yield server
     if server is not None:
@@ -40,7 +42,7 @@ def started(tmp_path: Path, spark: ConnectServer | None, engine_flags: list[str]
 
 
 def check(connection: psycopg.Connection) -> None:
-    """The views have what their queries give; those have no dataflow."""
+    """Compares the views with their queries, which are run by Spark without a dataflow."""
     for view, query in (("totals", QUERY), ("firsts", FIRST)):
         expected = connection.execute(query.encode()).fetchall()
         assert sorted(connection.execute(f"SELECT * FROM {view}".encode()).fetchall()) == sorted(expected)
@@ -56,7 +58,7 @@ def change(connection: psycopg.Connection, number: int) -> None:
 
 
 def patiently(act: Callable[..., None], *args: Any) -> None:
-    """Again, as a client does that is refused with 57P03: the engine is away for a while."""
+    """Retries while the server answers 57P03, because the engine is being restarted."""
     deadline = time.monotonic() + DEADLINE_S
     while True:
         try:
@@ -67,10 +69,10 @@ def patiently(act: Callable[..., None], *args: Any) -> None:
 
 
 def lose_spark(server: ServerProcess, spark: ConnectServer | None, engine_name: str) -> None:
-    """Kills what computes; it comes again."""
+    """Kills the Connect server, the driver or the executors. They are started again."""
     if spark is not None:
         spark.kill()
-        spark.start()  # until the next attempt to reach it, sessions are refused
+        spark.start()  # statements are refused until the engine's next attempt to connect
         return
     driver = int(server.await_event("engine ready")["pid"])
     if engine_name == "embedded":
@@ -87,7 +89,7 @@ def lose_spark(server: ServerProcess, spark: ConnectServer | None, engine_name: 
 @pytest.mark.ivm
 @pytest.mark.timeout(300)
 @pytest.mark.cluster("embedded", "local-cluster", "connect")
-def test_a_join_and_an_aggregate_outlive_executors_and_servers(
+def test_a_join_and_an_aggregate_survive_the_loss_of_spark_and_of_the_server(
     tmp_path: Path, spark: ConnectServer | None, engine_flags: list[str], engine_name: str
 ) -> None:
     server = started(tmp_path, spark, engine_flags)
@@ -132,7 +134,7 @@ def test_a_join_and_an_aggregate_outlive_executors_and_servers(
 
 
 class Items:
-    """A table with indexes on it and on a view of it, and what is to be found there."""
+    """A table with two indexes, a view of it with an index, and the rows that they must contain."""
 
     def __init__(self) -> None:
         self.rows = {g: (f"Name {g % 400}", g * 31 % 1000) for g in range(5000)}
@@ -173,7 +175,7 @@ class Items:
 
 
 def await_found(connection: psycopg.Connection, indexes: set[str]) -> None:
-    """Until executors can look rows up in them: nothing tells a client when an index is there."""
+    """Waits until executors can probe these indexes. There is no message for this, so it polls."""
     deadline = time.monotonic() + DEADLINE_S
     sql = (
         "SELECT o.name, bool_and(a.probed_by = 'executors' AND f.hydrated) FROM mz_internal.mz_arrangements a "
@@ -188,7 +190,7 @@ def await_found(connection: psycopg.Connection, indexes: set[str]) -> None:
 @pytest.mark.ivm
 @pytest.mark.timeout(300)
 @pytest.mark.cluster("embedded", "local-cluster", "connect")
-def test_rows_are_looked_up_in_indexes_in_files(
+def test_executors_look_up_rows_in_indexes_in_files(
     tmp_path: Path, spark: ConnectServer | None, engine_flags: list[str]
 ) -> None:
     items = Items()
@@ -218,7 +220,7 @@ def test_rows_are_looked_up_in_indexes_in_files(
     assert list((tmp_path / "shared").iterdir()) == []
 
 
-def test_executors_are_not_asked_for_without_a_directory(server: ServerThread) -> None:
+def test_probing_by_executors_needs_an_arrangement_directory(server: ServerThread) -> None:
     with connect(server.dsn()) as connection:
         with pytest.raises(errors.ObjectNotInPrerequisiteState, match="no directory") as refused:
             connection.execute("ALTER SYSTEM SET arrangement_probing = 'executors'")
@@ -228,7 +230,7 @@ def test_executors_are_not_asked_for_without_a_directory(server: ServerThread) -
         assert connection.execute("SHOW arrangement_probing").fetchone() == ("auto",)
 
 
-def test_a_directory_that_cannot_be_used(tmp_path: Path) -> None:
+def test_an_unusable_arrangement_directory_prevents_the_start(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(AssertionError, match="could not use the arrangement directory"):
         ServerProcess(tmp_path / "data", "--arrangement-directory", str(tmp_path / "file"))

@@ -1,6 +1,6 @@
-"""A real server whose Spark is elsewhere: executors in processes of their own, or a Spark Connect server.
+"""A server whose Spark executors or Spark Connect server are other processes.
 
-What is held here is that a client cannot tell, also while an executor or the Connect server is killed.
+Clients see the same results as with the embedded engine, also while an executor or the Connect server is killed.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ ENDLESS = "SELECT sum(a.g * b.g) FROM generate_series(1, 3000000) a (g), generat
 
 @pytest.fixture
 def served(tmp_path: Path, engine_flags: list[str], monkeypatch: pytest.MonkeyPatch) -> Iterator[ServerProcess]:
-    """A server on the chosen engine, in a working directory of its own; both are left clean."""
+    """A server on the chosen engine, in its own working directory. Neither leaves files or processes behind."""
     there = tmp_path / "cwd"
     there.mkdir()
     monkeypatch.chdir(there)
@@ -47,7 +47,7 @@ def connect(dsn: str) -> psycopg.Connection:
 
 
 class Follower(threading.Thread):
-    """Adds up the changes of a subscription, in the order in which they come."""
+    """Accumulates the updates of a subscription in the order of their arrival."""
 
     def __init__(self, dsn: str, query: str) -> None:
         super().__init__(daemon=True)
@@ -73,7 +73,7 @@ class Follower(threading.Thread):
                 self._moved.notify_all()
 
     def until(self, rows: dict[tuple[object, ...], int]) -> None:
-        """Waits for these rows; a row that was shown twice is not among them."""
+        """Waits until the accumulated rows are exactly these, each with its multiplicity."""
         with self._moved:
             assert self._moved.wait_for(lambda: self.failure or +self.rows == Counter(rows), DEADLINE_S), self.rows
             assert self.failure is None, self.failure
@@ -82,20 +82,20 @@ class Follower(threading.Thread):
 
 
 def executors(driver: int) -> list[int]:
-    """The executors among the descendants of the process `driver`, which leads their session."""
+    """Returns the executors in the session of the process `driver`, which is the session leader."""
     found = []
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit():
             try:
                 if os.getsid(int(entry.name)) == driver and EXECUTOR in (entry / "cmdline").read_bytes():
                     found.append(int(entry.name))
-            except OSError:  # it ended just now
+            except OSError:  # the process has just ended
                 continue
     return found
 
 
 @pytest.mark.cluster("local-cluster", "connect")
-def test_a_session_from_beginning_to_end(served: ServerProcess) -> None:
+def test_a_typical_session(served: ServerProcess) -> None:
     with connect(served.dsn) as connection:
         connection.execute("CREATE TABLE orders (customer int, cents int)")
         connection.execute("CREATE TABLE customers (id int, name text)")
@@ -129,7 +129,7 @@ def test_a_session_from_beginning_to_end(served: ServerProcess) -> None:
 
 
 @pytest.mark.cluster("local-cluster")
-def test_killed_executors_are_replaced_and_a_subscriber_misses_nothing(served: ServerProcess) -> None:
+def test_a_subscriber_receives_all_updates_although_executors_are_killed(served: ServerProcess) -> None:
     driver = int(served.await_event("engine ready")["pid"])
     with connect(served.dsn) as connection:
         connection.execute("CREATE TABLE t (k int, v int)")
@@ -143,7 +143,7 @@ def test_killed_executors_are_replaced_and_a_subscriber_misses_nothing(served: S
                 while not (alive := executors(driver)):
                     assert time.monotonic() < deadline
                     time.sleep(0.02)
-                for pid in alive if number == 4 else alive[:1]:  # one, then all of them
+                for pid in alive if number == 4 else alive[:1]:  # first one of them, then all
                     os.kill(pid, signal.SIGKILL)
             connection.execute("INSERT INTO t SELECT g %% 3, %s FROM generate_series(1, 9) g (g)", (number,))
             for k in range(3):
@@ -154,8 +154,8 @@ def test_killed_executors_are_replaced_and_a_subscriber_misses_nothing(served: S
 
 
 @pytest.mark.cluster("connect")
-def test_a_connect_server_that_is_killed_and_started_again(tmp_path: Path) -> None:
-    """Statements of sessions are told after a while; a subscriber and a view wait, and miss nothing."""
+def test_a_connect_server_can_be_killed_and_restarted(tmp_path: Path) -> None:
+    """Statements get an error while Spark is down. A subscription and a view wait and receive all updates."""
     spark = ConnectServer(tmp_path / "connect")
     try:
         server = ServerProcess(tmp_path / "data", "--timestamp-interval", "50ms", "--spark-remote", spark.url)

@@ -1,4 +1,4 @@
-"""What Tidewire says of a Spark Connect server that it cannot use; the server is played, over real gRPC."""
+"""Errors from a Spark Connect server that cannot be used. A mock serves Spark Connect's gRPC service."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ OURS = version("pyspark")
 
 @contextmanager
 def played(**methods: Any) -> Iterator[str]:
-    """A server whose methods are the test's; its URL."""
+    """Serves these methods as a Spark Connect server. Yields its URL."""
     service = type(
         "Played", (base_pb2_grpc.SparkConnectServiceServicer,), {n: staticmethod(f) for n, f in methods.items()}
     )
@@ -51,7 +51,7 @@ def configured(request: Any, context: grpc.ServicerContext) -> Any:
 
 
 async def refusal(url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> EngineUnavailable:
-    """Why an engine over that server does not start; its statements are told the same."""
+    """Returns the error with which an engine on this server fails to start. Statements get its message as DETAIL."""
     monkeypatch.setattr(module, "START_TRIES", 1)
     engine = SparkEngine(directory=tmp_path, remote=url)
     with pytest.raises(EngineUnavailable) as unavailable:
@@ -63,27 +63,27 @@ async def refusal(url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     return unavailable.value
 
 
-async def test_another_version(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_another_spark_version_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with played(AnalyzePlan=spark_version("3.5.1")) as url:
         error = await refusal(url, tmp_path, monkeypatch)
     assert error.message == f"the Spark Connect server at {url} is Spark 3.5.1, and this Tidewire needs {OURS}"
     assert error.hint == f"Run a Connect server of Spark {OURS}."
 
 
-async def test_what_is_no_connect_server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_server_without_spark_connect_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with played() as url:
         error = await refusal(url, tmp_path, monkeypatch)
     assert error.message.startswith(f"the Spark Connect server at {url} cannot be reached: UNIMPLEMENTED")
 
 
-async def test_nobody_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_port_without_a_server_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with played() as url:
         pass
     error = await refusal(url, tmp_path, monkeypatch)
     assert error.message.startswith(f"the Spark Connect server at {url} cannot be reached: UNAVAILABLE")
 
 
-async def test_a_package_that_is_not_installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_missing_package_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "grpc", None)
     monkeypatch.delitem(sys.modules, "server.spark.connect.messages")
     error = await refusal("sc://127.0.0.1", tmp_path, monkeypatch)
@@ -98,10 +98,10 @@ async def test_a_package_that_is_not_installed(tmp_path: Path, monkeypatch: pyte
         (grpc.StatusCode.UNKNOWN, "Java heap space", SqlState.OUT_OF_MEMORY),
     ],
 )
-async def test_what_only_a_status_tells(
+async def test_errors_that_are_only_a_grpc_status(
     tmp_path: Path, status: grpc.StatusCode, details: str, sqlstate: SqlState
 ) -> None:
-    """It is about the statement, which is told and not run again."""
+    """The error concerns the statement, so the statement fails and is not run again."""
     runs = []
 
     def execute(request: Any, context: grpc.ServicerContext) -> Iterator[Any]:
@@ -119,8 +119,8 @@ async def test_what_only_a_status_tells(
     assert runs == ["SELECT 1"]
 
 
-async def test_a_lost_connection_runs_the_statement_again(tmp_path: Path) -> None:
-    """In a new session; the answer comes once."""
+async def test_a_statement_whose_connection_is_lost_runs_again(tmp_path: Path) -> None:
+    """The second run uses a new session, and only its rows are returned."""
     sessions: list[str] = []
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, pa.schema([("a", pa.int32())])) as writer:

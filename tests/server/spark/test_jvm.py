@@ -1,4 +1,4 @@
-"""The JVM that Spark's driver runs in: how many threads it has, and how much memory it keeps."""
+"""The JVM of Spark's driver: its threads, its memory, and how it connects."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ async def until(condition: Callable[[], bool], deadline_s: float = 60.0) -> None
     deadline = time.monotonic() + deadline_s
     while not condition():
         assert time.monotonic() < deadline
-        await asyncio.sleep(0.05)  # nothing tells when another process returns memory
+        await asyncio.sleep(0.05)  # there is no event for memory that another process returns
 
 
 def thread_names(pid: int) -> list[str]:
-    """Returns the names of threads. The system cuts long ones off."""
+    """Returns the names of the process's threads, which the system truncates."""
     return [(task / "comm").read_text().strip() for task in Path(f"/proc/{pid}/task").iterdir()]
 
 
@@ -39,14 +39,14 @@ def resident_mb(pid: int) -> int:
 
 
 @pytest.mark.cluster("embedded")
-def test_threads_that_drop_broadcasts_are_few(engine: SparkEngine) -> None:
-    """Spark makes one for every broadcast, up to 100 in each of two pools: a server had 273 threads."""
+def test_the_threads_that_remove_broadcasts_are_limited(engine: SparkEngine) -> None:
+    """By default, Spark starts a thread per broadcast, up to 100 in each of two pools. A server had 273 threads."""
     gateway: Any = engine._spark._jvm._gateway  # type: ignore[attr-defined]
     context = gateway.jvm.org.apache.spark.api.java.JavaSparkContext(
         gateway.jvm.org.apache.spark.SparkContext.getOrCreate()
     )
     for number in range(BROADCASTS):
-        context.broadcast(str(number)).destroy(True)  # returns when it is gone
+        context.broadcast(str(number)).destroy(True)  # blocks until the broadcast is removed
     assert engine.jvm_pid is not None
     names = thread_names(engine.jvm_pid)
     found = [name for name in names if name.startswith("block-manager-")]
@@ -75,8 +75,10 @@ async def test_memory_of_a_large_query_is_returned_when_spark_is_idle(
         await engine.close()
 
 
-def test_a_stranger_who_connects_first_neither_delays_nor_replaces_the_jvm(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Any local user can connect to the port on which a session waits for the JVM, and send nothing, or anything."""
+def test_another_client_that_connects_first_neither_delays_nor_replaces_the_jvm(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Any local user can connect to the port on which a session waits for the JVM, and send nothing or any bytes."""
     token = b"0123456789abcdef"
     with socket.create_server(("127.0.0.1", 0)) as listener:
         address = listener.getsockname()

@@ -1,4 +1,4 @@
-"""The pool's rules, over sessions that are played: no Spark, no clock."""
+"""The rules of the statement pool, with mock sessions: without Spark and without timing."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ ROWS = pa.table({"c0": [1]})
 
 
 class PlayedPath:
-    """A session whose statements end when, and how, the test says."""
+    """A mock session. The test decides when and how its statements end."""
 
     parts: Mapping[str, float] = {}
 
@@ -46,7 +46,7 @@ Begun = tuple[str, str, list[str], list[str], "Future[pa.Table]"]
 
 
 class Stage:
-    """A pool whose JVM is the test."""
+    """A pool with mock sessions, whose JVM the test plays."""
 
     def __init__(self) -> None:
         self.pool = Pool()
@@ -81,7 +81,7 @@ class Stage:
         return self.begun.get(timeout=DEADLINE_S)
 
     def run(self, sql: str, views: Mapping[str, pa.Table]) -> tuple[str, list[str], list[str]]:
-        """Runs one statement to its end: its slot, the views that were sent, those that were dropped."""
+        """Runs one statement to its end. Returns its slot, the views that were sent and the views that were dropped."""
         statement = self.submit(sql, views)
         slot, _, sent, dropped, end = self.next()
         end.set_result(ROWS)
@@ -123,7 +123,8 @@ def test_a_table_is_sent_once_and_its_slot_is_preferred(stage: Stage) -> None:
     other, sent, _ = stage.run("2", {"s": small})
     assert (other, sent) == ("b" if slot == "a" else "a", ["s"])
     assert stage.run("3", {"l": large, "s": small}) == (slot, ["s"], [])
-    assert stage.run("4", {"l": pa.table({"c0": range(100)})})[1] == ["l"]  # another object: other rows, perhaps
+    # another table object, whose rows may differ
+    assert stage.run("4", {"l": pa.table({"c0": range(100)})})[1] == ["l"]
 
 
 def test_views_are_dropped_when_there_are_too_many(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -133,8 +134,8 @@ def test_views_are_dropped_when_there_are_too_many(stage: Stage, monkeypatch: py
     for name in "ab":
         stage.run(name, {name: tables[name]})
     stage.run("a again", {"a": tables["a"]})
-    assert stage.run("c", {"c": tables["c"]}) == ("a", ["c"], ["b"])  # b was not used for longest
-    assert stage.run("all", tables)[2] == []  # what a statement needs stays, whatever the bound
+    assert stage.run("c", {"c": tables["c"]}) == ("a", ["c"], ["b"])  # b is the least recently used
+    assert stage.run("all", tables)[2] == []  # views of the current statement are kept even beyond the limit
 
 
 def test_views_are_dropped_when_they_are_too_large(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -145,8 +146,8 @@ def test_views_are_dropped_when_they_are_too_large(stage: Stage, monkeypatch: py
         assert dropped == ([f"v{number - 1}"] if number else [])
 
 
-def test_a_view_that_is_too_large_is_let_go_at_once(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Not when another statement comes, which may be never."""
+def test_a_view_that_is_too_large_is_released_immediately(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The pool does not wait for the next statement, which may never come."""
     monkeypatch.setattr(rules, "VIEW_BYTES_MAX", 100)
     stage.open("a")
     table = pa.table({"c0": range(100)})
@@ -161,7 +162,7 @@ def test_a_view_that_is_too_large_is_let_go_at_once(stage: Stage, monkeypatch: p
     assert stage.run("3", {})[1:] == ([], [])
 
 
-def test_a_failed_statement_leaves_nothing_taken_for_sent(stage: Stage) -> None:
+def test_after_a_failed_statement_views_are_sent_again(stage: Stage) -> None:
     stage.open("a")
     table = pa.table({"c0": [1]})
     stage.run("1", {"v": table})
@@ -171,7 +172,7 @@ def test_a_failed_statement_leaves_nothing_taken_for_sent(stage: Stage) -> None:
     assert stage.run("3", {"v": table})[1] == ["v"]
 
 
-def test_of_a_python_workers_trace_a_client_sees_the_exception(stage: Stage) -> None:
+def test_a_client_gets_only_the_exception_of_a_python_workers_traceback(stage: Stage) -> None:
     stage.open("a")
     failed = stage.submit("1")
     said = "An exception was thrown from the Python worker: Traceback (most recent call last):\n"
@@ -182,7 +183,7 @@ def test_of_a_python_workers_trace_a_client_sees_the_exception(stage: Stage) -> 
     assert caught.value.message == "the query could not be computed: ValueError: no such column"
 
 
-def test_background_runs_only_while_nothing_else_does(stage: Stage) -> None:
+def test_background_statements_run_only_while_no_other_runs(stage: Stage) -> None:
     stage.open("a", "b")
     real = stage.submit("real")
     end = stage.next()
@@ -204,7 +205,7 @@ def test_a_waiting_statement_is_dropped_when_cancelled(stage: Stage) -> None:
     assert stage.run("2", {})[0] == "a"
 
 
-def test_a_running_statement_is_cancelled_until_its_slot_is_free(stage: Stage) -> None:
+def test_a_cancelled_statement_occupies_its_slot_until_it_ends(stage: Stage) -> None:
     stage.open("a", "b")
     statement, neighbour = stage.submit("1"), stage.submit("2")
     ends = {begun[1]: begun for begun in (stage.next(), stage.next())}
@@ -217,11 +218,11 @@ def test_a_running_statement_is_cancelled_until_its_slot_is_free(stage: Stage) -
     assert neighbour.future.result(DEADLINE_S) is ROWS
 
 
-def test_what_a_dead_jvm_ran_runs_again_in_the_next(stage: Stage) -> None:
+def test_statements_of_a_lost_jvm_run_again_in_the_next(stage: Stage) -> None:
     stage.open("a", "b")
     running = stage.submit("running")
     stage.next()[4].set_exception(Disconnected())
-    assert stage.closed.get(timeout=DEADLINE_S)  # and its neighbour, which saw nothing, is not given the statement
+    assert stage.closed.get(timeout=DEADLINE_S)  # the other slot, which reported nothing, does not get the statement
     assert stage.closed.get(timeout=DEADLINE_S)
     assert (stage.lost, stage.pool.is_open, stage.pool.waiting) == (1, False, 1)
     later = stage.submit("later")
@@ -231,7 +232,7 @@ def test_what_a_dead_jvm_ran_runs_again_in_the_next(stage: Stage) -> None:
         assert statement.future.result(DEADLINE_S) is ROWS
 
 
-def test_a_statement_that_kills_jvms_is_given_up(stage: Stage) -> None:
+def test_a_statement_that_repeatedly_ends_the_jvm_is_abandoned(stage: Stage) -> None:
     statement = stage.submit("1")
     for number in range(rules.RUNS_MAX):
         stage.open(f"slot-{number}")
@@ -247,7 +248,7 @@ def test_a_statement_that_takes_all_memory_is_not_run_again(stage: Stage) -> Non
     assert code(statement) == SqlState.OUT_OF_MEMORY
 
 
-def test_of_several_nobody_knows_who_took_the_memory(stage: Stage) -> None:
+def test_concurrent_statements_of_a_jvm_without_memory_run_again(stage: Stage) -> None:
     stage.no_memory = True
     stage.open("a", "b")
     statements = [stage.submit("1"), stage.submit("2")]
@@ -269,7 +270,7 @@ def test_a_cancelled_statement_does_not_run_again(stage: Stage) -> None:
     assert stage.pool.waiting == 0
 
 
-def test_refusal_ends_with_the_next_opening(stage: Stage) -> None:
+def test_statements_are_refused_until_the_pool_is_opened_again(stage: Stage) -> None:
     refusal = PgError(SqlState.CANNOT_CONNECT_NOW, "not now")
     waiting = stage.submit("1")
     stage.pool.refuse(refusal)
@@ -280,7 +281,7 @@ def test_refusal_ends_with_the_next_opening(stage: Stage) -> None:
     assert stage.run("3", {})[0] == "a"
 
 
-def test_a_patient_statement_waits_until_the_end(stage: Stage) -> None:
+def test_a_patient_statement_waits_until_the_pool_ends(stage: Stage) -> None:
     waiting, hasty = stage.submit("1", patient=True), stage.submit("2")
     stage.pool.refuse(PgError(SqlState.CANNOT_CONNECT_NOW, "not now"))
     assert code(hasty) == SqlState.CANNOT_CONNECT_NOW
@@ -299,7 +300,7 @@ def test_a_patient_statement_waits_until_the_end(stage: Stage) -> None:
         stage.submit("5", patient=True)
 
 
-def test_a_patient_statement_outlives_its_driver_while_none_can_be_had(stage: Stage) -> None:
+def test_a_patient_statement_survives_a_driver_without_successor(stage: Stage) -> None:
     stage.open("a")
     patient = stage.submit("1", patient=True)
     end = stage.next()[4]
@@ -311,7 +312,7 @@ def test_a_patient_statement_outlives_its_driver_while_none_can_be_had(stage: St
     assert patient.future.result(DEADLINE_S) is ROWS
 
 
-def test_a_bug_reaches_whoever_waits_and_frees_the_slot(stage: Stage) -> None:
+def test_an_unexpected_exception_reaches_the_caller_and_frees_the_slot(stage: Stage) -> None:
     stage.open("a")
     statement = stage.submit("1")
     stage.next()[4].set_exception(TypeError("Spark has no type for this"))
@@ -320,8 +321,8 @@ def test_a_bug_reaches_whoever_waits_and_frees_the_slot(stage: Stage) -> None:
     assert stage.run("2", {})[0] == "a"
 
 
-def test_many_threads(stage: Stage) -> None:
-    """Statements come from many threads and each gets its own answer."""
+def test_statements_of_many_threads(stage: Stage) -> None:
+    """Statements are submitted by many threads, and each gets its own answer."""
     stage.open("a", "b", "c")
     stopping = threading.Event()
 
@@ -332,13 +333,13 @@ def test_many_threads(stage: Stage) -> None:
 
     answerer = threading.Thread(target=answer, daemon=True)
     answerer.start()
-    told: dict[int, int] = {}
+    received: dict[int, int] = {}
 
     def ask(number: int) -> Callable[[], None]:
         def work() -> None:
             for turn in range(20):
                 rows = stage.submit(str(number * 100 + turn)).future.result(DEADLINE_S)
-                told[number * 100 + turn] = rows["c0"][0].as_py()
+                received[number * 100 + turn] = rows["c0"][0].as_py()
 
         return work
 
@@ -348,7 +349,7 @@ def test_many_threads(stage: Stage) -> None:
     for thread in threads:
         thread.join(DEADLINE_S)
     stopping.set()
-    stage.submit("0").future.result(DEADLINE_S)  # wakes the answerer, which ends
+    stage.submit("0").future.result(DEADLINE_S)  # wakes the answering thread, which then ends
     answerer.join(DEADLINE_S)
-    assert told == {number: number for number in told}
-    assert len(told) == 160
+    assert received == {number: number for number in received}
+    assert len(received) == 160

@@ -1,4 +1,4 @@
-"""A statement that comes again over other small tables is planned once, and gives what one planned anew gives."""
+"""A statement that is repeated over other small tables is planned once and gives the rows of a newly planned one."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ QUERIES = [
     "SELECT DISTINCT c1 FROM {l} UNION ALL SELECT c0 FROM {r}",
     "SELECT c0, x FROM {l} LATERAL VIEW explode(sequence(0, c1)) e AS x",
 ]
-ELSEWHERE = [  # their plans need more than one task: a shuffle, a broadcast, a subquery
+ELSEWHERE = [  # their plans need more than one task: a shuffle, a broadcast or a subquery
     "SELECT c1, c2, count(*) AS n FROM {l} GROUP BY GROUPING SETS ((c1), (c2), ())",
     "SELECT l.c0, r.c1 FROM {l} l LEFT JOIN {r} r ON l.c0 < r.c0",
     "SELECT c0, (SELECT max(c0) FROM {r}) AS m FROM {l}",
@@ -60,14 +60,14 @@ def table(rng: random.Random, rows: int) -> pa.Table:
 
 
 async def run(engine: SparkEngine, sql: str, views: Views) -> tuple[list[str], bool]:
-    """The rows, sorted as text, and whether the statement was planned."""
+    """Returns the rows, sorted as text, and whether the statement was planned."""
     with step("spark") as running:
         rows = await engine.run(sql, views)
     return sorted(map(repr, rows.to_pylist())), running.parts["planning"] > 0
 
 
 @pytest.mark.parametrize("sql", QUERIES + ELSEWHERE)
-async def test_rows_are_those_of_a_plan_made_anew(engine: SparkEngine, sql: str) -> None:
+async def test_rows_equal_those_of_a_new_plan(engine: SparkEngine, sql: str) -> None:
     seed = random.randrange(1 << 32)
     rng = random.Random(seed)
     name = f"r{seed:x}"
@@ -75,27 +75,27 @@ async def test_rows_are_those_of_a_plan_made_anew(engine: SparkEngine, sql: str)
         views = {f"{name}l": table(rng, rows), f"{name}r": table(rng, rows // 2)}
         text = sql.format(l=f"{name}l", r=f"{name}r")
         found, planned = await run(engine, text, views)
-        anew, planned_anew = await run(engine, f"{text} /* {turn} */", dict(views))
-        assert found == anew, f"seed {seed}, turn {turn}"
-        assert planned_anew
+        expected, planned_again = await run(engine, f"{text} /* {turn} */", dict(views))
+        assert found == expected, f"seed {seed}, turn {turn}"
+        assert planned_again
         assert planned == (turn == 0 or sql in ELSEWHERE), f"seed {seed}, turn {turn}"
 
 
-async def test_every_type(engine: SparkEngine) -> None:
+async def test_a_repeated_statement_returns_every_type(engine: SparkEngine) -> None:
     whole = every_type()
     for rows in [whole, whole.slice(1, 2), whole.slice(0, 0), pa.concat_tables([whole] * 3), whole] * 2:
         assert (await engine.run("SELECT * FROM repeated_types", {"repeated_types": rows})).equals(rows)
 
 
-async def test_what_changes_by_itself_is_not_kept(engine: SparkEngine) -> None:
+async def test_volatile_functions_are_computed_each_time(engine: SparkEngine) -> None:
     views = {"repeated_t": pa.table({"c0": [1]})}
     for sql in ("SELECT now() FROM repeated_t", "SELECT uuid() FROM repeated_t", "SELECT rand() FROM repeated_t"):
         found = [(await engine.run(sql, views))[0][0].as_py() for _ in range(8)]
         assert len(set(found)) == 8, sql
 
 
-async def test_other_statements_see_the_tables_that_it_was_given(engine: SparkEngine) -> None:
-    """Also when the session has them already: they are not sent again."""
+async def test_other_statements_read_the_tables_of_a_repeated_statement(engine: SparkEngine) -> None:
+    """This also holds for tables that the session already has, which are not sent again."""
     sql = "SELECT c0 + 1 AS c0 FROM repeated_v"
     for number in range(8):
         rows = pa.table({"c0": [number]})
@@ -107,7 +107,7 @@ async def test_other_statements_see_the_tables_that_it_was_given(engine: SparkEn
         assert (await engine.run(sql, {"repeated_v": large})).num_rows == 200_000 - number
 
 
-async def test_an_error_is_that_of_its_rows_alone(engine: SparkEngine) -> None:
+async def test_an_error_does_not_affect_later_repetitions(engine: SparkEngine) -> None:
     sql = "SELECT 6 div c0 AS c0 FROM repeated_e"
     for number in range(12):
         rows = pa.table({"c0": [number % 3]})
@@ -119,7 +119,7 @@ async def test_an_error_is_that_of_its_rows_alone(engine: SparkEngine) -> None:
             assert raised.value.sqlstate == SqlState.DIVISION_BY_ZERO
 
 
-async def test_one_that_takes_long_is_cancelled(engine: SparkEngine) -> None:
+async def test_a_long_repeated_statement_can_be_cancelled(engine: SparkEngine) -> None:
     sql = (
         "SELECT /*+ SHUFFLE_HASH(b), SHUFFLE_HASH(c) */ sum(a.c0 * b.c0 * c.c0 % 7) AS s "
         "FROM repeated_c a JOIN repeated_c b ON a.c1 = b.c1 JOIN repeated_c c ON a.c1 = c.c1"
@@ -137,7 +137,7 @@ async def test_one_that_takes_long_is_cancelled(engine: SparkEngine) -> None:
 
 
 class Task:
-    """What a Python worker is to do: an expression over modules that every Python has, or Spark's."""
+    """A task for a Python worker: an expression over modules of Python and those that Spark's workers have."""
 
     def __init__(self, expression: str) -> None:
         self.expression = expression
@@ -154,14 +154,14 @@ def asked(*expressions: str) -> Views:
 
 
 async def told(engine: SparkEngine, sql: str, views: Views) -> tuple[list[int], bool]:
-    """What the tasks answer, sorted, and whether the statement was planned."""
+    """Returns the answers of the tasks, sorted, and whether the statement was planned."""
     with step("spark") as running:
         rows = await engine.run(sql, views)
     answers = [answered(answer.as_py()) for answer in rows["answer"]]
     return sorted(answer["n"][0].as_py() for answer in answers), running.parts["planning"] > 0
 
 
-async def test_python_for_one_worker_needs_no_job_where_executors_are_in_the_driver(
+async def test_a_single_python_task_needs_no_spark_job_on_the_embedded_engine(
     engine: SparkEngine, engine_name: str
 ) -> None:
     one = "SELECT arm, arrangement_task(task) AS answer FROM repeated_p"
@@ -173,7 +173,7 @@ async def test_python_for_one_worker_needs_no_job_where_executors_are_in_the_dri
         assert await told(engine, two, asked(*map(str, numbers))) == (numbers, True)
 
 
-async def test_a_worker_that_ends_is_replaced(engine: SparkEngine) -> None:
+async def test_a_python_worker_that_ends_is_replaced(engine: SparkEngine) -> None:
     sql = "SELECT arrangement_task(task) AS answer FROM repeated_p /* ends */"
     for turn in range(4):
         with pytest.raises(PgError) as raised:
@@ -184,7 +184,7 @@ async def test_a_worker_that_ends_is_replaced(engine: SparkEngine) -> None:
         assert (await told(engine, sql, asked(str(turn))))[0] == [turn]
 
 
-async def test_a_worker_that_takes_long_is_ended_with_its_statement(engine: SparkEngine) -> None:
+async def test_cancelling_a_statement_ends_its_python_worker(engine: SparkEngine) -> None:
     sql = "SELECT arrangement_task(task) AS answer FROM repeated_p /* long */"
     for turn in range(3):
         assert (await told(engine, sql, asked(str(turn))))[0] == [turn]

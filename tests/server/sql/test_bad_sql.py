@@ -1,4 +1,4 @@
-"""Any text has an answer or PostgreSQL's error, in bounded time: cut, mixed, deep and long ones, all characters."""
+"""Planning any text gives a plan or an SQL error in bounded time: truncated, damaged, deeply nested and long texts."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tests.examples import examples
 from tests.server.states import empty_state
 
 SCRIPTS = Path(__file__).parents[2] / "sql"
-SECONDS_MAX = 10.0  # of processor time for any statement; with a fault it would be minutes
+SECONDS_MAX = 10.0  # CPU time of any statement; superlinear planning would take minutes
 
 
 @cache
@@ -46,7 +46,9 @@ def context() -> PlanContext:
 
 
 def outcome(text: str) -> SqlState | None:
-    """The error of planning a text, None if it has a plan. Any exception but PgError fails the test."""
+    """Returns the SQLSTATE of the error of planning a text, or None if there is a plan. No exception but PgError is
+    allowed.
+    """
     begun = time.thread_time()
     try:
         for statement in parse(text):
@@ -69,7 +71,7 @@ def outcome(text: str) -> SqlState | None:
 
 @examples(300)
 @given(st.data())
-def test_a_statement_cut_anywhere(data: st.DataObject) -> None:
+def test_truncated_statements(data: st.DataObject) -> None:
     text = data.draw(st.sampled_from(statements()))
     start = data.draw(st.integers(0, len(text)))
     outcome(text[start:])
@@ -90,7 +92,7 @@ _WORDS = st.sampled_from(
 
 @examples(300)
 @given(st.data())
-def test_a_statement_with_words_changed(data: st.DataObject) -> None:
+def test_statements_with_replaced_words(data: st.DataObject) -> None:
     tokens = re.findall(r"\w+|\s+|[^\w\s]", data.draw(st.sampled_from(statements())))
     for _ in range(data.draw(st.integers(1, 4))):
         index = data.draw(st.integers(0, len(tokens) - 1))
@@ -100,13 +102,13 @@ def test_a_statement_with_words_changed(data: st.DataObject) -> None:
 
 @examples(300)
 @given(st.lists(_WORDS, max_size=25))
-def test_words_in_any_order(tokens: list[str]) -> None:
+def test_random_sequences_of_words(tokens: list[str]) -> None:
     outcome(" ".join(tokens))
 
 
 @examples(300)
 @given(st.text(max_size=60), st.sampled_from(["{}", "select {}", "select '{}'", 'select "{}"', "select 1 as {}"]))
-def test_any_characters(text: str, template: str) -> None:
+def test_random_characters(text: str, template: str) -> None:
     outcome(template.replace("{}", text))
 
 
@@ -136,7 +138,7 @@ _DEEP = {
 
 
 @pytest.mark.parametrize("text", _DEEP.values(), ids=_DEEP.keys())
-def test_nested_deep(text: str) -> None:
+def test_deep_nesting(text: str) -> None:
     assert outcome(text) in (None, SqlState.STATEMENT_TOO_COMPLEX, SqlState.FEATURE_NOT_SUPPORTED)
 
 
@@ -156,5 +158,5 @@ def test_nul_bytes_and_long_names() -> None:
     assert outcome("select 'a\0b'") is not None
     assert outcome("select a\0b from people") is not None
     name = "n" * 63
-    assert outcome(f"select {name}x from (select 1 as {name}y) t") is None  # names are cut to 63 bytes
+    assert outcome(f"select {name}x from (select 1 as {name}y) t") is None  # names are truncated to 63 bytes
     assert outcome(f"select 1 as {'ü' * 100}") is None

@@ -1,4 +1,4 @@
-"""After `decorrelated`, no query names columns of another, except in the forms that Spark supports as written."""
+"""After `decorrelated`, no query refers to columns of another query, except in the forms that Spark supports."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from server.sql.write_plan import plan_delete, plan_update
 from tests.server.sql.test_bad_sql import context, statements
 
 
-def test_nothing_lateral_is_left_and_every_name_has_its_column() -> None:
+def test_plans_have_no_lateral_joins_and_no_free_columns() -> None:
     rewritten = 0
     for text in statements():
         try:
             plan = plan_query(parse_query(text), context())
         except PgError:
-            continue  # not this test's business
+            continue  # statements that have no plan are tested elsewhere
         assert not free_columns(plan.relation), text
         for node in walk(plan.relation):
             assert not (isinstance(node, Join) and node.lateral), text
@@ -39,7 +39,7 @@ def test_nothing_lateral_is_left_and_every_name_has_its_column() -> None:
         "select id, x from lists, lateral unnest(ia) x where x > 1",
     ],
 )
-def test_a_function_of_each_row_needs_no_join(sql: str) -> None:
+def test_a_table_function_of_each_row_needs_no_join(sql: str) -> None:
     nodes = list(walk(plan_query(parse_query(sql), context()).relation))
     assert any(isinstance(node, Unnest) for node in nodes)
     assert not any(isinstance(node, Join) for node in nodes)
@@ -52,7 +52,7 @@ def test_a_function_of_each_row_needs_no_join(sql: str) -> None:
         "delete from people p using depts d where p.dept = d.id returning p.*, d.id",
     ],
 )
-def test_a_row_that_several_others_match_is_written_once(sql: str) -> None:
+def test_a_row_with_several_matches_is_written_once(sql: str) -> None:
     (statement,) = parse(sql)
     assert isinstance(statement, Update | Delete)
     plan = plan_update(statement, context()) if isinstance(statement, Update) else plan_delete(statement, context())

@@ -1,13 +1,16 @@
-"""Random SQL on a real PostgreSQL and on Tidewire: rows as multisets, SQLSTATEs of errors.
+"""Random SQL on PostgreSQL and on Tidewire: both give the same multisets of rows and the same SQLSTATEs.
 
-Typed expressions are made from the function table: a row that gives the wanted type, arguments that are columns,
-literals or again expressions. Queries are made from templates: joins, WHERE, GROUP BY, set operations, subqueries. One
-example is a handful of them, because a Spark statement costs the same with one expression as with twenty.
+Typed expressions are generated from the function table: a function with the wanted result type, whose arguments are
+columns, literals or further expressions. Queries are generated from templates: joins, WHERE, GROUP BY, set operations
+and subqueries. An example has many expressions or queries, because a Spark statement costs the same with one expression
+as with twenty.
 
-What does not count: what Tidewire refuses (0A000), numbers beyond its 38 digits (22003 where a numeric is involved),
-and an error of class 22 on one side where SQL leaves open whether the failing part is evaluated at all.
+These differences are accepted: statements that Tidewire refuses (0A000), numbers of more than 38 digits (22003 where a
+numeric is involved), and an error of class 22 on one side only if SQL does not define whether the failing part is
+evaluated.
 
-TIDEWIRE_EXAMPLES=<factor> makes more of them, TIDEWIRE_SEED=<number> other ones; a failure tells its seed.
+TIDEWIRE_EXAMPLES=<factor> multiplies the number of examples. TIDEWIRE_SEED=<number> sets the seed, which a failure
+reports.
 """
 
 from __future__ import annotations
@@ -39,12 +42,12 @@ pytestmark = pytest.mark.generated
 
 FACTOR = int(os.environ.get("TIDEWIRE_EXAMPLES", "1"))
 SEED = int(os.environ.get("TIDEWIRE_SEED", "1"))
-EXPRESSIONS, QUERIES = 60, 24  # of one example
-FAILING = 8  # expressions of an example that PostgreSQL refuses: each needs a statement of its own
-COLUMNS = 20  # expressions in one statement
+EXPRESSIONS, QUERIES = 60, 24  # per example
+FAILING = 8  # the maximum number of expressions per example that PostgreSQL refuses: each needs its own statement
+COLUMNS = 20  # expressions per statement
 DEPTH = 3
-SLOTS = 4  # statements that the engine runs at once
-TIMEOUT_S = 120.0  # a statement that takes so long does not end
+SLOTS = 4  # statements that run concurrently on the engine
+TIMEOUT_S = 120.0  # a statement that takes longer is reported as not ending
 
 Random = random.Random
 
@@ -85,7 +88,7 @@ _FORMATS = ("'YYYY-MM-DD'", "'HH24:MI:SS.US'", "'Day, DDth Mon'", "'999.99'", "'
 _PATTERNS = ("'a'", "'^[a-c]+'", "'(b|c)'", r"'\d+'", "'.*'", "'B'")
 _CODES = ("'hex'", "'base64'", "'escape'")
 _LIKES = ("'%b%'", "'a_c'", "'%'", "''", "'A%'")
-# Arguments of which few values mean something: the functions, the argument's place, the values.
+# Arguments for which most values are invalid: the functions, the argument's index, the values.
 _SPECIAL: Sequence[tuple[str, int, Sequence[str]]] = (
     ("extract date_part date_trunc", 0, _FIELDS),
     ("to_char to_date to_timestamp", 1, _FORMATS),
@@ -102,21 +105,22 @@ _SPECIAL: Sequence[tuple[str, int, Sequence[str]]] = (
     ("normalize is_normalized", 1, ("'NFC'", "'NFKD'")),
 )
 _GIVEN = {(name, place): values for names, place, values in _SPECIAL for name in names.split()}
-# Results that differ in the last digits are at the top only: below, a rounding could make a difference of anything.
+# Functions whose results may differ in the last digits. They occur only at the top of an expression: further down, the
+# difference could change the result arbitrarily.
 _ROUNDED = words(
     "/ ^ |/ ||/ sqrt cbrt exp ln log log10 power pow sin cos tan cot asin acos atan atan2 sinh cosh tanh asinh acosh "
     "atanh sind cosd tand cotd asind acosd atand atan2d degrees radians erf erfc width_bucket"
 )
-_BINDINGS = ("int4", "text", "numeric", "date")  # the types tried for a pseudo-type
+_BINDINGS = ("int4", "text", "numeric", "date")  # the types that replace a pseudo-type
 _SMALL = ("0", "1", "2", "3", "-1", "7")
 _LEFT_OUT = words("""
     random random_normal setseed clock_timestamp timeofday pg_sleep to_ascii
     time timestamp interval
-""")  # the last three are keywords: as functions they would have to be quoted
+""")  # the last three are keywords, which would need quotes as function names
 
 
 def _computed() -> dict[str, list[tuple[Function, bool, tuple[str, ...]]]]:
-    """By result type: a row, whether it is an operator, and the types of its arguments."""
+    """Returns, by result type: the function, whether it is an operator, and the types of its arguments."""
     found: dict[str, list[tuple[Function, bool, tuple[str, ...]]]] = {}
     for is_operator, table in ((False, FUNCTIONS), (True, OPERATORS)):
         for row in (row for rows in table.values() for row in rows):
@@ -131,7 +135,7 @@ def _computed() -> dict[str, list[tuple[Function, bool, tuple[str, ...]]]]:
 
 
 def _bound(row: Function) -> Iterator[tuple[str, tuple[str, ...]]]:
-    """The result's and arguments' type names, with pseudo-types replaced."""
+    """Yields the type names of result and arguments, with pseudo-types replaced."""
     names = [type.name for type in (row.result, *row.arguments)]
     if not any(name.startswith("any") for name in names):
         yield names[0], tuple(names[1:])
@@ -146,7 +150,7 @@ _BY_RESULT = _computed()
 
 
 def expression(draw: Random, type: str, depth: int = DEPTH) -> str:
-    """SQL of the type."""
+    """Returns an SQL expression of this type."""
     rows = _BY_RESULT.get(type, [])
     choice = draw.random()
     if depth == 0 or not rows or choice < 0.15:
@@ -154,7 +158,7 @@ def expression(draw: Random, type: str, depth: int = DEPTH) -> str:
     if choice < 0.22:
         condition, one, other = (expression(draw, t, depth - 1) for t in ("bool", type, type))
         return draw.choice((f"CASE WHEN {condition} THEN {one} ELSE {other} END", f"coalesce({one}, {other})"))
-    names = sorted({row.name for row, _, _ in rows})  # first a name: some have many rows
+    names = sorted({row.name for row, _, _ in rows})  # choose a name first, because some names have many functions
     name = draw.choice(names)
     row, is_operator, arguments = draw.choice([entry for entry in rows if entry[0].name == name])
     if row.name in _ROUNDED and depth < DEPTH:
@@ -178,7 +182,7 @@ def _call(draw: Random, row: Function, types: tuple[str, ...], depth: int, *, is
         sized = not is_operator and type in ("int4", "int8") and "text" in (row.result.name, *types)
         if given is not None:
             arguments.append(draw.choice(given))
-        elif sized:  # lengths and counts: a result must not be large
+        elif sized:  # lengths and counts, kept small so that results are small
             arguments.append(draw.choice(_SMALL))
         else:
             arguments.append(expression(draw, type, depth - 1))
@@ -191,14 +195,14 @@ def _call(draw: Random, row: Function, types: tuple[str, ...], depth: int, *, is
             return "(({}, {}) OVERLAPS ({}, {}))".format(*arguments)
         case "extract":
             return f"extract({arguments[0]} FROM {arguments[1]})"
-        case "normalize" if len(arguments) == 2:  # the form is a keyword
+        case "normalize" if len(arguments) == 2:  # the normalization form is a keyword
             return f"normalize({arguments[0]}, {arguments[1].strip(chr(39))})"
     return f"{row.name}({', '.join(arguments)})"
 
 
 # -- queries --------------------------------------------------------------------------------------------------------
 
-_TABLES: dict[str, dict[str, Sequence[str]]] = {  # columns by a type that others may be compared with
+_TABLES: dict[str, dict[str, Sequence[str]]] = {  # columns by comparable type
     "people": {"int": ("id", "dept", "boss"), "text": ("name",), "numeric": ("salary",), "date": ("hired",)},
     "depts": {"int": ("id",), "text": ("name", "city")},
     "t": {"int": ("a", "c"), "text": ("b",), "numeric": ("n",), "date": ("d",)},
@@ -219,7 +223,7 @@ _WINDOWS = ("row_number()", "rank()", "dense_rank()", "count(*)", "max({})", "la
 
 
 def _column(draw: Random, table: str, alias: str, type: str | None = None) -> tuple[str, str]:
-    """A column and its type; of another type where the table has none of that."""
+    """Returns a column and its type. Another type is chosen if the table has no column of the given type."""
     types = _TABLES[table]
     chosen = type if type in types else draw.choice(sorted(types))
     return f"{alias}.{draw.choice(types[chosen])}", chosen
@@ -253,7 +257,7 @@ def _condition(draw: Random, tables: Sequence[tuple[str, str]], depth: int = 2) 
 
 
 def _source(draw: Random) -> tuple[str, list[tuple[str, str]]]:
-    """FROM, and the tables in it with their aliases."""
+    """Returns a FROM clause and its tables with their aliases."""
     names = [draw.choice(sorted(_TABLES)) for _ in range(draw.choice((1, 1, 2, 2, 3)))]
     tables = [(name, f"x{i}") for i, name in enumerate(names)]
     text = f"{names[0]} x0"
@@ -273,7 +277,7 @@ def _source(draw: Random) -> tuple[str, list[tuple[str, str]]]:
 
 
 def query(draw: Random) -> str:
-    """A query whose rows do not depend on an order that it does not give."""
+    """Returns a query whose multiset of rows is deterministic."""
     source, tables = _source(draw)
     where = f" WHERE {_condition(draw, tables)}" if draw.random() < 0.7 else ""
     columns = [_column(draw, *draw.choice(tables)) for _ in range(draw.randrange(1, 4))]
@@ -293,7 +297,7 @@ def query(draw: Random) -> str:
         case "window":
             names = ", ".join(f"c{i}" for i in range(len(columns)))
             window = draw.choice(_WINDOWS).format("c0")
-            inner = f"SELECT DISTINCT {shown} FROM {source}{where}"  # so that the order is total
+            inner = f"SELECT DISTINCT {shown} FROM {source}{where}"  # DISTINCT makes the order total
             return f"SELECT {names}, {window} OVER (ORDER BY {names}) FROM ({inner}) w({names})"
         case "limit":
             order = ", ".join(
@@ -308,11 +312,11 @@ def query(draw: Random) -> str:
 
 @dataclass(slots=True)
 class Count:
-    """What became of the generated statements."""
+    """Numbers of generated statements by outcome."""
 
     compared: int = 0
     refused: int = 0
-    open: int = 0  # PostgreSQL leaves open whether it fails
+    open: int = 0  # SQL does not define whether they fail
 
 
 @pytest.fixture(scope="module")
@@ -348,22 +352,22 @@ def _has_numeric(plan: QueryPlan) -> bool:
 
 
 def _is_open(sql: str, expected: Answer, actual: Answer, plan: QueryPlan | None) -> bool:
-    """Whether an error on one side only is no difference."""
+    """Whether SQL leaves open if there is an error, so that an error on one side only is accepted."""
     if actual.sqlstate == "22003" and expected.sqlstate is None and plan is not None and _has_numeric(plan):
         return True
     states = {expected.sqlstate, actual.sqlstate}
     lazy = any(word in sql for word in (" WHERE ", "CASE ", "coalesce(", " AND ", " OR "))
-    # Which of several errors is raised is open, too.
+    # It also leaves open which of several errors is raised.
     return all(state is None or state.startswith("22") for state in states) and (lazy or None not in states)
 
 
 def _judge(sql: str, expected: Answer, actual: Answer, plan: QueryPlan | None, count: Count) -> str | None:
-    """What differs; None if nothing that counts does."""
+    """Returns the difference, or None if there is none or it is accepted."""
     if actual.sqlstate == "0A000":
         count.refused += 1
         return None
     if expected.sqlstate == "42725" and "function pg_size_pretty(" in (expected.message or ""):
-        count.open += 1  # accepted, as docs/sql-differences.md says
+        count.open += 1  # Tidewire accepts the call, see docs/sql-differences.md
         return None
     fault = difference(sql, expected, actual)
     if fault is not None and (expected.sqlstate or actual.sqlstate) and _is_open(sql, expected, actual, plan):
@@ -374,7 +378,7 @@ def _judge(sql: str, expected: Answer, actual: Answer, plan: QueryPlan | None, c
 
 
 async def compare_each(sqls: Sequence[str], oracle: Oracle, engine: SparkEngine, count: Count) -> list[str]:
-    """The faults of statements that run one by one, several at a time."""
+    """Returns the differences of statements. Up to SLOTS statements run concurrently."""
 
     async def one(sql: str) -> str | None:
         expected = oracle.answer(_statement(sql))
@@ -391,7 +395,9 @@ async def compare_each(sqls: Sequence[str], oracle: Oracle, engine: SparkEngine,
 async def compare_expressions(
     expressions: Sequence[str], condition: str, oracle: Oracle, engine: SparkEngine, count: Count
 ) -> list[str]:
-    """The faults of expressions: those that PostgreSQL computes share statements, the others are sent alone."""
+    """Returns the differences of expressions. Those that PostgreSQL accepts share statements; each other one has its
+    own.
+    """
 
     def select(*chosen: str) -> str:
         return f"SELECT id, {', '.join(chosen)} FROM wide{condition}"
@@ -434,7 +440,7 @@ def _report(faults: Sequence[str], count: Count) -> None:
 
 
 def _bounded(examples: int) -> settings:
-    """Spark is too slow to shrink with: the statements are reported as they are."""
+    """Disables shrinking, because Spark is too slow for it."""
     return settings(
         max_examples=examples * FACTOR,
         database=None,
@@ -443,7 +449,7 @@ def _bounded(examples: int) -> settings:
     )
 
 
-def test_expressions(oracle: Oracle, engine: SparkEngine) -> None:
+def test_random_expressions_agree_with_postgresql(oracle: Oracle, engine: SparkEngine) -> None:
     count, faults = Count(), list[str]()
 
     @seed(SEED)
@@ -460,7 +466,7 @@ def test_expressions(oracle: Oracle, engine: SparkEngine) -> None:
     _report(faults, count)
 
 
-def test_queries(oracle: Oracle, engine: SparkEngine) -> None:
+def test_random_queries_agree_with_postgresql(oracle: Oracle, engine: SparkEngine) -> None:
     count, faults = Count(), list[str]()
 
     @seed(SEED)

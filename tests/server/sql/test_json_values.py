@@ -1,4 +1,4 @@
-"""The parts of a JSON text, and the order of jsonb in the bytes by which Spark sorts."""
+"""Splitting JSON texts into elements and pairs, and the sort keys by which Spark orders jsonb."""
 
 from __future__ import annotations
 
@@ -26,23 +26,23 @@ VALUES: st.SearchStrategy[Any] = st.recursive(
 
 
 @given(st.lists(VALUES), st.sampled_from([None, 1]))
-def test_elements_are_the_texts_between_commas(values: list[Any], indent: int | None) -> None:
+def test_the_elements_of_an_array_are_complete(values: list[Any], indent: int | None) -> None:
     elements = json_elements(json.dumps(values, indent=indent))
     assert [json.loads(element) for element in elements] == values
 
 
 @given(st.dictionaries(st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"])), VALUES))
-def test_pairs_have_plain_keys(value: dict[str, Any]) -> None:
+def test_the_keys_of_pairs_are_unescaped(value: dict[str, Any]) -> None:
     assert [(key, json.loads(text)) for key, text in json_pairs(json.dumps(value))] == list(value.items())
 
 
-def test_equal_keys_and_blanks_stay_as_given() -> None:
+def test_duplicate_keys_and_inner_whitespace_are_kept() -> None:
     assert json_pairs(' { "a" : 1 , "a":[ 1,  2 ] } ') == [("a", "1"), ("a", "[ 1,  2 ]")]
     assert json_elements('[ 1.50 , "x,]" ,{"k": [ ]}]') == ["1.50", '"x,]"', '{"k": [ ]}']
     assert json_elements(" [ ] ") == []
 
 
-def test_text_of_a_value() -> None:
+def test_the_text_and_kind_of_a_value() -> None:
     assert json_text('"a\\n\\u00e4"') == "a\nä"
     assert json_text("null") is None
     assert [json_text(text) for text in (" 1.50 ", "true", "[1,  2]")] == ["1.50", "true", "[1,  2]"]
@@ -54,7 +54,7 @@ def test_text_of_a_value() -> None:
 
 
 @given(st.lists(VALUES, min_size=2, max_size=6))
-def test_sort_keys_are_ordered_as_the_values(values: list[Any]) -> None:
+def test_sort_keys_have_the_order_of_their_values(values: list[Any]) -> None:
     sort_key = JSONB_SORT_KEY.python
     assert sort_key is not None
     texts = [parse_jsonb(json.dumps(value)) for value in values]

@@ -1,4 +1,4 @@
-"""Deep views, wide tables, long lists: they work up to PostgreSQL's limits, beyond them there is PostgreSQL's error."""
+"""Deeply nested views, wide tables and long lists work up to PostgreSQL's limits and raise its errors beyond them."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ COLUMNS_MAX, TARGETS_MAX = 1_600, 1_664
 
 @pytest.fixture(autouse=True)
 def depth() -> Iterator[None]:
-    """As `tidewire serve` has it."""
+    """Sets the recursion limit to that of `tidewire serve`."""
     before = sys.getrecursionlimit()
     sys.setrecursionlimit(10_000)
     yield
     sys.setrecursionlimit(before)
 
 
-def test_views_over_views(dsn: str) -> None:
+def test_deeply_nested_views(dsn: str) -> None:
     with connected(dsn) as connection, psycopg.connect(dsn) as other:
         connection.execute("CREATE TABLE t (k int, v int)")
         connection.execute("INSERT INTO t VALUES (1, 0), (2, NULL), (3, 550)")
@@ -43,7 +43,7 @@ def test_views_over_views(dsn: str) -> None:
         assert changes(other, 1)[0][1:] == (1, 4, 1 + DEEP // 2)
 
 
-def test_materialized_views_over_materialized_views(dsn: str) -> None:
+def test_a_chain_of_materialized_views(dsn: str) -> None:
     with connected(dsn) as connection, psycopg.connect(dsn) as first, psycopg.connect(dsn) as last:
         connection.execute("CREATE TABLE t (k int, v int)")
         connection.execute("INSERT INTO t VALUES (1, 1), (2, 5)")
@@ -63,7 +63,7 @@ def test_materialized_views_over_materialized_views(dsn: str) -> None:
         assert ended[2] == (begun[1][0], -1, 2, 9)
 
 
-def test_as_many_columns_as_there_may_be(dsn: str) -> None:
+def test_the_maximum_number_of_columns(dsn: str) -> None:
     names = [f"c{number}" for number in range(COLUMNS_MAX)]
     columns = ", ".join(f"{name} int" for name in names)
     with connected(dsn) as connection, psycopg.connect(dsn) as other, psycopg.connect(dsn) as third:
@@ -115,7 +115,7 @@ def test_long_lists(dsn: str) -> None:
 
 
 def _names(sql: str) -> str:
-    """Names of columns for a query whose own may repeat."""
+    """Returns unique column names for a query, whose own may not be unique."""
     return ", ".join(f"q{n}" for n in range(300 if "sum" in sql else 2 if "CASE" in sql else 1))
 
 
@@ -129,7 +129,7 @@ TOO_DEEP = {
 
 
 @pytest.mark.parametrize("sql", TOO_DEEP.values(), ids=TOO_DEEP)
-def test_what_nests_too_deep_is_refused(dsn: str, sql: str) -> None:
+def test_too_deeply_nested_statements_are_refused(dsn: str, sql: str) -> None:
     with connected(dsn) as connection, psycopg.connect(dsn) as neighbour:
         connection.execute("CREATE TABLE t (k int)")
         follow(neighbour, "t")

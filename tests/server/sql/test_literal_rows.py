@@ -1,4 +1,4 @@
-"""INSERT of many rows of literals: read column by column, it has the rows and errors of value by value."""
+"""INSERT of many rows of literals, parsed by column: it has the same rows and errors as when parsed by value."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def planned(statements: list[Statement]) -> WritePlan:
 
 
 def rows_of(plan: WritePlan) -> list[list[object]]:
-    """What the plan inserts, row by row."""
+    """Returns the rows that the plan inserts."""
     constant = compiled(plan.query.relation, bounded=False)
     assert constant is not None
     table = pa.Table.from_batches([constant.evaluate(Bindings())])
@@ -45,7 +45,7 @@ def rows_of(plan: WritePlan) -> list[list[object]]:
 
 
 def outcome(statements: list[Statement] | None, text: str) -> object:
-    """The rows, or the error with its place."""
+    """Returns the rows, or the error with its position."""
     try:
         return rows_of(planned(parse_each(text) if statements is None else statements))
     except PgError as error:
@@ -85,7 +85,7 @@ def statements(draw: st.DrawFn) -> str:
 
 
 @given(statements())
-def test_rows_and_errors_are_those_of_each_value_by_itself(text: str) -> None:
+def test_parsing_by_column_and_by_value_have_the_same_outcome(text: str) -> None:
     assert split(text) is not None
     assert outcome(parse(text), text) == outcome(None, text)
 
@@ -93,7 +93,7 @@ def test_rows_and_errors_are_those_of_each_value_by_itself(text: str) -> None:
 @pytest.mark.parametrize(
     "text",
     [
-        insert("a, b", *["(1, 'x')"] * 7),  # few rows
+        insert("a, b", *["(1, 'x')"] * 7),  # too few rows
         insert("a", *["(1)"] * 8) + " RETURNING a",
         insert("a", *["(1)"] * 8) + "; SELECT 1",
         insert("a", *["(1)"] * 7, "(1 + 1)"),
@@ -110,12 +110,12 @@ def test_rows_and_errors_are_those_of_each_value_by_itself(text: str) -> None:
         "EXPLAIN " + insert("a", *["(1)"] * 8),
     ],
 )
-def test_other_statements_are_not_taken_for_rows_of_literals(text: str) -> None:
+def test_other_statements_are_not_parsed_by_column(text: str) -> None:
     assert split(text) is None
 
 
 @pytest.mark.parametrize("number", [0, 1, CHUNK_ROWS - 1, CHUNK_ROWS, 2 * CHUNK_ROWS + 3])
-def test_an_error_names_the_place_of_its_value(number: int) -> None:
+def test_an_error_has_the_position_of_its_value(number: int) -> None:
     rows = [f"({i})" for i in range(3 * CHUNK_ROWS)]
     rows[number] = "(99999999999)"
     text = insert("a", *rows)
@@ -127,14 +127,14 @@ def test_an_error_names_the_place_of_its_value(number: int) -> None:
     assert caught.value.position == expected.value.position
 
 
-def test_values_that_need_a_cast_are_planned_one_by_one() -> None:
+def test_values_that_need_a_cast_are_not_parsed_by_column() -> None:
     text = insert("b, a", *["(12, 1.5)"] * 10)
     plan = planned(parse(text))
     assert plan.literals is None
     assert [row[:2] for row in rows_of(plan)] == [[2, "12"]] * 10
 
 
-def test_the_head_may_have_quoted_names_and_an_alias() -> None:
+def test_quoted_names_and_an_alias_before_values() -> None:
     text = 'insert into "public"."t" as x ("a") values ' + ", ".join(f"({i})" for i in range(10))
     assert [row[0] for row in rows_of(planned(parse(text)))] == list(range(10))
 

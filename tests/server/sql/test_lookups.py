@@ -1,4 +1,4 @@
-"""Which queries an index can serve, and that equal values have equal codes."""
+"""The choice of indexes for queries, and the codes of keys: equal values have equal codes."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ COLUMNS = {
 
 
 def context(*indexes: tuple[ObjectId, str, tuple[str, ...]]) -> PlanContext:
-    """t and u with all columns, v a view of two; and indexes on them."""
+    """Returns tables t and u with all columns, a view v with two columns, and these indexes."""
     columns = tuple(Column(name, type) for name, type in COLUMNS.items())
     state: CatalogState = empty_state()
     state = state.with_item(Table(T, PUBLIC, "t", columns)).with_item(Table(U, PUBLIC, "u", columns))
@@ -58,7 +58,7 @@ def plan(sql: str, *indexes: tuple[ObjectId, str, tuple[str, ...]]) -> QueryPlan
 
 
 def served(sql: str, *indexes: tuple[ObjectId, str, tuple[str, ...]]) -> set[str]:
-    """The indexes that serve a query, by name."""
+    """Returns the names of the indexes that the query's plan uses."""
     names = {item.id: item.name for item in context(*indexes).state.items.values()}
     return {names[lookup.index] for lookup in plan(sql, *indexes).lookups.values()}
 
@@ -98,7 +98,7 @@ BY_K, BY_S, BY_KS, OF_U, OF_V = (
         "select k from t where k = 1 union all select k from t where k = 2",
     ],
 )
-def test_an_index_serves(sql: str) -> None:
+def test_queries_that_can_use_an_index(sql: str) -> None:
     assert served(sql, BY_K) == {"by_k"}
 
 
@@ -124,11 +124,11 @@ def test_an_index_serves(sql: str) -> None:
         "select k from t where k = 1 union all select k from t",
     ],
 )
-def test_an_index_does_not_serve(sql: str) -> None:
+def test_queries_that_cannot_use_an_index(sql: str) -> None:
     assert served(sql, BY_K) == set()
 
 
-def test_the_longest_key_is_taken() -> None:
+def test_the_index_with_the_longest_key_is_used() -> None:
     every = (BY_K, BY_S, BY_KS)
     assert served("select * from t where k = 1 and s = 'a'", *every) == {"by_ks"}
     assert served("select * from t where s = 'a'", *every) == {"by_s"}
@@ -136,7 +136,7 @@ def test_the_longest_key_is_taken() -> None:
     assert served("select * from t, u where t.k = 1 and u.k = 2", BY_K, OF_U) == {"by_k", "of_u"}
 
 
-def test_an_index_whose_key_is_too_wide_is_told() -> None:
+def test_indexes_with_unconstrained_key_columns_are_found() -> None:
     def suggested(sql: str, *indexes: tuple[ObjectId, str, tuple[str, ...]]) -> list[tuple[str, tuple[int, ...]]]:
         state, planned = context(*indexes).state, plan(sql, *indexes)
         return [(index.name, places) for index, places in too_wide(planned.relation, planned.scanned, state)]
@@ -147,13 +147,13 @@ def test_an_index_whose_key_is_too_wide_is_told() -> None:
     assert suggested("select * from t a, t b where a.k = 1 and b.s = 'a'", BY_KS) == []
 
 
-def test_scans_of_one_relation_go_by_one_index() -> None:
+def test_all_scans_of_a_relation_use_the_same_index() -> None:
     sql = "select * from t a, t b where a.k = 1 and b.s = 'x'"
     assert served(sql, BY_K, BY_S) == set()
     assert served(sql + " and b.k = 2", BY_K, BY_S) == {"by_k"}
 
 
-def test_an_expression_is_a_key() -> None:
+def test_an_index_on_an_expression_is_used() -> None:
     lower = (T, "lower", ("lower(s)",))
     assert served("select * from t where lower(s) = 'a'", lower) == {"lower"}
     assert served("select * from t where lower(s) in ('a', $1) and k = 3", lower) == {"lower"}
@@ -163,7 +163,7 @@ def test_an_expression_is_a_key() -> None:
     assert served("select * from t where k = 1 and s || 'x' = 'ax'", mixed) == {"mixed"}
 
 
-def test_a_view_with_an_index_is_not_expanded_where_it_is_read() -> None:
+def test_a_read_of_an_indexed_view_does_not_expand_it() -> None:
     planned = plan("select * from v where k = 1", OF_V)
     assert (planned.scanned, planned.inputs, planned.uses) == ({V}, {T}, {V})
     assert planned.direct_scan is not None
@@ -175,7 +175,7 @@ def test_a_view_with_an_index_is_not_expanded_where_it_is_read() -> None:
     assert plan("select * from v where k = 1").scanned == {T}
 
 
-def test_what_never_was_is_looked_for_in_vain() -> None:
+def test_impossible_values_have_no_codes() -> None:
     def codes(sql: str, *parameters: Any) -> int:
         (lookup,) = plan(sql, BY_K).lookups.values()
         found = lookup.codes(Bindings(parameters))
@@ -201,7 +201,7 @@ def test_too_many_combinations_are_not_looked_up() -> None:
     assert len(found) == COMBINED_MAX
 
 
-EQUAL: list[tuple[str, str, Any]] = [  # what a column has, and a condition that it meets
+EQUAL: list[tuple[str, str, Any]] = [  # a column's value and a condition that it satisfies
     ("k", "k = 7::int2", 7),
     ("small", "small = 7", 7),
     ("small", "small = 7::int8", 7),
@@ -247,11 +247,11 @@ def test_equal_values_have_equal_codes(column: str, condition: str, value: Any) 
     ("column", "condition"),
     [("i", "i = '1 day'"), ("j", "j = '1'"), ("big", "big = 1.0::float8"), ("f", "f::text = '1'")],
 )
-def test_other_equalities_are_left_to_spark(column: str, condition: str) -> None:
+def test_equalities_that_no_index_supports(column: str, condition: str) -> None:
     assert served(f"select * from t where {condition}", (T, "x", (column,))) == set()
 
 
-def test_key_names_are_read_as_written() -> None:
+def test_names_in_index_keys_are_case_folded_unless_quoted() -> None:
     state = context().state
     odd = Table(ObjectId("u103"), PUBLIC, "odd", (Column("Mixed", "int4"), Column("mixed", "int4")))
     for key, condition in (('"Mixed"', '"Mixed" = 1'), ("mixed", "mixed = 1"), ("MIXED", "mixed = 1")):

@@ -1,4 +1,4 @@
-"""The grammar: the statement for each text, the position of each error, and that nothing else can happen.
+"""The grammar: the statement for each text and the position of each error.
 
 tests/scripts/parse/*.txt contain statements as `rendered` prints them (class and fields, inner queries and expressions
 by their text) and error messages that PostgreSQL does not have. Each text of `SAME_AS_POSTGRES` must give PostgreSQL's
@@ -51,7 +51,7 @@ from tests.examples import examples
 
 
 def rendered(node: Any) -> str:
-    """Class and fields in brackets; false, absent and empty fields are left out."""
+    """Returns the class and its fields in parentheses. False, absent and empty fields are omitted."""
     if isinstance(node, Query | Expr):
         return f"`{node.text}`"
     if isinstance(node, Name):
@@ -73,7 +73,7 @@ def rendered(node: Any) -> str:
 
 
 def outcome(text: str) -> str:
-    """The statements of `text` as `rendered` shows them, or its error."""
+    """Returns the statements of `text` as `rendered` prints them, or the error."""
     try:
         return ", ".join(rendered(statement) for statement in parse(text))
     except PgError as error:
@@ -124,7 +124,7 @@ explain (foo) select 1|explain (format x) select 1|explain (format 3) select 1
 
 
 @pytest.mark.parametrize("script", ["statements", "errors"])
-def test_script(script: str) -> None:
+def test_statements_and_errors_of_scripts(script: str) -> None:
     path = SCRIPTS / f"{script}.txt"
     expected = path.read_text()
     actual = re.sub(r"(?m)^(.+)\n----\n.*$", lambda block: f"{block[1]}\n----\n{outcome(block[1])}", expected)
@@ -134,8 +134,8 @@ def test_script(script: str) -> None:
 
 
 @pytest.mark.parametrize("text", GOOD)
-def test_case_and_blanks_and_comments_say_nothing(text: str) -> None:
-    """The same statement in capitals, with comments between its tokens, gives the same statement."""
+def test_case_whitespace_and_comments_are_insignificant(text: str) -> None:
+    """A statement in capitals, with comments between its tokens, has the same tree."""
     spaced = "".join(
         f"/* ' /* $$ */ -- */\n{word.upper() if t.kind is Kind.WORD else word} --'\n"
         for t in tokenize(text)
@@ -146,7 +146,7 @@ def test_case_and_blanks_and_comments_say_nothing(text: str) -> None:
 
 
 def trees(node: Any) -> Any:
-    """A statement without texts and positions."""
+    """Returns a statement without texts and positions."""
     if isinstance(node, tuple):
         return tuple(trees(item) for item in node)
     if is_dataclass(node) and not isinstance(node, PgType):
@@ -156,11 +156,11 @@ def trees(node: Any) -> Any:
 
 
 @pytest.mark.parametrize(("text", "expected"), UNWRITABLE)
-def test_unwritable(text: str, expected: str) -> None:
+def test_invalid_characters_numbers_and_depths(text: str, expected: str) -> None:
     assert outcome(text) == expected
 
 
-def test_errors_are_those_of_postgres(postgres: str) -> None:
+def test_syntax_errors_equal_those_of_postgresql(postgres: str) -> None:
     texts = [text for line in SAME_AS_POSTGRES.strip().split("\n") for text in line.split("|")]
     differences = []
     with psycopg.connect(postgres, autocommit=True) as connection:
@@ -189,13 +189,13 @@ def test_errors_are_those_of_postgres(postgres: str) -> None:
         ("a int GENERATED ALWAYS AS IDENTITY", "assign the numbers in the client"),
     ],
 )
-def test_a_refused_constraint_says_what_to_do(element: str, hint: str) -> None:
+def test_the_error_of_an_unsupported_constraint_has_a_hint(element: str, hint: str) -> None:
     with pytest.raises(PgError, match="is not supported") as refused:
         parse(f"CREATE TABLE t ({element})")
     assert hint in (refused.value.hint or "")
 
 
-def test_a_text_is_read_whole() -> None:
+def test_all_statements_of_a_text_are_parsed() -> None:
     assert parse("") == parse(" ;; -- nothing\n;/* */") == []
     statements = parse("select 1; begin;\n\n select 'ü;' ;")
     assert [(s.text, s.offset) for s in statements] == [("select 1", 0), ("begin", 10), ("select 'ü;'", 19)]
@@ -215,7 +215,7 @@ def slices(node: Any) -> Iterator[Query | Expr | Parsed]:
             yield from slices(getattr(node, field.name))
 
 
-def test_every_node_knows_its_place() -> None:
+def test_each_node_has_its_text_and_offset() -> None:
     whole = "; ".join(f"/* é */ {text}" for text in GOOD)
     count = 0
     for statement in parse(whole):
@@ -226,7 +226,7 @@ def test_every_node_knows_its_place() -> None:
     assert count > 1.5 * len(GOOD)
 
 
-def test_positions_reach_into_the_trees() -> None:
+def test_tree_nodes_have_positions_in_the_whole_text() -> None:
     text = "begin; select é, \"B\".c, $1, 'x', f(d) from s.t where (a is null)"
     (_, select) = parse(text)
     assert isinstance(select, Select)
@@ -239,7 +239,7 @@ def test_positions_reach_into_the_trees() -> None:
         assert rest.lower().startswith(sql.lower()) or rest.startswith(("$1", "1", '"B"')), (sql, rest)
 
 
-def test_inner_parsers() -> None:
+def test_parsing_a_single_query_or_expression() -> None:
     assert [table.db for table in parse_query('select a from "$id"."u12"').tree.find_all(exp.Table)] == ["$id"]
     assert parse_expression("1 + lower('X')").position == 1
     for bad in ("", "1;", "1 2", "select 1; select 2"):
@@ -269,7 +269,7 @@ def test_the_overridden_methods_exist_in_sqlglot(parser: type) -> None:
         assert list(signature(method).parameters) in (list(overridden), ["self", "args", "kwargs"]), name
 
 
-def test_words_of_other_dialects_are_names() -> None:
+def test_keywords_of_other_dialects_are_names() -> None:
     text = "select qualify, pivot as top, index, date, format, value, key from database.cache as comment limit 1"
     (select,) = parse(text)
     assert isinstance(select, Select)
@@ -278,7 +278,7 @@ def test_words_of_other_dialects_are_names() -> None:
 
 
 def test_catalog_queries_of_drivers() -> None:
-    """What psql and the drivers write: OPERATOR(pg_catalog.~), types with a schema, arrays of any type."""
+    """Syntax that psql and drivers use: OPERATOR(pg_catalog.~), types with a schema, arrays of any type."""
     text = "select 1 where a operator(pg_catalog.~) '^x$' and b = any($1::oid[]) and c::pg_catalog.int4 is null"
     (select,) = parse(text + " and d::tinyint is null")
     assert isinstance(select, Select)
@@ -288,7 +288,7 @@ def test_catalog_queries_of_drivers() -> None:
     assert sorted(kinds) == ["ARRAY", "INT", "oid", "tinyint"]
 
 
-def test_names() -> None:
+def test_names_are_folded_and_truncated() -> None:
     (select,) = parse('select Ab, "Ab", "a""b", ÄB, ' + "x" * 70 + ', "' + "é" * 40 + '"')
     assert isinstance(select, Select)
     names = [column.name for column in select.query.tree.find_all(exp.Column)]
@@ -303,7 +303,7 @@ def test_names() -> None:
         *("$$a'b$$", "$t$ $$ $t$", "E'\\xc3\\xa9'", "'\\n'"),
     ],
 )
-def test_literals_mean_what_postgres_means(postgres: str, literal: str) -> None:
+def test_literals_have_postgresqls_values(postgres: str, literal: str) -> None:
     with psycopg.connect(postgres) as connection:
         theirs = connection.execute(f"select ({literal})::text".encode()).fetchone()
     token, _ = tokenize(literal)
@@ -321,7 +321,7 @@ def test_literals_mean_what_postgres_means(postgres: str, literal: str) -> None:
         st.sampled_from(sorted(RESERVED_WORDS | TYPE_FUNCTION_WORDS | COLUMN_NAME_WORDS)),
     )
 )
-def test_quoting_reads_back(value: str) -> None:
+def test_quoted_text_parses_to_the_original(value: str) -> None:
     token, _ = tokenize(quote_text(value))
     assert (token.kind, token.value) == (Kind.STRING, value)
     identifier, _ = tokenize(quote_identifier(value))
@@ -337,7 +337,7 @@ def test_quoting_reads_back(value: str) -> None:
 @given(st.text(max_size=60))
 @example("'" * 7)
 @example("$1$$a")
-def test_tokens_cover_the_text(text: str) -> None:
+def test_tokens_are_ordered_and_do_not_overlap(text: str) -> None:
     try:
         tokens = tokenize(text)
     except PgError:
@@ -359,7 +359,7 @@ EXPECTED_CODES = ("42601", "0A000", "54001", "42704", "42883", "42P16")
 
 
 def parsed_or_refused(text: str) -> list[Statement]:
-    """The statements, or none if `text` is refused as it should be."""
+    """Returns the statements, or an empty list if `text` is refused with an expected error."""
     try:
         return parse(text)
     except PgError as error:
@@ -371,8 +371,8 @@ def parsed_or_refused(text: str) -> list[Statement]:
 
 @examples(400)
 @given(st.sampled_from(sorted(GOOD)), st.data())
-def test_damaged_statements_are_read_or_refused(text: str, data: st.DataObject) -> None:
-    """Cut anywhere, doubled, with words added and removed: statements or a PgError, nothing else."""
+def test_damaged_statements_are_parsed_or_refused(text: str, data: st.DataObject) -> None:
+    """Texts with removed, inserted and repeated parts: the outcome is a list of statements or a PgError."""
     for _ in range(data.draw(st.integers(1, 3))):
         start = data.draw(st.integers(0, len(text)))
         end = data.draw(st.integers(start, min(len(text), start + 12)))
@@ -386,7 +386,7 @@ def test_damaged_statements_are_read_or_refused(text: str, data: st.DataObject) 
 
 @examples(300)
 @given(st.lists(st.sampled_from(WORDS), max_size=25))
-def test_word_salad_is_refused(words: list[str]) -> None:
+def test_random_words_are_parsed_or_refused(words: list[str]) -> None:
     parsed_or_refused("select " + " ".join(words))
 
 
@@ -399,8 +399,8 @@ def test_word_salad_is_refused(words: list[str]) -> None:
     ],
     ids=lambda text: text[:12],
 )
-def test_great_texts_end_soon(text: str) -> None:
-    """Within seconds of processor time. Quadratic or exponential parsing would take minutes."""
+def test_large_texts_are_parsed_in_linear_time(text: str) -> None:
+    """The limit is CPU time. Quadratic or exponential parsing would take minutes."""
     began = time.thread_time()
     parsed_or_refused(text)
     assert time.thread_time() - began < 10
@@ -416,11 +416,11 @@ MANY = 3_000
     [
         f"SELECT 1{', 1' * TARGETS_MAX}",
         f"SELECT 2; SELECT 1{', f(1, 2)' * TARGETS_MAX} FROM t",
-        f"SELECT * FROM (SELECT 1{', 1' * TARGETS_MAX}",  # found before the syntax error behind it
+        f"SELECT * FROM (SELECT 1{', 1' * TARGETS_MAX}",  # raised before the syntax error at the end
         f"INSERT INTO t SELECT DISTINCT ON (a) a{', ARRAY[1, 2]' * TARGETS_MAX}",
     ],
 )
-def test_a_select_list_is_limited_while_it_is_read(text: str) -> None:
+def test_the_select_list_limit_is_checked_during_parsing(text: str) -> None:
     with pytest.raises(PgError, match=f"target lists can have at most {TARGETS_MAX} entries") as caught:
         parse(text)
     assert caught.value.sqlstate == "54011"
@@ -439,7 +439,7 @@ def test_a_select_list_is_limited_while_it_is_read(text: str) -> None:
         "SELECT 1, 2;" * MANY,
     ],
 )
-def test_what_is_no_select_list_is_not_limited_as_one(text: str) -> None:
+def test_other_lists_are_not_subject_to_the_select_list_limit(text: str) -> None:
     assert parse(text)
 
 
@@ -457,7 +457,7 @@ def test_the_tokens_of_a_statement_and_of_a_text_are_limited(monkeypatch: pytest
         assert caught.value.hint is not None
 
 
-def test_reading_ends_at_the_next_checkpoint_once_it_is_stopped() -> None:
+def test_parsing_stops_at_the_first_checkpoint_after_the_request() -> None:
     calls = 0
 
     def is_stopped() -> bool:

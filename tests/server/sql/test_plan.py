@@ -1,4 +1,4 @@
-"""Plans without running anything: names and types as PostgreSQL describes them, its errors, and what needs no Spark."""
+"""Plans, without executing them: names, types and errors as in PostgreSQL, and queries that need no Spark."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def write(sql: str, context: PlanContext = CONTEXT) -> WritePlan:
 
 
 def with_view(sql: str, *columns: Column) -> PlanContext:
-    """The context with a view `w` of the query."""
+    """Returns the context with a view `w` of the query."""
     stored = plan(sql)
     view = View(ObjectId("u99"), ObjectId("u2"), "w", columns, stored.stored_text, stored.uses)
     return replace(CONTEXT, state=CONTEXT.state.with_item(view))
@@ -64,7 +64,7 @@ def connection(postgres: str) -> Iterator[psycopg.Connection]:
         yield connection
 
 
-# Where we point elsewhere than PostgreSQL, or at something where it points nowhere: sqlglot keeps no place for it.
+# Statements for which our position or message differs from PostgreSQL's, because sqlglot does not keep the position.
 _ELSEWHERE = (
     "true::date",
     "(select a, b from t)",
@@ -77,12 +77,12 @@ _ELSEWHERE = (
 )
 
 
-def test_errors_of_planning_are_postgresqls(connection: psycopg.Connection) -> None:
+def test_planning_errors_equal_those_of_postgresql(connection: psycopg.Connection) -> None:
     wrong = []
     for sql in (statement.sql for statement, answer in answers.read("mixed") if answer.sqlstate is not None):
         try:
             plan(sql)
-            continue  # it fails when it runs
+            continue  # the error occurs at run time
         except PgError as error:
             found = (error.sqlstate, error.message, error.hint, error.position)
         with pytest.raises(psycopg.Error) as raised:
@@ -127,11 +127,11 @@ def test_parameter_types_are_inferred(sql: str, types: str, connection: psycopg.
 
 
 @pytest.mark.parametrize("name", ["int4", "pg_catalog.int4", '"pg_catalog"."int4"', 'pg_catalog."int4"'])
-def test_types_may_be_named_with_their_schema(name: str) -> None:
+def test_type_names_can_have_a_schema(name: str) -> None:
     assert plan(f"select $1::{name}, cast(1 as {name})").parameters == (INT4,)
 
 
-def test_declared_parameter_types_are_kept() -> None:
+def test_declared_parameter_types_are_used() -> None:
     assert plan("select $1 + $2", (INT4, None)).parameters == (INT4, INT4)
 
 
@@ -143,7 +143,7 @@ def test_declared_parameter_types_are_kept() -> None:
         ("select $0", SqlState.UNDEFINED_PARAMETER),
     ],
 )
-def test_parameters_refused(sql: str, state: SqlState) -> None:
+def test_invalid_parameters_are_refused(sql: str, state: SqlState) -> None:
     with pytest.raises(PgError) as raised:
         plan(sql)
     assert raised.value.sqlstate is state
@@ -162,12 +162,12 @@ def test_parameters_refused(sql: str, state: SqlState) -> None:
         ("with w as (select c, b from t) select * from w", (2, 1)),
     ],
 )
-def test_columns_of_one_relation_are_a_direct_scan(sql: str, columns: tuple[int, ...]) -> None:
+def test_selecting_columns_of_one_relation_is_a_direct_scan(sql: str, columns: tuple[int, ...]) -> None:
     assert T is not None
     assert plan(sql).direct_scan == DirectScan(T.id, columns)
 
 
-def test_a_view_of_columns_is_a_direct_scan_too() -> None:
+def test_selecting_columns_of_a_view_is_a_direct_scan() -> None:
     assert T is not None
     context = with_view("select b, a from t", Column("x", "text"), Column("y", "int4"))
     planned = plan_query(parse_query("select y, x from w"), context)
@@ -189,11 +189,11 @@ def test_a_view_of_columns_is_a_direct_scan_too() -> None:
         "select a from t where a = 1.5",
     ],
 )
-def test_what_computes_is_no_direct_scan(sql: str) -> None:
+def test_queries_that_are_no_direct_scan(sql: str) -> None:
     assert plan(sql).direct_scan is None
 
 
-def test_keys_choose_rows_without_spark() -> None:
+def test_a_direct_scan_can_filter_by_key() -> None:
     assert T is not None
     rows = pa.table(
         {
@@ -218,7 +218,7 @@ def test_keys_choose_rows_without_spark() -> None:
     assert found("select a from t where a = 2 or a = 7") == [{"c0": 2}]
 
 
-def test_floats_are_equal_as_postgresql_says() -> None:
+def test_equality_of_floats_follows_postgresql() -> None:
     assert T is not None
     zeros_and_nans = np.array([0x8000000000000000, 0, 0xFFF8000000000001, 0x7FF8000000000000], np.uint64)
     values = pa.array([*zeros_and_nans.view(np.float64), None, 1.5], from_pandas=False)
@@ -257,7 +257,7 @@ BINDINGS = Bindings(
         ("with w as (select 1 as a) select a, a from w", (1, 1)),
     ],
 )
-def test_constants_need_no_spark(sql: str, row: tuple[object, ...]) -> None:
+def test_constants_are_evaluated_without_spark(sql: str, row: tuple[object, ...]) -> None:
     constant = plan(sql, (INT4, TEXT) if "$2" in sql else ()).constant
     assert constant is not None
     assert constant.is_single_row
@@ -266,7 +266,7 @@ def test_constants_need_no_spark(sql: str, row: tuple[object, ...]) -> None:
 
 
 @pytest.mark.parametrize("sql", ["values (1), (2) order by 1", "select 1 where true"])
-def test_computation_is_sparks(sql: str) -> None:
+def test_queries_that_are_no_constants(sql: str) -> None:
     assert plan(sql).constant is None
 
 
@@ -279,7 +279,7 @@ def test_computation_is_sparks(sql: str) -> None:
         ("select current_setting('nope')", SqlState.UNDEFINED_OBJECT),
     ],
 )
-def test_constants_that_fail(sql: str, state: SqlState) -> None:
+def test_errors_of_constants(sql: str, state: SqlState) -> None:
     def run() -> None:
         constant = plan(sql).constant
         assert constant is not None
@@ -301,13 +301,13 @@ def test_constants_that_fail(sql: str, state: SqlState) -> None:
         ("select random()", SqlState.FEATURE_NOT_SUPPORTED),
     ],
 )
-def test_maintained_queries_are_the_same_for_everybody(sql: str, state: SqlState) -> None:
+def test_maintained_queries_cannot_use_functions_of_the_session(sql: str, state: SqlState) -> None:
     with pytest.raises(PgError) as raised:
         plan(sql, maintained=True)
     assert raised.value.sqlstate is state
 
 
-def test_a_view_has_no_parameters() -> None:
+def test_maintained_queries_have_no_parameters() -> None:
     with pytest.raises(PgError) as raised:
         plan_query(parse_query("select a from t where a = $1"), CONTEXT, None, maintained=True)
     assert (raised.value.sqlstate, raised.value.position) == (SqlState.UNDEFINED_PARAMETER, 27)
@@ -323,7 +323,7 @@ def test_a_view_has_no_parameters() -> None:
         ("select $1::text, a from t", (None,), "select null::text, a from t"),
     ],
 )
-def test_a_bound_plan_is_that_of_the_values_in_the_text(sql: str, values: tuple[object, ...], written: str) -> None:
+def test_a_bound_plan_equals_the_plan_with_literals(sql: str, values: tuple[object, ...], written: str) -> None:
     bound_plan, literal_plan = bound(plan(sql, maintained=True), values), plan(written, maintained=True)
     assert bound_plan.fingerprint == literal_plan.fingerprint
     assert bound_plan.direct_scan == literal_plan.direct_scan
@@ -341,7 +341,7 @@ def test_a_bound_plan_is_that_of_the_values_in_the_text(sql: str, values: tuple[
         "select 'select * from t' as x from t",
     ],
 )
-def test_stored_text_outlives_renames(sql: str) -> None:
+def test_stored_text_does_not_depend_on_names(sql: str) -> None:
     planned = plan(sql)
     assert T is not None
     renamed = replace(CONTEXT, state=CONTEXT.state.with_item(replace(T, name="renamed")), search_path=())
@@ -350,7 +350,7 @@ def test_stored_text_outlives_renames(sql: str) -> None:
     assert (again.uses, again.stored_text) == (planned.uses, planned.stored_text)
 
 
-def test_plans_that_mean_the_same_share_a_fingerprint() -> None:
+def test_equivalent_texts_have_the_same_fingerprint() -> None:
     first = plan("select a, count(*) from t where b = 'x' group by a")
     assert (
         first.fingerprint
@@ -389,7 +389,7 @@ def test_parameters_and_session_values_are_literals_in_spark_text() -> None:
         "select count(distinct tz - tz) from v",
     ],
 )
-def test_what_is_not_surely_right_is_refused(sql: str) -> None:
+def test_casts_and_functions_that_could_be_wrong_are_refused(sql: str) -> None:
     with pytest.raises(PgError) as raised:
         plan(sql)
     assert raised.value.sqlstate is SqlState.FEATURE_NOT_SUPPORTED
@@ -398,7 +398,7 @@ def test_what_is_not_surely_right_is_refused(sql: str) -> None:
 # -- writes ---------------------------------------------------------------------------------------------------------
 
 
-def test_insert_of_values_needs_no_spark() -> None:
+def test_insert_of_constant_values_needs_no_spark() -> None:
     planned = write("insert into t (b, a) values ('x', 1), (default, 2.5) returning a, b as z")
     assert (planned.old, planned.new, planned.returning) == (None, slice(0, 5), slice(5, 7))
     assert [field.name for field in planned.query.columns[5:]] == ["a", "z"]
@@ -410,7 +410,7 @@ def test_insert_of_values_needs_no_spark() -> None:
     ]
 
 
-def test_insert_takes_defaults_and_declared_types() -> None:
+def test_insert_uses_defaults_and_declared_types() -> None:
     columns = (Column("a", "int4", True, "40 + 2"), Column("s", "varchar(3)", True, "'d'"), Column("n", "numeric(5,2)"))
     table = Table(ObjectId("u99"), ObjectId("u2"), "z", columns)
     context = replace(CONTEXT, state=CONTEXT.state.with_item(table))
@@ -432,14 +432,14 @@ def test_insert_select_casts_by_assignment() -> None:
     assert "CAST(x1 AS STRING)" in text
 
 
-def test_update_gives_old_and_new_rows() -> None:
+def test_update_plans_return_old_and_new_rows() -> None:
     planned = write("update t as x set c = x.c + 1, b = default where a > 1 returning c, *")
     assert (planned.old, planned.new, planned.returning) == (slice(0, 5), slice(5, 10), slice(10, 16))
     names = [field.name for field in planned.query.columns]
     assert names == ["a", "b", "c", "n", "d"] * 2 + ["c", "a", "b", "c", "n", "d"]
 
 
-def test_delete_gives_old_rows() -> None:
+def test_delete_plans_return_old_rows() -> None:
     planned = write("delete from t where b = 'x' returning a * 2")
     assert (planned.old, planned.new, planned.returning) == (slice(0, 5), None, slice(5, 6))
     assert write("delete from t").query.direct_scan is not None
@@ -467,7 +467,9 @@ def test_delete_gives_old_rows() -> None:
         ("delete from t returning sum(a)", "42803", "aggregate functions are not allowed in RETURNING"),
     ],
 )
-def test_errors_of_writes_are_postgresqls(sql: str, state: str, message: str, connection: psycopg.Connection) -> None:
+def test_errors_of_writes_equal_those_of_postgresql(
+    sql: str, state: str, message: str, connection: psycopg.Connection
+) -> None:
     with pytest.raises(PgError) as ours:
         write(sql)
     assert (ours.value.sqlstate, ours.value.message) == (state, message)
@@ -480,7 +482,7 @@ def test_errors_of_writes_are_postgresqls(sql: str, state: str, message: str, co
 
 
 @pytest.mark.parametrize("make", [lambda n: "(" * n + "1" + ")" * n, lambda n: " + ".join(["a"] * n)])
-def test_depth_is_bounded(make: Callable[[int], str]) -> None:
-    """It plans, or it says that it is too deep: nothing else."""
+def test_nesting_beyond_the_limit_is_an_error(make: Callable[[int], str]) -> None:
+    """The outcome is a plan or a PgError."""
     with suppress(PgError):
         assert plan(f"select {make(3_000)} from t").columns

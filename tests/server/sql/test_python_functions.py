@@ -1,4 +1,4 @@
-"""Every function that Python computes, over the extremes of its types: a value or a PgError, nothing else."""
+"""Every function that is computed in Python returns a value or raises PgError, for the extreme values of its types."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from protocol.pgwire.types import PgType, array_of, scalar
 from server.sql.functions.table import FUNCTIONS, OPERATORS, Function, Kind
 from server.sql.functions.worker import evaluator
 
-CALLS = 400  # of each function, at most
+CALLS = 400  # the maximum number per function
 _US = 1_000_000
 EXTREMES: dict[str, list[Any]] = {
     "bool": [True, False],
@@ -44,14 +44,14 @@ _ELEMENTS = ("int4", "text", "numeric", "interval", "jsonb")
 
 
 def meant(type: PgType, element: str) -> PgType:
-    """The type, with a pseudo-type replaced."""
+    """Returns the type, or the type that replaces a pseudo-type."""
     if not type.name.startswith("any"):
         return type
     return array_of(scalar(element)) if type.name.endswith("array") else scalar(element)
 
 
 def values(type: PgType, element: str) -> list[Any]:
-    """Extreme values of a type; `element` is the type used for a pseudo-type."""
+    """Returns extreme values of a type. `element` is the type used for a pseudo-type."""
     type = meant(type, element)
     return lists(type.element.name) if type.element is not None else EXTREMES[type.name]
 
@@ -67,11 +67,12 @@ def computed() -> list[tuple[str, Function]]:
 
 
 @pytest.mark.parametrize("name", sorted({row.name for _, row in computed()}))
-def test_a_value_or_an_error_of_ours(name: str) -> None:
+def test_each_function_returns_a_value_or_raises_pgerror(name: str) -> None:
     draw = random.Random(name)
     faults = []
     for signature, row in (pair for pair in computed() if pair[1].name == name):
-        polymorphic = any(t.name.startswith("any") for t in row.arguments) and not row.variadic  # else made text before
+        # variadic arguments are converted to text before
+        polymorphic = any(t.name.startswith("any") for t in row.arguments) and not row.variadic
         for element in _ELEMENTS if polymorphic else ("text",):
             call = evaluator(row, "America/New_York", [meant(type, element) for type in row.arguments])
             choices = [[*values(type, element), None] for type in row.arguments]

@@ -1,4 +1,4 @@
-"""Regular expressions match as in PostgreSQL. The expected matches are those of a PostgreSQL server."""
+"""Regular expressions match as in PostgreSQL. The expected matches were produced by a PostgreSQL server."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ def spans(pattern: str, text: str) -> list[str | None] | None:
 @pytest.mark.parametrize(
     ("pattern", "text", "expected"),
     [
-        ("a|ab|abc", "xabcy", ["abc"]),  # the longest, not the first alternative
+        ("a|ab|abc", "xabcy", ["abc"]),  # the longest match, not the first alternative
         ("(a|ab)(c|bcd)(d*)", "abcd", ["abcd", "ab", "c", "d"]),
-        ("Y*?([0-9]{1,3})", "XY1234Z", ["Y1", "1"]),  # the first quantifier decides for the whole
+        ("Y*?([0-9]{1,3})", "XY1234Z", ["Y1", "1"]),  # the first quantifier decides whether the whole match is shortest
         ("(a*)+", "a", ["a", ""]),  # x+ is x*x, and only the last x has groups
         ("(a*)*", "", ["", ""]),
         ("((a)|b|c)*", "abac", ["abac", "c", None]),
@@ -34,7 +34,9 @@ def spans(pattern: str, text: str) -> list[str | None] | None:
         ("x", "abc", None),
     ],
 )
-def test_the_match_and_its_groups(pattern: str, text: str, expected: list[str | None] | None) -> None:
+def test_matches_and_groups_equal_those_of_postgresql(
+    pattern: str, text: str, expected: list[str | None] | None
+) -> None:
     assert spans(pattern, text) == expected
 
 
@@ -46,7 +48,7 @@ def test_the_match_and_its_groups(pattern: str, text: str, expected: list[str | 
         ("Y*?([0-9]{1,3})", "XY1234Z", ["Y1", "1"], ["Y123", "123"]),
     ],
 )
-def test_neither_library_finds_groups_and_shortest_matches_as_postgresql(
+def test_no_library_has_postgresqls_groups_and_shortest_matches(
     pattern: str, text: str, postgres: list[str | None], others: list[str | None]
 ) -> None:
     assert spans(pattern, text) == postgres
@@ -65,13 +67,13 @@ def test_the_posix_mode_of_regex_tries_exponentially_many_matches() -> None:
 
 
 @pytest.mark.parametrize("pattern", ["(", ")", "[", "*", "a**", "a{2,1}", "a{256}", "[b-a]", "[[:no:]]", "\\", "\\q"])
-def test_what_postgresql_refuses(pattern: str) -> None:
+def test_patterns_that_postgresql_refuses(pattern: str) -> None:
     with pytest.raises(PgError) as caught:
         Regex(pattern, "")
     assert caught.value.sqlstate == SqlState.INVALID_REGULAR_EXPRESSION
 
 
-def test_a_back_reference_is_refused_where_the_match_is_wanted() -> None:
+def test_back_references_are_refused_if_the_match_is_needed() -> None:
     with pytest.raises(PgError) as caught:
         Regex("(.)\\1", "").find("aa")
     assert caught.value.sqlstate == SqlState.FEATURE_NOT_SUPPORTED
@@ -88,7 +90,7 @@ def test_a_pattern_with_nested_quantifiers_is_matched_in_linear_time(pattern: st
     assert not compiled.test("a" * 50_000 + "!")
 
 
-def test_a_search_that_backtracks_for_long_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_backtracking_has_a_time_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("server.sql.regex.regex.SEARCH_S_MAX", 0.1)
     compiled = Regex("(?=a)(a|aa)+$", "")
     assert compiled.linear is None
@@ -97,14 +99,14 @@ def test_a_search_that_backtracks_for_long_is_an_error(monkeypatch: pytest.Monke
     assert caught.value.sqlstate == SqlState.PROGRAM_LIMIT_EXCEEDED
 
 
-def test_dividing_a_match_among_many_groups_is_limited(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_assigning_a_match_to_groups_has_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("server.sql.regex.matcher.POSITIONS_MAX", 10_000)
     with pytest.raises(PgError) as caught:
         Regex("((a|aa)*(a|aaa)*)*b", "").find("a" * 5_000 + "b")
     assert caught.value.sqlstate == SqlState.PROGRAM_LIMIT_EXCEEDED
 
 
-def test_a_pattern_that_counts_to_millions_is_refused() -> None:
+def test_patterns_with_excessive_repetition_are_refused() -> None:
     with pytest.raises(PgError) as caught:
         Regex("((a{255}){255}){255}", "")
     assert caught.value.sqlstate == SqlState.INVALID_REGULAR_EXPRESSION
@@ -113,7 +115,7 @@ def test_a_pattern_that_counts_to_millions_is_refused() -> None:
 @pytest.mark.parametrize(
     "pattern", ["^abc", "abc$", "a|b|c", "^[0-9]+$", "^a.*b", "x{2,5}y", "(foo|bar)baz", "^(a|b)c*$"]
 )
-def test_patterns_over_which_java_cannot_backtrack_for_long_stay_with_spark(pattern: str) -> None:
+def test_patterns_without_long_backtracking_are_evaluated_by_spark(pattern: str) -> None:
     assert Regex(pattern, "").java is not None
 
 
@@ -121,7 +123,7 @@ def test_patterns_over_which_java_cannot_backtrack_for_long_stay_with_spark(patt
     ("pattern", "flags", "text", "expected"),
     [
         ("k", "i", "K", True),
-        ("k", "i", "\u212a", False),  # the Kelvin sign: only ASCII has cases in the locale C
+        ("k", "i", "\u212a", False),  # the Kelvin sign: in the locale C, only ASCII letters have case
         ("s", "i", "\u017f", False),
         ("é", "i", "É", False),
         ("^b$", "n", "a\nb\nc", True),
@@ -133,13 +135,13 @@ def test_patterns_over_which_java_cannot_backtrack_for_long_stay_with_spark(patt
         ("a.c", "", "a\nc", True),
     ],
 )
-def test_both_engines_agree_with_postgresql(pattern: str, flags: str, text: str, expected: bool) -> None:
+def test_both_libraries_match_as_postgresql(pattern: str, flags: str, text: str, expected: bool) -> None:
     compiled = Regex(pattern, flags)
     assert compiled.test(text) is expected
     assert (compiled.backtracking.search(text) is not None) is expected
 
 
-def test_successive_matches_beyond_ascii_are_counted_in_characters() -> None:
+def test_positions_of_matches_are_in_characters() -> None:
     assert [m.spans for m in Regex("(a)|$", "").find_all("éaüa")] == [
         ((1, 2), (1, 2)),
         ((3, 4), (3, 4)),

@@ -1,9 +1,9 @@
-"""The passes over the plans of maintained queries: each has a script that shows plans before and after it.
+"""The rewrite passes for maintained queries. A script per pass shows plans before and after it.
 
-A script in tests/scripts/plan is queries, each with the plan that the pass gets (what the passes before it left) and,
-behind an arrow, the plan that it makes of it for tables of the SIZES below. TIDEWIRE_REWRITE=1 rewrites them; read
-the difference before you commit it.
-Both plans are run, and give the same rows.
+A script in tests/scripts/plan has queries. After each query come the input of the pass, which is the output of the
+earlier passes, an arrow, and the output of the pass, for tables of the SIZES below. TIDEWIRE_REWRITE=1 updates the
+scripts; review the difference before committing it.
+Both plans are executed and must return the same rows.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ NAMES = [name for name, _ in passes(SIZES)]
 
 
 def queries(name: str) -> list[str]:
-    """The queries of a script; each begins with a line of its own and ends with a semicolon."""
+    """Returns the queries of a script. Each query begins on a new line and ends with a semicolon."""
     return [block.partition(";")[0] for block in (SCRIPTS / f"{name}.txt").read_text().split("\n\n")]
 
 
 def around(name: str, sql: str) -> tuple[Relation, Relation]:
-    """The plan before and after the pass."""
+    """Returns the plan before and after the pass."""
     relation = planned(sql).relation
     for known, rewrite in passes(SIZES):
         changed = rewrite(relation)
@@ -50,7 +50,7 @@ def shown(name: str, sql: str) -> str:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_pass_makes_what_its_script_says(name: str) -> None:
+def test_the_output_of_a_pass_equals_its_script(name: str) -> None:
     path = SCRIPTS / f"{name}.txt"
     made = "\n\n".join(shown(name, sql) for sql in queries(name)) + "\n"
     if os.environ.get("TIDEWIRE_REWRITE"):
@@ -58,21 +58,21 @@ def test_a_pass_makes_what_its_script_says(name: str) -> None:
     assert path.read_text() == made
 
 
-def test_a_pass_changes_the_plans_of_its_script() -> None:
+def test_each_script_has_a_plan_that_its_pass_changes() -> None:
     for name in NAMES:
         assert queries(name), name
         assert any(before != after for before, after in (around(name, sql) for sql in queries(name))), name
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_both_plans_have_the_same_rows(name: str, engine: SparkEngine) -> None:
+def test_the_plans_before_and_after_a_pass_have_the_same_rows(name: str, engine: SparkEngine) -> None:
     async def compare(sql: str) -> None:
         plan = planned(sql)
         history = random_history(1, 1)
         views = {id: await history.rows(id, Timestamp(1)) for id in plan.inputs}
         before, after = [await engine.run(spark_text(relation), views) for relation in around(name, sql)]
         after = after.rename_columns(before.column_names).cast(before.schema)
-        if name == "orders":  # it settles what was open before
+        if name == "orders":  # this pass makes an ambiguous order deterministic, so the rows may differ
             assert after.num_rows == before.num_rows, sql
         else:
             assert updates.difference(after, before).num_rows == 0, sql

@@ -1,4 +1,4 @@
-"""What depends on the session's time zone: anything in a plain query, nothing in one that is kept up to date."""
+"""Dependence on the session's time zone: allowed in queries that run once, refused in maintained queries."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ ZONED = [
 
 
 @pytest.mark.parametrize("sql", ZONED)
-def test_zoned(sql: str) -> None:
+def test_maintained_queries_cannot_depend_on_the_time_zone(sql: str) -> None:
     assert plan(sql, NEW_YORK).columns == plan(sql, "UTC", maintained=True).columns
     with pytest.raises(PgError) as raised:
         plan(sql, NEW_YORK, maintained=True)
@@ -48,17 +48,17 @@ def test_zoned(sql: str) -> None:
         "select ts + interval '1 day', d::timestamp from times",
     ],
 )
-def test_not_zoned(sql: str) -> None:
+def test_maintained_queries_that_do_not_depend_on_the_time_zone(sql: str) -> None:
     assert plan(sql, NEW_YORK, maintained=True).fingerprint == plan(sql, "UTC", maintained=True).fingerprint
 
 
-def test_one_text_means_another_query_in_another_zone() -> None:
+def test_the_fingerprint_depends_on_the_time_zone() -> None:
     sql = "select tz::date from times"
     assert plan(sql, NEW_YORK).fingerprint != plan(sql, "UTC").fingerprint
 
 
 @pytest.mark.parametrize(("timezone", "hour"), [("UTC", 1), (NEW_YORK, 20), ("Asia/Kolkata", 6)])
-def test_the_clock_is_the_sessions(timezone: str, hour: int) -> None:
+def test_local_time_is_in_the_time_zone_of_the_session(timezone: str, hour: int) -> None:
     constant = plan("select extract(hour from localtimestamp), current_date = now()::date", timezone).constant
     assert constant is not None
     assert constant.evaluate_row(Bindings(now_us=1_700_010_000_000_000)) == (hour, True)
