@@ -1,4 +1,4 @@
-"""`python -m tests.server.app.stuck_server serve ...`: without Spark, with a task and a thread that do not end."""
+"""`python -m tests.server.app.stuck_server serve ...`: no Spark, and a task and a thread that do not end."""
 
 from __future__ import annotations
 

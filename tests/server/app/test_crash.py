@@ -76,7 +76,7 @@ class Subscriber(threading.Thread):
 
 
 def test_kills_lose_and_repeat_no_write(tmp_path: Path) -> None:
-    """Two writers and a subscriber, while the server is killed four times."""
+    """Two writers and a subscriber run while the server is killed four times."""
     seed = random.randrange(2**32)
     print(f"seed {seed}")
     dice = random.Random(seed)

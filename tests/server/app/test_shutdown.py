@@ -1,4 +1,4 @@
-"""A server ends when it is told to, whatever its dataflows are about."""
+"""Shutdown ends all tasks, also those of dataflows that run, fail or are cancelled."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from server.runtime.threads import to_the_end
 from tests.fix_server import ServerProcess, ServerThread
 from tests.server.slow_engine import PassingEngine
 
-ENDS_S = 8.0  # less than a task has once it is cancelled, and the rest
+ENDS_S = 8.0  # the longest shutdown; it is more than TASKS_END_S
 
 JOINED = "SELECT a.k FROM (SELECT k + 1 AS k FROM t) a JOIN (SELECT k * 2 AS k FROM u) b ON a.k = b.k"
 
 
 class HalfFailingEngine(PassingEngine):
-    """One statement fails at once; the other, cancelled for that, takes its time over it."""
+    """One statement fails at once. The other is cancelled for that reason, and ends when `leaves` is set."""
 
     def __init__(self) -> None:
         self.is_leaving = asyncio.Event()
@@ -45,7 +45,7 @@ class HalfFailingEngine(PassingEngine):
 
 
 class RandomEngine(PassingEngine):
-    """Takes some time, and fails more often than not: before, after, or when it is cancelled."""
+    """An engine that takes a random time and fails most statements, some of them when they are cancelled."""
 
     def __init__(self, seed: int) -> None:
         self._random = random.Random(seed)
@@ -67,7 +67,7 @@ class RandomEngine(PassingEngine):
 
 
 def closed_in(server: ServerThread, caplog: list[Any]) -> None:
-    """Stops the server. AssertionError if one of its tasks had to be left."""
+    """Stops the server. AssertionError if that takes too long or a task did not end."""
     begun = server._loop.time()
     server.stop()
     assert not server._thread.is_alive()
@@ -77,7 +77,7 @@ def closed_in(server: ServerThread, caplog: list[Any]) -> None:
 
 @pytest.fixture
 def left(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
-    """The tasks that did not end."""
+    """Collects the descriptions of tasks that did not end."""
     found: list[Any] = []
     described = shutdown.descriptions
 
@@ -89,8 +89,8 @@ def left(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     return found
 
 
-def test_a_tick_that_fails_and_is_cancelled_ends(tmp_path: Path, left: list[Any]) -> None:
-    """It was taken for one more failure: the dataflow waited for the next change, and the server for the dataflow."""
+def test_a_failing_step_can_be_cancelled(tmp_path: Path, left: list[Any]) -> None:
+    """The cancellation is not handled as a failure, after which the dataflow would wait for the next change."""
     engine = HalfFailingEngine()
     server = ServerThread(tmp_path, engine)
     with psycopg.connect(server.dsn(), autocommit=True) as connection:
@@ -105,7 +105,7 @@ def test_a_tick_that_fails_and_is_cancelled_ends(tmp_path: Path, left: list[Any]
 
 
 @pytest.mark.parametrize("seed", range(8))
-def test_a_server_whose_views_fail_ends(tmp_path: Path, seed: int, left: list[Any]) -> None:
+def test_a_server_with_failing_views_shuts_down(tmp_path: Path, seed: int, left: list[Any]) -> None:
     server = ServerThread(tmp_path, RandomEngine(seed), interval_s=0.01)
     with psycopg.connect(server.dsn(), autocommit=True) as connection:
         connection.execute("CREATE TABLE t (k int)")
@@ -120,7 +120,7 @@ def test_a_server_whose_views_fail_ends(tmp_path: Path, seed: int, left: list[An
     closed_in(server, left)
 
 
-async def test_work_that_fails_after_its_owner_was_cancelled_does_not_undo_that() -> None:
+async def test_an_error_of_finished_work_does_not_undo_the_cancellation() -> None:
     begun, goes_on = asyncio.Event(), asyncio.Event()
 
     async def work() -> None:
@@ -136,7 +136,7 @@ async def test_work_that_fails_after_its_owner_was_cancelled_does_not_undo_that(
         await owner
 
 
-async def test_a_task_that_does_not_end_is_named_and_left(left: list[Any]) -> None:
+async def test_a_task_that_does_not_end_is_reported_and_abandoned(left: list[Any]) -> None:
     async def stubborn() -> None:
         for _ in range(2):
             try:
@@ -154,8 +154,8 @@ async def test_a_task_that_does_not_end_is_named_and_left(left: list[Any]) -> No
     assert task.done()
 
 
-def test_a_process_that_cannot_end_does(tmp_path: Path) -> None:
-    """It says what it waited for."""
+def test_a_stuck_process_exits(tmp_path: Path) -> None:
+    """It logs the tasks and threads for which it waited."""
     server = ServerProcess(tmp_path, module="tests.server.app.stuck_server")
     server.process.send_signal(signal.SIGTERM)
     assert server.process.wait(20) == 1, "it ended by itself"

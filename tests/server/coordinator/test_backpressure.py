@@ -1,4 +1,4 @@
-"""Writers wait for a dataflow that is too far behind, but never for ever; what does not get on holds nobody back."""
+"""Writers wait for a lagging dataflow, for a bounded time. Dropped and failed dataflows delay no writer."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.server.slow_engine import PassingEngine, SlowEngine
 
 LAGS = "SELECT commits, bytes, holds_writers FROM mz_internal.mz_dataflow_lags"
 WIDE = "x" * 20_000
-MANY = 300  # more than are written between two looks
+MANY = 300  # more commits than fit between two checks of the lag
 SLOW = "SELECT s FROM {} WHERE s <> 'slow'"
 
 
@@ -44,11 +44,11 @@ def until(condition: Callable[[], object], timeout_s: float = 60) -> None:
     deadline = time.monotonic() + timeout_s
     while not condition():
         assert time.monotonic() < deadline
-        time.sleep(0.02)  # nothing tells when a dataflow falls behind
+        time.sleep(0.02)  # no event signals that a dataflow lags
 
 
 class Writer(threading.Thread):
-    """Inserts so many rows, each in a commit of its own."""
+    """Inserts `count` rows, each in its own commit."""
 
     def __init__(self, dsn: str, count: int) -> None:
         super().__init__()
@@ -65,12 +65,12 @@ class Writer(threading.Thread):
 
 
 def holding(connection: Connection) -> int:
-    """How many dataflows hold writers back."""
+    """Returns the number of dataflows that delay writers."""
     return sum(row[2] for row in connection.execute(LAGS).fetchall())
 
 
-@pytest.mark.parametrize("chained", [False, True], ids=["", "behind another view"])
-def test_writers_wait_and_go_on(server: ServerThread, slow: SlowEngine, chained: bool) -> None:
+@pytest.mark.parametrize("chained", [False, True], ids=["", "over another view"])
+def test_writers_wait_for_a_lagging_dataflow(server: ServerThread, slow: SlowEngine, chained: bool) -> None:
     with connected(server.dsn()) as connection:
         if chained:
             connection.execute("CREATE MATERIALIZED VIEW first AS SELECT s FROM t")
@@ -91,7 +91,7 @@ def test_writers_wait_and_go_on(server: ServerThread, slow: SlowEngine, chained:
                     with other.cursor().copy("COPY t FROM STDIN") as copy:
                         copy.write("timeout\n")
                 other.execute("RESET statement_timeout")
-                other.execute("INSERT INTO other VALUES ('a')")  # nothing slow reads it
+                other.execute("INSERT INTO other VALUES ('a')")  # no lagging dataflow reads it
                 other.execute("BEGIN")
                 other.execute("INSERT INTO t VALUES ('canceled')")
                 threading.Timer(0.3, other.cancel_safe).start()
@@ -108,8 +108,8 @@ def test_writers_wait_and_go_on(server: ServerThread, slow: SlowEngine, chained:
         assert (value("tidewire_throttled_seconds_total") or 0) > 1
 
 
-def test_a_write_waits_no_longer_than_it_may(server: ServerThread, slow: SlowEngine) -> None:
-    """Also if the dataflow never gets on: Spark may be gone."""
+def test_a_write_waits_at_most_dataflow_lag_delay_max(server: ServerThread, slow: SlowEngine) -> None:
+    """The bound also applies if the dataflow makes no progress at all, for example because Spark is down."""
     with connected(server.dsn()) as connection:
         connection.execute(f"CREATE MATERIALIZED VIEW m AS {SLOW.format('t')}".encode())
         assert rows(connection, "SELECT * FROM m") == []
@@ -126,7 +126,7 @@ def test_a_write_waits_no_longer_than_it_may(server: ServerThread, slow: SlowEng
         assert len(rows(connection, "SELECT * FROM m")) == 18
 
 
-def test_what_is_gone_holds_nobody_back(server: ServerThread, slow: SlowEngine) -> None:
+def test_dropped_dataflows_delay_no_writer(server: ServerThread, slow: SlowEngine) -> None:
     with connected(server.dsn()) as connection, psycopg.connect(server.dsn()) as subscriber:
         connection.execute(f"CREATE MATERIALIZED VIEW m AS {SLOW.format('t')}".encode())
         follow(subscriber, f"({SLOW.format('t')} AND s <> '')")
@@ -141,7 +141,7 @@ def test_what_is_gone_holds_nobody_back(server: ServerThread, slow: SlowEngine) 
             assert writer.written == MANY
 
 
-def test_a_view_that_fails_holds_neither_writers_nor_history_for_ever(server: ServerThread) -> None:
+def test_a_failing_view_delays_no_writer_and_releases_history(server: ServerThread) -> None:
     with connected(server.dsn()) as connection, psycopg.connect(server.dsn()) as subscriber:
         connection.execute("CREATE TABLE n (v int)")
         connection.execute("INSERT INTO n VALUES (1), (0)")

@@ -1,4 +1,4 @@
-"""Rows that an expression fails on, and counts below zero: the query's error at that time, and nobody else's."""
+"""Rows on which an expression fails, and negative multiplicities: only affected queries fail, while the row exists."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ FAILING = {
 
 
 def ended(connection: Connection) -> psycopg.Error:
-    """What ends the subscription, after whatever it still has."""
+    """Fetches from the subscription until it fails, rolls back, and returns the error."""
     with pytest.raises(psycopg.Error) as raised:
         while connection.execute("FETCH 1 s WITH (TIMEOUT '60s')").fetchall():
             pass
@@ -62,8 +62,8 @@ def ended(connection: Connection) -> psycopg.Error:
 
 
 @pytest.mark.parametrize("bad", sorted({bad for _, bad, _ in FAILING.values()}))
-def test_a_row_that_operators_fail_on(dsn: str, bad: str) -> None:
-    """Each query with its own error, all at the same time; a neighbour goes on, and the views do when the row goes."""
+def test_a_row_on_which_operators_fail(dsn: str, bad: str) -> None:
+    """Each query fails with its own SQLSTATE. Other dataflows continue. The views recover when the row is deleted."""
     with ExitStack() as stack:
         writer, neighbour = stack.enter_context(connected(dsn)), stack.enter_context(psycopg.connect(dsn))
         writer.execute("CREATE TABLE t (k int, v int, s text)")
@@ -85,7 +85,7 @@ def test_a_row_that_operators_fail_on(dsn: str, bad: str) -> None:
             error = ended(subscriber)
             assert error.sqlstate == sqlstate, f"{what}: {error}"
             assert "Evaluation error: " in str(error), what
-        writer.execute("INSERT INTO t VALUES (7, 7, '7')")  # does not help
+        writer.execute("INSERT INTO t VALUES (7, 7, '7')")  # does not repair the views
         writer.execute("INSERT INTO u VALUES (7, 7)")
         for what, (view, _, sqlstate, _) in failing.items():
             with pytest.raises(psycopg.Error) as raised:
@@ -100,14 +100,14 @@ def test_a_row_that_operators_fail_on(dsn: str, bad: str) -> None:
         writer.execute("INSERT INTO t VALUES (4, 1, '4')")
         for what, (view, sql, _, _) in failing.items():
             assert rows(writer, f"SELECT * FROM {view}") == rows(writer, sql), what
-        told = [row[1:] for row in changes(neighbour, 2)]
-        while told[-1] != (1, 4, 1):
-            told += [row[1:] for row in changes(neighbour, 1)]
-        assert (1, 7, 1) in told
+        received = [row[1:] for row in changes(neighbour, 2)]
+        while received[-1] != (1, 4, 1):
+            received += [row[1:] for row in changes(neighbour, 1)]
+        assert (1, 7, 1) in received
 
 
 def take_away(server: ServerThread, dsn: str, row: tuple[Any, ...], diff: int = -1) -> None:
-    """What a bad source would do: takes a row away that it has not looked for."""
+    """Commits an update of `row` without checking that the row exists, as a faulty source would."""
     with psycopg.connect(dsn, autocommit=True) as connection:
         ((id,),) = connection.execute("SELECT id FROM mz_tables WHERE name = 't'").fetchall()
     coordinator = server.app.coordinator
@@ -122,7 +122,7 @@ def take_away(server: ServerThread, dsn: str, row: tuple[Any, ...], diff: int = 
 
 
 @pytest.mark.parametrize("hidden", [False, True], ids=["", "in a group"])
-def test_a_count_below_zero(server: ServerThread, dsn: str, hidden: bool) -> None:
+def test_a_negative_multiplicity_is_an_error_until_it_is_repaired(server: ServerThread, dsn: str, hidden: bool) -> None:
     queries = {
         "kept": "SELECT k, v FROM t WHERE v < 100",
         "joined": "SELECT a.k, b.v FROM t a JOIN t b ON a.k = b.k",
@@ -165,8 +165,8 @@ def test_a_count_below_zero(server: ServerThread, dsn: str, hidden: bool) -> Non
             assert rows(writer, "SELECT * FROM summed") == [(1, 5), (2, 5)]
 
 
-def test_a_count_below_zero_is_one_after_a_restart(tmp_path: Path) -> None:
-    """A view that was behind finds what was written before."""
+def test_a_negative_multiplicity_is_an_error_after_a_restart(tmp_path: Path) -> None:
+    """After the restart, the view processes the negative multiplicity that was committed before."""
     below_zero = "the count of a row is negative"
     server = ServerThread(tmp_path, PassingEngine())
     try:

@@ -1,4 +1,4 @@
-"""The tasks of dataflows, without a server around them."""
+"""Tasks of dataflows, tested without a server."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from server.timeline.frontiers import Frontiers
 from tests.server.coordinator.test_failing_disk import TABLE, Constant, FullSink
 
 
-async def test_a_dataflow_that_is_stopped_before_it_runs_holds_no_history() -> None:
+async def test_a_dataflow_stopped_before_its_first_run_releases_its_hold() -> None:
     frontiers, metrics, tasks = Frontiers(), Metrics(), BackgroundTasks()
     frontiers.created(TABLE, Timestamp(1), None)
     frontiers.tables_upper = Timestamp(2)

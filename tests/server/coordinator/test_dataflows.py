@@ -1,4 +1,4 @@
-"""Materialized views and subscriptions as a client sees them: errors, restarts, times, temporal filters."""
+"""Materialized views and subscriptions as a client sees them: errors, restarts, timestamps, temporal filters."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ def rows(connection: Connection, sql: str) -> list[tuple[Any, ...]]:
 
 
 def follow(connection: Connection, what: str, snapshot: bool = False) -> None:
-    """Subscribes, and returns once the subscription has begun."""
+    """Declares the cursor `s` for a subscription and fetches its first progress message."""
     options = f"PROGRESS, SNAPSHOT {str(snapshot).lower()}"
     connection.execute(f"DECLARE s CURSOR FOR SUBSCRIBE {what} WITH ({options})")
     connection.execute("FETCH 1 s WITH (TIMEOUT '60s')")
 
 
 def changes(connection: Connection, count: int) -> list[tuple[Any, ...]]:
-    """The next changes: time, diff, the row."""
+    """Fetches `count` updates as `(time, diff, *row)`, without progress messages."""
     found: list[tuple[Any, ...]] = []
     while len(found) < count:
         fetched = connection.execute("FETCH 1 s WITH (TIMEOUT '60s')").fetchall()
@@ -52,7 +52,7 @@ def changes(connection: Connection, count: int) -> list[tuple[Any, ...]]:
 QUERY = "SELECT c.name, count(*) AS n, sum(o.v) AS s, max(o.v) AS m FROM o JOIN c ON o.c = c.id GROUP BY c.name"
 
 
-def test_a_view_goes_on_after_a_restart(engine: SparkEngine, tmp_path: Path) -> None:
+def test_a_view_is_maintained_after_a_restart(engine: SparkEngine, tmp_path: Path) -> None:
     server = ServerThread(tmp_path, engine)
     try:
         with connected(server.dsn()) as connection:
@@ -84,7 +84,7 @@ def test_a_view_goes_on_after_a_restart(engine: SparkEngine, tmp_path: Path) -> 
         server.stop()
 
 
-def test_an_error_is_that_views_alone_and_goes_with_its_row(dsn: str) -> None:
+def test_an_evaluation_error_affects_only_its_dependents_until_the_row_is_deleted(dsn: str) -> None:
     with connected(dsn) as connection:
         connection.execute("CREATE TABLE t (k int, v int)")
         connection.execute("INSERT INTO t VALUES (1, 2)")
@@ -112,7 +112,7 @@ def test_an_error_is_that_views_alone_and_goes_with_its_row(dsn: str) -> None:
                 changes(other, 1)
 
 
-def test_a_view_that_fails_at_first_appears_with_the_repair(dsn: str) -> None:
+def test_a_view_that_fails_to_hydrate_recovers_when_its_input_is_repaired(dsn: str) -> None:
     with connected(dsn) as connection:
         connection.execute("CREATE TABLE t (v int)")
         connection.execute("INSERT INTO t VALUES (0), (5)")
@@ -136,7 +136,7 @@ def test_an_update_has_the_time_of_its_commit(dsn: str) -> None:
         assert [row[1:] for row in ours] == [(1, number, 1) for number in range(3)]
 
 
-def test_a_row_goes_when_its_time_has_come(dsn: str) -> None:
+def test_a_temporal_filter_changes_the_output_at_the_bounds_of_a_row(dsn: str) -> None:
     with connected(dsn) as connection, psycopg.connect(dsn) as other:
         connection.execute("CREATE TABLE t (k int, ends numeric(20))")
         connection.execute("CREATE MATERIALIZED VIEW m AS SELECT k FROM t WHERE mz_now() < ends")
@@ -158,7 +158,7 @@ def test_a_row_goes_when_its_time_has_come(dsn: str) -> None:
 
 
 @pytest.mark.parametrize("type", ["timestamptz", "timestamp"])
-def test_mz_now_is_compared_with_points_in_time(dsn: str, type: str) -> None:
+def test_mz_now_is_compared_with_timestamps_and_dates(dsn: str, type: str) -> None:
     with connected(dsn) as connection, psycopg.connect(dsn) as other:
         connection.execute(f"CREATE TABLE t (k int, made {type})".encode())
         soon = int((connection.execute("SELECT mz_now()").fetchone() or (0,))[0]) + 5_000
@@ -188,7 +188,7 @@ def test_mz_now_is_compared_with_points_in_time(dsn: str, type: str) -> None:
         "SELECT 1 FROM t a JOIN t b ON mz_now() > a.k",
     ],
 )
-def test_where_mz_now_may_not_stand(dsn: str, sql: str) -> None:
+def test_mz_now_is_refused_outside_temporal_filters(dsn: str, sql: str) -> None:
     with connected(dsn) as connection:
         connection.execute("CREATE TABLE t (k int)")
         with pytest.raises(errors.FeatureNotSupported, match=r"cannot materialize call to mz_now\(\)"):
@@ -198,9 +198,7 @@ def test_where_mz_now_may_not_stand(dsn: str, sql: str) -> None:
 NO_RULE = "SELECT k FROM t WHERE EXISTS (SELECT 1 FROM u WHERE mz_now() < u.ends + t.k)"
 
 
-def test_a_temporal_filter_that_cannot_be_followed_is_refused_before_the_commit(
-    engine: SparkEngine, tmp_path: Path
-) -> None:
+def test_a_temporal_filter_without_a_rule_is_refused_before_the_commit(engine: SparkEngine, tmp_path: Path) -> None:
     server = ServerThread(tmp_path, engine)
     try:
         with connected(server.dsn()) as connection:
@@ -219,8 +217,8 @@ def test_a_temporal_filter_that_cannot_be_followed_is_refused_before_the_commit(
                 assert "no rule for mz_now() combined with columns of several" in (
                     refusal.value.diag.message_detail or ""
                 )
-            told = "\n".join(line for (line,) in connection.execute(f"EXPLAIN {NO_RULE}".encode()).fetchall())
-            assert "Kept up to date: not possible, because there is no rule for mz_now() combined with" in told
+            explained = "\n".join(line for (line,) in connection.execute(f"EXPLAIN {NO_RULE}".encode()).fetchall())
+            assert "Kept up to date: not possible, because there is no rule for mz_now() combined with" in explained
     finally:
         server.stop()
     server = ServerThread(tmp_path, engine)
@@ -243,10 +241,10 @@ def test_a_view_with_a_temporal_filter_over_a_table_of_the_same_transaction(dsn:
         assert rows(connection, "SELECT * FROM m") == [(1,)]
 
 
-def test_a_view_that_cannot_be_planned_says_so_and_is_tried_again(
+def test_a_view_that_cannot_be_planned_reports_its_error_and_is_retried(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The commit of another view is made known all the same, and a restart begins."""
+    """Other dataflows run, also those that the same commit creates, and the server can restart."""
     broken: set[str] = set()
 
     def planned(view: str | Index, state: CatalogState) -> QueryPlan:
@@ -297,7 +295,7 @@ def test_a_view_that_cannot_be_planned_says_so_and_is_tried_again(
         server.stop()
 
 
-def test_a_dataflow_over_system_tables_is_computed_anew(dsn: str) -> None:
+def test_a_dataflow_over_system_tables_is_recomputed(dsn: str) -> None:
     with connected(dsn) as connection, psycopg.connect(dsn) as other:
         connection.execute("CREATE TABLE t (k int)")
         lines = [row[0] for row in connection.execute(
@@ -309,7 +307,7 @@ def test_a_dataflow_over_system_tables_is_computed_anew(dsn: str) -> None:
         assert row[1:] == (1, "tt2")
 
 
-def test_dataflows_and_what_they_keep_can_be_seen(dsn: str) -> None:
+def test_system_tables_show_dataflows_and_their_arrangements(dsn: str) -> None:
     with connected(dsn) as connection, psycopg.connect(dsn) as other:
         connection.execute("CREATE TABLE o (c int, v int)")
         connection.execute("CREATE TABLE c (id int, name text)")

@@ -1,4 +1,4 @@
-"""A disk that takes nothing for a while: what works in the background goes on when it does again."""
+"""Failing disks: background work continues when the disk can be written again."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from tests.server.slow_engine import PassingEngine
 TABLE, VIEW = ObjectId("u4"), ObjectId("u5")
 
 
-async def test_compaction_goes_on_when_free_pages_could_not_be_given_back(
+async def test_compaction_continues_when_free_pages_cannot_be_returned(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store = Store(tmp_path)
@@ -51,7 +51,7 @@ async def test_compaction_goes_on_when_free_pages_could_not_be_given_back(
     store.close()
 
 
-async def test_a_commit_on_disk_is_acknowledged_though_it_cannot_be_made_known(tmp_path: Path) -> None:
+async def test_a_durable_commit_is_acknowledged_although_a_listener_fails(tmp_path: Path) -> None:
     coordinator = Coordinator(tmp_path, engine=PassingEngine(), metrics=Metrics(), interval_s=0.01, system_tables={})
     await coordinator.start()
     before = coordinator.state
@@ -62,7 +62,7 @@ async def test_a_commit_on_disk_is_acknowledged_though_it_cannot_be_made_known(t
         raise MemoryError
 
     coordinator._committer.listeners.append(broken)
-    rows = pa.table({"c0": pa.array(range(20_000), pa.int64())})  # many enough for a file
+    rows = pa.table({"c0": pa.array(range(20_000), pa.int64())})  # large enough for a payload file
     payload = coordinator.log.prepare(rows)
     time = (await coordinator.commit(Request(writes=[(TABLE, payload)]))).time
     assert coordinator.latest_time() >= time
@@ -71,7 +71,7 @@ async def test_a_commit_on_disk_is_acknowledged_though_it_cannot_be_made_known(t
 
 
 class Constant:
-    """A computation over TABLE that gives one row."""
+    """A computation over TABLE with one row as its output."""
 
     inputs = frozenset({TABLE})
     fingerprint = "constant"
@@ -87,11 +87,11 @@ class Constant:
         return []
 
     def close(self) -> None:
-        """There is nothing to let go of."""
+        """Does nothing, because there are no resources."""
 
 
 class FullSink:
-    """Refuses the first two writes."""
+    """A sink whose first two writes fail."""
 
     retries = True
 
@@ -123,10 +123,10 @@ class FullSink:
         raise AssertionError("the query does not fail")
 
     def close(self) -> None:
-        """There is nothing to release."""
+        """Does nothing, because there are no resources."""
 
 
-async def test_a_materialized_view_is_written_when_there_is_room_again() -> None:
+async def test_a_materialized_view_is_written_when_the_disk_has_space_again() -> None:
     frontiers = Frontiers()
     frontiers.created(TABLE, Timestamp(1), None)
     frontiers.tables_upper = Timestamp(2)
@@ -137,7 +137,7 @@ async def test_a_materialized_view_is_written_when_there_is_room_again() -> None
     task = asyncio.create_task(dataflow.run())
     async with asyncio.timeout(10):
         while not sink.written:
-            frontiers.moved.fire()  # as time moves on, whatever the disk does
+            frontiers.moved.fire()  # time advances independently of the disk
             await asyncio.sleep(0.001)
     task.cancel()
     assert sink.written == [(1, 1)]
@@ -145,7 +145,7 @@ async def test_a_materialized_view_is_written_when_there_is_room_again() -> None
 
 
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT, errno.EFBIG])
-def test_no_room_is_53100(number: int) -> None:
+def test_a_full_disk_is_53100(number: int) -> None:
     assert to_pg_error(OSError(number, "no room")).sqlstate == SqlState.DISK_FULL
 
 
@@ -155,7 +155,7 @@ def test_a_failing_disk_is_58030(tmp_path: Path) -> None:
     assert to_pg_error(error).sqlstate == SqlState.IO_ERROR
 
 
-def test_a_log_that_cannot_be_written_does_no_harm(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_failed_writes_to_stderr_are_ignored(monkeypatch: pytest.MonkeyPatch) -> None:
     full = open("/dev/full", "w", buffering=1)  # noqa: SIM115
     monkeypatch.setattr(sys, "stderr", full)
     with pytest.raises(OSError, match="No space"):

@@ -1,4 +1,4 @@
-"""The rules by which holds move, without a server: whatever is asked for, no held time becomes unreadable."""
+"""The rules for moving holds, tested without a server. Invariant: held times stay readable."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ START = 100_000
 
 
 class World:
-    """Two tables, an index, and the holds that a test makes."""
+    """Two tables, an index on the first, and the holds that a test creates."""
 
     def __init__(self) -> None:
         self.frontiers = Frontiers()
@@ -63,12 +63,12 @@ class World:
         return self.holds.positions[id].at
 
 
-def test_h11_a_hold_goes_back_only_under_another_hold() -> None:
+def test_h11_a_hold_moves_back_only_under_another_hold() -> None:
     world = World()
     ahead, behind = world.create((T,), START - 500), world.create((T,), START - 500)
     world.pass_time(50_000)
     world.advance(ahead, START + 20_000)
-    world.advance(ahead, START + 10_000)  # under `behind`
+    world.advance(ahead, START + 10_000)  # allowed, because `behind` still holds this time
     world.advance(behind, START + 30_000)
     with pytest.raises(PgError, match="is before the read frontier") as refused:
         world.advance(behind, START)
@@ -80,7 +80,7 @@ def test_h11_a_hold_goes_back_only_under_another_hold() -> None:
     assert world.frontiers.since(T) == START + 10_000
 
 
-def test_h11_the_rule_holds_for_each_object() -> None:
+def test_h11_a_hold_stays_after_the_read_frontier_of_each_object() -> None:
     world = World()
     both, one = world.create((T, U), START - 500), world.create((T,), START - 500)
     world.pass_time(50_000)
@@ -90,8 +90,8 @@ def test_h11_the_rule_holds_for_each_object() -> None:
     assert world.at(one) == START - 500
 
 
-def test_moves_of_a_group_are_decided_one_after_another() -> None:
-    """Two sessions advance one hold: the second is judged by where the first has put it."""
+def test_moves_of_one_group_commit_are_decided_in_order() -> None:
+    """When two sessions advance one hold, the second move is checked against the position that the first has set."""
     world = World()
     hold = world.create((T,), START - 500)
     world.pass_time(50_000)
@@ -105,7 +105,7 @@ def test_moves_of_a_group_are_decided_one_after_another() -> None:
     assert world.at(hold) == world.frontiers.since(T) == START + 30_000
 
 
-def test_what_was_not_written_is_as_if_it_had_not_been_asked() -> None:
+def test_rolled_back_moves_change_nothing() -> None:
     world = World()
     hold = world.create((T,), START - 500)
     world.pass_time(50_000)
@@ -117,7 +117,7 @@ def test_what_was_not_written_is_as_if_it_had_not_been_asked() -> None:
     assert not world.frontiers.holders
 
 
-def test_h15_a_hold_that_lags_moves_to_the_frontier_less_max_lag() -> None:
+def test_h15_an_overdue_hold_moves_to_the_write_frontier_minus_max_lag() -> None:
     world = World()
     late, fine = world.create((T, U), START - 500, 10_000), world.create((U,), START - 500)
     world.pass_time(9_500)
@@ -134,7 +134,7 @@ def test_h15_a_hold_that_lags_moves_to_the_frontier_less_max_lag() -> None:
     assert world.holds.positions[late].status is Status.OK
 
 
-def test_h15_an_owner_who_comes_first_is_not_moved() -> None:
+def test_h15_a_hold_that_its_owner_advances_first_is_not_moved() -> None:
     world = World()
     hold = world.create((T,), START - 500, 10_000)
     world.pass_time(20_000)
@@ -146,7 +146,7 @@ def test_h15_an_owner_who_comes_first_is_not_moved() -> None:
     assert world.holds.positions[hold] == HoldPosition(Timestamp(START + 19_000), Status.OK)
 
 
-def test_h15_downtime_counts_only_after_a_while() -> None:
+def test_h15_downtime_does_not_count_until_max_lag_or_ten_minutes_of_uptime() -> None:
     world = World()
     short, long = world.create((T,), START - 500, 60_000), world.create((T,), START - 500, 10_800_000)
     day = 86_400_000
@@ -160,7 +160,7 @@ def test_h15_downtime_counts_only_after_a_while() -> None:
 
 
 @pytest.mark.parametrize("beyond", [1, 10**9, 2**63, 2**64 - 1])
-def test_a_time_to_come_lets_nothing_go(beyond: int) -> None:
+def test_a_time_beyond_the_write_frontier_is_refused(beyond: int) -> None:
     world = World()
     hold = world.create((T,), START - 500)
     world.pass_time(50_000)
@@ -172,7 +172,7 @@ def test_a_time_to_come_lets_nothing_go(beyond: int) -> None:
     assert world.at(hold) == world.frontiers.since(T) == START - 500
 
 
-def test_h7_an_index_has_a_since_of_its_own() -> None:
+def test_h7_an_index_has_its_own_since() -> None:
     world = World()
     hold = world.create((I,), START - 500)
     world.pass_time(50_000)
@@ -198,8 +198,8 @@ def test_h7_a_hold_on_a_table_holds_no_index() -> None:
     assert world.frontiers.since(I) == START + 50_000 - 1 - RETENTION_MS
 
 
-def test_h20_history_on_disk_is_there_again_after_a_restart() -> None:
-    """Of a materialized view and an index on it, whatever they retain by themselves."""
+def test_h20_history_on_disk_is_readable_after_a_restart() -> None:
+    """The history of a materialized view and of its index is held, although it is longer than they retain."""
     frontiers = Frontiers()
     frontiers.created(T, Timestamp(10), Timestamp(50_000), 5_000)
     frontiers.index_created(I, T, Timestamp(10), 2_000)
@@ -221,8 +221,8 @@ STEPS = st.lists(
 
 
 @given(STEPS)
-def test_what_is_held_is_readable(steps: list[tuple[str, int, int]]) -> None:
-    """After any steps each hold's time is readable on each of its objects, on disk too; and refusals change nothing."""
+def test_held_times_stay_readable(steps: list[tuple[str, int, int]]) -> None:
+    """After any steps, each hold's time is readable on all its objects, also on disk. Refused steps change nothing."""
     world = World()
     frontiers, holds = world.frontiers, world.holds
     choices = ((T,), (U,), (I,), (T, U), (U, I), (T, U, I))

@@ -1,4 +1,4 @@
-"""Holds through the committer and the disk, without a server around them: shared transactions, failures, restarts."""
+"""Holds in the committer and on disk, tested without a server: shared transactions, failures, restarts."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ PUBLIC = ObjectId("u2")
 
 
 class Clock:
-    """Milliseconds that pass when a test says so."""
+    """A clock in milliseconds that only the test advances."""
 
     def __init__(self) -> None:
         self.now = 1_700_000_000_000
@@ -58,21 +58,21 @@ def hold(number: int, on: Table, max_lag_ms: int = 3_600_000) -> Hold:
     return Hold(ObjectId(f"u{number}"), PUBLIC, f"h{number}", (on.id,), max_lag_ms)
 
 
-async def test_h21_advances_that_wait_together_share_a_transaction(tmp_path: Path) -> None:
+async def test_h21_concurrent_advances_share_a_transaction(tmp_path: Path) -> None:
     coordinator = await started(tmp_path, Clock())
     held = [hold(100 + n, table(10)) for n in range(200)]
     await define(coordinator, table(10), *held)
     to = coordinator.latest_time()
     before = coordinator.store.transactions
     await asyncio.gather(*(coordinator.commit(Request(advances=(Advance(h.id, to),))) for h in held))
-    # What compaction and the reservation need comes on top.
+    # Compaction and the reservation of timestamps need transactions, too.
     assert coordinator.store.transactions - before <= 5
     assert set(coordinator.holds.positions.values()) == {HoldPosition(to)}
     assert holds.load(coordinator.store) == coordinator.holds.positions
     await coordinator.close()
 
 
-async def test_one_that_is_refused_does_not_disturb_the_others(tmp_path: Path) -> None:
+async def test_a_refused_advance_does_not_affect_the_others(tmp_path: Path) -> None:
     coordinator = await started(tmp_path, Clock())
     held = [hold(100 + n, table(10)) for n in range(4)]
     await define(coordinator, table(10), *held)
@@ -87,7 +87,7 @@ async def test_one_that_is_refused_does_not_disturb_the_others(tmp_path: Path) -
     await coordinator.close()
 
 
-async def test_a_transaction_that_fails_moves_no_hold(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_failed_transaction_moves_no_hold(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     clock = Clock()
     coordinator = await started(tmp_path, clock)
     on, held = table(10), hold(11, table(10))
@@ -112,7 +112,7 @@ async def test_a_transaction_that_fails_moves_no_hold(tmp_path: Path, monkeypatc
     await coordinator.close()
 
 
-async def test_h20_a_restart_hours_later_finds_every_hold_in_its_place(tmp_path: Path) -> None:
+async def test_h20_holds_keep_their_times_after_hours_of_downtime(tmp_path: Path) -> None:
     clock = Clock()
     coordinator = await started(tmp_path, clock)
     kept, late = hold(11, table(10), 10_800_000), hold(12, table(10), 60_000)
@@ -124,12 +124,12 @@ async def test_h20_a_restart_hours_later_finds_every_hold_in_its_place(tmp_path:
     assert coordinator.holds.positions == {kept.id: HoldPosition(at), late.id: HoldPosition(at)}
     assert coordinator.frontiers.since(ObjectId("u10")) == at
     assert coordinator.latest_time() > at + 7_100_000
-    for _ in range(20):  # looks at the lag: two hours without a server do not count yet
+    for _ in range(20):  # rounds of the lag check: the two hours of downtime do not count yet
         await coordinator.frontiers.moved.wait()
     assert coordinator.holds.positions == {kept.id: HoldPosition(at), late.id: HoldPosition(at)}
     ((downtime,),) = coordinator.store.read("SELECT value FROM meta WHERE key = 'downtime'")
     assert 7_200_000 <= downtime <= 7_200_000 + 20_000
-    clock.now += 120_000  # while it runs
+    clock.now += 120_000  # while the server runs
     while not coordinator.metrics.registry.get_sample_value("tidewire_holds_moved_by_max_lag_total"):
         await coordinator.frontiers.moved.wait()
     assert coordinator.holds.positions[late.id].status is Status.ADVANCED
@@ -138,7 +138,7 @@ async def test_h20_a_restart_hours_later_finds_every_hold_in_its_place(tmp_path:
     await coordinator.close()
 
 
-async def test_moves_of_lagging_holds_share_a_transaction(tmp_path: Path) -> None:
+async def test_moves_of_overdue_holds_share_a_transaction(tmp_path: Path) -> None:
     clock = Clock()
     coordinator = await started(tmp_path, clock)
     held = [hold(100 + n, table(10)) for n in range(100)]

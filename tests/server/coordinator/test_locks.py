@@ -1,4 +1,4 @@
-"""Locks on tables: who waits for whom, in which order, and what cancellation leaves."""
+"""Table locks: compatibility, the order of waiters, and cancellation."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ A, B = ObjectId("u1"), ObjectId("u2")
 
 
 async def settle() -> None:
-    """Lets every task run until it waits for another."""
+    """Yields to the event loop until every task is blocked."""
     for _ in range(10):
         await asyncio.sleep(0)
 
 
-async def test_shared_together_exclusive_alone() -> None:
+async def test_only_shared_locks_are_compatible_and_waiters_are_served_in_order() -> None:
     lock = TableLock()
     await lock.acquire(exclusive=False)
     await lock.acquire(exclusive=False)
@@ -50,19 +50,19 @@ async def test_a_cancelled_waiter_leaves_the_queue() -> None:
     assert lock.idle
 
 
-async def test_cancelled_in_the_moment_of_its_turn() -> None:
+async def test_a_waiter_cancelled_after_its_grant_releases_the_lock() -> None:
     lock = TableLock()
     await lock.acquire(exclusive=True)
     task = asyncio.create_task(lock.acquire(exclusive=True))
     await settle()
-    lock.release()  # the turn is given, the task has not run yet
+    lock.release()  # the lock is granted, but the task has not run yet
     task.cancel()
     await settle()
     assert task.cancelled()
     assert lock.idle
 
 
-async def test_one_order_for_everyone_and_nothing_kept() -> None:
+async def test_locks_are_acquired_in_one_order_and_removed_when_idle() -> None:
     locks = TableLocks()
     first = await locks.acquire([B, A], exclusive=True)
     assert first == (A, B)

@@ -1,6 +1,6 @@
-"""A time that was reported as progress stays valid for holds and AS OF, whatever happens to the server and Spark.
+"""A time reported as progress stays valid for holds and AS OF, after a restart and while Spark computes nothing.
 
-No test here needs Spark: what matters is which times are accepted while nothing is computed.
+The tests need no Spark, because they only check which times are accepted.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def write_frontier(server: ServerThread, name: str) -> int:
 
 
 def progress_beyond(connection: psycopg.Connection[Any], relation: str, time: int) -> int:
-    """The first progress after `time` that a subscription reports, not counting the one before its snapshot."""
+    """Returns the first progress after `time` of a new subscription, without the one that precedes the snapshot."""
     with connection.transaction():
         connection.execute(f"DECLARE c CURSOR FOR SUBSCRIBE {relation} WITH (PROGRESS)".encode())
         first = int(connection.execute("FETCH 1 c").fetchall()[0][0])
@@ -46,7 +46,7 @@ def progress_beyond(connection: psycopg.Connection[Any], relation: str, time: in
 
 @pytest.mark.parametrize("held", ["m", "t, m", "i"])
 def test_a_hold_advances_to_reported_progress_while_its_view_recovers(tmp_path: Path, held: str) -> None:
-    """The view's write frontier is on disk only with a change: a restart brings back an older one."""
+    """A view's `upper` is written to disk only with updates. After a restart it is less than the reported progress."""
     server = ServerThread(tmp_path, PassingEngine(), INTERVAL_S)
     with connect(server) as connection:
         connection.execute("CREATE TABLE t (a int)")

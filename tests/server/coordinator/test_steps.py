@@ -1,4 +1,4 @@
-"""Dataflows beside each other: a slow one delays no other, and shows each commit at its own time when it catches up."""
+"""Concurrent dataflows: a slow one delays no other, and emits each commit at its timestamp when it catches up."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.server.coordinator.test_dataflows import changes, connected, follow, 
 from tests.server.slow_engine import SlowEngine
 
 COMMITS = 12
-ARMS = 6
+BRANCHES = 6
 
 
 @pytest.fixture
@@ -40,7 +40,7 @@ def ticks(connection: psycopg.Connection[Any], id: str) -> int:
     return int(row[0])
 
 
-def test_one_that_lags_catches_up_in_few_ticks(server: ServerThread, slow: SlowEngine) -> None:
+def test_a_lagging_dataflow_catches_up_in_few_steps(server: ServerThread, slow: SlowEngine) -> None:
     with (
         connected(server.dsn()) as connection,
         psycopg.connect(server.dsn()) as behind,
@@ -67,17 +67,18 @@ def test_one_that_lags_catches_up_in_few_ticks(server: ServerThread, slow: SlowE
         assert ticks(connection, id) - before <= COMMITS // 2
 
 
-def test_a_slow_one_delays_no_other(server: ServerThread, slow: SlowEngine) -> None:
-    """Though it has more statements to run than the engine has slots."""
-    arms = " UNION ALL ".join(
-        f"SELECT k, max(v) AS m FROM t WHERE 'slow' <> k::text AND v % 10 <> {arm} GROUP BY k" for arm in range(ARMS)
+def test_a_slow_dataflow_does_not_delay_others(server: ServerThread, slow: SlowEngine) -> None:
+    """The slow dataflow has more statements to run than the engine has slots."""
+    branches = " UNION ALL ".join(
+        f"SELECT k, max(v) AS m FROM t WHERE 'slow' <> k::text AND v % 10 <> {branch} GROUP BY k"
+        for branch in range(BRANCHES)
     )
     with connected(server.dsn()) as connection, psycopg.connect(server.dsn()) as other:
         connection.execute("CREATE TABLE t (k int, v int)")
         connection.execute("INSERT INTO t VALUES (0, 7)")
-        connection.execute(f"CREATE MATERIALIZED VIEW many AS {arms}".encode())
+        connection.execute(f"CREATE MATERIALIZED VIEW many AS {branches}".encode())
         connection.execute("CREATE MATERIALIZED VIEW one AS SELECT k, max(v) AS m FROM t GROUP BY k")
-        assert rows(connection, "SELECT * FROM many") == [(0, 7)] * ARMS
+        assert rows(connection, "SELECT * FROM many") == [(0, 7)] * BRANCHES
         follow(other, "(SELECT min(v) FROM t)")
         with slow.shut_gate():
             for number in range(1, COMMITS):
@@ -87,10 +88,10 @@ def test_a_slow_one_delays_no_other(server: ServerThread, slow: SlowEngine) -> N
             assert sorted(row[1:] for row in changes(other, 2)) == [(-1, 7), (1, 1)]
             assert slow.waiting_at_gate.wait(30)
             assert slow.at_gate <= statement_limit.STATEMENTS_MAX
-        assert rows(connection, "SELECT * FROM many") == [(0, 6 + COMMITS)] * ARMS
+        assert rows(connection, "SELECT * FROM many") == [(0, 6 + COMMITS)] * BRANCHES
 
 
-def test_one_that_is_computed_anew_catches_up(server: ServerThread, slow: SlowEngine) -> None:
+def test_a_recomputed_dataflow_catches_up(server: ServerThread, slow: SlowEngine) -> None:
     with connected(server.dsn()) as connection, psycopg.connect(server.dsn()) as behind:
         follow(behind, "(SELECT name FROM mz_catalog.mz_tables WHERE name LIKE 'late%' AND name <> 'slow')")
         with slow.shut_gate():
@@ -103,8 +104,8 @@ def test_one_that_is_computed_anew_catches_up(server: ServerThread, slow: SlowEn
         assert time.time() * 1e3 > found[-1][0]
 
 
-def test_one_that_lagged_when_the_server_ended_misses_no_time(slow: SlowEngine, tmp_path: Path) -> None:
-    """What it reads keeps a second of history; what it has not taken of that is kept for it, however old."""
+def test_a_dataflow_that_lagged_at_shutdown_skips_no_timestamp(slow: SlowEngine, tmp_path: Path) -> None:
+    """Its input retains one second of history. Updates that the dataflow has not processed are kept for longer."""
     server = ServerThread(tmp_path, slow)
     try:
         with connected(server.dsn()) as connection:

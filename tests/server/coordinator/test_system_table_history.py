@@ -1,4 +1,4 @@
-"""System tables as collections: a history while somebody follows, holders that keep it, and nothing afterwards."""
+"""System tables as collections: they have a history while they are subscribed to, and holds keep it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ A, B = ObjectId("s1"), ObjectId("s2")
 
 
 class World:
-    """Two tables of numbers; `asked` counts how often their rows were made."""
+    """Two system tables of numbers. `asked` counts how often their rows are computed."""
 
     def __init__(self) -> None:
         self.values: dict[ObjectId, list[int]] = {A: [1], B: [1]}
@@ -45,7 +45,7 @@ class World:
         return values
 
 
-def test_rows_as_they_were() -> None:
+def test_rows_are_read_as_of_past_times() -> None:
     world = World()
     world.following.follow([A])
     world.frontiers.hold([A], 9_999)
@@ -59,7 +59,7 @@ def test_rows_as_they_were() -> None:
     assert world.following.times(A, 10_101, 10_300) == []
 
 
-def test_what_has_not_changed_is_not_made_again() -> None:
+def test_unchanged_rows_are_not_computed_again() -> None:
     world = World()
     world.following.follow([A])
     for time in range(10_100, 10_200):
@@ -70,7 +70,7 @@ def test_what_has_not_changed_is_not_made_again() -> None:
     assert world.following.times(A, 0, 20_000) == []
 
 
-def test_nothing_is_made_for_whom_nobody_follows() -> None:
+def test_tables_without_subscribers_are_not_computed() -> None:
     world = World()
     world.set(A, 2)
     world.commit(10_100)
@@ -79,7 +79,7 @@ def test_nothing_is_made_for_whom_nobody_follows() -> None:
     assert A not in world.frontiers.floors
 
 
-def test_there_is_no_history_before_the_first_follower() -> None:
+def test_history_begins_with_the_first_subscriber() -> None:
     world = World()
     world.following.follow([A])
     with pytest.raises(NotReadable):
@@ -87,7 +87,7 @@ def test_there_is_no_history_before_the_first_follower() -> None:
     world.frontiers.hold([A], 9_999).release()
 
 
-def test_holders_keep_history_and_its_end_lets_go() -> None:
+def test_a_hold_keeps_history_until_it_is_released() -> None:
     world = World()
     world.following.follow([A])
     holder = world.frontiers.hold([A], 10_100)
@@ -105,7 +105,7 @@ def test_holders_keep_history_and_its_end_lets_go() -> None:
     assert world.at(A, world.frontiers.since(A)) == [19_000]
 
 
-def test_two_followers() -> None:
+def test_history_ends_with_the_last_subscriber() -> None:
     world = World()
     first, second = world.following.follow([A, B]), world.following.follow([A])
     first()

@@ -1,4 +1,4 @@
-"""Small tables with random histories, and queries over them followed from time to time beside queries from scratch."""
+"""Small tables with random histories, and queries over them: maintained incrementally, and run from scratch."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def planned(sql: str) -> QueryPlan:
 
 @dataclass
 class History:
-    """What happened to the tables: `changes` by table, in order of time."""
+    """The updates of the tables. `changes_of` has the changes of each table, in order of time."""
 
     changes_of: dict[ObjectId, list[tuple[Timestamp, pa.Table]]] = field(default_factory=dict)
 
@@ -99,9 +99,9 @@ def empty_changes(id: ObjectId) -> pa.Table:
 
 
 def random_history(seed: int, times: int, rows: int = 12, *, skewed: bool = False) -> History:
-    """At time 1 the tables are filled; at each later one some change, by inserts, deletes and updates of rows.
+    """At time 1 the tables are filled. At each later time, rows of some tables are inserted, deleted and updated.
 
-    `skewed`: half of the rows have one key.
+    `skewed`: about two thirds of the rows have the same key.
     """
     dice = random.Random(seed)
 
@@ -131,7 +131,7 @@ def random_history(seed: int, times: int, rows: int = 12, *, skewed: bool = Fals
                 if dice.random() < 0.2:
                     own.append(new)
                     lines.append((new, 1))
-            if time > 1 and dice.random() < 0.05:  # everything goes
+            if time > 1 and dice.random() < 0.05:  # delete all rows
                 lines += [(row, -1) for row in own]
                 own.clear()
             history.changes_of.setdefault(ids()[name], []).append((Timestamp(time), changes_table(name, lines)))
@@ -148,13 +148,13 @@ def changes_table(name: str, lines: Sequence[tuple[tuple[Any, ...], int]]) -> pa
 
 
 def followed(plan: QueryPlan, history: History, engine: Engine, storage: Arranger) -> IncrementalComputation:
-    """The query as operators. NoRule if it cannot be."""
+    """Returns the incremental computation of a query. NoRule if an operator has no delta rule."""
     root = delta_plan(rewritten(plan.relation), plan.inputs)
     return IncrementalComputation(root, plan, history, engine, SharedArrangements(storage))
 
 
 async def from_scratch(plan: QueryPlan, history: History, engine: Engine, time: int) -> pa.Table:
-    """The query's rows at a time, as Spark computes the plan as it was before any rewriting."""
+    """Returns the query's rows at a time. Spark computes them by the plan before any rewrite."""
     views = {id: await history.rows(id, Timestamp(time)) for id in plan.inputs}
     schema = updates.rows_schema([field.type.arrow for field in plan.columns])
     return (await engine.run(plan.spark_sql(Bindings(mz_now=time)), views)).rename_columns(schema.names).cast(schema)

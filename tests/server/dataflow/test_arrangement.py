@@ -1,4 +1,4 @@
-"""An arrangement answers what a plain list of all updates answers, whatever was merged, spilled or let go meanwhile."""
+"""Arrangements return the same rows as a plain list of updates, through merges, spilling and compaction."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ ranks = {None: 2, "x": 0, "y": 1}
 
 @examples(150)
 @given(batches=history, count=st.integers(1, 4), descending=st.booleans(), nulls_first=st.booleans(), data=st.data())
-def test_the_first_of_each_key_are_found(
+def test_the_first_rows_of_each_key_are_found(
     storage: Storage,
     batches: list[list[tuple[Row, int]]],
     count: int,
@@ -86,7 +86,7 @@ def test_the_first_of_each_key_are_found(
     nulls_first: bool,
     data: st.DataObject,
 ) -> None:
-    """All copies up to the code at which there are `count` of a key, and nothing that is not there."""
+    """Of each key, all rows up to the rank at which there are at least `count`, and only existing rows."""
 
     async def run() -> None:
         order = ByOrder("c1", descending, nulls_first)
@@ -102,7 +102,7 @@ def test_the_first_of_each_key_are_found(
         codes = key_hashes_of(list(keys))
         there = truth(batches, as_of)
         if any(count < 0 for count in there.values()):
-            return  # whoever reads such rows fails
+            return  # operators raise an error for such rows
         wanted = np.array([count + int(code % np.uint64(2)) for code in codes], np.int64)
         found = counts(await arrangement.first_of(codes, wanted, as_of))
         assert all(row[0] in keys and there[row] == n for row, n in found.items())
@@ -127,13 +127,13 @@ def key_hashes_of(keys: list[int | None]) -> np.ndarray:
     return np.unique(key_codes(table, ("c0",)))
 
 
-@pytest.mark.parametrize("at_once", [1 << 16, 2], ids=["merged here", "merged in a thread"])
+@pytest.mark.parametrize("at_once", [1 << 16, 2], ids=["merged at once", "merged in a thread"])
 @examples(60)
 @given(batches=history, stride=st.sampled_from([1, 300, 1 << 40]), since=st.data())
-def test_it_answers_as_a_list_of_updates_does(
+def test_an_arrangement_equals_a_list_of_updates(
     storage: Arranger, at_once: int, batches: list[list[tuple[Row, int]]], stride: int, since: st.DataObject
 ) -> None:
-    """`stride`: how far times are apart."""
+    """`stride`: the difference between consecutive times."""
 
     async def run() -> None:
         arrangement = storage.arrangement(ByKey(("c0",)), SCHEMA)
@@ -157,7 +157,7 @@ def test_it_answers_as_a_list_of_updates_does(
 
 @examples(60)
 @given(batches=history, count=st.integers(0, 6), descending=st.booleans(), nulls_first=st.booleans())
-def test_the_first_rows_are_there_with_their_ties(
+def test_the_first_rows_are_found_with_their_ties(
     storage: Arranger, batches: list[list[tuple[Row, int]]], count: int, descending: bool, nulls_first: bool
 ) -> None:
     batches = [[(row, abs(diff)) for row, diff in updates] for updates in batches]
@@ -183,7 +183,7 @@ def test_the_first_rows_are_there_with_their_ties(
     asyncio.run(run())
 
 
-def test_what_was_taken_away_is_let_go(storage: Arranger) -> None:
+def test_compaction_drops_retracted_rows(storage: Arranger) -> None:
     async def run() -> None:
         arrangement = storage.arrangement(ByKey(("c0",)), SCHEMA)
         await arrangement.insert(changes([((i, "x"), 1) for i in range(1000)]), 0)
@@ -202,7 +202,7 @@ def test_what_was_taken_away_is_let_go(storage: Arranger) -> None:
     asyncio.run(run())
 
 
-def test_memory_is_counted_and_given_back(tmp_path: Path) -> None:
+def test_memory_is_counted_until_the_arrangement_is_freed(tmp_path: Path) -> None:
     storage = Storage(tmp_path)
     arrangement = storage.arrangement(ByKey(("c0",)), SCHEMA)
     for time in range(20):
@@ -213,7 +213,7 @@ def test_memory_is_counted_and_given_back(tmp_path: Path) -> None:
     storage.close()
 
 
-def test_files_have_no_names(tmp_path: Path) -> None:
+def test_spilled_runs_have_no_directory_entries(tmp_path: Path) -> None:
     storage = Storage(tmp_path, 0)
     arrangement = storage.arrangement(ByKey(("c0",)), SCHEMA)
     asyncio.run(arrangement.insert(changes([((1, "x"), 1)]), 0))
@@ -222,7 +222,7 @@ def test_files_have_no_names(tmp_path: Path) -> None:
     storage.close()
 
 
-def test_a_failed_merge_is_told(tmp_path: Path) -> None:
+def test_a_failed_merge_is_reported(tmp_path: Path) -> None:
     storage = Storage(tmp_path)
 
     async def run() -> None:
@@ -238,8 +238,8 @@ def test_a_failed_merge_is_told(tmp_path: Path) -> None:
     storage.close()
 
 
-def test_what_found_no_room_is_inserted_once_there_is_some(tmp_path: Path) -> None:
-    """By who shares it with others, and asks from where `upper` is."""
+def test_a_failed_insert_can_be_repeated_from_upper(tmp_path: Path) -> None:
+    """A caller that shares the arrangement repeats the insert only if `upper` has not passed its time."""
     storage = Storage(tmp_path, 0)
     arrangement = storage.arrangement(ByKey(("c0",)), SCHEMA)
     for time, refused in ((0, "store"), (1, "_merge")):
@@ -253,7 +253,7 @@ def test_what_found_no_room_is_inserted_once_there_is_some(tmp_path: Path) -> No
 
 
 def test_keys_that_share_a_hash_are_all_found(storage: Storage, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whether they stand in one run or in several."""
+    """The keys are in one run or in several runs."""
     monkeypatch.setattr(r, "key_codes", lambda rows, key: np.zeros(len(rows), np.uint32))
 
     async def run() -> None:
@@ -267,9 +267,9 @@ def test_keys_that_share_a_hash_are_all_found(storage: Storage, monkeypatch: pyt
     asyncio.run(run())
 
 
-@pytest.mark.parametrize("kept_back", [0, 50], ids=["let go at once", "a reader lags"])
-def test_updates_of_the_same_rows_do_not_make_it_grow(kept_back: int) -> None:
-    """Two times its Arrow size at most, at first and after a thousand times."""
+@pytest.mark.parametrize("kept_back", [0, 50], ids=["compacted at once", "a reader lags"])
+def test_repeated_updates_of_the_same_rows_do_not_grow_the_arrangement(kept_back: int) -> None:
+    """It has at most twice the Arrow size of its rows, at first and after a thousand updates."""
     count, touched = 100_000, 100
     texts = pa.array(["some text"]).take(pa.array(np.zeros(count, np.int64)))
     rows = pa.table([pa.array(np.arange(count, dtype=np.int32)), texts], schema=SCHEMA)

@@ -1,4 +1,4 @@
-"""Arrangements in files: what becomes of them when files, disks and statements fail, and of the files themselves."""
+"""Arrangements in files: failures of files, disks and statements, and the lifetime of the files."""
 
 from __future__ import annotations
 
@@ -65,13 +65,13 @@ def codes(*numbers: int) -> Any:
 
 
 def files(tmp_path: Path) -> list[Path]:
-    walk = os.walk(tmp_path / "shared")  # unlike rglob it goes on when a directory goes
+    walk = os.walk(tmp_path / "shared")  # unlike rglob, it continues when a directory is deleted
     return sorted(Path(top) / name for top, _, names in walk for name in names if name.endswith(".arrow"))
 
 
 async def eventually(condition: Callable[[], bool]) -> None:
     async with asyncio.timeout(10):
-        while not condition():  # noqa: ASYNC110 (nothing tells when a file is gone)
+        while not condition():  # noqa: ASYNC110 (no event signals that a file is deleted)
             await asyncio.sleep(0.005)
 
 
@@ -81,7 +81,7 @@ def numbers(found: pa.Table) -> list[int]:
 
 
 @pytest.mark.parametrize("seen", [0, 100, -100], ids=["nothing", "the beginning", "all but the end"])
-async def test_a_file_that_is_not_whole_yet_is_waited_for(
+async def test_an_incomplete_file_is_waited_for(
     executors: Executors, workers: Workers, tmp_path: Path, seen: int
 ) -> None:
     arrangement = made(executors)
@@ -102,9 +102,7 @@ async def test_a_file_that_is_not_whole_yet_is_waited_for(
     assert workers.statements == 3
 
 
-async def test_a_file_that_does_not_come_is_an_error_that_tells_what_to_do(
-    executors: Executors, tmp_path: Path
-) -> None:
+async def test_a_missing_file_is_an_error_with_a_hint(executors: Executors, tmp_path: Path) -> None:
     arrangement = made(executors)
     await arrangement.insert(numbered(0, 1000), 1)
     (path,) = files(tmp_path)
@@ -124,10 +122,10 @@ async def test_a_file_that_does_not_come_is_an_error_that_tells_what_to_do(
 
 
 @pytest.mark.parametrize("rows", [10, 1000, 40_000])
-async def test_a_full_disk_leaves_nothing_behind(
+async def test_a_full_disk_leaves_no_files(
     executors: Executors, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rows: int
 ) -> None:
-    """What could not be inserted is inserted by the next try, once."""
+    """Repeating the failed insert stores its rows exactly once."""
     monkeypatch.setattr(run_files, "FILE_BYTES", 100_000)
     arrangement = made(executors)
     await arrangement.insert(numbered(-100, 0), 1)
@@ -149,7 +147,7 @@ async def test_a_full_disk_leaves_nothing_behind(
     assert numbers(await arrangement.whole(2)) == list(range(-100, rows))
 
 
-async def test_a_head_that_does_not_fit_on_disk_stays_and_is_told(
+async def test_a_head_that_cannot_be_written_stays_and_is_reported(
     executors: Executors, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     arrangement = made(executors)
@@ -159,16 +157,14 @@ async def test_a_head_that_does_not_fit_on_disk_stays_and_is_told(
         patched.setattr(run_files, "_written", mock.Mock(side_effect=OSError(errno.ENOSPC, "full")))
         with pytest.raises(OSError, match="full"):
             await arrangement.insert(numbered(1060, 1130), 3)
-    assert arrangement.upper == 4  # it has been inserted: who comes again begins behind it
+    assert arrangement.upper == 4  # the rows are inserted: a retry begins after them
     assert numbers(await arrangement.whole(3)) == list(range(1130))
     await arrangement.insert(numbered(1130, 1180), 4)
     assert arrangement.memory_bytes == 0
     assert numbers(await arrangement.whole(4)) == list(range(1180))
 
 
-async def test_a_merge_that_fails_is_told_and_made_again(
-    executors: Executors, workers: Workers, tmp_path: Path
-) -> None:
+async def test_a_failed_merge_is_reported_and_repeated(executors: Executors, workers: Workers, tmp_path: Path) -> None:
     arrangement = made(executors)
 
     def lost() -> None:
@@ -187,7 +183,7 @@ async def test_a_merge_that_fails_is_told_and_made_again(
     await eventually(lambda: len(files(tmp_path)) == 1)
 
 
-async def test_a_task_that_a_worker_fails_at_is_given_to_others(executors: Executors, workers: Workers) -> None:
+async def test_a_task_is_retried_when_a_worker_fails(executors: Executors, workers: Workers) -> None:
     arrangement = made(executors)
     await arrangement.insert(numbered(0, 1000), 1)
     faults = [PgError("XX000", "a worker ended")] * (task_runner.WORKERS_MAX - 1)
@@ -207,7 +203,7 @@ async def test_a_task_that_a_worker_fails_at_is_given_to_others(executors: Execu
 
 
 async def test_a_merge_that_runs_twice_leaves_no_files(executors: Executors, workers: Workers, tmp_path: Path) -> None:
-    """As when an executor is lost after it has written."""
+    """This happens when an executor is lost after it has written its files."""
     arrangement, run = made(executors), Workers.run
 
     async def twice(*args: Any, **named: Any) -> pa.Table:
@@ -224,8 +220,8 @@ async def test_a_merge_that_runs_twice_leaves_no_files(executors: Executors, wor
     await eventually(lambda: files(tmp_path) == known)
 
 
-async def test_a_probe_sees_its_files_to_the_end(executors: Executors, workers: Workers, tmp_path: Path) -> None:
-    """They are merged, and not used any more by others, while its statement waits."""
+async def test_the_files_of_a_probe_exist_until_it_ends(executors: Executors, workers: Workers, tmp_path: Path) -> None:
+    """They are merged, and nothing else uses them any more, while the probe's statement waits."""
     arrangement = made(executors)
     await arrangement.insert(numbered(0, 1000), 1)
     (first,) = files(tmp_path)
@@ -250,7 +246,7 @@ async def test_a_probe_sees_its_files_to_the_end(executors: Executors, workers: 
     await eventually(lambda: not first.exists())
 
 
-async def test_what_is_cancelled_leaves_the_rows_as_they_were(executors: Executors, workers: Workers) -> None:
+async def test_cancelled_work_changes_no_rows(executors: Executors, workers: Workers) -> None:
     arrangement = made(executors)
     await arrangement.insert(numbered(0, 1000), 1)
 
@@ -264,12 +260,12 @@ async def test_what_is_cancelled_leaves_the_rows_as_they_were(executors: Executo
         with pytest.raises(TimeoutError):
             await asyncio.wait_for(probe(), 0.01)
         await arrangement.insert(numbered(1000, 2000), 2)
-        with pytest.raises(TimeoutError):  # and with it the merge
+        with pytest.raises(TimeoutError):  # cancels the merge
             await asyncio.wait_for(arrangement.settle(), 0.01)
     assert numbers(await arrangement.whole(2)) == list(range(2000))
 
 
-async def test_who_probes_is_chosen_by_size_or_by_who_knows(workers: Workers, tmp_path: Path) -> None:
+async def test_size_or_the_setting_decides_where_probes_run(workers: Workers, tmp_path: Path) -> None:
     choice = filed.AUTO
     storage = Storage(tmp_path)
     executors = Executors(tmp_path / "shared", workers, storage, lambda: choice)  # type: ignore[arg-type]
@@ -308,7 +304,7 @@ async def test_closed_arrangements_have_no_files(executors: Executors, tmp_path:
     assert numbers(await other.whole(1)) == list(range(1000))
 
 
-async def test_many_rows_are_in_order_and_the_first_are_found_in_few_files(
+async def test_the_first_rows_are_read_from_few_files(
     executors: Executors, workers: Workers, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(run_files, "FILE_BYTES", 50_000)
@@ -327,7 +323,7 @@ async def test_many_rows_are_in_order_and_the_first_are_found_in_few_files(
     assert numbers(await arrangement.first(60_000, 2)) == list(range(49_990))
 
 
-async def test_a_large_answer_goes_through_a_file(
+async def test_a_large_answer_is_passed_in_a_file(
     executors: Executors, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(run_files, "ANSWER_BYTES_MAX", 1_000)
@@ -338,7 +334,7 @@ async def test_a_large_answer_goes_through_a_file(
     assert files(tmp_path) == before
 
 
-def test_a_worker_lets_go_of_files_that_it_does_not_use(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_worker_unmaps_unused_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run = Run(pa.table({"c0": [1, 2]}), np.array([1, 2], np.uint64), None, 1)
     files = [run_files._written(run, tmp_path, "run") for _ in range(4)]
     run_files._used.clear()

@@ -1,4 +1,4 @@
-"""A query that is followed equals the query run from scratch, at every time of random histories."""
+"""A maintained query equals the query run from scratch, at every time of random histories."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ QUERIES = [
 
 @pytest.fixture(params=["server", pytest.param("executors", marks=pytest.mark.ivm)])
 def storage(request: pytest.FixtureRequest, engine: SparkEngine, tmp_path: Path) -> Iterator[Arranger]:
-    """Where the state is, and who probes it; in files also what comes later, without a part in the server."""
+    """State in the server, or in files that executors probe. The files then contain later changes, too."""
     storage = Storage()
     if request.param == "server":
         yield storage
@@ -134,7 +134,7 @@ def storage(request: pytest.FixtureRequest, engine: SparkEngine, tmp_path: Path)
 async def first_fault(
     sql: str, history: History, engine: SparkEngine, storage: Arranger, step: int, times: int = TIMES
 ) -> str | None:
-    """The first time at which the query as followed, `step` times a tick, has other rows than the one from scratch."""
+    """Maintains a query, `step` timestamps a step. Describes the first time at which its rows are wrong, if any."""
     plan = planned(sql)
     computation = followed(plan, history, engine, storage)
     rows = await computation.hydrate(Timestamp(1))
@@ -157,7 +157,7 @@ async def first_fault(
 
 
 def _few_hashes(of: Callable[..., Any]) -> Callable[..., Any]:
-    """So that keys that have nothing to do with each other share one."""
+    """Reduces hashes to three bits, so that unrelated keys collide."""
     return lambda rows, key: of(rows, key) & np.uint64(7 << 61)
 
 
@@ -170,18 +170,18 @@ async def _fault(sql: str, changes: list[pa.Table], history: History, engine: Sp
 
 
 def _some(queries: Sequence[str]) -> Iterator[Any]:
-    """`make test` follows a third of them, `make test-ivm` the others."""
+    """Marks two of three queries `ivm`: `make test` runs the others, `make test-ivm` these."""
     for number, sql in enumerate(queries):
         yield pytest.param(sql, marks=pytest.mark.ivm if number % 3 else ())
 
 
 @pytest.mark.parametrize("sql", list(_some(QUERIES)))
-def test_what_is_followed_adds_up(
+def test_a_maintained_query_equals_the_query_from_scratch(
     sql: str, engine: SparkEngine, storage: Arranger, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for seed, step, small_rows, skewed in ((SEED, 1, nodes.SMALL_ROWS, True), (SEED + 1, 3, 0, False)):
         monkeypatch.setattr(nodes, "SMALL_ROWS", small_rows)
-        if seed != SEED and isinstance(storage, Storage):  # executors have hashes of their own
+        if seed != SEED and isinstance(storage, Storage):  # the patch does not reach executors
             monkeypatch.setattr(hashing, "key_hashes", _few_hashes(hashing.key_hashes))
         history = random_history(seed, TIMES, rows=24 if skewed else 12, skewed=skewed)
         fault = asyncio.run(first_fault(sql, history, engine, storage, step))
@@ -199,8 +199,8 @@ PEERS = [
 
 
 @pytest.mark.parametrize("sql", PEERS)
-def test_the_order_of_peers_is_the_same_whenever_they_came(sql: str, engine: SparkEngine, storage: Storage) -> None:
-    """What was followed is what a state that is made anew has; the frames have the rows that they have from scratch."""
+def test_the_order_of_peers_does_not_depend_on_their_times(sql: str, engine: SparkEngine, storage: Storage) -> None:
+    """The rows equal those of a new hydration. Frames have the same rows as from scratch, in any order."""
 
     async def follow(history: History) -> None:
         plan = planned(sql)
@@ -208,15 +208,15 @@ def test_the_order_of_peers_is_the_same_whenever_they_came(sql: str, engine: Spa
         changes = [updates.with_diff(await computation.hydrate(Timestamp(1)), 1)]
         for time in range(2, TIMES + 1):
             changes += await computation.advance([Timestamp(time)])
-            anew = await followed(plan, history, engine, storage).hydrate(Timestamp(time))
+            recomputed = await followed(plan, history, engine, storage).hydrate(Timestamp(time))
             added = updates.consolidate(pa.concat_tables(changes))
-            wrong = updates.consolidate(pa.concat_tables([added, updates.with_diff(anew, -1)]))
+            wrong = updates.consolidate(pa.concat_tables([added, updates.with_diff(recomputed, -1)]))
             assert wrong.num_rows == 0, wrong.to_pylist()[:5]
         scratch = await from_scratch(plan, history, engine, TIMES)
-        assert frames(anew) == frames(scratch)
+        assert frames(recomputed) == frames(scratch)
 
     def frames(rows: pa.Table) -> Counter[Any]:
-        """What does not depend on the order of peers: lists as sets, sums."""
+        """Returns what does not depend on the order of peers: the sorted elements of each row's lists."""
         lists = [i for i, type in enumerate(rows.schema.types) if pa.types.is_list(type)]
         return Counter(tuple(str(sorted(map(str, row[f"c{i}"] or ()))) for i in lists) for row in rows.to_pylist())
 
@@ -249,14 +249,14 @@ async def first_fault_in_time(sql: str, history: History, engine: SparkEngine, s
 
 
 @pytest.mark.parametrize("sql", TEMPORAL)
-def test_rows_come_and_go_with_time(sql: str, engine: SparkEngine, storage: Arranger) -> None:
+def test_a_temporal_filter_equals_the_query_from_scratch(sql: str, engine: SparkEngine, storage: Arranger) -> None:
     for seed in (SEED, SEED + 1):
         fault = asyncio.run(first_fault_in_time(sql, random_history(seed, TIMES), engine, storage))
         assert fault is None, f"seed {seed}: {fault}"
 
 
 def history_of(**tables: list[list[tuple[tuple[Any, ...], int]]]) -> History:
-    """What happens to tables at times 1, 2, ..."""
+    """Builds a history from the updates of each table at times 1, 2, ..."""
     return History(
         {
             ids()[name]: [(Timestamp(time), changes_table(name, lines)) for time, lines in enumerate(steps, 1)]
@@ -265,8 +265,8 @@ def history_of(**tables: list[list[tuple[tuple[Any, ...], int]]]) -> History:
     )
 
 
-def test_rows_that_were_never_there_together_raise_nothing(engine: SparkEngine, storage: Arranger) -> None:
-    """At time 2 a row of t comes and the row of u goes with which it would divide by zero."""
+def test_rows_that_never_coexist_raise_no_error(engine: SparkEngine, storage: Arranger) -> None:
+    """At time 2, a row of t is inserted, and the row of u with which it would divide by zero is deleted."""
     t, u = (5, 1, "a"), (5, None, 1.0)
     history = history_of(t=[[], [(t, 1)], [(t, -1)]], u=[[(u, 1)], [(u, -1), ((6, None, 1.0), 1)], [(u, 1)]])
     for sql in ("SELECT 1 / (t.k - u.k) FROM t, u", "SELECT t.s FROM t JOIN u ON 1 / (t.k - u.k) < 5"):
@@ -274,8 +274,8 @@ def test_rows_that_were_never_there_together_raise_nothing(engine: SparkEngine, 
         assert fault is None
 
 
-def test_a_tick_that_fails_leaves_everything_as_it_was(engine: SparkEngine, storage: Arranger) -> None:
-    """The next one takes both times as one; a sum that was added twice, or a row that was kept, would show."""
+def test_a_failed_step_changes_no_state(engine: SparkEngine, storage: Arranger) -> None:
+    """The next step covers the failed timestamps. Sums added twice or rows stored twice would change its result."""
 
     async def follow() -> None:
         rows = [[((1, v, "a"), 1)] for v in (3, 0, 4)]
@@ -292,7 +292,7 @@ def test_a_tick_that_fails_leaves_everything_as_it_was(engine: SparkEngine, stor
     asyncio.run(follow())
 
 
-def test_a_state_for_which_there_was_no_room_is_made_again(
+def test_state_is_rebuilt_after_a_full_disk(
     engine: SparkEngine, storage: Arranger, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def follow() -> None:
@@ -338,18 +338,18 @@ OVER_A_BAD_INPUT = [
 ]
 
 
-@pytest.mark.parametrize("other", [None, (1, 2, "b")], ids=["alone", "beside one that hides it"])
+@pytest.mark.parametrize("other", [None, (1, 2, "b")], ids=["alone", "in a group with positive sums"])
 @pytest.mark.parametrize("sql", OVER_A_BAD_INPUT)
-def test_a_negative_count_is_an_error_of_its_time(
+def test_a_negative_multiplicity_is_an_error_at_its_time(
     sql: str, other: tuple[Any, ...] | None, engine: SparkEngine, storage: Arranger
 ) -> None:
-    """At time 2 a row has the count -1, at time 3 the count 2."""
+    """The multiplicity of a row is -1 at time 2, and 2 at time 3."""
 
     async def follow() -> None:
         row = (1, 2, "a")
-        beside = [] if other is None else [(other, 3)]  # its group's count stays above zero
+        others = [] if other is None else [(other, 3)]  # keeps the number of rows in the group positive
         history = history_of(
-            t=[[(row, 1), *beside], [(row, -2)], [(row, 3)]], u=[[((1, None, 0.0), 1), ((2, None, 0.0), 1)]]
+            t=[[(row, 1), *others], [(row, -2)], [(row, 3)]], u=[[((1, None, 0.0), 1), ((2, None, 0.0), 1)]]
         )
         computation = followed(planned(sql), history, engine, storage)
         changes = [updates.with_diff(await computation.hydrate(Timestamp(1)), 1)]
@@ -365,7 +365,7 @@ def test_a_negative_count_is_an_error_of_its_time(
     asyncio.run(follow())
 
 
-def test_many_changes_are_computed_anew(
+def test_steps_with_many_changes_recompute_all_rows(
     engine: SparkEngine, storage: Arranger, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def follow(seed: int) -> int:
@@ -377,22 +377,22 @@ def test_many_changes_are_computed_anew(
         async def present() -> pa.Table:
             return updates.expand(updates.consolidate(pa.concat_tables(changes)))
 
-        anew = 0
+        recomputed = 0
         for time in range(2, TIMES + 1):
             changes += await computation.advance([Timestamp(time)], present)
-            anew += not computation.arrangements
+            recomputed += not computation.arrangements
             assert await _fault(sql, changes, history, engine, time) is None
-        return anew
+        return recomputed
 
     monkeypatch.setattr(step_cost, "FEW_ROWS", 12)
-    anew = [asyncio.run(follow(seed)) for seed in range(SEED, SEED + 3)]
-    assert any(0 < count < TIMES - 1 for count in anew), anew
+    recomputed = [asyncio.run(follow(seed)) for seed in range(SEED, SEED + 3)]
+    assert any(0 < count < TIMES - 1 for count in recomputed), recomputed
 
 
-def test_what_is_too_much_is_known_before_it_is_read(
+def test_too_expensive_steps_are_detected_before_rows_are_read(
     engine: SparkEngine, storage: Arranger, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """First all rows change, of which the log knows how many; then one, whose key has many."""
+    """At time 2 all rows change, and the log knows their number. At time 4 one row changes whose key has many."""
     sql = "SELECT t.s, u.w FROM t JOIN u ON t.k = u.k"
     read: list[str] = []
 
@@ -418,7 +418,7 @@ def test_what_is_too_much_is_known_before_it_is_read(
             read.append("rows")
             return await probed(self, codes, as_of)
 
-        monkeypatch.setattr(history, "rows", _rows_beside(history, changes_of))
+        monkeypatch.setattr(history, "rows", _rows_from(history, changes_of))
         monkeypatch.setattr(history, "changes", changes_read)
         monkeypatch.setattr(computation.arrangements[0][1].__class__, "probe", probe)
 
@@ -429,7 +429,9 @@ def test_what_is_too_much_is_known_before_it_is_read(
             read.clear()
             changes += await computation.advance([Timestamp(time)], present)
             assert computation.has_state == has_state
-            assert "rows" not in read or not isinstance(storage, Storage)  # of files it is not known unread
+            assert "rows" not in read or not isinstance(
+                storage, Storage
+            )  # for files, the number is known only after reading
             assert time == 4 or not read, (time, read)
             assert await _fault(sql, changes, history, engine, time) is None
 
@@ -437,14 +439,14 @@ def test_what_is_too_much_is_known_before_it_is_read(
     asyncio.run(follow())
 
 
-def _rows_beside(history: History, changes_of: Callable[..., Any]) -> Callable[..., Any]:
+def _rows_from(history: History, changes_of: Callable[..., Any]) -> Callable[..., Any]:
     async def rows(id: ObjectId, as_of: Timestamp) -> pa.Table:
         return updates.expand(await changes_of(id, 0, as_of + 1))
 
     return rows
 
 
-# -- an error in any rule is found ----------------------------------------------------------------------------------
+# -- planted errors are detected -------------------------------------------------------------------------------------
 
 
 def _text(of: type[nodes.Node], old: str, new: str) -> Planted:
@@ -539,91 +541,94 @@ def _nothing_before(rows: Callable[..., pa.Table]) -> Callable[..., pa.Table]:
 
 JOINED = "SELECT t.s, u.w FROM t JOIN u ON t.k = u.k"
 PLANTED: list[tuple[str, Planted, str]] = [
-    ("a join looks at changes alone", _code(join, "versioned", _last_only), JOINED),
-    ("a join keeps nothing", _code(operator.ArrangedInput, "take", _nothing_taken), JOINED),
-    ("a join's pair comes with the earlier change", _text(nodes.InnerJoin, "greatest(", "least("), JOINED),
-    ("a join counts one side", _text(nodes.InnerJoin, " * ", " + 0 * "), JOINED),
-    ("totals forget what goes", _text(nodes.AccumulableAggregate, " * x", " + 0 * x"),
+    ("join does not read its state", _code(join, "versioned", _last_only), JOINED),
+    ("join stores no changes", _code(operator.ArrangedInput, "take", _nothing_taken), JOINED),
+    ("join pair at the earlier time", _text(nodes.InnerJoin, "greatest(", "least("), JOINED),
+    ("join uses the diff of one side", _text(nodes.InnerJoin, " * ", " + 0 * "), JOINED),
+    ("sum ignores diffs", _text(nodes.AccumulableAggregate, " * x", " + 0 * x"),
      "SELECT k, sum(v) FROM t GROUP BY k"),
-    ("totals count NULLs", _text(nodes.AccumulableAggregate, "IS NOT NULL", "IS NULL"),
+    ("count counts NULLs", _text(nodes.AccumulableAggregate, "IS NOT NULL", "IS NULL"),
      "SELECT k, count(v) FROM t GROUP BY k"),
-    ("the first totals count NULLs", _field(nodes.AccumulableAggregate, "at_first", lambda sql: nodes.Statement(
+    ("hydration counts NULLs", _field(nodes.AccumulableAggregate, "at_first", lambda sql: nodes.Statement(
         sql.small.replace("IS NOT NULL", "IS NULL"), "")), "SELECT k, count(v) FROM t GROUP BY k"),
-    ("the first totals are other values'", _field(nodes.AccumulableAggregate, "at_first", lambda sql: nodes.Statement(
+    ("hydration computes max for min", _field(nodes.AccumulableAggregate, "at_first", lambda sql: nodes.Statement(
         sql.small.replace("min(", "max("), "")), "SELECT k, min(v) FROM t GROUP BY k"),
     ("groups stay", _text(nodes.AccumulableAggregate, "<> 0L)", "<> -1L)"), "SELECT k, count(*) FROM t GROUP BY k"),
-    ("one side's keys", _code(recompute, "_all", _first_input),
+    ("left join uses keys of one side", _code(recompute, "_all", _first_input),
      "SELECT t.k, u.w FROM t LEFT JOIN u ON t.k = u.k"),
-    ("a row that comes again is told again", _code(distinct, "slice_of", lambda old: lambda a, codes, tick: old(
+    ("distinct does not read its state", _code(distinct, "slice_of", lambda old: lambda a, codes, tick: old(
         a, codes[:0], tick)), "SELECT DISTINCT k FROM t"),
-    ("changed rows of partners", _apart(nodes.Rows.CHANGED, nodes.Rows.CHANGED),
+    ("left join reads changed rows only", _apart(nodes.Rows.CHANGED, nodes.Rows.CHANGED),
      "SELECT t.k, u.w FROM t LEFT JOIN u ON t.k = u.k"),
-    ("changed rows, whatever else they meet", _apart(nodes.Rows.CHANGED, nodes.Rows.CHANGED),
+    ("left join with condition reads changed rows only", _apart(nodes.Rows.CHANGED, nodes.Rows.CHANGED),
      "SELECT t.k, u.w FROM t LEFT JOIN u ON t.k = u.k AND u.w > t.v"),
-    ("changed rows, where there were none", _code(recompute, "_alone", _whatever_flips),
+    ("full join ignores appearing keys", _code(recompute, "_alone", _whatever_flips),
      "SELECT t.k, u.w FROM t FULL JOIN u ON t.k = u.k"),
-    ("a key that is there is not shown", _code(recompute, "_rows_that_changed", _nothing_shown),
+    ("right join loses present keys", _code(recompute, "_rows_that_changed", _nothing_shown),
      "SELECT t.k, u.w FROM t RIGHT JOIN u ON t.k = u.k"),
-    ("what goes was not there", _code(recompute, "_rows_that_changed", _nothing_before),
+    ("anti join loses retracted rows", _code(recompute, "_rows_that_changed", _nothing_before),
      "SELECT t.k FROM t WHERE NOT EXISTS (SELECT 1 FROM u WHERE u.k = t.k)"),
-    ("a group of all has no row", _field(nodes.Recompute, "marked", lambda _: False),
+    ("sum of no rows has no row", _field(nodes.Recompute, "marked", lambda _: False),
      "SELECT sum(f) FROM u WHERE f > 9"),
-    ("the first of before", _code(recompute.RecomputeOperator, "_before", _unsorted_gone),
+    ("top-k ignores retractions", _code(recompute.RecomputeOperator, "_before", _unsorted_gone),
      "SELECT k, v, s FROM t ORDER BY v, k, s LIMIT 3"),
-    ("the first of before, by key", _code(operator.ArrangedInput, "first", _nothing_gone),
+    ("top-k by key ignores retractions", _code(operator.ArrangedInput, "first", _nothing_gone),
      "SELECT k, min(v) FROM t GROUP BY k"),
-    ("nothing was first before", _code(operator.ArrangedInput, "first", _nothing_first),
+    ("top-k reads no old rows", _code(operator.ArrangedInput, "first", _nothing_first),
      "SELECT DISTINCT ON (k) k, v FROM t ORDER BY k, v DESC"),
-    ("the wrong end", _field(nodes.AccumulableAggregate, "top_rows", lambda top_rows: tuple(
+    ("max reads the wrong end", _field(nodes.AccumulableAggregate, "top_rows", lambda top_rows: tuple(
         (rows, dataclasses.replace(top_k, descending=not top_k.descending)) for rows, top_k in top_rows)),
      "SELECT b.k % 2, max(a.v * 20 + b.v * 5 + b.k) FROM t a, t b GROUP BY b.k % 2"),
-    ("fewer than there are", _field(nodes.Recompute, "top_k", lambda top_k: dataclasses.replace(top_k, count=1)),
+    ("top-k reads too few rows", _field(nodes.Recompute, "top_k", lambda top_k: dataclasses.replace(top_k, count=1)),
      "SELECT * FROM (SELECT k, v, row_number() OVER (PARTITION BY k ORDER BY v) AS n FROM t) a WHERE n <= 3"),
-    ("a change of one branch is one of all", _text(nodes.AccumulableAggregate, "= 1L", ">= 0L"),
+    ("a branch's changes go to all", _text(nodes.AccumulableAggregate, "= 1L", ">= 0L"),
      "SELECT k, count(DISTINCT v), sum(v) FROM t GROUP BY k"),
-    ("nothing is taken back", _code(updates, "with_diff", lambda old: lambda rows, diff: old(rows, abs(diff))),
+    ("retractions are insertions", _code(updates, "with_diff", lambda old: lambda rows, diff: old(rows, abs(diff))),
      "SELECT DISTINCT k FROM t"),
-    ("a branch is left out", _field(nodes.Concat, "branches", lambda branches: branches[:1]),
+    ("union lacks a branch", _field(nodes.Concat, "branches", lambda branches: branches[:1]),
      "SELECT k FROM t UNION ALL SELECT k FROM u"),
-    ("a filter is left out", _text(nodes.Linear, "WHERE", "WHERE true OR"), "SELECT k + 1 FROM t WHERE v > 0"),
-    ("partitions are mixed", _text(nodes.Recompute, "PARTITION BY", "PARTITION BY true OR"),
+    ("filter is always true", _text(nodes.Linear, "WHERE", "WHERE true OR"), "SELECT k + 1 FROM t WHERE v > 0"),
+    ("window ignores partitions", _text(nodes.Recompute, "PARTITION BY", "PARTITION BY true OR"),
      "SELECT k, v, row_number() OVER (PARTITION BY k ORDER BY v, s) FROM t"),
-    ("a row without a partner is left out", _text(nodes.Recompute, "LEFT JOIN", "INNER JOIN"),
+    ("left join is an inner join", _text(nodes.Recompute, "LEFT JOIN", "INNER JOIN"),
      "SELECT t.k, u.w FROM t LEFT JOIN u ON t.k = u.k"),
-    ("one side of a full join", _text(nodes.Recompute, "FULL JOIN", "LEFT JOIN"),
+    ("full join is a left join", _text(nodes.Recompute, "FULL JOIN", "LEFT JOIN"),
      "SELECT t.k, u.w FROM t FULL JOIN u ON t.k = u.k"),
-    ("who has a partner", _text(nodes.Recompute, "LEFT SEMI", "LEFT ANTI"),
+    ("semi join is an anti join", _text(nodes.Recompute, "LEFT SEMI", "LEFT ANTI"),
      "SELECT * FROM t WHERE EXISTS (SELECT 1 FROM u WHERE u.k = t.k)"),
-    ("who has none", _code(recompute, "_all", _first_input),
+    ("anti join uses keys of one side", _code(recompute, "_all", _first_input),
      "SELECT * FROM t WHERE NOT EXISTS (SELECT 1 FROM u WHERE u.k = t.k)"),
-    ("a NULL that is not in", _text(nodes.InnerJoin, "IS NOT NULL) OR", "IS NOT NULL) AND"),
+    ("NOT IN mistakes NULLs", _text(nodes.InnerJoin, "IS NOT NULL) OR", "IS NOT NULL) AND"),
      "SELECT * FROM t WHERE v NOT IN (SELECT x FROM w WHERE k > 2)"),
-    ("the greatest for the least", _text(nodes.AccumulableAggregate, "min(", "max("),
+    ("min is max", _text(nodes.AccumulableAggregate, "min(", "max("),
      "SELECT k, min(v) FROM t GROUP BY k"),
-    ("equal values count", _code(distinct.DistinctOperator, "_present", _each_copy),
+    ("count distinct counts copies", _code(distinct.DistinctOperator, "_present", _each_copy),
      "SELECT k, count(DISTINCT s) FROM t GROUP BY k"),
-    ("a filter of an aggregate", _text(nodes.Linear, "CASE WHEN", "CASE WHEN true OR"),
+    ("FILTER is always true", _text(nodes.Linear, "CASE WHEN", "CASE WHEN true OR"),
      "SELECT k, max(v) FILTER (WHERE s = 'a') FROM t GROUP BY k"),
-    ("a grouping set is left out", _field(nodes.Concat, "branches", lambda branches: branches[1:]),
+    ("a grouping set is missing", _field(nodes.Concat, "branches", lambda branches: branches[1:]),
      "SELECT k, s, count(*) FROM t GROUP BY GROUPING SETS ((k), (s), ())"),
-    ("another row of a key", _text(nodes.Recompute, "rank = 1", "rank = 2"),
+    ("distinct on returns second rows", _text(nodes.Recompute, "rank = 1", "rank = 2"),
      "SELECT DISTINCT ON (k) k, v, s FROM t ORDER BY k, v DESC, s"),
-    ("a union in place of an intersection", _text(nodes.Recompute, "INTERSECT", "UNION"),
+    ("INTERSECT is UNION", _text(nodes.Recompute, "INTERSECT", "UNION"),
      "SELECT k FROM t INTERSECT SELECT k FROM u"),
-    ("what the other side takes away", _code(recompute, "_all", _first_input),
+    ("EXCEPT uses keys of one side", _code(recompute, "_all", _first_input),
      "SELECT k FROM t EXCEPT SELECT k FROM u"),
-    ("copies are not counted", _text(nodes.Recompute, "EXCEPT ALL", "EXCEPT"),
+    ("EXCEPT ALL ignores copies", _text(nodes.Recompute, "EXCEPT ALL", "EXCEPT"),
      "SELECT k FROM t EXCEPT ALL SELECT x FROM w"),
-    ("the first of what a function makes", _text(nodes.Linear, "posexplode(k0)", "posexplode(slice(k0, 1, 1))"),
+    ("unnest returns one element", _text(nodes.Linear, "posexplode(k0)", "posexplode(slice(k0, 1, 1))"),
      "SELECT k, x FROM t, unnest(ARRAY[k, v]) x WHERE s <> ''"),
-    ("offsets", _field(nodes.Recompute, "top_k", lambda top_k: top_k and replace(top_k, count=1)),
+    ("top-k with an offset is top-1", _field(nodes.Recompute, "top_k", lambda top_k: top_k and replace(top_k, count=1)),
      "SELECT k, v, s FROM t ORDER BY v, k, s LIMIT 3 OFFSET 2"),
 ]  # fmt: skip
 
 TEMPORAL_PLANTED: list[tuple[str, Planted]] = [
-    ("rows do not go", _text(nodes.Temporal, "least(9223372036854775807L, ", "greatest(9223372036854775807L, ")),
-    ("rows come at once", _text(nodes.Temporal, "greatest(0L, ", "least(0L, ")),
-    ("nothing waits", _code(TemporalBuffer, "insert", lambda _: lambda self, changes, times: None)),
+    (
+        "upper bound of time is ignored",
+        _text(nodes.Temporal, "least(9223372036854775807L, ", "greatest(9223372036854775807L, "),
+    ),
+    ("lower bound of time is ignored", _text(nodes.Temporal, "greatest(0L, ", "least(0L, ")),
+    ("temporal buffer stores nothing", _code(TemporalBuffer, "insert", lambda _: lambda self, changes, times: None)),
 ]
 
 
@@ -632,7 +637,7 @@ PLANTED += [(name, planted, TEMPORAL[0]) for name, planted in TEMPORAL_PLANTED]
 
 @pytest.mark.ivm
 @pytest.mark.parametrize(("planted", "sql"), [p[1:] for p in PLANTED], ids=[p[0] for p in PLANTED])
-def test_an_error_in_a_rule_is_found(
+def test_an_error_planted_in_a_rule_is_detected(
     planted: Planted, sql: str, engine: SparkEngine, storage: Arranger, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     plan_of = histories.delta_plan

@@ -1,4 +1,4 @@
-"""Plans of queries that are followed: the rules that they get, what is shared, and how EXPLAIN tells it."""
+"""Delta plans: the rule of each node, sharing of equal nodes, and the output of EXPLAIN."""
 
 from __future__ import annotations
 
@@ -41,15 +41,15 @@ def tpch() -> PlanContext:
 
 
 @pytest.mark.parametrize("number", list(QUERIES))
-def test_tpch_is_followed_by_keys(number: int) -> None:
-    """A join without a key is one with a row that is alone: a total of all, or whether NOT IN meets a NULL."""
+def test_tpch_queries_join_by_keys(number: int) -> None:
+    """Only joins with a single row have no key: an aggregate of all rows, or the NULL check of NOT IN."""
     plan = plan_query(parse_query(QUERIES[number]), tpch(), maintained=True)
     nodes = nodes_of(delta_plan(rewritten(plan.relation), plan.inputs))
     assert sum(isinstance(n, InnerJoin) and not any(n.keys) for n in nodes) == (number in (11, 16, 22))
     assert not any(isinstance(n, Recompute) and n.recomputes_all for n in nodes)
 
 
-def test_equal_parts_are_one_operator() -> None:
+def test_equal_subplans_are_one_node() -> None:
     nodes = nodes_of(
         followed("WITH a AS (SELECT k, max(v) AS n FROM t GROUP BY k) SELECT a.k, b.n FROM a JOIN a b ON a.n = b.k")
     )
@@ -57,7 +57,7 @@ def test_equal_parts_are_one_operator() -> None:
     assert sum(isinstance(node, Source) for node in nodes) == 1
 
 
-def test_only_columns_that_are_needed_are_read() -> None:
+def test_only_required_columns_are_read() -> None:
     (source,) = (
         n for n in nodes_of(followed("SELECT k, sum(v) FROM t WHERE v > 1 GROUP BY k")) if isinstance(n, Source)
     )
@@ -70,7 +70,7 @@ def test_a_relation_without_history_has_no_rule() -> None:
         delta_plan(rewritten(plan.relation), frozenset())
 
 
-def test_what_explain_tells() -> None:
+def test_explain_output() -> None:
     assert shown("SELECT t.s, count(*), max(u.w) FROM t LEFT JOIN u ON t.k = u.k WHERE t.v > 0 GROUP BY t.s") == [
         "1 Aggregate (accumulable), by (s): count, max",
         "  2 Recompute left join, by (k) = (k)",
@@ -103,8 +103,8 @@ def test_what_explain_tells() -> None:
     ]
 
 
-def test_customers_and_suppliers_of_a_nation_are_not_paired() -> None:
-    """TPC-H's query 5 ties them by nation, which are few: orders and lines come between them."""
+def test_customers_and_suppliers_are_not_joined_by_nation_alone() -> None:
+    """TPC-H's query 5 joins both with the few nations. Line items and orders must be joined between them."""
     rows = {"region": 5, "nation": 25, "supplier": 10_000, "customer": 150_000, "orders": 1_500_000}
     sizes = {item.id: rows.get(item.name, 6_000_000) for item in tpch().state.items.values()}
     plan = plan_query(parse_query(QUERIES[5]), tpch(), maintained=True)

@@ -1,4 +1,4 @@
-"""Operators that look rows up in a collection by the same columns share one arrangement, each at its own time."""
+"""Operators that look up a collection's rows by the same key share an arrangement, which each reads at its own time."""
 
 from __future__ import annotations
 
@@ -44,8 +44,8 @@ def lease_at(shared: SharedArrangements, time: int, key: str = "c0") -> Lease:
     return shared.lease((ids()["t"], (0, 1), ByKey((key,))), schema, Timestamp(time))
 
 
-async def seen(lease: Lease, history: History) -> bool:
-    """Whether the lease sees at its time what there is then."""
+async def is_correct(lease: Lease, history: History) -> bool:
+    """Returns whether the lease, at its time, finds the rows of the table at that time."""
     codes = np.unique(key_codes(await lease.arrangement.whole(lease.time), ("c0",)))
     found = await lease.arrangement.probe(codes, lease.time)
     rows = await history.rows(ids()["t"], lease.time)
@@ -53,7 +53,7 @@ async def seen(lease: Lease, history: History) -> bool:
     return updates.consolidate(pa.concat_tables([found, expected])).num_rows == 0
 
 
-def test_each_sees_its_own_time(storage: Arranger) -> None:
+def test_each_lease_reads_at_its_own_time(storage: Arranger) -> None:
     async def run(seed: int) -> None:
         history = random_history(seed, TIMES)
         shared = SharedArrangements(storage)
@@ -61,20 +61,20 @@ def test_each_sees_its_own_time(storage: Arranger) -> None:
         assert first.arrangement is second.arrangement
         await second.reach(history, Timestamp(5))
         await first.reach(history, Timestamp(2))
-        assert await seen(first, history)
-        assert await seen(second, history)
+        assert await is_correct(first, history)
+        assert await is_correct(second, history)
         second.advance(Timestamp(5))
-        assert await seen(second, history)
+        assert await is_correct(second, history)
         assert first.arrangement.since == 1
         first.release()
         second.advance(Timestamp(6))
         assert second.arrangement.since == 6
-        third = lease_at(shared, 2)  # before what is kept: one of its own
+        third = lease_at(shared, 2)  # before `since` of the shared one: a separate arrangement
         assert third.arrangement is not second.arrangement
         await third.reach(history, Timestamp(TIMES))
         for time in range(2, TIMES + 1):
             third.advance(Timestamp(time))
-            assert await seen(third, history), f"seed {seed}, time {time}"
+            assert await is_correct(third, history), f"seed {seed}, time {time}"
         for lease in (second, third, third):
             lease.release()
         assert len(shared) == 0
@@ -89,8 +89,8 @@ def test_another_key_is_another_arrangement(storage: Arranger) -> None:
     assert len(shared) == 2
 
 
-def test_one_with_more_columns_serves_too(storage: Storage) -> None:
-    """As an index does: what is asked of it are rows of the columns that are wanted, under their names."""
+def test_an_arrangement_with_more_columns_is_shared(storage: Storage) -> None:
+    """A lease returns only its columns, under its names. The arrangement of an index is shared this way."""
 
     async def run(seed: int) -> None:
         history = random_history(seed, TIMES)
@@ -122,7 +122,7 @@ def test_one_with_more_columns_serves_too(storage: Storage) -> None:
         asyncio.run(run(seed))
 
 
-def test_what_went_wrong_serves_nobody_else(storage: Storage) -> None:
+def test_an_invalidated_arrangement_is_not_shared_again(storage: Storage) -> None:
     shared = SharedArrangements(storage)
     first, second = lease_at(shared, 1), lease_at(shared, 1)
     first.invalidate()

@@ -1,4 +1,4 @@
-"""When a tick is given up for a computation of everything."""
+"""When a step is abandoned and all rows are computed instead."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def work() -> StepCost:
     return work
 
 
-def test_a_tick_may_cost_what_everything_does(work: StepCost) -> None:
+def test_a_step_may_cost_as_much_as_computing_all_rows(work: StepCost) -> None:
     work.begin(10, limited=True)
     work.add(WHOLE // 4 - 1, COST)
     work.add(4, 1.0)
@@ -35,27 +35,27 @@ def test_few_rows_are_never_too_much() -> None:
         work.add(1, 1.0)
 
 
-def test_what_is_yet_to_be_found_counts(work: StepCost) -> None:
+def test_rows_count_before_they_are_looked_up(work: StepCost) -> None:
     work.begin(10, limited=True)
     work.add(WHOLE // 8, COST)
     work.expect(WHOLE // 8, COST)
-    work.expect(WHOLE // 8, COST)  # nothing of it was read
+    work.expect(WHOLE // 8, COST)  # adds no cost, because no row was read
     with pytest.raises(TooMuch):
         work.expect(WHOLE // 8 + 1, COST)
 
 
-def test_changes_are_expected_to_be_read_as_often_as_rows_were() -> None:
+def test_the_cost_of_a_change_is_estimated_from_the_last_full_computation() -> None:
     work = StepCost()
     work.begin()
     work.add(3 * WHOLE, 2.0, met=4.0)
     work.end(whole=WHOLE)
-    most = WHOLE // 8  # three times a row, at 2 each of 4, everything being three times as many rows
+    most = WHOLE // 8  # the limit is 3 * WHOLE, and a change costs 3 * 2.0 * 4.0
     work.begin(most, limited=True)
     with pytest.raises(TooMuch):
         work.begin(most + 1, limited=True)
 
 
-def test_what_a_large_tick_took_tells_of_the_next(work: StepCost) -> None:
+def test_the_cost_of_a_large_step_is_the_estimate_for_the_next(work: StepCost) -> None:
     work.begin(1000, limited=True)
     work.add(WHOLE // 8, COST)
     work.end()
@@ -63,12 +63,12 @@ def test_what_a_large_tick_took_tells_of_the_next(work: StepCost) -> None:
     with pytest.raises(TooMuch):
         work.begin(2001, limited=True)
     work.begin(1000, limited=True)
-    work.add(FEW_ROWS + 1, 1.0)  # it was less than expected
+    work.add(FEW_ROWS + 1, 1.0)  # costs less than estimated
     work.end()
     work.begin(2001, limited=True)
 
 
-def test_what_was_given_up_tells_of_the_next(work: StepCost) -> None:
+def test_the_cost_of_an_abandoned_step_is_the_estimate_for_the_next(work: StepCost) -> None:
     work.begin(1000, limited=True)
     with pytest.raises(TooMuch):
         work.expect(WHOLE, COST)
@@ -77,7 +77,7 @@ def test_what_was_given_up_tells_of_the_next(work: StepCost) -> None:
         work.begin(251, limited=True)
 
 
-def test_a_tick_that_nobody_can_replace_is_not_limited(work: StepCost) -> None:
+def test_an_unlimited_step_is_not_abandoned(work: StepCost) -> None:
     work.begin(10 * WHOLE)
     work.add(10 * WHOLE, COST)
     work.end()

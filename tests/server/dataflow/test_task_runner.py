@@ -1,4 +1,4 @@
-"""Tasks as statements: who shares one, and what becomes of the others when one fails, is cancelled, or takes long."""
+"""Tasks in statements: which tasks share one, and their isolation from tasks that fail, are cancelled or take long."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tests.server.dataflow.workers import Workers
 
 @dataclass(frozen=True)
 class Say:
-    """`missing`: a file without which there is no answer."""
+    """A task that answers with its number. It fails while the file `missing` does not exist."""
 
     number: int
     cost: int = 1
@@ -36,7 +36,7 @@ class Say:
 
 
 class Watched(Workers):
-    """Keeps the statements: which numbers were asked for together, and in how many branches. Answers them backwards."""
+    """Records the task numbers and the number of branches of each statement. Answers in reverse order."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -75,7 +75,7 @@ async def said(runner: TaskRunner, *tasks: Say, background: bool = False) -> lis
     return [answer["n"][0].as_py() for answer in await runner.run(tasks, background=background)]
 
 
-async def test_who_asks_at_the_same_time_shares_a_statement(runner: TaskRunner, workers: Watched) -> None:
+async def test_concurrent_requests_share_a_statement(runner: TaskRunner, workers: Watched) -> None:
     asks = [said(runner, *map(Say, range(10 * n, 10 * n + n + 1))) for n in range(4)]
     assert await asyncio.gather(*asks) == [[0], [10, 11], [20, 21, 22], [30, 31, 32, 33]]
     assert workers.asked == [(list(range(10)), 1)]
@@ -83,7 +83,7 @@ async def test_who_asks_at_the_same_time_shares_a_statement(runner: TaskRunner, 
     assert len(workers.asked) == 2
 
 
-async def test_who_asks_for_much_or_has_time_is_alone(runner: TaskRunner, workers: Watched) -> None:
+async def test_large_and_background_requests_have_their_own_statements(runner: TaskRunner, workers: Watched) -> None:
     large = [Say(n, COST_PER_BRANCH) for n in range(3)]
     found = await asyncio.gather(said(runner, Say(7)), said(runner, *large), said(runner, Say(8), background=True))
     assert found == [[7], [0, 1, 2], [8]]
@@ -104,36 +104,40 @@ async def test_who_asks_for_much_or_has_time_is_alone(runner: TaskRunner, worker
         ([COST_PER_BRANCH] * 1000, task_runner.BRANCHES_MAX),
     ],
 )
-async def test_much_work_is_for_many(runner: TaskRunner, workers: Watched, costs: list[int], branches: int) -> None:
+async def test_expensive_tasks_are_distributed_over_branches(
+    runner: TaskRunner, workers: Watched, costs: list[int], branches: int
+) -> None:
     tasks = [Say(number, cost) for number, cost in enumerate(costs)]
     assert await said(runner, *tasks) == list(range(len(tasks)))
     assert workers.asked[-1][1] == branches
 
 
-async def test_nobody_waits_for_the_file_of_another(runner: TaskRunner, workers: Watched, tmp_path: Path) -> None:
+async def test_no_request_waits_for_the_missing_file_of_another(
+    runner: TaskRunner, workers: Watched, tmp_path: Path
+) -> None:
     late = asyncio.create_task(said(runner, Say(1), Say(2, missing=tmp_path / "late"), Say(3)))
     assert await said(runner, Say(4)) == [4]
     assert not late.done()
     (tmp_path / "late").touch()
     assert await late == [1, 2, 3]
     assert workers.asked[0] == ([0, 1, 2, 3], 1)
-    assert workers.asked[1:] == [([0], 1)] * (len(workers.asked) - 1)  # what was answered is not asked again
+    assert workers.asked[1:] == [([0], 1)] * (len(workers.asked) - 1)  # answered tasks are not repeated
     with pytest.raises(PgError, match="cannot use the files"):
         await said(runner, Say(1), Say(2, missing=tmp_path / "never"))
 
 
-async def test_who_fails_fails_alone(runner: TaskRunner, workers: Watched) -> None:
+async def test_a_failing_request_fails_alone(runner: TaskRunner, workers: Watched) -> None:
     deadly = mock.Mock(side_effect=[PgError("XX000", "a worker ended"), None, PgError("XX000", "again"), None])
     workers.fault = deadly
     assert await asyncio.gather(said(runner, Say(1)), said(runner, Say(2))) == [[1], [2]]
-    assert deadly.call_count == 4  # together, the one, the other, and that once more
+    assert deadly.call_count == 4  # shared, the first alone, the second alone, and its retry
     workers.fault = mock.Mock(side_effect=PgError("57014", "canceled"))
     both = await asyncio.gather(said(runner, Say(1)), said(runner, Say(2)), return_exceptions=True)
     assert [str(error) for error in both] == ["canceled", "canceled"]
     assert workers.fault.call_count == 1
 
 
-async def test_a_statement_ends_when_nobody_waits_for_it(runner: TaskRunner, workers: Watched) -> None:
+async def test_a_statement_is_cancelled_when_all_its_requests_are(runner: TaskRunner, workers: Watched) -> None:
     workers.waits = asyncio.Event()
     one, other = (asyncio.create_task(said(runner, Say(n))) for n in (1, 2))
     await workers.begun.get()
@@ -153,8 +157,8 @@ async def test_a_statement_ends_when_nobody_waits_for_it(runner: TaskRunner, wor
     assert workers.cancelled == 1
 
 
-async def test_who_comes_after_all_have_gone_is_answered(runner: TaskRunner, workers: Watched) -> None:
-    """Before the statement that they had asked for began."""
+async def test_a_request_after_a_cancelled_one_is_answered(runner: TaskRunner, workers: Watched) -> None:
+    """The earlier request was cancelled before its statement began."""
     gone = asyncio.create_task(said(runner, Say(1)))
     await asyncio.sleep(0)
     gone.cancel()

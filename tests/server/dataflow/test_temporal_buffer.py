@@ -1,4 +1,4 @@
-"""What waits comes at its time, as a plain list of it tells; what was taken back before is not kept."""
+"""The temporal buffer returns changes at their times, as a plain list does, and does not keep changes that cancel."""
 
 from __future__ import annotations
 
@@ -29,34 +29,34 @@ def counted(changes: pa.Table) -> Counter[int]:
 
 
 @given(st.lists(st.lists(change, max_size=6), max_size=8))
-def test_each_change_comes_at_its_time(steps: list[list[tuple[int, int, int]]]) -> None:
-    waiting, plain = TemporalBuffer(SCHEMA), []
+def test_each_change_is_returned_at_its_time(steps: list[list[tuple[int, int, int]]]) -> None:
+    buffer, plain = TemporalBuffer(SCHEMA), []
     for now, step in enumerate(steps):
         later = [(row, diff, now + 1 + wait) for row, diff, wait in step]
-        waiting.insert(table(later), np.array([time for *_, time in later], np.int64))
+        buffer.insert(table(later), np.array([time for *_, time in later], np.int64))
         plain += later
-        due = waiting.due(now)
+        due = buffer.due(now)
         expected = [c for c in plain if c[2] <= now]
         assert counted(due) == counted(table(expected))
-        waiting.drop(now)
+        buffer.drop(now)
         plain = [c for c in plain if c[2] > now]
         net = Counter[tuple[int, int]]()
         for row, diff, time in plain:
             net[row, time] += diff
         first = min((time for (_, time), diff in net.items() if diff), default=None)
-        assert first is None or (waiting.next_time is not None and waiting.next_time <= first)
-        assert waiting.rows <= len(plain)
+        assert first is None or (buffer.next_time is not None and buffer.next_time <= first)
+        assert buffer.rows <= len(plain)
 
 
-def test_a_row_that_is_taken_back_in_time_is_not_kept() -> None:
-    waiting = TemporalBuffer(SCHEMA)
+def test_changes_that_cancel_are_not_kept() -> None:
+    buffer = TemporalBuffer(SCHEMA)
     for diff in (1, -1) * 100:
-        waiting.insert(table([(1, diff, 5)]), np.array([5]))
-    assert waiting.rows <= 1
+        buffer.insert(table([(1, diff, 5)]), np.array([5]))
+    assert buffer.rows <= 1
 
 
 @given(st.lists(st.lists(st.integers(0, 5), max_size=4), max_size=30))
-def test_what_changes_add_up_to(steps: list[list[int]]) -> None:
+def test_accumulated_changes_equal_a_counter(steps: list[list[int]]) -> None:
     start = pa.table({"c0": [1, 2, 2]}, schema=pa.schema([("c0", pa.int32())]))
     accumulated, plain = Accumulated(start), Counter([1, 2, 2])
     for number, step in enumerate(steps):

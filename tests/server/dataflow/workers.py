@@ -1,4 +1,4 @@
-"""Stands in for the engine where files of arrangements are searched: does the tasks in this process, without Spark."""
+"""An engine for tests that runs the tasks on arrangement files in this process, without Spark."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from server.dataflow.arrangements.run_files import answers
 
 
 class Workers:
-    """An `Engine` for one kind of statement. `fault` is called before the tasks are done."""
+    """An `Engine` for one kind of statement. `fault` is called before the tasks run."""
 
     def __init__(self) -> None:
         self.statements = 0

@@ -23,7 +23,7 @@ Connection = psycopg.Connection[Any]
 
 @pytest.fixture
 def db(dsn: str) -> Iterator[Connection]:
-    """A connection to a fresh database with a table t of one row, and a table `probe` that nobody holds."""
+    """A connection to a new database with a table `t` of one row and a table `probe` without holds."""
     with psycopg.connect(dsn, autocommit=True) as connection:
         connection.execute("CREATE TABLE probe (a int)")
         connection.execute("CREATE TABLE t (a int)")
@@ -32,25 +32,28 @@ def db(dsn: str) -> Iterator[Connection]:
 
 
 def refused(connection: Connection, statement: str, sqlstate: str, *parts: str) -> psycopg.Error:
-    """The error of a statement; its message, DETAIL and HINT say `parts`."""
+    """Executes a statement that must fail with `sqlstate`; message, DETAIL and HINT together contain all `parts`."""
     with pytest.raises(psycopg.Error) as caught:
         connection.execute(statement)  # type: ignore[call-overload]
     error = caught.value
-    told = f"{error} {error.diag.message_detail} {error.diag.message_hint}"
-    assert error.sqlstate == sqlstate, told
+    text = f"{error} {error.diag.message_detail} {error.diag.message_hint}"
+    assert error.sqlstate == sqlstate, text
     for part in parts:
-        assert part in told
+        assert part in text
     return error
 
 
 def now(connection: Connection) -> int:
-    """The greatest closed time."""
+    """Returns the greatest closed timestamp."""
     ((time,),) = connection.execute("SELECT mz_now()").fetchall()
     return int(time)
 
 
 def hold_now(connection: Connection, name: str, on: str) -> int:
-    """A new hold at the greatest closed time, which is returned, however long the machine takes for each step."""
+    """Creates a hold and advances it to the greatest closed timestamp, which it returns.
+
+    Without the advance, the hold's time would depend on the machine's speed.
+    """
     connection.execute(f"CREATE HOLD {name} ON {on}")  # type: ignore[call-overload]
     time = now(connection)
     connection.execute(f"ALTER HOLD {name} ADVANCE TO {time}")  # type: ignore[call-overload]
@@ -75,7 +78,7 @@ def awaited(condition: Callable[[], object], what: str) -> None:
 
 
 def since(connection: Connection, name: str) -> int:
-    """The read frontier of an object, which is the only one of its name."""
+    """Returns the read frontier of the only object with this name."""
     ((id,),) = connection.execute("SELECT id FROM mz_objects WHERE name = %s", (name,)).fetchall()
     frontiers = connection.execute("SELECT read_frontier FROM mz_internal.mz_frontiers WHERE object_id = %s", (id,))
     ((frontier,),) = frontiers.fetchall()
@@ -87,7 +90,7 @@ def await_since(connection: Connection, name: str, time: int) -> None:
 
 
 def await_retention(connection: Connection, time: int) -> None:
-    """Until retention alone keeps `time` no more."""
+    """Waits until retention alone no longer keeps `time`."""
     await_since(connection, "probe", time)
 
 
@@ -111,7 +114,7 @@ def test_h1_what_can_be_held(db: Connection) -> None:
     db.execute("DROP HOLD IF EXISTS nothing, h CASCADE")
 
 
-def test_h2_objects_of_any_schema_and_database(db: Connection) -> None:
+def test_h2_a_hold_covers_objects_of_any_schema_and_database(db: Connection) -> None:
     other = f"{db.info.dbname}_other"
     db.execute(f"CREATE DATABASE {other}")
     try:
@@ -132,8 +135,8 @@ def test_h2_objects_of_any_schema_and_database(db: Connection) -> None:
     assert db.execute("SHOW HOLDS FROM s").fetchall() == [], "the hold went with one of its objects"
 
 
-def test_h3_who_may_hold(dsn: str, db: Connection) -> None:
-    """CREATE on the schema, SELECT on each object, USAGE on the cluster of what one keeps up to date."""
+def test_h3_privileges_required_for_holds(dsn: str, db: Connection) -> None:
+    """CREATE HOLD requires CREATE on the schema, SELECT on the objects, and USAGE on the cluster of maintained ones."""
     name = f"holder_of_{db.info.dbname}"
     db.execute("CREATE SCHEMA s")
     db.execute("CREATE MATERIALIZED VIEW m AS SELECT a FROM t")
@@ -175,7 +178,7 @@ def test_h3_who_may_hold(dsn: str, db: Connection) -> None:
             db.execute(f"DROP ROLE {role}")
 
 
-def test_h4_a_hold_hands_over_to_another(db: Connection) -> None:
+def test_h4_a_hold_can_be_created_at_the_time_of_another_hold(db: Connection) -> None:
     start = hold_now(db, "first", "t")
     db.execute("INSERT INTO t VALUES (2)")
     db.execute("CREATE TABLE u (a int)")
@@ -188,7 +191,7 @@ def test_h4_a_hold_hands_over_to_another(db: Connection) -> None:
     assert place(db, "second") == start
 
 
-def test_h4_the_bounds_of_a_time(db: Connection) -> None:
+def test_h4_at_must_lie_between_the_frontiers(db: Connection) -> None:
     refused(db, "CREATE HOLD h ON t AT 1", "22023", "before the read frontier")
     refused(
         db, "CREATE HOLD h ON t AT 18446744073709551615", "22023", "beyond the write frontier", "The greatest allowed"
@@ -201,7 +204,7 @@ def test_h4_the_bounds_of_a_time(db: Connection) -> None:
     assert place(db, "h") == start
 
 
-def test_h5_without_at_the_greatest_read_frontier(db: Connection) -> None:
+def test_h5_without_at_a_hold_starts_at_the_greatest_read_frontier(db: Connection) -> None:
     start = now(db)
     db.execute("CREATE HOLD old ON t")
     await_retention(db, start)
@@ -213,7 +216,7 @@ def test_h5_without_at_the_greatest_read_frontier(db: Connection) -> None:
     assert born - 100 <= place(db, "two") <= now(db), "the newer table's"
 
 
-def test_h6_what_is_held_is_read(db: Connection) -> None:
+def test_h6_held_times_are_readable(db: Connection) -> None:
     db.execute("CREATE MATERIALIZED VIEW m AS SELECT sum(a) AS a FROM t")
     assert db.execute("SELECT * FROM m").fetchall() == [(1,)]
     start = hold_now(db, "h", "t, m")
@@ -232,7 +235,7 @@ def test_h6_what_is_held_is_read(db: Connection) -> None:
     assert sorted((diff, a) for _, diff, a in rows) == [(-1, 1), (-1, 3), (1, 2), (1, 3)]
 
 
-def test_h7_h8_a_hold_on_an_index_serves_queries_by_way_of_it(db: Connection) -> None:
+def test_h7_h8_a_hold_on_an_index_serves_queries_through_the_index(db: Connection) -> None:
     db.execute("CREATE INDEX i ON t (a)")
     start = hold_now(db, "h", "i")
     db.execute("INSERT INTO t VALUES (2)")
@@ -266,7 +269,7 @@ def test_h9_a_hold_is_renamed_and_swapped_in_a_transaction(db: Connection) -> No
     refused(db, "ALTER HOLD h SET SCHEMA s", "0A000")
 
 
-def test_h10_a_hold_on_what_the_transaction_creates(db: Connection) -> None:
+def test_h10_a_hold_on_an_object_created_in_the_same_transaction(db: Connection) -> None:
     start = hold_now(db, "h", "t")
     db.execute("INSERT INTO t VALUES (2)")
     await_retention(db, start)
@@ -297,7 +300,7 @@ def test_h10_a_hold_on_what_the_transaction_creates(db: Connection) -> None:
     assert place(db, "of_y") == since(db, "y")
 
 
-def test_h10_exactly_one_create_and_one_create_hold(db: Connection) -> None:
+def test_h10_a_transaction_allows_one_create_and_one_create_hold(db: Connection) -> None:
     def block(*statements: str) -> psycopg.Error | None:
         db.execute("BEGIN")
         try:
@@ -331,7 +334,7 @@ def test_h10_exactly_one_create_and_one_create_hold(db: Connection) -> None:
     assert error.sqlstate == "25001"
 
 
-def test_h11_back_under_another_hold(db: Connection) -> None:
+def test_h11_a_hold_moves_back_under_another_hold(db: Connection) -> None:
     start = hold_now(db, "h", "t")
     db.execute(f"CREATE HOLD g ON t AT {start}")
     await_retention(db, start)
@@ -352,7 +355,7 @@ def test_h11_back_under_another_hold(db: Connection) -> None:
     assert place(db, "g") == end
 
 
-def test_h12_advance_alone_goes_where_retention_goes(db: Connection) -> None:
+def test_h12_advance_without_a_time_moves_to_the_retention_frontier(db: Connection) -> None:
     start = hold_now(db, "h", "t")
     db.execute("CREATE HOLD g ON t")
     await_retention(db, start)
@@ -367,7 +370,7 @@ def test_h12_advance_alone_goes_where_retention_goes(db: Connection) -> None:
     reader.close()
 
 
-def test_h13_h17_running_reads_keep_what_they_read(db: Connection) -> None:
+def test_h13_h17_running_reads_keep_their_history(db: Connection) -> None:
     start = hold_now(db, "h", "t")
     db.execute("INSERT INTO t VALUES (2)")
     await_retention(db, start)
@@ -417,7 +420,7 @@ def test_h14_max_lag(db: Connection) -> None:
         db.execute("ALTER SYSTEM RESET max_hold_lag")
 
 
-def test_h15_h16_a_late_hold_moves_by_itself(server: ServerThread, db: Connection) -> None:
+def test_h15_h16_a_hold_beyond_max_lag_is_advanced_automatically(server: ServerThread, db: Connection) -> None:
     notices: list[tuple[str | None, str | None]] = []
     db.add_notice_handler(lambda diag: notices.append((diag.message_primary, diag.message_detail)))
     before = metric(server, "tidewire_holds_moved_by_max_lag_total")
@@ -455,7 +458,7 @@ def metric(server: ServerThread, name: str) -> float:
     return float(found[1])
 
 
-def test_h18_what_is_held_is_dropped_by_cascade_alone(db: Connection) -> None:
+def test_h18_dropping_a_held_object_requires_cascade(db: Connection) -> None:
     db.execute("CREATE TABLE u (a int)")
     db.execute("CREATE MATERIALIZED VIEW m AS SELECT a FROM t")
     db.execute("CREATE HOLD h ON t, u")
@@ -470,7 +473,7 @@ def test_h18_what_is_held_is_dropped_by_cascade_alone(db: Connection) -> None:
     assert db.execute("SHOW HOLDS").fetchall() == []
 
 
-def test_h19_the_hold_that_stands_ahead_is_named(db: Connection) -> None:
+def test_h19_the_error_names_the_hold_after_the_requested_time(db: Connection) -> None:
     start = now(db)
     db.execute("CREATE HOLD far ON t")
     await_retention(db, start)
@@ -479,23 +482,23 @@ def test_h19_the_hold_that_stands_ahead_is_named(db: Connection) -> None:
     db.execute(f"ALTER HOLD far ADVANCE TO {end + 1}")
     await_retention(db, end)
     for statement in ("SELECT * FROM t AS OF {}", "SUBSCRIBE t AS OF {}", "SUBSCRIBE (SELECT a + 1 FROM t) AS OF {}"):
-        told = f'The hold "{db.info.dbname}.public.near" is at {end}, after the requested time. Read at {end} or later.'
-        refused(db, statement.format(start), "22000", "could not find a valid timestamp for the query", told)
-        refused(db, statement.format(1), "22000", "(Query's AS OF): [1 (1970-01-01", told)
+        hint = f'The hold "{db.info.dbname}.public.near" is at {end}, after the requested time. Read at {end} or later.'
+        refused(db, statement.format(start), "22000", "could not find a valid timestamp for the query", hint)
+        refused(db, statement.format(1), "22000", "(Query's AS OF): [1 (1970-01-01", hint)
     db.execute("DROP HOLD near, far")
     error = refused(db, f"SELECT * FROM t AS OF {start}", "22000")
     assert "hold" not in str(error.diag.message_hint)
 
 
-def test_h19_a_time_that_is_readable_is_read(db: Connection) -> None:
+def test_h19_a_readable_time_before_the_hold_can_be_read(db: Connection) -> None:
     db.execute("CREATE HOLD h ON t")
     start = now(db)
     db.execute(f"ALTER HOLD h ADVANCE TO {start + 1}")
     assert values(db, "t", start) == [1]
 
 
-def test_h21_advances_that_come_together_share_transactions(server: ServerThread, db: Connection) -> None:
-    """And each is decided by itself: one that is refused does not disturb the others."""
+def test_h21_concurrent_advances_share_transactions(server: ServerThread, db: Connection) -> None:
+    """Each advance is decided separately: a refused one does not affect the others."""
     names = [f"h{n}" for n in range(64)]
     for name in names:
         db.execute(f"CREATE HOLD {name} ON t")
@@ -525,7 +528,7 @@ def test_h21_advances_that_come_together_share_transactions(server: ServerThread
 
 
 def test_two_sessions_advance_one_hold(db: Connection) -> None:
-    """Whoever comes last in time wins; whoever asks for what is gone by then is refused. Nothing in between."""
+    """The hold ends at the greatest accepted time. Advances to times that are no longer readable are refused."""
     start = hold_now(db, "h", "t")
     await_retention(db, start + 200)
     targets = [start + n for n in range(1, 41)]
@@ -545,7 +548,7 @@ def test_two_sessions_advance_one_hold(db: Connection) -> None:
 
 
 def test_a_hold_is_dropped_while_a_reader_resumes(db: Connection) -> None:
-    """The reader gets everything or is told that it cannot."""
+    """The reader gets either all updates or an error."""
     for number in range(10):
         start = hold_now(db, f"h{number}", "t")
         db.execute(f"INSERT INTO t VALUES ({number + 100})")
@@ -617,8 +620,8 @@ def test_metrics_of_holds(server: ServerThread, db: Connection) -> None:
     assert metric(server, f"tidewire_hold_history_rows{label}") == 0
 
 
-def test_disk_follows_what_is_held(server: ServerThread, db: Connection) -> None:
-    """A row that is rewritten many times: with a hold all versions stay, and go when it advances."""
+def test_disk_usage_depends_on_held_history(server: ServerThread, db: Connection) -> None:
+    """The log keeps all versions of an updated row while they are held, and compacts them when the hold advances."""
     ((id,),) = db.execute("SELECT id FROM mz_objects WHERE name = 't'").fetchall()
     db.execute("CREATE HOLD h ON t")
     log = server.app.coordinator.log
@@ -688,8 +691,8 @@ def test_retain_history_is_checked(db: Connection) -> None:
         db.execute("ALTER SYSTEM RESET enable_unlimited_retain_history")
 
 
-def test_a_hold_begins_where_retention_reaches(db: Connection) -> None:
-    """A hold beside RETAIN HISTORY: the read frontier is what the window gives."""
+def test_a_hold_starts_at_the_retained_read_frontier(db: Connection) -> None:
+    """On a table with RETAIN HISTORY, a hold starts at the read frontier that the retention window gives."""
     db.execute("CREATE TABLE long (a int) WITH (RETAIN HISTORY FOR '1h')")
     born = since(db, "long")
     awaited(lambda: since(db, "t") > born, "time stands still")
@@ -763,7 +766,7 @@ def test_comments(db: Connection) -> None:
     refused(db, "COMMENT ON TABLE mz_tables IS 'x'", "42501")
 
 
-def test_the_one_cluster(db: Connection) -> None:
+def test_quickstart_is_the_only_cluster(db: Connection) -> None:
     db.execute("SET cluster = quickstart")
     assert db.execute("SHOW CLUSTERS").fetchall() == [("quickstart",)]
     assert db.execute("SELECT name FROM mz_clusters").fetchall() == [("quickstart",)]

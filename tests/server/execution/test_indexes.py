@@ -1,4 +1,4 @@
-"""Indexes as a client sees them: the same answers as without, at every time, and no scan."""
+"""Indexes as a client sees them: results equal those without indexes at every time, and lookups do not scan."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def plan_of(db: Connection, sql: str) -> str:
 
 
 def await_true(condition: Callable[[], bool], what: str) -> None:
-    """Nothing tells a client when a dataflow has come to somewhere."""
+    """Polls `condition`, because no event tells a client how far a dataflow is."""
     for _ in range(600):
         if condition():
             return
@@ -75,7 +75,7 @@ def await_hydrated(db: Connection, *names: str) -> None:
 
 
 class Ways:
-    """How relations are read: counts what indexes give, and can do without them, or without scans."""
+    """Counts index lookups and scans. `without_indexes` disables index lookups."""
 
     def __init__(self, coordinator: Coordinator, monkeypatch: pytest.MonkeyPatch) -> None:
         self.indexed = 0
@@ -101,7 +101,7 @@ def ways(server: ServerThread, monkeypatch: pytest.MonkeyPatch) -> Ways:
     return Ways(server.app.coordinator, monkeypatch)
 
 
-# -- the same answers -------------------------------------------------------------------------------------------------
+# -- the same results -------------------------------------------------------------------------------------------------
 
 POOLS: dict[str, tuple[str, list[str]]] = {
     "k": ("int", ["NULL", "-1", "0", "1", "2", "2147483647"]),
@@ -117,7 +117,7 @@ POOLS: dict[str, tuple[str, list[str]]] = {
     "ts": ("timestamptz", ["NULL", "'2024-02-29 12:00:00+02'::timestamptz", "'2024-02-29 10:00:00+00'::timestamptz"]),
     "raw": ("bytea", ["NULL", r"'\x'::bytea", r"'\x00'::bytea", r"'\x0000'::bytea"]),
 }
-OTHERS = {  # of another type, or out of what the column can have
+OTHERS = {  # values of another type, or outside the column's range
     "k": ["1.0", "1.5", "5000000000", "1::int2", "2.0::float8", "'NaN'::float8"],
     "big": ["0.0", "9007199254740993.0", "1e30"],
     "f": ["0.1::float4", "0", "'NaN'::float4"],
@@ -153,14 +153,14 @@ class Model:
 
     def _rows(self, count: int) -> Iterator[str]:
         for _ in range(count):
-            self._row += self._random.randrange(2)  # some rows are there twice
+            self._row += self._random.randrange(2)  # some rows get the same number
             yield f"({self._row}, {', '.join(self._random.choice(pool) for _, pool in POOLS.values())})"
 
     def _value(self, column: str) -> str:
         return self._random.choice(POOLS[column][1])
 
     def query(self, keys: str) -> str:
-        """One that asks for a key of the columns or expression."""
+        """Returns a query with a condition on each column or expression of `keys`."""
         columns = keys.split(", ")
         conditions = [self._condition(column) for column in columns]
         if self._random.random() < 0.3:
@@ -190,7 +190,7 @@ class Model:
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_an_index_changes_no_answer(seed: int, db: Connection, ways: Ways) -> None:
+def test_results_are_equal_with_and_without_indexes(seed: int, db: Connection, ways: Ways) -> None:
     model = Model(seed)
     types = ", ".join(f"{name} {type}" for name, (type, _) in POOLS.items())
     db.execute(f"CREATE TABLE t (row int, {types}) WITH (RETAIN HISTORY FOR '1h')".encode())
@@ -251,10 +251,10 @@ def test_clients_look_up_by_parameters_of_every_type(dsn: str, db: Connection, w
     assert ways.scanned == 0, "no log was read"
 
 
-# -- how it is answered -----------------------------------------------------------------------------------------------
+# -- lookups and scans ------------------------------------------------------------------------------------------------
 
 
-def test_no_scan_and_no_spark_where_columns_are_asked_for(
+def test_lookups_need_no_scan_and_plain_columns_need_no_spark(
     db: Connection, ways: Ways, server: ServerThread, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     db.execute("CREATE TABLE t (k int, s text)")
@@ -293,7 +293,7 @@ def test_no_scan_and_no_spark_where_columns_are_asked_for(
     assert rows(db, "SELECT s FROM t WHERE k = 6") == []
 
 
-def test_transactions_and_times_see_what_they_should(db: Connection, dsn: str, ways: Ways) -> None:
+def test_lookups_respect_transactions_and_as_of(db: Connection, dsn: str, ways: Ways) -> None:
     db.execute("CREATE TABLE t (k int, v int)")
     db.execute("CREATE INDEX i ON t (k) WITH (RETAIN HISTORY FOR '1h')")
     db.execute("INSERT INTO t VALUES (1, 1), (2, 2)")
@@ -313,7 +313,7 @@ def test_transactions_and_times_see_what_they_should(db: Connection, dsn: str, w
     assert (ways.scanned, ways.indexed) == (0, 3)
 
 
-def test_a_table_with_history_is_read_before_its_index_begins(db: Connection, ways: Ways) -> None:
+def test_times_before_the_index_begins_are_read_from_the_table(db: Connection, ways: Ways) -> None:
     db.execute("CREATE TABLE t (k int) WITH (RETAIN HISTORY FOR '1h')")
     db.execute("INSERT INTO t VALUES (1)")
     first = now(db)
@@ -338,14 +338,14 @@ def test_one_key_with_half_of_the_rows(db: Connection, ways: Ways) -> None:
     assert ways.scanned == 0
 
 
-def test_a_count_below_zero_is_told_by_way_of_an_index(db: Connection, dsn: str, server: ServerThread) -> None:
+def test_a_negative_multiplicity_is_an_error_in_index_lookups(db: Connection, dsn: str, server: ServerThread) -> None:
     db.execute("CREATE TABLE t (k int, v int)")
     db.execute("INSERT INTO t VALUES (1, 1), (2, 2)")
     db.execute("CREATE INDEX i ON t (k)")
     await_hydrated(db, "i")
     take_away(server, dsn, (9, 9))
     with pytest.raises(errors.DataException, match="the count of a row is negative"):
-        db.execute("SELECT v FROM t WHERE k = 1")  # as without the index, though its row is another one
+        db.execute("SELECT v FROM t WHERE k = 1")  # fails although the negative row has another key, as without index
     take_away(server, dsn, (9, 9), 1)
     assert rows(db, "SELECT v FROM t WHERE k = 1") == [(1,)]
     assert rows(db, "SELECT v FROM t WHERE k = 9") == []
@@ -354,7 +354,7 @@ def test_a_count_below_zero_is_told_by_way_of_an_index(db: Connection, dsn: str,
 # -- indexes on views, expressions, default indexes -------------------------------------------------------------------
 
 
-def test_a_view_is_kept_up_to_date_by_its_index(db: Connection, ways: Ways) -> None:
+def test_queries_of_a_view_are_served_by_its_index(db: Connection, ways: Ways) -> None:
     db.execute("CREATE TABLE t (k int, v int)")
     db.execute("CREATE VIEW w AS SELECT k, sum(v) AS s, count(*) AS n FROM t GROUP BY k")
     db.execute("INSERT INTO t VALUES (1, 10), (1, 20), (2, 5)")
@@ -395,7 +395,7 @@ def test_a_hold_on_the_index_of_a_view_keeps_its_history(db: Connection, ways: W
     assert rows(db, f"SELECT * FROM w AS OF {first}") == [(1, 1)]
     assert ways.scanned == 0
     with pytest.raises(errors.DataException):
-        db.execute(f"SELECT * FROM t AS OF {first}".encode())  # which the index does not serve
+        db.execute(f"SELECT * FROM t AS OF {first}".encode())  # an index on w does not serve reads of t
     assert rows(db, "SELECT * FROM w") == [(1, 2), (2, 1)]
     db.execute("DROP INDEX i CASCADE")
     with pytest.raises(errors.DataException):
@@ -403,7 +403,7 @@ def test_a_hold_on_the_index_of_a_view_keeps_its_history(db: Connection, ways: W
 
 
 def _since(db: Connection, name: str) -> int:
-    """Of a relation or index."""
+    """Returns the read frontier of a relation or index."""
     found = db.execute(
         "SELECT f.read_frontier FROM mz_internal.mz_frontiers f JOIN mz_objects i ON i.id = f.object_id "
         "JOIN mz_schemas s ON s.id = i.schema_id JOIN mz_databases d ON d.id = s.database_id "
@@ -413,7 +413,7 @@ def _since(db: Connection, name: str) -> int:
     return int(found[0][0])
 
 
-def test_a_view_that_fails_fails_only_who_computes_it(db: Connection, ways: Ways) -> None:
+def test_a_failing_view_fails_only_queries_that_compute_the_error(db: Connection, ways: Ways) -> None:
     db.execute("CREATE TABLE t (k int, v int)")
     db.execute("CREATE VIEW w AS SELECT k, 10 / v AS q FROM t")
     db.execute("INSERT INTO t VALUES (1, 2)")
@@ -434,7 +434,7 @@ def test_a_view_that_fails_fails_only_who_computes_it(db: Connection, ways: Ways
     await_true(by_index, "the index does not go on")
 
 
-def test_an_expression_is_looked_up(db: Connection, ways: Ways) -> None:
+def test_an_index_on_an_expression_serves_lookups(db: Connection, ways: Ways) -> None:
     db.execute("CREATE TABLE t (id int, name text)")
     db.execute("CREATE INDEX i ON t (lower(name))")
     db.execute("INSERT INTO t VALUES (1, 'Ada'), (2, 'ADA'), (3, 'Bob'), (4, NULL)")
@@ -446,7 +446,7 @@ def test_an_expression_is_looked_up(db: Connection, ways: Ways) -> None:
     assert rows(db, "SELECT id FROM t WHERE upper(name) = 'BOB'") == [(3,)]
 
 
-def test_definitions(db: Connection) -> None:
+def test_index_definitions(db: Connection) -> None:
     db.execute('CREATE TABLE t (a int, "B" int)')
     db.execute("CREATE VIEW v AS SELECT a FROM t")
     db.execute("CREATE DEFAULT INDEX ON t")
@@ -477,7 +477,7 @@ def test_definitions(db: Connection) -> None:
     assert rows(db, "SHOW INDEXES") == []
 
 
-def test_an_index_is_an_arrangement_until_it_is_dropped(db: Connection, server: ServerThread) -> None:
+def test_an_arrangement_lives_until_its_index_and_dataflows_are_dropped(db: Connection, server: ServerThread) -> None:
     db.execute("CREATE TABLE t (k int, s text)")
     db.execute("INSERT INTO t SELECT n, 's' FROM generate_series(1, 100) AS g(n)")
     db.execute("CREATE INDEX kept ON t (k)")
@@ -499,7 +499,7 @@ def test_an_index_is_an_arrangement_until_it_is_dropped(db: Connection, server: 
     assert rows(db, "SELECT s FROM t WHERE k = 101") == [("late",)]
 
 
-def test_rows_come_and_go_with_time(db: Connection) -> None:
+def test_an_index_on_a_temporal_filter_drops_expired_rows(db: Connection) -> None:
     db.execute("CREATE TABLE sessions (who text, ends timestamptz)")
     db.execute("CREATE VIEW present AS SELECT who FROM sessions WHERE mz_now() < ends")
     db.execute("CREATE INDEX i ON present (who)")
@@ -513,8 +513,8 @@ def test_rows_come_and_go_with_time(db: Connection) -> None:
 
 
 @pytest.mark.crash
-def test_killed_and_started_again(tmp_path: Path) -> None:
-    """Indexes are as before, on tables, materialized views and views; what was held of a view's index is there."""
+def test_indexes_survive_kills(tmp_path: Path) -> None:
+    """After a kill, indexes on tables, views and materialized views give the same results, also at held times."""
     server = ServerProcess(tmp_path, "--timestamp-interval", "100ms")
     chosen = random.Random(5)
     counts: dict[int, int] = {}
@@ -539,7 +539,7 @@ def test_killed_and_started_again(tmp_path: Path) -> None:
     for _ in range(2):
         server = ServerProcess(tmp_path, "--timestamp-interval", "100ms")
         with connected(server.dsn) as db:
-            for key in range(4):  # by the plain way at first
+            for key in range(4):  # may scan the table, because the index may not be hydrated yet
                 assert len(rows(db, "SELECT v FROM t WHERE k = %s", key)) == counts[key]
             await_hydrated(db, "on_t", "on_w", "on_m")
             for key in range(4):
@@ -555,8 +555,10 @@ def test_killed_and_started_again(tmp_path: Path) -> None:
         server.kill()
 
 
-def test_a_full_disk_leaves_the_plain_way(engine: SparkEngine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What could not be taken in is not missing: the index begins anew."""
+def test_a_full_disk_makes_queries_scan_until_the_index_is_rebuilt(
+    engine: SparkEngine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An index that failed to store updates is rebuilt. No result lacks rows in the meantime."""
     server = ServerThread(tmp_path, engine)
     try:
         with connected(server.dsn()) as db:

@@ -1,4 +1,4 @@
-"""A snapshot many times larger than what the server may keep in memory reaches a slow client whole, under writes."""
+"""A snapshot much larger than the server's memory budget reaches a slow client completely, during writes."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ from tests.fix_server import ServerProcess
 ROW_BYTES = 200
 TEXT = "y" * (ROW_BYTES - 20)
 BATCH_ROWS = 10_000
-READ_BYTES = 4 << 20  # the client takes so much, then waits for somebody else's commit
+READ_BYTES = 4 << 20  # the client reads this much between two commits of another session
 LINE = re.compile(rb"(\d+)\t([tf])\t(\\N|-?\d+)\t(\\N|\d+)\t")
 
 
 def anonymous_kib(pid: int) -> int:
-    """Memory that is the process's own: neither page cache nor mapped files."""
+    """Returns the process's anonymous memory in KiB, without page cache and mapped files."""
     (found,) = re.findall(r"RssAnon:\s+(\d+) kB", Path(f"/proc/{pid}/status").read_text())
     return int(found)
 
 
 class Watch:
-    """The most memory that a process had meanwhile, in MiB beyond what it had when it was loaded."""
+    """Samples a process's anonymous memory. `grown_mib` is the peak minus `loaded_kib`, in MiB."""
 
     def __init__(self, pid: int, loaded_kib: int) -> None:
         self._loaded = self._most = loaded_kib
@@ -65,7 +65,7 @@ def own_server(tmp_path: Path) -> Iterator[ServerProcess]:
 
 
 def load(server: ServerProcess, rows: int) -> None:
-    """`rows` rows, and the first tenth of them once more, in another commit."""
+    """Inserts `rows` rows, then the first tenth of them again in a second commit."""
     with psycopg.connect(server.dsn, autocommit=True) as connection, connection.cursor() as cursor:
         cursor.execute("CREATE TABLE big (id int, filler text)")
         for count in (rows, rows // 10):
@@ -75,7 +75,7 @@ def load(server: ServerProcess, rows: int) -> None:
 
 
 class SlowReader:
-    """Subscribes over a socket of its own, and counts what comes without keeping it."""
+    """Subscribes over its own socket and counts the received rows without storing them."""
 
     def __init__(self, server: ServerProcess, statement: str, rows: int) -> None:
         self.socket = socket.create_connection(("127.0.0.1", server.port))
@@ -120,7 +120,10 @@ class SlowReader:
 
 
 def follow_slowly(server: ServerProcess, statement: str, rows: int) -> tuple[SlowReader, float, int]:
-    """Reads a snapshot, with a commit between any two reads: the reader, the longest commit, and their number."""
+    """Reads a snapshot with a commit after each read.
+
+    Returns the reader, the duration of the longest commit in seconds, and the number of commits.
+    """
     longest, commits = 0.0, 0
     reader = SlowReader(server, statement, rows)
     with psycopg.connect(server.dsn, autocommit=True) as writer:
@@ -152,7 +155,7 @@ def check(own_server: ServerProcess, rows: int, bound_mib: int) -> None:
         with Watch(pid, loaded) as watch:
             reader, longest, commits = follow_slowly(own_server, statement, rows)
         print(f"{statement}: grew by {watch.grown_mib} MiB, {commits} commits, the longest {longest * 1e3:.0f} ms")
-        before = np.zeros(rows, np.int64)  # what the rounds before added
+        before = np.zeros(rows, np.int64)  # rows with id 0 that earlier rounds inserted
         before[0] = reader.diffs[0] - expected(rows)[0]
         wrong = np.flatnonzero(reader.diffs != expected(rows) + before)
         assert not len(wrong), (len(wrong), wrong[:5], reader.diffs[wrong[:5]])
@@ -170,7 +173,7 @@ def check(own_server: ServerProcess, rows: int, bound_mib: int) -> None:
 
 
 def copied_rows(server: ServerProcess) -> int:
-    """How many rows `COPY big TO STDOUT` gives."""
+    """Returns the number of rows of `COPY big TO STDOUT`."""
     count = 0
     with psycopg.connect(server.dsn, autocommit=True) as connection:
         with connection.cursor().copy("COPY big TO STDOUT") as copy:
@@ -180,7 +183,7 @@ def copied_rows(server: ServerProcess) -> int:
 
 
 @pytest.mark.large
-def test_a_snapshot_larger_than_the_budget(own_server: ServerProcess) -> None:
+def test_a_snapshot_larger_than_the_memory_budget(own_server: ServerProcess) -> None:
     check(own_server, rows=2_000_000, bound_mib=330)
 
 

@@ -1,4 +1,4 @@
-"""Rows without columns: as many as PostgreSQL gives, however they are asked for."""
+"""Queries without columns return as many rows as in PostgreSQL, through statements, cursors and COPY."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def test_rows_without_columns_are_counted_as_in_postgresql(
                 assert b"".join(copy)[19:] == b"\0\0" * count + b"\xff\xff", sql
 
 
-def test_a_cursor_gives_rows_without_columns(connections: tuple[psycopg.Connection, psycopg.Connection]) -> None:
+def test_a_cursor_returns_rows_without_columns(connections: tuple[psycopg.Connection, psycopg.Connection]) -> None:
     for connection in connections:
         with connection.transaction():
             connection.execute("DECLARE c CURSOR FOR SELECT FROM t")
@@ -71,7 +71,7 @@ def test_rows_without_columns_can_be_inserted_and_counted(
         assert connection.execute("SELECT count(*) FROM t WHERE k IS NULL").fetchone() == (3,)
 
 
-def test_what_cannot_carry_rows_without_columns_refuses_them(dsn: str) -> None:
+def test_subscriptions_and_materialized_views_without_columns_are_refused(dsn: str) -> None:
     with psycopg.connect(dsn, autocommit=True) as connection:
         connection.execute("CREATE TABLE t (k int)")
         for statement in ("SUBSCRIBE (SELECT FROM t)", "CREATE MATERIALIZED VIEW m AS SELECT FROM t"):

@@ -1,4 +1,4 @@
-"""SUBSCRIBE: whatever the history, what the stream adds up to is the query run from scratch."""
+"""SUBSCRIBE: for any history, the accumulated stream equals the result of running the query."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def connect(dsn: str) -> psycopg.Connection[Row]:
 
 
 class Follower:
-    """A subscriber on a thread of its own: what it was sent, applied when progress passes it."""
+    """A subscriber on its own thread. It applies updates when progress passes their time."""
 
     def __init__(self, dsn: str, query: str, options: str = "") -> None:
         self._connection = connect(dsn)
@@ -59,9 +59,9 @@ class Follower:
             self._moved.notify_all()
 
     def at(self, time: int) -> Counter[Row]:
-        """The accumulated rows once everything before `time` is final."""
+        """Returns the accumulated rows after progress has reached `time`."""
         with self._moved:
-            # The first progress stands at AS OF, before the snapshot: it completes nothing.
+            # The first progress is at AS OF and precedes the snapshot, so it completes nothing.
             done = lambda: bool(self.progress[1:] and self.progress[-1] >= time) or not self._thread.is_alive()
             assert self._moved.wait_for(done, 30), (time, self.progress[-3:])
             assert self._error is None, self._error
@@ -82,7 +82,7 @@ def tables(dsn: str) -> Iterator[psycopg.Connection[Row]]:
 
 
 def now(connection: psycopg.Connection[Row]) -> int:
-    """A time after everything that was acknowledged."""
+    """Returns a time after all acknowledged commits."""
     (time,) = connection.execute("SELECT mz_now()").fetchone() or (0,)
     return int(time) + 1
 
@@ -116,10 +116,10 @@ def statement(step: tuple[str, Any]) -> str:
 
 @examples(8, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(query=st.sampled_from(QUERIES), history=st.lists(write, max_size=8), seed=st.integers(0, 2**16))
-def test_the_stream_adds_up_to_the_query(
+def test_the_accumulated_stream_equals_the_query(
     dsn: str, tables: psycopg.Connection[Row], query: str, history: list[tuple[str, Any]], seed: int
 ) -> None:
-    """Over a random history, at random times: what was subscribed equals SELECT ... AS OF that time."""
+    """At random times of a random history, the accumulated stream equals the result of the query."""
     tables.execute("TRUNCATE l, r")
     tables.execute("INSERT INTO l VALUES (0, 0), (0, 0), (1, NULL)")
     follower = Follower(dsn, query)
@@ -140,20 +140,20 @@ def check(connection: psycopg.Connection[Row], follower: Follower, query: str) -
         scratch = Counter(connection.execute(query).fetchall())
         (time,) = connection.execute("SELECT mz_now()").fetchone() or (0,)
     followed = follower.at(int(time) + 1)
-    # Nothing was written in between: the stream at a later time holds what the query gave.
+    # There was no write in between, so the stream at the later time still equals the query's result.
     assert followed == scratch, (
         f"in the stream, not in the query: {followed - scratch}; the other: {scratch - followed}"
     )
 
 
-def test_three_equal_inserts_are_one_line(dsn: str, tables: psycopg.Connection[Row]) -> None:
+def test_equal_rows_are_sent_as_one_update(dsn: str, tables: psycopg.Connection[Row]) -> None:
     tables.execute("INSERT INTO l VALUES (1, 1), (1, 1), (1, 1)")
     up_to = now(tables) + 1
     rows = list(tables.cursor().stream(f"SUBSCRIBE l UP TO {up_to}"))
     assert [row[1:] for row in rows] == [(3, 1, 1)]
 
 
-def test_progress_stands_first_and_completes_the_snapshot(dsn: str, tables: psycopg.Connection[Row]) -> None:
+def test_progress_precedes_and_completes_the_snapshot(dsn: str, tables: psycopg.Connection[Row]) -> None:
     up_to = now(tables) + 500
     messages = list(tables.cursor().stream(f"SUBSCRIBE l WITH (PROGRESS) UP TO {up_to}"))
     assert messages[0][1:] == (True, None, None, None)
@@ -179,7 +179,7 @@ def test_a_transaction_has_one_timestamp(dsn: str, tables: psycopg.Connection[Ro
 
 
 def test_resuming_after_progress(dsn: str, tables: psycopg.Connection[Row]) -> None:
-    """WITH (PROGRESS, SNAPSHOT false) AS OF p - 1 gives exactly what came at p and later."""
+    """WITH (PROGRESS, SNAPSHOT false) AS OF p - 1 returns exactly the updates at times `t >= p`."""
     follower = Follower(dsn, "SELECT k, v FROM l")
     tables.execute("INSERT INTO l VALUES (1, 1)")
     follower.at(now(tables))
@@ -196,7 +196,7 @@ def test_resuming_after_progress(dsn: str, tables: psycopg.Connection[Row]) -> N
     assert {row: count for row, count in seen.items() if count} == {(2, 2): 1}
 
 
-def test_as_of_the_past_of_a_query(dsn: str, tables: psycopg.Connection[Row]) -> None:
+def test_a_query_is_subscribed_to_as_of_a_past_time(dsn: str, tables: psycopg.Connection[Row]) -> None:
     tables.execute("INSERT INTO l VALUES (1, 1)")
     past = now(tables) - 1
     tables.execute("INSERT INTO l VALUES (1, 5)")
@@ -206,13 +206,13 @@ def test_as_of_the_past_of_a_query(dsn: str, tables: psycopg.Connection[Row]) ->
     assert Counter((diff, s) for _, diff, s in rows[1:]) == Counter([(-1, 1), (1, 6)])
 
 
-def test_as_of_that_is_gone(dsn: str, tables: psycopg.Connection[Row]) -> None:
+def test_as_of_before_the_read_frontier_is_refused(dsn: str, tables: psycopg.Connection[Row]) -> None:
     with pytest.raises(errors.DataException, match="could not find a valid timestamp") as refused:
         list(tables.cursor().stream("SUBSCRIBE l AS OF 1"))
     assert "earliest readable time" in (refused.value.diag.message_detail or "")
 
 
-def test_bounds(dsn: str, tables: psycopg.Connection[Row]) -> None:
+def test_up_to_must_not_precede_as_of(dsn: str, tables: psycopg.Connection[Row]) -> None:
     at = now(tables)
     with pytest.raises(errors.DataException, match="is greater than its upper bound"):
         list(tables.cursor().stream(f"SUBSCRIBE l AS OF {at + 10} UP TO {at}"))
@@ -252,7 +252,7 @@ def test_a_dropped_relation_ends_the_stream(dsn: str, tables: psycopg.Connection
                 pass
 
 
-def test_an_evaluation_error_ends_the_stream_alone(dsn: str, tables: psycopg.Connection[Row]) -> None:
+def test_an_evaluation_error_ends_only_its_stream(dsn: str, tables: psycopg.Connection[Row]) -> None:
     with connect(dsn) as reader, connect(dsn) as neighbour:
         other = Follower(dsn, "SELECT k, v FROM l")
         stream = reader.cursor().stream("SUBSCRIBE (SELECT 10 / v AS q FROM l) WITH (PROGRESS)")
@@ -265,7 +265,9 @@ def test_an_evaluation_error_ends_the_stream_alone(dsn: str, tables: psycopg.Con
         other.stop()
 
 
-def test_a_vanished_client_holds_nothing(server: ServerThread, dsn: str, tables: psycopg.Connection[Row]) -> None:
+def test_a_disconnected_client_releases_its_dataflow_and_holds(
+    server: ServerThread, dsn: str, tables: psycopg.Connection[Row]
+) -> None:
     coordinator = server.app.coordinator
     before = len(coordinator.queries)
     reader = connect(dsn)
@@ -282,7 +284,7 @@ def test_a_vanished_client_holds_nothing(server: ServerThread, dsn: str, tables:
     assert not any("max" in str(h) for h in coordinator.frontiers.holders)
 
 
-def test_a_cancelled_simple_query_holds_nothing(
+def test_a_cancelled_simple_query_releases_its_feed(
     server: ServerThread, dsn: str, tables: psycopg.Connection[Row]
 ) -> None:
     coordinator = server.app.coordinator

@@ -1,4 +1,4 @@
-"""UPDATE and DELETE with FROM, USING and rows of assignments: what they leave is what they leave in PostgreSQL."""
+"""UPDATE and DELETE with FROM, USING and row assignments change tables as in PostgreSQL."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 from tests.sql.statements import table_definitions
 
 TABLES = ("people", "depts", "nums")
-# One after another, each over what the ones before have left. No row is matched twice where it would matter.
+# They run in this order on the same tables. No row matches twice where the result depends on the match that is used.
 STATEMENTS = (
     "UPDATE people SET salary = salary + d.id FROM depts d WHERE people.dept = d.id",
     "UPDATE people p SET (name, salary) = (upper(p.name), 1.5) WHERE id < 3 RETURNING *",
@@ -46,7 +46,7 @@ def theirs(postgres: str) -> Iterator[psycopg.Connection[Any]]:
 
 
 def done(connection: psycopg.Connection[Any], sql: str) -> tuple[str | None, Any]:
-    """The command's tag and rows, or its SQLSTATE."""
+    """Returns the command tag and the rows, or the SQLSTATE of the error."""
     try:
         cursor = connection.execute(sql.encode())
     except psycopg.Error as error:
@@ -55,7 +55,7 @@ def done(connection: psycopg.Connection[Any], sql: str) -> tuple[str | None, Any
     return cursor.statusmessage, rows
 
 
-def test_writes_leave_what_postgresql_leaves(theirs: psycopg.Connection[Any], dsn: str) -> None:
+def test_writes_change_tables_as_in_postgresql(theirs: psycopg.Connection[Any], dsn: str) -> None:
     with psycopg.connect(dsn, autocommit=True) as ours:
         for definition in table_definitions():
             if any(f" {name} " in definition.split("(")[0] + " " for name in TABLES):

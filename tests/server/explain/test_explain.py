@@ -1,4 +1,4 @@
-"""EXPLAIN in its forms, through a client: what it tells, in which shape, and that ANALYZE does what it tells of."""
+"""The forms of EXPLAIN: their output and formats, and that ANALYZE executes the statement."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def db(dsn: str) -> Iterator[Connection]:
 
 
 def lines(db: Connection, sql: str, parameters: tuple[Any, ...] | None = None) -> list[str]:
-    """With `<n>` for what varies."""
+    """Returns the output, with `<n>` in place of times, sizes, ids and the database."""
     cursor = db.execute(sql.encode(), parameters)
     assert [column.name for column in cursor.description or ()] == ["QUERY PLAN"]
     found = [re.sub(r"\b\d+\.\d{3} ms\b", "<n> ms", line) for (line,) in cursor.fetchall()]
@@ -89,7 +89,7 @@ def test_stages_of_a_plan(db: Connection) -> None:
     assert nodes["Plans"][0]["Arrangements"][1] == {"Arrangement": "arrangement of 5 by (id)"}
 
 
-def test_sparks_own_plan(db: Connection) -> None:
+def test_spark_plan(db: Connection) -> None:
     simple = lines(db, f"EXPLAIN SPARK PLAN FOR {QUERY}")
     assert simple[0] == "== Physical Plan =="
     assert any("HashAggregate" in line for line in simple)
@@ -101,7 +101,7 @@ def test_sparks_own_plan(db: Connection) -> None:
     assert lines(db, "EXPLAIN SPARK PLAN FOR SELECT upper(name) FROM c WHERE id = %s", (1,))[0] == simple[0]
 
 
-def test_the_summary_as_json_has_the_shape_that_tools_read(db: Connection) -> None:
+def test_json_has_the_structure_that_tools_read(db: Connection) -> None:
     shown = document(db, f"EXPLAIN (FORMAT json, VERBOSE, COSTS off, SUMMARY) {QUERY}")
     assert list(shown) == ["Reads", "Gives", "Plan", "Runs", "Spark SQL", "Kept up to date", "Planning Time"]
     assert shown["Plan"]["Node Type"].startswith("Project")
@@ -110,7 +110,7 @@ def test_the_summary_as_json_has_the_shape_that_tools_read(db: Connection) -> No
     assert shown["Kept up to date"]["Statement"].startswith("SELECT")
 
 
-def test_analyze_runs_a_query_and_tells_its_steps(db: Connection) -> None:
+def test_analyze_executes_a_query_and_shows_its_steps(db: Connection) -> None:
     assert lines(db, f"EXPLAIN ANALYZE {QUERY}")[-7:] == [
         "Steps:",
         "  Read <n>o: 3 rows, <n> ms",
@@ -137,7 +137,7 @@ def test_analyze_runs_a_query_and_tells_its_steps(db: Connection) -> None:
     assert json.dumps(shown)
 
 
-def test_analyze_of_a_write_writes(db: Connection) -> None:
+def test_analyze_executes_writes(db: Connection) -> None:
     steps = lines(db, "EXPLAIN (ANALYZE, TIMING off, SUMMARY off) INSERT INTO c VALUES (3, 'c') RETURNING id")
     assert steps[-4:] == [
         "Steps:",
@@ -170,7 +170,7 @@ def test_parameters_and_prepared_statements(db: Connection) -> None:
     assert db.execute("SELECT name FROM c WHERE id = 9").fetchall() == [("w",)]
 
 
-def test_analyze_of_a_materialized_view_tells_what_its_operators_did(db: Connection) -> None:
+def test_analyze_of_a_materialized_view_shows_statistics_of_its_operators(db: Connection) -> None:
     db.execute(f"CREATE MATERIALIZED VIEW m AS {QUERY}".encode())
     db.execute("SELECT * FROM m")
     db.execute("INSERT INTO o VALUES (1, 9), (2, -1)")
@@ -217,7 +217,7 @@ def test_analyze_of_a_materialized_view_tells_what_its_operators_did(db: Connect
     assert join["All Ticks"]["Time"] >= join["Last Tick"]["Spark Time"] > 0
     assert join["Arrangements"][1]["Rows"] == 2
     assert [name.rpartition(".")[2] for name in join["Arrangements"][1]["Shared With"]] == ["other"]
-    # What does not run yet is told whose arrangements it would share.
+    # For a query without a dataflow, the plan shows the arrangements that it would share.
     physical = lines(db, "EXPLAIN PHYSICAL PLAN FOR SELECT c.name FROM c JOIN o ON o.v = c.id")
     assert "    arrangement of 2 by (id): 2 rows, <n>, shared with <n>m, <n>other" in physical
 
@@ -243,9 +243,9 @@ def test_analyze_of_a_subscription(dsn: str, db: Connection) -> None:
         db.execute("EXPLAIN ANALYZE SUBSCRIBE o")
 
 
-def test_what_has_no_rule_or_fails_says_so(db: Connection) -> None:
-    anew = lines(db, "EXPLAIN PHYSICAL PLAN FOR SELECT m.name FROM mz_catalog.mz_objects m JOIN c ON true")
-    (line,) = anew
+def test_missing_rules_and_errors_are_shown(db: Connection) -> None:
+    output = lines(db, "EXPLAIN PHYSICAL PLAN FOR SELECT m.name FROM mz_catalog.mz_objects m JOIN c ON true")
+    (line,) = output
     assert line.startswith("Kept up to date: recomputed when an input changes, because there is no rule for a relation")
     db.execute("CREATE MATERIALIZED VIEW fails AS SELECT 10 / (v - 5) AS q FROM o")
     with pytest.raises(errors.DivisionByZero):
@@ -272,7 +272,7 @@ def test_an_index_is_explained_as_its_relation(db: Connection) -> None:
     assert lines(db, "EXPLAIN PHYSICAL PLAN FOR INDEX i") == ["1 Changes of <n>c: id, name"]
 
 
-def test_what_may_not_be_read_may_not_be_explained(dsn: str, db: Connection) -> None:
+def test_explain_requires_the_privileges_of_the_query(dsn: str, db: Connection) -> None:
     db.execute(f"CREATE MATERIALIZED VIEW m AS {QUERY}".encode())
     db.execute("CREATE ROLE explain_guest LOGIN")
     try:

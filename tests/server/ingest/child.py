@@ -1,4 +1,4 @@
-"""`python -m tests.server.ingest.child DIRECTORY COUNT`: ingests numbers until all are written, or it is killed."""
+"""`python -m tests.server.ingest.child DIRECTORY COUNT`: ingests numbers until all are written."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ PARTS = 3
 
 
 def changes(part: int, start: int, end: int) -> pa.Table:
-    """The rows of the numbers in [start, end) of a partition."""
+    """Returns the rows for the numbers `start <= n < end` of a partition."""
     numbers = range(start, end)
     return pa.table({"c0": pa.array([part] * len(numbers), pa.int32()), "c1": pa.array(numbers, pa.int32())})
 

@@ -1,4 +1,4 @@
-"""Ingestion writes each change of an external system exactly once, whatever fails and whenever the server is killed."""
+"""Ingestion writes each change of an external system exactly once, also after failures and kills of the server."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def test_each_change_is_written_once_although_the_server_is_killed(tmp_path: Pat
 
 
 def stored(directory: Path) -> int:
-    """The sum of the committed positions; 0 before there are any."""
+    """Returns the sum of the committed positions, 0 if there are none."""
     try:
         with closing(sqlite3.connect(f"file:{directory / FILE}?mode=ro", uri=True)) as connection:
             ((total,),) = connection.execute("SELECT sum(CAST(value AS INTEGER)) FROM source_state").fetchall()

@@ -1,4 +1,4 @@
-"""The HTTP port: what it answers, what it counts, and what it refuses."""
+"""The HTTP port: its pages, the metrics, and the requests that it refuses."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ Samples = dict[tuple[str, tuple[tuple[str, str], ...]], float]
 
 
 def ask(port: int, path: str, method: str = "GET") -> tuple[int, str, str]:
-    """Status, content type and body."""
+    """Returns status, content type and body."""
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=10)
     try:
         connection.request(method, path)
@@ -38,7 +38,7 @@ def ask(port: int, path: str, method: str = "GET") -> tuple[int, str, str]:
 
 
 def raw(port: int, request: bytes) -> bytes:
-    """All that comes for these bytes until the server closes."""
+    """Sends a request, and returns all bytes until the server closes the connection."""
     with socket.create_connection(("127.0.0.1", port), timeout=10) as client:
         client.sendall(request)
         client.settimeout(10)
@@ -59,7 +59,7 @@ def scrape(port: int) -> Samples:
 
 
 class Change:
-    """How the metrics of a server change."""
+    """The changes of a server's metrics since this object was created."""
 
     def __init__(self, port: int) -> None:
         self._port = port
@@ -71,7 +71,7 @@ class Change:
 
 
 def until(holds: Callable[[], bool]) -> None:
-    """Returns when `holds`. The server acts on what a client does in its own time, and tells nobody."""
+    """Waits until `holds()`. The server reacts to its clients asynchronously."""
     deadline = time.monotonic() + 10
     while not holds():
         assert time.monotonic() < deadline
@@ -132,7 +132,7 @@ async def test_head_has_no_body(pages: int) -> None:
         (b"GET http://localhost/hello HTTP/1.1\r\nHost: localhost\r\n\r\n", b"400"),
     ],
 )
-async def test_what_is_no_page(pages: int, request_: bytes, status: bytes) -> None:
+async def test_invalid_requests_are_refused(pages: int, request_: bytes, status: bytes) -> None:
     assert (await exchange(pages, request_)).split()[1] == status
 
 
@@ -144,7 +144,7 @@ async def test_what_is_no_page(pages: int, request_: bytes, status: bytes) -> No
         (b"tidewire.localhost", b"200"),
         (b"127.0.0.1:6876", b"200"),
         (b"[::1]:6876", b"200"),
-        (b"192.0.2.1", b"200"),  # no name, so nobody can let it resolve to another address
+        (b"192.0.2.1", b"200"),  # an address, which needs no DNS
         (b"metrics.example:6876", b"200"),
         (b"rebound.example", b"403"),
         (b"rebound.example:6876", b"403"),
@@ -157,7 +157,7 @@ async def test_what_is_no_page(pages: int, request_: bytes, status: bytes) -> No
     ],
 )
 async def test_only_names_of_the_server_are_answered(pages: int, host: bytes, status: bytes) -> None:
-    """A page of another name that resolves to the server's address must not read the answer: DNS rebinding."""
+    """DNS rebinding: a page from another name for the server's address must not read the response."""
     answer = await exchange(pages, b"GET /hello HTTP/1.1\r\nHost: " + host + b"\r\n\r\n")
     assert answer.split()[1] == status
     assert (b"hello\n" in answer) is (status == b"200")
@@ -168,9 +168,7 @@ async def test_requests_without_headers_are_refused(pages: int, request_: bytes)
     assert b"hello" not in await exchange(pages, request_)
 
 
-async def test_half_a_request_is_waited_for_no_longer_than_it_may_take(
-    pages: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_an_incomplete_request_times_out(pages: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("server.introspection.http.REQUEST_S", 0.05)
     assert await exchange(pages, b"GET /hello HTTP/1.1\r\n") == b""
 
@@ -207,21 +205,21 @@ async def test_close_ends_requests_in_progress() -> None:
     assert await answer == b""
 
 
-async def test_connections_that_say_nothing_are_bounded(pages: int) -> None:
+async def test_the_number_of_idle_connections_is_limited(pages: int) -> None:
     idle = [await asyncio.open_connection("127.0.0.1", pages) for _ in range(CONNECTIONS_MAX)]
     reader, writer = await asyncio.open_connection("127.0.0.1", pages)
     with pytest.raises(ConnectionError):
         assert await reader.read() == b""
-        raise ConnectionError  # closed in order rather than reset: as good
+        raise ConnectionError  # closed rather than reset, which is correct, too
     for _, other in [*idle, (reader, writer)]:
         other.close()
 
 
-# -- a server's -----------------------------------------------------------------------------------------------------
+# -- the server -----------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.crash
-def test_ready_when_spark_is(tmp_path: Path) -> None:
+def test_the_server_is_ready_when_spark_is(tmp_path: Path) -> None:
     server = ServerProcess(tmp_path)
     try:
         assert ask(server.http_port, "/healthz")[::2] == (200, "ok\n")
@@ -247,7 +245,7 @@ def serve(*flags: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-def test_a_busy_port(tmp_path: Path) -> None:
+def test_a_busy_port_is_an_error(tmp_path: Path) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
@@ -259,7 +257,7 @@ def test_a_busy_port(tmp_path: Path) -> None:
     assert "Traceback" not in done.stderr
 
 
-def test_an_address_that_others_can_reach(tmp_path: Path) -> None:
+def test_a_remotely_reachable_address_requires_allow_remote(tmp_path: Path) -> None:
     done = serve("--http-listen", "0.0.0.0:0", "--data-dir", str(tmp_path))
     assert done.returncode == 1
     assert "0.0.0.0:0 can be reached from other machines" in done.stderr
@@ -267,7 +265,7 @@ def test_an_address_that_others_can_reach(tmp_path: Path) -> None:
 
 
 @pytest.mark.crash
-def test_no_port(tmp_path: Path) -> None:
+def test_the_http_port_can_be_disabled(tmp_path: Path) -> None:
     server = ServerProcess(tmp_path, "--http-listen", "")
     assert server.http_port == 0
     assert server.stop() == 0
@@ -322,7 +320,7 @@ class TestMetrics:
             ("ENVELOPE DEBEZIUM (KEY (k))", "envelope_debezium"),
         ],
     )
-    def test_the_stream_of_a_vanished_client_has_ended(
+    def test_a_disconnect_ends_the_subscription(
         self,
         server: ServerThread,
         dsn: str,
@@ -426,14 +424,16 @@ class TestMetrics:
             assert change.of("tidewire_dataflows", kind="query") == 1
             connection.execute("CREATE MATERIALIZED VIEW m AS SELECT k FROM t")
             assert change.of("tidewire_dataflows", kind="materialized view") == 1
-            until(lambda: change.of("tidewire_arrangement_rows") == 1)  # the sum of all
+            until(lambda: change.of("tidewire_arrangement_rows") == 1)  # the state of count(*)
             assert change.of("tidewire_arrangement_bytes") > 0
             assert change.of("tidewire_dataflows_recomputed") == 0
         until(lambda: change.of("tidewire_sessions") == 0)
         assert change.of("tidewire_dataflows", kind="query") == 0
         assert change.of("tidewire_sessions_opened_total") == 1
 
-    def test_what_waits_for_a_reader(self, server: ServerThread, dsn: str, connection: psycopg.Connection[Any]) -> None:
+    def test_bytes_that_wait_for_a_reader(
+        self, server: ServerThread, dsn: str, connection: psycopg.Connection[Any]
+    ) -> None:
         change = Change(server.http_port)
         with psycopg.connect(dsn) as other:
             other.execute("DECLARE c CURSOR FOR SUBSCRIBE t")

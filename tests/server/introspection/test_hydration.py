@@ -1,4 +1,4 @@
-"""What a dataflow does and how far it is, as a client, Prometheus and the log see it."""
+"""Progress and statistics of dataflows in system tables, metrics and the log."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Connection = psycopg.Connection[Any]
 
 
 class Gate:
-    """An engine that keeps the statements of dataflows waiting while it is shut."""
+    """An engine in which the statements of dataflows wait until `opened` is set."""
 
     def __init__(self, engine: SparkEngine) -> None:
         self._engine = engine
@@ -66,7 +66,7 @@ def db(server: ServerThread) -> Iterator[Connection]:
 
 
 def until(holds: Callable[[], Any]) -> Any:
-    """What `holds` gives as soon as that is true. The server acts in its own time."""
+    """Polls `holds` until its result is true, and returns that."""
     deadline = time.monotonic() + 60
     while not (found := holds()):
         assert time.monotonic() < deadline
@@ -88,14 +88,14 @@ VIEW = (
 )
 
 
-def test_a_slow_hydration_is_seen_while_it_goes_on(
+def test_the_progress_of_a_hydration_is_visible(
     gate: Gate, server: ServerThread, db: Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(hydration, "PROGRESS_S", 0.02)
     gate.opened.clear()
     with capture_logs() as logs:
 
-        def told(event: str) -> list[Any]:
+        def logged(event: str) -> list[Any]:
             return [entry for entry in list(logs) if entry["event"] == event and entry.get("view") == "m"]
 
         db.execute(VIEW)
@@ -104,12 +104,12 @@ def test_a_slow_hydration_is_seen_while_it_goes_on(
         assert one(db, "SELECT hydrated, ticks FROM mz_internal.mz_dataflows") == (False, 0)
         assert scrape(server.http_port)["tidewire_hydrations_running", ()] == 1
         between = until(
-            lambda: [e for e in told("hydration in progress") if (e["operators"], e["rows"]) == ("2/5", "5/5")]
+            lambda: [e for e in logged("hydration in progress") if (e["operators"], e["rows"]) == ("2/5", "5/5")]
         )
-        assert not told("hydration ended")
+        assert not logged("hydration ended")
         gate.opened.set()
         assert sorted(db.execute("SELECT * FROM m").fetchall()) == [("a", 2, 7), ("b", 1, 1)]
-    (end,) = told("hydration ended")
+    (end,) = logged("hydration ended")
     assert end["outcome"] == "ok"
     assert (end["operators"], end["rows"]) == ("5/5", "5/5")
     assert 0 < between[0]["seconds"] <= end["seconds"]
@@ -123,7 +123,7 @@ def test_a_slow_hydration_is_seen_while_it_goes_on(
     assert samples["tidewire_hydration_seconds_count", (("outcome", "ok"),)] == 1
 
 
-def test_a_hydration_that_fails_or_is_given_up(gate: Gate, server: ServerThread, db: Connection) -> None:
+def test_failed_and_canceled_hydrations_are_reported(gate: Gate, server: ServerThread, db: Connection) -> None:
     db.execute("INSERT INTO o VALUES (2, 0)")
     db.execute("CREATE MATERIALIZED VIEW fails AS SELECT c, 10 / v AS q FROM o")
     with pytest.raises(errors.DivisionByZero):
@@ -144,7 +144,7 @@ def test_a_hydration_that_fails_or_is_given_up(gate: Gate, server: ServerThread,
     assert samples[ended, (("outcome", "ok"),)] == 1
 
 
-def test_what_operators_did(server: ServerThread, db: Connection) -> None:
+def test_statistics_of_operators(server: ServerThread, db: Connection) -> None:
     db.execute(VIEW)
     db.execute("SELECT * FROM m")
     before = one(db, "SELECT ticks FROM mz_internal.mz_dataflows")[0]
@@ -195,7 +195,7 @@ def test_what_operators_did(server: ServerThread, db: Connection) -> None:
     assert [rows for _, rows, _ in kept][:2] == [5, 2]
 
 
-def test_arrangements_that_are_shared_have_one_id(db: Connection) -> None:
+def test_shared_arrangements_have_one_id(db: Connection) -> None:
     db.execute(VIEW)
     db.execute("CREATE MATERIALIZED VIEW other AS SELECT o.c, c.name, o.v FROM o JOIN c ON o.c = c.id WHERE v > 3")
     for name in ("m", "other"):
@@ -210,11 +210,11 @@ def test_a_recomputed_dataflow_has_progress_and_no_operators(db: Connection) -> 
         other.execute("FETCH 1 s WITH (TIMEOUT '60s')")
         state, hydrated, read, there, *operators = one(db, STATUS)
         assert (state, hydrated, operators) == ("hydrated", True, [1, 1])
-        assert read > there == 2  # nobody knows beforehand how many rows system tables have
+        assert read > there == 2  # the number of rows of system tables is not known in advance
         assert one(db, "SELECT count(*) FROM mz_internal.mz_dataflow_operators") == (0,)
 
 
-def test_a_tick_that_fails_is_not_counted(db: Connection) -> None:
+def test_a_failed_step_is_not_counted(db: Connection) -> None:
     operators = "SELECT ticks, last_rows_out, rows_out FROM mz_internal.mz_dataflow_operators WHERE id = 2"
     db.execute("CREATE MATERIALIZED VIEW fails AS SELECT c, 10 / v AS q FROM o")
     db.execute("SELECT * FROM fails")

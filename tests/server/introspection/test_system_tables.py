@@ -1,4 +1,4 @@
-"""System tables: what they show, joined and subscribed to; and the functions that act on other sessions."""
+"""System tables: their rows, joins, and subscriptions. Functions that act on other sessions."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def one(connection: psycopg.Connection[Row], query: str) -> Any:
 
 
 def until(holds: Callable[[], bool]) -> None:
-    """Returns when `holds`: a session ends in its own time, and tells nobody."""
+    """Waits until `holds()`. Sessions end asynchronously."""
     deadline = time.monotonic() + 10
     while not holds():
         assert time.monotonic() < deadline
@@ -44,11 +44,11 @@ def until(holds: Callable[[], bool]) -> None:
 
 
 def begun(follower: Follower) -> None:
-    """Returns when the snapshot is there: the first progress row stands before it."""
+    """Waits until the snapshot is complete. The first progress message precedes the snapshot."""
     until(lambda: len(follower.progress) > 1)
 
 
-# -- what they show -----------------------------------------------------------------------------------------------
+# -- their content ------------------------------------------------------------------------------------------------
 
 
 def test_the_catalog(connection: psycopg.Connection[Row]) -> None:
@@ -127,19 +127,19 @@ def test_subscriptions(dsn: str, connection: psycopg.Connection[Row]) -> None:
 
 def test_the_past_of_a_system_table_is_refused(connection: psycopg.Connection[Row]) -> None:
     latest = int(one(connection, "SELECT mz_now()"))
-    with pytest.raises(errors.DataException, match="could not find a valid timestamp") as told:
+    with pytest.raises(errors.DataException, match="could not find a valid timestamp") as refused:
         connection.execute(f"SELECT * FROM mz_objects AS OF {latest - 500}")
-    assert 'the earliest readable time of "mz_catalog.mz_objects" is' in str(told.value.diag.message_detail)
+    assert 'the earliest readable time of "mz_catalog.mz_objects" is' in str(refused.value.diag.message_detail)
     assert rows(connection, f"SELECT name FROM mz_objects AS OF AT LEAST {latest - 500}")
     with pytest.raises(errors.DataException, match="could not find a valid timestamp"):
         connection.execute(f"SUBSCRIBE mz_objects AS OF {latest - 500}")
 
 
-# -- subscribed to ------------------------------------------------------------------------------------------------
+# -- subscriptions ------------------------------------------------------------------------------------------------
 
 
 def test_subscribe_to_the_catalog(dsn: str, connection: psycopg.Connection[Row]) -> None:
-    """Whatever is defined, the stream adds up to the table; a definition has the time of its commit."""
+    """After each definition, the accumulated stream equals the table. Updates have the times of the commits."""
     follower = Follower(dsn, "SELECT name, type FROM mz_objects WHERE id LIKE 'u%'")
     try:
         query = "SELECT name, type FROM mz_objects WHERE id LIKE 'u%'"
@@ -163,7 +163,7 @@ def test_subscribe_to_the_catalog(dsn: str, connection: psycopg.Connection[Row])
 
 
 def test_subscribe_to_a_whole_table(dsn: str, connection: psycopg.Connection[Row]) -> None:
-    """It needs no Spark: the rows are the server's own."""
+    """It needs no Spark, because the server has the rows in memory."""
     with psycopg.connect(dsn) as other:
         other.execute("DECLARE c CURSOR FOR SUBSCRIBE mz_catalog.mz_databases WITH (PROGRESS)")
         snapshot = other.execute("FETCH ALL c WITH (TIMEOUT '300ms')").fetchall()
@@ -243,7 +243,7 @@ def _schema(connection: psycopg.Connection[Row]) -> str:
     )
 
 
-def test_nobody_follows_after_the_last_reader_has_gone(
+def test_history_of_system_tables_ends_with_the_last_subscription(
     server: ServerThread, dsn: str, connection: psycopg.Connection[Row]
 ) -> None:
     followed = lambda: any(table in server.app.coordinator.system_tables for table in ("s11", "s13", "s15"))
@@ -300,7 +300,7 @@ def test_show_that_cannot_be_subscribed_to(connection: psycopg.Connection[Row]) 
 
 
 class Statement:
-    """A statement that runs on a session of its own."""
+    """A statement that runs in its own session."""
 
     def __init__(self, dsn: str, text: str) -> None:
         self.connection = psycopg.connect(dsn, autocommit=True)
@@ -377,7 +377,7 @@ def test_a_cancel_between_two_fetches_ends_the_stream(dsn: str, connection: psyc
 def test_a_cancel_before_the_statement_has_begun(
     server: ServerThread, dsn: str, connection: psycopg.Connection[Row]
 ) -> None:
-    """It comes in the same turn of the event loop as the statement, and ends it all the same."""
+    """A cancellation in the same turn of the event loop as the statement cancels the statement."""
     with psycopg.connect(dsn, autocommit=True) as other:
         pid = other.info.backend_pid
         (client,) = [c for c in server.app.listener.clients if c.process_id == pid]
@@ -390,13 +390,13 @@ def test_a_cancel_before_the_statement_has_begun(
         assert one(other, "SELECT 1") == 1
 
 
-def test_an_idle_session_does_not_mind_being_cancelled(dsn: str, connection: psycopg.Connection[Row]) -> None:
+def test_cancelling_an_idle_session_has_no_effect(dsn: str, connection: psycopg.Connection[Row]) -> None:
     with psycopg.connect(dsn) as other:
         assert one(connection, f"SELECT pg_cancel_backend({other.info.backend_pid})") is True
         assert one(other, "SELECT 1") == 1
 
 
-def test_cancelling_oneself(connection: psycopg.Connection[Row]) -> None:
+def test_a_session_can_cancel_itself(connection: psycopg.Connection[Row]) -> None:
     for options in ({}, {"prepare": True}):
         with pytest.raises(errors.QueryCanceled):
             connection.execute("SELECT pg_cancel_backend(pg_backend_pid())", **options)
@@ -412,7 +412,7 @@ def test_pg_terminate_backend(dsn: str, connection: psycopg.Connection[Row]) -> 
     until(lambda: not rows(connection, f"SELECT 1 FROM mz_internal.mz_sessions WHERE connection_id = {victim.pid}"))
 
 
-def test_terminating_oneself(dsn: str) -> None:
+def test_a_session_can_terminate_itself(dsn: str) -> None:
     with psycopg.connect(dsn, autocommit=True) as connection:
         with pytest.raises(psycopg.OperationalError):
             connection.execute("SELECT pg_terminate_backend(pg_backend_pid())")
@@ -420,7 +420,7 @@ def test_terminating_oneself(dsn: str) -> None:
         assert connection.closed
 
 
-def test_no_such_session(connection: psycopg.Connection[Row]) -> None:
+def test_an_unknown_session_is_a_warning(connection: psycopg.Connection[Row]) -> None:
     notices = []
     connection.add_notice_handler(lambda d: notices.append((d.severity, d.message_primary)))
     for function in ("pg_cancel_backend", "pg_terminate_backend"):
@@ -441,18 +441,18 @@ def test_no_such_session(connection: psycopg.Connection[Row]) -> None:
         ("SELECT pg_cancel_backend('x')", errors.InvalidTextRepresentation),
     ],
 )
-def test_where_they_cannot_stand(
+def test_calls_in_other_places_are_refused(
     connection: psycopg.Connection[Row], statement: str, error: type[psycopg.Error]
 ) -> None:
     with pytest.raises(error):
         connection.execute(statement)
 
 
-# -- PostgreSQL's ---------------------------------------------------------------------------------------------------
+# -- pg_catalog -----------------------------------------------------------------------------------------------------
 
 
 def test_postgresqls_catalogs_and_tables_in_one_query(connection: psycopg.Connection[Row]) -> None:
-    """What also names a user's table goes through the planner; OIDs are numbers there, names are text."""
+    """Queries that also read a user's table are planned. In them, OIDs are numbers and names are text."""
     connection.execute("INSERT INTO t VALUES (1, 'k'), (2, 'nothing')")
     query = (
         "SELECT t.k, a.attnum, c.relkind FROM t LEFT JOIN pg_attribute a ON a.attname = t.v "
@@ -464,7 +464,7 @@ def test_postgresqls_catalogs_and_tables_in_one_query(connection: psycopg.Connec
     assert rows(connection, "SELECT * FROM names WHERE relname = 'names'") == [("names",)]
 
 
-def test_rows_of_postgresqls_catalogs_can_be_kept(connection: psycopg.Connection[Row]) -> None:
+def test_rows_of_postgresqls_catalogs_can_be_inserted_into_tables(connection: psycopg.Connection[Row]) -> None:
     connection.execute("CREATE TABLE kept (name text, number int)")
     connection.execute(
         "INSERT INTO kept SELECT attname, attnum FROM pg_attribute JOIN pg_class c ON attrelid = c.oid "
@@ -473,7 +473,7 @@ def test_rows_of_postgresqls_catalogs_can_be_kept(connection: psycopg.Connection
     assert sorted(rows(connection, "SELECT * FROM kept")) == [("name", 1), ("number", 2)]
 
 
-def test_postgresqls_catalogs_are_not_followed(connection: psycopg.Connection[Row]) -> None:
+def test_postgresqls_catalogs_cannot_be_maintained(connection: psycopg.Connection[Row]) -> None:
     for statement in (
         "SUBSCRIBE pg_class",
         "SUBSCRIBE (SELECT count(*) FROM pg_class, t)",

@@ -1,4 +1,4 @@
-"""Rows of a subscription by count and by time, as FETCH asks for them: none is lost, none comes twice."""
+"""Rows of a subscription, taken by count and timeout as FETCH does: each row is returned exactly once."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ RELATION = (Field("a", INT4, True),)
 
 
 class Stream:
-    """A subscription whose messages a test adds; `error` follows them."""
+    """A subscription whose messages a test adds. `error` is raised after them."""
 
     def __init__(self) -> None:
         self.finished = False
@@ -67,7 +67,7 @@ def values(table: pa.Table) -> list[int]:
 
 
 async def begun(work: Coroutine[Any, Any, pa.Table]) -> asyncio.Task[pa.Table]:
-    """The work as a task that has gone as far as it gets."""
+    """Starts the work as a task, and returns when it is blocked or done."""
     task = asyncio.create_task(work)
     for _ in range(10):
         await asyncio.sleep(0)
@@ -94,13 +94,13 @@ def test_a_cancelled_fetch_loses_no_row(limit: int | None) -> None:
     asyncio.run(run())
 
 
-def test_a_fetch_that_is_cancelled_before_anything_came_loses_nothing() -> None:
+def test_a_fetch_cancelled_when_its_first_row_arrives_loses_no_row() -> None:
     async def run() -> None:
         stream = Stream()
         rows = rows_of(stream)
         task = await begun(rows.take(5))
         stream.come(1, 1)
-        task.cancel()  # as it is about to be handed the row
+        task.cancel()  # the row is available, but the task has not run yet
         with pytest.raises(asyncio.CancelledError):
             await task
         assert values(await rows.take(5)) == [1]
@@ -108,7 +108,7 @@ def test_a_fetch_that_is_cancelled_before_anything_came_loses_nothing() -> None:
     asyncio.run(run())
 
 
-def test_what_is_left_over_comes_first_and_with_what_is_ready() -> None:
+def test_remaining_rows_precede_new_rows() -> None:
     async def run() -> None:
         stream = Stream()
         rows = rows_of(stream)
@@ -124,7 +124,7 @@ def test_what_is_left_over_comes_first_and_with_what_is_ready() -> None:
     asyncio.run(run())
 
 
-def test_an_error_is_raised_after_the_rows_before_it_by_every_call() -> None:
+def test_each_call_after_the_last_row_raises_the_error() -> None:
     async def run() -> None:
         stream = Stream()
         rows = rows_of(stream)
@@ -141,7 +141,7 @@ def test_an_error_is_raised_after_the_rows_before_it_by_every_call() -> None:
     asyncio.run(run())
 
 
-def test_rows_that_came_in_time_are_given_before_the_error_that_came_then() -> None:
+def test_rows_within_the_timeout_precede_an_error() -> None:
     async def run() -> None:
         stream = Stream()
         rows = rows_of(stream)

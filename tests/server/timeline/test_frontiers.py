@@ -1,4 +1,4 @@
-"""Frontiers: what is readable, and who keeps it so."""
+"""Frontiers: the readable times, and holds on them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def frontiers(upper: int) -> Frontiers:
     return made
 
 
-def test_since_follows_upper_at_the_window() -> None:
+def test_since_follows_upper_at_the_retention() -> None:
     assert frontiers(10_000).since(T) == 10_000 - 1 - RETENTION_MS
 
 
@@ -45,7 +45,7 @@ def test_a_holder_keeps_since_until_released() -> None:
     assert made.since(T) == 90_000 - 1 - RETENTION_MS
 
 
-def test_a_time_that_is_gone_is_refused() -> None:
+def test_a_hold_before_since_is_refused() -> None:
     with pytest.raises(NotReadable) as refused:
         frontiers(10_000).hold([T], 10)
     assert refused.value.since == 8_999
@@ -60,7 +60,7 @@ def test_compaction_sets_a_floor() -> None:
 @given(
     st.lists(st.tuples(st.sampled_from(["upper", "hold", "release", "advance"]), st.integers(0, 5_000)), max_size=40)
 )
-def test_since_never_goes_back(steps: list[tuple[str, int]]) -> None:
+def test_since_never_decreases(steps: list[tuple[str, int]]) -> None:
     made = frontiers(10_000)
     holders = []
     last = made.since(T)
@@ -78,7 +78,7 @@ def test_since_never_goes_back(steps: list[tuple[str, int]]) -> None:
         last = made.since(T)
 
 
-async def test_reached_waits_for_the_slowest() -> None:
+async def test_reached_waits_for_the_least_upper() -> None:
     made = frontiers(100)
     waiting = asyncio.create_task(made.reached(frozenset((T, V)), 100))
     made.tables_upper = Timestamp(200)
@@ -94,7 +94,7 @@ async def test_reached_waits_for_the_slowest() -> None:
 INDEX = ObjectId("u3")
 
 
-def test_an_index_is_a_way_to_read_its_relation() -> None:
+def test_a_relation_is_readable_through_its_index() -> None:
     made = frontiers(10_000)
     made.index_created(INDEX, T, Timestamp(0), 5_000)
     assert (made.since(INDEX), made.upper(INDEX)) == (4_999, 10_000)
@@ -103,8 +103,8 @@ def test_an_index_is_a_way_to_read_its_relation() -> None:
     assert made.upper(INDEX) == 20_000
 
 
-def test_an_index_on_a_view_keeps_what_it_is_made_from() -> None:
-    """It is not readable by that."""
+def test_an_index_on_a_view_keeps_the_log_of_its_inputs() -> None:
+    """This does not make the inputs readable at earlier times."""
     made = frontiers(10_000)
     made.view_index_created(INDEX, frozenset((T,)), Timestamp(2_000), None)
     assert (made.since(INDEX), made.upper(INDEX)) == (2_000, 2_000)
@@ -124,7 +124,7 @@ def test_an_index_on_a_view_keeps_what_it_is_made_from() -> None:
     assert made.upper(INDEX) == made.tables_upper
 
 
-def test_what_is_computed_of_an_index_has_an_upper_of_its_own() -> None:
+def test_a_computed_index_has_its_own_upper() -> None:
     made = frontiers(10_000)
     made.index_created(INDEX, T, Timestamp(9_000), None, computed=True)
     assert made.upper(INDEX) == 9_000

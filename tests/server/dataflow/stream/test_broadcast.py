@@ -1,4 +1,4 @@
-"""Subscribers who have all there is are written to in one go; who is slow or leaves takes nothing from the others."""
+"""Broadcasts: one task writes to all subscribers without a backlog. Slow or cancelled ones do not affect the others."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ class Crowd:
 
     async def until(self, condition: Callable[[], bool]) -> None:
         async with asyncio.timeout(20):
-            while not condition():  # noqa: ASYNC110 (it is the loop's own turns that are waited for)
+            while not condition():  # noqa: ASYNC110 (waits for turns of the event loop)
                 await asyncio.sleep(0)
 
     async def end(self) -> None:
@@ -156,7 +156,7 @@ def test_all_get_the_same_bytes_from_one_task(tmp_path: Path) -> None:
 
 
 def streams(text: bytes) -> tuple[list[str], list[int]]:
-    """The rows of data that a socket took, and its progress."""
+    """Returns the updates that a socket received, as text, and the times of its progress messages."""
     lines = text.decode().splitlines()
     return [line for line in lines if "False" in line], [
         int(line[1:].split(",")[0]) for line in lines if "True" in line
@@ -164,7 +164,9 @@ def streams(text: bytes) -> tuple[list[str], list[int]]:
 
 
 @pytest.mark.parametrize("seed", range(30))
-def test_whatever_sockets_do_each_stream_is_whole(seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_each_stream_is_complete_for_sockets_that_are_full_at_random(
+    seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(broadcasts, "BYTES_MAX", 2_000)
     monkeypatch.setattr(broadcasts, "WRITES_MAX", 3)
     chance = random.Random(seed)
@@ -174,7 +176,7 @@ def test_whatever_sockets_do_each_stream_is_whole(seed: int, tmp_path: Path, mon
         rows = {}
         for time in range(10, 80):
             if chance.random() < 0.8:
-                rows[time] = chance.choice([1, 2, 3, 90])  # 90 are too much for a broadcast
+                rows[time] = chance.choice([1, 2, 3, 90])  # 90 rows are too many for a broadcast
                 crowd.commit(time, rows[time])
             else:
                 crowd.feed.advance(Timestamp(time + 1))
@@ -202,7 +204,7 @@ def test_whatever_sockets_do_each_stream_is_whole(seed: int, tmp_path: Path, mon
     crowded(scenario, tmp_path)
 
 
-def test_one_that_is_cancelled_gets_nothing_more(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_cancelled_subscriber_receives_nothing_more(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(broadcasts, "WRITES_MAX", 1)
 
     async def scenario(crowd: Crowd) -> None:
@@ -211,7 +213,7 @@ def test_one_that_is_cancelled_gets_nothing_more(tmp_path: Path, monkeypatch: py
         await crowd.until(lambda: crowd.live == 5)
         crowd.commit(10)
         await crowd.until(lambda: crowd.sockets[0].taken.endswith(progressed(11)))
-        crowd.tasks[4].cancel()  # in the midst of the round
+        crowd.tasks[4].cancel()  # during the round of writes
         before = crowd.sockets[4].taken
         await crowd.until(crowd.tasks[4].done)
         await crowd.until(lambda: crowd.sockets[3].taken.endswith(progressed(11)))
@@ -223,7 +225,7 @@ def test_one_that_is_cancelled_gets_nothing_more(tmp_path: Path, monkeypatch: py
     crowded(scenario, tmp_path)
 
 
-def test_the_end_of_the_feed_is_told_to_each(tmp_path: Path) -> None:
+def test_each_subscriber_receives_the_error_of_the_feed(tmp_path: Path) -> None:
     async def scenario(crowd: Crowd) -> None:
         for _ in range(5):
             crowd.add()
@@ -237,7 +239,7 @@ def test_the_end_of_the_feed_is_told_to_each(tmp_path: Path) -> None:
     crowded(scenario, tmp_path)
 
 
-def test_the_error_of_one_that_falls_behind_names_what_was_broadcast(tmp_path: Path) -> None:
+def test_the_overrun_error_names_the_last_broadcast_progress(tmp_path: Path) -> None:
     async def scenario(crowd: Crowd) -> None:
         crowd.add(limit=0)
         (stream,) = crowd.subscriptions

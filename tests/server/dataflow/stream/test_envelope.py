@@ -1,4 +1,4 @@
-"""Every output of SUBSCRIBE against a plain one that goes row by row: envelopes, order, progress."""
+"""The outputs of SUBSCRIBE compared with simple row-by-row ones: envelopes, order, progress."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def shown(envelope: Envelope, message: Any) -> list[Row]:
 
 
 def plain(batch: dict[Row, int], keys: tuple[int, ...], before: bool) -> list[Row]:
-    """The four cases of the envelopes, one key after another."""
+    """Returns the rows of a keyed envelope, computed separately for each key."""
     values = [i for i in range(len(RELATION)) if i not in keys]
     groups: dict[Row, list[tuple[Row, int]]] = defaultdict(list)
     for row, diff in batch.items():
@@ -80,7 +80,7 @@ def test_envelopes(keys: tuple[int, ...], before: bool, progress: bool, batch: d
 
 @pytest.mark.parametrize("before", [False, True])
 def test_an_envelope_of_many_rows(before: bool) -> None:
-    """As of few, though it is made in a thread."""
+    """An envelope of many rows is computed in a thread, with the same result."""
     batch: dict[Row, int] = {(i % 7_000, str(i), 0.0): 1 - 2 * (i % 3 % 2) for i in range(THREAD_ROWS + 1)}
     envelope = KeyedEnvelope(RELATION, (0,), before=before, progress=False)
     expected = [(7, *row) for row in plain(batch, (0,), before)]
@@ -102,7 +102,7 @@ def test_columns_of_the_envelopes() -> None:
     assert shown(debezium, Progress(5)) == [(5, True, None, None, None, None, None)]
 
 
-def test_a_zero_below_zero_is_the_same_key() -> None:
+def test_negative_zero_is_the_same_key_as_zero() -> None:
     envelope = KeyedEnvelope(RELATION, (2,), before=True, progress=False)
     batch = {(1, "a", 0.0): 1}
     table = pa.concat_tables([changes_of(batch), updates.negate(changes_of({(1, "b", -0.0): 1}))])

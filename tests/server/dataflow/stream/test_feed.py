@@ -1,4 +1,4 @@
-"""A feed's history: what waits goes to disk, what all have taken goes, and who falls too far behind loses its place."""
+"""Entries of a feed: spilled to disk while they wait, deleted when all readers have them. Slow readers are dropped."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ async def settled(feed: Feed) -> None:
         await feed._spilling
 
 
-def test_what_waits_goes_to_disk_and_comes_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_waiting_entries_are_spilled_and_read_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(feeds, "MEMORY_BYTES_MAX", 50_000)
 
     async def run() -> None:
@@ -46,7 +46,7 @@ def test_what_waits_goes_to_disk_and_comes_back(tmp_path: Path, monkeypatch: pyt
     asyncio.run(run())
 
 
-def test_a_disk_without_room_delays_nobody(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failing_disk_delays_no_reader(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(feeds, "MEMORY_BYTES_MAX", 10_000)
 
     async def run() -> None:
@@ -66,8 +66,8 @@ def test_a_disk_without_room_delays_nobody(tmp_path: Path, monkeypatch: pytest.M
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_the_sums_are_those_of_the_entries(seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever readers do, and whatever is on its way to disk meanwhile."""
+def test_byte_counts_equal_the_sums_of_the_entries(seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """For random actions of readers, also while entries are being spilled."""
     monkeypatch.setattr(feeds, "MEMORY_BYTES_MAX", 20_000)
     monkeypatch.setattr(feeds, "MOVED_BYTES", 8_000)
     chance = random.Random(seed)
@@ -107,12 +107,12 @@ def test_the_sums_are_those_of_the_entries(seed: int, tmp_path: Path, monkeypatc
     asyncio.run(run())
 
 
-def test_a_reader_beyond_its_limit_loses_its_place() -> None:
+def test_a_reader_beyond_its_limit_is_dropped() -> None:
     async def run() -> None:
         feed, reported = Feed(Timestamp(0)), []
         slow, fast = feed.join(), feed.join()
         slow.on_overrun = lambda: reported.append("slow")
-        for time in range(10):  # a snapshot is read meanwhile: no limit yet
+        for time in range(10):  # no limit yet, as while a snapshot is read
             feed.append(Timestamp(time), changes(1_000))
             fast.take()
         slow.bound(Entry(Timestamp(0), changes(1_000)).bytes)
@@ -127,7 +127,7 @@ def test_a_reader_beyond_its_limit_loses_its_place() -> None:
     asyncio.run(run())
 
 
-def test_a_large_commit_is_consolidated_beside_the_loop_and_in_its_order(tmp_path: Path) -> None:
+def test_a_large_commit_is_consolidated_in_a_thread_and_keeps_its_order(tmp_path: Path) -> None:
     async def run() -> None:
         feed = CollectionFeed(Timestamp(0), tmp_path)
         reader = feed.join()

@@ -1,4 +1,4 @@
-"""Snapshots that do not fit into memory: in pieces, in the envelope's order, made as fast as they are taken."""
+"""Snapshots that do not fit into memory: computed in parts, in the envelope's order, as fast as they are read."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from catalog import spill, updates
 from catalog.objects import Timestamp
 from protocol.pgwire.errors import PgError
 from protocol.pgwire.types import FLOAT8, INT4, TEXT
-from server.dataflow.stream import snapshot_stream as preludes
+from server.dataflow.stream import snapshot_stream as snapshot_streams
 from server.dataflow.stream.consolidation import consolidated, ordered
 from server.dataflow.stream.envelope import DiffEnvelope, Envelope, KeyedEnvelope
 from server.dataflow.stream.feed import Entry, Feed
@@ -43,7 +43,7 @@ updates_of_a_time = st.lists(st.tuples(rows, st.sampled_from([1, 1, 1, -1, 2])),
 
 @pytest.fixture
 def small(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Nothing fits into memory, and partitions take a few rows."""
+    """Nothing fits into memory, and a partition has only a few rows."""
     monkeypatch.setattr(spill, "MEMORY_BYTES_MAX", 0)
     monkeypatch.setattr(spill, "PARTITION_BYTES", 200)
     monkeypatch.setattr(spill, "PIECE_BYTES", 300)
@@ -57,7 +57,7 @@ def table_of(given: list[tuple[Any, int]]) -> pa.Table:
 
 
 async def shown(envelope: Envelope, pieces: AsyncGenerator[pa.Table]) -> list[str]:
-    """What goes out, a text for each row: NaN equals itself there."""
+    """Returns each output row as text, in which NaN equals NaN."""
     found = []
     async with aclosing(pieces) as all_pieces:
         async for piece in all_pieces:
@@ -74,7 +74,9 @@ async def at_once(changes: pa.Table) -> AsyncGenerator[pa.Table]:
 @pytest.mark.parametrize("keys", [(0,), (1, 0), (2, 1, 0)])
 @few
 @given(given_updates=updates_of_a_time)
-def test_envelopes_in_pieces_are_those_at_once(keys: tuple[int, ...], given_updates: list[Any], tmp_path: Path) -> None:
+def test_envelopes_of_parts_equal_the_envelope_of_all_rows(
+    keys: tuple[int, ...], given_updates: list[Any], tmp_path: Path
+) -> None:
     envelope = KeyedEnvelope(RELATION, keys, before=True, progress=False)
     changes = table_of(given_updates)
     expected = asyncio.run(shown(envelope, at_once(changes)))
@@ -84,7 +86,7 @@ def test_envelopes_in_pieces_are_those_at_once(keys: tuple[int, ...], given_upda
 @pytest.mark.usefixtures("small")
 @few
 @given(given_updates=updates_of_a_time)
-def test_without_an_order_each_row_comes_once(given_updates: list[Any], tmp_path: Path) -> None:
+def test_without_an_order_each_row_is_returned_once(given_updates: list[Any], tmp_path: Path) -> None:
     envelope = DiffEnvelope(RELATION, progress=False)
     changes = table_of(given_updates)
     expected = asyncio.run(shown(envelope, at_once(changes)))
@@ -92,7 +94,7 @@ def test_without_an_order_each_row_comes_once(given_updates: list[Any], tmp_path
 
 
 class BySum(DiffEnvelope):
-    """An order with keys that are no columns, and many ties."""
+    """An order by a computed key and a column, with many ties."""
 
     def __init__(self, *, whole: bool) -> None:
         super().__init__(RELATION, progress=False)
@@ -111,9 +113,7 @@ class BySum(DiffEnvelope):
 @pytest.mark.parametrize("whole", [False, True])
 @few
 @given(given_updates=updates_of_a_time)
-def test_no_piece_holds_what_belongs_before_an_earlier_one(
-    whole: bool, given_updates: list[Any], tmp_path: Path
-) -> None:
+def test_parts_are_in_order(whole: bool, given_updates: list[Any], tmp_path: Path) -> None:
     async def run() -> None:
         last: tuple[int, int] | None = None
         count = 0
@@ -132,7 +132,7 @@ def test_no_piece_holds_what_belongs_before_an_earlier_one(
 
 
 @pytest.mark.usefixtures("small")
-def test_who_gives_up_in_the_middle_leaves_no_file(tmp_path: Path) -> None:
+def test_a_cancelled_consolidation_leaves_no_file(tmp_path: Path) -> None:
     async def run() -> None:
         tables = [pa.table({"c0": np.arange(5_000)})]
         async with aclosing(consolidated(tables, tmp_path)) as pieces:
@@ -144,7 +144,7 @@ def test_who_gives_up_in_the_middle_leaves_no_file(tmp_path: Path) -> None:
             await work
 
     asyncio.run(run())
-    deadline = monotonic() + 30  # a step that runs in its thread comes to its end first
+    deadline = monotonic() + 30  # a step that runs in a thread is not interrupted
     while list(tmp_path.iterdir()):
         assert monotonic() < deadline
         sleep(0.01)
@@ -163,7 +163,7 @@ def changes(first: int, rows: int = 1_000) -> pa.Table:
     return updates.with_diff(pa.table({"c0": np.arange(first, first + rows)}), 1)
 
 
-async def test_a_snapshot_that_was_not_made_is_not_taken_for_an_empty_one() -> None:
+async def test_a_cancelled_snapshot_is_an_error_and_not_empty() -> None:
     released: list[str] = []
 
     async def entries() -> AsyncGenerator[Entry]:
@@ -172,17 +172,17 @@ async def test_a_snapshot_that_was_not_made_is_not_taken_for_an_empty_one() -> N
     snapshot_stream = SnapshotStream(entries(), lambda: released.append("released"))
     snapshot_stream.start()
     assert snapshot_stream._task is not None
-    snapshot_stream._task.cancel()  # before its first step, by whoever
+    snapshot_stream._task.cancel()  # before its first step
     with pytest.raises(PgError, match="internal error"):
         await snapshot_stream.begun()
     assert not snapshot_stream.finished
     assert released
 
 
-def test_a_snapshot_is_made_as_it_is_taken_and_the_changes_follow(
+def test_a_snapshot_is_computed_as_it_is_read_and_changes_follow(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(preludes, "AHEAD_BYTES", 40_000)
+    monkeypatch.setattr(snapshot_streams, "AHEAD_BYTES", 40_000)
     made = 0
 
     async def entries() -> AsyncGenerator[Entry]:
@@ -197,7 +197,7 @@ def test_a_snapshot_is_made_as_it_is_taken_and_the_changes_follow(
         found: list[int] = []
         taken = 0
         assert await stream.next() == [Progress(5)]
-        for time in range(6, 16):  # others write all the while
+        for time in range(6, 16):  # commits while the snapshot is read
             feed.append(Timestamp(time), changes(time * 1_000 + 20_000))
             feed.advance(Timestamp(time + 1))
         while not stream.is_live:
@@ -216,7 +216,7 @@ def test_a_snapshot_is_made_as_it_is_taken_and_the_changes_follow(
     asyncio.run(run())
 
 
-def test_what_waits_while_the_snapshot_is_read_does_not_count(tmp_path: Path) -> None:
+def test_entries_that_wait_during_the_snapshot_do_not_count(tmp_path: Path) -> None:
     async def entries() -> AsyncGenerator[Entry]:
         yield Entry(Timestamp(5), changes(0), shared=False)
 
@@ -241,7 +241,7 @@ def test_what_waits_while_the_snapshot_is_read_does_not_count(tmp_path: Path) ->
     asyncio.run(run())
 
 
-def test_what_a_snapshot_fails_with_comes_behind_what_was_made(tmp_path: Path) -> None:
+def test_the_error_of_a_snapshot_follows_its_rows(tmp_path: Path) -> None:
     async def entries() -> AsyncGenerator[Entry]:
         yield Entry(Timestamp(5), changes(0), shared=False)
         raise OSError(28, "No space left on device")
@@ -261,7 +261,7 @@ def test_what_a_snapshot_fails_with_comes_behind_what_was_made(tmp_path: Path) -
     asyncio.run(run())
 
 
-def test_a_closed_subscription_stops_the_making(tmp_path: Path) -> None:
+def test_closing_a_subscription_stops_its_snapshot(tmp_path: Path) -> None:
     ended = asyncio.Event()
 
     async def entries() -> AsyncGenerator[Entry]:
@@ -282,7 +282,7 @@ def test_a_closed_subscription_stops_the_making(tmp_path: Path) -> None:
             await ended.wait()
 
     asyncio.run(run())
-    deadline = monotonic() + 30  # a step that runs in its thread comes to its end first
+    deadline = monotonic() + 30  # a step that runs in a thread is not interrupted
     while list(tmp_path.iterdir()):
         assert monotonic() < deadline
         sleep(0.01)
