@@ -31,7 +31,7 @@ serve: $(VENV)/.installed
 test: $(VENV)/.installed
 	$(PARALLEL) --dist worksteal $(ARGS)
 
-# The tests of `make test` that need no Spark. Property tests have a fifth of their examples (tests/examples.py).
+# The tests of `make test` that need no Spark. Property tests have a twentieth of their examples (tests/examples.py).
 test-fast: $(VENV)/.installed
 	$(PARALLEL) --dist worksteal --hypothesis-profile fast -m "not (spark or crash or $(OWN_TARGETS))" $(ARGS)
 

@@ -11,13 +11,16 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from unittest import mock
 from urllib.error import HTTPError
 from urllib.request import urlopen
 
 import psycopg
 import pytest
 from psycopg import errors
+from typer.testing import CliRunner
 
+from server import __main__ as command
 from server.config import Config
 from server.spark.embedded.jvm import PART_S, ClassArchive, kill_leftover_processes
 from tests.fix_server import ServerProcess
@@ -34,6 +37,14 @@ def serve(*flags: str, **env: str) -> subprocess.CompletedProcess[str]:
         timeout=60,
         env={**os.environ, "TIDEWIRE_HTTP_LISTEN": "127.0.0.1:0", **env},
     )
+
+
+def refused_options(*flags: str, code: int = 1, **env: str) -> str:
+    """Runs `tidewire serve` in this process, whose options must be refused before it starts. Returns its stderr."""
+    with mock.patch("uvloop.run", side_effect=AssertionError("the options were accepted")):
+        result = CliRunner().invoke(command.app, ["serve", *flags], env=env)
+    assert result.exit_code == code, result.output
+    return result.stderr
 
 
 def refusal(done: subprocess.CompletedProcess[str]) -> str:
@@ -54,8 +65,7 @@ def test_a_busy_port(tmp_path: Path) -> None:
 
 
 def test_an_address_that_others_can_reach(tmp_path: Path) -> None:
-    message = refusal(serve("--listen", "0.0.0.0:0", "--data-dir", str(tmp_path)))
-    assert "--allow-remote" in message
+    assert "--allow-remote" in refused_options("--listen", "0.0.0.0:0", "--data-dir", str(tmp_path))
 
 
 @pytest.mark.parametrize(
@@ -70,11 +80,11 @@ def test_an_address_that_others_can_reach(tmp_path: Path) -> None:
 def test_a_config_file_that_is_wrong(tmp_path: Path, text: str, message: str) -> None:
     file = tmp_path / "tidewire.toml"
     file.write_text(text)
-    assert message in refusal(serve("--config", str(file)))
+    assert message in refused_options("--config", str(file))
 
 
 def test_a_missing_config_file(tmp_path: Path) -> None:
-    assert "does not exist" in refusal(serve("--config", str(tmp_path / "absent.toml")))
+    assert "does not exist" in refused_options("--config", str(tmp_path / "absent.toml"))
 
 
 def test_a_damaged_data_directory(tmp_path: Path) -> None:
@@ -174,13 +184,11 @@ def test_spark_is_used_when_a_later_attempt_starts_it(tmp_path: Path) -> None:
     ],
 )
 def test_invalid_spark_options(tmp_path: Path, flags: list[str], message: str) -> None:
-    assert message in refusal(serve("--data-dir", str(tmp_path), *flags))
+    assert message in refused_options("--data-dir", str(tmp_path), *flags)
 
 
 def test_a_spark_conf_without_a_value(tmp_path: Path) -> None:
-    done = serve("--data-dir", str(tmp_path), "--spark-conf", "spark.cores.max")
-    assert done.returncode == 2
-    assert "KEY=VALUE" in done.stderr
+    assert "KEY=VALUE" in refused_options("--data-dir", str(tmp_path), "--spark-conf", "spark.cores.max", code=2)
 
 
 def test_an_unreachable_spark_connect_server(tmp_path: Path) -> None:
@@ -235,7 +243,7 @@ def test_spark_settings_from_the_environment(monkeypatch: pytest.MonkeyPatch, te
 def test_invalid_spark_settings_from_the_environment_are_refused_in_one_line(
     tmp_path: Path, text: str, message: str
 ) -> None:
-    answer = refusal(serve("--data-dir", str(tmp_path), TIDEWIRE_SPARK_CONF=text))
+    answer = refused_options("--data-dir", str(tmp_path), TIDEWIRE_SPARK_CONF=text)
     assert message in answer
     assert answer.count("\n") == 1
 
