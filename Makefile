@@ -31,9 +31,10 @@ serve: $(VENV)/.installed
 test: $(VENV)/.installed
 	$(PARALLEL) --dist worksteal $(ARGS)
 
-# The tests of `make test` that need no Spark. Property tests have a twentieth of their examples (tests/examples.py).
+# The tests of `make test` that need no Spark, except the slow ones. Property tests have a twentieth of their examples
+# (tests/examples.py).
 test-fast: $(VENV)/.installed
-	$(PARALLEL) --dist worksteal --hypothesis-profile fast -m "not (spark or crash or $(OWN_TARGETS))" $(ARGS)
+	$(PARALLEL) --dist worksteal --hypothesis-profile fast -m "not (spark or slow or crash or $(OWN_TARGETS))" $(ARGS)
 
 # Starts servers and JVMs, kills them, and starts them again.
 test-crash: $(VENV)/.installed

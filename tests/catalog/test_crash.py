@@ -20,6 +20,7 @@ KILLS = 4
 
 
 @pytest.mark.parametrize("seed", [1, 2])
+@pytest.mark.slow
 def test_no_acknowledged_commit_is_lost_or_doubled(tmp_path: Path, seed: int) -> None:
     moments = random.Random(seed)
     on_disk, latest = 0, -1

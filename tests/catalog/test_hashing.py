@@ -75,6 +75,7 @@ def test_the_hash_of_several_columns_depends_on_their_order(rows: list[tuple[int
     assert len(set(key_hashes(table, []).tolist())) <= 1
 
 
+@pytest.mark.slow
 def test_32_bits_of_a_hash_are_enough_for_lookups() -> None:
     codes = key_codes(pa.table({"a": np.arange(1_000_000)}), ["a"])
     assert codes.dtype == np.uint32

@@ -508,6 +508,7 @@ def test_batch_sizes_grow_geometrically_and_deleted_rows_take_no_space(opened: O
     assert opened.log.sizes()[T][0] <= 3 * module.MERGE_BATCHES
 
 
+@pytest.mark.slow
 def test_held_history_is_in_few_batches_and_each_time_is_readable(opened: Opened) -> None:
     """A hold keeps 2,000 commits at distinct times: batches and rewritten rows are logarithmic in the number of
     commits."""

@@ -31,6 +31,7 @@ def flight(id: int, scheduled: datetime, departed: datetime | None, arrived: dat
 
 
 @pytest.mark.parametrize("table", TABLES, ids=lambda table: table.name)
+@pytest.mark.slow
 def test_files_have_the_expected_columns_and_rows(table: Table) -> None:
     with table.open() as (binary, size):
         text = binary.read()

@@ -45,6 +45,7 @@ def test_a_table_with_other_rows_is_left_unchanged(connection: psycopg.Connectio
     connection.execute("DELETE FROM nyc.airlines WHERE carrier = 'XX'")
 
 
+@pytest.mark.slow
 def test_table_and_query_have_the_rows_that_pandas_computes(connection: psycopg.Connection[Any]) -> None:
     replay.prepare(connection, [AIRLINES, AIRPORTS], lambda *step: None)
     day = minutes(read_day(DAY))[:600]

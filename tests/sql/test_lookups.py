@@ -8,6 +8,7 @@ from functools import cache
 
 import numpy as np
 import pyarrow as pa
+import pytest
 
 from catalog.hashing import key_codes
 from catalog.objects import Index, ObjectId, Table, Timestamp
@@ -60,6 +61,7 @@ def _statements() -> Iterator[Statement]:
         yield from (statement for statement, _ in answers.read(chapter))
 
 
+@pytest.mark.slow
 def test_indexes_do_not_change_the_plan() -> None:
     for sql, plain, indexed in queries():
         assert (plain.columns, plain.template) == (indexed.columns, indexed.template), sql

@@ -18,6 +18,7 @@ def connection(postgres: str) -> Iterator[psycopg.Connection]:
         yield connection
 
 
+@pytest.mark.slow
 def test_the_suite_is_large_enough() -> None:
     assert score.usage().shapes >= STATEMENTS_MIN
 

@@ -154,6 +154,7 @@ async def test_a_task_that_does_not_end_is_reported_and_abandoned(left: list[Any
     assert task.done()
 
 
+@pytest.mark.slow
 def test_a_stuck_process_exits(tmp_path: Path) -> None:
     """It logs the tasks and threads for which it waited."""
     server = ServerProcess(tmp_path, module="tests.server.app.stuck_server")

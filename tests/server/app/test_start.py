@@ -53,6 +53,7 @@ def refusal(done: subprocess.CompletedProcess[str]) -> str:
     return done.stderr
 
 
+@pytest.mark.slow
 def test_a_busy_port(tmp_path: Path) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
@@ -87,6 +88,7 @@ def test_a_missing_config_file(tmp_path: Path) -> None:
     assert "does not exist" in refused_options("--config", str(tmp_path / "absent.toml"))
 
 
+@pytest.mark.slow
 def test_a_damaged_data_directory(tmp_path: Path) -> None:
     (tmp_path / "catalog.sqlite").write_bytes(b"not a database at all, but long enough to be read as one" * 100)
     message = refusal(serve("--data-dir", str(tmp_path), "--listen", "127.0.0.1:0"))
@@ -191,6 +193,7 @@ def test_a_spark_conf_without_a_value(tmp_path: Path) -> None:
     assert "KEY=VALUE" in refused_options("--data-dir", str(tmp_path), "--spark-conf", "spark.cores.max", code=2)
 
 
+@pytest.mark.slow
 def test_an_unreachable_spark_connect_server(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
@@ -267,6 +270,7 @@ def test_flags_override_the_environment_and_that_the_file(tmp_path: Path, monkey
     assert (config.listen, config.log_format, config.timestamp_interval) == ("127.0.0.1:3", "json", 0.1)
 
 
+@pytest.mark.slow
 def test_help_names_every_option_and_its_default() -> None:
     done = subprocess.run(
         [sys.executable, "-m", "server", "serve", "--help"],
@@ -297,6 +301,7 @@ def test_select_1_is_answered_while_spark_starts(tmp_path: Path) -> None:
         assert server.stop() == 0
 
 
+@pytest.mark.slow
 def test_ctrl_c_prints_only_the_log(tmp_path: Path) -> None:
     """A query on system tables loads DuckDB, which reports objects that the interpreter cannot collect at exit."""
     server = ServerProcess(tmp_path, module="tests.faults.child", env={"FAULTS_SPARK": "none"})

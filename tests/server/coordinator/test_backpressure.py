@@ -70,6 +70,7 @@ def holding(connection: Connection) -> int:
 
 
 @pytest.mark.parametrize("chained", [False, True], ids=["", "over another view"])
+@pytest.mark.slow
 def test_writers_wait_for_a_lagging_dataflow(server: ServerThread, slow: SlowEngine, chained: bool) -> None:
     with connected(server.dsn()) as connection:
         if chained:
@@ -126,6 +127,7 @@ def test_a_write_waits_at_most_dataflow_lag_delay_max(server: ServerThread, slow
         assert len(rows(connection, "SELECT * FROM m")) == 18
 
 
+@pytest.mark.slow
 def test_dropped_dataflows_delay_no_writer(server: ServerThread, slow: SlowEngine) -> None:
     with connected(server.dsn()) as connection, psycopg.connect(server.dsn()) as subscriber:
         connection.execute(f"CREATE MATERIALIZED VIEW m AS {SLOW.format('t')}".encode())

@@ -241,6 +241,7 @@ def test_a_view_with_a_temporal_filter_over_a_table_of_the_same_transaction(dsn:
         assert rows(connection, "SELECT * FROM m") == [(1,)]
 
 
+@pytest.mark.slow
 def test_a_view_that_cannot_be_planned_reports_its_error_and_is_retried(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

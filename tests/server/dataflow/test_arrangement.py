@@ -130,6 +130,7 @@ def key_hashes_of(keys: list[int | None]) -> np.ndarray:
 @pytest.mark.parametrize("at_once", [1 << 16, 2], ids=["merged at once", "merged in a thread"])
 @examples(60)
 @given(batches=history, stride=st.sampled_from([1, 300, 1 << 40]), since=st.data())
+@pytest.mark.slow
 def test_an_arrangement_equals_a_list_of_updates(
     storage: Arranger, at_once: int, batches: list[list[tuple[Row, int]]], stride: int, since: st.DataObject
 ) -> None:
@@ -268,6 +269,7 @@ def test_keys_that_share_a_hash_are_all_found(storage: Storage, monkeypatch: pyt
 
 
 @pytest.mark.parametrize("kept_back", [0, 50], ids=["compacted at once", "a reader lags"])
+@pytest.mark.slow
 def test_repeated_updates_of_the_same_rows_do_not_grow_the_arrangement(kept_back: int) -> None:
     """It has at most twice the Arrow size of its rows, at first and after a thousand updates."""
     count, touched = 100_000, 100

@@ -333,6 +333,7 @@ def test_system_tables_of_both_kinds_in_one_query(tidewire: ServerThread) -> Non
         assert connection.execute(query).fetchall() == [("table",)]
 
 
+@pytest.mark.slow
 def test_every_relation_can_be_read(tidewire: ServerThread) -> None:
     """Each with PostgreSQL's columns, if without rows."""
     with psycopg.connect(tidewire.dsn(), autocommit=True) as connection:
@@ -357,6 +358,7 @@ EVERY_KIND = {
 """The statement that creates an object of each kind, and the rows of pg_class that it adds: relname and relkind."""
 
 
+@pytest.mark.slow
 def test_catalog_relations_are_whole_with_one_object_of_every_kind(tidewire: ServerThread) -> None:
     """Each relation is read after each CREATE, so that none is missing and none is what it was before."""
     assert EVERY_KIND.keys() == KINDS.keys() - {"system table"}
@@ -479,6 +481,7 @@ ARRAYS: list[tuple[str, Any]] = [
 
 
 @pytest.mark.parametrize(("type", "value"), ARRAYS, ids=[type for type, _ in ARRAYS])
+@pytest.mark.slow
 async def test_asyncpg_sends_and_gets(tidewire: ServerThread, oracle: str, type: str, value: Any) -> None:
     for dsn in (tidewire.dsn(), oracle):
         connection = await asyncpg.connect(dsn)
@@ -529,6 +532,7 @@ def _plain_defaults(found: Any) -> Any:
     return str(found).replace("::text", "")
 
 
+@pytest.mark.slow
 def test_sqlalchemy_reflects(tidewire: ServerThread, oracle: str) -> None:
     import sqlalchemy
 

@@ -230,6 +230,7 @@ def test_probing_by_executors_needs_an_arrangement_directory(server: ServerThrea
         assert connection.execute("SHOW arrangement_probing").fetchone() == ("auto",)
 
 
+@pytest.mark.slow
 def test_an_unusable_arrangement_directory_prevents_the_start(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(AssertionError, match="could not use the arrangement directory"):

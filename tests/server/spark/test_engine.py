@@ -446,6 +446,7 @@ async def test_an_engine_can_be_closed_before_it_is_ready(tmp_path: Path) -> Non
     assert processes_naming(tmp_path) == []
 
 
+@pytest.mark.slow
 async def test_a_java_that_fails_to_start_is_reported(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """The error is raised after a few attempts and refers to the log. Closing the engine does not wait."""
     broken = tmp_path / "bin" / "java"
