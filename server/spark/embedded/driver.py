@@ -13,6 +13,7 @@ import threading
 import time
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from pathlib import Path
 
 import structlog
@@ -191,6 +192,7 @@ class EmbeddedSpark:
         self._java: Java | None = None
         self._jvm: Jvm | None = None
         self._archive_thread: threading.Thread | None = None
+        self._archive_jvm: Jvm | None = None
         logging.getLogger("py4j").setLevel(logging.CRITICAL)  # it logs a stack trace for each lost connection
 
     @property
@@ -232,6 +234,8 @@ class EmbeddedSpark:
         if (jvm := self._jvm) is not None:
             jvm.stop(grace_s)
         if self._archive_thread is not None:
+            if (jvm := self._archive_jvm) is not None:
+                jvm.kill()  # it has the lowest priority: on a busy machine a statement can take long
             self._archive_thread.join()
 
     def _launch(self, java: Java, name: str, memory_mb: int, extra_flags: list[str], niceness: int = 0) -> Jvm:
@@ -258,15 +262,14 @@ class EmbeddedSpark:
         archive.path.parent.mkdir(parents=True, exist_ok=True)
         part = archive.part(os.getpid())
         jvm = self._launch(java, "spark-archive", ARCHIVE_MEMORY_MB, archive.make(part), niceness=19)
+        self._archive_jvm = jvm
         try:
-            path = EmbeddedDriver(jvm, stopping, low_latency=True, functions={}, spill_directory=self._directory).path(
-                "slot-0"
-            )
-            for sql, views in synthetic_statements(ARCHIVE_ROUNDS):
-                if stopping.is_set():
-                    return
-                path.run("archive", sql, views, [])
-            path.close()
+            driver = EmbeddedDriver(jvm, stopping, low_latency=True, functions={}, spill_directory=self._directory)
+            with closing(driver.path("slot-0")) as path:
+                for sql, views in synthetic_statements(ARCHIVE_ROUNDS):
+                    if stopping.is_set():
+                        return
+                    path.run("archive", sql, views, [])
             jvm.request_exit()
             deadline = time.monotonic() + ARCHIVE_TIMEOUT_S
             while jvm.process.poll() is None and time.monotonic() < deadline:
@@ -278,8 +281,10 @@ class EmbeddedSpark:
             else:
                 _log.warning("class archive not made", code=jvm.process.returncode, log=str(jvm.log))
         except Exception as error:  # the engine runs without it
-            _log.warning("class archive not made", reason=_unavailable(error, self._log_file).message)
+            if not stopping.is_set():
+                _log.warning("class archive not made", reason=_unavailable(error, self._log_file).message)
         finally:
+            self._archive_jvm = None
             jvm.kill()
             jvm.process.wait()
             jvm.clean_up()

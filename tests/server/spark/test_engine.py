@@ -8,8 +8,9 @@ import os
 import pickle
 import subprocess
 import sys
+import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -508,3 +509,25 @@ def test_find_java_finds_a_supported_version(monkeypatch: pytest.MonkeyPatch) ->
     assert isinstance(found, Java)
     assert found.major >= java_runtime.OLDEST_MAJOR
     assert find_java({"PATH": ""}).executable == java_runtime._wheel_java()
+
+
+@pytest.mark.crash
+async def test_the_engine_closes_while_the_class_archive_is_made(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """The second JVM is killed: it does not finish its statement first."""
+    begun = threading.Event()
+
+    def statements(_: int) -> Iterator[tuple[str, dict[str, pa.Table]]]:
+        begun.set()
+        yield "SELECT count(*) FROM range(1000000000000) WHERE id % 7 = 3", {}
+
+    monkeypatch.setattr(driver, "ARCHIVE_DELAY_S", 0.0)
+    monkeypatch.setattr(driver, "synthetic_statements", statements)
+    archive = tmp_path / "archive"
+    engine = SparkEngine(directory=tmp_path / "data", memory_mb=MEMORY_MB, archive=archive)
+    await engine.start()
+    await asyncio.to_thread(begun.wait)
+    await engine.close()
+    assert list(archive.iterdir()) == []
+    assert processes_naming(tmp_path) == []
