@@ -33,7 +33,7 @@ class Responses:
     ) -> None:
         self.kind = UNKNOWN
         self._context = context
-        self._counter = context.coordinator.metrics.statements
+        self._metrics = context.coordinator.metrics
         self._sender = sender
         self._transactions = transactions
         self._terminate = terminate
@@ -62,7 +62,7 @@ class Responses:
 
     def count(self, outcome: str = OK) -> None:
         """Counts the current statement."""
-        self._counter.labels(self.kind, outcome).inc()
+        self._metrics.count_statement(self.kind, outcome)
 
     def stop_idle_timer(self) -> None:
         if self._idle_timer is not None:

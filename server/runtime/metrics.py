@@ -22,12 +22,13 @@ class Metrics:
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
-        self.statements = Counter(
+        self._statements = Counter(
             "tidewire_statements",
             "Statements by kind and outcome. The kind of a text that cannot be parsed is unknown.",
             ("kind", "outcome"),
             registry=self.registry,
         )
+        self._statements_by_label: dict[tuple[str, str], Counter] = {}
         self.commits = self._counter("tidewire_commits", "Commits that wrote rows. Concurrent writers may share one.")
         self.rows_written = self._counter(
             "tidewire_rows_written", "Updates that commits wrote. An SQL UPDATE of one row is two updates."
@@ -50,6 +51,12 @@ class Metrics:
         self.spark_seconds = self._by_outcome(
             "tidewire_spark_statement_seconds", "Duration of Spark's statements, including the wait for a session."
         )
+
+    def count_statement(self, kind: str, outcome: str) -> None:
+        counter = self._statements_by_label.get((kind, outcome))
+        if counter is None:  # looking up a labelled counter takes five times as long as incrementing it
+            counter = self._statements_by_label[kind, outcome] = self._statements.labels(kind, outcome)
+        counter.inc()
 
     def _counter(self, name: str, description: str) -> Counter:
         return Counter(name, description, registry=self.registry)
