@@ -35,6 +35,7 @@ import zlib
 from bisect import bisect_left, bisect_right
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -48,7 +49,7 @@ from catalog import updates as u
 from catalog.objects import ObjectId, Timestamp
 from catalog.payloads import Payloads, parsed
 from catalog.spans import Spans
-from catalog.store import Store, StoreError
+from catalog.store import Store, StoreError, Undecided
 
 INLINE_BYTES = 64 * 1024  # smaller payloads are cheaper in SQLite than the two syncs of a file
 CACHE_BYTES = 256 * 1024 * 1024  # inline payloads kept decoded
@@ -243,6 +244,21 @@ class Log:
         """Removes a payload whose transaction was not committed."""
         if payload.file is not None:
             self._payloads.remove(payload.file)
+
+    @contextmanager
+    def discarding(self, payloads: Iterable[Payload]) -> Iterator[None]:
+        """Discards the payloads if their transaction, in the body, fails.
+
+        After Undecided they are kept: the transaction may have committed. If it has not, the next start removes them.
+        """
+        try:
+            yield
+        except Undecided:
+            raise
+        except Exception:
+            for payload in payloads:
+                self.discard(payload)
+            raise
 
     def insert(self, tx: sqlite3.Connection, collection: ObjectId, time: Timestamp, payload: Payload) -> Batch:
         """Inserts a batch for a payload, within a transaction. Call `committed` after the commit.

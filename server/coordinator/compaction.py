@@ -14,7 +14,7 @@ import structlog
 
 from catalog.log import Batch, Damaged, Log, Payload
 from catalog.objects import ObjectId
-from catalog.store import MustEnd, Store, Undecided
+from catalog.store import MustEnd, Store
 from server.runtime.cancellation import raise_if_cancelled
 from server.runtime.metrics import Metrics
 from server.timeline.frontiers import RETENTION_MS, Frontiers
@@ -72,13 +72,8 @@ async def compact_collection(store: Store, log_: Log, frontiers: Frontiers, id: 
 
 async def _replace(store: Store, log_: Log, run: tuple[Batch, ...], payload: Payload, since: int) -> int:
     """Replaces the run by the merged payload. Returns the number of batches in the run, 0 if they have been dropped."""
-    try:
+    with log_.discarding([payload]):
         batch: Batch | None = await store.transaction(lambda tx: log_.replace(tx, run, payload, since))
-    except Undecided:
-        raise  # the next start may find the merge committed; if not, it removes the file
-    except Exception:
-        log_.discard(payload)
-        raise
     if batch is None:
         log_.discard(payload)  # the collection was dropped meanwhile
         return 0

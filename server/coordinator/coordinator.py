@@ -22,7 +22,7 @@ from catalog.objects import Hold, Index, MaterializedView, ObjectId, Table, Time
 from catalog.oracle import RESERVATION_MS, Oracle
 from catalog.payloads import Payloads
 from catalog.state import CatalogState
-from catalog.store import Store, Undecided
+from catalog.store import Store
 from protocol.pgwire.errors import PgError, SqlState
 from server.coordinator.activity import Activity
 from server.coordinator.arrangements import Arrangements
@@ -200,14 +200,8 @@ class Coordinator:
 
     async def commit(self, request: Request) -> Commit:
         """Like `Committer.commit`. Removes the payload files of a request that failed."""
-        try:
+        with self.log.discarding(payload for _, payload in request.writes):
             return await self._committer.commit(request)
-        except Undecided:
-            raise  # only the next start can tell whether the commit is on disk; if not, it removes the files
-        except Exception:
-            for _, payload in request.writes:
-                self.log.discard(payload)
-            raise
 
     def _committed(self, time: Timestamp, written: Sequence[tuple[Batch, Payload]]) -> None:
         if self.state is not self._state_seen:

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from catalog.log import Batch, Dropped, Log, Payload
 from catalog.objects import ObjectId, Timestamp
-from catalog.store import Store, Undecided
+from catalog.store import Store
 from server.coordinator.backpressure import Backpressure
 from server.coordinator.collection_feeds import CollectionFeeds
 from server.timeline.frontiers import Frontiers
@@ -37,15 +37,10 @@ class LogWriter:
             return self._log.insert(tx, id, time, payload)
 
         try:
-            batch = await self._store.transaction(act)
+            with self._log.discarding([payload]):
+                batch = await self._store.transaction(act)
         except Dropped:
-            self._log.discard(payload)
             return
-        except Undecided:
-            raise
-        except Exception:
-            self._log.discard(payload)
-            raise
         written: list[tuple[Batch, Payload]] = [(batch, payload)]
         self._log.committed(written)
         self._backpressure.written(written)

@@ -12,7 +12,7 @@ from catalog.source_state import State
 from server.ingest.upstream import Changes, UpstreamError
 
 TABLE = Table(ObjectId("u10"), ObjectId("u2"), "numbers", (Column("part", "int4"), Column("number", "int4")))
-"""The source's collection. It is also the source itself, as there is no kind of object for sources yet."""
+"""The source's collection. Its id is also the source's, because no kind of catalog object for sources exists yet."""
 
 PARTS = 3
 
