@@ -260,6 +260,13 @@ def cut(sorted_by: ByKeyAndOrder, found: pa.Table, key_hashes: Hashes, counts: N
     return found.filter(pa.array((orders <= ends[keys]) | np.isin(key_hashes[keys], several)))
 
 
+def first_codes(codes: Hashes, counts: NDArray[np.int64], count: int) -> NDArray[np.bool_]:
+    """A mask of the rows with the least codes: their `counts` add up to at least `count`, or it selects all rows."""
+    order = np.argsort(codes, kind="stable")
+    last = int(np.searchsorted(np.cumsum(counts[order]), count))
+    return codes <= codes[order[last]] if last < len(codes) else np.ones(len(codes), np.bool_)
+
+
 def _shared(runs: Sequence[Run], sorted_by: ByKeyAndOrder, key_hashes: Hashes) -> Hashes:
     """The hashes among `key_hashes` that several keys share."""
     keys = []

@@ -22,21 +22,20 @@ from server.dataflow.operators.operator import (
     Operator,
     OperatorContext,
     Tick,
-    at_version,
-    check_counts,
-    differences,
+    consolidated,
     key_hashes_of,
     names_of,
     slice_of,
     sorting_of,
-    until,
 )
+from server.dataflow.operators.versions import changed_rows, check_counts, first_rows, touched_keys
 from server.dataflow.plan.description import column_names
 from server.dataflow.plan.nodes import VERSION, AccumulableAggregate, Statement
 from server.runtime.threads import in_thread
 
 BRANCH = "branch"
 BRANCH_FIELD = pa.field(BRANCH, pa.int64(), nullable=False)
+NEXT = "next"  # the next version with a row of the same key
 
 
 class AccumulableAggregateOperator(Operator):
@@ -70,7 +69,7 @@ class AccumulableAggregateOperator(Operator):
         key = self._aggregate.key
         key_hashes = await in_thread(key_hashes_of, tick, [key], changes)
         if tick.since is not None:
-            groups = len(tick.versions) * self._state.entries(key_hashes)
+            groups = 2 * self._state.entries(key_hashes)
             self._step_cost.expect(groups * (1 + len(self._top_rows)) + changes.num_rows, self.row_cost)
         top_rows = (
             arranged.first(top_k, key, key_hashes, changes, tick)
@@ -90,7 +89,9 @@ class AccumulableAggregateOperator(Operator):
             self._pending += await arranged.take(of_branch, tick)
         if tick.since is None and self._aggregate.at_first is not None and changes.num_rows:
             rows = (
-                updates.expand(until(changes, 1, tick)) if self._aggregate.input.schema else changes.select([VERSION])
+                updates.expand(changes.drop_columns([VERSION]))
+                if self._aggregate.input.schema
+                else changes.select([VERSION])
             )
             return await self._computed(self._aggregate.at_first, rows, tick, before)
         rows = await in_thread(self._read, tick, before, changes, distinct_changes, top_rows, top_changes)
@@ -99,7 +100,7 @@ class AccumulableAggregateOperator(Operator):
     async def _computed(self, statement: Statement, rows: pa.Table, tick: Tick, before: pa.Table) -> pa.Table:
         found = await self._run(statement, {"d0": rows})
         state = [pa.field(f"s{i}", field.type) for i, field in enumerate(self._aggregate.state)]
-        found = self._result(found, [*state, VERSION_FIELD])
+        found = self._result(found, [*state, VERSION_FIELD, pa.field(NEXT, pa.int64())])
         return await in_thread(self._changes, tick, before, found)
 
     @property
@@ -126,33 +127,35 @@ class AccumulableAggregateOperator(Operator):
         if not self._width and tick.since is None:
             state = pa.table([pa.array([0], field.type) for field in node.state], schema=node.state)
         numbers = {f"n{i}": column for i, column in enumerate(state.columns[self._width :])}
-        parts = []
-        for version in tick.versions:
-            parts.append(
-                self._tagged(0, node.key, state.columns[: self._width], np.zeros(len(state)), version, numbers)
-            )
-            if version:
-                every = tuple(range(len(node.input.schema)))
-                parts.append(self._changed_rows(0, every, until(changes, version, tick), version))
-                for branch, (distinct, of_branch) in enumerate(zip(node.distinct, distinct_changes, strict=True), 1):
-                    parts.append(
-                        self._changed_rows(branch, distinct.positions, until(of_branch, version, tick), version)
-                    )
-            of_values = zip(node.top_rows, top_rows, top_changes, strict=True)
-            for branch, ((distinct, top_k), held, new) in enumerate(of_values, 1 + len(node.distinct)):
-                now = at_version(held, new, version, tick, top_k)
-                rows = updates.rows_of(now).columns
-                parts.append(self._tagged(branch, distinct.positions, rows, np.zeros(now.num_rows), version))
+        first = 0 if tick.since is not None else 1
+        parts = [
+            self._tagged(0, node.key, state.columns[: self._width], np.zeros(len(state)), first, numbers),
+            self._changed_rows(0, range(len(node.input.schema)), changes),
+        ]
+        for branch, (distinct, of_branch) in enumerate(zip(node.distinct, distinct_changes, strict=True), 1):
+            parts.append(self._changed_rows(branch, distinct.positions, of_branch))
+        touched = touched_keys(tick, [node.key], [changes])
+        of_values = zip(node.top_rows, top_rows, top_changes, strict=True)
+        for branch, ((distinct, top_k), held, new) in enumerate(of_values, 1 + len(node.distinct)):
+            versions = [
+                (changed.version, changed.after) for changed in changed_rows(held, new, self._key, touched, tick, top_k)
+            ]
+            if tick.since is not None:
+                versions.append((0, first_rows(held, self._key, top_k)))
+            for version, rows in versions:
+                columns = updates.rows_of(rows).columns
+                parts.append(self._tagged(branch, distinct.positions, columns, np.zeros(len(rows)), version))
         return pa.concat_tables(parts)
 
-    def _changed_rows(self, branch: int, positions: Sequence[int], changes: pa.Table, version: int) -> pa.Table:
+    def _changed_rows(self, branch: int, positions: Sequence[int], changes: pa.Table) -> pa.Table:
         """One row with diff 1 or -1 for each copy of a row in `changes`."""
-        diffs, rows = changes[DIFF].to_numpy(), updates.rows_of(changes)
+        diffs = changes[DIFF].to_numpy()
         counts = np.abs(diffs)
         if not (counts == 1).all():
             single = np.repeat(np.arange(len(diffs)), counts)
-            diffs, rows = np.sign(diffs[single]), rows.take(pa.array(single))
-        return self._tagged(branch, positions, rows.columns, diffs, version)
+            diffs, changes = np.sign(diffs[single]), changes.take(pa.array(single))
+        columns = changes.drop_columns([VERSION, DIFF]).columns
+        return self._tagged(branch, positions, columns, diffs, changes[VERSION].to_numpy())
 
     def _tagged(
         self,
@@ -160,12 +163,12 @@ class AccumulableAggregateOperator(Operator):
         positions: Sequence[int],
         columns: Sequence[pa.ChunkedArray],
         diffs: NDArray[Any],
-        version: int,
+        version: int | NDArray[np.int64],
         numbers: Mapping[str, pa.ChunkedArray] = MappingProxyType({}),
     ) -> pa.Table:
         count = len(diffs)
         known: dict[str, Any] = {f"c{position}": column for position, column in zip(positions, columns, strict=True)}
-        known[VERSION] = pa.array(np.full(count, version))
+        known[VERSION] = pa.array(np.broadcast_to(np.int64(version), count))
         known[DIFF] = pa.array(diffs.astype(np.int64))
         known[BRANCH] = pa.array(np.full(count, branch))
         known |= numbers
@@ -175,12 +178,18 @@ class AccumulableAggregateOperator(Operator):
         rows = found[f"s{self._width}"]
         if found.num_rows and pc.min(rows).as_py() < 0:
             raise updates.NegativeCount("of a group")
-        last = found.filter(pc.equal(found[VERSION], len(tick.times)))
-        after = last.select([f"s{i}" for i in range(len(self._aggregate.state))]).rename_columns(
-            self._aggregate.state.names
-        )
+        ends = found[NEXT].is_null()
+        state_names = [f"s{i}" for i in range(len(self._aggregate.state))]
+        after = found.filter(ends).select(state_names).rename_columns(self._aggregate.state.names)
         change = updates.with_diff(after, 1)
         if before.num_rows:
             change = updates.consolidate(pa.concat_tables([change, updates.negate(before)]))
         self._pending.append((self._state, tick.times[-1], change))
-        return differences(found.select([*self.node.schema.names, VERSION]), tick, self.schema)
+        rows = found.select([*self.node.schema.names, VERSION, NEXT])
+        inserted = rows.filter(pc.greater(rows[VERSION], 0)).drop_columns([NEXT])
+        retracted = rows.filter(pc.invert(ends)).drop_columns([VERSION])
+        differences = [
+            updates.with_diff(inserted, 1),
+            updates.with_diff(retracted.rename_columns(inserted.column_names), -1),
+        ]
+        return consolidated(pa.concat_tables([part.cast(self.schema) for part in differences]), tick)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import numpy as np
 import pyarrow as pa
 
 from catalog import updates
@@ -12,17 +11,14 @@ from catalog.updates import DIFF, DIFF_FIELD
 from server.dataflow.arrangements.arrangement import Arrangement
 from server.dataflow.arrangements.run import ByKey
 from server.dataflow.operators.operator import (
-    VERSION_FIELD,
     Operator,
     OperatorContext,
     Tick,
-    check_counts,
-    differences,
     key_hashes_of,
     names_of,
     slice_of,
-    until,
 )
+from server.dataflow.operators.versions import changed_rows, signed_differences, touched_keys, with_version
 from server.dataflow.plan.description import column_names
 from server.dataflow.plan.nodes import VERSION, DistinctRows
 from server.runtime.threads import in_thread
@@ -59,15 +55,19 @@ class DistinctOperator(Operator):
     def _changes(self, tick: Tick, held: pa.Table, changes: pa.Table) -> pa.Table:
         names = self.node.schema.names
         before = pa.table([*held.select(names).columns, held[COUNT]], pa.schema([*self.node.schema, DIFF_FIELD]))
-        now, found = before, [self._present(before, 0)] if tick.since is not None else []
-        for version in tick.new:
-            now = updates.consolidate(pa.concat_tables([before, until(changes, version, tick)]))
-            check_counts(now)
-            found.append(self._present(now, version))
+        if tick.since is None:
+            changes = updates.consolidate(changes)
+        parts = []
+        touched = touched_keys(tick, [self._everything], [changes])
+        for changed in changed_rows(before, changes, self._everything, touched, tick, None):
+            if tick.since is not None:
+                parts.append(with_version(updates.rows_of(changed.before), -changed.version))
+            parts.append(with_version(updates.rows_of(changed.after), changed.version))
+        if len(tick.times) == 1:
+            now = changed.after
+        else:
+            now = updates.consolidate(pa.concat_tables([before, changes.drop_columns([VERSION])]))
         counted = pa.table(now.columns, self._own[0].schema)
         pending = pa.concat_tables([updates.with_diff(counted, 1), updates.negate(held)])
         self._pending.append((self._own[0], tick.times[-1], updates.consolidate(pending)))
-        return differences(pa.concat_tables(found), tick, self.schema)
-
-    def _present(self, counted: pa.Table, version: int) -> pa.Table:
-        return updates.rows_of(counted).append_column(VERSION_FIELD, pa.array(np.full(counted.num_rows, version)))
+        return signed_differences(pa.concat_tables(parts), tick, self.schema)

@@ -2,9 +2,9 @@
 
 A step (`Tick`) moves a dataflow from the time `since` to later times t1, ..., tm. Version 0 is the old state, at
 `since`; version i is the state at ti. Changes are tables with a node's columns, the version from which on they apply
-(`v`), and `diff`. A stateful operator passes the rows of the touched keys in each version to Spark; the differences
-between the results of consecutive versions are its changes. Operators update their state only after the step of the
-whole dataflow has succeeded (`commit`); otherwise they discard the step's results (`forget`).
+(`v`), and `diff`. A stateful operator passes rows of the touched keys to Spark, for each version only those of the keys
+that the version touches (`versions`). Operators update their state only after the step of the whole dataflow has
+succeeded (`commit`); otherwise they discard the step's results (`forget`).
 """
 
 from __future__ import annotations
@@ -43,11 +43,6 @@ class Tick:
 
     since: Timestamp | None
     times: tuple[Timestamp, ...]
-
-    @property
-    def versions(self) -> range:
-        """The versions that are computed: 0 to m, in hydration 1 only."""
-        return range(1 if self.since is None else 0, len(self.times) + 1)
 
     @property
     def new(self) -> range:
@@ -286,38 +281,6 @@ def sorting_of(top_k: TopK | None, key: tuple[int, ...]) -> Sorting:
     return ByKeyAndOrder(names_of(key), order) if key else order
 
 
-def at_version(before: pa.Table, changes: pa.Table, version: int, tick: Tick, top_k: TopK | None) -> pa.Table:
-    """The rows in a version, with their multiplicities.
-
-    With `top_k`, rows removed from beyond the first n are not part of `before`: their negative multiplicities are
-    dropped.
-    """
-    if not version:
-        return before
-    now = pa.concat_tables([before, until(changes, version, tick)])
-    if tick.since is not None:
-        now = updates.consolidate(now)
-    return now if top_k is None else now.filter(pc.greater(now[DIFF], 0))
-
-
-def until(changes: pa.Table, version: int, tick: Tick) -> pa.Table:
-    """The changes up to and including a version, without `v`."""
-    here = changes if len(tick.times) == 1 else changes.filter(pc.less_equal(changes[VERSION], version))
-    return here.drop_columns([VERSION])
-
-
 def check_counts(changes: pa.Table) -> None:
     if changes.num_rows and pc.min(changes[DIFF]).as_py() < 0:
         raise updates.NegativeCount("of an operator's input")
-
-
-def differences(found: pa.Table, tick: Tick, schema: pa.Schema) -> pa.Table:
-    """The changes between consecutive versions, from the rows of each version."""
-    versions = found[VERSION]
-    inserted = found if tick.since is None else found.filter(pc.greater(versions, 0))
-    parts = [updates.with_diff(inserted, 1)]
-    if tick.since is not None:
-        retracted = found.filter(pc.less(versions, len(tick.times)))
-        retracted = retracted.set_column(retracted.num_columns - 1, VERSION_FIELD, pc.add(retracted[VERSION], 1))
-        parts.append(updates.with_diff(retracted, -1))
-    return consolidated(pa.concat_tables(parts).cast(schema), tick)

@@ -17,20 +17,23 @@ from server.dataflow.operators.operator import (
     ArrangingOperator,
     OperatorContext,
     Tick,
-    at_version,
-    check_counts,
-    differences,
     key_hashes_of,
     names_of,
     slice_of,
     sorting_of,
+)
+from server.dataflow.operators.versions import (
+    Touched,
+    changed_rows,
+    signed_differences,
+    touched_keys,
 )
 from server.dataflow.plan.nodes import VERSION, Apart, DistinctRows, Node, Recompute, Rows
 from server.runtime.threads import in_thread
 
 
 class RecomputeOperator(ArrangingOperator):
-    """Computes the rows of the touched keys in each version."""
+    """Computes the rows of the touched keys before and after each version, with the signed version as `v`."""
 
     def __init__(self, node: Recompute, context: OperatorContext) -> None:
         super().__init__(node, node.branches, context, [sorting_of(node.top_k, key) for key in node.keys])
@@ -51,29 +54,35 @@ class RecomputeOperator(ArrangingOperator):
         if node.top_k is None and tick.since is not None:
             found_rows = sum(a.arrangement.entries(own) for a, own in zip(self._arranged, asked, strict=True))
             changed = sum(changes.num_rows for changes in branches)
-            self._step_cost.expect(max(len(tick.versions) * found_rows, changed), self.row_cost)
+            self._step_cost.expect(max(2 * found_rows, changed), self.row_cost)
         await self._take(tick, branches)
         befores = await asyncio.gather(
             *(self._before(tick, i, asked[i], changes) for i, changes in enumerate(branches))
         )
+        touched = await in_thread(touched_keys, tick, node.keys, branches)
         views = {}
         for number, (before, changes) in enumerate(zip(befores, branches, strict=True)):
             if len(alone[number]):
                 hashes = key_codes(changes, names_of(node.keys[number]))
                 own = changes.filter(pa.array(np.isin(hashes, alone[number])))
                 before = pa.concat_tables([before, _rows_that_changed(own, node.apart[number])])
-            views[f"d{number}"] = await in_thread(self._versions, tick, before, changes)
+            views[f"d{number}"] = await in_thread(self._versions, tick, number, before, changes, touched)
         if not node.marked and not any(view.num_rows for view in views.values()):
             return self.none
         found = self._result(await self._run(node.sql, views), [VERSION_FIELD])
-        return await in_thread(differences, found, tick, self.schema)
+        return await in_thread(signed_differences, found, tick, self.schema)
 
-    def _versions(self, tick: Tick, before: pa.Table, changes: pa.Table) -> pa.Table:
-        """The rows of an input in each version, as the statement reads them (see `Recompute`)."""
-        top_k = self._recompute.top_k
-        return pa.concat_tables(
-            [self._at_version(at_version(before, changes, version, tick, top_k), version) for version in tick.versions]
-        )
+    def _versions(
+        self, tick: Tick, number: int, before: pa.Table, changes: pa.Table, touched: Sequence[Touched]
+    ) -> pa.Table:
+        """The rows of an input before and after each version, as the statement reads them (see `Recompute`)."""
+        node = self._recompute
+        parts = []
+        for changed in changed_rows(before, changes, node.keys[number], touched, tick, node.top_k):
+            if tick.since is not None:
+                parts.append(self._at_version(changed.before, -changed.version))
+            parts.append(self._at_version(changed.after, changed.version))
+        return pa.concat_tables(parts)
 
     async def _before(self, tick: Tick, number: int, key_hashes: Hashes, changes: pa.Table) -> pa.Table:
         arranged, top_k = self._arranged[number], self._recompute.top_k
@@ -82,7 +91,6 @@ class RecomputeOperator(ArrangingOperator):
         return await arranged.first(top_k, self._recompute.keys[number], key_hashes, changes, tick)
 
     def _at_version(self, now: pa.Table, version: int) -> pa.Table:
-        check_counts(now)
         rows = updates.expand(now)
         count = rows.num_rows
         versioned_rows = rows.append_column(VERSION_FIELD, pa.array(np.full(count, version)))

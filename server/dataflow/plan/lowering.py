@@ -50,7 +50,7 @@ from server.sql.columns import NewColumns, ids, named
 from server.sql.conditions import all_of, filtered, never_fails, parts
 from server.sql.direct_scan import direct_scan
 from server.sql.expressions import Aggregate as AggregateCall
-from server.sql.expressions import Call, Column, ColumnRef, Expression, Literal
+from server.sql.expressions import Call, Column, ColumnRef, Expression, Literal, SortKey, WindowCall
 from server.sql.functions import syntax
 from server.sql.functions.table import OPERATORS, Function, Kind
 from server.sql.relations import (
@@ -109,6 +109,8 @@ _UNEQUAL = next(f for f in OPERATORS["<>"] if f.arguments == (INT8, INT8))
 _ZERO = Literal(0, INT8)
 _ONE = Literal(1, INT8)
 _SUM = Function("sum", (), INT8, "sum({0}){f}", Kind.AGGREGATE)
+_LEAD = Function("lead", (), INT8, "lead({0}){f}", Kind.WINDOW)
+_UP_TO = "ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW"
 
 
 class _Planner:
@@ -372,24 +374,32 @@ class _Planner:
             held = tuple(self._new.column("", ColumnRef(c)) for c in added.columns)
             scan = replace(scan, columns=(*scan.columns, *held))
             changes = [either(h, change) for h, change in zip(held, changes, strict=True)]
+        partial = tuple(self._new.column("", ColumnRef(column)) for column in added.columns)
         sums = tuple(
             AggregateCall(_SUM, (change,), column.type, False, column.precision)
             for column, change in zip(added.columns, changes, strict=True)
         )
         keys, state_keys = (tuple(self._new.column("", key) for key in base.keys) for _ in range(2))
-        by, now = (base.keys, ()) if version is None else ((*base.keys, ColumnRef(version)), (self._bigint(),))
-        columns = (*keys, *now, *added.columns, *looked_up)
-        totals: Relation = Aggregate(scan, by, (*sums, *extremes), columns)
+        refs, v, next = tuple(map(ColumnRef, keys)), self._bigint(), self._bigint()
+        if version is None:
+            totals: Relation = Aggregate(scan, base.keys, (*sums, *extremes), (*keys, *added.columns, *looked_up))
+            versions: tuple[Expression, ...] = (_ONE, Literal(None, INT8))
+        else:
+            at, following = self._bigint(), self._bigint()
+            columns = (*keys, at, *partial, *looked_up)
+            of_version = Aggregate(scan, (*base.keys, ColumnRef(version)), (*sums, *extremes), columns)
+            totals = _running_totals(of_version, refs, at, partial, added.columns, following)
+            versions = (ColumnRef(at), ColumnRef(following))
         if base.keys:
             totals = Filter(totals, Call(_UNEQUAL, (ColumnRef(added.columns[0]), _ZERO), BOOL, False))
-        refs, v = tuple(map(ColumnRef, keys)), self._bigint()
         state = (*state_keys, *added.columns)
         rows = Project(
             totals,
-            (*base.columns, *state, v),
-            (*refs, *results, *refs, *map(ColumnRef, added.columns), *(map(ColumnRef, now) if now else (_ONE,))),
+            (*base.columns, *state, v, next),
+            (*refs, *results, *refs, *map(ColumnRef, added.columns), *versions),
         )
-        return state, _text(only(carried(relation, base, rows, (*state, v)), (*relation.columns, *state, v)))
+        more = (*state, v, next)
+        return state, _text(only(carried(relation, base, rows, more), (*relation.columns, *more)))
 
     # -- recomputed by key ------------------------------------------------------------------------------------------
 
@@ -449,6 +459,25 @@ class _Planner:
         """A statement's input: these columns, the version, then one bigint for each name in `more`."""
         extra = (self._bigint(), *(self._bigint() for _ in more))
         return Scan(ObjectId(f"d{number}"), (*columns, *extra)), extra
+
+
+def _running_totals(
+    of_version: Aggregate,
+    keys: Sequence[Expression],
+    version: Column,
+    partial: Sequence[Column],
+    totals: Sequence[Column],
+    next: Column,
+) -> Window:
+    """For each key and version: the sums of `partial` over the versions up to it, and the key's next version."""
+    order = (SortKey(ColumnRef(version), False, False),)
+    calls = []
+    for part, total in zip(partial, totals, strict=True):
+        sum = AggregateCall(_SUM, (ColumnRef(part),), total.type, False, total.precision)
+        calls.append(WindowCall(sum, tuple(keys), order, _UP_TO))
+    lead = AggregateCall(_LEAD, (ColumnRef(version),), INT8, True)
+    calls.append(WindowCall(lead, tuple(keys), order, ""))
+    return Window(of_version, tuple(calls), (*of_version.columns, *totals, next))
 
 
 def _above_zero(version: Column) -> Expression:

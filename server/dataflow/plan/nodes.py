@@ -131,13 +131,15 @@ class AccumulableAggregate(Node):
     """Aggregates computed from totals by key. `state`: the key's columns, the number of rows, then sums and counts.
 
     d0 is a union of branches. Its columns: the input's, v, diff, `branch` (a number), the state without its key.
-    - branch 0: the old state in every version, diff 0, its key in the input's `key` columns; and the changes, one row
-      per copy of a row (diff 1 or -1), repeated in every version from their own on.
+    - branch 0: the old state at v = 0, diff 0, its key in the input's `key` columns; and the changes, one row per copy
+      of a row (diff 1 or -1), with their versions.
     - one branch for each of `distinct`, the distinct values by key: their changes, in the form of those in branch 0.
-    - one branch for each of `top_rows`, the least or greatest value by key: the first rows of each version, diff 0.
+    - one branch for each of `top_rows`, the least or greatest value by key: the first rows at v = 0, and in each
+      version those of the keys that it touches, diff 0.
     The rows of `distinct` and `top_rows` have the columns of the key and the value, at their positions in the input.
 
-    The statement returns the rows, each followed by the state of its key, and v. Without a key there is always one row.
+    For each key, the statement returns a row for v = 0 and for each version with changes: the columns of the node, the
+    state, v, and the key's next version in the result (NULL for the last). Without a key there is always one row.
 
     `at_first` returns the same for hydration, from the input's rows. None if `sql` is used for hydration, too.
     """
@@ -182,7 +184,8 @@ class TopK:
 class Recompute(Node):
     """Δf(A) = f(A'[K]) - f(A[K]), with K the keys that changed.
 
-    d0, d1: the rows of the inputs with these keys in each version, with v. The statement returns rows with v.
+    d0, d1: the rows of the inputs with these keys before a version, with the negative version as v, and in it, with the
+    version as v. The statement returns rows with v.
 
     `keys`: the positions of the key columns in each input; without them all rows. `top_k`: only the first rows
     of each key, or of all rows, are read. `apart`: for each input the rows that are needed of a key of which only this
