@@ -44,8 +44,8 @@ class AccumulableAggregateOperator(Operator):
     def __init__(self, node: AccumulableAggregate, context: OperatorContext) -> None:
         super().__init__(node, context)
         self._aggregate = node
-        self.row_cost = 5.0 if node.top_rows else 7.0
-        self.rows_met = 2.3 + 1.5 * len(node.top_rows)  # the group's state and first values, per version
+        self.row_cost = 3.0
+        self.rows_met = 1.5 + len(node.top_rows)  # the group's state and first values
         self._width = len(node.key)
         self._key = tuple(range(self._width))  # the positions of the key in the state and in `_top_rows`
         self._state = context.shared.arranger.arrangement(ByKey(names_of(self._key)), node.state)
@@ -101,7 +101,9 @@ class AccumulableAggregateOperator(Operator):
         found = await self._run(statement, {"d0": rows})
         state = [pa.field(f"s{i}", field.type) for i, field in enumerate(self._aggregate.state)]
         found = self._result(found, [*state, VERSION_FIELD, pa.field(NEXT, pa.int64())])
-        return await in_thread(self._changes, tick, before, found)
+        changes, pending = await in_thread(self._changes, tick, before, found)
+        self._pending.append((self._state, tick.times[-1], pending))
+        return changes
 
     @property
     def arrangements(self) -> list[tuple[str, Arrangement]]:
@@ -174,7 +176,8 @@ class AccumulableAggregateOperator(Operator):
         known |= numbers
         return pa.table([known.get(f.name, pa.nulls(count, f.type)) for f in self._row_schema], schema=self._row_schema)
 
-    def _changes(self, tick: Tick, before: pa.Table, found: pa.Table) -> pa.Table:
+    def _changes(self, tick: Tick, before: pa.Table, found: pa.Table) -> tuple[pa.Table, pa.Table]:
+        """The node's changes, and those of the state. `found`: the statement's result."""
         rows = found[f"s{self._width}"]
         if found.num_rows and pc.min(rows).as_py() < 0:
             raise updates.NegativeCount("of a group")
@@ -184,7 +187,6 @@ class AccumulableAggregateOperator(Operator):
         change = updates.with_diff(after, 1)
         if before.num_rows:
             change = updates.consolidate(pa.concat_tables([change, updates.negate(before)]))
-        self._pending.append((self._state, tick.times[-1], change))
         rows = found.select([*self.node.schema.names, VERSION, NEXT])
         inserted = rows.filter(pc.greater(rows[VERSION], 0)).drop_columns([NEXT])
         retracted = rows.filter(pc.invert(ends)).drop_columns([VERSION])
@@ -192,4 +194,4 @@ class AccumulableAggregateOperator(Operator):
             updates.with_diff(inserted, 1),
             updates.with_diff(retracted.rename_columns(inserted.column_names), -1),
         ]
-        return consolidated(pa.concat_tables([part.cast(self.schema) for part in differences]), tick)
+        return consolidated(pa.concat_tables([part.cast(self.schema) for part in differences]), tick), change

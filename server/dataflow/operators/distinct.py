@@ -50,9 +50,12 @@ class DistinctOperator(Operator):
         )
         key_hashes = await in_thread(key_hashes_of, tick, [self._everything], changes)
         held = await slice_of(self._own[0], key_hashes, tick)
-        return await in_thread(self._changes, tick, held, changes)
+        found, pending = await in_thread(self._changes, tick, held, changes)
+        self._pending.append((self._own[0], tick.times[-1], pending))
+        return found
 
-    def _changes(self, tick: Tick, held: pa.Table, changes: pa.Table) -> pa.Table:
+    def _changes(self, tick: Tick, held: pa.Table, changes: pa.Table) -> tuple[pa.Table, pa.Table]:
+        """The node's changes, and those of the state. `held`: the old state of the changed rows."""
         names = self.node.schema.names
         before = pa.table([*held.select(names).columns, held[COUNT]], pa.schema([*self.node.schema, DIFF_FIELD]))
         if tick.since is None:
@@ -61,13 +64,15 @@ class DistinctOperator(Operator):
         touched = touched_keys(tick, [self._everything], [changes])
         for changed in changed_rows(before, changes, self._everything, touched, tick, None):
             if tick.since is not None:
-                parts.append(with_version(updates.rows_of(changed.before), -changed.version))
-            parts.append(with_version(updates.rows_of(changed.after), changed.version))
+                parts.append(self._present(changed.before, -changed.version))
+            parts.append(self._present(changed.after, changed.version))
         if len(tick.times) == 1:
             now = changed.after
         else:
             now = updates.consolidate(pa.concat_tables([before, changes.drop_columns([VERSION])]))
         counted = pa.table(now.columns, self._own[0].schema)
         pending = pa.concat_tables([updates.with_diff(counted, 1), updates.negate(held)])
-        self._pending.append((self._own[0], tick.times[-1], updates.consolidate(pending)))
-        return signed_differences(pa.concat_tables(parts), tick, self.schema)
+        return signed_differences(pa.concat_tables(parts), tick, self.schema), updates.consolidate(pending)
+
+    def _present(self, counted: pa.Table, version: int) -> pa.Table:
+        return with_version(updates.rows_of(counted), version)

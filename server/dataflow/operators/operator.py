@@ -78,6 +78,7 @@ class Operator(ABC):
         self._step_cost = context.step_cost
         self._own: list[Arrangement] = []
         self._leases: list[Lease] = []
+        # Changes to the state. Not set in threads: those of a cancelled step continue after `forget`.
         self._pending: list[tuple[Arrangement, Timestamp, pa.Table]] = []
 
     @property

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-FEW_ROWS = 30_000  # the least limit of a step's cost: so many rows cost no more than a few empty Spark jobs
+FEW_ROWS = 100_000  # the least limit of a step's cost: so many rows cost no more than a few empty Spark jobs
 
 
 class TooMuch(Exception):

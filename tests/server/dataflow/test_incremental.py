@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import os
+import threading
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
@@ -22,9 +23,10 @@ from protocol.pgwire.errors import PgError
 from server.dataflow.arrangements import file_arrangement
 from server.dataflow.arrangements.arrangement import Arranger, ServerArrangement, Storage
 from server.dataflow.arrangements.file_arrangement import EXECUTORS, Executors, FileArrangement
-from server.dataflow.operators import distinct, join, operator, recompute, step_cost
+from server.dataflow.operators import accumulable_aggregate, distinct, join, operator, recompute, step_cost
 from server.dataflow.operators.temporal_buffer import TemporalBuffer
 from server.dataflow.plan import nodes
+from server.runtime import threads
 from server.runtime.errors import to_pg_error
 from server.spark.engine import SparkEngine
 from tests.server.dataflow import histories
@@ -292,6 +294,45 @@ def test_a_failed_step_changes_no_state(engine: SparkEngine, storage: Arranger) 
     asyncio.run(follow())
 
 
+@pytest.mark.parametrize("sql", ["SELECT DISTINCT k, s FROM t", "SELECT k, count(*) FROM t GROUP BY k"])
+def test_a_thread_of_a_cancelled_step_changes_no_state(
+    sql: str, engine: SparkEngine, storage: Arranger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The thread ends while the next step, which covers fewer times, has begun."""
+    module = distinct if "DISTINCT" in sql else accumulable_aggregate
+    entered, released, ended = threading.Event(), threading.Event(), threading.Event()
+
+    async def in_slow_thread(work: Callable[..., Any], *arguments: Any) -> Any:
+        def slow() -> Any:
+            entered.set()
+            assert released.wait(60)
+            try:
+                return work(*arguments)
+            finally:
+                ended.set()
+
+        return await (asyncio.to_thread(slow) if work.__name__ == "_changes" else threads.in_thread(work, *arguments))
+
+    async def follow() -> None:
+        history = random_history(SEED, TIMES)
+        computation = followed(planned(sql), history, engine, storage)
+        changes = [updates.with_diff(await computation.hydrate(Timestamp(1)), 1)]
+        with monkeypatch.context() as patch:
+            patch.setattr(module, "in_thread", in_slow_thread)
+            step = asyncio.create_task(computation.advance([Timestamp(2), Timestamp(3), Timestamp(4)]))
+            await asyncio.to_thread(entered.wait, 60)
+            step.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await step
+        released.set()
+        await asyncio.to_thread(ended.wait, 60)
+        for time in range(2, TIMES + 1):
+            changes += await computation.advance([Timestamp(time)])
+            assert await _fault(sql, changes, history, engine, time) is None
+
+    asyncio.run(follow())
+
+
 def test_state_is_rebuilt_after_a_full_disk(
     engine: SparkEngine, storage: Arranger, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -500,6 +541,19 @@ def _each_copy(_: Callable[..., Any]) -> Callable[..., Any]:
     return present
 
 
+def _absolute(differences: Callable[..., pa.Table]) -> Callable[..., pa.Table]:
+    def changed(*arguments: Any) -> pa.Table:
+        found = differences(*arguments)
+        diffs = pa.array(np.abs(found[updates.DIFF].to_numpy()))
+        return found.set_column(found.num_columns - 1, updates.DIFF_FIELD, diffs)
+
+    return changed
+
+
+def _first_version(touched: Callable[..., Any]) -> Callable[..., Any]:
+    return lambda *arguments: touched(*arguments)[:1]
+
+
 def _unsorted_gone(before: Callable[..., Any]) -> Callable[..., Any]:
     async def changed(self: Any, tick: Any, number: int, codes: Any, changes: Any) -> pa.Table:
         return await before(self, tick, number, codes, changes.slice(0, 0))
@@ -583,8 +637,16 @@ PLANTED: list[tuple[str, Planted, str]] = [
      "SELECT * FROM (SELECT k, v, row_number() OVER (PARTITION BY k ORDER BY v) AS n FROM t) a WHERE n <= 3"),
     ("a branch's changes go to all", _text(nodes.AccumulableAggregate, "= 1L", ">= 0L"),
      "SELECT k, count(DISTINCT v), sum(v) FROM t GROUP BY k"),
-    ("retractions are insertions", _code(updates, "with_diff", lambda old: lambda rows, diff: old(rows, abs(diff))),
-     "SELECT DISTINCT k FROM t"),
+    ("retractions are insertions", _code(distinct, "signed_differences", _absolute), "SELECT DISTINCT k FROM t"),
+    ("later versions of rows are lost", _code(distinct, "touched_keys", _first_version), "SELECT DISTINCT k FROM t"),
+    ("later versions are lost", _code(recompute, "touched_keys", _first_version),
+     "SELECT t.k, u.w FROM t LEFT JOIN u ON t.k = u.k"),
+    ("later versions of max are lost", _code(accumulable_aggregate, "touched_keys", _first_version),
+     "SELECT k, max(v) FROM t GROUP BY k"),
+    ("versions of sums are not added", _text(nodes.AccumulableAggregate, "UNBOUNDED PRECEDING", "CURRENT ROW"),
+     "SELECT k, sum(v) FROM t GROUP BY k"),
+    ("sums are retracted too late", _text(nodes.AccumulableAggregate, "lead(", "1 + lead("),
+     "SELECT k, sum(v) FROM t GROUP BY k"),
     ("union lacks a branch", _field(nodes.Concat, "branches", lambda branches: branches[:1]),
      "SELECT k FROM t UNION ALL SELECT k FROM u"),
     ("filter is always true", _text(nodes.Linear, "WHERE", "WHERE true OR"), "SELECT k + 1 FROM t WHERE v > 0"),
