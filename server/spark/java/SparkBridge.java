@@ -68,7 +68,7 @@ public class SparkBridge implements Runnable {
     private static final int VIEW_TEMPLATES_MAX = 1000; // size of `viewTemplates`
     private static final int TASK_BATCH_ROWS_MAX = 1 << 13; // Spark limits a task's batch by its rows only
     private static final int KNOWN_BITS_MAX = 56; // a size estimate of more bits includes an RDD of unknown size
-    private static final int PREPARED_BYTES_MAX = 1 << 20; // maximum size of a table of a prepared statement
+    private static final int PREPARED_BYTES_MAX = 1 << 24; // maximum size of a table of a prepared statement
     private static final int STATEMENTS_MAX = 256; // size of `statements`
     private static final int STATEMENT_LENGTH_MAX = 1 << 16; // longer statements are not prepared
     private static final Object SEEN = new Object(); // executed once, not prepared yet
