@@ -30,6 +30,7 @@ from server.sql.grammar.statements.parts import Query
 from server.sql.index_lookups import Lookup, lookups_of
 from server.sql.relations import Relation, Scan
 from server.sql.render import Renderer, spark_text
+from server.sql.rewrite.float_sums import sums_split
 from server.sql.scope import Scope
 from server.sql.temporal import check_temporal
 
@@ -167,6 +168,8 @@ def finished_plan(binder: Binder, relation: Relation, source: Query | None) -> Q
         check_temporal(relation)
     checkpoint()
     relation = decorrelated(relation)
+    if not binder.maintained:  # `rewrite` does it for maintained queries, after subqueries have become joins
+        relation = sums_split(relation)
     plan = QueryPlan(
         columns=tuple(Field(c.name, c.type, c.nullable) for c in relation.columns),
         parameters=tuple(parameters),

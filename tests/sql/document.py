@@ -96,9 +96,11 @@ def _difference_lines() -> Iterator[str]:
     yield "and types of columns, the rows in text form, and error codes. This page lists the known differences. The"
     yield "suite fails if there is another one, and if one of these no longer exists."
     yield ""
-    yield "Two differences apply to all statements. All values of a `numeric` column without declared precision"
+    yield "Three differences apply to all statements. All values of a `numeric` column without declared precision"
     yield "have the same scale: a value may be printed with more trailing zeros, and a quotient is rounded to that"
-    yield "scale. Computed floats are equal to twelve digits."
+    yield "scale. Computed floats are equal to twelve digits. `sum` of `real` and `double precision` is the exact sum,"
+    yield "rounded once, and `avg` is that sum divided by the number of values: they do not depend on the order of the"
+    yield "rows. PostgreSQL rounds after each addition. Sums in windows do so, too."
     by_reason: dict[tuple[str, str], list[str]] = {}
     for entry in differences():
         if covered := [statement.sql for statement in suite if entry.covers(statement)]:

@@ -27,7 +27,7 @@ from server.sql.expressions import (
     contains,
     transform,
 )
-from server.sql.functions.aggregates import ORDERED_SETS
+from server.sql.functions.aggregates import IN_WINDOW, ORDERED_SETS
 from server.sql.functions.table import Kind
 from server.sql.relations import Relation, Window
 from server.sql.scope import Scope, in_clause
@@ -69,6 +69,7 @@ def window_call(binder: Binder, tree: exp.Window, scope: Scope) -> Expression:
         for o in (order_tree.expressions if order_tree is not None else ())
     )
     frame, order = frame_of(binder, spec, call, order, tree)
+    call = replace(call, function=IN_WINDOW.get(call.function, call.function))
     return WindowCall(call, partition, order, frame, binder.at(tree))
 
 

@@ -21,6 +21,7 @@ from server.sql.decimals import Shape
 from server.sql.expressions import Aggregate, Expression, Literal
 from server.sql.functions import intervals
 from server.sql.functions.arrays import ordering
+from server.sql.functions.exact_sums import rounded_sum, sums_of_values
 from server.sql.functions.json import json_key, json_of
 from server.sql.functions.table import (
     FUNCTIONS,
@@ -30,6 +31,7 @@ from server.sql.functions.table import (
     Kind,
     Nulls,
     exact_texts,
+    fail,
     fixed,
     row,
     same_shape,
@@ -78,33 +80,21 @@ _aggregate("count", "any", "int8", "count({d}{0}){f}", nulls=Nulls.NEVER)
 for _a in INTEGERS:
     _aggregate("avg", _a, "numeric", _average, shape=lambda args: _average_operation(args).result)
 _aggregate("avg", "numeric", "numeric", _average, shape=lambda args: _average_operation(args).result)
-_INFINITE = "CAST('Infinity' AS DOUBLE)"
 
 
-_TOTAL = "sum({d}{0}){f}"
-# Sums in ascending order, so that the result does not depend on the order of the rows.
-_ORDERED_TOTAL = (
-    "aggregate(array_sort(collect_list({d}CAST({0} AS DOUBLE)){f}), CAST(NULL AS DOUBLE), (a, e) -> coalesce(a + e, e))"
-)
+def _exact_sum(type: str) -> str:
+    return rounded_sum(sums_of_values("CAST({0} AS DOUBLE)", "{d}", "{f}"), type)
 
 
-def _float_sum(type: str, total: str = _TOTAL) -> str:
-    """Raises an error if finite values have an infinite sum."""
-    total = f"CAST({total} AS {type})"
-    fault = f"raise_error('{SqlState.NUMERIC_VALUE_OUT_OF_RANGE}:value out of range: overflow')"
-    overflow = f"abs({total}) = {_INFINITE} AND NOT bool_or(abs({{0}}) = {_INFINITE}){{f}}"
-    return f"IF({overflow}, {fault}, {total})"
-
-
-_aggregate("avg", "float4", "float8", "avg({d}{0}){f}")
-_aggregate("avg", "float8", "float8", "avg({d}{0}){f}")
+for _a in ("float4", "float8"):
+    _aggregate("avg", _a, "float8", f"({_exact_sum('DOUBLE')} / nullif(count({{d}}{{0}}){{f}}, 0L))")
 _aggregate("avg", "interval", "interval", intervals.AVERAGE)
 _aggregate("sum", "int2", "int8", "sum({d}{0}){f}")
 _aggregate("sum", "int4", "int8", "sum({d}{0}){f}")
 _aggregate("sum", "int8", "numeric", "sum({d}CAST({0} AS DECIMAL(28,0))){f}", shape=fixed(38))
 _aggregate("sum", "numeric", "numeric", "sum({d}{0}){f}", shape=_sum_shape)
-_aggregate("sum", "float4", "float4", _float_sum("FLOAT"))
-_aggregate("sum", "float8", "float8", _float_sum("DOUBLE"))
+_aggregate("sum", "float4", "float4", _exact_sum("FLOAT"))
+_aggregate("sum", "float8", "float8", _exact_sum("DOUBLE"))
 _aggregate("sum", "interval", "interval", intervals.SUM)
 for _name in ("min", "max"):
     for _a in ("int2", "int4", "int8", "float4", "float8", "numeric", "text", "date", "time", "timestamp",
@@ -142,17 +132,41 @@ for _a in INTEGERS:
 _aggregate("any_value", "anyelement", "anyelement", "any_value({0}, true){f}")
 
 
-def _ordered(name: str, argument: str, spark: str) -> tuple[Function, Function]:
+def _with_form(name: str, argument: str, spark: str) -> tuple[Function, Function]:
     plain = next(f for f in FUNCTIONS[name] if f.arguments[0].name == argument)
     return plain, replace(plain, spark=spark)
 
 
-ORDER_FREE: dict[Function, Function] = dict(
-    (
-        *(_ordered("sum", a, _float_sum(t, _ORDERED_TOTAL)) for a, t in (("float4", "FLOAT"), ("float8", "DOUBLE"))),
-        *(_ordered("avg", a, f"({_ORDERED_TOTAL} / nullif(count({{d}}{{0}}){{f}}, 0L))") for a in ("float4", "float8")),
-        _ordered("any_value", "anyelement", "min({0}){f}"),
+_INFINITE = "CAST('Infinity' AS DOUBLE)"
+_FRAME_TOTAL = "sum({0}){f}"
+# Adds in ascending order, so that the result does not depend on the order of the rows.
+_ORDERED_FRAME_TOTAL = (
+    "aggregate(array_sort(collect_list(CAST({0} AS DOUBLE)){f}), CAST(NULL AS DOUBLE), (a, e) -> coalesce(a + e, e))"
+)
+
+
+def _frame_sum(total: str, type: str) -> str:
+    """Raises an error if finite values have an infinite sum."""
+    total = f"CAST({total} AS {type})"
+    fault = fail(SqlState.NUMERIC_VALUE_OUT_OF_RANGE, "value out of range: overflow")
+    overflow = f"abs({total}) = {_INFINITE} AND NOT bool_or(abs({{0}}) = {_INFINITE}){{f}}"
+    return f"IF({overflow}, {fault}, {total})"
+
+
+def _frame_forms(total: str) -> dict[Function, Function]:
+    return dict(
+        (
+            *(_with_form("sum", a, _frame_sum(total, t)) for a, t in (("float4", "FLOAT"), ("float8", "DOUBLE"))),
+            *(_with_form("avg", a, f"({total} / nullif(count({{0}}){{f}}, 0L))") for a in ("float4", "float8")),
+        )
     )
+
+
+IN_WINDOW = _frame_forms(_FRAME_TOTAL)
+"""The forms of sums of floats in windows. They round after each addition: an exact sum of each frame is too slow."""
+
+ORDER_FREE = {IN_WINDOW[plain]: form for plain, form in _frame_forms(_ORDERED_FRAME_TOTAL).items()} | dict(
+    (_with_form("any_value", "anyelement", "min({0}){f}"),)
 )
 """For aggregates whose result depends on the order of the rows: equivalent forms whose result does not."""
 

@@ -10,6 +10,7 @@ are recomputed from the result too, so snapshots, ticks and recomputations use t
     one_row      turns an outer join with a relation of exactly one row into a cross join
     filters      pushes conditions down to their inputs and into cross joins
     joins        orders inner joins so that intermediate results are small
+    sums         splits aggregates with sums of floats in two, of which the lower one is maintained by adding
     keys         makes the keys of groups, partitions, distinct rows and limits columns of the input
     columns      removes columns that no node above needs
     orders       makes the order of rows total where a result depends on it
@@ -26,6 +27,7 @@ from server.sql.decorrelate import decorrelated
 from server.sql.relations import Relation
 from server.sql.rewrite.columns import pruned
 from server.sql.rewrite.filters import filters_down
+from server.sql.rewrite.float_sums import sums_split
 from server.sql.rewrite.joins import Sizes, joins_ordered
 from server.sql.rewrite.keys import keyed
 from server.sql.rewrite.one_row import crossed
@@ -51,6 +53,7 @@ def passes(sizes: Sizes) -> tuple[tuple[str, Pass], ...]:
         ("one_row", crossed),
         ("filters", filters_down),
         ("joins", partial(joins_ordered, sizes=sizes)),
+        ("sums", sums_split),
         ("keys", keyed),
         ("columns", pruned),
         ("orders", ordered),

@@ -1,0 +1,176 @@
+"""Splits an aggregate with sums or averages of floats into two aggregates.
+
+The lower one has the buckets of the floats (see `exact_sums`) as additional keys. It computes the sums of their limbs,
+which are integers, and partial results of the other calls: its groups are maintained by adding. The upper one combines
+the few rows of each group. Aggregates with a call that cannot be combined from partial results are not changed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from protocol.pgwire.types import FLOAT4, FLOAT8, INT4, INT8, PgType, bare_numeric
+from server.sql.columns import NewColumns, free_columns
+from server.sql.expressions import Aggregate as AggregateCall
+from server.sql.expressions import Call, Case, Cast, Column, ColumnRef, Expression, Literal, transform, walk
+from server.sql.functions import exact_sums
+from server.sql.functions.aggregates import adds_up, from_totals
+from server.sql.functions.table import FUNCTIONS, Function, Kind, Nulls
+from server.sql.relations import Aggregate, Project, Relation
+
+_BUCKET = Function("float_bucket", (FLOAT8,), INT4, lambda args, texts: exact_sums.bucket(texts[0]))
+_SCALED = Function("float_scaled", (FLOAT8, INT4), FLOAT8, lambda args, texts: exact_sums.scaled(*texts))
+
+
+def _limb(number: int) -> Function:
+    return Function(f"float_limb{number}", (FLOAT8,), INT4, lambda args, texts: exact_sums.limb(number, texts[0]))
+
+
+_LIMBS = [_limb(number) for number in range(exact_sums.LIMBS)]
+_SUM_ARGUMENTS = (INT4, *(INT8 for _ in _LIMBS))
+
+
+def _combined(type: PgType, average: bool = False) -> Function:
+    """An aggregate over buckets, the sums of their limbs and, for an average, the numbers of their values."""
+    spark = "FLOAT" if type == FLOAT4 else "DOUBLE"
+    sums = exact_sums.sums_of_buckets("{0}", ("{1}", "{2}", "{3}"), "{f}")
+    total = exact_sums.rounded_sum(sums, spark)
+    if average:
+        total = f"({total} / nullif(sum(IF({{0}} IS NULL, 0L, {{4}})){{f}}, 0L))"
+    arguments = (*_SUM_ARGUMENTS, INT8) if average else _SUM_ARGUMENTS
+    return Function("float_avg" if average else "float_sum", arguments, type, total, Kind.AGGREGATE, Nulls.MAYBE)
+
+
+_SUM = {type.name: _combined(type) for type in (FLOAT4, FLOAT8)}
+_AVERAGE = _combined(FLOAT8, average=True)
+# The names differ from those of calls over rows, which `adds_up` recognizes by their names.
+_COUNTED = Function("combined_count", (INT8,), INT8, "coalesce(sum({0}){f}, 0L)", Kind.AGGREGATE, Nulls.NEVER)
+_COUNT_ROWS, _COUNT_VALUES = FUNCTIONS["count"]
+_INT_SUM = next(f for f in FUNCTIONS["sum"] if f.arguments == (INT4,))
+_ROWS = AggregateCall(_COUNT_ROWS, (), INT8, False)
+_IDEMPOTENT = frozenset(
+    ("min", "max", "bool_and", "every", "bool_or", "bit_and", "bit_or", "bit_xor", "any_value")
+)  # or associative: the call over partial results is the call over the rows
+
+
+def sums_split(relation: Relation) -> Relation:
+    """The relation, in which all aggregates that can be split are split."""
+    if not any(isinstance(node, AggregateCall) and _is_float_sum(node) for node in walk(relation)):
+        return relation
+    new = NewColumns(relation)
+
+    def change(node: Any) -> Any | None:
+        if not isinstance(node, Aggregate) or not any(map(_is_float_sum, node.calls)):
+            return None
+        # Spark supports a correlated subquery only if it has one aggregate.
+        if not all(_is_float_sum(c) or _is_combinable(c) for c in node.calls) or free_columns(node):
+            return None
+        return _split(replace(node, input=transform(node.input, change)), new)
+
+    return transform(relation, change)
+
+
+def _is_float_sum(call: AggregateCall) -> bool:
+    return (
+        call.function.name in ("sum", "avg")
+        and call.arguments[0].type.name in ("float4", "float8")
+        and not call.distinct
+    )
+
+
+def _is_combinable(call: AggregateCall) -> bool:
+    return adds_up(call) or (call.function.name in _IDEMPOTENT and not call.order)
+
+
+@dataclass(frozen=True, slots=True)
+class _Split:
+    """Columns of the lower aggregate that belong to a float: its bucket, and the sums of the limbs."""
+
+    bucket: Column
+    sums: tuple[ColumnRef, ...]
+
+
+def _split(node: Aggregate, new: NewColumns) -> Relation:
+    floats = list(dict.fromkeys(_float(call) for call in node.calls if _is_float_sum(call)))
+    below, values = _with(node.input, floats, new)
+    below, buckets = _with(below, [Call(_BUCKET, (value,), INT4, value.nullable) for value in values], new)
+    scaled = [Call(_SCALED, pair, FLOAT8, False) for pair in zip(values, buckets, strict=True)]
+    below, scaled_values = _with(below, scaled, new)
+
+    keys = (*node.keys, *buckets)
+    key_columns = [new.column("", key) for key in keys]
+    partial: dict[AggregateCall, Column] = {}
+
+    def ref(call: AggregateCall) -> ColumnRef:
+        if call not in partial:
+            partial[call] = new.column("", call)
+        return ColumnRef(partial[call])
+
+    splits = {}
+    for number, (float_, value) in enumerate(zip(floats, scaled_values, strict=True)):
+        limbs = (Call(limb, (value,), INT4, False) for limb in _LIMBS)
+        sums = tuple(ref(AggregateCall(_INT_SUM, (limb,), INT8, True)) for limb in limbs)
+        splits[float_] = _Split(key_columns[len(node.keys) + number], sums)
+    calls = []
+    for call in node.calls:
+        if _is_float_sum(call):
+            split = splits[_float(call)]
+            arguments = (ColumnRef(split.bucket), *split.sums)
+            if call.function.name == "avg":
+                calls.append(AggregateCall(_AVERAGE, (*arguments, ref(_ROWS)), FLOAT8, True))
+            else:
+                calls.append(AggregateCall(_SUM[call.type.name], arguments, call.type, True))
+        else:
+            calls.append(_combination(call, ref))
+    lower = Aggregate(below, keys, tuple(partial), (*key_columns, *partial.values()))
+    return Aggregate(lower, tuple(map(ColumnRef, key_columns[: len(node.keys)])), tuple(calls), node.columns)
+
+
+def _float(call: AggregateCall) -> Expression:
+    """The values that a call adds, as float8: NULL for rows that its FILTER excludes."""
+    (value,) = call.arguments
+    if value.type != FLOAT8:
+        value = Cast(value, FLOAT8)
+    return value if call.filter is None else Case(((call.filter, value),), Literal(None, FLOAT8), FLOAT8)
+
+
+def _with(relation: Relation, expressions: Sequence[Expression], new: NewColumns) -> tuple[Relation, list[ColumnRef]]:
+    """The relation with columns for those of the expressions that are not columns; and all of them as columns."""
+    added = {e: new.column("", e) for e in expressions if not isinstance(e, ColumnRef)}
+    refs = [e if isinstance(e, ColumnRef) else ColumnRef(added[e]) for e in expressions]
+    if not added:
+        return relation, refs
+    own = relation.columns
+    return Project(relation, (*own, *added.values()), (*map(ColumnRef, own), *added)), refs
+
+
+def _combination(call: AggregateCall, ref: Callable[[AggregateCall], ColumnRef]) -> AggregateCall:
+    """The call that computes the result of `call` from partial results. `ref`: the column of a partial result."""
+    if not adds_up(call):
+        return replace(call, arguments=(ref(call),), filter=None)
+    if call.function.name == "count":
+        return replace(call, function=_COUNTED, arguments=(ref(call),), filter=None)
+    count = replace(call, function=_COUNT_VALUES, type=INT8, nullable=False, precision=0)
+    function = Function(
+        f"combined_{call.function.name}",
+        (),
+        call.type,
+        lambda args, texts: from_totals(call, f"sum({texts[0]}){{f}}", f"coalesce(sum({texts[1]}){{f}}, 0L)"),
+        Kind.AGGREGATE,
+        Nulls.MAYBE,
+    )
+    return replace(call, function=function, arguments=(ref(_sum_of(call)), ref(count)), filter=None)
+
+
+def _sum_of(call: AggregateCall) -> AggregateCall:
+    """The sum of the values of a sum or an average."""
+    if call.function.name == "sum":
+        return call
+    (value,) = call.arguments
+    function = next(f for f in FUNCTIONS["sum"] if f.arguments[0].name == value.type.name)
+    if function.shape is None:
+        return replace(call, function=function, type=function.result, precision=0)
+    shape = function.shape(call.arguments)
+    return replace(call, function=function, type=bare_numeric(shape.scale), precision=shape.precision)
