@@ -66,10 +66,36 @@ def sums_of_values(x: str, distinct: str, clauses: str) -> str:
     return _let(f"collect_list({distinct}{value}){clauses}", "a", by_bucket)
 
 
-def sums_of_buckets(bucket: str, sums: tuple[str, ...], clauses: str) -> str:
-    """An aggregate over rows with a bucket and the sums of limbs: the array that `rounded_sum` needs."""
+def sum_of_buckets(bucket: str, sums: tuple[str, ...], clauses: str, type: str) -> str:
+    """An aggregate over rows with a bucket and the sums of its limbs: the sum of all values, as `rounded_sum`.
+
+    Spark interprets functions of arrays. A group with values of bucket 0 only therefore has a form without them.
+    """
+    of_zero = [f"sum(IF({bucket} = 0, {text}, NULL)){clauses}" for text in sums]
     fields = ", ".join(f"{text} AS s{i}" for i, text in enumerate(sums))
-    return f"collect_list(IF({bucket} IS NULL, NULL, struct({bucket} AS b, {fields}))){clauses}"
+    others = f"collect_list(IF({bucket} IS NULL OR {bucket} = 0, NULL, struct({bucket} AS b, {fields}))){clauses}"
+    own = ", ".join(f"{total} AS s{i}" for i, total in enumerate(of_zero))
+    every = f"IF({of_zero[0]} IS NULL, {others}, array_append({others}, struct(0 AS b, {own})))"
+    if type == "FLOAT":
+        return rounded_sum(every, type)
+    is_simple = f"size({others}) = 0 AND abs({of_zero[2]}) < {1 << 31}L"
+    return f"IF({is_simple}, {_double_of_zero(*of_zero)}, {rounded_sum(every, type)})"
+
+
+def _double_of_zero(low: str, middle: str, high: str) -> str:
+    """The nearest double to the sum of bucket 0, whose highest limb is less than 2**31 in size.
+
+    With the carries added, the lower limbs are less than 2**30 in size. The result is the sum of two exact doubles, the
+    first a multiple of 2**40, the second less than 2**41 in size, and is rounded once.
+    """
+    carry = f"({low} + {_HALF}L)"
+    first = f"(({carry} & {_BASE - 1}L) - {_HALF}L)"
+    carry = f"({middle} + shiftright({carry}, {_BITS}) + {_HALF}L)"
+    second = f"(({carry} & {_BASE - 1}L) - {_HALF}L)"
+    third = f"({high} + shiftright({carry}, {_BITS}))"
+    head = f"CAST(shiftleft({third}, {_BITS}) + {second} - ({second} & 1023L) AS DOUBLE) * {_BASE}D"
+    tail = f"CAST(shiftleft({second} & 1023L, {_BITS}) + {first} AS DOUBLE)"
+    return f"(({head} + {tail}) * {2.0**-63!r}D)"
 
 
 def rounded_sum(sums: str, type: str) -> str:

@@ -217,7 +217,7 @@ MAINTAINED = [
     "SELECT sum(f), avg(f), count(*), count(f), sum(k), avg(k), sum(w), avg(w), min(w), max(k) FROM u",
     "SELECT k, sum((CASE WHEN abs(f) BETWEEN 1e-30 AND 1e30 THEN f END)::real), sum(DISTINCT f), "
     "avg(f) FILTER (WHERE f < 1) FROM u GROUP BY k HAVING count(*) > 1",
-    "SELECT k, sum(f), sum(f * 0.5), min(w), bool_or(f > 0), count(*) FILTER (WHERE f > 0) FROM u GROUP BY k",
+    "SELECT k, sum(f), sum(f + 1), min(w), bool_or(f > 0), count(*) FILTER (WHERE f > 0) FROM u GROUP BY k",
     "SELECT a.k, (SELECT sum(f) FROM u WHERE u.k = a.k) FROM (SELECT DISTINCT k FROM u) a",
 ]
 

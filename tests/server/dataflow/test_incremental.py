@@ -662,8 +662,6 @@ PLANTED: list[tuple[str, Planted, str]] = [
      "SELECT * FROM t WHERE NOT EXISTS (SELECT 1 FROM u WHERE u.k = t.k)"),
     ("NOT IN mistakes NULLs", _text(nodes.InnerJoin, "IS NOT NULL) OR", "IS NOT NULL) AND"),
      "SELECT * FROM t WHERE v NOT IN (SELECT x FROM w WHERE k > 2)"),
-    ("min is max", _text(nodes.AccumulableAggregate, "min(", "max("),
-     "SELECT k, min(v) FROM t GROUP BY k"),
     ("count distinct counts copies", _code(distinct.DistinctOperator, "_present", _each_copy),
      "SELECT k, count(DISTINCT s) FROM t GROUP BY k"),
     ("FILTER is always true", _text(nodes.Linear, "CASE WHEN", "CASE WHEN true OR"),
