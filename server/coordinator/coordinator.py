@@ -191,7 +191,7 @@ class Coordinator:
     @property
     def buffered_bytes(self) -> int:
         """The bytes of changes that the slowest reader of each feed has not taken."""
-        return self.feeds.buffered_bytes + self.queries.buffered_bytes
+        return self.feeds.buffered_bytes + self.queries.buffered_bytes + self.subscriptions.buffered_bytes
 
     def _description(self, id: ObjectId) -> str:
         """An object as error messages name it, such as `table "materialize.public.t"`."""

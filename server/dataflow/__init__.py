@@ -9,6 +9,7 @@
   subtracts the previous result; `incremental` uses operators. A `dataflow` hydrates a computation, follows the inputs
   and writes the changes to a sink: the log of a materialized view, an `index`, or the feed of a subscribed query.
 - `stream`: a `feed` has the updates of one relation in order of timestamp, buffered for readers that lag. A
-  `collection_feed` has those of the log, a `query_feed` those of a dataflow. A `subscription` is a subscriber's
-  position in a feed: snapshot, updates, progress, bounds. `broadcast` serves many subscriptions at once.
+  `collection_feed` has those of the log, a `query_feed` those of a dataflow. A `partitioned_feed` divides the updates
+  of a feed by the values of `selection`s. A `subscription` is a subscriber's position in a feed: snapshot, updates,
+  progress, bounds. `broadcast` serves many subscriptions at once.
 """
