@@ -12,9 +12,7 @@ from catalog import updates
 from catalog.updates import DIFF, DIFF_FIELD
 from server.sql.constant import Bindings
 from server.sql.direct_scan import DirectScan
-
-_EXACT = frozenset(("int2", "int4", "int8", "text", "varchar", "uuid", "bool", "date", "timestamp", "timestamptz"))
-"""The types whose equality in PostgreSQL and Spark is that of their Arrow values."""
+from server.sql.key_conditions import EXACT
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,14 +67,14 @@ class Selection:
 
 
 def selection_of(scan: DirectScan, width: int) -> Selection | None:
-    """The selection that returns the rows of a scan. None if a key has several values, or a type not in `_EXACT`.
+    """The selection that returns the rows of a scan. None if a key has several values, or a type not in `EXACT`.
 
     `width`: the number of columns of the relation.
     """
     values: dict[int, pa.Scalar] = {}
     for key in scan.keys:
         found = key.column_values(Bindings())
-        if key.type.name not in _EXACT or len(found) != 1 or key.column in values:
+        if key.type.name not in EXACT or len(found) != 1 or key.column in values:
             return None
         values[key.column] = found[0]
     if not values:
