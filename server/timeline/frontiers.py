@@ -138,8 +138,17 @@ class Frontiers:
         upper = self.view_uppers.get(own)
         if upper is None:
             return self.tables_upper
-        inputs = self._following.get(own)
-        return upper if inputs is None else max(upper, self.least_upper(inputs))
+        return max(upper, self._followed_upper(own)) if own in self._following else upper
+
+    def _followed_upper(self, id: ObjectId) -> Timestamp:
+        """The least `upper` of the collections that a view follows, directly or through views. Visits each once."""
+        found: set[ObjectId] = set()
+        queue = [id]
+        while queue:
+            inputs = self._following[queue.pop()] - found
+            found |= inputs
+            queue += self._following.keys() & inputs
+        return self.least_upper(found - self._following.keys())
 
     def follow(self, id: ObjectId, inputs: frozenset[ObjectId]) -> None:
         """Lets a view's `upper` advance with the least `upper` of its inputs, until `stop_following`."""

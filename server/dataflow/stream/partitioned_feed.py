@@ -75,12 +75,12 @@ class PartitionedFeed:
     `abandoned` is called when the last reader of the last feed has left.
     """
 
-    def __init__(self, source: Feed, shape: Shape, abandoned: Callable[[], None]) -> None:
+    def __init__(self, source: Feed, shape: Shape) -> None:
         """`source`: the feed of the relation."""
         self.group = FeedGroup(source.upper)
         self._source = source
         self._shape = shape
-        self._abandoned = abandoned
+        self.abandoned: Callable[[], None] | None = None
         self._reader = source.join()
         self._feeds: dict[Selection, Feed] = {}
         self._recent: dict[Selection, Feed] = {}  # those that are not in `_index`, which may have abandoned feeds
@@ -103,7 +103,8 @@ class PartitionedFeed:
         if not self._feeds:
             self._task.cancel()
             self._reader.close()
-            self._abandoned()
+            if self.abandoned is not None:
+                self.abandoned()
 
     @property
     def buffered_bytes(self) -> int:
@@ -172,12 +173,15 @@ class Partitions:
     def feed(self, source: Feed, selection: Selection) -> Feed:
         """The feed of a selection from the relation of `source`. The caller joins it."""
         key = source, selection.shape
-        if key not in self._known:
-            self._known[key] = PartitionedFeed(source, selection.shape, lambda: self._remove(key))
-        return self._known[key].feed(selection)
+        known = self._known.get(key)
+        if known is None or known.group.failure is not None:
+            known = self._known[key] = PartitionedFeed(source, selection.shape)
+            known.abandoned = partial(self._remove, key, known)
+        return known.feed(selection)
 
-    def _remove(self, key: tuple[Feed, Shape]) -> None:
-        del self._known[key]
+    def _remove(self, key: tuple[Feed, Shape], partitioned: PartitionedFeed) -> None:
+        if self._known.get(key) is partitioned:
+            del self._known[key]
 
     @property
     def buffered_bytes(self) -> int:

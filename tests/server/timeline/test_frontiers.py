@@ -173,3 +173,17 @@ def test_a_following_holder_keeps_the_time_before_the_least_upper(inputs: set[Ob
     holder.release()
     assert not made.holders_of
     assert not made.passive_of
+
+
+def test_upper_of_views_at_rest_visits_each_view_once() -> None:
+    """Each of the views reads both views of the level below: there are 2^60 paths to the table."""
+    made = frontiers(100)
+    below = frozenset({T})
+    for level in range(60):
+        ids = frozenset(ObjectId(f"u{100 + 2 * level + side}") for side in (0, 1))
+        for id in ids:
+            made.created(id, Timestamp(0), Timestamp(100))
+            made.follow(id, below)
+        below = ids
+    made.tables_upper = Timestamp(200)
+    assert made.least_upper(below) == 200

@@ -198,3 +198,27 @@ def test_the_failure_of_the_relation_follows_its_last_changes(tmp_path: Path) ->
         assert not source._readers
 
     asyncio.run(run())
+
+
+def test_after_an_error_new_subscribers_get_new_feeds() -> None:
+    async def run() -> None:
+        source, partitions = Feed(Timestamp(10)), Partitions()
+        broken = partitions.feed(source, selected(((0,), (1,), (2,))))
+        reader = broken.join()
+        source.append(Timestamp(10), changes({(1, "a", 5): 1}).drop_columns(["c0"]))  # not of this relation
+        source.advance(Timestamp(11))
+        async with asyncio.timeout(20):
+            while broken.failure is None:
+                await broken.moved.wait()
+        again = partitions.feed(source, selected(((0,), (1,), (2,))))
+        other = again.join()
+        reader.close()
+        source.append(Timestamp(11), changes({(1, "a", 6): 1}))
+        source.advance(Timestamp(12))
+        await until(again, 12)
+        assert taken(other) == {11: Counter({(6,): 1})}
+        other.close()
+        assert not source._readers
+        assert not partitions._known
+
+    asyncio.run(run())
