@@ -19,7 +19,7 @@ from typing import Protocol
 import structlog
 
 from catalog.log import Batch, Payload
-from catalog.objects import ObjectId, Timestamp
+from catalog.objects import TIMESTAMP_MAX, ObjectId, Timestamp
 from server.runtime.metrics import Metrics
 from server.timeline.frontiers import Pulse
 
@@ -38,6 +38,11 @@ class Dataflow(Protocol):
     @property
     def next_time(self) -> Timestamp:
         """The dataflow has taken all changes before this time."""
+        ...
+
+    @property
+    def is_resting(self) -> bool:
+        """Whether the dataflow has taken all changes."""
         ...
 
     @property
@@ -95,6 +100,7 @@ class Backpressure:
         self._delay_s = 0.0
         self._weight_max = 0
         self._moved = Pulse()
+        self._is_measured = False  # since the last write
         self.lagging: frozenset[str] = frozenset()
         """The dataflows that delayed writers as of the last `measure`."""
 
@@ -105,6 +111,7 @@ class Backpressure:
 
     def written(self, batches: Iterable[tuple[Batch, Payload]]) -> None:
         """Counts a commit to tables or a materialized view."""
+        self._is_measured = False
         for batch, _ in batches:
             if (written := self._written.get(batch.collection)) is not None:
                 written.add(batch.time, batch.bytes)
@@ -116,6 +123,11 @@ class Backpressure:
     def exceeds_limit(self, flow: Dataflow) -> bool:
         """Whether a dataflow's lag exceeds the limit of the last `measure`."""
         return 0 < self._weight_max < self.lag(flow).weight
+
+    @property
+    def may_have_changed(self) -> bool:
+        """Whether `measure` may find other lags than the last time: while nothing is written, none increases."""
+        return not self._is_measured or bool(self.lagging)
 
     def measure(
         self,
@@ -131,7 +143,12 @@ class Backpressure:
         needed: dict[ObjectId, Timestamp] = {}
         lagging: dict[str, Lag] = {}
         throttled: set[ObjectId] = set()
+        self._is_measured = True
         for name, flow in flows.items():
+            if flow.is_resting:
+                for id in flow.inputs:
+                    needed.setdefault(id, Timestamp(TIMESTAMP_MAX))
+                continue
             for id in flow.inputs:
                 needed[id] = min(needed.get(id, flow.next_time), flow.next_time)
             if weight_max and flow.can_catch_up and (lag := self.lag(flow)).weight > weight_max:

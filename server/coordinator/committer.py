@@ -130,6 +130,8 @@ class Committer:
         self._unread_before_start = Timestamp(found[0][0] if found else 0)  # of any collection
         self.state = state
         self.listeners: list[Listener] = []
+        self.announced: list[Listener] = []
+        """Called with each commit that wrote, before the tables' `upper` passes its time. Must not raise."""
         self.failed: asyncio.Future[BaseException] = asyncio.get_running_loop().create_future()
 
     async def commit(self, request: Request) -> Commit:
@@ -193,6 +195,8 @@ class Committer:
         group.moves.commit()
         if group.state is not self.state:
             self._adopt(self.state, group, time)
+        for listener in self.announced if written else ():
+            listener(time, written)
         self._frontiers.tables_upper = Timestamp(time + 1)
         for listener in self.listeners:
             try:

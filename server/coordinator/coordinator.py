@@ -14,6 +14,7 @@ from functools import partial
 from pathlib import Path
 
 import pyarrow as pa
+import structlog
 
 from catalog import holds, persistence
 from catalog.directory import DIRECTORY_MODE
@@ -48,6 +49,8 @@ from server.runtime.metrics import Metrics
 from server.settings import milliseconds, of_the_system
 from server.spark import Engine
 from server.timeline.frontiers import Frontiers
+
+log = structlog.get_logger()
 
 MEASURE_S = 0.05  # interval between two measurements of the lag of dataflows
 
@@ -116,13 +119,14 @@ class Coordinator:
         if arrangement_directory is not None:
             name, setting = directory / "arrangements", partial(self.setting, "arrangement_probing")
             self.arrangements.use_directory(arrangement_directory, name, engine, setting)
-        self.dataflows = dataflows = Dataflows(frontiers, self.backpressure, tasks, metrics)
+        self.dataflows = dataflows = Dataflows(frontiers, self.backpressure, tasks, metrics, frozenset(system_tables))
+        committer.announced.append(self._announced)
         self.reads = reads = Reads(committer, self.log, frontiers, snapshots, self.system_tables, dataflows)
         self.inputs = inputs = DataflowInputs(reads, self.log, self.system_tables)
         self.computations = Computations(committer, engine, reads, inputs, self.arrangements.shared)
         self.feeds = feeds = CollectionFeeds(committer, frontiers, reads, scratch)
         self.queries = Queries(dataflows, frontiers, self.system_tables, scratch)
-        writer = LogWriter(store, self.log, frontiers, feeds, self.backpressure)
+        writer = LogWriter(store, self.log, frontiers, feeds, self.backpressure, dataflows.resting)
         self._views = Views(dataflows, self.computations, frontiers, writer, snapshots, feeds, self.queries)
         self.indexes = Indexes(dataflows, self.computations, tasks, frontiers, reads, inputs, self.arrangements)
         self.subscriptions = Subscriptions(committer, self.log, frontiers, reads, dataflows, feeds, self.queries)
@@ -159,10 +163,11 @@ class Coordinator:
     async def _measure_lag(self) -> None:
         """Updates backpressure every MEASURE_S. Runs until cancelled."""
         while True:
-            running = self.dataflows.running
-            sources = {id: view.inputs for id, view in self.dataflows.views.items()}
-            delay_s = milliseconds(self.setting("dataflow_lag_delay_max")) / 1_000
-            self.backpressure.measure(running, sources, int(self.setting("dataflow_lag_bytes_max")), delay_s)
+            if self.backpressure.may_have_changed:
+                running = self.dataflows.running
+                sources = {id: view.inputs for id, view in self.dataflows.views.items()}
+                delay_s = milliseconds(self.setting("dataflow_lag_delay_max")) / 1_000
+                self.backpressure.measure(running, sources, int(self.setting("dataflow_lag_bytes_max")), delay_s)
             await asyncio.sleep(MEASURE_S)
 
     async def close(self) -> None:
@@ -191,7 +196,7 @@ class Coordinator:
     @property
     def buffered_bytes(self) -> int:
         """The bytes of changes that the slowest reader of each feed has not taken."""
-        return self.feeds.buffered_bytes + self.queries.buffered_bytes
+        return self.feeds.buffered_bytes + self.queries.buffered_bytes + self.subscriptions.buffered_bytes
 
     def _description(self, id: ObjectId) -> str:
         """An object as error messages name it, such as `table "materialize.public.t"`."""
@@ -202,6 +207,20 @@ class Coordinator:
         """Like `Committer.commit`. Removes the payload files of a request that failed."""
         with self.log.discarding(payload for _, payload in request.writes):
             return await self._committer.commit(request)
+
+    def _announced(self, time: Timestamp, written: Sequence[tuple[Batch, Payload]]) -> None:
+        """Wakes the dataflows that a commit to tables may concern, before it becomes visible."""
+        tables: dict[ObjectId, list[pa.Table]] = {}
+        for batch, payload in written:
+            tables.setdefault(batch.collection, []).append(payload.table)
+        resting = self.dataflows.resting
+        for id, changes in tables.items():
+            try:
+                # A retraction of a row that was not read may be invalid. Every reader of the table then fails.
+                resting.written(id, changes, all=not self._committer.has_read(id, time))
+            except Exception as error:  # the commit is on disk, so it must not fail
+                log.error("changes not examined", table=id, error=str(error), exc_info=error)
+                resting.written(id, (), all=True)
 
     def _committed(self, time: Timestamp, written: Sequence[tuple[Batch, Payload]]) -> None:
         if self.state is not self._state_seen:
@@ -215,6 +234,7 @@ class Coordinator:
         self.backpressure.written(written)
         self.feeds.append(written)
         self.feeds.close_times()
+        self.dataflows.resting.close_times()
 
     def _stop_dataflows(self, old: CatalogState) -> None:
         """Stops what maintains or reads the items that were dropped since `old`."""

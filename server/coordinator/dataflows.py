@@ -11,6 +11,7 @@ from server.coordinator.backpressure import Backpressure
 from server.coordinator.tasks import BackgroundTasks
 from server.dataflow.runtime.computation import Computation
 from server.dataflow.runtime.dataflow import Dataflow, Sink
+from server.dataflow.runtime.resting import Resting
 from server.runtime.metrics import Metrics
 from server.timeline.frontiers import Frontiers, Holder
 
@@ -19,14 +20,22 @@ class Dataflows:
     """The dataflows by id, each with its task. The id of a view's or an index's dataflow is that of the object."""
 
     def __init__(
-        self, frontiers: Frontiers, backpressure: Backpressure, tasks: BackgroundTasks, metrics: Metrics
+        self,
+        frontiers: Frontiers,
+        backpressure: Backpressure,
+        tasks: BackgroundTasks,
+        metrics: Metrics,
+        system_tables: frozenset[ObjectId],
     ) -> None:
+        """`system_tables`: the relations whose changes are not announced to `resting`."""
         self.running: dict[str, Dataflow] = {}
         self._frontiers = frontiers
         self._backpressure = backpressure
         self._tasks = tasks
         self._metrics = metrics
+        self._system_tables = system_tables
         self._task_of: dict[str, asyncio.Task[None]] = {}
+        self.resting = Resting()
 
     def start(
         self,
@@ -46,6 +55,7 @@ class Dataflows:
             self._metrics,
             item=item,
             holds_too_much=self._backpressure.exceeds_limit,
+            resting=self.resting if computation.inputs.isdisjoint(self._system_tables) else None,
         )
         self._backpressure.track(dataflow)
         self.running[id] = dataflow

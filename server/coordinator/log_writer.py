@@ -12,6 +12,7 @@ from catalog.objects import ObjectId, Timestamp
 from catalog.store import Store
 from server.coordinator.backpressure import Backpressure
 from server.coordinator.collection_feeds import CollectionFeeds
+from server.dataflow.runtime.resting import Resting
 from server.timeline.frontiers import Frontiers
 
 
@@ -19,13 +20,20 @@ class LogWriter:
     """Writes changes of materialized views, and makes them known to frontiers, feeds and backpressure."""
 
     def __init__(
-        self, store: Store, log: Log, frontiers: Frontiers, feeds: CollectionFeeds, backpressure: Backpressure
+        self,
+        store: Store,
+        log: Log,
+        frontiers: Frontiers,
+        feeds: CollectionFeeds,
+        backpressure: Backpressure,
+        resting: Resting,
     ) -> None:
         self._store = store
         self._log = log
         self._frontiers = frontiers
         self._feeds = feeds
         self._backpressure = backpressure
+        self._resting = resting
 
     async def write(self, id: ObjectId, time: Timestamp, changes: pa.Table) -> None:
         """Writes changes and the `upper` after them in one transaction. Nothing is written if the view was dropped."""
@@ -45,11 +53,14 @@ class LogWriter:
         self._log.committed(written)
         self._backpressure.written(written)
         self._feeds.append(written)
+        self._resting.written(id, [changes], all=False)
         self.advance(id, upper)
 
     def advance(self, id: ObjectId, upper: Timestamp) -> None:
         """Advances a view's `upper`, in memory only (see `catalog.log`)."""
         if id in self._frontiers.view_uppers:
             self._frontiers.view_uppers[id] = max(upper, self._frontiers.view_uppers[id])
-        self._feeds.close_times([id])
+        moved = {id} | self._frontiers.followers(id)
+        self._feeds.close_times(moved)
+        self._resting.close_times(moved)
         self._frontiers.moved.fire()

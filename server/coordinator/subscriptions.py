@@ -17,8 +17,10 @@ from server.coordinator.dataflows import Dataflows
 from server.coordinator.queries import Queries
 from server.coordinator.reads import Reads
 from server.coordinator.snapshot_cache import collection_schema
-from server.dataflow.runtime.computation import Computation
+from server.dataflow.runtime.computation import LOOP_ROWS_MAX, Computation
 from server.dataflow.stream.feed import Feed, Reader
+from server.dataflow.stream.partitioned_feed import Partitions
+from server.dataflow.stream.selection import Selection
 from server.timeline.frontiers import Frontiers
 
 
@@ -37,6 +39,11 @@ class Joined:
     times: list[Timestamp]
     changes: Callable[[Timestamp], Awaitable[list[pa.Table]]]
     release: Callable[[], None]
+
+
+async def _selected(selection: Selection, table: pa.Table) -> pa.Table:
+    """The selected rows of a table of rows or changes."""
+    return selection.rows(table) if table.num_rows <= LOOP_ROWS_MAX else await asyncio.to_thread(selection.rows, table)
 
 
 async def _no_changes(_: Timestamp) -> list[pa.Table]:
@@ -63,12 +70,22 @@ class Subscriptions:
         self._dataflows = dataflows
         self._feeds = feeds
         self._queries = queries
+        self._partitions = Partitions()
 
-    async def join_collection(self, id: ObjectId, as_of: Timestamp) -> Joined:
-        """Subscribes to the log's changes of a collection. The caller holds it at `as_of` until this returns."""
+    @property
+    def buffered_bytes(self) -> int:
+        """The bytes of changes that the slowest reader of each feed of a selection has not taken."""
+        return self._partitions.buffered_bytes
+
+    async def join_collection(self, id: ObjectId, as_of: Timestamp, selection: Selection | None = None) -> Joined:
+        """Subscribes to the log's changes of a collection. The caller holds it at `as_of` until this returns.
+
+        `selection`: the rows that are wanted; None: all rows.
+        """
         item = self._committer.state.items[id]
         assert isinstance(item, Table | MaterializedView)
-        feed = self._feeds.feed(id)
+        whole = self._feeds.feed(id)
+        feed = whole if selection is None else self._partitions.feed(whole, selection)
         holder = self._frontiers.hold({id}, as_of)
         reader = feed.join()
         upper = feed.upper
@@ -78,12 +95,15 @@ class Subscriptions:
             if any(map(updates.takes_away, found)):
                 await self._reads.check_multiplicities(id, as_of + 1, time)
             holder.advance(time)
-            return found
+            return found if selection is None else [await _selected(selection, table) for table in found]
 
         try:
-            await self._reads.final(item, as_of)
-            tables = await asyncio.to_thread(self._log.tables, id, 0, as_of + 1)
-            self._reads.require(item)
+            if selection is None:
+                await self._reads.final(item, as_of)
+                tables = await asyncio.to_thread(self._log.tables, id, 0, as_of + 1)
+                self._reads.require(item)
+            else:
+                tables = [await _selected(selection, await self._reads.rows(id, as_of))]
         except BaseException:
             reader.close()
             holder.release()
@@ -94,6 +114,8 @@ class Subscriptions:
         else:
             holder.release()  # `tables` has all that is to be sent, so a slow client holds no history
         empty = collection_schema(item).empty_table()
+        if selection is not None:
+            empty = selection.rows(empty)
         return Joined(feed, reader, as_of, [empty, *tables], times, changes, holder.release)
 
     async def join_query(self, computation: Computation, as_of: Timestamp, *, exact: bool) -> Joined:

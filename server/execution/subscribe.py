@@ -8,7 +8,7 @@ from contextlib import contextmanager
 import pyarrow as pa
 
 from catalog import spill, updates
-from catalog.objects import TIMESTAMP_MAX, Collection, Item, ObjectId, Relation, Timestamp, with_article
+from catalog.objects import TIMESTAMP_MAX, Collection, ObjectId, Relation, Timestamp, with_article
 from protocol.pgwire.errors import Notice, PgError, Severity, SqlState
 from protocol.pgwire.types import PgType
 from server.authorization import privileges
@@ -18,6 +18,7 @@ from server.dataflow.stream.consolidation import ordered
 from server.dataflow.stream.envelope import DiffEnvelope, Envelope, KeyedEnvelope
 from server.dataflow.stream.feed import Entry
 from server.dataflow.stream.order import Order
+from server.dataflow.stream.selection import selection_of
 from server.dataflow.stream.snapshot_stream import SnapshotStream
 from server.dataflow.stream.subscription import (
     AnySubscription,
@@ -258,8 +259,12 @@ async def _join(context: Context, plan: QueryPlan, as_of: Timestamp, *, exact: b
         await _come(context, plan.inputs, as_of)
         with _evaluation():
             scan = plan.direct_scan
-            if scan is not None and _is_collection(context.state.items[scan.source], scan):
-                return await coordinator.subscriptions.join_collection(scan.source, as_of)
+            item = context.state.items[scan.source] if scan is not None else None
+            if scan is not None and isinstance(item, Collection):
+                width = len(item.columns)
+                selection = selection_of(scan, width)
+                if selection is not None or scan == DirectScan(item.id, tuple(range(width))):
+                    return await coordinator.subscriptions.join_collection(scan.source, as_of, selection)
             maintenance = await offload(
                 plan.stored_text, maintenance_strategy, plan, coordinator.reads.sizes(plan.inputs)
             )
@@ -289,8 +294,3 @@ def _evaluation() -> Iterator[None]:
         yield
     except PgError as error:
         raise evaluation_error(error) from None
-
-
-def _is_collection(item: Item, scan: DirectScan) -> bool:
-    """Whether the query returns all columns and rows of a collection, as stored in the log."""
-    return isinstance(item, Collection) and scan == DirectScan(item.id, tuple(range(len(item.columns))))

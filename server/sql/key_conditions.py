@@ -25,6 +25,9 @@ Value = Literal | Parameter
 Numbers = Callable[[Expression], int | None]
 """Returns the number of the column that an expression refers to; None if it is not a column."""
 
+EXACT = frozenset(("int2", "int4", "int8", "text", "varchar", "uuid", "bool", "date", "timestamp", "timestamptz"))
+"""The types whose equality is that of their Arrow values, without normalization."""
+
 _SAME = frozenset(("bool", "date", "time", "timestamp", "timestamptz", "uuid", "bytea", "numeric"))
 _TEXTS = frozenset(("text", "varchar"))
 _FLOATS = frozenset(("float4", "float8"))

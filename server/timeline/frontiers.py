@@ -1,7 +1,8 @@
 """Which timestamps are readable: `since` and `upper` of every collection, and the holders that keep history.
 
 - `upper` (exclusive): times `t < upper` are final. All tables share one `upper`, which only the committer advances.
-  Every materialized view has its own, which its dataflow advances.
+  Every materialized view has its own, which its dataflow advances. While the dataflow is at rest, it is the least
+  `upper` of the view's inputs.
 - `since` (inclusive): times `since <= t < upper` are readable. Holders are holds, running SELECTs, subscriptions, and
   dataflows over their inputs:
 
@@ -50,18 +51,37 @@ class Pulse:
 class Holder:
     """Keeps the `since` of some collections at or before `time` until it is released. `time` only increases."""
 
-    __slots__ = ("_frontiers", "collections", "time")
+    __slots__ = ("_follows", "_frontiers", "_time", "collections")
 
     def __init__(self, frontiers: Frontiers, collections: frozenset[ObjectId], time: Timestamp) -> None:
         self._frontiers = frontiers
         self.collections = collections
-        self.time = time
+        self._time = time
+        self._follows: frozenset[ObjectId] | None = None
         for id in collections:
             frontiers.holders_of.setdefault(id, set()).add(self)
 
+    @property
+    def time(self) -> Timestamp:
+        if self._follows is None:
+            return self._time
+        return Timestamp(max(self._time, self._frontiers.least_upper(self._follows) - 1))
+
     def advance(self, time: int) -> None:
         """Releases the times before `time`."""
-        self.time = Timestamp(max(self.time, time))
+        self._time = Timestamp(max(self.time, time))
+
+    def follow(self, ids: frozenset[ObjectId] | None) -> None:
+        """Lets `time` advance with the least `upper` of `ids`, to the time before it; with None no longer.
+
+        A holder that follows tables only is not among `holders_of`: `since` is less than their `upper` anyway.
+        """
+        self._time = self.time
+        self._follows = ids
+        passive = ids is not None and self._frontiers.view_uppers.keys().isdisjoint(ids)
+        for id in self.collections:
+            self._let_go(id)
+            (self._frontiers.passive_of if passive else self._frontiers.holders_of).setdefault(id, set()).add(self)
 
     def release(self) -> None:
         """Idempotent."""
@@ -79,11 +99,11 @@ class Holder:
             self._frontiers.holders_of.setdefault(instead, set()).add(self)
 
     def _let_go(self, id: ObjectId) -> None:
-        holders = self._frontiers.holders_of.get(id)
-        if holders is not None:
-            holders.discard(self)
-            if not holders:
-                del self._frontiers.holders_of[id]
+        for of in (self._frontiers.holders_of, self._frontiers.passive_of):
+            if (holders := of.get(id)) is not None:
+                holders.discard(self)
+                if not holders:
+                    del of[id]
 
 
 class NotReadable(Exception):
@@ -104,15 +124,56 @@ class Frontiers:
         self.floors: dict[ObjectId, Timestamp] = {}
         self.holders: set[Holder] = set()
         self.holders_of: dict[ObjectId, set[Holder]] = {}
+        self.passive_of: dict[ObjectId, set[Holder]] = {}  # those that do not affect `since` (see `Holder.follow`)
         self._retention_ms: dict[ObjectId, int] = {}  # where it is not RETENTION_MS
         self._relations: dict[ObjectId, ObjectId] = {}  # index -> its relation
         self._indexes: dict[ObjectId, set[ObjectId]] = {}  # relation -> its indexes
         self._made_from: dict[ObjectId, frozenset[ObjectId]] = {}  # index on a view -> the view's inputs
+        self._following: dict[ObjectId, frozenset[ObjectId]] = {}  # view at rest -> its inputs
+        self._followers: dict[ObjectId, set[ObjectId]] = {}  # collection -> the views at rest that read it
         self.moved = Pulse()
 
     def upper(self, id: ObjectId) -> Timestamp:
         own = id if id in self.view_uppers else self._relations.get(id, id)
-        return self.view_uppers.get(own, self.tables_upper)
+        upper = self.view_uppers.get(own)
+        if upper is None:
+            return self.tables_upper
+        return max(upper, self._followed_upper(own)) if own in self._following else upper
+
+    def _followed_upper(self, id: ObjectId) -> Timestamp:
+        """The least `upper` of the collections that a view follows, directly or through views. Visits each once."""
+        found: set[ObjectId] = set()
+        queue = [id]
+        while queue:
+            inputs = self._following[queue.pop()] - found
+            found |= inputs
+            queue += self._following.keys() & inputs
+        return self.least_upper(found - self._following.keys())
+
+    def follow(self, id: ObjectId, inputs: frozenset[ObjectId]) -> None:
+        """Lets a view's `upper` advance with the least `upper` of its inputs, until `stop_following`."""
+        self._following[id] = inputs
+        for input in inputs:
+            self._followers.setdefault(input, set()).add(id)
+
+    def stop_following(self, id: ObjectId) -> None:
+        """Fixes the `upper` of a view at its current value. Idempotent."""
+        if id in self._following:
+            self.view_uppers[id] = self.upper(id)
+            for input in self._following.pop(id):
+                self._followers[input].discard(id)
+                if not self._followers[input]:
+                    del self._followers[input]
+
+    def followers(self, id: ObjectId) -> set[ObjectId]:
+        """The views whose `upper` follows that of a collection, directly or through other views."""
+        found: set[ObjectId] = set()
+        queue = [id]
+        while queue:
+            more = self._followers.get(queue.pop(), set()) - found
+            found |= more
+            queue += more
+        return found
 
     def retained(self, id: ObjectId) -> Timestamp:
         """`since` without holders: `max(floor, upper - 1 - retention)`."""
@@ -238,8 +299,9 @@ class Frontiers:
             relation = None  # it was dropped, too
         self._indexes.pop(id, None)
         self._made_from.pop(id, None)
-        for holder in list(self.holders_of.get(id, ())):
+        for holder in [*self.holders_of.get(id, ()), *self.passive_of.get(id, ())]:
             holder.dropped(id, relation)
+        self.stop_following(id)
         self.floors.pop(id, None)
         self.view_uppers.pop(id, None)
         self._retention_ms.pop(id, None)

@@ -7,7 +7,7 @@ changes. `Recomputation` computes the whole query and subtracts the previous row
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from time import monotonic
 from typing import Protocol
@@ -19,6 +19,7 @@ from catalog import updates
 from catalog.objects import ObjectId, Timestamp
 from server.dataflow.arrangements.arrangement import Arrangement
 from server.dataflow.inputs import Inputs
+from server.dataflow.plan.relevance import KeyValues
 from server.dataflow.runtime.hydration import Hydration
 from server.runtime.cancellation import raise_if_cancelled
 from server.runtime.metrics import Durations
@@ -54,6 +55,16 @@ class Computation(Protocol):
         ...
 
     @property
+    def relevant(self) -> Mapping[ObjectId, Sequence[KeyValues]]:
+        """By input: rows that match none of the conditions do not affect the result. Omitted if every row may."""
+        ...
+
+    @property
+    def next_time(self) -> Timestamp | None:
+        """The next time at which the rows change even if no input does. None if there is none."""
+        ...
+
+    @property
     def hydration(self) -> Hydration:
         """The progress of `hydrate`, or the outcome of the last one."""
         ...
@@ -81,6 +92,10 @@ class Computation(Protocol):
         the rows at the current time: it permits a full recomputation if that is cheaper. If it is cheaper, but there
         are several times, an implementation may raise; the caller then passes one time after another.
         """
+        ...
+
+    def pass_to(self, time: Timestamp) -> None:
+        """Moves the computation to a time, up to which no change of an input affects the result."""
         ...
 
     def close(self) -> None:
@@ -182,6 +197,8 @@ class Recomputation:
     """
 
     arrangements: Sequence[tuple[str, Arrangement]] = ()
+    relevant: Mapping[ObjectId, Sequence[KeyValues]] = {}
+    next_time: Timestamp | None = None
 
     def __init__(self, plan: QueryPlan, engine: Engine, inputs: Inputs) -> None:
         self._plan = plan
@@ -215,6 +232,9 @@ class Recomputation:
             rows = new
         self._rows = rows
         return changes
+
+    def pass_to(self, time: Timestamp) -> None:
+        """Does nothing: the rows are those at this time, too."""
 
     def close(self) -> None:
         self._rows = None

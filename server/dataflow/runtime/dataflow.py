@@ -5,6 +5,8 @@ A dataflow hydrates its computation at the sink's first time, then follows the `
     for t in computation.times(processed_upper, upper):  sink.write(t, rows(t) - rows(t')), where t' is the time before
     processed_upper = upper;  sink.advance(upper), unless the query fails
 
+When it has processed everything it rests, until a change that may concern it is about to become visible (`resting`).
+
 Guarantees:
 
 - The sink gets every time at most once, in ascending order, and never a change at a time before `sink.upper`. A sink
@@ -18,7 +20,8 @@ Guarantees:
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Protocol
 
 import pyarrow as pa
@@ -27,9 +30,11 @@ import structlog
 from catalog.objects import Index, MaterializedView, ObjectId, Timestamp
 from catalog.store import MustEnd
 from protocol.pgwire.errors import PgError
+from server.dataflow.plan.relevance import KeyValues
 from server.dataflow.runtime.computation import Computation, Ticks, advanced
 from server.dataflow.runtime.failed_plan import FailedPlan
 from server.dataflow.runtime.hydration import watched
+from server.dataflow.runtime.resting import Resting
 from server.runtime.cancellation import raise_if_cancelled
 from server.runtime.errors import to_pg_error
 from server.runtime.metrics import Metrics
@@ -92,11 +97,13 @@ class Dataflow:
         *,
         item: MaterializedView | Index | None = None,
         holds_too_much: Callable[[Dataflow], bool] = lambda _: False,
+        resting: Resting | None = None,
     ) -> None:
         """`holder` keeps the inputs from the time on at which to hydrate. The dataflow advances and releases it.
 
         `item`: the object that the dataflow maintains, None for a subscribed query. `holds_too_much`: whether the
-        history that the dataflow holds is too large to be kept while its query fails.
+        history that the dataflow holds is too large to be kept while its query fails. `resting`: what wakes the
+        dataflow; None if it never rests, and instead wakes whenever a frontier advances.
         """
         self.id = id
         self.item = item
@@ -111,6 +118,8 @@ class Dataflow:
         self._holder = holder
         self._metrics = metrics
         self._holds_too_much = holds_too_much
+        self._resting = resting
+        self._rest: asyncio.Future[None] | None = None  # done when the dataflow wakes; None if it is awake
         self._kind = "query" if item is None else item.kind
         self._log = log.bind(id=id) if item is None else log.bind(view=item.name, id=id)
 
@@ -139,6 +148,8 @@ class Dataflow:
         try:
             await self._hydrate(self._holder.time)
             while True:
+                if self._may_rest:
+                    await self._rested()
                 await self._frontiers.reached(self.inputs, self.processed_upper)
                 await self._catch_up(self._frontiers.least_upper(self.inputs))
         except Exception as error:
@@ -149,8 +160,65 @@ class Dataflow:
         finally:
             self.close()
 
+    @property
+    def is_resting(self) -> bool:
+        return self._rest is not None
+
+    @property
+    def derives_upper(self) -> bool:
+        return isinstance(self.item, MaterializedView)
+
+    @property
+    def relevant(self) -> Mapping[ObjectId, Sequence[KeyValues]]:
+        return self.computation.relevant
+
+    @property
+    def _may_rest(self) -> bool:
+        """Whether every change of an input has been processed, also those beyond the least `upper`."""
+        frontiers = self._frontiers
+        return (
+            self._resting is not None
+            and self.error is None
+            and self.computation.next_time is None
+            and bool(self.inputs)
+            and self.inputs <= frontiers.floors.keys()
+            and self.processed_upper == frontiers.least_upper(self.inputs)
+            and not self.computation.times(self.processed_upper, max(map(frontiers.upper, self.inputs)))
+        )
+
+    async def _rested(self) -> None:
+        """Rests. Returns when a change that may concern the dataflow is about to become visible."""
+        assert self._resting is not None
+        self._resting.add(self)
+        self._rest = rest = asyncio.get_running_loop().create_future()
+        self._holder.follow(self.inputs)
+        if self.item is not None and self.derives_upper:
+            self._frontiers.follow(self.item.id, self.inputs)
+        await rest
+
+    def wake(self) -> None:
+        """Ends the rest, if it rests, at the current `upper` of the inputs."""
+        if self._rest is None:
+            return
+        rest, self._rest = self._rest, None
+        self.processed_upper = self._frontiers.least_upper(self.inputs)
+        self._holder.follow(None)
+        if self.item is not None:
+            self._frontiers.stop_following(self.item.id)
+        self.computation.pass_to(Timestamp(self.processed_upper - 1))
+        if not rest.done():
+            rest.set_result(None)
+
+    def close_times(self) -> None:
+        """Advances the sink to the least `upper` of the inputs, if it rests and its `upper` is not derived."""
+        if self.is_resting and not self.derives_upper:
+            self.sink.advance(self._frontiers.least_upper(self.inputs))
+
     def close(self) -> None:
         """Releases the inputs and the state. Idempotent. For a task that was cancelled before `run` began."""
+        if self._resting is not None:
+            self._resting.remove(self)
+        self.wake()
         self.hydrated = False
         self._holder.release()
         self.computation.close()

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import pyarrow as pa
 
 from catalog.objects import ObjectId, Timestamp
 from server.dataflow.arrangements.arrangement import Arrangement
 from server.dataflow.inputs import Inputs
+from server.dataflow.plan.relevance import KeyValues
 from server.dataflow.runtime.computation import Computation, Present
 from server.dataflow.runtime.hydration import Hydration, State
 
@@ -17,6 +18,8 @@ class FailedPlan:
     """A `Computation` without rows. `plan` returns the real one, or raises the error of planning."""
 
     arrangements: Sequence[tuple[str, Arrangement]] = ()
+    relevant: Mapping[ObjectId, Sequence[KeyValues]] = {}
+    next_time: Timestamp | None = None
     fingerprint = ""
 
     def __init__(self, plan: Callable[[], Computation], inputs: frozenset[ObjectId], reads: Inputs) -> None:
@@ -34,6 +37,9 @@ class FailedPlan:
 
     async def advance(self, times: Sequence[Timestamp], present: Present | None = None) -> list[pa.Table]:
         raise AssertionError("it has no rows")
+
+    def pass_to(self, time: Timestamp) -> None:
+        """Does nothing: there is no state."""
 
     def close(self) -> None:
         """Does nothing: there is no state."""

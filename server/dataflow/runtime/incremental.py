@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from catalog import updates
-from catalog.objects import Timestamp
+from catalog.objects import ObjectId, Timestamp
 from catalog.updates import DIFF
 from server.dataflow.arrangements.arrangement import Arrangement
 from server.dataflow.arrangements.shared import SharedArrangements
@@ -22,6 +22,7 @@ from server.dataflow.operators.operator import Operator, OperatorContext, Tick
 from server.dataflow.operators.step_cost import StepCost, TooMuch
 from server.dataflow.plan.maintenance_strategy import MaintenanceStrategy
 from server.dataflow.plan.nodes import VERSION, Node, Recompute, Temporal, nodes_of
+from server.dataflow.plan.relevance import KeyValues, relevant_rows
 from server.dataflow.runtime.computation import Computation, Present, Recomputation, compute
 from server.dataflow.runtime.hydration import Hydration
 from server.dataflow.runtime.statement_limit import StatementLimit
@@ -73,6 +74,15 @@ class IncrementalComputation:
     @property
     def arrangements(self) -> Sequence[tuple[str, Arrangement]]:
         return [arrangement for operator in self._operators for arrangement in operator.arrangements]
+
+    @property
+    def relevant(self) -> Mapping[ObjectId, Sequence[KeyValues]]:
+        return relevant_rows(self.root)
+
+    @property
+    def next_time(self) -> Timestamp | None:
+        times = (operator.next_time for operator in self._operators)
+        return min((time for time in times if time is not None), default=None)
 
     @property
     def has_state(self) -> bool:
@@ -131,6 +141,10 @@ class IncrementalComputation:
         if len(times) == 1:
             return [_retractions_first(changes)]
         return [_retractions_first(changes.filter(pc.equal(changes[VERSION], version))) for version in tick.new]
+
+    def pass_to(self, time: Timestamp) -> None:
+        assert self._time is not None
+        self._time = max(self._time, time)
 
     def _begin(self, time: Timestamp, *, limited: bool) -> None:
         """Begins to count the cost of a step to `time`. TooMuch if the number of changes alone exceeds the limit."""

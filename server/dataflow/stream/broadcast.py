@@ -1,8 +1,11 @@
-"""Broadcasts: live subscriptions of one feed that get the same bytes are served by one task.
+"""Broadcasts: live subscriptions that get the same bytes for the same changes are served by one task.
 
 For every commit, a subscription by itself costs a task that wakes, takes the entries, encodes them or finds the encoded
 form, and writes. A broadcast does this once and costs one socket write per subscription. A subscription whose socket
 is full leaves the broadcast, continues by itself from its position, and joins again when it is live.
+
+A broadcast serves all feeds of a group. A step costs one write for each member of the feeds with new entries, together
+with the progress that closes them. If the feeds are many, the progress of the other members is written at intervals.
 """
 
 from __future__ import annotations
@@ -13,133 +16,197 @@ from pathlib import Path
 
 from server.dataflow.stream.encoding import Data, Encode, Encoded, encoded
 from server.dataflow.stream.envelope import Envelope
-from server.dataflow.stream.feed import Entry, Feed
+from server.dataflow.stream.feed import Entry, Feed, FeedGroup
 from server.dataflow.stream.subscription import Progress, Subscription
 from server.dataflow.stream.transport import Transport
 from server.timeline.frontiers import Pulse
 
-BYTES_MAX = 256 * 1024  # of one round; larger changes are written by each subscription by itself, chunk by chunk
+BYTES_MAX = 256 * 1024  # of one round and feed; larger changes are written by each subscription by itself, in chunks
 WRITES_MAX = 256  # without yielding to the event loop
+AT_ONCE_MAX = 64  # up to this number of feeds, all members get each progress at once
+PROGRESS_S = 0.5  # interval of progress for members without new entries of more feeds
 
 
-_running: dict[Feed, dict[Hashable, Broadcast]] = {}
-"""The broadcasts of each feed, by envelope and format. A broadcast is removed when its last member leaves."""
+_running: dict[FeedGroup, dict[Hashable, Broadcast]] = {}
+"""The broadcasts of each group, by envelope and format. A broadcast is removed when its last member leaves."""
 
 
-def running(feed: Feed) -> Mapping[Hashable, Broadcast]:
-    """Returns the running broadcasts of a feed."""
-    return _running.get(feed, {})
+def running(group: FeedGroup) -> Mapping[Hashable, Broadcast]:
+    """Returns the running broadcasts of a group of feeds."""
+    return _running.get(group, {})
 
 
 class Member:
-    """A subscription in a broadcast. `released` is done when it must continue by itself."""
+    """A subscription in a broadcast. `released` is done when it must continue by itself.
 
-    __slots__ = ("released", "rows", "subscription", "transport")
+    `reported`: the progress that it was given. `sent`: the last progress that was written to it; 0 for none. `rows`:
+    the number of rows written to it.
+    """
 
-    def __init__(self, subscription: Subscription, transport: Transport, rows: int) -> None:
+    __slots__ = ("released", "reported", "rows", "sent", "subscription", "transport")
+
+    def __init__(self, subscription: Subscription, transport: Transport) -> None:
         self.subscription = subscription
         self.transport = transport
-        self.rows = -rows  # after `Broadcast.leave`, the number of rows written to it
+        self.reported = subscription.reported
+        self.sent = 0
+        self.rows = 0
         self.released: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
 
-class Broadcast:
-    """One per feed and key, as long as it has members. Starts its own task."""
+class _Lane:
+    """The members that read one feed of the group, and their position in it."""
 
-    def __init__(self, subscription: Subscription, key: Hashable, envelope: Envelope, encode: Encode) -> None:
-        """Begins at the position of `subscription`, which is live. `key`: equal for equal bytes."""
-        self._feed = subscription.feed
+    __slots__ = ("feed", "members", "reader")
+
+    def __init__(self, feed: Feed) -> None:
+        self.feed = feed
+        self.reader = feed.join()
+        self.members: dict[Member, None] = {}
+
+
+class Broadcast:
+    """One per group of feeds and key, as long as it has members. Starts its own task."""
+
+    def __init__(self, group: FeedGroup, key: Hashable, envelope: Envelope, encode: Encode) -> None:
+        """`key`: equal for equal bytes."""
+        self._group = group
         self._key = key
         self._envelope = envelope
         self._encode = encode
-        self._reader = self._feed.join()
-        self._reported = subscription.reported
-        self._sent = 0
-        self._rows = 0
+        self._upper = group.upper  # of the last round
+        self._complete = True  # every member had the progress of the last round
+        self._progress_at = asyncio.get_running_loop().time()  # when every member had the progress
         self._in_round = False
         self.settled = Pulse()
         """Fires at the end of each round: a subscription that could not join may retry."""
+        self._lanes: dict[Feed, _Lane] = {}
         self._members: dict[Member, None] = {}
-        _running.setdefault(self._feed, {})[key] = self
+        self._appended: dict[Feed, None] = {}  # the feeds with entries since the last round
+        group.watch(self._appended)
+        _running.setdefault(group, {})[key] = self
         self._task = asyncio.create_task(self._run())
 
     def join(self, subscription: Subscription, transport: Transport) -> Member | None:
-        """Adds a live subscription. None if it is not at the broadcast's position, or during a round."""
-        if self._in_round or subscription.reader.next != self._reader.next or subscription.reported != self._reported:
+        """Adds a live subscription. None during a round, or if other members of its feed are at an earlier position."""
+        feed = subscription.feed
+        lane = self._lanes.get(feed)
+        if self._in_round or (lane is not None and lane.reader.next != subscription.reader.next):
             return None
-        member = Member(subscription, transport, self._rows)
-        self._members[member] = None
-        self._feed.leave(subscription.reader)
+        if lane is None:
+            lane = self._lanes[feed] = _Lane(feed)
+        member = Member(subscription, transport)
+        self._members[member] = lane.members[member] = None
+        feed.leave(subscription.reader)
         return member
 
     def leave(self, member: Member) -> None:
-        """Removes a subscription, which continues at the broadcast's position. May be called twice."""
+        """Removes a subscription, which continues at its feed's position. May be called twice."""
         if member not in self._members:
             return
-        del self._members[member]
-        member.subscription.continue_at(self._reader, self._reported, self._sent)
-        member.rows += self._rows
+        feed = member.subscription.feed
+        lane = self._lanes[feed]
+        del self._members[member], lane.members[member]
+        member.subscription.continue_at(lane.reader, member.reported, member.sent)
         if not member.released.done():
             member.released.set_result(None)
+        if not lane.members:
+            del self._lanes[feed]
+            lane.reader.close()
         if not self._members:
             self._end()
 
     def _end(self) -> None:
         self._task.cancel()
-        if running(self._feed).get(self._key) is self:
-            del _running[self._feed][self._key]
-            if not _running[self._feed]:
-                del _running[self._feed]
-        self._reader.close()
+        self._group.unwatch(self._appended)
+        if running(self._group).get(self._key) is self:
+            del _running[self._group][self._key]
+            if not _running[self._group]:
+                del _running[self._group]
 
     async def _run(self) -> None:
         """Runs until there are no members. After an error each member continues by itself and reports it."""
         try:
-            while self._feed.failure is None:
-                if self._reader.is_at_end and self._feed.upper == self._reported:
-                    await self._feed.moved.wait()
-                elif not await self._round():
-                    break
+            while self._group.failure is None:
+                if self._appended or self._group.upper > self._upper or self._is_due:
+                    await self._round()
+                else:
+                    await self._moved()
         finally:
             self._in_round = False
             for member in list(self._members):
                 self.leave(member)
             self.settled.fire()
 
-    async def _round(self) -> bool:
-        """Writes the new entries to all members. Returns False and writes nothing if they exceed BYTES_MAX."""
+    @property
+    def _is_due(self) -> bool:
+        """Whether members lack a progress and PROGRESS_S have passed."""
+        return not self._complete and asyncio.get_running_loop().time() >= self._progress_at + PROGRESS_S
+
+    async def _moved(self) -> None:
+        """Waits for the next entry or progress, or until members that lack a progress are due."""
+        try:
+            async with asyncio.timeout_at(None if self._complete else self._progress_at + PROGRESS_S):
+                await self._group.moved.wait()
+        except TimeoutError:
+            pass
+
+    async def _round(self) -> None:
+        """Writes the new entries and the progress. Members whose entries exceed BYTES_MAX leave instead."""
         self._in_round = True
-        entries, upper = self._reader.untaken(), self._feed.upper
+        upper = self._group.upper
+        lanes = [lane for feed in self._appended if (lane := self._lanes.get(feed)) is not None]
+        self._appended.clear()
+        untaken = [lane.reader.untaken() for lane in lanes]  # without an await: entries before `upper`
+        closing = self._encode(await self._envelope.rows(Progress(upper))) if self._envelope.progress else b""
+        for lane, entries in zip(lanes, untaken, strict=True):
+            found = await self._encoded(entries, lane.feed.directory)
+            if found is None:
+                for member in list(lane.members):
+                    self.leave(member)
+                continue
+            await self._write(lane.members, b"".join((*found.chunks, closing)), found.rows, upper)
+            if lane.members:  # otherwise the lane's reader is closed
+                lane.reader.take(count=len(entries))
+        now = asyncio.get_running_loop().time()
+        self._complete = len(self._lanes) <= AT_ONCE_MAX or now >= self._progress_at + PROGRESS_S
+        if self._complete:
+            await self._write(self._members, closing, 0, upper)
+            self._progress_at = now
+        self._upper = upper
+        self._in_round = False
+        self.settled.fire()
+
+    async def _encoded(self, entries: list[Entry], directory: Path | None) -> Encoded | None:
+        """The rows of the entries in wire format. None if they exceed BYTES_MAX."""
         chunks: list[Data] = []
         rows = size = 0
         for entry in entries:
-            known = await encoded_entry(entry, self._key, self._envelope, self._encode, self._feed.directory)
+            known = await encoded_entry(entry, self._key, self._envelope, self._encode, directory)
             rows, size = rows + known.rows, size + known.bytes
             chunks.extend(known.chunks)
             if size > BYTES_MAX:
-                return False
-        if self._envelope.progress and upper > self._reported:
-            table = await self._envelope.rows(Progress(upper))
-            chunks.append(self._encode(table))
-            rows += 1
-        if chunks:
-            await self._write(b"".join(chunks))
-        self._reader.take(count=len(entries))
-        self._rows += rows
-        self._reported = upper
-        self._sent = upper if self._envelope.progress else 0
-        self._in_round = False
-        self.settled.fire()
-        return True
+                return None
+        return Encoded(rows, tuple(chunks), size)
 
-    async def _write(self, data: bytes) -> None:
-        for number, member in enumerate(list(self._members)):
+    async def _write(self, members: Mapping[Member, None], data: bytes, rows: int, upper: int) -> None:
+        """Writes to the members that lack the progress `upper`. Those whose sockets are full leave.
+
+        `data`: ends with the progress, if the envelope has any. `rows`: the number of rows before it.
+        """
+        for number, member in enumerate([member for member in members if member.reported < upper]):
             if number % WRITES_MAX == WRITES_MAX - 1:
                 await asyncio.sleep(0)
-            if member.transport.is_full:
+            if data and member.transport.is_full:
                 self.leave(member)
             elif not member.released.done():
-                member.transport.write(data)
+                member.reported = upper
+                member.rows += rows
+                if data:
+                    member.transport.write(data)
+                if self._envelope.progress:
+                    member.sent = upper
+                    member.rows += 1
 
 
 async def follow(
@@ -149,9 +216,9 @@ async def follow(
 
     `key`: equal for equal bytes. Cancel safety: the subscription continues by itself.
     """
-    broadcast = running(subscription.feed).get(key)
+    broadcast = running(subscription.feed.group).get(key)
     if broadcast is None:
-        broadcast = Broadcast(subscription, key, envelope, encode)
+        broadcast = Broadcast(subscription.feed.group, key, envelope, encode)
     member = broadcast.join(subscription, transport)
     if member is None:
         await broadcast.settled.wait()

@@ -129,20 +129,59 @@ class Reader:
             closed()
 
 
+class FeedGroup:
+    """The feeds whose `upper` advances together: a feed by itself, or the feeds of a `PartitionedFeed`.
+
+    `failure` ends the feeds for all readers.
+    """
+
+    __slots__ = ("_watchers", "failure", "moved", "upper")
+
+    def __init__(self, upper: Timestamp) -> None:
+        self.upper = upper
+        self.failure: PgError | None = None
+        self.moved = Pulse()
+        self._watchers: list[dict[Feed, None]] = []
+
+    def watch(self, appended: dict[Feed, None]) -> None:
+        """Adds to `appended` each feed to which an entry is appended, until `unwatch`."""
+        self._watchers.append(appended)
+
+    def unwatch(self, appended: dict[Feed, None]) -> None:
+        self._watchers = [watcher for watcher in self._watchers if watcher is not appended]
+
+    def appended(self, feed: Feed) -> None:
+        """Called when an entry is appended to a feed."""
+        for watcher in self._watchers:
+            watcher[feed] = None
+
+    def advance(self, upper: Timestamp) -> None:
+        """Makes all times before `upper` final."""
+        if upper > self.upper:
+            self.upper = upper
+            self.moved.fire()
+
+    def fail(self, error: PgError) -> None:
+        """Ends the feeds with an error, which readers get after the entries before it."""
+        self.failure = error
+        self.moved.fire()
+
+
 class Feed:
     """Entries and readers. The owner appends entries and advances `upper`; `failure` ends the feed for all readers.
 
     `abandoned` is called when the last reader has left.
     """
 
-    def __init__(self, upper: Timestamp, directory: Path | None = None) -> None:
-        """`directory`: for entries on disk; None: the system's directory for temporary files."""
-        self.upper = upper
+    def __init__(self, upper: Timestamp, directory: Path | None = None, group: FeedGroup | None = None) -> None:
+        """`directory`: for entries on disk; None: the system's directory for temporary files.
+
+        `group`: a group with this `upper`; None: the feed is in a group of its own.
+        """
+        self.group = FeedGroup(upper) if group is None else group
         self.directory = directory
         self._spilling: asyncio.Task[None] | None = None
-        self.failure: PgError | None = None
         self.abandoned: Callable[[], None] | None = None
-        self.moved = Pulse()
         self.end = 0
         """The number of the next entry. Entries are numbered from 0 in the order of appending."""
         self.appended_bytes = 0
@@ -160,6 +199,19 @@ class Feed:
         self._readers: set[Reader] = set()
         self._readers_at: Counter[int] = Counter()  # the number of readers by position
 
+    @property
+    def upper(self) -> Timestamp:
+        return self.group.upper
+
+    @property
+    def moved(self) -> Pulse:
+        """Fires when `upper` advances and when the feed fails."""
+        return self.group.moved
+
+    @property
+    def failure(self) -> PgError | None:
+        return self.group.failure
+
     def append(self, time: Timestamp, changes: pa.Table) -> None:
         """Appends changes at `time >= upper`. The caller then calls `advance` beyond `time` without awaiting before."""
         self.add(Entry(time, changes), on_disk=False)
@@ -172,6 +224,7 @@ class Feed:
             self._first = self.end
             return
         self._entries[number] = entry
+        self.group.appended(self)
         self.buffered_bytes += entry.bytes
         if on_disk:
             self._on_disk.add(number)
@@ -207,14 +260,11 @@ class Feed:
 
     def advance(self, upper: Timestamp) -> None:
         """Makes all times before `upper` final."""
-        if upper > self.upper:
-            self.upper = upper
-            self.moved.fire()
+        self.group.advance(upper)
 
     def fail(self, error: PgError) -> None:
         """Ends the feed with an error, which readers get after the entries before it."""
-        self.failure = error
-        self.moved.fire()
+        self.group.fail(error)
 
     def join(self) -> Reader:
         """A new reader at the end of the feed: of changes at times >= the current `upper`."""

@@ -6,11 +6,16 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import psycopg
 import pytest
 from psycopg import errors
 
+from catalog.objects import ObjectId, Timestamp
+from server.coordinator.backpressure import Backpressure
+from server.runtime.metrics import Metrics
 from tests.fix_server import ServerThread
 from tests.server.coordinator.test_dataflows import Connection, connected, follow, rows
 from tests.server.slow_engine import PassingEngine, SlowEngine
@@ -172,3 +177,42 @@ def test_a_failing_view_delays_no_writer_and_releases_history(server: ServerThre
         while row[1]:
             (row,) = subscriber.execute("FETCH 1 s WITH (TIMEOUT '30s')").fetchall()
         assert row[2:] == (1, 8)
+
+
+class Flow:
+    """A dataflow that has processed the times before `next_time`."""
+
+    inputs = frozenset({ObjectId("u1")})
+    can_catch_up = True
+
+    def __init__(self, *, is_resting: bool) -> None:
+        self.next_time = Timestamp(5)
+        self.is_resting = is_resting
+
+
+def test_lags_are_measured_after_writes_and_while_writers_wait() -> None:
+    backpressure, awake, resting = Backpressure(Metrics()), Flow(is_resting=False), Flow(is_resting=True)
+    flows = {"awake": awake, "resting": resting}
+    backpressure.track(awake)
+
+    def measure() -> frozenset[str]:
+        backpressure.measure(flows, {}, 10_000, 1.0)
+        return backpressure.lagging
+
+    def write(time: int, size: int) -> None:
+        batch: Any = SimpleNamespace(collection=ObjectId("u1"), time=Timestamp(time), bytes=size)
+        backpressure.written([(batch, payload)])
+
+    payload: Any = None
+    assert backpressure.may_have_changed
+    assert measure() == set()
+    assert not backpressure.may_have_changed
+    write(6, 10)
+    assert backpressure.may_have_changed
+    assert measure() == set()
+    write(7, 20_000)
+    assert measure() == {"awake"}, "a dataflow at rest has taken all changes"
+    assert backpressure.may_have_changed, "the lag decreases without a write"
+    awake.next_time = Timestamp(8)
+    assert measure() == set()
+    assert not backpressure.may_have_changed

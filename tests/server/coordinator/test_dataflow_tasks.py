@@ -15,7 +15,7 @@ async def test_a_dataflow_stopped_before_its_first_run_releases_its_hold() -> No
     frontiers, metrics, tasks = Frontiers(), Metrics(), BackgroundTasks()
     frontiers.created(TABLE, Timestamp(1), None)
     frontiers.tables_upper = Timestamp(2)
-    dataflows = Dataflows(frontiers, Backpressure(metrics), tasks, metrics)
+    dataflows = Dataflows(frontiers, Backpressure(metrics), tasks, metrics, frozenset())
     dataflows.start("q1", Constant(), FullSink(), frontiers.hold({TABLE}, 1))
     assert frontiers.holders
     dataflows.stop("q1")

@@ -8,6 +8,7 @@ import sqlite3
 import sys
 from dataclasses import replace
 from pathlib import Path
+from typing import ClassVar
 
 import pyarrow as pa
 import pytest
@@ -20,6 +21,7 @@ from protocol.pgwire.errors import SqlState
 from server.coordinator.committer import Request
 from server.coordinator.compaction import compact
 from server.coordinator.coordinator import Coordinator
+from server.dataflow.plan.relevance import KeyValues
 from server.dataflow.runtime.dataflow import Dataflow
 from server.dataflow.runtime.hydration import Hydration
 from server.runtime.errors import to_pg_error
@@ -76,6 +78,8 @@ class Constant:
     inputs = frozenset({TABLE})
     fingerprint = "constant"
     arrangements = ()
+    relevant: ClassVar[dict[ObjectId, list[KeyValues]]] = {}
+    next_time = None
 
     def __init__(self) -> None:
         self.hydration = Hydration()
@@ -85,6 +89,9 @@ class Constant:
 
     def times(self, lower: int, upper: int) -> list[Timestamp]:
         return []
+
+    def pass_to(self, time: Timestamp) -> None:
+        """Does nothing, because there is no state."""
 
     def close(self) -> None:
         """Does nothing, because there are no resources."""

@@ -89,6 +89,7 @@ def now(connection: psycopg.Connection[Row]) -> int:
 
 QUERIES = (
     "SELECT k, v FROM l",
+    "SELECT v, v AS w FROM l WHERE k = 1",
     "SELECT k, count(*) AS n, sum(v) AS s FROM l GROUP BY k",
     "SELECT l.k, l.v, r.w FROM l JOIN r ON l.k = r.k",
     "SELECT l.k, l.v, r.w FROM l LEFT JOIN r ON l.k = r.k WHERE l.v IS NOT NULL OR r.w = 'x'",
@@ -309,3 +310,80 @@ def test_equal_queries_share_a_dataflow(server: ServerThread, dsn: str, tables: 
     finally:
         for follower in followers:
             follower.stop()
+
+
+OUTPUTS = (
+    "",
+    "WITHIN TIMESTAMP ORDER BY v DESC, t",
+    "ENVELOPE UPSERT (KEY (v))",
+    "ENVELOPE DEBEZIUM (KEY (v))",
+)
+
+
+def test_constants_without_a_dataflow_return_what_a_dataflow_returns(
+    server: ServerThread, dsn: str, tables: psycopg.Connection[Row]
+) -> None:
+    """`k = 1` is found by its hash, `k + 0 = 1` is computed by Spark."""
+    tables.execute("CREATE TABLE c (k int, t text, v int) WITH (RETAIN HISTORY FOR '1h')")
+    tables.execute("INSERT INTO c VALUES (1, 'a', 1), (2, 'b', 2), (NULL, 'c', 3)")
+    begin = now(tables) - 1
+    flows = server.call(_dataflows(server))
+    live = connect(dsn)
+    with live.cursor() as cursor, cursor.copy("COPY (SUBSCRIBE (SELECT t, v FROM c WHERE k = 1)) TO STDOUT") as rows:
+        assert bytes(rows.read()).split()[1:] == [b"1", b"a", b"1"]
+        for statement in (
+            "INSERT INTO c VALUES (1, 'a', 1), (1, 'a', 2), (2, 'x', 1)",
+            "UPDATE c SET v = v + 1 WHERE v = 2",
+            "UPDATE c SET k = 1 WHERE k IS NULL",
+            "DELETE FROM c WHERE t = 'a' AND v = 1",
+        ):
+            tables.execute(statement)
+        assert server.call(_dataflows(server)) == flows, "no dataflow was started"
+        live.cancel_safe()
+    live.close()
+    end = now(tables)
+    for condition, other in (
+        ("k = 1", "k + 0 = 1"),
+        ("1 = k AND 'a' = t", "k + 0 = 1 AND t || '' = 'a'"),
+        ("k = 3", "k + 0 = 3"),
+        ("k = 1 AND k = 2", "k + 0 = 3"),
+        ("k = NULL", "k + 0 = 3"),
+    ):
+        for output in OUTPUTS:
+            for options in (f"AS OF {begin} UP TO {end}", f"WITH (SNAPSHOT false) AS OF {begin} UP TO {end}"):
+                subscribed = [
+                    sorted(
+                        tables.cursor().stream(f"SUBSCRIBE (SELECT t, v FROM c WHERE {c}) {options} {output}"), key=repr
+                    )
+                    for c in (condition, other)
+                ]
+                assert subscribed[0] == subscribed[1], (condition, output, options)
+
+
+async def _dataflows(server: ServerThread) -> set[str]:
+    return set(server.app.coordinator.dataflows.running)
+
+
+def test_a_parameter_selects_rows_of_the_live_stream(dsn: str, tables: psycopg.Connection[Row]) -> None:
+    followers = [Follower(dsn, f"SELECT w FROM r WHERE w = '{text}'") for text in ("x", "y", "")]
+    try:
+        with connect(dsn) as reader, reader.transaction():
+            reader.execute("DECLARE c CURSOR FOR SUBSCRIBE (SELECT k FROM r WHERE w = %s)", ("x",))
+            tables.execute("INSERT INTO r VALUES (1, 'x'), (2, 'y'), (3, NULL), (4, 'x')")
+            found = reader.execute("FETCH 2 c WITH (TIMEOUT '10s')").fetchall()
+            assert [row[1:] for row in found] == [(1, 1), (1, 4)]
+        assert [follower.at(now(tables)) for follower in followers] == [{("x",): 2}, {("y",): 1}, {}]
+        assert all(follower.progress == sorted(set(follower.progress)) for follower in followers)
+    finally:
+        for follower in followers:
+            follower.stop()
+
+
+def test_a_dropped_table_ends_the_streams_of_its_constants(dsn: str, tables: psycopg.Connection[Row]) -> None:
+    with connect(dsn) as reader:
+        stream = reader.cursor().stream("SUBSCRIBE (SELECT w FROM r WHERE k = 1) WITH (PROGRESS)")
+        next(stream)
+        tables.execute("DROP TABLE r")
+        with pytest.raises(errors.UndefinedObject, match=r"relation '.*\.public\.r' was dropped"):
+            for _ in stream:
+                pass

@@ -130,3 +130,60 @@ def test_a_computed_index_has_its_own_upper() -> None:
     assert made.upper(INDEX) == 9_000
     made.index_reached(INDEX, Timestamp(9_500))
     assert (made.upper(INDEX), made.since(INDEX)) == (9_500, 9_000)
+
+
+W = ObjectId("u7")
+
+
+def test_a_view_at_rest_follows_its_inputs() -> None:
+    made = frontiers(100)
+    made.created(W, Timestamp(0), Timestamp(100))
+    made.follow(W, frozenset({T, V}))
+    assert made.followers(T) == made.followers(V) == {W}
+    made.tables_upper = Timestamp(200)
+    assert made.upper(W) == 100, "the other input is at 100"
+    made.follow(V, frozenset({T}))
+    assert made.followers(T) == {V, W}
+    made.tables_upper = Timestamp(300)
+    assert made.upper(V) == made.upper(W) == 300
+    made.stop_following(V)
+    made.tables_upper = Timestamp(400)
+    assert made.upper(V) == made.upper(W) == 300
+    assert made.followers(T) == {W}
+    made.dropped(W)
+    assert made.followers(T) == made.followers(V) == set()
+
+
+@pytest.mark.parametrize("inputs", [{T}, {T, V}])
+def test_a_following_holder_keeps_the_time_before_the_least_upper(inputs: set[ObjectId]) -> None:
+    made = frontiers(10_000)
+    made.retain(T, 1)
+    holder = made.hold(inputs, 9_999)
+    holder.follow(frozenset(inputs))
+    made.tables_upper = Timestamp(20_000)
+    held = 19_999 if inputs == {T} else 9_999
+    assert holder.time == held
+    assert made.since(T) == min(held, 20_000 - 1 - 1)
+    holder.follow(None)
+    made.tables_upper = Timestamp(30_000)
+    assert holder.time == made.since(T) == held
+    holder.follow(frozenset(inputs))
+    made.dropped(T)
+    assert holder.collections == inputs - {T}
+    holder.release()
+    assert not made.holders_of
+    assert not made.passive_of
+
+
+def test_upper_of_views_at_rest_visits_each_view_once() -> None:
+    """Each of the views reads both views of the level below: there are 2^60 paths to the table."""
+    made = frontiers(100)
+    below = frozenset({T})
+    for level in range(60):
+        ids = frozenset(ObjectId(f"u{100 + 2 * level + side}") for side in (0, 1))
+        for id in ids:
+            made.created(id, Timestamp(0), Timestamp(100))
+            made.follow(id, below)
+        below = ids
+    made.tables_upper = Timestamp(200)
+    assert made.least_upper(below) == 200

@@ -83,12 +83,14 @@ class Crowd:
         self.subscriptions: list[Subscription] = []
         self.tasks: list[asyncio.Task[int]] = []
 
-    def add(self, limit: int = 1 << 30) -> Socket:
+    def add(self, limit: int = 1 << 30, feed: Feed | None = None) -> Socket:
+        """`feed`: another feed of the group."""
+        feed = feed or self.feed
         snapshot_stream = SnapshotStream(nothing(), lambda: None)
         snapshot_stream.start()
-        as_of = Timestamp(self.feed.upper - 1)
+        as_of = Timestamp(feed.upper - 1)
         bounds = Bounds(None, snapshot=True, progress=True)
-        stream = Subscription(self.feed, self.feed.join(), snapshot_stream, as_of, bounds, limit)
+        stream = Subscription(feed, feed.join(), snapshot_stream, as_of, bounds, limit)
         socket = Socket()
         rows = SubscriptionRows(stream, ENVELOPE)
         self.sockets.append(socket)
@@ -102,7 +104,7 @@ class Crowd:
 
     @property
     def live(self) -> int:
-        return sum(len(broadcast._members) for broadcast in broadcasts.running(self.feed).values())
+        return sum(len(broadcast._members) for broadcast in broadcasts.running(self.feed.group).values())
 
     async def until(self, condition: Callable[[], bool]) -> None:
         async with asyncio.timeout(20):
@@ -116,7 +118,7 @@ class Crowd:
         for stream in self.subscriptions:
             stream.close()
         assert not self.feed._readers
-        assert not broadcasts.running(self.feed)
+        assert not broadcasts.running(self.feed.group)
         assert self.feed.buffered_bytes == 0
 
 
@@ -257,5 +259,61 @@ def test_the_overrun_error_names_the_last_broadcast_progress(tmp_path: Path) -> 
         assert errors[0].hint is not None
         _, progress = streams(crowd.sockets[0].taken)
         assert f"before this error is {progress[-1]}:" in errors[0].hint
+
+    crowded(scenario, tmp_path)
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_each_stream_of_a_group_is_complete_and_idle_members_get_progress_at_intervals(
+    seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(broadcasts, "AT_ONCE_MAX", 3)
+    monkeypatch.setattr(broadcasts, "WRITES_MAX", 3)
+    monkeypatch.setattr(broadcasts, "PROGRESS_S", 3_600.0)
+    chance = random.Random(seed)
+
+    async def scenario(crowd: Crowd) -> None:
+        feeds = [Feed(Timestamp(10), tmp_path, crowd.feed.group) for _ in range(20)]
+        socket_of = {number: crowd.add(feed=feed) for number, feed in enumerate(feeds)}
+        second = crowd.add(feed=feeds[0])
+        await crowd.until(lambda: crowd.live == 21)
+        wanted: dict[int, list[str]] = {number: [] for number in socket_of}
+        for time in range(10, 60):
+            before = {number: socket.writes for number, socket in socket_of.items()}
+            touched = chance.sample(range(20), chance.choice([0, 1, 1, 2, 20]))
+            for number in touched:
+                feeds[number].append(Timestamp(time), changes(time * 100 + number))
+                first = time * 100 + number
+                wanted[number] += [f"({time}, False, 1, {n})" for n in range(first, first + 3)]
+            crowd.feed.group.advance(Timestamp(time + 1))
+            for number in touched:
+                await crowd.until(
+                    lambda number=number, time=time: socket_of[number].taken.endswith(progressed(time + 1))
+                )
+            assert [number for number in socket_of if socket_of[number].writes > before[number]] == sorted(touched)
+            assert all(socket_of[number].writes == before[number] + 1 for number in touched)
+        crowd.feed.group.advance(Timestamp(60 + seed))
+        monkeypatch.setattr(broadcasts, "PROGRESS_S", 0.0)  # the last progress is due
+        crowd.feed.group.advance(Timestamp(90))
+        await crowd.until(lambda: all(socket.taken.endswith(progressed(90)) for socket in crowd.sockets))
+        assert second.taken == socket_of[0].taken
+        for number, socket in socket_of.items():
+            data, progress = streams(socket.taken)
+            assert data == wanted[number], seed
+            assert progress == sorted(set(progress)), seed
+
+    crowded(scenario, tmp_path)
+
+
+def test_idle_members_get_progress_without_a_further_step(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(broadcasts, "AT_ONCE_MAX", 0)
+    monkeypatch.setattr(broadcasts, "PROGRESS_S", 0.01)
+
+    async def scenario(crowd: Crowd) -> None:
+        other = crowd.add(feed=Feed(Timestamp(10), tmp_path, crowd.feed.group))
+        crowd.add()
+        await crowd.until(lambda: crowd.live == 2)
+        crowd.commit(10)
+        await crowd.until(lambda: other.taken.endswith(progressed(11)))
 
     crowded(scenario, tmp_path)
