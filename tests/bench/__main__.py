@@ -23,6 +23,7 @@ from tests.bench import (
     skew,
     tick,
     tpch,
+    writes,
 )
 from tests.bench.servers import Line, Table, servers
 
@@ -42,6 +43,7 @@ BENCHMARKS: dict[str, ModuleType] = {
     "planning": planning,
     "select": select,
     "holds": holds,
+    "writes": writes,
 }
 
 
