@@ -80,7 +80,7 @@ class RowBatches:
 
     async def _run_batch(self, sql: str, view: str, requests: Sequence[_Request]) -> None:
         """Answers the requests. If they fail together, each is run alone, so that each gets its own error."""
-        run = asyncio.ensure_future(self._runner.run(sql, {view: _numbered(requests)}))
+        run = asyncio.ensure_future(self._answers(sql, view, requests))
 
         def cancel_if_unwanted(_: asyncio.Future[pa.Table]) -> None:
             if all(request.answer.cancelled() for request in requests):
@@ -99,7 +99,7 @@ class RowBatches:
             for request in requests:
                 request.answer.cancel()
         elif (error := run.exception()) is None:
-            for request, answer in zip(requests, _separated(run.result(), len(requests)), strict=True):
+            for request, answer in zip(requests, run.result(), strict=True):
                 if not request.answer.done():
                     request.answer.set_result(answer)
         elif len(requests) == 1:
@@ -109,6 +109,9 @@ class RowBatches:
             for request in requests:
                 if not request.answer.done():
                     await self._run_batch(sql, view, [request])
+
+    async def _answers(self, sql: str, view: str, requests: Sequence[_Request]) -> list[pa.Table]:
+        return _separated(await self._runner.run(sql, {view: _numbered(requests)}), len(requests))
 
 
 def _numbered(requests: Sequence[_Request]) -> pa.Table:
