@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter, OrderedDict
+from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path
 
@@ -27,6 +28,7 @@ from server.sql.key_conditions import Wanted, at_positions, selected
 
 CACHED_BYTES_MAX = 1024 * 1024 * 1024  # of cached rows; mapped files count, although they are in the page cache
 LOOP_POSITIONS_MAX = 256  # more rows are copied in a thread
+LOOP_COMMITS_MAX = 256  # more commits are read from the log in a thread
 SORTED_READS = 2  # after this number of reads by a column, its keys are sorted
 
 
@@ -85,7 +87,8 @@ class SnapshotCache:
         if cached is not None and cached.time <= as_of:
             rows = cached.rows
             if self._log.times(collection.id, cached.time + 1, as_of + 1):
-                rows = await asyncio.to_thread(self._advance, collection, rows, cached.time, as_of)
+                known = self._changes(collection, cached, as_of)
+                rows = await asyncio.to_thread(self._advanced, collection, cached, as_of, known)
         else:
             rows = await asyncio.to_thread(self._read, collection, as_of)
         self._cache(collection.id, as_of, rows)
@@ -97,28 +100,32 @@ class SnapshotCache:
         snapshot = self._cached.get(id)
         changes = None if snapshot is None else self._changes(collection, snapshot, as_of)
         if snapshot is None or changes is None:
-            return selected(await self.rows(collection, as_of), wanted)
+            return await in_thread(selected, await self.rows(collection, as_of), wanted)
         self._cached.move_to_end(id)
         if snapshot.recent.is_large and id not in self._advancing:
             self._advancing.add(id)
             try:
-                return selected(await self.rows(collection, as_of), wanted)
+                return await in_thread(selected, await self.rows(collection, as_of), wanted)
             finally:
                 self._advancing.discard(id)
         rows = await self._selected(snapshot, wanted)
         later = [table for table in (selected(table, wanted) for table in changes) if table.num_rows]
-        return await in_thread(updates.apply, rows, pa.concat_tables(later)) if later else rows
+        if not later:
+            return rows
+        if rows.num_rows > LOOP_POSITIONS_MAX:
+            return await in_thread(updates.apply, rows, pa.concat_tables(later))
+        return updates.expand(updates.consolidate(pa.concat_tables([updates.with_diff(rows, 1), *later])))
 
     def _changes(self, collection: Collection, snapshot: _Snapshot, as_of: int) -> list[pa.Table] | None:
-        """The changes since the snapshot; None if they are unknown or too many."""
+        """The changes since the snapshot, not consolidated; None if they are unknown or too many."""
         id, recent = collection.id, snapshot.recent
         if recent.until < as_of:
             lower, upper = recent.until + 1, as_of + 1
-            count = self._log.lines(id, lower, upper)
-            if count > ROWS_MAX:
+            commits = len(self._log.times(id, lower, upper))
+            if commits > LOOP_COMMITS_MAX or self._log.lines(id, lower, upper) > ROWS_MAX:
                 return None
             try:
-                tables = self._log.tables(id, lower, upper) if count else []
+                tables = self._log.tables(id, lower, upper) if commits else []
             except Compacted:
                 return None
             recent.extend(as_of, [updates.as_changes(table) for table in tables])
@@ -142,9 +149,16 @@ class SnapshotCache:
     def _read(self, collection: Collection, as_of: int) -> pa.Table:
         return self._log.rows(collection.id, as_of, collection_schema(collection))
 
-    def _advance(self, collection: Collection, rows: pa.Table, time: int, as_of: int) -> pa.Table:
+    def _advanced(
+        self, collection: Collection, snapshot: _Snapshot, as_of: int, known: Sequence[pa.Table] | None
+    ) -> pa.Table:
+        """The rows at `as_of`, a later time than the snapshot's. `known`: the changes in between, if they are known."""
+        rows, schema = snapshot.rows, collection_schema(collection)
         try:
-            changes = self._log.changes(collection.id, time + 1, as_of + 1, collection_schema(collection))
+            if known:
+                changes = updates.consolidate(pa.concat_tables(known))
+            else:
+                changes = self._log.changes(collection.id, snapshot.time + 1, as_of + 1, schema)
         except Compacted:  # these changes were merged with earlier ones
             return self._read(collection, as_of)
         if rows.nbytes > spill.MEMORY_BYTES_MAX and updates.takes_away(changes):
