@@ -28,6 +28,7 @@ from catalog.state import CatalogState
 from catalog.store import MustEnd, Store
 from protocol.pgwire.errors import PgError
 from server.coordinator.holds import Advance, Holds, Moves, Overdue
+from server.coordinator.key_conflicts import Keys, RecentWrites, Write
 from server.sql.index_keys import is_computed
 from server.timeline.frontiers import Frontiers
 
@@ -55,6 +56,7 @@ class Request:
     """Changes to be committed together.
 
     `unchanged`: collections that were read, and the times. None of them may have been written since.
+    `keys`: those of `unchanged` of which only the rows with these keys were read; other rows may have been written.
     `catalog`: the states before and after DDL. The state before must still be the current one.
     `begins`: the time at which the history of a new materialized view, index or hold begins, if it is not the commit's.
     The requester holds the required history until the commit is done.
@@ -64,6 +66,7 @@ class Request:
 
     writes: Sequence[tuple[ObjectId, Payload]] = ()
     unchanged: Mapping[ObjectId, Timestamp] = field(default_factory=dict)
+    keys: Mapping[ObjectId, Keys] = field(default_factory=dict)
     catalog: tuple[CatalogState, CatalogState] | None = None
     begins: Mapping[ObjectId, Timestamp] = field(default_factory=dict)
     advances: Sequence[Advance] = ()
@@ -86,7 +89,7 @@ class Request:
 class _Group:
     """The accepted requests of one commit, and the positions of holds that each replaces.
 
-    `state`: the catalog after them. `begins`: the times at which new history begins.
+    `state`: the catalog after them. `begins`: the times at which new history begins. `writes`: what they write.
     """
 
     accepted: list[Request]
@@ -94,6 +97,7 @@ class _Group:
     state: CatalogState
     begins: Mapping[ObjectId, Timestamp]
     moves: Moves
+    writes: Mapping[ObjectId, list[Write]]
 
 
 Listener = Callable[[Timestamp, Sequence[tuple[Batch, Payload]]], None]
@@ -125,6 +129,7 @@ class Committer:
         self._wake = asyncio.Event()
         self._has_written = False  # in the last commit
         self._last_write: dict[ObjectId, Timestamp] = {}
+        self._recent_writes = RecentWrites()
         self._unread: dict[ObjectId, Timestamp] = {}
         found = store.read("SELECT value FROM meta WHERE key = 'unread'")
         self._unread_before_start = Timestamp(found[0][0] if found else 0)  # of any collection
@@ -192,6 +197,8 @@ class Committer:
         self._log.committed(written)
         for batch, _ in written:
             self._last_write[batch.collection] = time
+        for id, writes in group.writes.items():
+            self._recent_writes.add(id, time, writes)
         group.moves.commit()
         if group.state is not self.state:
             self._adopt(self.state, group, time)
@@ -243,7 +250,7 @@ class Committer:
     def _accept(self, requests: list[Request]) -> _Group:
         """Returns the requests that are still valid, in order. The others fail with Conflict or a hold's PgError."""
         state = self.state
-        written: set[ObjectId] = set()
+        written: dict[ObjectId, list[Write]] = {}
         accepted: list[Request] = []
         replaced: list[Mapping[ObjectId, HoldPosition]] = []
         begins: dict[ObjectId, Timestamp] = {}
@@ -262,22 +269,30 @@ class Committer:
             if request.catalog is not None:
                 state = request.catalog[1]
             begins.update(request.begins)
-            written.update(collection for collection, _ in request.writes)
+            for collection, payload in request.writes:
+                written.setdefault(collection, []).append(Write(payload.table))
             accepted.append(request)
             replaced.append(old)
-        return _Group(accepted, replaced, state, begins, moves)
+        return _Group(accepted, replaced, state, begins, moves, written)
 
-    def _is_stale(self, request: Request, state: CatalogState, written: set[ObjectId]) -> bool:
+    def _is_stale(self, request: Request, state: CatalogState, written: Mapping[ObjectId, Sequence[Write]]) -> bool:
         """Whether the request is invalidated by earlier commits or by the group's earlier requests."""
         return (
             any(
-                self._last_write.get(id, 0) > read_at or id in written or id not in state.items
+                id not in state.items or self._has_changed(id, read_at, request.keys.get(id), written.get(id, ()))
                 for id, read_at in request.unchanged.items()
             )
             or any(collection not in state.items for collection, _ in request.writes)
             or any(source not in state.items for source in request.source_state)
             or (request.catalog is not None and request.catalog[0].version != state.version)
         )
+
+    def _has_changed(self, id: ObjectId, read_at: Timestamp, keys: Keys | None, written: Sequence[Write]) -> bool:
+        """Whether what was read of a collection has been written since, or is in `written`."""
+        is_newer = self._last_write.get(id, 0) > read_at
+        if keys is None:
+            return is_newer or bool(written)
+        return (is_newer and self._recent_writes.touch(id, read_at, keys)) or any(w.touches(keys) for w in written)
 
     def _save_items(self, tx: sqlite3.Connection, old: CatalogState, group: _Group, time: Timestamp) -> None:
         """Writes the frontiers and times of new items, and deletes those of dropped items."""
@@ -328,6 +343,7 @@ class Committer:
             self._frontiers.dropped(id)
             self._log.dropped(id)
             self._last_write.pop(id, None)
+            self._recent_writes.forget(id)
             self._unread.pop(id, None)
 
 

@@ -45,6 +45,7 @@ from server.coordinator.subscriptions import Subscriptions
 from server.coordinator.system_table_history import SystemTableHistory, SystemTableRows
 from server.coordinator.tasks import BackgroundTasks
 from server.coordinator.views import Views
+from server.dataflow.runtime.row_batches import RowBatches
 from server.runtime.metrics import Metrics
 from server.settings import milliseconds, of_the_system
 from server.spark import Engine
@@ -92,6 +93,7 @@ class Coordinator:
         self.frontiers = frontiers = Frontiers()
         self.holds = Holds(frontiers)
         self.locks = TableLocks()
+        self.row_batches = RowBatches(engine)
         self.activity = Activity()
         self.backpressure = Backpressure(metrics)
         ((reserved_until,),) = store.read("SELECT value FROM meta WHERE key = 'reserved_until'")

@@ -14,6 +14,7 @@ from server.coordinator.committer import Committer
 from server.coordinator.dataflows import Dataflows
 from server.coordinator.snapshot_cache import SnapshotCache, collection_schema
 from server.coordinator.system_table_history import SystemTableHistory
+from server.sql.key_conditions import Wanted, selected
 from server.timeline.frontiers import Frontiers
 
 
@@ -36,18 +37,22 @@ class Reads:
         self._system_tables = system_tables
         self._dataflows = dataflows
 
-    async def rows(self, id: ObjectId, as_of: Timestamp) -> pa.Table:
-        """Returns the rows of a collection at `as_of`, or the current rows of a system table.
+    async def rows(self, id: ObjectId, as_of: Timestamp, wanted: Wanted = ()) -> pa.Table:
+        """Returns the rows of a collection at `as_of`, or the current rows of a system table; only the wanted ones.
 
         Waits until `as_of < upper`. PgError if the relation was dropped, or is a materialized view that fails.
         """
         item = self._committer.state.items.get(id)
         match item:
             case SystemTable():
-                return self._system_tables.current_rows(item)
+                return selected(self._system_tables.current_rows(item), wanted)
             case Table() | MaterializedView():
-                await self.final(item, as_of)
-                rows = await self._snapshots.rows(item, as_of)
+                if wanted:
+                    await self.final_and_valid(id, as_of)
+                    rows = await self._snapshots.selected(item, as_of, wanted)
+                else:
+                    await self.final(item, as_of)
+                    rows = await self._snapshots.rows(item, as_of)
                 self.require(item)
                 return rows
             case _:

@@ -2,12 +2,17 @@
 
 Reading a collection from the log costs its size. Advancing cached rows costs the size of the changes since. While
 nothing changes, the same Arrow table object is returned, so that the engine sends it to Spark only once.
+
+Rows with given keys are selected from an older snapshot and from the changes since, so that neither a commit nor a read
+of few rows costs the size of the collection.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections import OrderedDict
+from collections import Counter, OrderedDict
+from collections.abc import Sequence
+from functools import lru_cache
 from pathlib import Path
 
 import pyarrow as pa
@@ -16,13 +21,54 @@ from catalog import spill, updates
 from catalog.log import Compacted, Log
 from catalog.objects import Collection, ObjectId, View
 from protocol.pgwire.types import parse_type
+from server.coordinator.recent_changes import ROWS_MAX, RecentChanges
+from server.coordinator.sorted_keys import SortedKeys
+from server.runtime.threads import THREAD_ROWS, in_thread
+from server.sql.key_conditions import Wanted, at_positions, selected
 
 CACHED_BYTES_MAX = 1024 * 1024 * 1024  # of cached rows; mapped files count, although they are in the page cache
+LOOP_POSITIONS_MAX = 256  # more rows are copied in a thread
+LOOP_COMMITS_MAX = 256  # more commits are read from the log in a thread
+SORTED_READS = 2  # after this number of reads by a column, its keys are sorted
 
 
 def collection_schema(collection: Collection | View) -> pa.Schema:
     """Returns the Arrow schema of the rows of a collection or view: c0, c1, ..."""
-    return updates.rows_schema([parse_type(column.type).arrow for column in collection.columns])
+    return _schema(tuple(column.type for column in collection.columns))
+
+
+@lru_cache(4_096)
+def _schema(types: tuple[str, ...]) -> pa.Schema:
+    return updates.rows_schema([parse_type(type).arrow for type in types])
+
+
+class _Snapshot:
+    """The rows of a collection at a time, and the later changes that are known."""
+
+    __slots__ = ("_reads", "keys", "nbytes", "recent", "rows", "time")
+
+    def __init__(self, time: int, rows: pa.Table, before: _Snapshot | None) -> None:
+        """`before`: an earlier snapshot. The columns that it has sorted are sorted again when they are read."""
+        self.time = time
+        self.rows = rows
+        self.nbytes = rows.nbytes
+        self.recent: RecentChanges = RecentChanges(time) if before is None else before.recent.after(time)
+        self.keys: dict[int, SortedKeys] = {}
+        self._reads = Counter(dict.fromkeys(() if before is None else before.keys, SORTED_READS - 1))
+
+    def unchanged_until(self, time: int) -> None:
+        """Moves the snapshot to a later time at which the rows are the same."""
+        self.time = time
+        self.recent.skip(time)
+
+    def is_to_be_sorted(self, column: int) -> bool:
+        """Counts a read by a column. Returns whether the caller should sort its keys, which only one caller does."""
+        self._reads[column] += 1
+        return self._reads[column] == SORTED_READS
+
+    def sort(self, column: int) -> None:
+        self.keys[column] = keys = SortedKeys(self.rows.column(column))
+        self.nbytes += keys.nbytes
 
 
 class SnapshotCache:
@@ -32,26 +78,87 @@ class SnapshotCache:
         """`scratch`: the directory for rows that are too large for memory, as in `Log`."""
         self._scratch = scratch
         self._log = log
-        self._cached: OrderedDict[ObjectId, tuple[int, pa.Table]] = OrderedDict()
+        self._cached: OrderedDict[ObjectId, _Snapshot] = OrderedDict()
+        self._advancing: set[ObjectId] = set()
 
     async def rows(self, collection: Collection, as_of: int) -> pa.Table:
         """Returns the rows at `as_of`, which must be readable now. Cancel safety: nothing is changed."""
         cached = self._cached.get(collection.id)
-        if cached is not None and cached[0] <= as_of:
-            time, rows = cached
-            if self._log.times(collection.id, time + 1, as_of + 1):
-                rows = await asyncio.to_thread(self._advance, collection, rows, time, as_of)
+        if cached is not None and cached.time <= as_of:
+            rows = cached.rows
+            if self._log.times(collection.id, cached.time + 1, as_of + 1):
+                known = self._changes(collection, cached, as_of)
+                rows = await asyncio.to_thread(self._advanced, collection, cached, as_of, known)
         else:
             rows = await asyncio.to_thread(self._read, collection, as_of)
         self._cache(collection.id, as_of, rows)
         return rows
 
+    async def selected(self, collection: Collection, as_of: int, wanted: Wanted) -> pa.Table:
+        """Returns the wanted rows at `as_of`, which must be readable now. Cancel safety: nothing is changed."""
+        id = collection.id
+        snapshot = self._cached.get(id)
+        changes = None if snapshot is None else self._changes(collection, snapshot, as_of)
+        if snapshot is None or changes is None:
+            return await in_thread(selected, await self.rows(collection, as_of), wanted)
+        self._cached.move_to_end(id)
+        if snapshot.recent.is_large and id not in self._advancing:
+            self._advancing.add(id)
+            try:
+                return await in_thread(selected, await self.rows(collection, as_of), wanted)
+            finally:
+                self._advancing.discard(id)
+        rows = await self._selected(snapshot, wanted)
+        later = [table for table in (selected(table, wanted) for table in changes) if table.num_rows]
+        if not later:
+            return rows
+        if rows.num_rows > LOOP_POSITIONS_MAX:
+            return await in_thread(updates.apply, rows, pa.concat_tables(later))
+        return updates.expand(updates.consolidate(pa.concat_tables([updates.with_diff(rows, 1), *later])))
+
+    def _changes(self, collection: Collection, snapshot: _Snapshot, as_of: int) -> list[pa.Table] | None:
+        """The changes since the snapshot, not consolidated; None if they are unknown or too many."""
+        id, recent = collection.id, snapshot.recent
+        if recent.until < as_of:
+            lower, upper = recent.until + 1, as_of + 1
+            commits = len(self._log.times(id, lower, upper))
+            if commits > LOOP_COMMITS_MAX or self._log.lines(id, lower, upper) > ROWS_MAX:
+                return None
+            try:
+                tables = self._log.tables(id, lower, upper) if commits else []
+            except Compacted:
+                return None
+            recent.extend(as_of, [updates.as_changes(table) for table in tables])
+        return recent.between(snapshot.time, as_of)
+
+    async def _selected(self, snapshot: _Snapshot, wanted: Wanted) -> pa.Table:
+        """The wanted rows of a snapshot. Large ones are searched by sorted keys, or in a thread."""
+        rows = snapshot.rows
+        if rows.num_rows <= THREAD_ROWS:
+            return selected(rows, wanted)
+        column, values = wanted[0]
+        if snapshot.is_to_be_sorted(column):
+            await asyncio.to_thread(snapshot.sort, column)
+        if (keys := snapshot.keys.get(column)) is None:
+            return await asyncio.to_thread(selected, rows, wanted)
+        positions = keys.positions(values)
+        if len(positions) > LOOP_POSITIONS_MAX:
+            return await asyncio.to_thread(lambda: selected(at_positions(rows, positions), wanted))
+        return selected(at_positions(rows, positions), wanted)
+
     def _read(self, collection: Collection, as_of: int) -> pa.Table:
         return self._log.rows(collection.id, as_of, collection_schema(collection))
 
-    def _advance(self, collection: Collection, rows: pa.Table, time: int, as_of: int) -> pa.Table:
+    def _advanced(
+        self, collection: Collection, snapshot: _Snapshot, as_of: int, known: Sequence[pa.Table] | None
+    ) -> pa.Table:
+        """The rows at `as_of`, a later time than the snapshot's. `known`: the changes in between, if they are known."""
+        rows, schema = snapshot.rows, collection_schema(collection)
         try:
-            changes = self._log.changes(collection.id, time + 1, as_of + 1, collection_schema(collection))
+            if known:
+                changes = updates.consolidate(pa.concat_tables(known))
+            else:
+                changes = self._log.changes(collection.id, snapshot.time + 1, as_of + 1, schema)
         except Compacted:  # these changes were merged with earlier ones
             return self._read(collection, as_of)
         if rows.nbytes > spill.MEMORY_BYTES_MAX and updates.takes_away(changes):
@@ -60,10 +167,13 @@ class SnapshotCache:
 
     def _cache(self, id: ObjectId, as_of: int, rows: pa.Table) -> None:
         cached = self._cached.get(id)
-        if cached is None or cached[0] < as_of:
-            self._cached[id] = (as_of, rows)
+        if cached is None or cached.time < as_of:
+            if cached is not None and cached.rows is rows:
+                cached.unchanged_until(as_of)
+            else:
+                self._cached[id] = _Snapshot(as_of, rows, cached)
         self._cached.move_to_end(id)
-        while len(self._cached) > 1 and sum(rows.nbytes for _, rows in self._cached.values()) > CACHED_BYTES_MAX:
+        while len(self._cached) > 1 and sum(known.nbytes for known in self._cached.values()) > CACHED_BYTES_MAX:
             self._cached.popitem(last=False)
 
     def forget(self, id: ObjectId) -> None:

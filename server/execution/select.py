@@ -69,9 +69,13 @@ async def rows_at(context: Context, plan: QueryPlan, time: Timestamp, parameters
             return views[id]
         if id in plan.lookups and (found := await _indexed(context, plan, id, bindings, as_of)) is not None:
             return found
+        keys = plan.key_filters.get(id, ())
+        if keys and id not in builtin.PG_TABLES and bindings.are_short:
+            wanted = [(key.column, key.column_values(bindings)) for key in keys]
+            return await context.coordinator.reads.rows(id, as_of, wanted)
         return await input_rows(context, id, as_of)
 
-    return await compute(plan, bindings, context.engine, rows, time)
+    return await compute(plan, bindings, context.engine, rows, time, batches=context.coordinator.row_batches)
 
 
 async def input_rows(context: Context, id: ObjectId, as_of: Timestamp) -> pa.Table:

@@ -2,7 +2,8 @@
 
 A statement that reads no relation only computes its rows. A statement that reads relations locks its target and what
 it reads, reads at the latest time, and has the committer check that nothing was written since. In an implicit
-transaction it commits itself and is executed again if that check fails.
+transaction it commits itself and is executed again if that check fails. An UPDATE or DELETE of rows with given keys
+locks only these keys, and only rows with these keys are checked.
 """
 
 from __future__ import annotations
@@ -19,7 +20,10 @@ from catalog.roles import Privilege
 from protocol.pgwire.copy_in import CopyDecoder
 from protocol.pgwire.errors import PgError, SqlState
 from server.authorization import privileges
+from server.coordinator.key_conflicts import Keys
+from server.coordinator.locks import EXCLUSIVE
 from server.coordinator.snapshot_cache import collection_schema
+from server.dataflow.runtime.computation import shaped
 from server.execution.planning import default_values
 from server.execution.select import rows_at, rows_without_inputs
 from server.runtime.trace import step
@@ -31,6 +35,7 @@ from server.sql.write_plan import WritePlan, plan_insert
 from server.timeline.frontiers import NotReadable
 
 RETRIES_MAX = 10
+KEYS_MAX = 64  # a statement with more keys locks the table
 COPY_CHUNK_BYTES = 64 * 1024 * 1024  # per COPY; rows beyond this size are written to a file
 
 
@@ -47,7 +52,8 @@ async def write(context: Context, plan: WritePlan, verb: str, parameters: tuple[
         return _changed(context, plan, table, verb, rows)
     for attempt in range(RETRIES_MAX):
         try:
-            return await _read_then_write(context, plan, table, verb, parameters)
+            keys = _keys(context, plan, parameters) if attempt == 0 else None
+            return await _read_then_write(context, plan, table, verb, parameters, keys)
         except PgError as error:
             retry = error.sqlstate is SqlState.SERIALIZATION_FAILURE and not context.transaction.ends_later
             if not retry or attempt == RETRIES_MAX - 1:
@@ -99,15 +105,35 @@ async def _end(context: Context) -> None:
         await context.commit()
 
 
+def _keys(context: Context, plan: WritePlan, parameters: tuple[object, ...]) -> Keys | None:
+    """The keys of the rows that an UPDATE or DELETE reads and changes.
+
+    None if it reads others, has too many keys, or assigns their column, so that a row gets another key.
+    """
+    bindings = context.bindings(parameters)
+    if plan.old is None or plan.query.inputs != {plan.table} or not bindings.are_short:
+        return None
+    for key in plan.query.key_filters.get(plan.table, ()):
+        if key.column not in plan.assigned:
+            values = key.column_values(bindings)
+            return Keys.of(key.column, values) if len(values) <= KEYS_MAX else None
+    return None
+
+
 async def _read_then_write(
-    context: Context, plan: WritePlan, table: Table, verb: str, parameters: tuple[object, ...]
+    context: Context, plan: WritePlan, table: Table, verb: str, parameters: tuple[object, ...], keys: Keys | None
 ) -> Result:
+    """`keys`: the only rows of the only relation that the statement reads. None: it may read any."""
     await _enter(context, verb)
     transaction = context.transaction
     coordinator = context.coordinator
     read = context.state.collections(plan.query.inputs, through=DerivedRelation)
     await coordinator.backpressure.admit((table.id,))
-    transaction.locked = await coordinator.locks.acquire({table.id, *read}, exclusive=True)
+    if keys is None:
+        transaction.locked = await coordinator.locks.acquire({table.id, *read}, EXCLUSIVE)
+    else:
+        transaction.locked = await coordinator.locks.acquire_keys(table.id, keys)
+        transaction.keys = {table.id: keys}
     time = coordinator.latest_time()
     try:
         holder = coordinator.frontiers.hold(plan.query.inputs, time)
@@ -146,7 +172,7 @@ def _changed(context: Context, plan: WritePlan, table: Table, verb: str, rows: p
 
 
 def _part(rows: pa.Table, columns: slice, schema: pa.Schema) -> pa.Table:
-    return rows.select(range(*columns.indices(rows.num_columns))).rename_columns(schema.names).cast(schema)
+    return shaped(rows.select(range(*columns.indices(rows.num_columns))), schema)
 
 
 async def truncate(context: Context, tables: list[Table]) -> Result:
@@ -157,7 +183,7 @@ async def truncate(context: Context, tables: list[Table]) -> Result:
     transaction = context.transaction
     ids = frozenset(table.id for table in tables)
     await context.coordinator.backpressure.admit(tuple(ids))
-    transaction.locked = await context.coordinator.locks.acquire(ids, exclusive=True)
+    transaction.locked = await context.coordinator.locks.acquire(ids, EXCLUSIVE)
     time = context.coordinator.latest_time()
     for table in tables:
         rows = await context.coordinator.reads.rows(table.id, time)

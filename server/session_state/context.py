@@ -18,6 +18,7 @@ from server.authorization import privileges
 from server.authorization.privilege_functions import evaluate_privilege_function
 from server.coordinator.committer import Conflict, Request
 from server.coordinator.coordinator import Coordinator
+from server.coordinator.locks import ADD
 from server.coordinator.payloads import prepare_payloads
 from server.evaluation.evaluator import Evaluator
 from server.pg_catalog.engine import CatalogEngine, Undescribed
@@ -224,15 +225,15 @@ class Context:
 
     async def _commit(self, transaction: Transaction) -> None:
         coordinator = self.coordinator
-        shared: tuple[ObjectId, ...] = ()
+        shared: tuple[str, ...] = ()
         written = {*transaction.writes, *(id for id, _ in transaction.payloads)}
         if not transaction.locked:  # a locked transaction was admitted before it read
             await coordinator.backpressure.admit(tuple(written))
-            shared = await coordinator.locks.acquire(written, exclusive=False)
+            shared = await coordinator.locks.acquire(written, ADD)
         try:
             writes = [*transaction.payloads, *await prepare_payloads(coordinator.log, transaction.writes)]
             transaction.payloads = []  # from here on the request owns their files
-            request = Request(writes, transaction.unchanged, transaction.catalog, transaction.begins)
+            request = Request(writes, transaction.unchanged, transaction.keys, transaction.catalog, transaction.begins)
             if transaction.holder is not None:  # the request may commit although this task is cancelled
                 request.done.add_done_callback(functools.partial(_let_go, transaction.holder))
                 transaction.holder = None

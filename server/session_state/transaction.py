@@ -19,6 +19,7 @@ from catalog.log import Payload
 from catalog.objects import ObjectId, Timestamp
 from catalog.state import CatalogState
 from protocol.pgwire.errors import PgError, SqlState
+from server.coordinator.key_conflicts import Keys
 from server.settings import Settings
 from server.timeline.frontiers import Holder
 
@@ -44,6 +45,7 @@ class Transaction:
 
     `settings`: the session's settings before the transaction, which ROLLBACK restores.
     `local`: the settings before SET LOCAL, which COMMIT restores.
+    `unchanged`, `keys`: as in `Request`. `locked`: the locks that it holds.
     `holder`: keeps the history that the transaction reads, or with which its new objects begin. `begins` has the times.
     """
 
@@ -58,7 +60,8 @@ class Transaction:
     writes: dict[ObjectId, list[pa.Table]] = field(default_factory=dict)
     payloads: list[tuple[ObjectId, Payload]] = field(default_factory=list)
     unchanged: dict[ObjectId, Timestamp] = field(default_factory=dict)
-    locked: tuple[ObjectId, ...] = ()
+    keys: dict[ObjectId, Keys] = field(default_factory=dict)
+    locked: tuple[str, ...] = ()
     catalog: tuple[CatalogState, CatalogState] | None = None
     begins: dict[ObjectId, Timestamp] = field(default_factory=dict)
     local: Settings | None = None

@@ -8,4 +8,5 @@
 `rewrite`      rewrites the plans of maintained queries; `versioned_plan` and `temporal` serve their operators
 `columns`      the columns that a plan names, and new ones; `conditions`: conjunctions, and what never fails
 `render`       relations to Spark SQL; `constant` and `direct_scan` recognise plans that need no Spark
+`rowwise`      plans over few rows, with constants as columns; `key_conditions` and `index_lookups` select the rows
 """

@@ -1,25 +1,41 @@
 """Conditions of WHERE that list a column's values: `k = $1`, `k IN (1, 2)`, `k = ANY ($1)`, `k = 1 OR k = 2`.
 
-They select rows without Spark (`direct_scan.py`) or from an index without a scan (`index_lookups.py`). Only types are
-supported whose equality is that of their Arrow values after normalizing -0.0 to 0.0 and all NaNs to one. Spark
-evaluates all other conditions.
+They select rows without Spark (`direct_scan.py`) or from an index without a scan (`index_lookups.py`), and reduce the
+rows that Spark gets (`key_filters`). Only types are supported whose equality is that of their Arrow values after
+normalizing -0.0 to 0.0 and all NaNs to one. Spark evaluates all other conditions.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from decimal import Context, Decimal, DecimalException
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
 
+from catalog.objects import ObjectId
 from protocol.pgwire.types import PgType
 from server.sql.constant import Bindings
-from server.sql.expressions import Array, Call, Cast, ColumnRef, Expression, InList, Literal, Parameter, Quantified
+from server.sql.expressions import (
+    Array,
+    Call,
+    Cast,
+    Column,
+    ColumnRef,
+    Expression,
+    InList,
+    Literal,
+    Parameter,
+    Quantified,
+)
 from server.sql.functions import syntax
+from server.sql.functions.syntax import conjuncts
 from server.sql.functions.table import INTEGERS, OPERATORS
+from server.sql.relations import Filter, Scan
 
 Value = Literal | Parameter
 Numbers = Callable[[Expression], int | None]
@@ -27,6 +43,10 @@ Numbers = Callable[[Expression], int | None]
 
 EXACT = frozenset(("int2", "int4", "int8", "text", "varchar", "uuid", "bool", "date", "timestamp", "timestamptz"))
 """The types whose equality is that of their Arrow values, without normalization."""
+Wanted = Sequence[tuple[int, pa.Array]]
+"""Selects the rows whose columns with these numbers have one of the values in these arrays (`column_values`)."""
+
+SLICES_MAX = 16  # so few rows are selected faster one by one than with a mask
 
 _SAME = frozenset(("bool", "date", "time", "timestamp", "timestamptz", "uuid", "bytea", "numeric"))
 _TEXTS = frozenset(("text", "varchar"))
@@ -60,6 +80,54 @@ class KeyCondition:
             given += scalar if value.type.element is not None and scalar is not None else (scalar,)
         found = (_as_column(one, self.type, self.operand.type) for one in given if one is not None)
         return pa.array([one for one in found if one is not None], self.type.arrow).unique()
+
+
+def selected(table: pa.Table, wanted: Wanted) -> pa.Table:
+    """The wanted rows of a table."""
+    for number, values in wanted:  # after the first column few rows are left
+        table = at_positions(table, pc.indices_nonzero(_is_one_of(table.column(number), values)).to_numpy())
+    return table
+
+
+def at_positions(table: pa.Table, positions: NDArray[np.integer[Any]]) -> pa.Table:
+    """The rows at these positions. If they are few, they share the table's memory."""
+    if len(positions) == table.num_rows:
+        return table
+    if len(positions) > SLICES_MAX:
+        return table.take(pa.array(positions))
+    return pa.concat_tables([table.slice(0, 0), *(table.slice(position, 1) for position in positions.tolist())])
+
+
+def _is_one_of(column: pa.ChunkedArray, wanted: pa.Array) -> pa.ChunkedArray:
+    if len(wanted) == 1 and not pa.types.is_floating(wanted.type):
+        return pc.equal(column, wanted[0])
+    if pa.types.is_floating(wanted.type):
+        nan = pa.scalar(float("nan"), wanted.type)
+        column = pc.if_else(pc.is_nan(column), nan, pc.add(column, pa.scalar(0.0, wanted.type)))  # 0.0 for -0.0
+    return pc.is_in(column, value_set=wanted)
+
+
+def key_filters(nodes: Iterable[object]) -> Mapping[ObjectId, tuple[KeyCondition, ...]]:
+    """The relations of which a plan needs only rows with given keys: rows that meet all of the conditions.
+
+    `nodes`: those of the plan. A relation that is scanned more than once is omitted.
+    """
+    scans: dict[ObjectId, int] = {}
+    found: dict[ObjectId, tuple[KeyCondition, ...]] = {}
+    for node in nodes:
+        match node:
+            case Scan(id=id):
+                scans[id] = scans.get(id, 0) + 1
+            case Filter(input=Scan(id=id, columns=columns), predicate=predicate):
+                if keys := key_conditions(conjuncts(predicate), numbers_of(columns)):
+                    found[id] = tuple(sorted(keys, key=lambda key: key.column))
+    return {id: keys for id, keys in found.items() if scans[id] == 1}
+
+
+def numbers_of(columns: Sequence[Column]) -> Numbers:
+    """Maps references to these columns to their positions."""
+    numbers = {column.id: number for number, column in enumerate(columns)}
+    return lambda expression: numbers.get(expression.column.id) if isinstance(expression, ColumnRef) else None
 
 
 def key_conditions(conditions: Iterable[Expression], number_of: Numbers) -> list[KeyCondition]:
@@ -97,8 +165,9 @@ def _equality(operand: Expression, values: Iterable[Expression], number_of: Numb
     is_cast = isinstance(operand, Cast) and number_of(operand) is None
     column = operand.operand if isinstance(operand, Cast) and is_cast else operand
     number = number_of(column)
+    values = tuple(map(_without_widening, values))
     given = tuple(value for value in values if isinstance(value, (Literal, Parameter)))
-    if number is None or len(given) < len(tuple(values)):
+    if number is None or len(given) < len(values):
         return None
     compared = operand.type
     for value in given:
@@ -106,6 +175,16 @@ def _equality(operand: Expression, values: Iterable[Expression], number_of: Numb
         if not (_is_comparable(compared, type) and _loses_nothing(column.type, compared)):
             return None
     return KeyCondition(number, column.type, operand, given, is_cast)
+
+
+def _without_widening(value: Expression) -> Expression:
+    """The operand of a cast of integers, or of an array of integers, to a wider type. Other expressions unchanged."""
+    if isinstance(value, Cast) and isinstance(value.operand, (Literal, Parameter)):
+        source, target = value.operand.type, value.type
+        if (source.element is None) == (target.element is None):
+            narrow, wide = (_BITS.get((type.element or type).name, 0) for type in (source, target))
+            return value.operand if 0 < narrow <= wide else value
+    return value
 
 
 def _is_comparable(column: PgType, value: PgType) -> bool:

@@ -28,9 +28,11 @@ from server.sql.grammar.checkpoint import checkpoint
 from server.sql.grammar.lexer import TARGETS_MAX, too_many_targets
 from server.sql.grammar.statements.parts import Query
 from server.sql.index_lookups import Lookup, lookups_of
+from server.sql.key_conditions import KeyCondition, key_filters
 from server.sql.relations import Relation, Scan
 from server.sql.render import Renderer, spark_text
 from server.sql.rewrite.float_sums import sums_split
+from server.sql.rowwise import RowwisePlan, is_rowwise
 from server.sql.scope import Scope
 from server.sql.temporal import check_temporal
 
@@ -54,6 +56,8 @@ class QueryPlan:
     `expanded`: plans the query with indexed views expanded, for when the index cannot be read; None if there are none.
     `uses`: the relations that its text names.
     `lookups`: the scanned relations of which only rows with given keys are needed, so that an index can serve them.
+    `key_filters`: the scanned relations of which only rows that meet key conditions are needed.
+    `rowwise`: set if each output row is computed by Spark from one row of the only relation that is read.
     `stored_text`: the text with relations named by id, so that it keeps its meaning when relations are renamed.
     `direct_scan`: set if the plan returns rows of one relation unchanged, so that no Spark is needed.
     `constant`: set if the query reads no relation and needs no Spark.
@@ -68,6 +72,8 @@ class QueryPlan:
     scanned: frozenset[ObjectId]
     uses: frozenset[ObjectId]
     lookups: Mapping[ObjectId, Lookup]
+    key_filters: Mapping[ObjectId, tuple[KeyCondition, ...]]
+    rowwise: RowwisePlan | None
     stored_text: str
     relation: Relation
     direct_scan: DirectScan | None
@@ -177,6 +183,8 @@ def finished_plan(binder: Binder, relation: Relation, source: Query | None) -> Q
         scanned=frozenset(),
         uses=frozenset(binder.uses),
         lookups={},
+        key_filters={},
+        rowwise=None,
         stored_text="" if source is None else _replaced(source, binder.replacements),
         relation=relation,
         direct_scan=None,
@@ -198,11 +206,14 @@ def _with_relation(plan: QueryPlan, relation: Relation) -> QueryPlan:
     checkpoint()
     nodes = list(walk(relation))
     checkpoint()
+    scan = direct_scan(relation)
     return replace(
         plan,
         relation=relation,
         scanned=frozenset(node.id for node in nodes if isinstance(node, Scan)),
-        direct_scan=direct_scan(relation),
+        key_filters=key_filters(nodes),
+        rowwise=None if scan is not None or not is_rowwise(relation) else RowwisePlan(relation),
+        direct_scan=scan,
         constant=constant,
         # rendered even if Spark may not be needed: rendering rejects what Spark cannot do, at planning time
         template="" if constant is not None else spark_text(relation),

@@ -43,6 +43,7 @@ class WritePlan:
 
     `old` is None for INSERT, `new` for DELETE, `returning` without RETURNING. `reads_table`: a condition, a new value
     or RETURNING names columns. The query's `uses` are the other relations that the statement names.
+    `assigned`: the numbers of the columns that an UPDATE assigns.
     `literals`: for an INSERT of many literal rows, the given columns by their number in the table; the query then has
     only the first row.
     """
@@ -54,6 +55,7 @@ class WritePlan:
     returning: slice | None
     reads_table: bool
     literals: Mapping[int, pa.ChunkedArray] | None = None
+    assigned: frozenset[int] = frozenset()
 
 
 def plan_insert(statement: Insert, context: PlanContext, parameter_types: Sequence[PgType | None] = ()) -> WritePlan:
@@ -151,10 +153,11 @@ class _WritePlanner:
         width = len(table.columns)
         old: list[Expression] = [ColumnRef(column) for column in scan.columns]
         row = self._row(relation, old + new, table, others if statement.returning else ())
-        return self._with_returning(
+        plan = self._with_returning(
             statement, table, row, row.columns[width : 2 * width], slice(0, width), slice(width, 2 * width),
             scope.entries[width:],
         )  # fmt: skip
+        return replace(plan, assigned=frozenset(assigned))
 
     def delete(self, statement: Delete) -> WritePlan:
         table = self._table(statement.table, "delete from")

@@ -24,6 +24,7 @@ from tests.bench import (
     skew,
     tick,
     tpch,
+    writes,
 )
 from tests.bench.servers import Line, Table, servers
 
@@ -44,6 +45,7 @@ BENCHMARKS: dict[str, ModuleType] = {
     "planning": planning,
     "select": select,
     "holds": holds,
+    "writes": writes,
 }
 
 

@@ -21,6 +21,7 @@ from server.dataflow.arrangements.arrangement import Arrangement
 from server.dataflow.inputs import Inputs
 from server.dataflow.plan.relevance import KeyValues
 from server.dataflow.runtime.hydration import Hydration
+from server.dataflow.runtime.row_batches import RowBatches
 from server.runtime.cancellation import raise_if_cancelled
 from server.runtime.metrics import Durations
 from server.runtime.trace import step
@@ -152,11 +153,19 @@ async def advanced(
 
 
 async def compute(
-    plan: QueryPlan, bindings: Bindings, engine: Runner, read: ReadRows, as_of: Timestamp, *, patient: bool = False
+    plan: QueryPlan,
+    bindings: Bindings,
+    engine: Runner,
+    read: ReadRows,
+    as_of: Timestamp,
+    *,
+    batches: RowBatches | None = None,
+    patient: bool = False,
 ) -> pa.Table:
     """The query's rows at `as_of`, with columns c0, c1, ...; without Spark if the plan has a `direct_scan`.
 
-    `patient`: as in `Engine.run`.
+    `read` returns a relation's rows; it may omit rows that do not meet the plan's `key_filters`.
+    `batches`: computes few rows together with those of other callers. `patient`: as in `Engine.run`.
     """
     views: dict[str, pa.Table] = {}
     for id in sorted(plan.scanned):
@@ -174,8 +183,16 @@ async def compute(
             rows = rows.rename_columns(schema.names)
             taking.rows = rows.num_rows
         return rows
+    rowwise = plan.rowwise if batches is not None and bindings.are_short else None
+    if rowwise is not None and views[rowwise.source].num_rows == 0:
+        return schema.empty_table()
+    statement = None if rowwise is None else rowwise.statement(views[rowwise.source], bindings)
     with step("spark") as computing:
-        rows = shaped(await engine.run(await bound_sql(plan, bindings), views, patient=patient), schema)
+        if rowwise is not None and batches is not None and statement is not None:
+            found = await batches.run(statement[0], rowwise.view, statement[1])
+        else:
+            found = await engine.run(await bound_sql(plan, bindings), views, patient=patient)
+        rows = shaped(found, schema)
         computing.rows = rows.num_rows
     return rows
 
@@ -187,7 +204,11 @@ async def bound_sql(plan: QueryPlan, bindings: Bindings) -> str:
 
 def shaped(table: pa.Table, schema: pa.Schema) -> pa.Table:
     """The engine's result cast to `schema`. The column that Spark returns for a plan without columns is dropped."""
-    return table.rename_columns(schema.names).cast(schema) if schema.names else table.select([])
+    if not schema.names:
+        return table.select([])
+    if table.schema.types == schema.types:
+        return pa.table(table.columns, schema=schema)
+    return table.rename_columns(schema.names).cast(schema)
 
 
 class Recomputation:

@@ -78,7 +78,7 @@ y 5
 "      Filter (who = 1)"
 "    Project who, (pages + 1) AS ?column?"
 "  Project who, ?column? AS pages"
-"  Read <>visits: 4 rows"
+"  Read <>visits: 2 rows"
 "  Run on Spark: 2 rows"
 "  Write <>visits: 2 rows"
 Plan:

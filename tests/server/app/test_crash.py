@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import random
 import signal
@@ -121,6 +122,61 @@ def test_kills_lose_and_repeat_no_write(tmp_path: Path) -> None:
     assert not acknowledged - stored.keys(), "an acknowledged write is lost"
     assert not shown - stored.keys(), "a received update is lost"
     assert not stored.keys() - tried
+
+
+class Incrementer(threading.Thread):
+    """Increments the counters 0 to 3 in turn until the connection fails."""
+
+    def __init__(self, dsn: str) -> None:
+        super().__init__(daemon=True)
+        self._dsn = dsn
+        self.tried: Counter[int] = Counter()
+        self.acknowledged: Counter[int] = Counter()
+        self.started = threading.Event()
+
+    def run(self) -> None:
+        try:
+            with psycopg.connect(self._dsn, autocommit=True) as connection:
+                for key in itertools.cycle(range(4)):
+                    self.tried[key] += 1
+                    connection.execute("UPDATE counters SET n = n + 1 WHERE id = %s", (key,))
+                    self.acknowledged[key] += 1
+                    if key == 3:
+                        self.started.set()
+        except psycopg.Error:
+            self.started.set()
+
+
+def test_kills_lose_and_repeat_no_increment(tmp_path: Path) -> None:
+    """Four clients increment four counters while the server is killed twice."""
+    clients: list[Incrementer] = []
+    for life in range(2):
+        server = ServerProcess(tmp_path)
+        try:
+            if life == 0:
+                with psycopg.connect(server.dsn, autocommit=True) as connection:
+                    connection.execute("CREATE TABLE counters (id int, n int)")
+                    connection.execute("INSERT INTO counters VALUES (0, 0), (1, 0), (2, 0), (3, 0)")
+            threads = [Incrementer(server.dsn) for _ in range(4)]
+            for thread in threads:
+                thread.start()
+            assert all(thread.started.wait(60) for thread in threads)
+        finally:
+            server.kill()
+        for thread in threads:
+            thread.join(60)
+        clients += threads
+    server = ServerProcess(tmp_path)
+    try:
+        with psycopg.connect(server.dsn, autocommit=True) as connection:
+            stored = dict(connection.execute("SELECT id, n FROM counters").fetchall())
+    finally:
+        assert server.stop() == 0
+    for key in range(4):
+        assert all(client.acknowledged[key] for client in clients)
+        acknowledged = sum(client.acknowledged[key] for client in clients)
+        tried = sum(client.tried[key] for client in clients)
+        assert acknowledged <= stored[key] <= tried
 
 
 def test_a_second_server_on_the_directory_is_refused(tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from catalog.objects import ObjectId
-from server.coordinator.locks import TableLock, TableLocks
+from server.coordinator.locks import ADD, EXCLUSIVE, TableLock, TableLocks
 
 A, B = ObjectId("u1"), ObjectId("u2")
 
@@ -18,10 +18,10 @@ async def settle() -> None:
 
 async def test_only_shared_locks_are_compatible_and_waiters_are_served_in_order() -> None:
     lock = TableLock()
-    await lock.acquire(exclusive=False)
-    await lock.acquire(exclusive=False)
-    writer = asyncio.create_task(lock.acquire(exclusive=True))
-    late_reader = asyncio.create_task(lock.acquire(exclusive=False))
+    await lock.acquire(ADD)
+    await lock.acquire(ADD)
+    writer = asyncio.create_task(lock.acquire(EXCLUSIVE))
+    late_reader = asyncio.create_task(lock.acquire(ADD))
     await settle()
     assert not writer.done()
     assert not late_reader.done(), "who came after the writer must not overtake it"
@@ -38,9 +38,9 @@ async def test_only_shared_locks_are_compatible_and_waiters_are_served_in_order(
 
 async def test_a_cancelled_waiter_leaves_the_queue() -> None:
     lock = TableLock()
-    await lock.acquire(exclusive=True)
-    gone = asyncio.create_task(lock.acquire(exclusive=True))
-    waiting = asyncio.create_task(lock.acquire(exclusive=False))
+    await lock.acquire(EXCLUSIVE)
+    gone = asyncio.create_task(lock.acquire(EXCLUSIVE))
+    waiting = asyncio.create_task(lock.acquire(ADD))
     await settle()
     gone.cancel()
     await settle()
@@ -52,8 +52,8 @@ async def test_a_cancelled_waiter_leaves_the_queue() -> None:
 
 async def test_a_waiter_cancelled_after_its_grant_releases_the_lock() -> None:
     lock = TableLock()
-    await lock.acquire(exclusive=True)
-    task = asyncio.create_task(lock.acquire(exclusive=True))
+    await lock.acquire(EXCLUSIVE)
+    task = asyncio.create_task(lock.acquire(EXCLUSIVE))
     await settle()
     lock.release()  # the lock is granted, but the task has not run yet
     task.cancel()
@@ -64,10 +64,10 @@ async def test_a_waiter_cancelled_after_its_grant_releases_the_lock() -> None:
 
 async def test_locks_are_acquired_in_one_order_and_removed_when_idle() -> None:
     locks = TableLocks()
-    first = await locks.acquire([B, A], exclusive=True)
+    first = await locks.acquire([B, A], EXCLUSIVE)
     assert first == (A, B)
-    second = asyncio.create_task(locks.acquire([A, B], exclusive=True))
-    third = asyncio.create_task(locks.acquire([B], exclusive=False))
+    second = asyncio.create_task(locks.acquire([A, B], EXCLUSIVE))
+    third = asyncio.create_task(locks.acquire([B], ADD))
     await settle()
     second.cancel()
     await settle()

@@ -1,0 +1,86 @@
+"""Conflicts between statements that read rows with given keys, and concurrent commits to the same table.
+
+A request that read only rows whose column has one of some values depends on no other rows. It is invalidated by a
+commit that adds or removes a row with one of these values, also if the row gets or loses the value by an UPDATE: both
+versions of the row are in the commit.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from catalog.objects import ObjectId, Timestamp
+
+WRITES_MAX = 512  # per table; more writes since a read count as a conflict
+ROWS_MAX = 1_024  # a write of more rows is a conflict for all keys
+
+
+@dataclass(frozen=True, slots=True)
+class Keys:
+    """The rows whose column, by its number, has one of these values."""
+
+    column: int
+    values: frozenset[Any]
+
+    @staticmethod
+    def of(column: int, values: pa.Array | pa.ChunkedArray) -> Keys:
+        if pa.types.is_temporal(values.type):
+            values = values.cast(pa.int32() if values.type.bit_width == 32 else pa.int64())
+        found = values.to_pylist()
+        if pa.types.is_floating(values.type):
+            found = ["NaN" if value != value else value for value in found]  # all NaN are equal
+        return Keys(column, frozenset(found))
+
+
+class Write:
+    """The rows that a request adds to or removes from a table."""
+
+    __slots__ = ("_keys", "_rows")
+
+    def __init__(self, rows: pa.Table) -> None:
+        self._rows = rows if rows.num_rows <= ROWS_MAX else None
+        self._keys: dict[int, Keys] = {}
+
+    def touches(self, keys: Keys) -> bool:
+        """Whether a row has one of the keys. True if there are too many rows to know."""
+        if self._rows is None:
+            return True
+        own = self._keys.get(keys.column)
+        if own is None:
+            own = self._keys[keys.column] = Keys.of(keys.column, self._rows.column(keys.column))
+        return not own.values.isdisjoint(keys.values)
+
+
+class RecentWrites:
+    """The latest commits of each table."""
+
+    def __init__(self) -> None:
+        self._writes: dict[ObjectId, deque[tuple[Timestamp, Write]]] = {}
+        self._forgotten: dict[ObjectId, Timestamp] = {}  # the time of the latest write that is not kept
+
+    def add(self, table: ObjectId, time: Timestamp, writes: Iterable[Write]) -> None:
+        kept = self._writes.setdefault(table, deque())
+        kept.extend((time, write) for write in writes)
+        while len(kept) > WRITES_MAX:
+            self._forgotten[table], _ = kept.popleft()
+
+    def touch(self, table: ObjectId, after: Timestamp, keys: Keys) -> bool:
+        """Whether a commit after that time may have added or removed a row with one of the keys."""
+        if self._forgotten.get(table, 0) > after:
+            return True
+        for time, write in reversed(self._writes.get(table, ())):
+            if time <= after:
+                break
+            if write.touches(keys):
+                return True
+        return False
+
+    def forget(self, table: ObjectId) -> None:
+        """Removes a dropped table."""
+        self._writes.pop(table, None)
+        self._forgotten.pop(table, None)
