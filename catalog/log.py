@@ -62,6 +62,9 @@ MERGE_BATCHES_MAX = 4_096  # in one merge: bounds its transaction
 SPANS_MAX = 1 << 18  # a batch with this many times is not merged further, which bounds its `times` column in SQLite
 
 
+# Passed explicitly because Arrow's defaults are read from the environment each time.
+_WRITE_OPTIONS, _READ_OPTIONS = pa.ipc.IpcWriteOptions(), pa.ipc.IpcReadOptions()
+
 STORED = "id, collection, time, rows, bytes, file, payload_crc, row_crc, times"
 """All columns of a batch's row except the payload."""
 
@@ -227,11 +230,13 @@ class Log:
         if table.nbytes > INLINE_BYTES:
             return self.prepare_stream(table.schema, _pieces(table))
         sink = pa.BufferOutputStream()
-        with pa.ipc.new_stream(sink, table.schema) as writer:
+        with pa.ipc.new_stream(sink, table.schema, options=_WRITE_OPTIONS) as writer:
             writer.write_table(table.combine_chunks())
         inline = sink.getvalue().to_pybytes()
         # Decodes the stored bytes instead of keeping `table`, which may be a slice that keeps its parent in memory.
-        return Payload(pa.ipc.open_stream(inline).read_all(), inline, None, len(inline), zlib.crc32(inline))
+        return Payload(
+            pa.ipc.open_stream(inline, options=_READ_OPTIONS).read_all(), inline, None, len(inline), zlib.crc32(inline)
+        )
 
     def prepare_stream(self, schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> Payload:
         """Writes a payload file batch by batch; the data may be larger than memory."""
