@@ -191,7 +191,7 @@ class Log:
         self._store = store
         self._payloads = payloads
         self._lock = threading.Lock()
-        self._cache: OrderedDict[int, pa.Table] = OrderedDict()
+        self._cache: OrderedDict[int, tuple[pa.Table, int]] = OrderedDict()  # inline payloads and their memory
         self._cache_bytes = 0
         self._mapped: OrderedDict[int, tuple[pa.Table, int]] = (
             OrderedDict()
@@ -379,9 +379,9 @@ class Log:
 
     def _open(self, batch: Batch) -> pa.Table | pa.Buffer:
         """The batch's table if it is cached, else its stored payload, a buffer that outlives the file."""
-        if (table := self._cache.get(batch.id)) is not None:
+        if (cached := self._cache.get(batch.id)) is not None:
             self._cache.move_to_end(batch.id)
-            return table
+            return cached[0]
         if batch.id in self._leaving:
             return self._leaving[batch.id]
         try:
@@ -431,25 +431,26 @@ class Log:
             if len(self._mapped) > MAPPED_MAX:
                 self._mapped.popitem(last=False)
             return
-        before = self._cache.pop(batch.id, None)  # another thread may have read it at the same time
-        if before is not None:
-            self._cache_bytes -= _memory_bytes(before)
-        self._cache[batch.id] = table
-        self._cache_bytes += _memory_bytes(table)
+        self._uncache(batch.id)  # another thread may have read it at the same time
+        memory = _memory_bytes(batch, table)
+        self._cache[batch.id] = table, memory
+        self._cache_bytes += memory
         while self._cache_bytes > CACHE_BYTES:
-            _, oldest = self._cache.popitem(last=False)
-            self._cache_bytes -= _memory_bytes(oldest)
+            _, (_, memory) = self._cache.popitem(last=False)
+            self._cache_bytes -= memory
 
     def _forget(self, gone: Iterable[Batch]) -> None:
         for batch in gone:
             self._leaving.pop(batch.id, None)
             self._mapped.pop(batch.id, None)
             self._verified.discard(batch.id)
-            table = self._cache.pop(batch.id, None)
-            if table is not None:
-                self._cache_bytes -= _memory_bytes(table)
+            self._uncache(batch.id)
             if batch.file is not None:
                 self._payloads.remove(batch.file)
+
+    def _uncache(self, batch: int) -> None:
+        _, memory = self._cache.pop(batch, (None, 0))
+        self._cache_bytes -= memory
 
     # -- compaction ---------------------------------------------------------------------------------------------
 
@@ -548,9 +549,9 @@ class Log:
         return {id: (sum(b.rows for b in bs), sum(b.bytes for b in bs)) for id, bs in list(self._batches.items())}
 
 
-def _memory_bytes(table: pa.Table) -> int:
+def _memory_bytes(batch: Batch, table: pa.Table) -> int:
     """Estimated memory of a cached table. For small commits Arrow's overhead per column is most of it."""
-    return table.nbytes + COLUMN_BYTES * (table.num_columns + 2)  # type: ignore[no-any-return]
+    return batch.bytes + COLUMN_BYTES * (table.num_columns + 2)  # type: ignore[no-any-return]
 
 
 def _time(batch: Batch) -> Timestamp:

@@ -151,12 +151,12 @@ class Committer:
 
     async def run(self) -> None:
         """Commits until cancelled. After a `MustEnd` it sets `failed` and returns, and the server must end."""
+        loop = asyncio.get_running_loop()
         while True:
-            try:
-                async with asyncio.timeout(CLOSE_S if self._has_written else self._interval_s):
-                    await self._wake.wait()
-            except TimeoutError:
-                pass  # idle: an empty commit advances the frontier
+            # While idle, an empty commit advances the frontier.
+            timer = loop.call_later(CLOSE_S if self._has_written else self._interval_s, self._wake.set)
+            await self._wake.wait()
+            timer.cancel()
             if self._queue and all(request.only_moves_holds for request in self._queue):
                 await asyncio.sleep(GATHER_S)
             self._wake.clear()

@@ -29,6 +29,9 @@ class TableLock:
         return self._holders == 0 and not self._waiting
 
     async def acquire(self, *, exclusive: bool) -> None:
+        if not self._waiting and self._admits(exclusive=exclusive):
+            self._take(exclusive=exclusive)
+            return
         turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiting.append((exclusive, turn))
         self._grant()
@@ -49,11 +52,17 @@ class TableLock:
     def _grant(self) -> None:
         while self._waiting:
             exclusive, turn = self._waiting[0]
-            if self._holders < 0 or (exclusive and self._holders > 0):
+            if not self._admits(exclusive=exclusive):
                 return
             self._waiting.popleft()
-            self._holders = -1 if exclusive else self._holders + 1
+            self._take(exclusive=exclusive)
             turn.set_result(None)
+
+    def _admits(self, *, exclusive: bool) -> bool:
+        return self._holders == 0 or (self._holders > 0 and not exclusive)
+
+    def _take(self, *, exclusive: bool) -> None:
+        self._holders = -1 if exclusive else self._holders + 1
 
 
 class TableLocks:

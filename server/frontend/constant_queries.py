@@ -16,6 +16,7 @@ handles the messages one by one, with the same answer.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -232,7 +233,7 @@ def _insert(context: Context, plan: WritePlan, added: AddedRows) -> _Execute:
         result = insert_constants(context, plan, added, parameters)
         if result is None:
             raise NotCheap
-        return result, CommandComplete(result.tag).serialize()
+        return result, _complete(result.tag)
 
     return execute
 
@@ -243,6 +244,11 @@ def _single_row_plan(prepared: Prepared) -> QueryPlan | None:
     if isinstance(plan, QueryPlan) and plan.constant is not None and plan.constant.is_single_row:
         return plan if isinstance(statement, Select) and statement.as_of is None else None
     return None
+
+
+@functools.lru_cache(64)
+def _complete(tag: str) -> bytes:
+    return CommandComplete(tag).serialize()
 
 
 def _uses_session(prepared: Prepared) -> bool:

@@ -173,9 +173,9 @@ class Session:
             work = self._handle(message)
             if work is not None:
                 self._task.start(self._perform(message, work))
-        if self._sender.is_due or not self._task.is_running:
-            self._sender.flush()
         is_busy = self._task.is_running or self._resumes
+        if self._sender.is_due or not is_busy:
+            self._sender.flush()
         self._transport.limit_input(self._connection.bytes_waiting if is_busy else 0)
 
     def _resume_later(self) -> None:
