@@ -151,11 +151,9 @@ class Session:
             has_handled = True
             if self._connection.is_at_bind and (answered := self._constants.answer_call()) is not None:
                 self._responses.stop_idle_timer()
-                self._send_answer(*answered)
-                if (work := self._sync(_SYNC)) is None:
-                    self._responses.ready()
-                else:
-                    self._task.start(self._perform(_SYNC, work))
+                self._send_answer(answered.data, answered.kind)
+                if answered.synced:
+                    self._end_call()
                 continue
             try:
                 message = self._connection.next_event()
@@ -177,6 +175,13 @@ class Session:
         if self._sender.is_due or not is_busy:
             self._sender.flush()
         self._transport.limit_input(self._connection.bytes_waiting if is_busy else 0)
+
+    def _end_call(self) -> None:
+        """Handles the Sync of a call."""
+        if (work := self._sync(_SYNC)) is None:
+            self._responses.ready()
+        else:
+            self._task.start(self._perform(_SYNC, work))
 
     def _resume_later(self) -> None:
         """Schedules `_pump` after the callbacks of other sessions that are ready now."""

@@ -14,7 +14,7 @@ from protocol.pgwire.call import CallShape
 from protocol.pgwire.messages.backend import CommandComplete, DataRow, ReadyForQuery
 from protocol.pgwire.messages.frontend import Bind, Close, Describe, Execute, Flush, FrontendMessage, Parse, Query, Sync
 from protocol.pgwire.messages.startup import StartupMessage
-from server.frontend.constant_queries import ConstantQueries
+from server.frontend.constant_queries import CallAnswer, ConstantQueries
 from server.frontend.listener import Listener
 from tests.fix_server import ServerThread
 from tests.server.slow_engine import PassingEngine
@@ -63,12 +63,12 @@ def exchanges(draw: st.DrawFn) -> list[FrontendMessage]:
     if draw(st.booleans()):
         messages.append(Close("S", name := draw(names)))
         messages.append(Parse(name, draw(st.sampled_from(STATEMENTS))))
-    bind = draw(binds)
-    bind.result_formats = draw(formats)
-    messages.append(bind)
-    if draw(st.booleans()):
-        messages.append(Describe("P", bind.portal))
-    messages.append(Execute(bind.portal, draw(st.sampled_from([0, 0, 0, 1]))))
+    for bind in draw(st.lists(binds, min_size=1, max_size=3)):
+        bind.result_formats = draw(formats)
+        messages.append(bind)
+        if draw(st.booleans()):
+            messages.append(Describe("P", bind.portal))
+        messages.append(Execute(bind.portal, draw(st.sampled_from([0, 0, 0, 1]))))
     return [*messages, Sync()]
 
 
@@ -209,7 +209,7 @@ def test_the_calls_of_drivers_are_answered_as_a_whole(server: ServerThread, monk
     found = []
     answer_call = ConstantQueries.answer_call
 
-    def recorded(queries: ConstantQueries) -> tuple[bytes, str] | None:
+    def recorded(queries: ConstantQueries) -> CallAnswer | None:
         found.append(answer_call(queries))
         return found[-1]
 
@@ -217,7 +217,7 @@ def test_the_calls_of_drivers_are_answered_as_a_whole(server: ServerThread, monk
     parse: list[FrontendMessage] = [Parse("a", "SELECT $1::int"), Sync()]
     call: list[FrontendMessage] = [Bind("", "a", (0,), (b"5",), (1,)), Describe("P", ""), Execute(""), Sync()]
     _, answer = server.call(answers(server.app.listener, [[serialized(parse)], [serialized(call)]]))
-    assert found == [(answer.removesuffix(ReadyForQuery("I").serialize()), "select")]
+    assert found == [CallAnswer(answer.removesuffix(ReadyForQuery("I").serialize()), "select", synced=True)]
 
 
 def test_a_cached_answer_is_the_same_in_each_transaction_state(server: ServerThread) -> None:
@@ -238,18 +238,21 @@ def test_a_cached_answer_ends_the_implicit_transaction_before_it(server: ServerT
     assert b"unnamed prepared statement does not exist" in answer
 
 
-@given(binds, st.binary(max_size=12), st.booleans())
-def test_a_call_shape_parses_the_values_of_bind(bind: Bind, after: bytes, described: bool) -> None:
+@given(binds, st.binary(max_size=12), st.booleans(), st.booleans())
+def test_a_call_shape_parses_the_values_of_bind(bind: Bind, after: bytes, described: bool, synced: bool) -> None:
     bind.portal = ""
-    messages: list[FrontendMessage] = [bind, Describe("P", ""), Execute(""), Sync()]
-    if not described:
-        del messages[1]
+    messages: list[FrontendMessage] = [bind, Execute("")]
+    if described:
+        messages.insert(1, Describe("P", ""))
+    if synced:
+        messages.append(Sync())
     data = b"??" + serialized(messages)
     shape = CallShape.of(data + after, 2)
     if len(bind.parameter_formats) > 1 and len(bind.parameter_formats) != len(bind.parameters):
         assert shape is None
         return
     assert shape is not None
+    assert (shape.described, shape.synced) == (described, synced)
     assert shape.read(data + after, 2) == (list(bind.parameters), len(data))
     for cut in range(2, len(data)):
         assert shape.read(data[:cut], 2) is None
