@@ -62,6 +62,9 @@ MERGE_BATCHES_MAX = 4_096  # in one merge: bounds its transaction
 SPANS_MAX = 1 << 18  # a batch with this many times is not merged further, which bounds its `times` column in SQLite
 
 
+# Passed explicitly because Arrow's defaults are read from the environment each time.
+_WRITE_OPTIONS, _READ_OPTIONS = pa.ipc.IpcWriteOptions(), pa.ipc.IpcReadOptions()
+
 STORED = "id, collection, time, rows, bytes, file, payload_crc, row_crc, times"
 """All columns of a batch's row except the payload."""
 
@@ -188,7 +191,7 @@ class Log:
         self._store = store
         self._payloads = payloads
         self._lock = threading.Lock()
-        self._cache: OrderedDict[int, pa.Table] = OrderedDict()
+        self._cache: OrderedDict[int, tuple[pa.Table, int]] = OrderedDict()  # inline payloads and their memory
         self._cache_bytes = 0
         self._mapped: OrderedDict[int, tuple[pa.Table, int]] = (
             OrderedDict()
@@ -227,11 +230,13 @@ class Log:
         if table.nbytes > INLINE_BYTES:
             return self.prepare_stream(table.schema, _pieces(table))
         sink = pa.BufferOutputStream()
-        with pa.ipc.new_stream(sink, table.schema) as writer:
+        with pa.ipc.new_stream(sink, table.schema, options=_WRITE_OPTIONS) as writer:
             writer.write_table(table.combine_chunks())
         inline = sink.getvalue().to_pybytes()
         # Decodes the stored bytes instead of keeping `table`, which may be a slice that keeps its parent in memory.
-        return Payload(pa.ipc.open_stream(inline).read_all(), inline, None, len(inline), zlib.crc32(inline))
+        return Payload(
+            pa.ipc.open_stream(inline, options=_READ_OPTIONS).read_all(), inline, None, len(inline), zlib.crc32(inline)
+        )
 
     def prepare_stream(self, schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> Payload:
         """Writes a payload file batch by batch; the data may be larger than memory."""
@@ -374,9 +379,9 @@ class Log:
 
     def _open(self, batch: Batch) -> pa.Table | pa.Buffer:
         """The batch's table if it is cached, else its stored payload, a buffer that outlives the file."""
-        if (table := self._cache.get(batch.id)) is not None:
+        if (cached := self._cache.get(batch.id)) is not None:
             self._cache.move_to_end(batch.id)
-            return table
+            return cached[0]
         if batch.id in self._leaving:
             return self._leaving[batch.id]
         try:
@@ -426,25 +431,26 @@ class Log:
             if len(self._mapped) > MAPPED_MAX:
                 self._mapped.popitem(last=False)
             return
-        before = self._cache.pop(batch.id, None)  # another thread may have read it at the same time
-        if before is not None:
-            self._cache_bytes -= _memory_bytes(before)
-        self._cache[batch.id] = table
-        self._cache_bytes += _memory_bytes(table)
+        self._uncache(batch.id)  # another thread may have read it at the same time
+        memory = _memory_bytes(batch, table)
+        self._cache[batch.id] = table, memory
+        self._cache_bytes += memory
         while self._cache_bytes > CACHE_BYTES:
-            _, oldest = self._cache.popitem(last=False)
-            self._cache_bytes -= _memory_bytes(oldest)
+            _, (_, memory) = self._cache.popitem(last=False)
+            self._cache_bytes -= memory
 
     def _forget(self, gone: Iterable[Batch]) -> None:
         for batch in gone:
             self._leaving.pop(batch.id, None)
             self._mapped.pop(batch.id, None)
             self._verified.discard(batch.id)
-            table = self._cache.pop(batch.id, None)
-            if table is not None:
-                self._cache_bytes -= _memory_bytes(table)
+            self._uncache(batch.id)
             if batch.file is not None:
                 self._payloads.remove(batch.file)
+
+    def _uncache(self, batch: int) -> None:
+        _, memory = self._cache.pop(batch, (None, 0))
+        self._cache_bytes -= memory
 
     # -- compaction ---------------------------------------------------------------------------------------------
 
@@ -543,9 +549,9 @@ class Log:
         return {id: (sum(b.rows for b in bs), sum(b.bytes for b in bs)) for id, bs in list(self._batches.items())}
 
 
-def _memory_bytes(table: pa.Table) -> int:
+def _memory_bytes(batch: Batch, table: pa.Table) -> int:
     """Estimated memory of a cached table. For small commits Arrow's overhead per column is most of it."""
-    return table.nbytes + COLUMN_BYTES * (table.num_columns + 2)  # type: ignore[no-any-return]
+    return batch.bytes + COLUMN_BYTES * (table.num_columns + 2)  # type: ignore[no-any-return]
 
 
 def _time(batch: Batch) -> Timestamp:

@@ -24,10 +24,11 @@ import shlex
 import sqlite3
 import threading
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, closing
+from concurrent.futures import Future
+from contextlib import ExitStack, closing, suppress
 from pathlib import Path
-from typing import Any, TypeVar
+from queue import SimpleQueue
+from typing import Any, TypeVar, cast
 
 from catalog.directory import DIRECTORY_MODE, FILE_MODE, create, is_empty, is_private, make
 from catalog.migrations import TooNew, migrate
@@ -94,12 +95,15 @@ class Store:
                     f'data directory "{directory}" cannot be read: {error}',
                     "Start the Tidewire that wrote it, or a later one.",
                 ) from error
-            self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="catalog-writer")
+            self._queue: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
+            self._thread = threading.Thread(target=self._work, name="catalog-writer", daemon=True)
+            self._is_closed = False
             self._reader_lock = threading.Lock()
             self._undecided: Undecided | None = None
             self.transactions = 0
             """The number of committed transactions."""
             self._held = held.pop_all()
+            self._thread.start()
 
     def _connect(self, held: ExitStack) -> sqlite3.Connection:
         connection = sqlite3.connect(self.directory / FILE, isolation_level=None, check_same_thread=False)
@@ -113,11 +117,44 @@ class Store:
 
     async def transaction(self, act: Callable[[sqlite3.Connection], T]) -> T:
         """Runs `act` in the writer thread in one transaction, which any exception rolls back."""
-        return await asyncio.wrap_future(self._thread.submit(self._transact, act))
+        loop = asyncio.get_running_loop()
+        done: asyncio.Future[T] = loop.create_future()
+
+        def run() -> None:
+            if done.cancelled():
+                return
+            result, error = None, None
+            try:
+                result = self._transact(act)
+            except BaseException as raised:
+                error = raised
+            with suppress(RuntimeError):  # the event loop is closed
+                loop.call_soon_threadsafe(_settle, done, result, error)
+
+        self._submit(run)
+        return await done
 
     def transact(self, act: Callable[[sqlite3.Connection], T]) -> T:
         """As `transaction`, for callers outside the event loop. Blocks the calling thread."""
-        return self._thread.submit(self._transact, act).result()
+        done: Future[T] = Future()
+
+        def run() -> None:
+            try:
+                done.set_result(self._transact(act))
+            except BaseException as error:
+                done.set_exception(error)
+
+        self._submit(run)
+        return done.result()
+
+    def _submit(self, run: Callable[[], None]) -> None:
+        if self._is_closed:
+            raise RuntimeError("the store is closed")
+        self._queue.put(run)
+
+    def _work(self) -> None:
+        while (run := self._queue.get()) is not None:
+            run()
 
     def _transact(self, act: Callable[[sqlite3.Connection], T]) -> T:
         if self._undecided is not None:
@@ -169,9 +206,21 @@ class Store:
 
     def close(self) -> None:
         """Waits for submitted transactions, then closes the file and releases the lock. May be called twice."""
-        self._thread.shutdown(wait=True)
+        if not self._is_closed:
+            self._is_closed = True
+            self._queue.put(None)
+        self._thread.join()
         with self._reader_lock:
             self._held.close()
+
+
+def _settle(done: asyncio.Future[T], result: T | None, error: BaseException | None) -> None:
+    if done.done():
+        return  # its waiter was cancelled
+    if error is None:
+        done.set_result(cast(T, result))
+    else:
+        done.set_exception(error)
 
 
 def _give_back(tx: sqlite3.Connection) -> bool:

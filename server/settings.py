@@ -6,6 +6,7 @@ ParameterStatus. A comment marks the variables that exist only because drivers s
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -85,6 +86,7 @@ def _milliseconds_between(least: int, greatest: int) -> Callable[[str], str]:
     return parse
 
 
+@functools.lru_cache(64)
 def milliseconds(text: str) -> int:
     """Returns the number of milliseconds of a value that `_milliseconds` has returned."""
     match = re.fullmatch(r"(\d+)([a-z]*)", text)

@@ -1,4 +1,4 @@
-"""Parses a call in one step: Bind, optionally Describe, Execute of all rows, Sync.
+"""Parses a call in one step: Bind, optionally Describe, Execute of all rows, and optionally Sync.
 
     shape = CallShape.of(data, at)        # parses the first call message by message
     found = shape.read(data, at)          # later calls: only the values are parsed
@@ -17,8 +17,7 @@ from protocol.pgwire.messages.frontend import Bind, Describe, Execute, Sync
 from protocol.pgwire.messages.wire_format import HEADER, INT32
 
 BIND = Bind.code[0]
-_END = Execute("").serialize() + Sync().serialize()
-_DESCRIBED_END = Describe("P", "").serialize() + _END
+_DESCRIBE, _EXECUTE, _SYNC = Describe("P", "").serialize(), Execute("").serialize(), Sync().serialize()
 _NULL_LENGTH = -1
 
 
@@ -27,11 +26,12 @@ class CallShape:
     """The bytes that all calls of a statement have in common.
 
     `bind` is the Bind of the first call. `head` is its body before the first value. `tail` is its body after the last
-    value, which has `formats_bytes` bytes, and the messages that follow.
+    value, which has `formats_bytes` bytes, and the messages that follow. In a pipeline the Sync is often missing.
     """
 
     bind: Bind
     described: bool
+    synced: bool
     head: bytes
     tail: bytes
     formats_bytes: int
@@ -42,9 +42,11 @@ class CallShape:
         if len(data) - at < HEADER.size or data[at] != BIND:
             return None
         end = at + 1 + INT32.unpack_from(data, at + 1)[0]
-        described = data.startswith(_DESCRIBED_END, end)
-        if not described and not data.startswith(_END, end):
+        described = data.startswith(_DESCRIBE, end)
+        executed_at = end + len(_DESCRIBE) if described else end
+        if not data.startswith(_EXECUTE, executed_at):
             return None
+        synced = data.startswith(_SYNC, executed_at + len(_EXECUTE))
         try:
             bind = Bind.parse(data, at + HEADER.size, end)
         except PgError:
@@ -54,8 +56,8 @@ class CallShape:
         formats_bytes = 2 + 2 * len(bind.result_formats)
         values_bytes = sum(4 + len(value or b"") for value in bind.parameters)
         head = data[at + HEADER.size : end - formats_bytes - values_bytes]
-        tail = data[end - formats_bytes : end] + (_DESCRIBED_END if described else _END)
-        return cls(bind, described, head, tail, formats_bytes)
+        executed = data[end - formats_bytes : executed_at] + _EXECUTE
+        return cls(bind, described, synced, head, executed + _SYNC if synced else executed, formats_bytes)
 
     def read(self, data: bytes, at: int) -> tuple[list[bytes | None], int] | None:
         """The values (None is NULL) of the call at `at` and the position after it; None if it has another shape."""

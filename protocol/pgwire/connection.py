@@ -266,11 +266,12 @@ class Connection:
         """If the next call has this shape: its parameter values, and the argument of `consume_call`. Else None."""
         return shape.read(self._data, self._at) if self._phase in _COMMAND_PHASES else None
 
-    def consume_call(self, end: int) -> None:
-        """Consumes the messages of a `match_call`. Its answer must end with ReadyForQuery."""
+    def consume_call(self, end: int, *, synced: bool) -> None:
+        """Consumes the messages of a `match_call`. `synced`: its answer must end with ReadyForQuery."""
         self._at = end
-        if self._phase is not Phase.READY:
-            self._enter(Phase.READY)
+        phase = Phase.READY if synced else Phase.EXTENDED
+        if self._phase is not phase:
+            self._enter(phase)
 
     def send(self, *messages: BackendMessage) -> None:
         """Queues messages for `data_to_send`."""

@@ -29,6 +29,7 @@ from catalog.store import MustEnd, Store
 from protocol.pgwire.errors import PgError
 from server.coordinator.holds import Advance, Holds, Moves, Overdue
 from server.coordinator.key_conflicts import Keys, RecentWrites, Write
+from server.coordinator.row_buffer import Inconvertible, RowBuffer, payloads_of
 from server.sql.index_keys import is_computed
 from server.timeline.frontiers import Frontiers
 
@@ -55,6 +56,7 @@ class Commit:
 class Request:
     """Changes to be committed together.
 
+    `rows`: few inserted rows by table (`RowBuffer.is_few`). Those of a group's requests share payloads.
     `unchanged`: collections that were read, and the times. None of them may have been written since.
     `keys`: those of `unchanged` of which only the rows with these keys were read; other rows may have been written.
     `catalog`: the states before and after DDL. The state before must still be the current one.
@@ -65,6 +67,7 @@ class Request:
     """
 
     writes: Sequence[tuple[ObjectId, Payload]] = ()
+    rows: Mapping[ObjectId, RowBuffer] = field(default_factory=dict)
     unchanged: Mapping[ObjectId, Timestamp] = field(default_factory=dict)
     keys: Mapping[ObjectId, Keys] = field(default_factory=dict)
     catalog: tuple[CatalogState, CatalogState] | None = None
@@ -75,6 +78,11 @@ class Request:
     done: asyncio.Future[Commit] = field(default_factory=lambda: asyncio.get_running_loop().create_future())
 
     @property
+    def written(self) -> set[ObjectId]:
+        """The collections that the request changes."""
+        return {*self.rows, *(id for id, _ in self.writes)}
+
+    @property
     def unread(self) -> list[ObjectId]:
         """The collections from which the request retracts rows that it had not read."""
         return [id for id, payload in self.writes if id not in self.unchanged and updates.takes_away(payload.table)]
@@ -82,7 +90,7 @@ class Request:
     @property
     def only_moves_holds(self) -> bool:
         """Whether no reader depends on the request, so that it may wait for others."""
-        return bool(self.advances or self.overdue) and not (self.writes or self.source_state) and self.catalog is None
+        return bool(self.advances or self.overdue) and not (self.written or self.source_state) and self.catalog is None
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,29 +158,37 @@ class Committer:
 
     async def run(self) -> None:
         """Commits until cancelled. After a `MustEnd` it sets `failed` and returns, and the server must end."""
+        loop = asyncio.get_running_loop()
         while True:
-            try:
-                async with asyncio.timeout(CLOSE_S if self._has_written else self._interval_s):
-                    await self._wake.wait()
-            except TimeoutError:
-                pass  # idle: an empty commit advances the frontier
+            # While idle, an empty commit advances the frontier.
+            timer = loop.call_later(CLOSE_S if self._has_written else self._interval_s, self._wake.set)
+            await self._wake.wait()
+            timer.cancel()
             if self._queue and all(request.only_moves_holds for request in self._queue):
                 await asyncio.sleep(GATHER_S)
             self._wake.clear()
             group, self._queue = self._queue[:GROUP_MAX], self._queue[GROUP_MAX:]
             if self._queue:
                 self._wake.set()
-            try:
-                await self._commit_group(group)
-            except Exception as error:
-                log.error("commit failed", error=str(error), requests=len(group), exc_info=error)
+            await self._commit_or_fail(group)
+            if self.failed.done():
+                return
+
+    async def _commit_or_fail(self, group: list[Request]) -> None:
+        """Commits the requests, or fails those that are not done. Sets `failed` after a `MustEnd`."""
+        try:
+            await self._commit_group(group)
+        except Inconvertible as error:
+            if len(group) == 1:
+                _fail(group, error.__cause__ or error)
+            else:  # one request must not fail the others
                 for request in group:
-                    if not request.done.done():
-                        request.done.set_exception(error)
-                        request.done.exception()  # avoids "exception was never retrieved" if the caller was cancelled
-                if isinstance(error, MustEnd):
-                    self.failed.set_result(error)
-                    return
+                    if not (request.done.done() or self.failed.done()):
+                        await self._commit_or_fail([request])
+        except Exception as error:
+            _fail(group, error)
+            if isinstance(error, MustEnd):
+                self.failed.set_result(error)
 
     def has_read(self, collection: ObjectId, lower: int) -> bool:
         """Whether all retractions at times >= `lower` were of rows that had been read.
@@ -221,6 +237,13 @@ class Committer:
         extension = self._oracle.extension()
         # Writes to a table that a later request of the group drops are omitted.
         writes = [write for request in group.accepted for write in request.writes if write[0] in new.items]
+        rows: dict[ObjectId, list[RowBuffer]] = {}
+        for request in group.accepted:
+            for id, buffer in request.rows.items():
+                if id in new.items:
+                    rows.setdefault(id, []).append(buffer)
+        for id, buffers in rows.items():
+            writes += [(id, payload) for payload in payloads_of(self._log, buffers)]
         unread = {id for request in group.accepted for id in request.unread if id in new.items}
         sources = [
             (id, state) for request in group.accepted for id, state in request.source_state.items() if id in new.items
@@ -269,8 +292,10 @@ class Committer:
             if request.catalog is not None:
                 state = request.catalog[1]
             begins.update(request.begins)
-            for collection, payload in request.writes:
-                written.setdefault(collection, []).append(Write(payload.table))
+            for id, payload in request.writes:
+                written.setdefault(id, []).append(Write(payload.table))
+            for id, buffer in request.rows.items():
+                written.setdefault(id, []).append(Write(buffer))
             accepted.append(request)
             replaced.append(old)
         return _Group(accepted, replaced, state, begins, moves, written)
@@ -282,7 +307,7 @@ class Committer:
                 id not in state.items or self._has_changed(id, read_at, request.keys.get(id), written.get(id, ()))
                 for id, read_at in request.unchanged.items()
             )
-            or any(collection not in state.items for collection, _ in request.writes)
+            or any(collection not in state.items for collection in request.written)
             or any(source not in state.items for source in request.source_state)
             or (request.catalog is not None and request.catalog[0].version != state.version)
         )
@@ -354,3 +379,11 @@ def index_created(frontiers: Frontiers, state: CatalogState, index: Index, since
     else:
         computed = is_computed(index, state)
         frontiers.index_created(index.id, index.on, since, index.retain_ms, computed=computed)
+
+
+def _fail(group: Sequence[Request], error: BaseException) -> None:
+    log.error("commit failed", error=str(error), requests=len(group), exc_info=error)
+    for request in group:
+        if not request.done.done():
+            request.done.set_exception(error)
+            request.done.exception()  # avoids "exception was never retrieved" if the caller was cancelled

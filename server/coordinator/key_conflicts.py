@@ -15,6 +15,7 @@ from typing import Any
 import pyarrow as pa
 
 from catalog.objects import ObjectId, Timestamp
+from server.coordinator.row_buffer import RowBuffer, table_of
 
 WRITES_MAX = 512  # per table; more writes since a read count as a conflict
 ROWS_MAX = 1_024  # a write of more rows is a conflict for all keys
@@ -42,17 +43,24 @@ class Write:
 
     __slots__ = ("_keys", "_rows")
 
-    def __init__(self, rows: pa.Table) -> None:
-        self._rows = rows if rows.num_rows <= ROWS_MAX else None
+    def __init__(self, rows: pa.Table | RowBuffer) -> None:
+        """A `RowBuffer` has few rows. They are converted only if they are compared."""
+        self._rows = rows if isinstance(rows, RowBuffer) or rows.num_rows <= ROWS_MAX else None
         self._keys: dict[int, Keys] = {}
 
     def touches(self, keys: Keys) -> bool:
-        """Whether a row has one of the keys. True if there are too many rows to know."""
-        if self._rows is None:
+        """Whether a row has one of the keys. True if that is not known."""
+        rows = self._rows
+        if rows is None:
             return True
         own = self._keys.get(keys.column)
         if own is None:
-            own = self._keys[keys.column] = Keys.of(keys.column, self._rows.column(keys.column))
+            if isinstance(rows, RowBuffer):
+                try:
+                    rows = self._rows = table_of(rows.rows, rows.schema)
+                except Exception:  # the commit of these rows fails with the error
+                    return True
+            own = self._keys[keys.column] = Keys.of(keys.column, rows.column(keys.column))
         return not own.values.isdisjoint(keys.values)
 
 

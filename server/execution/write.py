@@ -22,6 +22,7 @@ from protocol.pgwire.errors import PgError, SqlState
 from server.authorization import privileges
 from server.coordinator.key_conflicts import Keys
 from server.coordinator.locks import EXCLUSIVE
+from server.coordinator.row_buffer import RowBuffer, table_of
 from server.coordinator.snapshot_cache import collection_schema
 from server.dataflow.runtime.computation import shaped
 from server.execution.planning import default_values
@@ -31,7 +32,8 @@ from server.session_state.constraints import check_not_null
 from server.session_state.context import Context, not_readable
 from server.session_state.results import Result, TableRows
 from server.session_state.transaction import Mode, Transaction
-from server.sql.write_plan import WritePlan, plan_insert
+from server.sql.constant import Bindings, NotCheap
+from server.sql.write_plan import AddedRows, WritePlan, plan_insert
 from server.timeline.frontiers import NotReadable
 
 RETRIES_MAX = 10
@@ -41,6 +43,8 @@ COPY_CHUNK_BYTES = 64 * 1024 * 1024  # per COPY; rows beyond this size are writt
 
 async def write(context: Context, plan: WritePlan, verb: str, parameters: tuple[object, ...]) -> Result:
     """Executes a planned INSERT, UPDATE or DELETE. PgError 42501 if the role lacks a privilege."""
+    if plan.added is not None and (result := insert_constants(context, plan, plan.added, parameters)) is not None:
+        return result
     _require(context, plan, Privilege(verb))
     table = context.state.items[plan.table]
     assert isinstance(table, Table)
@@ -59,6 +63,37 @@ async def write(context: Context, plan: WritePlan, verb: str, parameters: tuple[
             if not retry or attempt == RETRIES_MAX - 1:
                 raise
     raise AssertionError("unreachable")
+
+
+def insert_constants(
+    context: Context, plan: WritePlan, added: AddedRows, parameters: tuple[object, ...]
+) -> Result | None:
+    """Executes an INSERT of constant rows. Returns None if it has to wait: then call `write`."""
+    transaction = context.transaction
+    if not transaction.can_enter(Mode.WRITE):
+        return None
+    if not privileges.is_superuser(context.state, context.role):
+        _require(context, plan, Privilege.INSERT)
+    transaction.enter(Mode.WRITE, "INSERT")
+    with step("evaluate") as evaluating:
+        bindings = Bindings(parameters)
+        if plan.query.uses_session:
+            bindings = context.bindings(parameters, mz_now=context.read_time)
+        try:
+            rows = added.constant.evaluate_rows(bindings)
+        except NotCheap:
+            return None
+        evaluating.rows = len(rows)
+    with step("write", plan.table) as writing:
+        if any(row[number] is None for row in rows for number in added.required):
+            table = context.state.items[plan.table]
+            assert isinstance(table, Table)
+            check_not_null(table, table_of(rows, added.schema))  # raises
+        if plan.table not in transaction.rows:
+            transaction.rows[plan.table] = RowBuffer(added.schema)
+        transaction.rows[plan.table].add(rows)
+        writing.rows = len(rows)
+    return Result(f"INSERT 0 {len(rows)}")
 
 
 def _with_literals(row: pa.Table, literals: Mapping[int, pa.ChunkedArray]) -> pa.Table:

@@ -1,11 +1,12 @@
-"""Answers queries of constants as soon as their messages are read, without a task.
+"""Answers queries and INSERTs of constants as soon as their messages are read, without a task.
 
 A query of constants reads no relation: `SELECT 1`, `SELECT $1::int`. Clients may send ten thousand of them per second,
 so the fixed cost of a statement matters. Measured with pgbench and 32 connections, as the server's CPU time per query:
 
 - A Query message whose result never changes: its encoded answer is cached (12 instead of 160 µs).
-- Bind, optionally Describe, Execute and Sync that arrive together, for one constant row: they are answered in one step,
-  and only the parameter values are parsed (14 instead of 28 µs).
+- Bind, optionally Describe, Execute and mostly Sync that arrive together, for one constant row: they are answered in
+  one step, and only the parameter values are parsed (14 instead of 28 µs). The same holds for an INSERT of constants.
+  If there is a Sync and no transaction block, the session commits the INSERT before it answers the Sync.
 - Another Execute of a portal of one constant row, for example in a transaction block: the row is evaluated and encoded
   without Arrow (28 instead of 178 µs).
 
@@ -15,9 +16,11 @@ handles the messages one by one, with the same answer.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import functools
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from protocol.pgwire.call import CallShape
 from protocol.pgwire.connection import Connection
@@ -25,10 +28,12 @@ from protocol.pgwire.decode import decode_parameter
 from protocol.pgwire.encode import RowEncoder
 from protocol.pgwire.errors import PgError
 from protocol.pgwire.messages.backend import BindComplete, CommandComplete
-from protocol.pgwire.single_row import Writer, row_writer
+from protocol.pgwire.single_row import row_writer
 from protocol.pgwire.types import PgType
+from server.execution.write import insert_constants
 from server.frontend.dispatch import Dispatcher
 from server.frontend.query_cache import QueryCache
+from server.frontend.responses import kind_of
 from server.session_state.context import Context
 from server.session_state.portals import Portal
 from server.session_state.prepared import Prepared, plan_key
@@ -36,9 +41,20 @@ from server.session_state.results import NoRows, Result, row_description
 from server.sql.constant import Bindings, Constant, NotCheap, is_short
 from server.sql.grammar.statements import Select
 from server.sql.plan import QueryPlan
+from server.sql.write_plan import AddedRows, WritePlan
 
 _BIND_COMPLETE = BindComplete().serialize()
 _SELECT_1 = CommandComplete("SELECT 1").serialize()
+
+_Execute = Callable[[tuple[object, ...]], tuple[Result, bytes]]
+
+
+class CallAnswer(NamedTuple):
+    """The answer to a call without that to Sync. `kind`: of the statement. `synced`: Sync was consumed, too."""
+
+    data: bytes
+    kind: str
+    synced: bool
 
 
 class ConstantQueries:
@@ -57,7 +73,7 @@ class ConstantQueries:
         if answer is None or not self._is_possible():
             return None
         self._dispatcher.drop_unnamed_statement()
-        self._end_query(None)
+        self._end_query()
         return answer
 
     def cache_answer(self, text: str, prepared: Prepared) -> None:
@@ -72,10 +88,10 @@ class ConstantQueries:
         with suppress(NotCheap):
             self._cache.put_answer(context, text, _whole_answer(plan, plan.constant, context))
 
-    def answer_call(self) -> bytes | None:
-        """Answers and consumes the messages of a call that arrived together, if they are next. No ReadyForQuery."""
+    def answer_call(self) -> CallAnswer | None:
+        """Answers and consumes the messages of a call that arrived together, if they are next."""
         dispatcher, connection = self._dispatcher, self._connection
-        if not self._is_possible():
+        if dispatcher.context.transaction.failed:
             return None
         call = self._call
         found = None if call is None else connection.match_call(call.shape)
@@ -90,46 +106,43 @@ class ConstantQueries:
             self._call = None
             return None
         try:
-            answer = call.answer(values)
+            result, answer = call.answer(values)
         except Exception:
             return None  # handling the messages one by one reports the error at the right message
-        connection.consume_call(end)
-        self._end_query(call)
-        return answer
+        shape, prepared = call.shape, call.prepared
+        connection.consume_call(end, synced=shape.synced)
+        if dispatcher.context.transaction.explicit or not shape.synced:  # else Sync closes the portal
+            dispatcher.portals.add("", Portal(prepared, formats=shape.bind.result_formats, result=result, done=True))
+        return CallAnswer(answer, kind_of(prepared.statement), shape.synced)
 
     def _is_possible(self) -> bool:
-        """Whether a query can be answered as a whole. An implicit transaction may have effects that it must commit."""
+        """Whether a Query can be answered as a whole. An implicit transaction may have effects that it must commit."""
         transaction = self._dispatcher.context.transaction
         return not (transaction.failed if transaction.explicit else transaction.has_begun)
 
-    def _end_query(self, call: _Call | None) -> None:
-        """Leaves the transaction and the unnamed portal as handling the messages one by one would."""
+    def _end_query(self) -> None:
+        """Leaves the transaction and the unnamed portal as executing the query would."""
         context, portals = self._dispatcher.context, self._dispatcher.portals
-        if not context.transaction.explicit:
-            portals.close_all()
-            return
-        context.begin_statement()
-        if call is None:
+        if context.transaction.explicit:
+            context.begin_statement()
             portals.close("")
         else:
-            portals.add("", call.finished_portal())
+            portals.close_all()
 
     def answer_execute(self, portal: Portal) -> bytes | None:
-        """Runs a portal of one constant row. Returns the answer to Execute. PgError of the evaluation."""
-        context, plan = self._dispatcher.context, _single_row_plan(portal.prepared)
-        if portal.result is not None or plan is None or plan.constant is None or context.transaction.failed:
+        """Runs a portal of one constant row or of an INSERT. Returns the answer to Execute. PgError."""
+        context = self._dispatcher.context
+        if portal.result is not None or context.transaction.failed:
             return None
-        context.begin_statement()
-        bindings = Bindings(portal.parameters)
-        if plan.uses_session:
-            bindings = context.bindings(portal.parameters, context.read_time)
+        execute = _execution(context, portal.prepared, portal.column_formats())
+        if execute is None:
+            return None
         try:
-            values = plan.constant.evaluate_row(bindings)
+            portal.result, answer = execute(portal.parameters)
         except NotCheap:
             return None
-        write = row_writer(plan.constant.types, portal.column_formats(), context.settings.output_style)
-        portal.result, portal.done = Result("SELECT {}", NoRows(plan.columns)), True
-        return write(values) + _SELECT_1
+        portal.done = True
+        return answer
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,10 +152,10 @@ class _Call:
     shape: CallShape
     prepared: Prepared
     settings_revision: object
-    constant: Constant
+    execute: _Execute
+    """Executes the statement with these parameters. Returns its result, of which no row is left, and the answer."""
     parameters: Sequence[tuple[PgType, int]]
     """The type and format of each parameter."""
-    write: Writer
     timezone: str
     head: bytes
 
@@ -151,10 +164,7 @@ class _Call:
         """Returns None if calls of this shape cannot be answered in one step."""
         context, bind = dispatcher.context, shape.bind
         prepared = dispatcher.statements.find(bind.statement)
-        plan = None if prepared is None else _single_row_plan(prepared)
-        if prepared is None or plan is None or plan.constant is None or plan.uses_session:
-            return None
-        if len(bind.parameters) != len(prepared.parameters):
+        if prepared is None or len(bind.parameters) != len(prepared.parameters):
             return None
         parameter_formats = bind.parameter_formats or (0,)
         if len(parameter_formats) == 1:
@@ -163,14 +173,16 @@ class _Call:
             formats = Portal(prepared, formats=bind.result_formats).column_formats()
         except PgError:
             return None
+        execute = _execution(context, prepared, formats)
+        if execute is None or _uses_session(prepared):
+            return None
         described = prepared.description(formats).serialize() if shape.described else b""
         return cls(
             shape,
             prepared,
             context.settings.revision,
-            plan.constant,
+            execute,
             list(zip(prepared.parameters, parameter_formats, strict=True)),
-            row_writer(plan.constant.types, formats, context.settings.output_style),
             context.settings.naming[2],
             _BIND_COMPLETE + described,
         )
@@ -183,13 +195,8 @@ class _Call:
             and self.prepared.key == plan_key(dispatcher.context)
         )
 
-    def finished_portal(self) -> Portal:
-        """The portal after a call."""
-        result = Result("SELECT {}", NoRows(self.prepared.fields or ()))
-        return Portal(self.prepared, formats=self.shape.bind.result_formats, result=result, done=True)
-
-    def answer(self, values: Sequence[bytes | None]) -> bytes:
-        """Returns the answer without ReadyForQuery. NotCheap; PgError of the evaluation."""
+    def answer(self, values: Sequence[bytes | None]) -> tuple[Result, bytes]:
+        """Executes the call. Returns its result and the answer without that to Sync. NotCheap; PgError."""
         if not all(map(is_short, values)):
             raise NotCheap
         timezone = self.timezone
@@ -197,8 +204,43 @@ class _Call:
             decode_parameter(type, format, value, timezone=timezone)
             for (type, format), value in zip(self.parameters, values, strict=True)
         ]
-        row = self.constant.evaluate_row(Bindings(tuple(decoded)))
-        return self.head + self.write(row) + _SELECT_1
+        result, answer = self.execute(tuple(decoded))
+        return result, self.head + answer
+
+
+def _execution(context: Context, prepared: Prepared, formats: Sequence[int]) -> _Execute | None:
+    """The function that executes a SELECT of one constant row or an INSERT of constant rows. None: another statement.
+
+    It raises NotCheap and PgError. `formats`: those of the result columns.
+    """
+    if isinstance(prepared.plan, WritePlan):
+        return None if prepared.plan.added is None else _insert(context, prepared.plan, prepared.plan.added)
+    plan = _single_row_plan(prepared)
+    return None if plan is None or plan.constant is None else _select(context, plan, plan.constant, formats)
+
+
+def _select(context: Context, plan: QueryPlan, constant: Constant, formats: Sequence[int]) -> _Execute:
+    write = row_writer(constant.types, formats, context.settings.output_style)
+
+    def execute(parameters: tuple[object, ...]) -> tuple[Result, bytes]:
+        context.begin_statement()
+        bindings = context.bindings(parameters, context.read_time) if plan.uses_session else Bindings(parameters)
+        row = constant.evaluate_row(bindings)
+        return Result("SELECT {}", NoRows(plan.columns)), write(row) + _SELECT_1
+
+    return execute
+
+
+def _insert(context: Context, plan: WritePlan, added: AddedRows) -> _Execute:
+    def execute(parameters: tuple[object, ...]) -> tuple[Result, bytes]:
+        context.begin_statement()
+        context.ends_at_sync = True
+        result = insert_constants(context, plan, added, parameters)
+        if result is None:
+            raise NotCheap
+        return result, _complete(result.tag)
+
+    return execute
 
 
 def _single_row_plan(prepared: Prepared) -> QueryPlan | None:
@@ -207,6 +249,16 @@ def _single_row_plan(prepared: Prepared) -> QueryPlan | None:
     if isinstance(plan, QueryPlan) and plan.constant is not None and plan.constant.is_single_row:
         return plan if isinstance(statement, Select) and statement.as_of is None else None
     return None
+
+
+@functools.lru_cache(64)
+def _complete(tag: str) -> bytes:
+    return CommandComplete(tag).serialize()
+
+
+def _uses_session(prepared: Prepared) -> bool:
+    query = prepared.plan.query if isinstance(prepared.plan, WritePlan) else prepared.plan
+    return not isinstance(query, QueryPlan) or query.uses_session
 
 
 def _whole_answer(plan: QueryPlan, constant: Constant, context: Context) -> bytes:

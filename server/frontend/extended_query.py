@@ -9,7 +9,12 @@ import asyncio
 
 from protocol.pgwire.decode import decode_parameter
 from protocol.pgwire.errors import PgError, SqlState
-from protocol.pgwire.messages.backend import BindComplete, CloseComplete, ParameterDescription, ParseComplete
+from protocol.pgwire.messages.backend import (
+    BindComplete,
+    CloseComplete,
+    ParameterDescription,
+    ParseComplete,
+)
 from protocol.pgwire.messages.frontend import Bind, Close, Describe, Execute, Parse
 from protocol.pgwire.types import BY_OID, PgType
 from server.frontend.constant_queries import ConstantQueries

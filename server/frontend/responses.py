@@ -47,6 +47,7 @@ class Responses:
         if self._context.settings.revision is not self._reported_revision:
             self._report_settings()
         connection = self._sender.connection
+        self._sender.is_due = True
         if transaction.explicit:
             connection.send_encoded(_IN_FAILED_BLOCK if transaction.failed else _IN_BLOCK)
             self._start_idle_timer()

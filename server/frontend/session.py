@@ -51,6 +51,7 @@ log = structlog.get_logger()
 STUCK_S = 10.0  # how long a socket may take to accept the error of a subscription that fell too far behind
 
 _READY_AFTER = frozenset((Query, Sync, FunctionCall))  # ReadyForQuery ends their answers, even after errors
+_SYNC = Sync()
 
 
 class Session:
@@ -148,10 +149,11 @@ class Session:
                 self._resume_later()
                 break
             has_handled = True
-            if self._connection.is_at_bind and (answer := self._constants.answer_call()) is not None:
+            if self._connection.is_at_bind and (answered := self._constants.answer_call()) is not None:
                 self._responses.stop_idle_timer()
-                self._send_answer(answer)
-                self._responses.ready()
+                self._send_answer(answered.data, answered.kind)
+                if answered.synced:
+                    self._end_call()
                 continue
             try:
                 message = self._connection.next_event()
@@ -169,9 +171,17 @@ class Session:
             work = self._handle(message)
             if work is not None:
                 self._task.start(self._perform(message, work))
-        self._sender.flush()
         is_busy = self._task.is_running or self._resumes
+        if self._sender.is_due or not is_busy:
+            self._sender.flush()
         self._transport.limit_input(self._connection.bytes_waiting if is_busy else 0)
+
+    def _end_call(self) -> None:
+        """Handles the Sync of a call."""
+        if (work := self._sync(_SYNC)) is None:
+            self._responses.ready()
+        else:
+            self._task.start(self._perform(_SYNC, work))
 
     def _resume_later(self) -> None:
         """Schedules `_pump` after the callbacks of other sessions that are ready now."""
@@ -244,10 +254,11 @@ class Session:
         answer = self._constants.answer_query(message.text)
         if answer is None:
             return self._simple.execute(message.text)
-        self._send_answer(answer)
+        self._send_answer(answer, SELECT)
         return None
 
     def _sync(self, _: Sync) -> Work | None:
+        """Returns the work of committing the implicit transaction, None if there is nothing to commit."""
         transactions = self._dispatcher.transactions
         if transactions.end_implicit_at_once():
             return None
@@ -255,13 +266,13 @@ class Session:
         return transactions.end_implicit()
 
     def _flush(self, _: Flush) -> None:
-        """`_pump` flushes whenever there is nothing more to read."""
+        self._sender.is_due = True
 
     def _function_call(self, _: FunctionCall) -> None:
         raise PgError(SqlState.FEATURE_NOT_SUPPORTED, "function calls by message are not supported")
 
-    def _send_answer(self, answer: bytes) -> None:
-        """Sends the answer of a constant query."""
+    def _send_answer(self, answer: bytes, kind: str) -> None:
+        """Sends the answer to a query or an INSERT of constants."""
         self._connection.send_encoded(answer)
-        self._responses.kind = SELECT
+        self._responses.kind = kind
         self._responses.count()

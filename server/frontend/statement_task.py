@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Coroutine
+from contextlib import AbstractAsyncContextManager, nullcontext
 from typing import Any
 
 from protocol.pgwire.errors import PgError, SqlState
@@ -28,11 +29,11 @@ class StatementTask:
         self._reason, self.is_running, self.has_begun = None, True, False
         self._task = asyncio.create_task(work)
 
-    def timeout(self, seconds: float | None) -> asyncio.Timeout:
-        """Returns the context in which the task does its work."""
+    def timeout(self, seconds: float | None) -> AbstractAsyncContextManager[object]:
+        """Returns the context in which the task does its work. `seconds` None: without a timeout."""
         self.has_begun = True
-        self._timeout = asyncio.timeout(seconds)
-        return self._timeout
+        self._timeout = None if seconds is None else asyncio.timeout(seconds)
+        return self._timeout or nullcontext()
 
     def cancel(self, reason: PgError | None) -> None:
         """Cancels the task. `reason` is the error for the client, None if the connection is lost."""

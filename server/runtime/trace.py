@@ -9,7 +9,7 @@ with recorded() as steps:              # includes the steps of tasks that are cr
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from time import monotonic
@@ -42,9 +42,26 @@ def recorded() -> Iterator[list[Step]]:
         _steps.reset(token)
 
 
-@contextmanager
-def step(what: str, of: str = "") -> Iterator[Step]:
+class _Unrecorded:
+    """The context of a step outside `recorded`."""
+
+    def __enter__(self) -> Step:
+        return Step("")
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+
+_unrecorded = _Unrecorded()
+
+
+def step(what: str, of: str = "") -> AbstractContextManager[Step]:
     """Measures a step of the current statement."""
+    return _unrecorded if _steps.get() is None else _recorded_step(what, of)
+
+
+@contextmanager
+def _recorded_step(what: str, of: str) -> Iterator[Step]:
     made = Step(what, of)
     token = _current.set(made)
     begun = monotonic()

@@ -214,7 +214,7 @@ class Context:
         """Makes the transaction's effects durable and begins a new implicit one. Rolls back if that fails."""
         transaction = self.transaction
         try:
-            if transaction.writes or transaction.payloads or transaction.catalog is not None:
+            if transaction.written or transaction.catalog is not None:
                 await self._commit(transaction)
         except BaseException:
             self.rollback()
@@ -226,14 +226,17 @@ class Context:
     async def _commit(self, transaction: Transaction) -> None:
         coordinator = self.coordinator
         shared: tuple[str, ...] = ()
-        written = {*transaction.writes, *(id for id, _ in transaction.payloads)}
+        written = transaction.written
         if not transaction.locked:  # a locked transaction was admitted before it read
             await coordinator.backpressure.admit(tuple(written))
             shared = await coordinator.locks.acquire(written, ADD)
         try:
-            writes = [*transaction.payloads, *await prepare_payloads(coordinator.log, transaction.writes)]
+            few, tables = transaction.changes()
+            writes = [*transaction.payloads, *await prepare_payloads(coordinator.log, tables)]
             transaction.payloads = []  # from here on the request owns their files
-            request = Request(writes, transaction.unchanged, transaction.keys, transaction.catalog, transaction.begins)
+            request = Request(
+                writes, few, transaction.unchanged, transaction.keys, transaction.catalog, transaction.begins
+            )
             if transaction.holder is not None:  # the request may commit although this task is cancelled
                 request.done.add_done_callback(functools.partial(_let_go, transaction.holder))
                 transaction.holder = None

@@ -18,13 +18,19 @@ from server.dataflow.stream.transport import Transport
 
 
 class Sender:
-    """A connection's output. Messages are queued by `connection.send` and written by the next `flush`."""
+    """A connection's output. Messages are queued by `connection.send` and written by the next `flush`.
+
+    `is_due`: the client expects the queued messages before its next statement has ended, because ReadyForQuery is among
+    them or it has sent Flush. Otherwise they are written together with what follows: each write wakes the client.
+    """
 
     def __init__(self, connection: Connection, transport: Transport) -> None:
         self.connection = connection
         self.transport = transport
+        self.is_due = False
 
     def flush(self) -> None:
+        self.is_due = False
         data = self.connection.data_to_send()
         if data:
             self.transport.write(data)

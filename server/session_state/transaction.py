@@ -20,6 +20,7 @@ from catalog.objects import ObjectId, Timestamp
 from catalog.state import CatalogState
 from protocol.pgwire.errors import PgError, SqlState
 from server.coordinator.key_conflicts import Keys
+from server.coordinator.row_buffer import RowBuffer
 from server.settings import Settings
 from server.timeline.frontiers import Holder
 
@@ -46,6 +47,7 @@ class Transaction:
     `settings`: the session's settings before the transaction, which ROLLBACK restores.
     `local`: the settings before SET LOCAL, which COMMIT restores.
     `unchanged`, `keys`: as in `Request`. `locked`: the locks that it holds.
+    `rows`, `writes`, `payloads`: the changes of tables: rows of small INSERTs, Arrow tables, and files.
     `holder`: keeps the history that the transaction reads, or with which its new objects begin. `begins` has the times.
     """
 
@@ -57,6 +59,7 @@ class Transaction:
     read_only: bool = False
     read_time: Timestamp | None = None
     holder: Holder | None = None
+    rows: dict[ObjectId, RowBuffer] = field(default_factory=dict)
     writes: dict[ObjectId, list[pa.Table]] = field(default_factory=dict)
     payloads: list[tuple[ObjectId, Payload]] = field(default_factory=list)
     unchanged: dict[ObjectId, Timestamp] = field(default_factory=dict)
@@ -74,7 +77,7 @@ class Transaction:
     @property
     def has_effects(self) -> bool:
         """Whether the transaction has anything to make durable or to restore."""
-        return bool(self.writes or self.payloads) or self.catalog is not None or self.local is not None
+        return bool(self.rows or self.writes or self.payloads) or self.catalog is not None or self.local is not None
 
     @property
     def has_begun(self) -> bool:
@@ -84,7 +87,7 @@ class Transaction:
             or self.failed
             or self.mode is not _UNDECIDED
             or self.holder is not None
-            or bool(self.locked or self.writes or self.payloads)
+            or bool(self.locked or self.rows or self.writes or self.payloads)
             or self.catalog is not None
             or self.local is not None
         )
@@ -112,6 +115,21 @@ class Transaction:
                 raise PgError(
                     SqlState.INVALID_TRANSACTION_STATE, "this transaction can only execute a single statement"
                 )
+
+    @property
+    def written(self) -> set[ObjectId]:
+        """The changed tables."""
+        return {*self.rows, *self.writes, *(id for id, _ in self.payloads)}
+
+    def changes(self) -> tuple[dict[ObjectId, RowBuffer], dict[ObjectId, list[pa.Table]]]:
+        """`rows` and `writes` by table: few rows of tables that have no other changes, and all others."""
+        few, others = {}, self.writes.copy()
+        for id, buffer in self.rows.items():
+            if buffer.is_few and id not in others:
+                few[id] = buffer
+            else:
+                others[id] = [*others.get(id, ()), buffer.table()]
+        return few, others
 
     def can_enter(self, mode: Mode) -> bool:
         """Whether the mode is undecided or this one. Always False after SUBSCRIBE."""

@@ -285,11 +285,15 @@ class Constant:
             row = tuple([cell(bindings, row) for cell in level])
         return row
 
-    def evaluate(self, bindings: Bindings) -> pa.RecordBatch:
-        """All rows, with columns c0, c1, ... Raises NotCheap."""
+    def evaluate_rows(self, bindings: Bindings) -> list[tuple[Any, ...]]:
+        """All rows, as Python scalars. Raises NotCheap."""
         if not self.is_cheap:
             raise NotCheap
-        return self._batch(self.rows, bindings)
+        return [self._row(cells, bindings) for cells in self.rows]
+
+    def evaluate(self, bindings: Bindings) -> pa.RecordBatch:
+        """All rows, with columns c0, c1, ... Raises NotCheap."""
+        return batch_of(self.evaluate_rows(bindings), self.types)
 
     def _batch(self, rows: Sequence[Sequence[Evaluate]], bindings: Bindings) -> pa.RecordBatch:
         return batch_of([self._row(cells, bindings) for cells in rows], self.types)

@@ -11,11 +11,13 @@ from sqlglot import exp
 from catalog.objects import Column as CatalogColumn
 from catalog.objects import ObjectId, Table
 from catalog.objects import Relation as CatalogRelation
+from catalog.updates import rows_schema
 from protocol.pgwire.decode import BadValue
 from protocol.pgwire.errors import PgError, SqlState
 from protocol.pgwire.types import INT8, PgType, parse_type
 from server.sql.bind import Binder, Item, PlanContext, assigned, other_tables, relation_of, returning_items, values
 from server.sql.coerce import ASSIGNMENT
+from server.sql.constant import Constant
 from server.sql.expressions import (
     Aggregate,
     Column,
@@ -38,12 +40,25 @@ from server.sql.scope import Entry, Scope, find_relation
 
 
 @dataclass(frozen=True, slots=True)
+class AddedRows:
+    """The rows of an INSERT that need neither a read nor Spark. `schema`: that of the table's rows.
+
+    `required`: the numbers of the NOT NULL columns.
+    """
+
+    constant: Constant
+    schema: pa.Schema
+    required: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class WritePlan:
     """A planned write to `table`. The slices `old`, `new` and `returning` divide the query's columns.
 
     `old` is None for INSERT, `new` for DELETE, `returning` without RETURNING. `reads_table`: a condition, a new value
     or RETURNING names columns. The query's `uses` are the other relations that the statement names.
     `assigned`: the numbers of the columns that an UPDATE assigns.
+    `added`: for an INSERT of cheap constants without RETURNING, the query's rows.
     `literals`: for an INSERT of many literal rows, the given columns by their number in the table; the query then has
     only the first row.
     """
@@ -54,6 +69,7 @@ class WritePlan:
     new: slice | None
     returning: slice | None
     reads_table: bool
+    added: AddedRows | None = None
     literals: Mapping[int, pa.ChunkedArray] | None = None
     assigned: frozenset[int] = frozenset()
 
@@ -99,7 +115,9 @@ def _plan_literals(statement: Insert, rows: LiteralRows, context: PlanContext) -
         (whole,) = parse_each(rows.text)
         assert isinstance(whole, Insert)
         return plan_insert(whole, context)
-    return replace(plan, literals={target: values for target, values in literals.items() if values is not None})
+    return replace(
+        plan, added=None, literals={target: values for target, values in literals.items() if values is not None}
+    )
 
 
 def _plan_row(rows: LiteralRows, number: int, context: PlanContext) -> WritePlan:
@@ -369,7 +387,16 @@ class _WritePlanner:
             new if new != slice(0, 0) else None,
             returning,
             any(tree.find(exp.Column, exp.Star) is not None for tree in _trees_with_names(statement)),
+            _added_rows(table, query) if isinstance(statement, Insert) and returning is None else None,
         )
+
+
+def _added_rows(table: Table, query: QueryPlan) -> AddedRows | None:
+    constant, types = query.constant, [parse_type(column.type).arrow for column in table.columns]
+    if constant is None or not constant.is_cheap or not types or [type.arrow for type in constant.types] != types:
+        return None
+    required = tuple(number for number, column in enumerate(table.columns) if not column.nullable)
+    return AddedRows(constant, rows_schema(types), required)
 
 
 def _trees_with_names(statement: Insert | Update | Delete) -> Iterator[exp.Expr]:

@@ -21,7 +21,7 @@ SCRIPTS = {
 }
 
 
-def rate(dsn: str, mode: str, script: str) -> float:
+def rate(dsn: str, mode: str, script: str, connections: int = CONNECTIONS) -> float:
     """Transactions per second."""
     with tempfile.NamedTemporaryFile("w", suffix=".sql") as file:
         file.write(script)
@@ -29,7 +29,7 @@ def rate(dsn: str, mode: str, script: str) -> float:
         done = subprocess.run(
             [
                 str(binaries() / "pgbench"),
-                *("-n", "-M", mode, "-c", str(CONNECTIONS), "-j", "1", "-T", str(SECONDS)),
+                *("-n", "-M", mode, "-c", str(connections), "-j", "1", "-T", str(SECONDS)),
                 *("-f", file.name, dsn),
             ],
             capture_output=True,

@@ -37,7 +37,7 @@ class Servers:
 
     @cached_property
     def postgres(self) -> PostgresServer:
-        postgres = PostgresServer("shared_buffers='512MB'\njit=off\nautovacuum=off\n")
+        postgres = PostgresServer("shared_buffers='512MB'\njit=off\nautovacuum=off\nfsync=on\n")
         self._stack.callback(postgres.stop)
         return postgres
 

@@ -250,7 +250,7 @@ class LogMachine(RuleBasedStateMachine):
     @invariant()
     def the_cache_keeps_its_bound(self) -> None:
         log = self.opened.log
-        assert log._cache_bytes == sum(map(module._memory_bytes, log._cache.values())) <= module.CACHE_BYTES
+        assert log._cache_bytes == sum(memory for _, memory in log._cache.values()) <= module.CACHE_BYTES
         assert not log._leaving
 
 

@@ -93,10 +93,12 @@ def commit_in_parts() -> None:
     commit = Coordinator.commit
 
     async def in_parts(self: Coordinator, request: Request) -> Commit:
-        if len(request.writes) < 2:
+        parts = [Request([write]) for write in request.writes]
+        parts += [Request(rows={id: rows}) for id, rows in request.rows.items()]
+        if len(parts) < 2:
             return await commit(self, request)
-        for write in request.writes:
-            last = await commit(self, Request([write]))
+        for part in parts:
+            last = await commit(self, part)
         return last
 
     Coordinator.commit = in_parts  # type: ignore[method-assign]

@@ -93,6 +93,8 @@ class LiteralRows:
 
 def split(text: str) -> LiteralRows | None:
     """The rows of an INSERT of at least ROWS_MIN literal rows; None for any other text."""
+    if text.count("(") < ROWS_MIN:
+        return None
     head = _HEAD.match(text, 0, HEAD_CHARS_MAX)
     first = _ROW.match(text, head.end()) if head is not None else None
     if head is None or first is None or "\0" in text:

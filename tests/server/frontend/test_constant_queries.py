@@ -5,15 +5,16 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator, Sequence
 
+import psycopg
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from protocol.pgwire.call import CallShape
-from protocol.pgwire.messages.backend import DataRow, ReadyForQuery
-from protocol.pgwire.messages.frontend import Bind, Close, Describe, Execute, FrontendMessage, Parse, Query, Sync
+from protocol.pgwire.messages.backend import CommandComplete, DataRow, ReadyForQuery
+from protocol.pgwire.messages.frontend import Bind, Close, Describe, Execute, Flush, FrontendMessage, Parse, Query, Sync
 from protocol.pgwire.messages.startup import StartupMessage
-from server.frontend.constant_queries import ConstantQueries
+from server.frontend.constant_queries import CallAnswer, ConstantQueries
 from server.frontend.listener import Listener
 from tests.fix_server import ServerThread
 from tests.server.slow_engine import PassingEngine
@@ -26,6 +27,11 @@ STATEMENTS = (
     "SELECT 7",
     "SELECT current_database(), $1::int",
     "VALUES ($1::int), (2)",
+    "INSERT INTO inserted VALUES ($1, $2)",
+    "INSERT INTO inserted (b) VALUES ($1)",
+    "INSERT INTO inserted (a, c) VALUES (1, $1), ($2, current_database())",
+    "INSERT INTO inserted (a) VALUES ($1) RETURNING a",
+    "DELETE FROM inserted",
     "SET TimeZone = 'Asia/Tokyo'",
     "BEGIN",
     "ROLLBACK",
@@ -37,6 +43,8 @@ VALUES = (None, b"1", b"-5", b"x", b"", b"t", b"1.005", b"2024-01-02 03:04:05", 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerThread]:
     server = ServerThread(tmp_path_factory.mktemp("data"), PassingEngine())
+    with psycopg.connect(server.dsn(), autocommit=True) as connection:
+        connection.execute("CREATE TABLE inserted (a int NOT NULL, b numeric(4, 1) DEFAULT 7, c text)")
     yield server
     server.stop()
 
@@ -55,12 +63,12 @@ def exchanges(draw: st.DrawFn) -> list[FrontendMessage]:
     if draw(st.booleans()):
         messages.append(Close("S", name := draw(names)))
         messages.append(Parse(name, draw(st.sampled_from(STATEMENTS))))
-    bind = draw(binds)
-    bind.result_formats = draw(formats)
-    messages.append(bind)
-    if draw(st.booleans()):
-        messages.append(Describe("P", bind.portal))
-    messages.append(Execute(bind.portal, draw(st.sampled_from([0, 0, 0, 1]))))
+    for bind in draw(st.lists(binds, min_size=1, max_size=3)):
+        bind.result_formats = draw(formats)
+        messages.append(bind)
+        if draw(st.booleans()):
+            messages.append(Describe("P", bind.portal))
+        messages.append(Execute(bind.portal, draw(st.sampled_from([0, 0, 0, 1]))))
     return [*messages, Sync()]
 
 
@@ -105,6 +113,14 @@ class Wire:
 
     resume_reading = pause_reading
 
+    async def next_write(self) -> bytes:
+        async with asyncio.timeout(10):
+            while not self.written:
+                self.came.clear()
+                await self.came.wait()
+        written, self.written = self.written, b""
+        return written
+
     async def answered(self) -> bytes:
         """Returns the bytes written up to a ReadyForQuery, or all bytes if the connection was closed."""
         async with asyncio.timeout(10):
@@ -138,8 +154,46 @@ def test_whole_calls_and_single_messages_have_the_same_answers(
 ) -> None:
     apart = [[message.serialize() for message in messages] for messages in exchanges]
     together = [[serialized(messages)] for messages in exchanges]
-    listener = server.app.listener
-    assert server.call(answers(listener, together)) == server.call(answers(listener, apart))
+    assert outcome(server, together) == outcome(server, apart)
+
+
+def outcome(server: ServerThread, exchanges: list[list[bytes]]) -> tuple[list[bytes], list[tuple[object, ...]]]:
+    """The answers to a new client, and the rows that it has inserted."""
+    found = server.call(answers(server.app.listener, exchanges))
+    with psycopg.connect(server.dsn(), autocommit=True) as connection:
+        rows = connection.execute("SELECT * FROM inserted").fetchall()
+        connection.execute("TRUNCATE inserted")
+    return found, sorted(rows, key=repr)
+
+
+def test_an_insert_is_answered_by_one_write_after_its_commit(server: ServerThread) -> None:
+    insert: list[FrontendMessage] = [Parse("", "INSERT INTO inserted VALUES ($1)"), Bind("", "", (), (b"1",))]
+    messages = [*insert, Describe("P", ""), Execute(""), Sync()]
+    writes = server.call(writes_after(server.app.listener, serialized(messages)))
+    assert len(writes) == 1
+    assert writes[0].endswith(CommandComplete("INSERT 0 1").serialize() + ReadyForQuery("I").serialize())
+
+
+def test_the_answer_to_sync_and_flush_does_not_wait_for_the_next_statement(server: ServerThread) -> None:
+    insert = Query("INSERT INTO inserted VALUES (1)").serialize()
+    for first in (Query("SELECT 7").serialize(), serialized([Parse("", "SELECT 7"), Flush()])):
+        answer, rest = server.call(writes_after(server.app.listener, first + insert))
+        assert b"INSERT 0 1" not in answer
+        assert rest == CommandComplete("INSERT 0 1").serialize() + ReadyForQuery("I").serialize()
+
+
+async def writes_after(listener: Listener, data: bytes) -> list[bytes]:
+    """Sends the data from a new client. Returns its writes up to the answer to INSERT."""
+    wire, client = Wire(), listener.new_client()
+    client.connection_made(wire)  # type: ignore[arg-type]
+    client.data_received(StartupMessage({"user": "materialize", "database": "materialize"}).serialize())
+    await wire.answered()
+    client.data_received(data)
+    writes = []
+    while not writes or b"INSERT" not in writes[-1]:
+        writes.append(await wire.next_write())
+    client.connection_lost(None)
+    return writes
 
 
 def test_each_pipelined_call_is_answered(server: ServerThread) -> None:
@@ -155,7 +209,7 @@ def test_the_calls_of_drivers_are_answered_as_a_whole(server: ServerThread, monk
     found = []
     answer_call = ConstantQueries.answer_call
 
-    def recorded(queries: ConstantQueries) -> bytes | None:
+    def recorded(queries: ConstantQueries) -> CallAnswer | None:
         found.append(answer_call(queries))
         return found[-1]
 
@@ -163,7 +217,7 @@ def test_the_calls_of_drivers_are_answered_as_a_whole(server: ServerThread, monk
     parse: list[FrontendMessage] = [Parse("a", "SELECT $1::int"), Sync()]
     call: list[FrontendMessage] = [Bind("", "a", (0,), (b"5",), (1,)), Describe("P", ""), Execute(""), Sync()]
     _, answer = server.call(answers(server.app.listener, [[serialized(parse)], [serialized(call)]]))
-    assert found == [answer.removesuffix(ReadyForQuery("I").serialize())]
+    assert found == [CallAnswer(answer.removesuffix(ReadyForQuery("I").serialize()), "select", synced=True)]
 
 
 def test_a_cached_answer_is_the_same_in_each_transaction_state(server: ServerThread) -> None:
@@ -184,18 +238,21 @@ def test_a_cached_answer_ends_the_implicit_transaction_before_it(server: ServerT
     assert b"unnamed prepared statement does not exist" in answer
 
 
-@given(binds, st.binary(max_size=12), st.booleans())
-def test_a_call_shape_parses_the_values_of_bind(bind: Bind, after: bytes, described: bool) -> None:
+@given(binds, st.binary(max_size=12), st.booleans(), st.booleans())
+def test_a_call_shape_parses_the_values_of_bind(bind: Bind, after: bytes, described: bool, synced: bool) -> None:
     bind.portal = ""
-    messages: list[FrontendMessage] = [bind, Describe("P", ""), Execute(""), Sync()]
-    if not described:
-        del messages[1]
+    messages: list[FrontendMessage] = [bind, Execute("")]
+    if described:
+        messages.insert(1, Describe("P", ""))
+    if synced:
+        messages.append(Sync())
     data = b"??" + serialized(messages)
     shape = CallShape.of(data + after, 2)
     if len(bind.parameter_formats) > 1 and len(bind.parameter_formats) != len(bind.parameters):
         assert shape is None
         return
     assert shape is not None
+    assert (shape.described, shape.synced) == (described, synced)
     assert shape.read(data + after, 2) == (list(bind.parameters), len(data))
     for cut in range(2, len(data)):
         assert shape.read(data[:cut], 2) is None

@@ -1,0 +1,93 @@
+"""The rows that INSERTs of constants have added to one table, as Python scalars.
+
+Many single-row INSERTs arrive in a pipeline, or from clients whose requests share a commit. An Arrow table for each of
+them would cost more than the rest of the statement, so rows are converted together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import pyarrow as pa
+
+from catalog.log import INLINE_BYTES, Log, Payload
+
+CONVERTED_ROWS = 4_096  # converted at once, in a few milliseconds; bounds the memory of rows as Python objects
+FEW_BYTES = 4_096  # rows of at most this size share a payload with those of other requests
+CELL_BYTES, CHARACTER_BYTES = 16, 4  # the most that a value of fixed size and a character take in Arrow
+
+
+class Inconvertible(Exception):
+    """The rows of several requests could not be converted together. Those of a single request are the cause."""
+
+
+class RowBuffer:
+    """Rows of Python scalars, as `server.sql.constant` evaluates them. `schema`: that of the table's rows."""
+
+    def __init__(self, schema: pa.Schema) -> None:
+        self.schema = schema
+        self.rows: list[tuple[Any, ...]] = []
+        """The rows that are not converted yet."""
+        self.bytes = 0
+        """At least the size of all rows in Arrow; lists count as large."""
+        self._converted: list[pa.Table] = []
+
+    def add(self, rows: Sequence[tuple[Any, ...]]) -> None:
+        self.rows += rows
+        self.bytes += sum(map(_bytes, rows))
+        if len(self.rows) >= CONVERTED_ROWS:
+            self._convert()
+
+    @property
+    def is_few(self) -> bool:
+        """Whether the rows share a payload with those of other requests."""
+        return self.bytes <= FEW_BYTES and not self._converted
+
+    def table(self) -> pa.Table:
+        """All rows."""
+        self._convert()
+        return self._converted[0] if len(self._converted) == 1 else pa.concat_tables(self._converted)
+
+    def _convert(self) -> None:
+        rows, self.rows = self.rows, []
+        if rows:
+            self._converted.append(table_of(rows, self.schema))
+
+
+def _bytes(row: tuple[Any, ...]) -> int:
+    size = CELL_BYTES * len(row)
+    for value in row:
+        if isinstance(value, (str, bytes)):
+            size += CHARACTER_BYTES * len(value)
+        elif isinstance(value, list):
+            size += FEW_BYTES
+    return size
+
+
+def table_of(rows: Sequence[tuple[Any, ...]], schema: pa.Schema) -> pa.Table:
+    """At least one row of Python scalars as an Arrow table."""
+    columns = zip(*rows, strict=True)
+    return pa.Table.from_arrays([pa.array(c, t) for c, t in zip(columns, schema.types, strict=True)], schema=schema)
+
+
+def payloads_of(log: Log, buffers: Sequence[RowBuffer]) -> Iterator[Payload]:
+    """Payloads of the rows of buffers with few rows of one table: not many, and none of them a file. Inconvertible."""
+    schema = buffers[0].schema
+    rows: list[tuple[Any, ...]] = []
+    size = 0
+    for buffer in buffers:
+        if rows and size + buffer.bytes > INLINE_BYTES:
+            yield _payload(log, rows, schema)
+            rows, size = [], 0
+        rows += buffer.rows
+        size += buffer.bytes
+    yield _payload(log, rows, schema)
+
+
+def _payload(log: Log, rows: Sequence[tuple[Any, ...]], schema: pa.Schema) -> Payload:
+    try:
+        table = table_of(rows, schema)
+    except Exception as error:
+        raise Inconvertible from error
+    return log.prepare(table)
