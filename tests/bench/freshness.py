@@ -1,0 +1,177 @@
+"""Freshness of maintained queries while one client commits at a fixed rate, measured over the wire.
+
+Freshness is the time from the acknowledgement of a COMMIT to a progress message beyond the time of the acknowledgement:
+from then on the subscriber may act on the commit. A subscriber in another process reads `COPY (SUBSCRIBE ... WITH
+(PROGRESS))` as raw bytes. Each case is a rate of commits, and a number of rows in each, over a table of `--base` rows.
+"""
+
+from __future__ import annotations
+
+import argparse
+import multiprocessing
+import socket
+import time
+from multiprocessing.connection import Connection
+from typing import Any
+
+import psycopg
+
+from protocol.pgwire.messages.frontend import Query
+from protocol.pgwire.messages.startup import StartupMessage
+from tests.bench.processes import cpu_s
+from tests.bench.servers import Servers, Table
+
+QUERIES = {
+    "table": "f",
+    "filter": "(SELECT id, k, x * 2 AS y FROM f WHERE x >= 0)",
+    "join": "(SELECT f.id, d.name, f.x FROM f JOIN d USING (k))",
+    "left join": "(SELECT f.id, d.name, f.x FROM f LEFT JOIN d USING (k))",
+    "sum and count": "(SELECT k, count(*) AS n, sum(x) AS s FROM f GROUP BY k)",
+    "sum of floats": "(SELECT k, count(*) AS n, sum(y) AS s FROM f GROUP BY k)",
+    "max": "(SELECT k, max(id) AS m FROM f GROUP BY k)",
+    "top 10": "(SELECT id, x FROM f ORDER BY x DESC, id LIMIT 10)",
+    "DISTINCT": "(SELECT DISTINCT k FROM f)",
+    "join, sum and max": "(SELECT name, count(*), sum(x) AS s, max(id) AS m FROM f JOIN d USING (k) GROUP BY name)",
+}
+LOADS = "20x100,500x1,20x5000"
+COPIED_ROWS = 200  # from this number of rows on, a commit is a COPY
+WARM_S, CAUGHT_UP_S = 4.0, 60.0
+
+
+def add_arguments(parser: argparse._ArgumentGroup) -> None:
+    parser.add_argument("--freshness-base", type=int, default=1_000_000, help="rows of the table (%(default)s)")
+    parser.add_argument("--groups", type=int, default=1_000, help="keys of the table (%(default)s)")
+    parser.add_argument("--loads", default=LOADS, help="commits per second x rows, comma-separated (%(default)s)")
+    parser.add_argument("--seconds", type=float, default=10.0, help="duration of each load (%(default)s)")
+    parser.add_argument("--subscribed", default="", help="queries whose names begin so, comma-separated (all)")
+
+
+def run(servers: Servers, options: argparse.Namespace) -> list[Table]:
+    rows = []
+    with psycopg.connect(servers.tidewire.dsn, autocommit=True) as writer:
+        table = Written(writer, options.freshness_base, options.groups)
+        prefixes = tuple(options.subscribed.split(","))
+        for load in options.loads.split(","):
+            rate, size = map(int, load.split("x"))
+            for name, query in QUERIES.items():
+                if name.startswith(prefixes):
+                    rows.append((f"{rate} x {size:,}", name, *_measured(servers, table, query, rate, size, options)))
+    header = ("commits/s x rows", "query", "commits/s reached", "freshness p50", "p99", "last", "CPU per commit")
+    about = (
+        f"Freshness over {options.freshness_base:,} rows and {options.groups:,} keys; `last`: that of the last commit; "
+        "processor time of the server and Spark"
+    )
+    return [Table("freshness", about, header, rows)]
+
+
+class Written:
+    """The table that is written."""
+
+    def __init__(self, connection: psycopg.Connection[Any], base: int, groups: int) -> None:
+        self._connection = connection
+        self._groups = groups
+        self._next = base
+        connection.execute("CREATE TABLE f (id bigint NOT NULL, k int NOT NULL, x bigint, y double precision)")
+        connection.execute("CREATE TABLE d (k int NOT NULL, name text)")
+        connection.execute(f"INSERT INTO d SELECT g, 'n' || g FROM generate_series(0, {groups - 1}) g".encode())
+        self._copy((i, i % groups, i, i / 8) for i in range(base))
+
+    def commit(self, size: int) -> None:
+        ids = range(self._next, self._next + size)
+        self._next += size
+        rows = [(i, i * 7919 % self._groups, 3, i / 8) for i in ids]
+        if size >= COPIED_ROWS:
+            self._copy(rows)
+        else:
+            self._connection.execute(f"INSERT INTO f VALUES {','.join(map(str, rows))}".encode())
+
+    def _copy(self, rows: Any) -> None:
+        with self._connection.cursor().copy("COPY f FROM STDIN") as copy:
+            copy.write("".join(f"{i}\t{k}\t{x}\t{y}\n" for i, k, x, y in rows))
+
+
+def _measured(
+    servers: Servers, table: Written, query: str, rate: int, size: int, options: argparse.Namespace
+) -> tuple[str, ...]:
+    pipe, theirs = multiprocessing.Pipe()
+    process = multiprocessing.get_context("spawn").Process(target=_follow, args=(servers.tidewire.port, query, theirs))
+    process.start()
+    pipe.recv()  # the snapshot is complete
+    _commits(table, rate, size, WARM_S)
+    time.sleep(1)
+    pids = [servers.tidewire.process.pid, int(servers.tidewire.await_event("engine ready")["pid"])]
+    before = sum(map(cpu_s, pids))
+    begun = time.time()
+    acknowledged = _commits(table, rate, size, options.seconds)
+    reached = len(acknowledged) / (acknowledged[-1] - begun)
+    pipe.send(acknowledged[-1])
+    progress: list[tuple[int, float]] = pipe.recv()
+    used = sum(map(cpu_s, pids)) - before
+    process.join()
+    fresh = _freshness(acknowledged, progress)
+    if len(fresh) < len(acknowledged):
+        return (f"{reached:.0f}", "-", "-", f"more than {CAUGHT_UP_S:.0f} s", "-")
+    ordered = sorted(fresh)
+    p50, p99, last = ordered[len(ordered) // 2], ordered[int(len(ordered) * 0.99)], fresh[-1]
+    cells = (f"{value * 1e3:,.0f} ms" for value in (p50, p99, last))
+    return (f"{reached:.0f}", *cells, f"{used / len(acknowledged) * 1e3:.1f} ms")
+
+
+def _commits(table: Written, rate: int, size: int, seconds: float) -> list[float]:
+    """Commits at a rate, or as fast as the server acknowledges. Returns the times of the acknowledgements."""
+    begun, acknowledged = time.time(), []
+    for number in range(int(rate * seconds)):
+        pause = begun + number / rate - time.time()
+        if pause > 0:
+            time.sleep(pause)
+        table.commit(size)
+        acknowledged.append(time.time())
+        if acknowledged[-1] > begun + 2 * seconds:
+            break
+    return acknowledged
+
+
+def _freshness(acknowledged: list[float], progress: list[tuple[int, float]]) -> list[float]:
+    """Seconds from each acknowledgement to the first progress beyond its time. Shorter if progress ends before."""
+    fresh, at = [], 0
+    for moment in acknowledged:
+        while at < len(progress) and progress[at][0] <= moment * 1_000:
+            at += 1
+        if at == len(progress):
+            break
+        fresh.append(max(0.0, progress[at][1] - moment))
+    return fresh
+
+
+def _follow(port: int, query: str, pipe: Connection) -> None:
+    """Subscribes and records when each progress arrives, until one is beyond the time that the pipe returns."""
+    client = socket.create_connection(("127.0.0.1", port))
+    client.sendall(StartupMessage({"user": "materialize", "database": "materialize"}).serialize())
+    client.sendall(Query(f"COPY (SUBSCRIBE {query} WITH (PROGRESS, SNAPSHOT false)) TO STDOUT").serialize())
+    progress: list[tuple[int, float]] = []
+    received, end, deadline = b"", float("inf"), float("inf")
+    ready = False
+    while True:
+        client.settimeout(1)
+        try:
+            data = client.recv(1 << 20)
+        except TimeoutError:
+            data = b""
+        now = time.time()
+        received += data
+        last = received.rfind(b"\n")
+        for line in received[: last + 1].split(b"\n"):
+            if b"\tt\t" in line:  # the CopyData header precedes the timestamp
+                digits = line[: line.index(b"\tt\t")]
+                progress.append((int(digits[-13:]), now))
+        received = received[last + 1 :]
+        if not ready and len(progress) > 1:
+            ready = True
+            pipe.send(None)
+        if end == float("inf") and pipe.poll():
+            end = pipe.recv() * 1_000
+            deadline = now + CAUGHT_UP_S
+        if (progress and progress[-1][0] > end) or now > deadline:
+            break
+    client.close()
+    pipe.send(progress)
