@@ -184,8 +184,8 @@ async def compute(
             taking.rows = rows.num_rows
         return rows
     rowwise = plan.rowwise if batches is not None and bindings.are_short else None
-    if rowwise is not None and views[rowwise.source].num_rows == 0:
-        return schema.empty_table()
+    if rowwise is not None and views[rowwise.source].num_rows == 0 and not plan.uses_session:
+        return schema.empty_table()  # functions of the session may be refused, even if they are called for no row
     statement = None if rowwise is None else rowwise.statement(views[rowwise.source], bindings)
     with step("spark") as computing:
         if rowwise is not None and batches is not None and statement is not None:

@@ -13,7 +13,7 @@ import pytest
 
 from protocol.pgwire.errors import PgError, SqlState
 from server.dataflow.arrangements.run_files import answered
-from server.runtime.trace import step
+from server.runtime.trace import recorded, step
 from server.spark.engine import SparkEngine
 from tests.server.spark.test_engine import every_type, until
 
@@ -61,7 +61,7 @@ def table(rng: random.Random, rows: int) -> pa.Table:
 
 async def run(engine: SparkEngine, sql: str, views: Views) -> tuple[list[str], bool]:
     """Returns the rows, sorted as text, and whether the statement was planned."""
-    with step("spark") as running:
+    with recorded(), step("spark") as running:
         rows = await engine.run(sql, views)
     return sorted(map(repr, rows.to_pylist())), running.parts["planning"] > 0
 
@@ -155,7 +155,7 @@ def asked(*expressions: str) -> Views:
 
 async def told(engine: SparkEngine, sql: str, views: Views) -> tuple[list[int], bool]:
     """Returns the answers of the tasks, sorted, and whether the statement was planned."""
-    with step("spark") as running:
+    with recorded(), step("spark") as running:
         rows = await engine.run(sql, views)
     answers = [answered(answer.as_py()) for answer in rows["answer"]]
     return sorted(answer["n"][0].as_py() for answer in answers), running.parts["planning"] > 0
