@@ -23,6 +23,7 @@ _HALF = _BASE >> 1
 _LEAST = -34  # the unit of its limbs, 2**-1083, divides all floats
 _MINUS_ZERO, _INFINITY, _MINUS_INFINITY, _NAN = 100, 101, 102, 103  # all other buckets are smaller
 _INFINITE = "CAST('Infinity' AS DOUBLE)"
+_MIDDLE = (0, 1, -1)  # the buckets of values between 2**-40 and 2**50 in size
 
 
 def bucket(x: str) -> str:
@@ -66,24 +67,32 @@ def sums_of_values(x: str, distinct: str, clauses: str) -> str:
     return _let(f"collect_list({distinct}{value}){clauses}", "a", by_bucket)
 
 
-def sum_of_buckets(bucket: str, sums: tuple[str, ...], clauses: str, type: str) -> str:
-    """An aggregate over rows with a bucket and the sums of its limbs: the sum of all values, as `rounded_sum`.
+def sum_of_buckets(bucket: str, limbs: tuple[str, ...], clauses: str, type: str) -> str:
+    """An aggregate over rows with a bucket, and limbs or sums of limbs (BIGINT): the sum of all values.
 
-    Spark interprets functions of arrays. A group with values of bucket 0 only therefore has a form without them.
+    The limbs of the middle buckets are added; those of other buckets are collected. A group with values of only one
+    middle bucket has a form without functions of arrays, which Spark interprets.
     """
-    of_zero = [f"sum(IF({bucket} = 0, {text}, NULL)){clauses}" for text in sums]
-    fields = ", ".join(f"{text} AS s{i}" for i, text in enumerate(sums))
-    others = f"collect_list(IF({bucket} IS NULL OR {bucket} = 0, NULL, struct({bucket} AS b, {fields}))){clauses}"
-    own = ", ".join(f"{total} AS s{i}" for i, total in enumerate(of_zero))
-    every = f"IF({of_zero[0]} IS NULL, {others}, array_append({others}, struct(0 AS b, {own})))"
+    sums = {b: [f"sum(IF({bucket} = {b}, {limb}, NULL)){clauses}" for limb in limbs] for b in _MIDDLE}
+    fields = ", ".join(f"{limb} AS s{i}" for i, limb in enumerate(limbs))
+    is_other = f"{bucket} NOT BETWEEN {min(_MIDDLE)} AND {max(_MIDDLE)}"
+    others = f"collect_list(IF({is_other}, struct({bucket} AS b, {fields}), NULL)){clauses}"
+    own = []
+    for b, totals in sums.items():
+        added = ", ".join(f"{total} AS s{i}" for i, total in enumerate(totals))
+        own.append(f"IF({totals[0]} IS NULL, NULL, struct({b} AS b, {added}))")
+    general = rounded_sum(f"concat({others}, array_compact(array({', '.join(own)})))", type)
     if type == "FLOAT":
-        return rounded_sum(every, type)
-    is_simple = f"size({others}) = 0 AND abs({of_zero[2]}) < {1 << 31}L"
-    return f"IF({is_simple}, {_double_of_zero(*of_zero)}, {rounded_sum(every, type)})"
+        return general
+    number = " + ".join(f"IF({totals[0]} IS NULL, 0, 1)" for totals in sums.values())
+    low, middle, high = (f"coalesce({', '.join(of_limb)})" for of_limb in zip(*sums.values(), strict=True))
+    units = " ".join(f"WHEN {totals[0]} IS NOT NULL THEN {2.0 ** (_BITS * b - 63)!r}D" for b, totals in sums.items())
+    is_simple = f"size({others}) = 0 AND {number} = 1 AND abs({high}) < {1 << 31}L"
+    return f"IF({is_simple}, {_double(low, middle, high)} * CASE {units} END, {general})"
 
 
-def _double_of_zero(low: str, middle: str, high: str) -> str:
-    """The nearest double to the sum of bucket 0, whose highest limb is less than 2**31 in size.
+def _double(low: str, middle: str, high: str) -> str:
+    """The nearest double to low + middle * 2**30 + high * 2**60, for |high| < 2**31.
 
     With the carries added, the lower limbs are less than 2**30 in size. The result is the sum of two exact doubles, the
     first a multiple of 2**40, the second less than 2**41 in size, and is rounded once.
@@ -95,7 +104,7 @@ def _double_of_zero(low: str, middle: str, high: str) -> str:
     third = f"({high} + shiftright({carry}, {_BITS}))"
     head = f"CAST(shiftleft({third}, {_BITS}) + {second} - ({second} & 1023L) AS DOUBLE) * {_BASE}D"
     tail = f"CAST(shiftleft({second} & 1023L, {_BITS}) + {first} AS DOUBLE)"
-    return f"(({head} + {tail}) * {2.0**-63!r}D)"
+    return f"({head} + {tail})"
 
 
 def rounded_sum(sums: str, type: str) -> str:
@@ -143,13 +152,13 @@ def _rounded(a: str, type: str) -> str:
         f" CASE WHEN {digit} = 0 THEN s.r WHEN s.n = s.q THEN {below_one} WHEN s.n = s.q + 1 THEN {below_two}"
         f" ELSE {_sign('s.h')} END AS r)"
     )
-    rounded = _float("s") if type == "FLOAT" else _double("s")
+    rounded = _float_of_fold("s") if type == "FLOAT" else _double_of_fold("s")
     fault = fail(SqlState.NUMERIC_VALUE_OUT_OF_RANGE, "value out of range: overflow")
     checked = _let(f"CAST({rounded} AS {type})", "x", f"IF(abs(x) = {_INFINITE}, {fault}, x)")
     return f"aggregate({positions}, {start}, (s, v) -> {step}, s -> {checked})"
 
 
-def _double(s: str) -> str:
+def _double_of_fold(s: str) -> str:
     """The nearest double to the state of the fold: the sum of two exact doubles, which is rounded once.
 
     Multiplying by powers of two does not round: a sum of floats that is subnormal is a float.
@@ -159,7 +168,7 @@ def _double(s: str) -> str:
     return _times_unit(f"({head} + ({tail}))", f"{_BITS} * ({s}.q - 2) - 63")
 
 
-def _float(s: str) -> str:
+def _float_of_fold(s: str) -> str:
     """A double that is rounded to the nearest float to the state. It has at least 29 bits of the sum, and one more that
     says whether there are others."""
     few = f"CAST(shiftleft({s}.h, {_BITS}) + {s}.m AS DOUBLE) + signum(2L * {s}.l + {s}.r) * 0.5D"

@@ -2,7 +2,8 @@
 
 The lower one has the buckets of the floats (see `exact_sums`) as additional keys. It computes the sums of their limbs,
 which are integers, and partial results of the other calls: its groups are maintained by adding. The upper one combines
-the few rows of each group. Aggregates with a call that cannot be combined from partial results are not changed.
+the few rows of each group. An aggregate with a call that cannot be combined from partial results is not split: its sums
+get the bucket and the limbs of each row as arguments.
 """
 
 from __future__ import annotations
@@ -64,9 +65,11 @@ def sums_split(relation: Relation) -> Relation:
         if not isinstance(node, Aggregate) or not any(map(_is_float_sum, node.calls)):
             return None
         # Spark supports a correlated subquery only if it has one aggregate.
-        if not all(_is_float_sum(c) or _is_combinable(c) for c in node.calls) or free_columns(node):
+        if free_columns(node):
             return None
-        return _split(replace(node, input=transform(node.input, change)), new)
+        node = replace(node, input=transform(node.input, change))
+        is_split = all(_is_float_sum(c) or _is_combinable(c) for c in node.calls)
+        return _split(node, new) if is_split else _by_limbs(node, new)
 
     return transform(relation, change)
 
@@ -91,13 +94,53 @@ class _Split:
     sums: tuple[ColumnRef, ...]
 
 
-def _split(node: Aggregate, new: NewColumns) -> Relation:
+@dataclass(frozen=True, slots=True)
+class _Limbs:
+    """Expressions for a float of a row: its bucket and its limbs, as int4."""
+
+    bucket: ColumnRef
+    limbs: tuple[Expression, ...]
+
+
+def _with_limbs(node: Aggregate, new: NewColumns) -> tuple[Relation, dict[Expression, _Limbs]]:
+    """The aggregate's input with columns for the limbs of the floats that it adds; and the limbs by float."""
     floats = list(dict.fromkeys(_float(call) for call in node.calls if _is_float_sum(call)))
     below, values = _with(node.input, floats, new)
     below, buckets = _with(below, [Call(_BUCKET, (value,), INT4, value.nullable) for value in values], new)
     scaled = [Call(_SCALED, pair, FLOAT8, False) for pair in zip(values, buckets, strict=True)]
     below, scaled_values = _with(below, scaled, new)
+    return below, {
+        float_: _Limbs(bucket, tuple(Call(limb, (value,), INT4, False) for limb in _LIMBS))
+        for float_, bucket, value in zip(floats, buckets, scaled_values, strict=True)
+    }
 
+
+def _sum_call(call: AggregateCall, arguments: tuple[Expression, ...], count: Expression | None) -> AggregateCall:
+    """The sum or average of floats. `arguments`: the bucket and the limbs.
+
+    `count`: the number of values of a row, for an average.
+    """
+    if call.function.name == "avg":
+        assert count is not None
+        return AggregateCall(_AVERAGE, (*arguments, count), FLOAT8, True)
+    return AggregateCall(_SUM[call.type.name], arguments, call.type, True)
+
+
+def _by_limbs(node: Aggregate, new: NewColumns) -> Aggregate:
+    below, limbs_of = _with_limbs(node, new)
+    calls = []
+    for call in node.calls:
+        if _is_float_sum(call):
+            of = limbs_of[_float(call)]
+            arguments: tuple[Expression, ...] = (of.bucket, *(Cast(limb, INT8) for limb in of.limbs))
+            call = _sum_call(call, arguments, Literal(1, INT8))
+        calls.append(call)
+    return replace(node, input=below, calls=tuple(calls))
+
+
+def _split(node: Aggregate, new: NewColumns) -> Relation:
+    below, limbs_of = _with_limbs(node, new)
+    buckets = [of.bucket for of in limbs_of.values()]
     keys = (*node.keys, *buckets)
     key_columns = [new.column("", key) for key in keys]
     partial: dict[AggregateCall, Column] = {}
@@ -108,19 +151,15 @@ def _split(node: Aggregate, new: NewColumns) -> Relation:
         return ColumnRef(partial[call])
 
     splits = {}
-    for number, (float_, value) in enumerate(zip(floats, scaled_values, strict=True)):
-        limbs = (Call(limb, (value,), INT4, False) for limb in _LIMBS)
-        sums = tuple(ref(AggregateCall(_INT_SUM, (limb,), INT8, True)) for limb in limbs)
+    for number, (float_, of) in enumerate(limbs_of.items()):
+        sums = tuple(ref(AggregateCall(_INT_SUM, (limb,), INT8, True)) for limb in of.limbs)
         splits[float_] = _Split(key_columns[len(node.keys) + number], sums)
     calls = []
     for call in node.calls:
         if _is_float_sum(call):
             split = splits[_float(call)]
-            arguments = (ColumnRef(split.bucket), *split.sums)
-            if call.function.name == "avg":
-                calls.append(AggregateCall(_AVERAGE, (*arguments, ref(_ROWS)), FLOAT8, True))
-            else:
-                calls.append(AggregateCall(_SUM[call.type.name], arguments, call.type, True))
+            count = ref(_ROWS) if call.function.name == "avg" else None
+            calls.append(_sum_call(call, (ColumnRef(split.bucket), *split.sums), count))
         else:
             calls.append(_combination(call, ref))
     lower = Aggregate(below, keys, tuple(partial), (*key_columns, *partial.values()))
