@@ -27,8 +27,12 @@ true
 > SELECT * FROM t AS OF ${one}
 1
 
+$ set-regex match=\b\d{13}\b replacement=<time>
+
 > SUBSCRIBE t WITH (SNAPSHOT false) AS OF ${one} UP TO ${two} + 1
-${two} 1 2
+<time> 1 2
+
+$ unset-regex
 
 ! SUBSCRIBE t AS OF ${one} - 1
 contains:could not find a valid timestamp for the query
