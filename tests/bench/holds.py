@@ -5,8 +5,6 @@ from __future__ import annotations
 import re
 import sqlite3
 import statistics
-import subprocess
-import tempfile
 import time
 import urllib.request
 from dataclasses import dataclass
@@ -14,8 +12,8 @@ from pathlib import Path
 
 import psycopg
 
+from tests.bench.pgbench import pgbench
 from tests.bench.servers import Line, Servers
-from tests.fix_postgres import binaries
 from tests.fix_server import ServerProcess
 
 HOLDS = 1_000
@@ -89,24 +87,8 @@ def _commit_ms(directory: Path) -> float:
 
 def _advance(server: ServerProcess, sessions: int) -> Run:
     before = _transactions(server)
-    with tempfile.NamedTemporaryFile("w", suffix=".sql") as file:
-        file.write(SCRIPT)
-        file.flush()
-        done = subprocess.run(
-            [
-                str(binaries() / "pgbench"),
-                *("-n", "-c", str(sessions), "-j", "1", "-T", str(SECONDS), "-f", file.name, server.dsn),
-            ],
-            capture_output=True,
-            text=True,
-            check=True,
-            cwd=Path(tempfile.gettempdir()),
-        )
-    rate = re.search(r"tps = ([0-9.]+)", done.stdout)
-    count = re.search(r"actually processed: (\d+)", done.stdout)
-    assert rate is not None, done.stdout + done.stderr
-    assert count is not None, done.stdout + done.stderr
-    return Run(float(rate[1]), int(count[1]) / (_transactions(server) - before))
+    done = pgbench(server.dsn, SCRIPT, clients=sessions, seconds=SECONDS)
+    return Run(done.rate, done.count / (_transactions(server) - before))
 
 
 def _transactions(server: ServerProcess) -> float:

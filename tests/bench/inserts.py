@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 import psycopg
 
-from tests.bench.round_trips import rate
+from tests.bench.pgbench import pgbench
 from tests.bench.servers import Line, Servers, timed
 
 ROUNDS = 5
@@ -22,6 +22,10 @@ MANY, LITERALS, COPIED = 1_000, 5_000, 500_000
 def executemany(connection: psycopg.Connection) -> None:
     with connection.cursor() as cursor:
         cursor.executemany(STATEMENT, [(i, i % 100, "hello", 1.5) for i in range(MANY)])
+
+
+def single_rows(dsn: str, mode: str, clients: int) -> float:
+    return pgbench(dsn, ONE_ROW, clients=clients, mode=mode).rate
 
 
 def literals(connection: psycopg.Connection) -> None:
@@ -43,9 +47,9 @@ def per_second(rows: int, write: Callable[[psycopg.Connection], None]) -> Callab
 
 
 CASES: dict[str, tuple[Callable[[str], float], str]] = {
-    "INSERT of a row, prepared, 1 connection": (lambda dsn: rate(dsn, "prepared", ONE_ROW, 1), "at least 0.5 x"),
-    "INSERT of a row, prepared, 16 connections": (lambda dsn: rate(dsn, "prepared", ONE_ROW, 16), "at least 0.8 x"),
-    "INSERT of a row, simple, 16 connections": (lambda dsn: rate(dsn, "simple", ONE_ROW, 16), ""),
+    "INSERT of a row, prepared, 1 connection": (lambda dsn: single_rows(dsn, "prepared", 1), "at least 0.5 x"),
+    "INSERT of a row, prepared, 16 connections": (lambda dsn: single_rows(dsn, "prepared", 16), "at least 0.8 x"),
+    "INSERT of a row, simple, 16 connections": (lambda dsn: single_rows(dsn, "simple", 16), ""),
     "executemany of 1,000 rows": (per_second(MANY, executemany), "at least 0.5 x"),
     "INSERT ... VALUES of 5,000 rows": (per_second(LITERALS, literals), "166,000/s (30 ms)"),
     "COPY FROM of 500,000 rows": (per_second(COPIED, copy), "at least 1 x"),

@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-import re
 import statistics
-import subprocess
-import tempfile
-from pathlib import Path
 
 import psycopg
 
+from tests.bench.pgbench import pgbench
 from tests.bench.servers import Line, Servers
-from tests.fix_postgres import binaries
 
 ROWS = 100_000
-SECONDS = 4
 ROUNDS = 3
 CREATE = f"""
     DROP TABLE IF EXISTS accounts;
@@ -33,27 +28,6 @@ CASES = (
 )
 
 
-def rate(dsn: str, mode: str, script: str, clients: int, seconds: int = SECONDS) -> float:
-    """Statements per second."""
-    with tempfile.NamedTemporaryFile("w", suffix=".sql") as file:
-        file.write(script)
-        file.flush()
-        done = subprocess.run(
-            [
-                str(binaries() / "pgbench"),
-                *("-n", "-M", mode, "-c", str(clients), "-j", "1", "-T", str(seconds)),
-                *("-f", file.name, dsn),
-            ],
-            capture_output=True,
-            text=True,
-            check=True,
-            cwd=Path(tempfile.gettempdir()),
-        )
-    found = re.search(r"tps = ([0-9.]+)", done.stdout)
-    assert found is not None, done.stdout + done.stderr
-    return float(found[1])
-
-
 def run(servers: Servers) -> list[Line]:
     """PostgreSQL has an index on the key; Tidewire has none."""
     sides = (servers.tidewire.dsn, servers.postgres.dsn)
@@ -64,8 +38,8 @@ def run(servers: Servers) -> list[Line]:
         connection.execute("CREATE INDEX ON accounts (id)")
     lines = []
     for name, mode, script, clients, target in CASES:
-        rate(sides[0], mode, script, clients)  # the JVM compiles the statement's code
-        pairs = [tuple(rate(dsn, mode, script, clients) for dsn in sides) for _ in range(ROUNDS)]
+        pgbench(sides[0], script, clients=clients, mode=mode)  # the JVM compiles the statement's code
+        pairs = [tuple(pgbench(dsn, script, clients=clients, mode=mode).rate for dsn in sides) for _ in range(ROUNDS)]
         ours, theirs, ratio = (
             statistics.median(values) for values in zip(*((a, b, a / b) for a, b in pairs), strict=True)
         )
