@@ -32,7 +32,8 @@ from server.sql.constant import Bindings
 from server.sql.plan import QueryPlan
 from server.sql.render import spark_text
 
-TIMES_MAX = 16  # of one step of a lagging dataflow: each adds a version of the touched rows
+TIMES_MAX = 256  # of one step of a lagging dataflow
+ROWS_MAX = 100_000  # changed rows of a step over several times, which bounds its duration and memory
 
 
 def computation_of(
@@ -120,7 +121,14 @@ class IncrementalComputation:
         found = {time for id in self.inputs for time in self._reads.change_times(id, lower, upper)}
         buffered = (operator.next_time for operator in self._operators)
         found.update(time for time in buffered if time is not None and lower <= time < upper)
-        return sorted(found)[: self._times_max if self._has_state else 1]
+        times = sorted(found)[: self._times_max if self._has_state else 1]
+        while len(times) > 1 and self._changed_rows(lower, times[-1]) > ROWS_MAX:
+            times = times[: len(times) // 2]
+        return times
+
+    def _changed_rows(self, lower: int, last: Timestamp) -> int:
+        """The number of log rows of the inputs at times from `lower` to `last`."""
+        return sum(self._reads.log_row_count(id, lower, last + 1) for id in self.inputs)
 
     async def advance(self, times: Sequence[Timestamp], present: Present | None = None) -> list[pa.Table]:
         if not self._has_state:  # a commit failed or was cancelled, or `_changes_by_recomputing` dropped the state
@@ -149,9 +157,7 @@ class IncrementalComputation:
     def _begin(self, time: Timestamp, *, limited: bool) -> None:
         """Begins to count the cost of a step to `time`. TooMuch if the number of changes alone exceeds the limit."""
         assert self._time is not None
-        self._step_cost.begin(
-            sum(self._reads.log_row_count(id, self._time + 1, time + 1) for id in self.inputs), limited=limited
-        )
+        self._step_cost.begin(self._changed_rows(self._time + 1, time), limited=limited)
 
     async def _changes_by_hydrating(self, time: Timestamp, present: Present) -> pa.Table:
         """The changes up to a time if there is no state: hydrates at that time and subtracts the present rows."""

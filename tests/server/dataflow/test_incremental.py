@@ -26,6 +26,8 @@ from server.dataflow.arrangements.file_arrangement import EXECUTORS, Executors, 
 from server.dataflow.operators import accumulable_aggregate, distinct, join, operator, recompute, step_cost
 from server.dataflow.operators.temporal_buffer import TemporalBuffer
 from server.dataflow.plan import nodes
+from server.dataflow.runtime import incremental
+from server.dataflow.runtime.computation import Computation
 from server.runtime import threads
 from server.runtime.errors import to_pg_error
 from server.spark.engine import SparkEngine
@@ -428,6 +430,28 @@ def test_steps_with_many_changes_recompute_all_rows(
     monkeypatch.setattr(step_cost, "FEW_ROWS", 12)
     recomputed = [asyncio.run(follow(seed)) for seed in range(SEED, SEED + 3)]
     assert any(0 < count < TIMES - 1 for count in recomputed), recomputed
+
+
+def test_a_step_takes_many_small_timestamps_and_few_large_ones(
+    engine: SparkEngine, storage: Arranger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(incremental, "ROWS_MAX", 40)
+    monkeypatch.setattr(incremental, "TIMES_MAX", 8)
+    sizes = (1, *[1] * 20, 15, 15, 15, 50, 1)
+    history = history_of(t=[[((number, number, "a"), 1) for number in range(size)] for size in sizes])
+    computation = followed(planned("SELECT k, count(*) FROM t GROUP BY k"), history, engine, storage)
+    assert asyncio.run(_taken(computation, len(sizes) + 1)) == [8, 8, 4, 2, 1, 1, 1]
+
+
+async def _taken(computation: Computation, upper: int) -> list[int]:
+    """The numbers of timestamps of the steps from time 2 on."""
+    await computation.hydrate(Timestamp(1))
+    lower, taken = 2, []
+    while times := computation.times(lower, upper):
+        await computation.advance(times)
+        taken.append(len(times))
+        lower = times[-1] + 1
+    return taken
 
 
 def test_too_expensive_steps_are_detected_before_rows_are_read(
