@@ -27,6 +27,7 @@ from server.coordinator.coordinator import Coordinator
 from server.coordinator.subscriptions import Joined, Subscriptions
 from server.dataflow.runtime.dataflow import Dataflow
 from server.dataflow.stream.feed import Feed
+from server.dataflow.stream.selection import Selection
 from server.timeline.frontiers import Frontiers
 
 
@@ -114,8 +115,8 @@ def lose_the_last() -> None:
 def resume_too_late() -> None:
     join = Subscriptions.join_collection
 
-    async def later(self: Subscriptions, id: ObjectId, as_of: Timestamp) -> Joined:
-        joined = await join(self, id, as_of)
+    async def later(self: Subscriptions, id: ObjectId, as_of: Timestamp, selection: Selection | None = None) -> Joined:
+        joined = await join(self, id, as_of, selection)
         return replace(joined, times=[time for time in joined.times if time > as_of + 1])
 
     Subscriptions.join_collection = later  # type: ignore[method-assign]
@@ -125,9 +126,11 @@ def resume_too_late() -> None:
 def resume_too_early() -> None:
     join = Subscriptions.join_collection
 
-    async def earlier(self: Subscriptions, id: ObjectId, as_of: Timestamp) -> Joined:
+    async def earlier(
+        self: Subscriptions, id: ObjectId, as_of: Timestamp, selection: Selection | None = None
+    ) -> Joined:
         repeated = self._log.tables(id, as_of, as_of + 1) if self._log.times(id, as_of, as_of + 1) else []
-        joined = await join(self, id, as_of)
+        joined = await join(self, id, as_of, selection)
 
         async def changes(time: Timestamp) -> list[pa.Table]:
             return await joined.changes(time) + (repeated if time == joined.times[0] else [])
