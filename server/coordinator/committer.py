@@ -5,8 +5,8 @@ write all of them in one transaction, advance the tables' `upper`, acknowledge. 
 `upper` is greater than its timestamp.
 
 While nothing is written, empty commits advance `upper` with the clock. They write to disk only to extend the timestamp
-reservation. The first follows CLOSE_S after a write, the others every `interval_s`. A client that notes the time of its
-acknowledgement therefore soon receives progress beyond it.
+reservation. The first ones follow a write after CLOSE_S, the others every `interval_s`. A client that notes the time of
+its acknowledgement therefore soon receives progress beyond it.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from server.sql.index_keys import is_computed
 from server.timeline.frontiers import Frontiers
 
 GROUP_MAX = 1_000  # requests in one transaction; bounds its duration, and so the latency of its first request
-CLOSE_S = 0.002  # after a write: acknowledgements arrive meanwhile; steady writers need no empty commits
+CLOSE_S = (0.002, 0.02)  # pauses before the empty commits after a write; the second is for late acknowledgements
 GATHER_S = 0.002  # how long ADVANCE requests wait for others to share a transaction; no reader depends on them
 
 log = structlog.get_logger()
@@ -135,7 +135,7 @@ class Committer:
         self._interval_s = interval_s
         self._queue: list[Request] = []
         self._wake = asyncio.Event()
-        self._has_written = False  # in the last commit
+        self._empty_commits = len(CLOSE_S)  # since the last write
         self._last_write: dict[ObjectId, Timestamp] = {}
         self._recent_writes = RecentWrites()
         self._unread: dict[ObjectId, Timestamp] = {}
@@ -161,7 +161,8 @@ class Committer:
         loop = asyncio.get_running_loop()
         while True:
             # While idle, an empty commit advances the frontier.
-            timer = loop.call_later(CLOSE_S if self._has_written else self._interval_s, self._wake.set)
+            pause_s = CLOSE_S[self._empty_commits] if self._empty_commits < len(CLOSE_S) else self._interval_s
+            timer = loop.call_later(pause_s, self._wake.set)
             await self._wake.wait()
             timer.cancel()
             if self._queue and all(request.only_moves_holds for request in self._queue):
@@ -209,7 +210,7 @@ class Committer:
         except BaseException:
             group.moves.roll_back()
             raise
-        self._has_written = bool(written)
+        self._empty_commits = 0 if written else self._empty_commits + 1
         self._log.committed(written)
         for batch, _ in written:
             self._last_write[batch.collection] = time
