@@ -1,10 +1,10 @@
 """Exact sums of floats, as Spark SQL.
 
-A finite float x is split into three integers, its *limbs*, which are digits with 30 bits of a large integer:
+A finite float x is split into four integers, its *limbs*, which are digits with 30 bits of a large integer:
 
-    x = (limb0 + limb1 * 2**30 + limb2 * 2**60) * 2**(30 * bucket - 63)
+    x = (limb0 + limb1 * 2**30 + limb2 * 2**60 + limb3 * 2**90) * 2**(60 * bucket - 78)
 
-The *bucket* follows from the size of x; values between 2**-10 and 2**20 have the bucket 0. The sums of the limbs of the
+The *bucket* follows from the size of x; values between 2**-20 and 2**40 have the bucket 0. The sums of the limbs of the
 values of one bucket are exact integers, which are maintained by adding. `rounded_sum` adds the sums of all buckets and
 rounds the result once, half to even. So the result does not depend on the order of the values.
 
@@ -16,14 +16,16 @@ from __future__ import annotations
 from protocol.pgwire.errors import SqlState
 from server.sql.functions.table import fail
 
-LIMBS = 3
+LIMBS = 4
 _BITS = 30
+_WIDTH = 2  # the distance of two buckets in limbs
+_UNIT = 78  # the unit of the limbs of bucket 0 is 2**-78
 _BASE = 1 << _BITS
 _HALF = _BASE >> 1
-_LEAST = -34  # the unit of its limbs, 2**-1083, divides all floats
+_LEAST = -17  # the unit of its limbs, 2**-1098, divides all floats
 _MINUS_ZERO, _INFINITY, _MINUS_INFINITY, _NAN = 100, 101, 102, 103  # all other buckets are smaller
 _INFINITE = "CAST('Infinity' AS DOUBLE)"
-_MIDDLE = (0, 1, -1)  # the buckets of values between 2**-40 and 2**50 in size
+_MIDDLE = (0, 1, -1)  # the buckets of values between 2**-80 and 2**100 in size
 
 
 def bucket(x: str) -> str:
@@ -32,18 +34,20 @@ def bucket(x: str) -> str:
     A logarithm is inexact: a float next to the limit of two buckets may have either one. The limbs have room for both.
     """
     return (
-        f"CASE WHEN abs({x}) >= 0.0009765625D AND abs({x}) < 1048576D THEN 0"
+        f"CASE WHEN abs({x}) >= {2.0**-20!r}D AND abs({x}) < {2.0**40!r}D THEN 0"
         f" WHEN {x} = 0D THEN IF(CAST({x} AS STRING) = '-0.0', {_MINUS_ZERO}, 0) WHEN isnan({x}) THEN {_NAN}"
         f" WHEN {x} = {_INFINITE} THEN {_INFINITY} WHEN {x} = -{_INFINITE} THEN {_MINUS_INFINITY} WHEN {x} IS NOT NULL"
-        f" THEN greatest(CAST(floor((log2(abs({x})) + 10D) / {_BITS}D) AS INT), {_LEAST}) END"
+        f" THEN greatest(CAST(floor((log2(abs({x})) + 20D) / {_WIDTH * _BITS}D) AS INT), {_LEAST}) END"
     )
 
 
 def scaled(x: str, bucket: str) -> str:
-    """A DOUBLE that is not NULL: x * 2**(3 - 30 * bucket), or zero if x is not finite. Less than 2**25 in size."""
+    """A DOUBLE that is not NULL: x * 2**(-12 - 60 * bucket), or zero if x is not finite. Less than 2**29 in size."""
+    of_zero = _UNIT - (LIMBS - 1) * _BITS
+    exponent = f"{of_zero} - {_WIDTH * _BITS} * {bucket}"
     return (
-        f"CASE WHEN {bucket} = 0 THEN {x} * 8D"
-        f" WHEN {bucket} < {_MINUS_ZERO} THEN {x} * pow(2D, CAST(3 - {_BITS} * {bucket} AS DOUBLE)) ELSE 0D END"
+        f"CASE WHEN {bucket} = 0 THEN {x} * {2.0**of_zero!r}D"
+        f" WHEN {bucket} < {_MINUS_ZERO} THEN {x} * pow(2D, CAST({exponent} AS DOUBLE)) ELSE 0D END"
     )
 
 
@@ -85,32 +89,52 @@ def sum_of_buckets(bucket: str, limbs: tuple[str, ...], clauses: str, type: str)
     if type == "FLOAT":
         return general
     number = " + ".join(f"IF({totals[0]} IS NULL, 0, 1)" for totals in sums.values())
-    low, middle, high = (f"coalesce({', '.join(of_limb)})" for of_limb in zip(*sums.values(), strict=True))
-    units = " ".join(f"WHEN {totals[0]} IS NOT NULL THEN {2.0 ** (_BITS * b - 63)!r}D" for b, totals in sums.items())
-    is_simple = f"size({others}) = 0 AND {number} = 1 AND abs({high}) < {1 << 31}L"
-    return f"IF({is_simple}, {_double(low, middle, high)} * CASE {units} END, {general})"
+    limbs_of_own = [f"coalesce({', '.join(of_limb)})" for of_limb in zip(*sums.values(), strict=True)]
+    units = " ".join(
+        f"WHEN {totals[0]} IS NOT NULL THEN {2.0 ** (_WIDTH * _BITS * b - _UNIT)!r}D" for b, totals in sums.items()
+    )
+    is_simple = f"size({others}) = 0 AND {number} = 1 AND abs({limbs_of_own[-1]}) < {1 << 60}L"
+    return f"IF({is_simple}, {_double_of_limbs(limbs_of_own)} * CASE {units} END, {general})"
 
 
-def _double(low: str, middle: str, high: str) -> str:
-    """The nearest double to low + middle * 2**30 + high * 2**60, for |high| < 2**31.
+def _double_of_limbs(limbs: list[str]) -> str:
+    """The nearest double to the sum of limb[i] * 2**(30 * i). The highest limb is less than 2**60 in size."""
+    *digits, carry = _digits(limbs)
+    with_carry = _double(carry, digits[3], digits[2], _sign(f"{digits[1]} * {_BASE}L + {digits[0]}"))
+    without_carry = _double(digits[3], digits[2], digits[1], _sign(digits[0]))
+    return (
+        f"CASE WHEN {carry} <> 0 THEN {with_carry} * {2.0 ** (2 * _BITS)!r}D"
+        f" WHEN {digits[3]} <> 0 THEN {without_carry} * {2.0**_BITS!r}D"
+        f" ELSE {_double(digits[2], digits[1], digits[0], '0L')} END"
+    )
 
-    With the carries added, the lower limbs are less than 2**30 in size. The result is the sum of two exact doubles, the
-    first a multiple of 2**40, the second less than 2**41 in size, and is rounded once.
+
+def _digits(limbs: list[str]) -> list[str]:
+    """Digits between -2**29 and 2**29 - 1 with the same sum as the limbs, from the lowest on; the last is the carry."""
+    digits = []
+    carry = "0L"
+    for limb in limbs:
+        rounded = f"({limb} + {carry} + {_HALF}L)"
+        digits.append(f"(({rounded} & {_BASE - 1}L) - {_HALF}L)")
+        carry = f"shiftright({rounded}, {_BITS})"
+    return [*digits, carry]
+
+
+def _double(high: str, middle: str, low: str, rest: str) -> str:
+    """The nearest double to high * 2**60 + middle * 2**30 + low. `rest`: the sign of what is below the three digits.
+
+    The sum of two exact doubles, which is rounded once. If `rest` is not 0, `high` must not be 0 either: the three then
+    have at least 60 bits, enough to round correctly.
     """
-    carry = f"({low} + {_HALF}L)"
-    first = f"(({carry} & {_BASE - 1}L) - {_HALF}L)"
-    carry = f"({middle} + shiftright({carry}, {_BITS}) + {_HALF}L)"
-    second = f"(({carry} & {_BASE - 1}L) - {_HALF}L)"
-    third = f"({high} + shiftright({carry}, {_BITS}))"
-    head = f"CAST(shiftleft({third}, {_BITS}) + {second} - ({second} & 1023L) AS DOUBLE) * {_BASE}D"
-    tail = f"CAST(shiftleft({second} & 1023L, {_BITS}) + {first} AS DOUBLE)"
-    return f"({head} + {tail})"
+    head = f"CAST(shiftleft({high}, {_BITS}) + {middle} - ({middle} & 1023L) AS DOUBLE) * {_BASE}D"
+    tail = f"CAST(shiftleft({middle} & 1023L, {_BITS}) + {low} AS DOUBLE) + {rest} * 0.5D"
+    return f"({head} + ({tail}))"
 
 
 def rounded_sum(sums: str, type: str) -> str:
     """The sum of all values as a FLOAT or DOUBLE; NULL if there are none.
 
-    Raises 22003 if it is too large. `sums`: an array of structs (b, s0, s1, s2), a bucket and the sums of its limbs.
+    Raises 22003 if it is too large. `sums`: an array of structs (b, s0, s1, ...), a bucket and the sums of its limbs.
     """
 
     def has(bucket: int) -> str:
@@ -136,9 +160,9 @@ def _rounded(a: str, type: str) -> str:
     digits below it (m, l), and the sign of everything below these (r). With such digits, the sign of the highest one is
     the sign of the sum, and the three have at least 60 bits: enough to round correctly.
     """
-    low, high = (f"array_{end}(transform({a}, e -> e.b))" for end in ("min", "max"))
+    low, high = (f"(array_{end}(transform({a}, e -> e.b)) * {_WIDTH})" for end in ("min", "max"))
     limbs = " ".join(f"WHEN {i} THEN e.s{i}" for i in range(LIMBS))
-    at_position = f"aggregate({a}, 0L, (t, e) -> t + CASE p - e.b {limbs} ELSE 0L END)"
+    at_position = f"aggregate({a}, 0L, (t, e) -> t + CASE p - e.b * {_WIDTH} {limbs} ELSE 0L END)"
     positions = f"transform(sequence({low}, {high} + {LIMBS + 1}), p -> {at_position})"
     start = f"struct(0L AS c, {low} - 1 AS n, {low} - 1 AS q, 0L AS h, 0L AS m, 0L AS l, 0L AS r)"
     digit = f"((s.c + v + {_HALF}L & {_BASE - 1}L) - {_HALF}L)"
@@ -159,13 +183,11 @@ def _rounded(a: str, type: str) -> str:
 
 
 def _double_of_fold(s: str) -> str:
-    """The nearest double to the state of the fold: the sum of two exact doubles, which is rounded once.
+    """The nearest double to the state of the fold.
 
     Multiplying by powers of two does not round: a sum of floats that is subnormal is a float.
     """
-    head = f"CAST(shiftleft({s}.h, {_BITS}) + {s}.m - ({s}.m & 1023) AS DOUBLE) * {_BASE}D"
-    tail = f"CAST(shiftleft({s}.m & 1023, {_BITS}) + {s}.l AS DOUBLE) + {s}.r * 0.5D"
-    return _times_unit(f"({head} + ({tail}))", f"{_BITS} * ({s}.q - 2) - 63")
+    return _times_unit(_double(f"{s}.h", f"{s}.m", f"{s}.l", f"{s}.r"), f"{_BITS} * ({s}.q - 2) - {_UNIT}")
 
 
 def _float_of_fold(s: str) -> str:
@@ -176,7 +198,7 @@ def _float_of_fold(s: str) -> str:
         f"CAST(shiftleft({s}.h, {_BITS}) + {s}.m - ({s}.m & 1023) AS DOUBLE)"
         f" + signum(2L * (shiftleft({s}.m & 1023, {_BITS}) + {s}.l) + {s}.r) * 512D"
     )
-    return _times_unit(f"IF(abs({s}.h) < 32768, {few}, {many})", f"{_BITS} * ({s}.q - 1) - 63")
+    return _times_unit(f"IF(abs({s}.h) < 32768, {few}, {many})", f"{_BITS} * ({s}.q - 1) - {_UNIT}")
 
 
 def _times_unit(value: str, exponent: str) -> str:

@@ -36,9 +36,11 @@ _SUM_ARGUMENTS = (INT4, *(INT8 for _ in _LIMBS))
 def _combined(type: PgType, average: bool = False) -> Function:
     """An aggregate over buckets, the sums of their limbs and, for an average, the numbers of their values."""
     spark = "FLOAT" if type == FLOAT4 else "DOUBLE"
-    total = exact_sums.sum_of_buckets("{0}", ("{1}", "{2}", "{3}"), "{f}", spark)
+    limbs = tuple(f"{{{number}}}" for number in range(1, 1 + exact_sums.LIMBS))
+    total = exact_sums.sum_of_buckets("{0}", limbs, "{f}", spark)
     if average:
-        total = f"({total} / nullif(sum(IF({{0}} IS NULL, 0L, {{4}})){{f}}, 0L))"
+        count = f"{{{1 + exact_sums.LIMBS}}}"
+        total = f"({total} / nullif(sum(IF({{0}} IS NULL, 0L, {count})){{f}}, 0L))"
     arguments = (*_SUM_ARGUMENTS, INT8) if average else _SUM_ARGUMENTS
     return Function("float_avg" if average else "float_sum", arguments, type, total, Kind.AGGREGATE, Nulls.MAYBE)
 

@@ -111,13 +111,19 @@ def _halfway(bits: int, low: int, high: int) -> strategies.SearchStrategy[list[f
 
 
 def _groups(
-    values: strategies.SearchStrategy[float], halfway: strategies.SearchStrategy[list[float]]
+    values: strategies.SearchStrategy[float], *others: strategies.SearchStrategy[list[float]]
 ) -> strategies.SearchStrategy[list[list[float]]]:
     lists = strategies.lists(values, min_size=1, max_size=8)
-    return strategies.lists(strategies.one_of(lists, lists.map(_with_cancellation), halfway), min_size=20, max_size=40)
+    return strategies.lists(strategies.one_of(lists, lists.map(_with_cancellation), *others), min_size=20, max_size=40)
 
 
-DOUBLES = _groups(strategies.floats(), _halfway(53, -1073, 900))
+_LEAST, _GREATEST = 2.0**-20, math.nextafter(2.0**40, 0)  # of the same bucket: limbs are carried, none is collected
+_OF_ONE_BUCKET = strategies.lists(
+    strategies.floats(_LEAST, _GREATEST) | strategies.floats(-_GREATEST, -_LEAST), min_size=2, max_size=60
+)
+DOUBLES = _groups(
+    strategies.floats(), _halfway(53, -1073, 900), _OF_ONE_BUCKET, _OF_ONE_BUCKET.map(sorted), _halfway(53, -20, -13)
+)
 REALS = _groups(strategies.floats(width=32), _halfway(24, -148, 100))
 PLAIN = ", array_agg(k)"  # such an aggregate is not split
 
@@ -172,7 +178,7 @@ def test_distinct_and_filter(engine: SparkEngine, groups: list[list[float]]) -> 
         ([2.0**128 - 2.0**104, 2.0**102], "sum(f::real)", 2.0**128 - 2.0**104),
         ([2.0**128 - 2.0**104, 2.0**103, -1.0], "sum(f::real)", 2.0**128 - 2.0**104),
         ([2.0**128 - 2.0**104, 2.0**103], "sum(f::real)", None),
-        ([None, None], "sum(f)", math.nan),  # stands for NULL
+        ([None, None], "sum(f)", math.nan),  # a NULL
     ],
 )
 def test_a_sum_out_of_range(
