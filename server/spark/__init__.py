@@ -41,8 +41,8 @@ class Runner(Protocol):
     async def run(self, sql: str, views: Mapping[str, pa.Table], *, patient: bool = False) -> pa.Table:
         """Returns the rows of `sql` over `views` (name -> rows). Waits for an engine that is starting.
 
-        PgError with PostgreSQL's SQLSTATE and message. 57P03 if the engine is unavailable; a `patient` statement waits
-        until it is available instead.
+        A `patient` statement belongs to a dataflow: it waits for an engine, and its plan is kept for the next run.
+        PgError with PostgreSQL's SQLSTATE and message; 57P03 if the engine is unavailable.
 
         Cancel safety: cancellation stops the statement and leaves nothing behind.
         """

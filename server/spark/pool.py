@@ -121,7 +121,8 @@ class Slot:
             self._views.pop(name, None)
         drop = self._surplus(statement.views, new)
         waited_s = time.monotonic() - statement.begun_s
-        rows = self._path.run(statement.group, statement.sql, new, [*drop, *self._spent.difference(new)])
+        drop += self._spent.difference(new)
+        rows = self._path.run(statement.group, statement.sql, new, drop, repeats=statement.patient)
         self._texts[hash(statement.sql)] = None
         self._texts.move_to_end(hash(statement.sql))
         if len(self._texts) > TEXTS_MAX:

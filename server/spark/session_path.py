@@ -19,8 +19,12 @@ class SessionPath(Protocol):
     def parts(self) -> Mapping[str, float]:
         """The durations of the last statement's phases in seconds; empty if this path does not measure them."""
 
-    def run(self, group: str, sql: str, views: Mapping[str, pa.Table], drop: Sequence[str]) -> pa.Table:
+    def run(
+        self, group: str, sql: str, views: Mapping[str, pa.Table], drop: Sequence[str], repeats: bool = False
+    ) -> pa.Table:
         """Drops the temporary views `drop`, creates `views`, runs `sql`, and returns its rows (see `from_spark`).
+
+        `repeats`: the statement is expected to run again over other rows, so its plan may be kept.
 
         All Spark jobs of the statement belong to the job group `group`. None of them runs after `run` has returned or
         raised. `errors.Failure` for an error of Spark; the views may then exist or not. `Disconnected` if the

@@ -58,6 +58,10 @@ class AccumulableAggregateOperator(Operator):
         named = [pa.field(f"n{i}", field.type) for i, field in enumerate(numbers)]
         self._row_schema = pa.schema([*node.input.schema, VERSION_FIELD, DIFF_FIELD, BRANCH_FIELD, *named])
 
+    @property
+    def statement(self) -> tuple[Statement, Sequence[pa.Schema]]:
+        return self._aggregate.sql, [self._row_schema]
+
     async def look_up(self, tick: Tick, changes: pa.Table) -> None:
         """Looks up the old state and first values of the touched keys.
 

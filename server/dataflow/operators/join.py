@@ -15,13 +15,14 @@ from server.dataflow.operators.operator import (
     ArrangingOperator,
     OperatorContext,
     Tick,
+    changes_schema,
     consolidated,
     key_hashes_of,
     names_of,
     slice_of,
     versioned,
 )
-from server.dataflow.plan.nodes import InnerJoin
+from server.dataflow.plan.nodes import InnerJoin, Statement
 from server.runtime.threads import in_thread
 
 PAIRS_MAX = 1_000_000  # pairs of old rows that a statement may compare, although none of them is in the result
@@ -37,6 +38,10 @@ class JoinOperator(ArrangingOperator):
     def __init__(self, node: InnerJoin, context: OperatorContext) -> None:
         super().__init__(node, node.inputs, context, [ByKey(names_of(key)) for key in node.keys])
         self._join = node
+
+    @property
+    def statement(self) -> tuple[Statement, Sequence[pa.Schema]]:
+        return self._join.sql, [changes_schema(side) for side in self._join.inputs]
 
     async def step(self, tick: Tick, inputs: Sequence[pa.Table]) -> pa.Table:
         if not any(changes.num_rows for changes in inputs):

@@ -17,12 +17,13 @@ from server.dataflow.operators.operator import (
     Operator,
     OperatorContext,
     Tick,
+    changes_schema,
     consolidated,
     nothing,
     versioned,
 )
 from server.dataflow.operators.temporal_buffer import TemporalBuffer
-from server.dataflow.plan.nodes import Constant, Linear, Source, Temporal
+from server.dataflow.plan.nodes import Constant, Linear, Source, Statement, Temporal
 from server.runtime.threads import in_thread
 from server.sql.constant import Bindings
 from server.sql.temporal import LAST
@@ -85,6 +86,10 @@ class LinearOperator(Operator):
             width = len(node.input.schema)
             self._scan = replace(node.scan, columns=(*node.scan.columns, width, width + 1))
 
+    @property
+    def statement(self) -> tuple[Statement, Sequence[pa.Schema]] | None:
+        return None if self._scan is not None else (self._linear.sql, [changes_schema(self._linear.input)])
+
     async def step(self, tick: Tick, inputs: Sequence[pa.Table]) -> pa.Table:
         (changes,) = inputs
         if changes.num_rows == 0:
@@ -109,6 +114,10 @@ class TemporalOperator(Operator):
     def next_time(self) -> Timestamp | None:
         time = self._buffer.next_time
         return None if time is None else Timestamp(time)
+
+    @property
+    def statement(self) -> tuple[Statement, Sequence[pa.Schema]]:
+        return self._temporal.sql, [changes_schema(self._temporal.input)]
 
     async def step(self, tick: Tick, inputs: Sequence[pa.Table]) -> pa.Table:
         (changes,) = inputs

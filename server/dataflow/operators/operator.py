@@ -86,10 +86,15 @@ class Operator(ABC):
         """Its arrangements, own and shared, each with the names of its key columns."""
         return []
 
+    @property
+    def statement(self) -> tuple[Statement, Sequence[pa.Schema]] | None:
+        """The statement of the operator's steps and the schemas of d0, d1, ..., which it reads. None without one."""
+        return None
+
     @cached_property
     def schema(self) -> pa.Schema:
         """The schema of the operator's changes."""
-        return pa.schema([*self.node.schema, VERSION_FIELD, DIFF_FIELD])
+        return changes_schema(self.node)
 
     @cached_property
     def none(self) -> pa.Table:
@@ -149,7 +154,7 @@ class Operator(ABC):
     async def _run(self, statement: Statement, views: Mapping[str, pa.Table]) -> pa.Table:
         """Runs a statement over `views`, whose columns are renamed to c0, c1, ...."""
         self._step_cost.add(sum(view.num_rows for view in views.values()), self.row_cost, self.rows_met)
-        named = {name: view.rename_columns([f"c{i}" for i in range(view.num_columns)]) for name, view in views.items()}
+        named = {name: named_columns(view) for name, view in views.items()}
         begun = monotonic()
         found = await self._engine.run(statement.text(named), named, patient=True)
         self.record.step.statements += 1
@@ -262,6 +267,16 @@ async def slice_of(arrangement: Arrangement, key_hashes: Hashes, tick: Tick) -> 
     return await arrangement.probe(key_hashes, tick.since)
 
 
+def changes_schema(node: Node) -> pa.Schema:
+    """The schema of a node's changes."""
+    return pa.schema([*node.schema, VERSION_FIELD, DIFF_FIELD])
+
+
+def named_columns(view: pa.Table) -> pa.Table:
+    """The view with the column names that statements use: c0, c1, ...."""
+    return view.rename_columns([f"c{i}" for i in range(view.num_columns)])
+
+
 def names_of(positions: tuple[int, ...]) -> tuple[str, ...]:
     return tuple(f"c{position}" for position in positions)
 
@@ -280,8 +295,3 @@ def sorting_of(top_k: TopK | None, key: tuple[int, ...]) -> Sorting:
         return ByKey(names_of(key))
     order = ByOrder(f"c{top_k.column}", top_k.descending, top_k.nulls_first)
     return ByKeyAndOrder(names_of(key), order) if key else order
-
-
-def check_counts(changes: pa.Table) -> None:
-    if changes.num_rows and pc.min(changes[DIFF]).as_py() < 0:
-        raise updates.NegativeCount("of an operator's input")

@@ -28,7 +28,7 @@ from server.dataflow.operators.versions import (
     signed_differences,
     touched_keys,
 )
-from server.dataflow.plan.nodes import VERSION, Apart, DistinctRows, Node, Recompute, Rows
+from server.dataflow.plan.nodes import VERSION, Apart, DistinctRows, Node, Recompute, Rows, Statement
 from server.runtime.threads import in_thread
 
 
@@ -38,6 +38,12 @@ class RecomputeOperator(ArrangingOperator):
     def __init__(self, node: Recompute, context: OperatorContext) -> None:
         super().__init__(node, node.branches, context, [sorting_of(node.top_k, key) for key in node.keys])
         self._recompute = node
+
+    @property
+    def statement(self) -> tuple[Statement, Sequence[pa.Schema]]:
+        mark = [pa.field("mark", pa.bool_())] if self._recompute.marked else []
+        branches = self._recompute.branches
+        return self._recompute.sql, [pa.schema([*branch.schema, VERSION_FIELD, *mark]) for branch in branches]
 
     async def step(self, tick: Tick, inputs: Sequence[pa.Table]) -> pa.Table:
         node = self._recompute

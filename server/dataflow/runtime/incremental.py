@@ -25,6 +25,7 @@ from server.dataflow.plan.nodes import VERSION, Node, Recompute, Temporal, nodes
 from server.dataflow.plan.relevance import KeyValues, relevant_rows
 from server.dataflow.runtime.computation import Computation, Present, Recomputation, compute
 from server.dataflow.runtime.hydration import Hydration
+from server.dataflow.runtime.preparation import Preparation
 from server.dataflow.runtime.statement_limit import StatementLimit
 from server.runtime.threads import all_or_none, in_thread, to_the_end
 from server.spark import Engine
@@ -58,6 +59,7 @@ class IncrementalComputation:
         self.hydration = Hydration()
         self._reads = inputs
         self._engine = StatementLimit(engine)
+        self._preparation = Preparation(engine)
         self._shared = shared
         self._operators: list[Operator] = []
         self._hydrating: list[Operator] = []  # the operators that are being hydrated
@@ -112,8 +114,11 @@ class IncrementalComputation:
                 self._hydrating = []
             for before, operator in zip(self._operators, operators, strict=False):  # none in the first hydration
                 operator.record.follow(before.record)
+            is_first = not self._operators
             self.close()
             self._operators, self._time = operators, as_of
+            if is_first:
+                self._preparation.start(operators)
             self._step_cost.end(whole=self.hydration.rows_read)
             return await in_thread(updates.expand, changes.drop_columns([VERSION])) if known is None else known
 
@@ -186,6 +191,7 @@ class IncrementalComputation:
         return changes
 
     def close(self) -> None:
+        self._preparation.stop()
         _close(self._operators)
         self._operators = []
 

@@ -92,7 +92,9 @@ class ConnectPath:
         self._group = ""  # of the running statement; "" if none runs
         self._interrupted = ""  # of the last statement that was interrupted
 
-    def run(self, group: str, sql: str, views: Mapping[str, pa.Table], drop: Sequence[str]) -> pa.Table:
+    def run(
+        self, group: str, sql: str, views: Mapping[str, pa.Table], drop: Sequence[str], repeats: bool = False
+    ) -> pa.Table:
         with self._lock:
             self._group = group
         try:

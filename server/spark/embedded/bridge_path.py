@@ -54,9 +54,11 @@ class BridgePath:
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._answers = self._socket.makefile("rb", 1 << 16)
 
-    def run(self, group: str, sql: str, views: Mapping[str, pa.Table], drop: Sequence[str]) -> pa.Table:
+    def run(
+        self, group: str, sql: str, views: Mapping[str, pa.Table], drop: Sequence[str], repeats: bool = False
+    ) -> pa.Table:
         try:
-            for part in _request(group, sql, views, drop):
+            for part in _request(group, sql, views, drop, repeats):
                 self._socket.sendall(part)
         except OSError as error:
             raise Disconnected(str(error)) from error
@@ -92,7 +94,9 @@ class BridgePath:
         return read
 
 
-def _request(group: str, sql: str, views: Mapping[str, pa.Table], drop: Sequence[str]) -> Iterator[bytes | pa.Buffer]:
+def _request(
+    group: str, sql: str, views: Mapping[str, pa.Table], drop: Sequence[str], repeats: bool
+) -> Iterator[bytes | pa.Buffer]:
     """Yields the request that SparkBridge.java describes, in parts. Large record batches are yielded without a copy."""
     head = bytearray(_text(group) + struct.pack("!i", len(drop)))
     for name in drop:
@@ -112,7 +116,7 @@ def _request(group: str, sql: str, views: Mapping[str, pa.Table], drop: Sequence
                 head = bytearray()
             else:
                 head += memoryview(block)
-    yield bytes(head + _text(sql))
+    yield bytes(head + struct.pack("!?", repeats) + _text(sql))
 
 
 def rows_per_batch(table: pa.Table) -> int:

@@ -85,7 +85,9 @@ class StockPath:
 
     parts: Mapping[str, float] = {}
 
-    def run(self, group: str, sql: str, views: Mapping[str, pa.Table], drop: Sequence[str]) -> pa.Table:
+    def run(
+        self, group: str, sql: str, views: Mapping[str, pa.Table], drop: Sequence[str], repeats: bool = False
+    ) -> pa.Table:
         from pyspark.errors.exceptions.captured import CapturedException
         from pyspark.sql.types import StructType
 

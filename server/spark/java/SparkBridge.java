@@ -47,7 +47,7 @@ import scala.collection.immutable.ArraySeq$;
  *
  *   request: text job group; int n, n x text (views to drop);
  *            int n, n x (text name, text Spark schema as JSON, int n, n x block (one record batch));
- *            text SQL
+ *            boolean whether the statement will be repeated; text SQL
  *   answer:  blocks (each a complete Arrow stream: schema and batches), then int END and 3 x long: the nanoseconds
  *            spent on the tables, on planning, and on execution including the output of the blocks;
  *            at any point int FAILED instead, then the error as describe() writes it
@@ -152,6 +152,7 @@ public class SparkBridge implements Runnable {
                 batches[i][j] = block(in);
             }
         }
+        boolean repeats = in.readBoolean();
         String sql = text(in);
         SparkContext context = session.sparkContext();
         context.setJobGroup(group, null, false);
@@ -169,7 +170,7 @@ public class SparkBridge implements Runnable {
                 batches[i] = null;
             }
             Map<String, View> read = readBy(sql);
-            PreparedPlan prepared = prepared(sql, read);
+            PreparedPlan prepared = prepared(sql, read, repeats);
             if (prepared == null) {
                 makeViews(read);
             }
@@ -228,9 +229,9 @@ public class SparkBridge implements Runnable {
 
     /**
      * Returns the prepared statement, null if there is none. A statement is prepared at its second occurrence over
-     * tables of the same names and schemas, if all of them are small.
+     * tables of the same names and schemas, or at its first one if it `repeats`, if all of them are small.
      */
-    private PreparedPlan prepared(String sql, Map<String, View> read) {
+    private PreparedPlan prepared(String sql, Map<String, View> read, boolean repeats) {
         if (read.isEmpty() || sql.length() > STATEMENT_LENGTH_MAX) {
             return null;
         }
@@ -246,7 +247,7 @@ public class SparkBridge implements Runnable {
         }
         String key = kind.toString();
         Object known = statements.get(key);
-        if (known == SEEN) {
+        if (known == SEEN || (known == null && repeats)) {
             known = prepare(sql, read);
         } else if (known == null) {
             known = SEEN;

@@ -32,7 +32,9 @@ class PlayedPath:
         self._stage = stage
         self.slot = slot
 
-    def run(self, group: str, sql: str, views: Mapping[str, pa.Table], drop: Sequence[str]) -> pa.Table:
+    def run(
+        self, group: str, sql: str, views: Mapping[str, pa.Table], drop: Sequence[str], repeats: bool = False
+    ) -> pa.Table:
         end: Future[pa.Table] = Future()
         self._stage.groups[sql] = group
         self._stage.begun.put((self.slot, sql, sorted(views), list(drop), end))
