@@ -18,7 +18,7 @@ from server.dataflow.operators.operator import (
     names_of,
     slice_of,
 )
-from server.dataflow.operators.versions import changed_rows, signed_differences, touched_keys, with_version
+from server.dataflow.operators.versions import by_version, changed_rows, signed_differences, touched_keys
 from server.dataflow.plan.description import column_names
 from server.dataflow.plan.nodes import VERSION, DistinctRows
 from server.runtime.threads import in_thread
@@ -60,19 +60,13 @@ class DistinctOperator(Operator):
         before = pa.table([*held.select(names).columns, held[COUNT]], pa.schema([*self.node.schema, DIFF_FIELD]))
         if tick.since is None:
             changes = updates.consolidate(changes)
-        parts = []
         touched = touched_keys(tick, [self._everything], [changes])
-        for changed in changed_rows(before, changes, self._everything, touched, tick, None):
-            if tick.since is not None:
-                parts.append(self._present(changed.before, -changed.version))
-            parts.append(self._present(changed.after, changed.version))
+        changed = list(changed_rows(before, changes, self._everything, touched, tick, None))
+        found = by_version(changed, tick, updates.rows_of)
         if len(tick.times) == 1:
-            now = changed.after
+            now = changed[0].after
         else:
             now = updates.consolidate(pa.concat_tables([before, changes.drop_columns([VERSION])]))
         counted = pa.table(now.columns, self._own[0].schema)
         pending = pa.concat_tables([updates.with_diff(counted, 1), updates.negate(held)])
-        return signed_differences(pa.concat_tables(parts), tick, self.schema), updates.consolidate(pending)
-
-    def _present(self, counted: pa.Table, version: int) -> pa.Table:
-        return with_version(updates.rows_of(counted), version)
+        return signed_differences(found, tick, self.schema), updates.consolidate(pending)

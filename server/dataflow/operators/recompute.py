@@ -24,12 +24,15 @@ from server.dataflow.operators.operator import (
 )
 from server.dataflow.operators.versions import (
     Touched,
+    by_version,
     changed_rows,
     signed_differences,
     touched_keys,
 )
 from server.dataflow.plan.nodes import VERSION, Apart, DistinctRows, Node, Recompute, Rows, Statement
 from server.runtime.threads import in_thread
+
+MARK_FIELD = pa.field("mark", pa.bool_())
 
 
 class RecomputeOperator(ArrangingOperator):
@@ -41,9 +44,9 @@ class RecomputeOperator(ArrangingOperator):
 
     @property
     def statement(self) -> tuple[Statement, Sequence[pa.Schema]]:
-        mark = [pa.field("mark", pa.bool_())] if self._recompute.marked else []
+        mark = [MARK_FIELD] if self._recompute.marked else []
         branches = self._recompute.branches
-        return self._recompute.sql, [pa.schema([*branch.schema, VERSION_FIELD, *mark]) for branch in branches]
+        return self._recompute.sql, [pa.schema([*branch.schema, *mark, VERSION_FIELD]) for branch in branches]
 
     async def step(self, tick: Tick, inputs: Sequence[pa.Table]) -> pa.Table:
         node = self._recompute
@@ -83,12 +86,8 @@ class RecomputeOperator(ArrangingOperator):
     ) -> pa.Table:
         """The rows of an input before and after each version, as the statement reads them (see `Recompute`)."""
         node = self._recompute
-        parts = []
-        for changed in changed_rows(before, changes, node.keys[number], touched, tick, node.top_k):
-            if tick.since is not None:
-                parts.append(self._at_version(changed.before, -changed.version))
-            parts.append(self._at_version(changed.after, changed.version))
-        return pa.concat_tables(parts)
+        changed = changed_rows(before, changes, node.keys[number], touched, tick, node.top_k)
+        return by_version(changed, tick, _marked if node.marked else updates.expand)
 
     async def _before(self, tick: Tick, number: int, key_hashes: Hashes, changes: pa.Table) -> pa.Table:
         arranged, top_k = self._arranged[number], self._recompute.top_k
@@ -96,16 +95,13 @@ class RecomputeOperator(ArrangingOperator):
             return await slice_of(arranged.arrangement, key_hashes, tick)
         return await arranged.first(top_k, self._recompute.keys[number], key_hashes, changes, tick)
 
-    def _at_version(self, now: pa.Table, version: int) -> pa.Table:
-        rows = updates.expand(now)
-        count = rows.num_rows
-        versioned_rows = rows.append_column(VERSION_FIELD, pa.array(np.full(count, version)))
-        if not self._recompute.marked:
-            return versioned_rows
-        nulls = [pa.nulls(1, field.type) for field in rows.schema]
-        mark = pa.table([*nulls, pa.array([version])], schema=versioned_rows.schema)
-        marks = pa.array(np.arange(count + 1) < count)
-        return pa.concat_tables([versioned_rows, mark]).append_column("mark", marks)
+
+def _marked(changes: pa.Table) -> pa.Table:
+    """The rows with a mark, and one more row without (see `Recompute`)."""
+    rows = updates.expand(changes)
+    nulls = pa.table([pa.nulls(1, field.type) for field in rows.schema], schema=rows.schema)
+    marks = pa.array(np.arange(rows.num_rows + 1) < rows.num_rows)
+    return pa.concat_tables([rows, nulls]).append_column(MARK_FIELD, marks)
 
 
 def _all(key_hashes: Sequence[Hashes]) -> Hashes:

@@ -12,7 +12,7 @@ hash are the same before and after, so they cancel.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -109,6 +109,19 @@ def check_counts(rows: pa.Table) -> None:
 def with_version(rows: pa.Table, version: int) -> pa.Table:
     """`rows` with a column `v`, which is `version` in all of them."""
     return rows.append_column(VERSION_FIELD, pa.array(np.full(rows.num_rows, version)))
+
+
+def by_version(changed: Iterable[Changed], tick: Tick, rows_of: Callable[[pa.Table], pa.Table]) -> pa.Table:
+    """The rows before each version, with the negative version as `v`, and in it. In hydration only those in it.
+
+    `rows_of` turns rows with multiplicities into the rows to return.
+    """
+    parts = []
+    for one in changed:
+        if tick.since is not None:
+            parts.append(with_version(rows_of(one.before), -one.version))
+        parts.append(with_version(rows_of(one.after), one.version))
+    return pa.concat_tables(parts)
 
 
 def signed_differences(found: pa.Table, tick: Tick, schema: pa.Schema) -> pa.Table:

@@ -419,9 +419,7 @@ class _Planner:
         scans: list[Relation] = []
         versions: dict[ObjectId, Column] = {}
         for number, input in enumerate(inputs):
-            scan, (version,) = self._scan(number, input.columns)
-            if mark is not None:
-                scan = replace(scan, columns=(*scan.columns, mark))
+            scan, (version,) = self._scan(number, input.columns if mark is None else (*input.columns, mark))
             scans.append(scan)
             versions[scan.id] = version
         over = _over(base, scans)

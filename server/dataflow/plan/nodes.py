@@ -189,8 +189,8 @@ class Recompute(Node):
 
     `keys`: the positions of the key columns in each input; without them all rows. `top_k`: only the first rows
     of each key, or of all rows, are read. `apart`: for each input the rows that are needed of a key of which only this
-    input changed. `marked`: the result has a row even for an empty input, so each version has one more row; a last
-    column is false in this row and true in the others.
+    input changed. `marked`: the result has a row even for an empty input, so each version has one more row; a
+    column before v is false in this row and true in the others.
     """
 
     branches: tuple[Node, ...]
