@@ -70,6 +70,11 @@ class Computation(Protocol):
         """The progress of `hydrate`, or the outcome of the last one."""
         ...
 
+    @property
+    def has_state(self) -> bool:
+        """Whether the next step can be incremental. Otherwise it hydrates again or computes all rows."""
+        ...
+
     async def hydrate(self, as_of: Timestamp, known: pa.Table | None = None) -> pa.Table:
         """Computes the state at `as_of`, which replaces any previous state, and returns the rows.
 
@@ -220,6 +225,7 @@ class Recomputation:
     arrangements: Sequence[tuple[str, Arrangement]] = ()
     relevant: Mapping[ObjectId, Sequence[KeyValues]] = {}
     next_time: Timestamp | None = None
+    has_state = True
 
     def __init__(self, plan: QueryPlan, engine: Engine, inputs: Inputs) -> None:
         self._plan = plan

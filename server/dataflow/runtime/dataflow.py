@@ -5,7 +5,8 @@ A dataflow hydrates its computation at the sink's first time, then follows the `
     for t in computation.times(processed_upper, upper):  sink.write(t, rows(t) - rows(t')), where t' is the time before
     processed_upper = upper;  sink.advance(upper), unless the query fails
 
-When it has processed everything it rests, until a change that may concern it is about to become visible (`resting`).
+When it has processed everything it hydrates again if a large step has dropped the state. Then it rests, until a change
+that may concern it is about to become visible (`resting`).
 
 Guarantees:
 
@@ -40,6 +41,7 @@ from server.runtime.errors import to_pg_error
 from server.runtime.metrics import Metrics
 from server.timeline.frontiers import Frontiers, Holder
 
+_NO_ROWS = pa.table({})
 log = structlog.get_logger()
 
 
@@ -148,6 +150,8 @@ class Dataflow:
         try:
             await self._hydrate(self._holder.time)
             while True:
+                if not self.computation.has_state and self.error is None:
+                    await self._restore_state()
                 if self._may_rest:
                     await self._rested()
                 await self._frontiers.reached(self.inputs, self.processed_upper)
@@ -263,6 +267,28 @@ class Dataflow:
         await self._written(lambda: self.sink.begin(time, rows, known))
         self._query_succeeded(time)
         self.hydrated = True
+
+    async def _restore_state(self) -> None:
+        """Hydrates again, unless an input changes meanwhile: after a large step there is no state for a small one."""
+        hydrating = asyncio.ensure_future(self.computation.hydrate(Timestamp(self.processed_upper - 1), _NO_ROWS))
+        changing = asyncio.ensure_future(self._input_changed())
+        try:
+            await asyncio.wait((hydrating, changing), return_when=asyncio.FIRST_COMPLETED)
+            if hydrating.done() and (error := hydrating.exception()) is not None:
+                self._log.warning(f"{self._kind} not hydrated again", error=str(error))
+                await changing  # the next step reports the error if it cannot compute all rows either
+        finally:
+            for task in (hydrating, changing):
+                task.cancel()
+            await asyncio.gather(hydrating, changing, return_exceptions=True)
+
+    async def _input_changed(self) -> None:
+        """Returns when an input has changed since `processed_upper`. Meanwhile the sink advances; the hold does not."""
+        upper = self.processed_upper
+        while not self.computation.times(self.processed_upper, upper):
+            self.sink.advance(upper)
+            await self._frontiers.reached(self.inputs, upper)
+            upper = self._frontiers.least_upper(self.inputs)
 
     async def _release_history(self) -> None:
         """Releases the history that is held while the query fails. Hydrates again at the next change of an input."""

@@ -20,6 +20,7 @@ class FailedPlan:
     arrangements: Sequence[tuple[str, Arrangement]] = ()
     relevant: Mapping[ObjectId, Sequence[KeyValues]] = {}
     next_time: Timestamp | None = None
+    has_state = True
     fingerprint = ""
 
     def __init__(self, plan: Callable[[], Computation], inputs: frozenset[ObjectId], reads: Inputs) -> None:

@@ -89,7 +89,7 @@ class IncrementalComputation:
 
     @property
     def has_state(self) -> bool:
-        """Whether the next step can be incremental. Otherwise it hydrates again or computes all rows."""
+        """As `Computation.has_state`."""
         return self._has_state
 
     @property

@@ -80,6 +80,7 @@ class Constant:
     arrangements = ()
     relevant: ClassVar[dict[ObjectId, list[KeyValues]]] = {}
     next_time = None
+    has_state = True
 
     def __init__(self) -> None:
         self.hydration = Hydration()

@@ -84,7 +84,7 @@ class World:
 
 
 class Rows:
-    """The computation of a view. Fails if the history that it reads is not held."""
+    """The computation of a view. Fails if the history that it reads is not held. Some steps drop the state."""
 
     fingerprint = ""
     next_time: Timestamp | None = None
@@ -95,12 +95,16 @@ class Rows:
         self.hydration = Hydration()
         self._world, self._id, self._key = world, id, key
         self._time = 0
+        self.has_state = True
         values = pa.array([key], pa.int64())
         self.relevant = {} if key is None else {id: [KeyValues(0, values)] for id in inputs}
 
     async def hydrate(self, as_of: Timestamp, known: pa.Table | None = None) -> pa.Table:
+        frontiers = self._world.frontiers
+        assert all(frontiers.since(id) <= as_of < frontiers.upper(id) for id in self.inputs)
         await self._world.turns()
-        self._time = as_of
+        assert all(frontiers.since(id) <= as_of for id in self.inputs), "the history is held"
+        self._time, self.has_state = as_of, True
         return table({}).select(["c0"])
 
     def times(self, lower: int, upper: int) -> list[Timestamp]:
@@ -121,7 +125,7 @@ class Rows:
                         changes.update({n: c for n, c in numbers.items() if self._key in (None, n)})
             found.append(table({number: count for number, count in changes.items() if count}))
             last = time
-        self._time = last
+        self._time, self.has_state = last, self._world.chance.random() < 0.7
         return found
 
     def pass_to(self, time: Timestamp) -> None:
@@ -200,6 +204,7 @@ async def test_views_have_the_right_rows_at_every_time(seed: int) -> None:
         written = {id: world.numbers() for id in (T, U) if world.chance.random() < 0.4}
         world.commit(written)
     await until(lambda: all(flow.is_resting and flow.upper == world.frontiers.tables_upper for flow in flows), tasks)
+    assert all(flow.computation.has_state for flow in flows)
     selected = {ObjectId("v1"): 1, ObjectId("v3"): 2, ObjectId("v5"): 7}
     for time in range(world.frontiers.tables_upper):
         for id, flow in world.flows.items():
