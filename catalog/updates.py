@@ -21,7 +21,8 @@ from numpy.typing import NDArray
 
 CHUNKS_MAX = 64  # of a table after `apply`; more chunks make every later operation slower
 SOUGHT_SHARE = 16  # searching 1/16 of the rows takes as long as consolidating all
-DISTINCT_COLUMNS, SAMPLE_ROWS = 2, 64  # columns that may show that rows are distinct, and rows tested first
+DISTINCT_COLUMNS = 2  # that may show that rows are distinct
+SAMPLES_ROWS = (64, 512)  # at the beginning of such a column, tested before all rows
 DIFF = "diff"
 DIFF_FIELD = pa.field(DIFF, pa.int64(), nullable=False)
 
@@ -86,10 +87,8 @@ def _are_distinct(table: pa.Table, keys: Sequence[str]) -> bool:
     for name in keys[:DISTINCT_COLUMNS]:
         column = table[name]
         if _is_sought(column.type) and not pa.types.is_floating(column.type):
-            beginning = column.slice(0, SAMPLE_ROWS)
-            if len(beginning.unique()) == len(beginning) and (
-                len(beginning) == len(column) or len(column.unique()) == len(column)
-            ):
+            parts = [column.slice(0, count) for count in SAMPLES_ROWS if count < len(column)]
+            if all(len(part.unique()) == len(part) for part in (*parts, column)):
                 return True
     return False
 
