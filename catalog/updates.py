@@ -21,6 +21,8 @@ from numpy.typing import NDArray
 
 CHUNKS_MAX = 64  # of a table after `apply`; more chunks make every later operation slower
 SOUGHT_SHARE = 16  # searching 1/16 of the rows takes as long as consolidating all
+DISTINCT_COLUMNS = 2  # that may show that rows are distinct
+SAMPLES_ROWS = (64, 512)  # at the beginning of such a column, tested before all rows
 DIFF = "diff"
 DIFF_FIELD = pa.field(DIFF, pa.int64(), nullable=False)
 
@@ -59,6 +61,9 @@ def consolidate(table: pa.Table) -> pa.Table:
     if table.num_rows <= 1:
         return table.filter(pc.not_equal(table[DIFF], 0)) if table.num_rows else table
     keys = [name for name in table.column_names if name != DIFF]
+    if _are_distinct(table, keys):
+        is_change = pc.not_equal(table[DIFF], 0)
+        return table if pc.all(is_change).as_py() else table.filter(is_change)
     grouped = pa.table(
         [
             *(comparable(table[name].combine_chunks()) for name in keys),
@@ -72,6 +77,20 @@ def consolidate(table: pa.Table) -> pa.Table:
     order = np.argsort(first, kind="stable")  # groups are nearly in this order, which makes the sort cheap
     order = order[diffs[order] != 0]
     return table.select(keys).take(pa.array(first[order])).append_column(DIFF_FIELD, pa.array(diffs[order]))
+
+
+def _are_distinct(table: pa.Table, keys: Sequence[str]) -> bool:
+    """Whether one of the first columns, where identifiers usually are, shows that no two rows are equal.
+
+    May be False although none are: this is a fast test before a slow one.
+    """
+    for name in keys[:DISTINCT_COLUMNS]:
+        column = table[name]
+        if _is_sought(column.type) and not pa.types.is_floating(column.type):
+            parts = [column.slice(0, count) for count in SAMPLES_ROWS if count < len(column)]
+            if all(len(part.unique()) == len(part) for part in (*parts, column)):
+                return True
+    return False
 
 
 def expand(changes: pa.Table) -> pa.Table:

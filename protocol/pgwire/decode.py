@@ -69,6 +69,15 @@ def parse_text_column(type: PgType, strings: pa.Array, *, timezone: str = "UTC")
     return _one_by_one(type, strings, lambda text: parse_text(type, text, timezone=timezone))
 
 
+def direct_type(type: PgType) -> pa.DataType | None:
+    """The Arrow type as which Arrow's CSV parser reads values without NUL bytes, if it refuses every text that
+    PostgreSQL reads otherwise, except hexadecimal numbers that it reads as negative ones. None if there is none.
+    """
+    if type.name in ("text", "varchar"):
+        return type.arrow if type.length is None else None
+    return type.arrow if type.name in ("int2", "int4", "int8") else None
+
+
 def parse_binary_column(type: PgType, values: pa.Array) -> pa.Array:
     """Converts a binary array to `type.arrow`; nulls stay null. Raises BadValue for the first invalid row."""
     if values.null_count == len(values):

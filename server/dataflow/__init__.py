@@ -13,5 +13,5 @@
 - `stream`: a `feed` has the updates of one relation in order of timestamp, buffered for readers that lag. A
   `collection_feed` has those of the log, a `query_feed` those of a dataflow. A `partitioned_feed` divides the updates
   of a feed by the values of `selection`s. A `subscription` is a subscriber's position in a feed: snapshot, updates,
-  progress, bounds. `broadcast` serves many subscriptions at once.
+  progress, bounds. `broadcast` serves many subscriptions at once; `progress_row` encodes the progress for them.
 """

@@ -1,25 +1,19 @@
 """Freshness of maintained queries while one client commits at a fixed rate, measured over the wire.
 
-Freshness is the time from the acknowledgement of a COMMIT to a progress message beyond the time of the acknowledgement:
-from then on the subscriber may act on the commit. A subscriber in another process reads `COPY (SUBSCRIBE ... WITH
-(PROGRESS))` as raw bytes. Each case is a rate of commits, and a number of rows in each, over a table of `--base` rows.
+Each case is a rate of commits, and a number of rows in each, over a table of `--freshness-base` rows.
 """
 
 from __future__ import annotations
 
 import argparse
-import multiprocessing
-import socket
 import time
-from multiprocessing.connection import Connection
 from typing import Any
 
 import psycopg
 
-from protocol.pgwire.messages.frontend import Query
-from protocol.pgwire.messages.startup import StartupMessage
 from tests.bench.processes import cpu_s
 from tests.bench.servers import Servers, Table
+from tests.bench.subscriber import Subscriber, freshness
 
 QUERIES = {
     "table": "f",
@@ -93,10 +87,7 @@ class Written:
 def _measured(
     servers: Servers, table: Written, query: str, rate: int, size: int, options: argparse.Namespace
 ) -> tuple[str, ...]:
-    pipe, theirs = multiprocessing.Pipe()
-    process = multiprocessing.get_context("spawn").Process(target=_follow, args=(servers.tidewire.port, query, theirs))
-    process.start()
-    pipe.recv()  # the snapshot is complete
+    subscriber = Subscriber(servers.tidewire.port, query)
     _commits(table, rate, size, WARM_S)
     time.sleep(1)
     pids = [servers.tidewire.process.pid, int(servers.tidewire.await_event("engine ready")["pid"])]
@@ -104,11 +95,9 @@ def _measured(
     begun = time.time()
     acknowledged = _commits(table, rate, size, options.seconds)
     reached = len(acknowledged) / (acknowledged[-1] - begun)
-    pipe.send(acknowledged[-1])
-    progress: list[tuple[int, float]] = pipe.recv()
+    progress = subscriber.progress(acknowledged[-1], CAUGHT_UP_S)
     used = sum(map(cpu_s, pids)) - before
-    process.join()
-    fresh = _freshness(acknowledged, progress)
+    fresh = freshness(acknowledged, progress)
     if len(fresh) < len(acknowledged):
         return (f"{reached:.0f}", "-", "-", f"more than {CAUGHT_UP_S:.0f} s", "-")
     ordered = sorted(fresh)
@@ -129,49 +118,3 @@ def _commits(table: Written, rate: int, size: int, seconds: float) -> list[float
         if acknowledged[-1] > begun + 2 * seconds:
             break
     return acknowledged
-
-
-def _freshness(acknowledged: list[float], progress: list[tuple[int, float]]) -> list[float]:
-    """Seconds from each acknowledgement to the first progress beyond its time. Shorter if progress ends before."""
-    fresh, at = [], 0
-    for moment in acknowledged:
-        while at < len(progress) and progress[at][0] <= moment * 1_000:
-            at += 1
-        if at == len(progress):
-            break
-        fresh.append(max(0.0, progress[at][1] - moment))
-    return fresh
-
-
-def _follow(port: int, query: str, pipe: Connection) -> None:
-    """Subscribes and records when each progress arrives, until one is beyond the time that the pipe returns."""
-    client = socket.create_connection(("127.0.0.1", port))
-    client.sendall(StartupMessage({"user": "materialize", "database": "materialize"}).serialize())
-    client.sendall(Query(f"COPY (SUBSCRIBE {query} WITH (PROGRESS, SNAPSHOT false)) TO STDOUT").serialize())
-    progress: list[tuple[int, float]] = []
-    received, end, deadline = b"", float("inf"), float("inf")
-    ready = False
-    while True:
-        client.settimeout(1)
-        try:
-            data = client.recv(1 << 20)
-        except TimeoutError:
-            data = b""
-        now = time.time()
-        received += data
-        last = received.rfind(b"\n")
-        for line in received[: last + 1].split(b"\n"):
-            if b"\tt\t" in line:  # the CopyData header precedes the timestamp
-                digits = line[: line.index(b"\tt\t")]
-                progress.append((int(digits[-13:]), now))
-        received = received[last + 1 :]
-        if not ready and len(progress) > 1:
-            ready = True
-            pipe.send(None)
-        if end == float("inf") and pipe.poll():
-            end = pipe.recv() * 1_000
-            deadline = now + CAUGHT_UP_S
-        if (progress and progress[-1][0] > end) or now > deadline:
-            break
-    client.close()
-    pipe.send(progress)

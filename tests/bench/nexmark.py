@@ -1,144 +1,154 @@
-"""Throughput of Nexmark queries, compared with Apache Flink on the same events.
+"""Throughput of Nexmark's queries, compared with Apache Flink and Pathway on the same events.
 
-Tidewire receives the events by COPY, in transactions of `--transaction` events, while a client reads the SUBSCRIBE to
-the query. Measured is the time from the first COPY to the progress that closes the last transaction. Flink reads the
-same events from files, without transactions, with mini-batches, into a sink that discards rows. Its start is not
-counted. `--flink-python` names a Python that has Flink: `python -m venv DIR && DIR/bin/pip install apache-flink`.
+Tidewire receives the events by COPY, in transactions of `--transactions` events, as fast as it accepts them, while a
+client reads the SUBSCRIBE to the query. The time is that from the first COPY to the progress that closes the last
+transaction. Flink and Pathway read the same events from files and discard the result: Flink with mini-batches and
+without transactions, Pathway with a transaction per file of the largest number of events. Their start is not counted.
+`--flink-python` and `--nexmark-pathway-python` name Pythons that have them: `python -m venv DIR && DIR/bin/pip install
+apache-flink`, or `pathway`.
 
-The queries are those of `others/nexmark_queries.py`. They use only syntax that both systems have.
+A cell has events per second and, in parentheses, events per second of processor time. For Tidewire this is the time of
+the server and Spark, with the wire, the log and the fsync of each commit. The ratios compare events per second of
+processor time. The queries are those of `others/nexmark_queries.py`.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import os
 import subprocess
 import sys
 import tempfile
-import threading
 import time
+from dataclasses import dataclass
 from pathlib import Path
-from random import Random
 
 import psycopg
 
-from tests.bench.others.nexmark_queries import COLUMNS, QUERIES
+from tests.bench.nexmark_events import Events
+from tests.bench.others.nexmark_queries import COLUMNS, QUERIES, SIDE_COLUMNS, SIDE_INPUT
+from tests.bench.processes import cpu_s
 from tests.bench.servers import Servers, Table
+from tests.bench.subscriber import Subscriber, freshness
 
-PROGRAM = Path(__file__).parent / "others" / "flink_nexmark.py"
-EVENTS_PER_MS = 10
-START_MS = 1_700_000_000_000
-CYCLE = ("person", *("auction",) * 3, *("bid",) * 46)  # the proportions of Nexmark
-STATES = ("OR", "ID", "CA", "WA", "AZ", "WY")
-CITIES = ("Phoenix", "Boise", "Kent", "Portland", "Bend", "Seattle")
-CAUGHT_UP_S = 300.0
+PROGRAMS = Path(__file__).parent / "others"
+CAUGHT_UP_S = 600.0
+OTHERS_S = 3_600.0
 
 
 def add_arguments(parser: argparse._ArgumentGroup) -> None:
-    parser.add_argument("--events", type=int, default=400_000, help="(%(default)s)")
-    parser.add_argument("--transaction", type=int, default=10_000, help="events of a transaction (%(default)s)")
+    parser.add_argument("--events", type=int, default=1_000_000, help="(%(default)s)")
+    parser.add_argument("--transactions", default="1000,10000", help="events of a transaction (%(default)s)")
     parser.add_argument("--nexmark", default="", help="queries, comma-separated (all)")
     parser.add_argument("--flink-python", default=sys.executable, help="a Python that has apache-flink (%(default)s)")
+    parser.add_argument(
+        "--nexmark-pathway-python", default=sys.executable, help="a Python that has pathway (%(default)s)"
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """The time and the processor time for all events, and the worst freshness of a transaction, if measured."""
+
+    seconds: float
+    processor_s: float
+    worst_s: float = 0.0
+
+    def cell(self, events: int) -> str:
+        return f"{events / self.seconds:,.0f} ({events / self.processor_s:,.0f})"
 
 
 def run(servers: Servers, options: argparse.Namespace) -> list[Table]:
     names = options.nexmark.split(",") if options.nexmark else list(QUERIES)
+    sizes = [int(size) for size in options.transactions.split(",")]
+    events = Events(options.events)
     with tempfile.TemporaryDirectory() as directory:
-        events = Events(Path(directory), options.events)
-        flink = _flink(options.flink_python, events, names)
-        rows = []
-        for name in names:
-            seconds = _tidewire(servers.tidewire.dsn, events, name, options.transaction)
-            ours = options.events / seconds
-            theirs = options.events / flink[name] if name in flink else None
-            compared = ("-", "-") if theirs is None else (f"{theirs:,.0f}", f"{ours / theirs:.2f}")
-            rows.append((name, f"{ours:,.0f}", *compared))
-    about = f"Nexmark, {options.events:,} events in transactions of {options.transaction:,}: events per second"
-    return [Table("nexmark", about, ("query", "Tidewire", "Flink", "ratio"), rows)]
-
-
-class Events:
-    """Events as lines of CSV, in their order, and in one file per table."""
-
-    def __init__(self, directory: Path, count: int) -> None:
-        self.directory = directory
-        self.lines: list[tuple[str, str]] = []
-        draw = Random(7)
-        persons = auctions = 0
-        for number in range(count):
-            table = CYCLE[number % len(CYCLE)]
-            now = START_MS + number // EVENTS_PER_MS
-            if table == "person":
-                line = f"{persons},p{persons},{draw.choice(CITIES)},{draw.choice(STATES)},{now}"
-                persons += 1
-            elif table == "auction":
-                seller = persons - 1 if draw.random() < 0.25 else _recent(draw, persons, 1_000)
-                expires = now + draw.randrange(1_000, 20_000)
-                line = f"{auctions},item{auctions},{draw.randrange(100, 10**6)},{now},{expires},{seller},"
-                line += str(10 + draw.randrange(5))
-                auctions += 1
-            else:
-                auction = auctions // 100 * 100 if draw.random() < 0.5 else _recent(draw, auctions, 100)
-                bidder = persons // 100 * 100 if draw.random() < 0.75 else _recent(draw, persons, 1_000)
-                price = int(10 ** (draw.random() * 6) * 100)
-                line = f"{min(auction, auctions - 1)},{bidder},{price},ch{draw.randrange(4)},{now}"
-            self.lines.append((table, line + "\n"))
-        for table in COLUMNS:
-            (directory / f"{table}.csv").write_text("".join(line for name, line in self.lines if name == table))
-
-
-def _recent(draw: Random, count: int, window: int) -> int:
-    return max(0, count - 1 - int(draw.random() * min(count, window)))
-
-
-def _flink(python: str, events: Events, names: list[str]) -> dict[str, float]:
-    """The seconds of each query; empty if the Python has no Flink."""
-    if subprocess.run([python, "-c", "import pyflink"], capture_output=True, check=False).returncode:
-        print(f"{python} has no apache-flink: see --help")
-        return {}
-    found = subprocess.run(
-        [python, str(PROGRAM), str(events.directory), *names], capture_output=True, text=True, check=True, timeout=1_800
+        events.write(Path(directory))
+        events.write_transactions(Path(directory), max(sizes))
+        flink = _flink(options.flink_python, Path(directory), names)
+        pathway = _pathway(options.nexmark_pathway_python, Path(directory), names)
+    rows = []
+    for name in names:
+        ours = [_tidewire(servers, events, name, size) for size in sizes]
+        theirs = [side.get(name) for side in (flink, pathway)]
+        ratios = [
+            f"{side.processor_s / our.processor_s:.2f}" if side is not None else "-" for side in theirs for our in ours
+        ]
+        cells = [cost.cell(options.events) if cost is not None else "-" for cost in (*ours, *theirs)]
+        rows.append((name, *cells, *ratios, *(f"{cost.worst_s * 1e3:,.0f} ms" for cost in ours)))
+    of = [f"{size:,}" for size in sizes]
+    header = (
+        *("query", *(f"Tidewire, {size}" for size in of), "Flink", "Pathway"),
+        *(f"{size} / {other}" for other in ("Flink", "Pathway") for size in of),
+        *(f"worst freshness, {size}" for size in of),
     )
-    return dict(json.loads(line) for line in found.stdout.splitlines() if line.startswith("["))
+    about = (
+        f"Nexmark, {options.events:,} events in transactions of {' and '.join(of)}: events per second (per second of "
+        "processor time), ratios of the latter, and the worst freshness of a transaction"
+    )
+    return [Table("nexmark", about, header, rows)]
 
 
-def _tidewire(dsn: str, events: Events, name: str, size: int) -> float:
-    """The seconds from the first event to the progress that closes the last one."""
-    closed, moved = 0, threading.Condition()
-    with psycopg.connect(dsn, autocommit=True) as writer, psycopg.connect(dsn, autocommit=True) as reader:
-        for table, columns in COLUMNS.items():
+def _flink(python: str, directory: Path, names: list[str]) -> dict[str, Cost]:
+    """The cost of each query; empty if the Python has no Flink."""
+    if not _has(python, "pyflink"):
+        return {}
+    return _costs([python, str(PROGRAMS / "flink_nexmark.py"), str(directory), *names])
+
+
+def _pathway(python: str, directory: Path, names: list[str]) -> dict[str, Cost]:
+    """The cost of each query that it can express; empty if the Python has no Pathway."""
+    if not _has(python, "pathway"):
+        return {}
+    costs: dict[str, Cost] = {}
+    for name in names:
+        costs |= _costs([python, str(PROGRAMS / "pathway_nexmark.py"), str(directory / "transactions"), name])
+    return costs
+
+
+def _has(python: str, module: str) -> bool:
+    has = subprocess.run([python, "-c", f"import {module}"], capture_output=True, check=False).returncode == 0
+    if not has:
+        print(f"{python} has no {module}: see --help")
+    return has
+
+
+def _costs(command: list[str]) -> dict[str, Cost]:
+    own = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    found = subprocess.run(
+        command, env=own | {"PATHWAY_THREADS": "2"}, capture_output=True, text=True, check=True, timeout=OTHERS_S
+    )
+    lines = [json.loads(line) for line in found.stdout.splitlines() if line.startswith('["q')]
+    return {name: Cost(*seconds) for name, *seconds in lines}
+
+
+def _tidewire(servers: Servers, events: Events, name: str, size: int) -> Cost:
+    """The cost from the first event to the progress that closes the last one."""
+    server = servers.tidewire
+    pids = [server.process.pid, int(server.await_event("engine ready")["pid"])]
+    with psycopg.connect(server.dsn, autocommit=True) as writer:
+        for table, columns in {**COLUMNS, SIDE_INPUT: SIDE_COLUMNS}.items():
             writer.execute(f"DROP TABLE IF EXISTS {table} CASCADE".encode())
             writer.execute(f"CREATE TABLE {table} ({columns})".encode())
+        _copy(writer, {SIDE_INPUT: events.side_input.encode()})
+        transactions = events.transactions(size)
+        subscriber = Subscriber(server.port, f"({QUERIES[name]})")
+        begun, before = time.time(), sum(map(cpu_s, pids))
+        acknowledged = []
+        for lines in transactions:
+            _copy(writer, lines)
+            acknowledged.append(time.time())
+        progress = subscriber.progress(acknowledged[-1], CAUGHT_UP_S)
+        used = sum(map(cpu_s, pids)) - before
+    fresh = freshness(acknowledged, progress)
+    assert len(fresh) == len(acknowledged), f"{name} did not catch up"
+    return Cost(progress[-1][1] - begun, used, max(fresh))
 
-        def follow() -> None:
-            nonlocal closed
-            try:
-                with reader.cursor().copy(f"COPY (SUBSCRIBE ({QUERIES[name]}) WITH (PROGRESS)) TO STDOUT") as copy:
-                    for block in copy:
-                        end = bytes(block).rfind(b"\tt\t")
-                        if end >= 0:
-                            begin = bytes(block).rfind(b"\n", 0, end) + 1
-                            with moved:
-                                closed = int(bytes(block)[begin:end])
-                                moved.notify()
-            except psycopg.errors.QueryCanceled:
-                pass
 
-        follower = threading.Thread(target=follow)
-        follower.start()
-        with moved:
-            assert moved.wait_for(lambda: closed, CAUGHT_UP_S)
-        begun = time.monotonic()
-        for first in range(0, len(events.lines), size):
-            with writer.transaction(), writer.cursor() as cursor:
-                for table in COLUMNS:
-                    lines = "".join(line for of, line in events.lines[first : first + size] if of == table)
-                    with cursor.copy(f"COPY {table} FROM STDIN WITH (FORMAT csv)".encode()) as copy:
-                        copy.write(lines)
-        written_ms = time.time() * 1_000
-        with moved:
-            assert moved.wait_for(lambda: closed > written_ms, CAUGHT_UP_S), f"{name} did not catch up"
-        seconds = time.monotonic() - begun
-        reader.cancel()
-        follower.join()
-    return seconds
+def _copy(writer: psycopg.Connection, lines: dict[str, bytes]) -> None:
+    """Writes the lines of each table in one transaction."""
+    with writer.transaction(), writer.cursor() as cursor:
+        for table, text in lines.items():
+            with cursor.copy(f"COPY {table} FROM STDIN WITH (FORMAT csv)".encode()) as copy:
+                copy.write(text)

@@ -37,6 +37,24 @@ def test_consolidate_adds_the_diffs_of_equal_rows_of_every_type(type: pa.DataTyp
     assert pairs(u.consolidate(result)) == pairs(result)
 
 
+@examples(50)
+@given(
+    st.sampled_from([count + more for count in u.SAMPLES_ROWS for more in (-1, 0, 2)]),
+    st.lists(st.integers(0, 3), max_size=4),
+    st.sampled_from([0, 1, 2]),
+    st.integers(-1, 1),
+)
+def test_consolidate_with_a_column_of_distinct_values(count: int, repeated: list[int], at: int, diff: int) -> None:
+    """Rows of which most differ in one column, at the beginning of which all values are distinct."""
+    ids = [*range(count), *repeated]
+    columns = [[number // 7 for number in ids], [str(number // 5) for number in ids]]
+    columns.insert(at, ids)
+    diffs = [1] * (count) + [diff] * len(repeated)
+    changes = pa.table([*columns, pa.array(diffs, pa.int64())], names=["c0", "c1", "c2", u.DIFF])
+    changes = changes.cast(pa.schema([*(changes.field(i) for i in range(3)), u.DIFF_FIELD]))
+    assert pairs(u.consolidate(changes)) == consolidated(pairs(changes))
+
+
 @given(changes_tables(MIXED))
 def test_consolidate_compares_all_columns(changes: pa.Table) -> None:
     assert pairs(u.consolidate(changes)) == consolidated(pairs(changes))

@@ -19,7 +19,7 @@ from protocol.pgwire.copy_in import CopyDecoder
 from protocol.pgwire.copy_options import ALL_COLUMNS, CopyOptions, Header, OptionValue
 from protocol.pgwire.encode import CopyEncoder
 from protocol.pgwire.errors import PgError
-from protocol.pgwire.types import DATE, FLOAT8, INT4, INT8, TEXT, TIMESTAMP
+from protocol.pgwire.types import DATE, FLOAT8, INT4, INT8, TEXT, TIMESTAMP, parse_type
 from tests.examples import examples
 from tests.protocol import columns
 from tests.protocol.test_encode import unframed
@@ -124,6 +124,25 @@ SOUPS = st.sampled_from(["text", "csv"]).flatmap(
         ),
     )
 )
+
+
+NUMBERS = (("a", parse_type("smallint")), ("b", parse_type("integer")), ("c", parse_type("bigint")))
+NUMBER = st.one_of(
+    st.sampled_from(["0x", "0X1f", "-0x1", "0xffff", "0xffffffff", "0x8000000000000000", "0b1", "0o7", "1e3", "NULL"]),
+    st.lists(st.sampled_from([*"0017-+_ \t\v.x", "32767", "32768", "9223372036854775807"]), max_size=4).map("".join),
+    st.integers(-(2**63) - 1, 2**63).map(str),
+    st.integers(-3, 3).map(str),
+)
+
+
+@examples(400)
+@given(st.lists(st.tuples(NUMBER, NUMBER, NUMBER), min_size=1, max_size=4), st.sampled_from(["", "0", "NULL", "0x1"]))
+def test_numbers_of_the_fast_parser_equal_those_of_the_exact_parser(rows: list[Any], null: str) -> None:
+    data = "".join(",".join(row) + "\n" for row in rows).encode()
+    with pytest.MonkeyPatch.context() as patch:
+        fast = decoded([data], CopyOptions.csv(null=null), NUMBERS)
+        patch.setattr(copy_text.Lines, "_ordinary", lambda *_: None)
+        assert_same(fast, decoded([data], CopyOptions.csv(null=null), NUMBERS))
 
 
 @examples(400)

@@ -32,10 +32,13 @@ from server.dataflow.plan.nodes import (
 def operators_of(root: Node, context: OperatorContext) -> list[Operator]:
     """One operator without state per node, inputs before their readers. The caller closes them."""
     operators: list[Operator] = []
-    for node in nodes_of(root):
+    nodes = nodes_of(root)
+    needing = {id(read) for node in nodes if not isinstance(node, Linear | InnerJoin) for read in node.inputs}
+    for node in nodes:
         match node:
             case Source():
-                operators.append(SourceOperator(node, context))
+                merges = node is root or id(node) in needing
+                operators.append(SourceOperator(node, context, merges=merges))
             case Constant():
                 operators.append(ConstantOperator(node, context))
             case Linear():

@@ -32,9 +32,14 @@ _BOUND_FIELDS = (pa.field("lower", pa.int64()), pa.field("upper", pa.int64()))
 
 
 class SourceOperator(Operator):
-    def __init__(self, node: Source, context: OperatorContext) -> None:
+    def __init__(self, node: Source, context: OperatorContext, *, merges: bool) -> None:
+        """`merges`: whether rows that are equal in the selected columns must be merged although nothing is retracted.
+
+        Linear operators and joins of a collection need it not: they consolidate what they compute.
+        """
         super().__init__(node, context)
         self._source = node
+        self._merges = merges
         self._inputs = context.inputs
 
     async def step(self, tick: Tick, inputs: Sequence[pa.Table]) -> pa.Table:
@@ -42,18 +47,20 @@ class SourceOperator(Operator):
         if tick.since is None:
             rows = await self._inputs.rows(id, tick.times[0])
             return self._selected(updates.with_diff(rows, 1), 1)
-        parts, lower, is_all = [self.none], tick.since + 1, True
+        parts, lower, is_consolidated = [self.none], tick.since + 1, True
         for version, time in enumerate(tick.times, 1):
             if times := self._inputs.change_times(id, lower, time + 1):
                 # From the first change on: the log may have no history of the times before it.
                 changes = await self._inputs.changes(id, times[0], time + 1)
-                if updates.takes_away(changes):
+                retracts = updates.takes_away(changes)
+                if retracts:
                     await self._inputs.check(id, tick.since + 1, time)  # later operators do not check
                 parts.append(self._selected(changes, version))
                 is_all = len({*self._source.positions}) == changes.num_columns - 1  # then rows remain distinct
+                is_consolidated &= is_all or not (retracts or self._merges)
             lower = time + 1
         found = pa.concat_tables(parts)
-        return found if is_all else await in_thread(updates.consolidate, found)
+        return found if is_consolidated else await in_thread(updates.consolidate, found)
 
     def _selected(self, changes: pa.Table, version: int) -> pa.Table:
         columns = [changes.column(position) for position in self._source.positions]

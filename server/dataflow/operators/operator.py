@@ -109,7 +109,7 @@ class Operator(ABC):
     async def step(self, tick: Tick, inputs: Sequence[pa.Table]) -> pa.Table:
         """The changes of a step, consolidated except in hydration. The state is unchanged until `commit`.
 
-        `inputs`: the changes of the node's inputs, in their order.
+        `SourceOperator` has an exception for its readers. `inputs`: the changes of the node's inputs, in their order.
         """
 
     async def look_up(self, tick: Tick, changes: pa.Table) -> None:  # noqa: B027 (most operators need all inputs)

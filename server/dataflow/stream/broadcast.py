@@ -17,7 +17,8 @@ from pathlib import Path
 from server.dataflow.stream.encoding import Data, Encode, Encoded, encoded
 from server.dataflow.stream.envelope import Envelope
 from server.dataflow.stream.feed import Entry, Feed, FeedGroup
-from server.dataflow.stream.subscription import Progress, Subscription
+from server.dataflow.stream.progress_row import ProgressRow
+from server.dataflow.stream.subscription import Subscription
 from server.dataflow.stream.transport import Transport
 from server.timeline.frontiers import Pulse
 
@@ -74,6 +75,7 @@ class Broadcast:
         self._key = key
         self._envelope = envelope
         self._encode = encode
+        self._progress_row = ProgressRow(envelope, encode)
         self._upper = group.upper  # of the last round
         self._complete = True  # every member had the progress of the last round
         self._progress_at = asyncio.get_running_loop().time()  # when every member had the progress
@@ -158,7 +160,7 @@ class Broadcast:
         lanes = [lane for feed in self._appended if (lane := self._lanes.get(feed)) is not None]
         self._appended.clear()
         untaken = [lane.reader.untaken() for lane in lanes]  # without an await: entries before `upper`
-        closing = self._encode(await self._envelope.rows(Progress(upper))) if self._envelope.progress else b""
+        closing = await self._progress_row.encoded(upper)
         for lane, entries in zip(lanes, untaken, strict=True):
             found = await self._encoded(entries, lane.feed.directory)
             if found is None:
