@@ -280,8 +280,3 @@ def sorting_of(top_k: TopK | None, key: tuple[int, ...]) -> Sorting:
         return ByKey(names_of(key))
     order = ByOrder(f"c{top_k.column}", top_k.descending, top_k.nulls_first)
     return ByKeyAndOrder(names_of(key), order) if key else order
-
-
-def check_counts(changes: pa.Table) -> None:
-    if changes.num_rows and pc.min(changes[DIFF]).as_py() < 0:
-        raise updates.NegativeCount("of an operator's input")
