@@ -15,6 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from catalog.hashing import LONG_BYTES, key_codes, key_hashes, order_codes, quick_hashes
+from tests.examples import examples
 
 TYPES: dict[str, tuple[pa.DataType, st.SearchStrategy[Any]]] = {
     "bool": (pa.bool_(), st.booleans()),
@@ -53,6 +54,7 @@ def column(draw: st.DrawFn, name: str) -> tuple[list[Any], pa.Array]:
 
 
 @pytest.mark.parametrize("name", TYPES)
+@examples(30)
 @given(data=st.data())
 def test_equal_values_have_equal_quick_hashes(name: str, data: st.DataObject) -> None:
     values, array = data.draw(st.composite(column)(name))

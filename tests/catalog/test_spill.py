@@ -34,7 +34,7 @@ def outside(tables: list[pa.Table], directory: Path) -> list[pa.Table]:
 
 @pytest.mark.usefixtures("small")
 @each_type
-@few
+@examples(12, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_consolidation_on_disk_equals_consolidation_in_memory(
     type: pa.DataType, data: st.DataObject, tmp_path: Path
