@@ -51,6 +51,19 @@ def key_codes(table: pa.Table, key: Sequence[str]) -> NDArray[np.uint32]:
     return (key_hashes(table, key) >> np.uint64(32)).astype(np.uint32)
 
 
+def quick_hashes(column: pa.ChunkedArray) -> Hashes:
+    """A hash of each value. Of a string only its length and its last eight bytes count, which is cheaper."""
+    found = []
+    for start in range(0, len(column), HASHED_ROWS):
+        part = column.slice(start, HASHED_ROWS).combine_chunks()
+        if pa.types.is_string(part.type) or pa.types.is_binary(part.type):
+            hashes = _string_end_hashes(*string_parts(part))
+            found.append(np.where(np.asarray(part.is_valid()), hashes, _NULL) if part.null_count else hashes)
+        else:
+            found.append(_column_hashes(part))
+    return np.concatenate(found) if found else np.zeros(0, np.uint64)
+
+
 def _mixed(x: Hashes) -> Hashes:
     """The finalizer of splitmix64: every bit of the result depends on every bit of `x`."""
     x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
@@ -131,6 +144,14 @@ def _string_hashes(offsets: NDArray[np.integer], data: NDArray[np.uint8]) -> Has
         value = data[starts[row] : starts[row] + lengths[row]]
         hashes[row] = np.frombuffer(blake2b(value.tobytes(), digest_size=8).digest(), np.uint64)[0]
     return hashes
+
+
+def _string_end_hashes(offsets: NDArray[np.integer], data: NDArray[np.uint8]) -> Hashes:
+    ends, lengths = offsets[1:].astype(np.int64), np.diff(offsets).astype(np.int64)
+    words, first = _words_at(offsets, data)
+    last = np.minimum(lengths, 8)
+    word = np.where(last > 0, words[ends - last - first] & _masks(np.maximum(last, 1)), np.uint64(0))
+    return _mixed(_mixed(lengths.astype(np.uint64) ^ _SEED) ^ word)
 
 
 def _words_at(offsets: NDArray[np.integer], data: NDArray[np.uint8]) -> tuple[Hashes, int]:

@@ -1,5 +1,5 @@
-"""Consolidation of changes that do not fit into memory: they are partitioned on disk, and one partition is in memory
-at a time.
+"""Consolidation of changes that do not fit into memory: they are divided by the values of a column, or partitioned on
+disk, and one part is in memory at a time.
 
 Files are memory-mapped and unlinked after they are written: the kernel can evict their pages, no file remains when
 the process ends in any way, and the space is freed with the last table that uses the file.
@@ -10,6 +10,7 @@ from __future__ import annotations
 import itertools
 import tempfile
 from collections.abc import Generator, Iterable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeAlias
 
@@ -19,7 +20,8 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from catalog import updates
-from catalog.hashing import Hashes, key_hashes
+from catalog.hashing import Hashes, key_hashes, quick_hashes
+from catalog.ranges import ranges
 
 MEMORY_BYTES_MAX = 32 << 20  # consolidated in memory, which needs about four times as much
 Reader: TypeAlias = pa.ipc.RecordBatchFileReader
@@ -27,6 +29,8 @@ PARTITION_BYTES = 8 << 20
 PARTITIONS_MAX = 512  # a piece is split into at most so many batches; beyond that partitions grow
 PIECE_BYTES = 16 << 20  # read, split and written at a time
 HASHED_BYTES = 1 << 20  # hashed at a time
+RANGE_PARTITIONS_MAX = 4  # the rows of a range, or of a sample, that are in memory at a time, in PARTITION_BYTES
+SAMPLED_PARTS, SAMPLED_ROWS = 16, 256  # by which the column of a sample is chosen
 
 
 def mapped(
@@ -103,17 +107,70 @@ def consolidated(tables: list[pa.Table], directory: Path | None) -> Generator[pa
     """Yields the sum of `tables` (rows or changes, at least one table) as consolidated changes, in several tables.
 
     Yields one table if all fit into memory. Otherwise also yields None between units of work, so that the caller can
-    do other work or stop.
+    do other work or stop. The first rows precede most of the work: rows in the order of a column are divided by its
+    values; of others a sample is consolidated before the rest is partitioned on disk.
     """
     if size_of(tables) <= MEMORY_BYTES_MAX:
         yield updates.consolidate(pa.concat_tables([updates.as_changes(table) for table in tables]))
         return
+    parts = [piece for table in tables for piece in pieces(table, PARTITION_BYTES)]
+    divided = yield from ranges(parts, PARTITION_BYTES, RANGE_PARTITIONS_MAX * PARTITION_BYTES)
+    if divided is not None:
+        yield from divided.consolidated()
+        return
+    sample = _sample_of(parts, partitions_for(size_of(tables)))
+    found: list[pa.Table] = []
+    for part in parts if sample is not None else ():
+        assert sample is not None
+        found.append(updates.as_changes(part.filter(pa.array(sample.mask(part)))))
+        if size_of(found) > RANGE_PARTITIONS_MAX * PARTITION_BYTES:  # a frequent value
+            sample = None
+            break
+        yield None
+    if sample is not None:
+        yield updates.consolidate(pa.concat_tables(found))
+    del found
+    yield from partitioned(tables, directory, sample)
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """About one in `share` rows, selected by the values of a column: of equal rows either all or none."""
+
+    column: str
+    share: int
+
+    def mask(self, table: pa.Table) -> NDArray[np.bool_]:
+        return (quick_hashes(table[self.column]) >> np.uint64(32)) * np.uint64(self.share) < np.uint64(1 << 32)
+
+
+def _sample_of(parts: list[pa.Table], share: int) -> Sample | None:
+    """A sample by the column with the most distinct values in some of the rows. None if there is no column."""
+    chosen = parts[:: max(1, len(parts) // SAMPLED_PARTS)]
+    some = pa.concat_tables([part.slice(0, SAMPLED_ROWS).drop_columns(_diff(part)) for part in chosen])
+    counts = {name: distinct(quick_hashes(some[name])) for name in some.column_names}
+    return Sample(max(counts, key=counts.__getitem__), share) if counts else None
+
+
+def _diff(table: pa.Table) -> list[str]:
+    return [name for name in table.column_names if name == updates.DIFF]
+
+
+def partitioned(
+    tables: list[pa.Table], directory: Path | None, omitted: Sample | None = None
+) -> Generator[pa.Table | None, None, None]:
+    """As `consolidated`, of rows that are not in the sample `omitted`, with partitions on disk.
+
+    The first table is yielded when all rows have been read. It is a random sample of the consolidated rows.
+    """
     schema = updates.as_changes(tables[0].slice(0, 0)).schema
     partitions = Partitions(schema, partitions_for(size_of(tables)), directory)
     bytes_per_partition = max(PARTITION_BYTES, size_of(tables) // partitions.count)
     try:
         for table in tables:
             for piece in pieces(table, PIECE_BYTES):
+                if omitted is not None:
+                    piece = piece.filter(pa.array(~omitted.mask(piece)))
                 changes = updates.as_changes(piece)
                 hashes = hashes_of(piece if piece is not changes else updates.rows_of(changes))
                 if distinct(hashes) * 2 < changes.num_rows:  # else copies of one row overfill a partition

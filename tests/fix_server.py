@@ -26,6 +26,7 @@ from server.app import App
 from server.config import Config
 from server.spark import EngineUnavailable
 from server.spark.engine import SparkEngine
+from tests.server.slow_engine import PassingEngine
 
 
 class ServerThread:
@@ -127,6 +128,14 @@ def server(engine: SparkEngine, tmp_path_factory: pytest.TempPathFactory) -> Ite
     shared = ServerThread(tmp_path_factory.mktemp("data"), engine)
     yield shared
     shared.stop()
+
+
+@pytest.fixture
+def passing_server(tmp_path: Path) -> Iterator[ServerThread]:
+    """A server of its own, without Spark, for tests whose statements need no computation."""
+    own = ServerThread(tmp_path, PassingEngine())
+    yield own
+    own.stop()
 
 
 _numbers = itertools.count(1)

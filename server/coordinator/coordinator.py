@@ -19,7 +19,7 @@ import structlog
 from catalog import holds, persistence
 from catalog.directory import DIRECTORY_MODE
 from catalog.log import Batch, Log, Payload
-from catalog.objects import Hold, Index, MaterializedView, ObjectId, Table, Timestamp
+from catalog.objects import Collection, Hold, Index, MaterializedView, ObjectId, Timestamp
 from catalog.oracle import RESERVATION_MS, Oracle
 from catalog.payloads import Payloads
 from catalog.state import CatalogState
@@ -142,7 +142,7 @@ class Coordinator:
         """
         items = self.state.items
         for id, item in items.items():
-            if isinstance(item, Table | MaterializedView):
+            if isinstance(item, Collection):
                 durable = self.log.durable[id]
                 self.frontiers.created(id, durable.since, durable.upper, item.retain_ms)
         for item in items.values():

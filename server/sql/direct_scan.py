@@ -12,7 +12,6 @@ import pyarrow as pa
 
 from catalog.objects import ObjectId
 from server.sql.constant import Bindings
-from server.sql.expressions import ColumnRef
 from server.sql.functions.syntax import conjuncts
 from server.sql.key_conditions import KeyCondition, key_conditions, numbers_of, selected
 from server.sql.relations import Filter, Project, Relation, Scan
@@ -47,7 +46,8 @@ def direct_scan(relation: Relation) -> DirectScan | None:
             below = direct_scan(input)
             if below is None:
                 return None
-            numbers = {column.id: number for column, number in zip(input.columns, below.columns, strict=True)}
-            selected = tuple(numbers[e.column.id] for e in expressions if isinstance(e, ColumnRef))
-            return DirectScan(below.source, selected, below.keys) if len(selected) == len(expressions) else None
+            numbers = [number for number in map(numbers_of(input.columns), expressions) if number is not None]
+            if len(numbers) < len(expressions):
+                return None
+            return DirectScan(below.source, tuple(below.columns[number] for number in numbers), below.keys)
     return None

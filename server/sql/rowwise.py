@@ -43,7 +43,7 @@ from server.sql.render import Renderer
 from server.sql.versioned_plan import carried
 
 ROWS_MAX = 1_000
-BYTES_MAX = 256 * 1024  # of the rows, and of the constants in all rows; `SparkBridge.java` prepares up to 1 MB
+BYTES_MAX = 256 * 1024  # of the rows, and of the constants in all rows; `SparkBridge.java` prepares up to 16 MB
 CONSTANTS_MAX = 64
 TEXTS_MAX = 16  # texts kept for a plan; they differ in the precisions of numeric constants
 

@@ -14,7 +14,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from catalog.hashing import LONG_BYTES, key_codes, key_hashes, order_codes
+from catalog.hashing import LONG_BYTES, key_codes, key_hashes, order_codes, quick_hashes
+from tests.examples import examples
 
 TYPES: dict[str, tuple[pa.DataType, st.SearchStrategy[Any]]] = {
     "bool": (pa.bool_(), st.booleans()),
@@ -50,6 +51,25 @@ def column(draw: st.DrawFn, name: str) -> tuple[list[Any], pa.Array]:
     drawn = draw(st.lists(st.one_of(st.none(), values), max_size=12))
     array = pa.array([*drawn[:1], *drawn], type).slice(len(drawn[:1])) if draw(st.booleans()) else pa.array(drawn, type)
     return drawn, array
+
+
+@pytest.mark.parametrize("name", TYPES)
+@examples(30)
+@given(data=st.data())
+def test_equal_values_have_equal_quick_hashes(name: str, data: st.DataObject) -> None:
+    values, array = data.draw(st.composite(column)(name))
+    found = quick_hashes(pa.chunked_array([array, array.slice(1)])).tolist()
+    assert found[: len(values)][1:] == found[len(values) :]
+    by_value: dict[Any, int] = {}
+    for value, hash in zip(map(canonical, values), found, strict=False):
+        assert by_value.setdefault(value, hash) == hash
+
+
+def test_quick_hashes_depend_on_the_length_and_the_end() -> None:
+    values = ["", "a", "b", "a" * 7, "a" * 8, "a" * 9, "a" * 8 + "b", "\0", "b" + "a" * 8, None]
+    hashes = quick_hashes(pa.chunked_array([pa.array(values)])).tolist()
+    assert hashes[5] == hashes[8]
+    assert len(set(hashes)) == len(values) - 1
 
 
 @pytest.mark.parametrize("name", TYPES)

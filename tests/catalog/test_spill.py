@@ -34,7 +34,7 @@ def outside(tables: list[pa.Table], directory: Path) -> list[pa.Table]:
 
 @pytest.mark.usefixtures("small")
 @each_type
-@few
+@examples(12, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_consolidation_on_disk_equals_consolidation_in_memory(
     type: pa.DataType, data: st.DataObject, tmp_path: Path
@@ -47,6 +47,60 @@ def test_consolidation_on_disk_equals_consolidation_in_memory(
     assert Counter(pairs(whole)) == Counter(pairs(expected))
     assert all(piece.schema == expected.schema for piece in found)
     assert not list(tmp_path.iterdir()), "a file has a name"
+
+
+@pytest.mark.usefixtures("small")
+@few
+@given(
+    first=st.lists(st.integers(-5, 60), max_size=80),
+    is_sorted=st.booleans(),
+    later=st.lists(st.tuples(st.integers(-5, 60), st.sampled_from([-1, 1, 2])), max_size=6),
+)
+def test_rows_in_any_order_of_a_column_are_consolidated(
+    first: list[int], is_sorted: bool, later: list[tuple[int, int]], tmp_path: Path
+) -> None:
+    values = sorted(first) if is_sorted else first
+    rows = pa.table({"c0": pa.array([str(n) for n in values], pa.string()), "c1": pa.array(values, pa.int64())})
+    keys = [n for n, _ in later]
+    changed = pa.table({"c0": pa.array([str(n) for n in keys], pa.string()), "c1": pa.array(keys, pa.int64())})
+    changes = changed.append_column(u.DIFF_FIELD, pa.array([diff for _, diff in later], pa.int64()))
+    expected = u.consolidate(pa.concat_tables([u.as_changes(rows), changes]))
+    found = pa.concat_tables([expected.slice(0, 0), *outside([rows, changes], tmp_path)])
+    assert Counter(pairs(found)) == Counter(pairs(expected))
+
+
+@pytest.mark.parametrize("copies", [1, 3])
+def test_rows_in_the_order_of_a_column_are_not_written_to_disk(
+    copies: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refused(*_: Any) -> None:
+        raise AssertionError("a file")
+
+    monkeypatch.setattr(spill, "MEMORY_BYTES_MAX", 0)
+    monkeypatch.setattr(spill, "PARTITION_BYTES", 10_000)
+    monkeypatch.setattr(spill, "Partitions", refused)
+    rows = pa.table({"c0": np.zeros(9_000, np.int64), "c1": np.repeat(np.arange(9_000 // copies), copies)})
+    some = np.random.default_rng(1).choice(9_000, 40, replace=False)
+    gone = u.with_diff(rows.take(pa.array(some)), -1)
+    found = outside([rows, gone], tmp_path)
+    assert len([piece for piece in found if piece is not None]) > 10
+    expected = u.consolidate(pa.concat_tables([u.as_changes(rows), gone]))
+    assert Counter(pairs(pa.concat_tables(found))) == Counter(pairs(expected))
+
+
+def test_the_first_rows_do_not_wait_for_the_partitions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(spill, "MEMORY_BYTES_MAX", 0)
+    monkeypatch.setattr(spill, "PARTITION_BYTES", 10_000)
+    values = np.random.default_rng(1).permutation(9_000)
+    rows = pa.table({"c0": [f"a long prefix {n}" for n in values.tolist()]})
+    work = spill.consolidated([pa.concat_tables([rows, rows.slice(0, 100)])], tmp_path)
+    first = next(piece for piece in work if piece is not None)
+    assert first.num_rows
+    assert not list(tmp_path.iterdir())
+    expected = {f"a long prefix {n}": 1 for n in values.tolist()} | dict.fromkeys(rows["c0"].to_pylist()[:100], 2)
+    rest = [piece for piece in work if piece is not None]
+    assert {row[0]: diff for row, diff in pairs(pa.concat_tables([first, *rest]))} == expected
+    assert first.num_rows + sum(piece.num_rows for piece in rest) == len(expected)
 
 
 @each_type
@@ -95,7 +149,7 @@ def test_many_copies_of_a_row_take_little_memory(tmp_path: Path, monkeypatch: py
 @pytest.mark.usefixtures("small")
 def test_an_abandoned_consolidation_leaves_no_file(tmp_path: Path) -> None:
     rows = pa.table({"c0": np.arange(1_000)})
-    work = spill.consolidated([rows], tmp_path)
+    work = spill.partitioned([rows], tmp_path)
     assert next(work) is None
     assert list(tmp_path.iterdir())
     work.close()

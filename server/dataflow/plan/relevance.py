@@ -9,9 +9,8 @@ import pyarrow as pa
 from catalog.objects import ObjectId
 from server.dataflow.plan.nodes import Linear, Node, Source, nodes_of
 from server.sql.constant import Bindings
-from server.sql.expressions import ColumnRef, Expression
 from server.sql.functions.syntax import conjuncts
-from server.sql.key_conditions import EXACT, key_conditions
+from server.sql.key_conditions import EXACT, key_conditions, numbers_of
 from server.sql.relations import Filter, Project, Relation, Scan, Sort, Unnest
 
 
@@ -54,12 +53,7 @@ def _condition(node: Linear) -> KeyValues | None:
         relation = relation.input
     if not isinstance(relation, Scan):
         return None
-    numbers = {column.id: number for number, column in enumerate(relation.columns)}
-
-    def number_of(expression: Expression) -> int | None:
-        return numbers.get(expression.column.id) if isinstance(expression, ColumnRef) else None
-
     conditions = (condition for filter in filters for condition in conjuncts(filter.predicate))
-    keys = key_conditions(conditions, number_of)
+    keys = key_conditions(conditions, numbers_of(relation.columns))
     exact = (key for key in keys if key.type.name in EXACT and not key.is_cast)
     return next((KeyValues(key.column, key.column_values(Bindings())) for key in exact), None)

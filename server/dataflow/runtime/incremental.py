@@ -84,8 +84,13 @@ class IncrementalComputation:
 
     @property
     def next_time(self) -> Timestamp | None:
+        return min(self._next_times, default=None)
+
+    @property
+    def _next_times(self) -> list[Timestamp]:
+        """The next times at which operators have changes even if the inputs have none."""
         times = (operator.next_time for operator in self._operators)
-        return min((time for time in times if time is not None), default=None)
+        return [time for time in times if time is not None]
 
     @property
     def has_state(self) -> bool:
@@ -124,8 +129,7 @@ class IncrementalComputation:
 
     def times(self, lower: int, upper: int) -> list[Timestamp]:
         found = {time for id in self.inputs for time in self._reads.change_times(id, lower, upper)}
-        buffered = (operator.next_time for operator in self._operators)
-        found.update(time for time in buffered if time is not None and lower <= time < upper)
+        found.update(time for time in self._next_times if lower <= time < upper)
         times = sorted(found)[: self._times_max if self._has_state else 1]
         while len(times) > 1 and self._changed_rows(lower, times[-1]) > ROWS_MAX:
             times = times[: len(times) // 2]

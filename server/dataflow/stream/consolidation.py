@@ -26,9 +26,14 @@ RESIDENT_BYTES = 1 << 20  # of a chunk that is buffered in memory
 T = TypeVar("T")
 
 
-async def consolidated(tables: list[pa.Table], directory: Path | None) -> AsyncGenerator[pa.Table]:
-    """The consolidated changes of `tables` (rows or changes) in chunks, none of them empty. `directory`: for files."""
-    work = spill.consolidated(tables, directory)
+async def consolidated(
+    tables: list[pa.Table], directory: Path | None, *, sampled: bool = False
+) -> AsyncGenerator[pa.Table]:
+    """The consolidated changes of `tables` (rows or changes) in chunks, none of them empty. `directory`: for files.
+
+    `sampled`: the first chunk is a random sample of the rows, and follows when all rows have been read.
+    """
+    work = (spill.partitioned if sampled else spill.consolidated)(tables, directory)
     little = min(RESIDENT_BYTES, spill.MEMORY_BYTES_MAX)
     if sum(table.num_rows for table in tables) < THREAD_ROWS and spill.size_of(tables) <= little:
         for chunk in work:
@@ -58,7 +63,9 @@ def _next(work: Iterator[pa.Table | None], directory: Path | None) -> object:
 class Sorting(Protocol):
     """The order of the changes of one time. Implemented by `Envelope`."""
 
-    async def sort_columns(self, changes: pa.Table) -> tuple[pa.Table, SortColumns] | None: ...
+    async def sort_columns(self, changes: pa.Table) -> tuple[pa.Table, SortColumns]: ...
+    @property
+    def sorts(self) -> bool: ...
     @property
     def whole(self) -> bool: ...
 
@@ -69,31 +76,27 @@ async def ordered(tables: list[pa.Table], directory: Path | None, sorting: Sorti
     Rows that are equal in their sort columns are in the same chunk. Range partitioning: the first chunk, selected by a
     hash, is a random sample of the rows and determines the bounds of the ranges.
     """
-    async with aclosing(consolidated(tables, directory)) as chunks:
+    divides = sorting.sorts and not sorting.whole and spill.size_of(tables) > spill.MEMORY_BYTES_MAX
+    async with aclosing(consolidated(tables, directory, sampled=divides)) as chunks:
         if sorting.whole:
             if found := [chunk async for chunk in chunks]:
                 yield pa.concat_tables(found)
             return
-        first = await anext(chunks, None)
-        if first is None:
-            return
-        sortable = None
-        if spill.size_of(tables) > spill.MEMORY_BYTES_MAX:
-            sortable = await sorting.sort_columns(first)
-        if sortable is None:
-            yield first
+        if not divides:
             async for chunk in chunks:
                 yield chunk
             return
+        first = await anext(chunks, None)
+        if first is None:
+            return
+        sortable = await sorting.sort_columns(first)
         count = spill.partitions_for(spill.size_of(tables))
         bounds = await _step(_bounds, sortable[1], count)
         partitions = spill.Partitions(first.schema, count, directory)
         try:
             await _step(_add, partitions, bounds, *sortable)
             async for chunk in chunks:
-                sortable = await sorting.sort_columns(chunk)
-                assert sortable is not None
-                await _step(_add, partitions, bounds, *sortable)
+                await _step(_add, partitions, bounds, *await sorting.sort_columns(chunk))
             await _step(partitions.written)
             for number in range(count):
                 found = list(partitions.tables(number))

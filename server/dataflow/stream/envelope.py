@@ -51,13 +51,18 @@ class Envelope(ABC):
                 head = [pa.array(np.full(count, time, np.uint64)), *progressed]
                 return pa.table([*head, *columns], schema=self.schema)
 
-    async def sort_columns(self, changes: pa.Table) -> tuple[pa.Table, SortColumns] | None:
-        """The changes in any order, and the columns by which this envelope sorts them. None if the order is arbitrary.
+    @property
+    def sorts(self) -> bool:
+        """Whether this envelope sorts the rows of a time."""
+        return True
+
+    @abstractmethod
+    async def sort_columns(self, changes: pa.Table) -> tuple[pa.Table, SortColumns]:
+        """If it `sorts`: the changes in any order, and the columns by which this envelope sorts them.
 
         Rows that are equal in all of these columns must be passed to the same call of `columns`. With `whole`, so must
         all rows of a time.
         """
-        return None
 
     @property
     def whole(self) -> bool:
@@ -82,8 +87,13 @@ class DiffEnvelope(Envelope):
         super().__init__((Field("mz_diff", INT8, False), *relation), form, progress=progress)
         self._order = order
 
-    async def sort_columns(self, changes: pa.Table) -> tuple[pa.Table, SortColumns] | None:
-        return await self._order.sort_columns(changes) if self._order is not None else None
+    @property
+    def sorts(self) -> bool:
+        return self._order is not None
+
+    async def sort_columns(self, changes: pa.Table) -> tuple[pa.Table, SortColumns]:
+        assert self._order is not None
+        return await self._order.sort_columns(changes)
 
     @property
     def whole(self) -> bool:
@@ -122,7 +132,7 @@ class KeyedEnvelope(Envelope):
         fields = (Field("mz_state", TEXT, False), *(relation[i] for i in keys), *values)
         super().__init__(fields, ("debezium" if before else "upsert", keys), progress=progress)
 
-    async def sort_columns(self, changes: pa.Table) -> tuple[pa.Table, SortColumns] | None:
+    async def sort_columns(self, changes: pa.Table) -> tuple[pa.Table, SortColumns]:
         return changes, [(changes.column(key), SortKey()) for key in self._keys]
 
     async def columns(self, changes: pa.Table) -> list[pa.ChunkedArray]:

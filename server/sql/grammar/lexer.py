@@ -53,7 +53,7 @@ class Token(NamedTuple):
 
 _NAME = r"[A-Za-z_\x80-\U0010ffff][A-Za-z0-9_$\x80-\U0010ffff]*+"
 _DIGITS = r"[0-9](?:_?[0-9])*+"
-_STRING = r"'[^']*+(?:''[^']*+)*+'"
+STRING = r"'[^']*+(?:''[^']*+)*+'"
 _ESCAPE_STRING = r"'[^'\\]*+(?:(?:''|\\.)[^'\\]*+)*+'"
 # Strings that are separated by whitespace with a newline are one string (whitespace_with_newline in scan.l).
 _CONTINUED = r"(?:[ \t\f\v]|--[^\n\r]*+)*+[\n\r](?:[ \t\n\r\f\v]|--[^\n\r]*+[\n\r])*+"
@@ -64,7 +64,7 @@ _TOKEN = re.compile(
     | (?P<comment> /\* )
     | (?P<escape> [eE]{_ESCAPE_STRING}(?:{_CONTINUED}{_ESCAPE_STRING})*+ )
     | (?P<refused> [uU]&['"] | [bBxX]' )
-    | (?P<string> [nN]?{_STRING}(?:{_CONTINUED}{_STRING})*+ )
+    | (?P<string> [nN]?{STRING}(?:{_CONTINUED}{STRING})*+ )
     | (?P<broken> [eEnN]?' | " (?! [^"]*+(?:""[^"]*+)*+" ) )
     | (?P<word> {_NAME} )
     | (?P<number>
@@ -80,7 +80,7 @@ _TOKEN = re.compile(
     re.VERBOSE | re.DOTALL,
 )
 _COMMENT_EDGE = re.compile(r"/\*|\*/")
-_SEGMENT = re.compile(_STRING)
+_SEGMENT = re.compile(STRING)
 _ESCAPE_SEGMENT = re.compile(_ESCAPE_STRING, re.DOTALL)
 _BETWEEN_SEGMENTS = re.compile(_CONTINUED)
 _ESCAPE = re.compile(

@@ -21,15 +21,15 @@ import pyarrow.compute as pc
 from protocol.pgwire.decode import BadValue, parse_text_column
 from protocol.pgwire.types import PgType
 from server.sql.grammar.checkpoint import checkpoint
+from server.sql.grammar.lexer import STRING
 
 ROWS_MIN = 8  # with fewer rows, parsing value by value is as fast
 CHUNK_ROWS = 500  # matched at once, in a few milliseconds, during which no other thread runs
 HEAD_CHARS_MAX = 4_096
 
 _SPACE = r"[ \t\n\r\f\v]*+"
-_STRING = r"'[^']*+(?:''[^']*+)*+'"
 _NUMBER = r"[-+]?(?:[0-9]++(?:\.[0-9]*+)?+|\.[0-9]++)(?:[eE][-+]?[0-9]++)?+"
-_CELL = rf"(?:{_STRING}|{_NUMBER}|(?i:null|true|false))(?={_SPACE}[,)])"
+_CELL = rf"(?:{STRING}|{_NUMBER}|(?i:null|true|false))(?={_SPACE}[,)])"
 _NAMES = r'(?:[A-Za-z0-9_.$\x80-\U0010ffff \t\n\r\f\v]|"[^"]*")+?'
 _HEAD = re.compile(
     rf"(?i:{_SPACE}insert\s+into\s){_NAMES}(?:\((?:[A-Za-z0-9_$,\x80-\U0010ffff \t\n\r\f\v]|\"[^\"]*\")*\))?"

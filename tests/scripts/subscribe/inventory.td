@@ -39,7 +39,7 @@ nut-8  "Nut M8"  80       20
 
 > DECLARE screen CURSOR FOR SUBSCRIBE low_stock WITHIN TIMESTAMP ORDER BY sku, mz_diff
 
-> FETCH ALL screen WITH (TIMEOUT '10s')
+> FETCH 1 screen
 mz_timestamp  mz_diff  sku  name  on_hand  missing
 ----
 <time>  1  nut-8  "Nut M8"  80  20

@@ -96,7 +96,7 @@ $ set-regex match=\b\d{13}\b replacement=<time>
 $ postgres-execute connection=${testdrive.url}
 UPDATE customers SET name = 'Ada L.' WHERE id = 1
 
-> FETCH ALL cache WITH (TIMEOUT '3s')
+> FETCH 2 cache
 <time>  upsert  100  "Ada L."  sent  21.00  2
 <time>  upsert  102  "Ada L."  open  52.25  2
 
@@ -116,7 +116,7 @@ INSERT INTO orders VALUES (102, 2, 'paid'), (102, 2, 'open')
 
 > DECLARE turnover CURSOR FOR SUBSCRIBE (SELECT count(*) AS orders, sum(total) AS turnover FROM order_totals WHERE status <> 'open')
 
-> FETCH ALL turnover WITH (TIMEOUT '3s')
+> FETCH 1 turnover
 mz_timestamp  mz_diff  orders  turnover
 ----
 <time>  1  2  73.25

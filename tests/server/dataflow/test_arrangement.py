@@ -76,7 +76,7 @@ def truth(batches: list[list[tuple[Row, int]]], as_of: int) -> Counter[Row]:
 ranks = {None: 2, "x": 0, "y": 1}
 
 
-@examples(150)
+@examples(80)
 @given(batches=history, count=st.integers(1, 4), descending=st.booleans(), nulls_first=st.booleans(), data=st.data())
 def test_the_first_rows_of_each_key_are_found(
     storage: Storage,

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from contextlib import ExitStack
-from pathlib import Path
 from urllib.parse import urlsplit
 
 import psycopg
@@ -17,37 +15,29 @@ from protocol.pgwire.messages.wire_format import MESSAGE_BYTES_MAX
 from server.frontend import client_registry
 from tests.fix_server import ServerThread
 from tests.server.frontend.raw_client import frame, query, raw_client
-from tests.server.slow_engine import PassingEngine
 
 USER, DATABASE = "materialize", "materialize"
 
 
-@pytest.fixture
-def server(tmp_path: Path) -> Iterator[ServerThread]:
-    server = ServerThread(tmp_path, PassingEngine())
-    yield server
-    server.stop()
-
-
-def set_system(server: ServerThread, **values: str) -> None:
-    with psycopg.connect(server.dsn(), autocommit=True) as connection:
+def set_system(passing_server: ServerThread, **values: str) -> None:
+    with psycopg.connect(passing_server.dsn(), autocommit=True) as connection:
         for name, value in values.items():
             connection.execute(f"ALTER SYSTEM SET {name} = '{value}'".encode())
-    server.call(nobody_connected(server))
+    passing_server.call(nobody_connected(passing_server))
 
 
-async def nobody_connected(server: ServerThread) -> None:
-    while server.app.listener.clients:
-        await server.app.listener.clients.wait_until_one_leaves()
+async def nobody_connected(passing_server: ServerThread) -> None:
+    while passing_server.app.listener.clients:
+        await passing_server.app.listener.clients.wait_until_one_leaves()
 
 
 # -- limits -----------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("opening", [b"", SSLRequest().serialize(), b"\0\0\0\x30\0\x03"])
-def test_a_client_without_a_startup_message_is_disconnected(server: ServerThread, opening: bytes) -> None:
-    set_system(server, authentication_timeout="1s")
-    with raw_client(server.port) as silent, psycopg.connect(server.dsn()) as session:
+def test_a_client_without_a_startup_message_is_disconnected(passing_server: ServerThread, opening: bytes) -> None:
+    set_system(passing_server, authentication_timeout="1s")
+    with raw_client(passing_server.port) as silent, psycopg.connect(passing_server.dsn()) as session:
         silent.send(opening)
         if opening == SSLRequest().serialize():
             assert silent.socket.recv(1) == b"N"
@@ -55,44 +45,44 @@ def test_a_client_without_a_startup_message_is_disconnected(server: ServerThread
         assert session.execute("SELECT 1").fetchone() == (1,)  # the timeout does not apply after authentication
 
 
-def test_clients_beyond_max_connections_are_refused(server: ServerThread) -> None:
-    set_system(server, max_connections="4", superuser_reserved_connections="2")
-    with psycopg.connect(server.dsn(), autocommit=True) as connection:
+def test_clients_beyond_max_connections_are_refused(passing_server: ServerThread) -> None:
+    set_system(passing_server, max_connections="4", superuser_reserved_connections="2")
+    with psycopg.connect(passing_server.dsn(), autocommit=True) as connection:
         connection.execute("CREATE ROLE reader LOGIN")
-        with raw_client(server.port) as reader:
+        with raw_client(passing_server.port) as reader:
             assert reader.start("reader", DATABASE)[-1][0] == "Z"
-            with raw_client(server.port) as second:
+            with raw_client(passing_server.port) as second:
                 words = "remaining connection slots are reserved for roles with the SUPERUSER attribute"
                 assert second.start("reader", DATABASE) == [("E", ("FATAL", "53300", words))]
-            with psycopg.connect(server.dsn()), psycopg.connect(server.dsn()):
-                with raw_client(server.port) as fifth:
+            with psycopg.connect(passing_server.dsn()), psycopg.connect(passing_server.dsn()):
+                with raw_client(passing_server.port) as fifth:
                     refusal = ("FATAL", "53300", "sorry, too many clients already")
                     assert fifth.start(USER, DATABASE) == [("E", refusal)]
-                with raw_client(server.port) as canceling:  # CancelRequests are still read
+                with raw_client(passing_server.port) as canceling:  # CancelRequests are still read
                     canceling.send(CancelRequest(connection.info.backend_pid, 0).serialize())
                     assert canceling.until_ready() == []
-    server.call(nobody_connected(server))
-    with psycopg.connect(server.dsn()) as again:
+    passing_server.call(nobody_connected(passing_server))
+    with psycopg.connect(passing_server.dsn()) as again:
         assert again.execute("SELECT 1").fetchone() == (1,)
 
 
-def test_connections_without_a_session_are_limited(server: ServerThread) -> None:
-    set_system(server, max_connections="4")
+def test_connections_without_a_session_are_limited(passing_server: ServerThread) -> None:
+    set_system(passing_server, max_connections="4")
     with ExitStack() as stack:
-        silent = [stack.enter_context(raw_client(server.port)) for _ in range(9)]
+        silent = [stack.enter_context(raw_client(passing_server.port)) for _ in range(9)]
         assert silent[8].until_ready() == [("E", ("FATAL", "53300", "sorry, too many clients already"))]
 
 
 def test_running_out_of_file_descriptors_is_reported_and_logged(
-    server: ServerThread, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    passing_server: ServerThread, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    with psycopg.connect(server.dsn()) as session:
+    with psycopg.connect(passing_server.dsn()) as session:
         monkeypatch.setattr(client_registry, "descriptors_max", lambda: client_registry.RESERVED_DESCRIPTORS)
         refused = [("E", ("FATAL", "53300", "sorry, too many clients already"))]
-        with raw_client(server.port) as client:
+        with raw_client(passing_server.port) as client:
             assert client.start(USER, DATABASE) == refused
         monkeypatch.setattr(client_registry, "descriptors_max", lambda: 1)
-        with raw_client(server.port) as client:
+        with raw_client(passing_server.port) as client:
             assert client.until_ready() == refused
         assert session.execute("SELECT 1").fetchone() == (1,)
     assert capsys.readouterr().out.count("out of file descriptors") == 1
@@ -101,9 +91,9 @@ def test_running_out_of_file_descriptors_is_reported_and_logged(
 # -- databases --------------------------------------------------------------------------------------------------------
 
 
-def test_without_a_database_name_the_default_database_is_used_with_a_notice(server: ServerThread) -> None:
+def test_without_a_database_name_the_default_database_is_used_with_a_notice(passing_server: ServerThread) -> None:
     for user, database in (("someone", None), ("someone", "someone"), ("someone", "")):
-        with raw_client(server.port) as client:
+        with raw_client(passing_server.port) as client:
             messages = client.start(user, database)
             (notice,) = [body for code, body in messages if code == "N"]
             assert b'database "someone" does not exist, connected to "materialize" instead' in notice
@@ -111,19 +101,19 @@ def test_without_a_database_name_the_default_database_is_used_with_a_notice(serv
             assert b"materialize" in answer[1][1]
 
 
-def test_the_default_database_is_the_one_named_like_the_user(server: ServerThread) -> None:
-    with psycopg.connect(server.dsn(), autocommit=True) as connection:
+def test_the_default_database_is_the_one_named_like_the_user(passing_server: ServerThread) -> None:
+    with psycopg.connect(passing_server.dsn(), autocommit=True) as connection:
         connection.execute("CREATE DATABASE someone")
-    with raw_client(server.port) as client:
+    with raw_client(passing_server.port) as client:
         assert not [body for code, body in client.start("someone") if code == "N"]
         assert b"someone" in client.exchange(query("SELECT current_database()"))[1][1]
 
 
-def test_an_unknown_database_is_refused(server: ServerThread) -> None:
+def test_an_unknown_database_is_refused(passing_server: ServerThread) -> None:
     with pytest.raises(psycopg.OperationalError, match='database "missing" does not exist') as refusal:
-        psycopg.connect(server.dsn("missing"))
+        psycopg.connect(passing_server.dsn("missing"))
     assert "CREATE DATABASE" in str(refusal.value)
-    with raw_client(server.port) as client:
+    with raw_client(passing_server.port) as client:
         refused = [("E", ("FATAL", "3D000", 'database "missing" does not exist'))]
         assert client.start(USER, "missing") == refused
 
@@ -144,11 +134,11 @@ MALFORMED = {
 
 @pytest.mark.parametrize("data", MALFORMED.values(), ids=MALFORMED)
 def test_a_session_continues_after_a_malformed_message_as_in_postgresql(
-    server: ServerThread, postgres: str, data: bytes
+    passing_server: ServerThread, postgres: str, data: bytes
 ) -> None:
     answers = []
     for port, user, database in (
-        (server.port, USER, DATABASE),
+        (passing_server.port, USER, DATABASE),
         (urlsplit(postgres).port or 0, "postgres", "postgres"),
     ):
         with raw_client(port) as client:
@@ -159,16 +149,16 @@ def test_a_session_continues_after_a_malformed_message_as_in_postgresql(
     assert ours == theirs
 
 
-def test_a_query_longer_than_the_message_limit_is_refused(server: ServerThread) -> None:
-    with psycopg.connect(server.dsn(), autocommit=True) as connection:
+def test_a_query_longer_than_the_message_limit_is_refused(passing_server: ServerThread) -> None:
+    with psycopg.connect(passing_server.dsn(), autocommit=True) as connection:
         with pytest.raises(errors.ProgramLimitExceeded, match="message is too long") as refusal:
             connection.execute(b"SELECT '" + b"x" * (MESSAGE_BYTES_MAX + 1_000_000) + b"'")
         assert refusal.value.diag.message_hint is not None
         assert connection.execute("SELECT 1").fetchone() == (1,)
 
 
-def test_a_client_that_is_still_sending_receives_the_fatal_error(server: ServerThread) -> None:
-    with raw_client(server.port) as client:
+def test_a_client_that_is_still_sending_receives_the_fatal_error(passing_server: ServerThread) -> None:
+    with raw_client(passing_server.port) as client:
         client.start(USER, DATABASE)
         client.send(b"Q\x7f\xff\xff\xff" + bytes(1_000_000))
         assert client.until_ready() == [("E", ("FATAL", "08P01", "invalid message length"))]

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import gc
 import threading
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from typing import Any
 
 import psycopg
@@ -19,17 +17,9 @@ from server.sql import plan, write_plan
 from server.sql.grammar import trees as trees_module
 from server.sql.grammar.parse import parse_query
 from tests.fix_server import ServerThread
-from tests.server.slow_engine import PassingEngine
 
 LIST = ", ".join(map(str, range(5_000)))
 WAIT_S = 30
-
-
-@pytest.fixture
-def server(tmp_path: Path) -> Iterator[ServerThread]:
-    server = ServerThread(tmp_path, PassingEngine())
-    yield server
-    server.stop()
 
 
 class Gate:
@@ -73,9 +63,12 @@ class Gate:
     ids=["select", "insert", "explain", "subscribe"],
 )
 def test_other_sessions_are_answered_while_a_long_text_is_planned(
-    server: ServerThread, monkeypatch: pytest.MonkeyPatch, sql: str, prepare: bool
+    passing_server: ServerThread, monkeypatch: pytest.MonkeyPatch, sql: str, prepare: bool
 ) -> None:
-    with psycopg.connect(server.dsn(), autocommit=True) as one, psycopg.connect(server.dsn(), autocommit=True) as other:
+    with (
+        psycopg.connect(passing_server.dsn(), autocommit=True) as one,
+        psycopg.connect(passing_server.dsn(), autocommit=True) as other,
+    ):
         one.execute("CREATE TABLE t (k int)")
         one.execute("INSERT INTO t VALUES (3)")
         other.execute("SELECT * FROM t")
@@ -97,9 +90,9 @@ def test_other_sessions_are_answered_while_a_long_text_is_planned(
 
 
 def test_other_sessions_are_answered_while_a_long_cursor_is_described(
-    server: ServerThread, monkeypatch: pytest.MonkeyPatch
+    passing_server: ServerThread, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with psycopg.connect(server.dsn()) as one, psycopg.connect(server.dsn(), autocommit=True) as other:
+    with psycopg.connect(passing_server.dsn()) as one, psycopg.connect(passing_server.dsn(), autocommit=True) as other:
         one.execute(
             f"DECLARE c CURSOR FOR SELECT 1 AS k FROM (VALUES ({'), ('.join(map(str, range(5_000)))})) v".encode()
         )
@@ -113,8 +106,8 @@ def test_other_sessions_are_answered_while_a_long_cursor_is_described(
             running.result(WAIT_S)
 
 
-def test_errors_of_a_long_text_are_reported_and_the_session_continues(server: ServerThread) -> None:
-    with psycopg.connect(server.dsn(), autocommit=True) as one:
+def test_errors_of_a_long_text_are_reported_and_the_session_continues(passing_server: ServerThread) -> None:
+    with psycopg.connect(passing_server.dsn(), autocommit=True) as one:
         for prepare in (False, True):
             with pytest.raises(errors.UndefinedTable) as refusal:
                 one.execute(f"SELECT k FROM missing WHERE k IN ({LIST})".encode(), prepare=prepare)
@@ -138,7 +131,7 @@ def test_a_plain_literal_is_parsed_as_any_other_expression(monkeypatch: pytest.M
 
 @pytest.mark.parametrize("prepare", [False, True])
 def test_the_syntax_tree_of_a_long_text_is_freed_without_garbage_collection(
-    server: ServerThread, prepare: bool
+    passing_server: ServerThread, prepare: bool
 ) -> None:
     """The reference counts free its syntax tree. The cycle collector may not run before gigabytes are allocated."""
     few = 1_000
@@ -146,7 +139,7 @@ def test_the_syntax_tree_of_a_long_text_is_freed_without_garbage_collection(
     gc.disable()
     gc.freeze()  # `gc.get_objects` then omits the objects that exist now
     try:
-        with psycopg.connect(server.dsn(), autocommit=True) as one:
+        with psycopg.connect(passing_server.dsn(), autocommit=True) as one:
             for _ in range(3):
                 one.execute(f"VALUES ({'), ('.join(map(str, range(5_000)))})".encode(), prepare=False)
                 if prepare:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from decimal import Decimal
-from pathlib import Path
 
 import psycopg
 import pytest
@@ -15,19 +14,11 @@ from server.frontend import session as session_module
 from server.frontend.session import Session
 from tests.fix_server import ServerThread
 from tests.server.frontend.raw_client import query, raw_client
-from tests.server.slow_engine import PassingEngine
 
 
 @pytest.fixture
-def server(tmp_path: Path) -> Iterator[ServerThread]:
-    server = ServerThread(tmp_path, PassingEngine())
-    yield server
-    server.stop()
-
-
-@pytest.fixture
-def connection(server: ServerThread) -> Iterator[psycopg.Connection]:
-    with psycopg.connect(server.dsn(), autocommit=True) as connection:
+def connection(passing_server: ServerThread) -> Iterator[psycopg.Connection]:
+    with psycopg.connect(passing_server.dsn(), autocommit=True) as connection:
         connection.execute("CREATE TABLE t (k int)")
         connection.execute("INSERT INTO t VALUES (1)")
         yield connection
@@ -52,10 +43,10 @@ def test_the_first_fetch_of_a_cursor_is_described(connection: psycopg.Connection
 
 
 def test_a_prepared_fetch_works_for_a_later_cursor_of_the_same_name(
-    server: ServerThread, connection: psycopg.Connection
+    passing_server: ServerThread, connection: psycopg.Connection
 ) -> None:
     fetch = b"".join(message.serialize() for message in (Bind("", "f"), Describe("P", ""), Execute("", 0), Sync()))
-    with raw_client(server.port) as client:
+    with raw_client(passing_server.port) as client:
         client.start("materialize", "materialize")
         for columns in ("k", "k, 'x'"):
             client.exchange(query(f"BEGIN; DECLARE c CURSOR FOR SELECT {columns} FROM (VALUES (1)) v(k)"))
@@ -69,12 +60,12 @@ def test_a_prepared_fetch_works_for_a_later_cursor_of_the_same_name(
 
 
 def test_a_prepared_select_whose_result_type_has_changed_is_refused(
-    server: ServerThread, connection: psycopg.Connection
+    passing_server: ServerThread, connection: psycopg.Connection
 ) -> None:
     words = "cached plan must not change result type"
     connection.execute("PREPARE p AS SELECT * FROM t")
     connection.execute("SELECT * FROM t", prepare=True)
-    with psycopg.connect(server.dsn(), autocommit=True) as other:
+    with psycopg.connect(passing_server.dsn(), autocommit=True) as other:
         other.execute("DROP TABLE t")
         other.execute("CREATE TABLE t (k text)")
     refused(connection, "EXECUTE p", "0A000", words)
@@ -84,9 +75,11 @@ def test_a_prepared_select_whose_result_type_has_changed_is_refused(
         connection.execute("SELECT * FROM t", prepare=True)
 
 
-def test_a_row_description_precedes_a_runtime_error(server: ServerThread, connection: psycopg.Connection) -> None:
+def test_a_row_description_precedes_a_runtime_error(
+    passing_server: ServerThread, connection: psycopg.Connection
+) -> None:
     connection.execute("INSERT INTO t VALUES (0)")
-    with raw_client(server.port) as client:
+    with raw_client(passing_server.port) as client:
         client.start("materialize", "materialize")
         answer = client.exchange(query("SELECT k + 1 FROM t"))
         assert [code for code, _ in answer] == ["T", "E", "Z"]
@@ -152,7 +145,7 @@ def test_functions_of_the_session_are_refused_with_as_of(connection: psycopg.Con
 
 
 def test_a_long_pipeline_does_not_block_other_sessions(
-    server: ServerThread, connection: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
+    passing_server: ServerThread, connection: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A session handles a limited number of messages per turn, however many have arrived."""
     turns = 0
@@ -167,7 +160,7 @@ def test_a_long_pipeline_does_not_block_other_sessions(
     monkeypatch.setattr(session_module, "TURN_S", 0.0)
     count = 100
     one = b"".join(message.serialize() for message in (Parse("", "SELECT 1"), Bind("", ""), Execute("")))
-    with raw_client(server.port) as client:
+    with raw_client(passing_server.port) as client:
         client.start("materialize", "materialize")
         turns = 0
         answers = client.exchange(one * count + Sync().serialize())

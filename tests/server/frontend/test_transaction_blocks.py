@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import psycopg
@@ -13,19 +12,11 @@ from psycopg import errors
 from server.execution import select
 from server.session_state.context import Context
 from tests.fix_server import ServerThread
-from tests.server.slow_engine import PassingEngine
 
 
 @pytest.fixture
-def server(tmp_path: Path) -> Iterator[ServerThread]:
-    server = ServerThread(tmp_path, PassingEngine())
-    yield server
-    server.stop()
-
-
-@pytest.fixture
-def connection(server: ServerThread) -> Iterator[psycopg.Connection]:
-    with psycopg.connect(server.dsn(), autocommit=True) as connection:
+def connection(passing_server: ServerThread) -> Iterator[psycopg.Connection]:
+    with psycopg.connect(passing_server.dsn(), autocommit=True) as connection:
         connection.execute("CREATE TABLE t (k int)")
         yield connection
 

@@ -74,7 +74,7 @@ async def test_each_change_is_written_once_over_restarts_of_the_server(tmp_path:
         assert await numbers(coordinator) == each_once(COUNT)
 
 
-@pytest.mark.slow
+@pytest.mark.crash
 def test_each_change_is_written_once_although_the_server_is_killed(tmp_path: Path) -> None:
     count = 200
     command = [sys.executable, "-m", "tests.server.ingest.child", str(tmp_path), str(count)]

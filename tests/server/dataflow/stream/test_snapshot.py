@@ -101,6 +101,10 @@ class BySum(DiffEnvelope):
         self._whole = whole
 
     @property
+    def sorts(self) -> bool:
+        return True
+
+    @property
     def whole(self) -> bool:
         return self._whole
 
@@ -135,9 +139,9 @@ def test_parts_are_in_order(whole: bool, given_updates: list[Any], tmp_path: Pat
 def test_a_cancelled_consolidation_leaves_no_file(tmp_path: Path) -> None:
     async def run() -> None:
         tables = [pa.table({"c0": np.arange(5_000)})]
-        async with aclosing(consolidated(tables, tmp_path)) as pieces:
+        async with aclosing(consolidated(tables, tmp_path, sampled=True)) as pieces:
             await anext(pieces)
-        work = asyncio.create_task(anext(consolidated(tables, tmp_path)))
+        work = asyncio.create_task(anext(consolidated(tables, tmp_path, sampled=True)))
         await asyncio.sleep(0)
         work.cancel()
         with pytest.raises(asyncio.CancelledError):
