@@ -13,9 +13,11 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import TypeVar
 
+import pyarrow as pa
 import structlog
 
 from catalog import holds, persistence, source_state, updates
@@ -29,6 +31,7 @@ from catalog.store import MustEnd, Store
 from protocol.pgwire.errors import PgError
 from server.coordinator.holds import Advance, Holds, Moves, Overdue
 from server.coordinator.key_conflicts import Keys, RecentWrites, Write
+from server.coordinator.payloads import shared_payloads
 from server.coordinator.row_buffer import Inconvertible, RowBuffer, payloads_of
 from server.sql.index_keys import is_computed
 from server.timeline.frontiers import Frontiers
@@ -38,6 +41,8 @@ CLOSE_S = (0.002, 0.02)  # pauses before the empty commits after a write; the se
 GATHER_S = 0.002  # how long ADVANCE requests wait for others to share a transaction; no reader depends on them
 
 log = structlog.get_logger()
+
+Value = TypeVar("Value")
 
 
 class Conflict(Exception):
@@ -57,6 +62,7 @@ class Request:
     """Changes to be committed together.
 
     `rows`: few inserted rows by table (`RowBuffer.is_few`). Those of a group's requests share payloads.
+    `changes`: few changes of collections in `unchanged` (`few_changes`). Those of a group's requests share payloads.
     `unchanged`: collections that were read, and the times. None of them may have been written since.
     `keys`: those of `unchanged` of which only the rows with these keys were read; other rows may have been written.
     `catalog`: the states before and after DDL. The state before must still be the current one.
@@ -68,6 +74,7 @@ class Request:
 
     writes: Sequence[tuple[ObjectId, Payload]] = ()
     rows: Mapping[ObjectId, RowBuffer] = field(default_factory=dict)
+    changes: Mapping[ObjectId, pa.Table] = field(default_factory=dict)
     unchanged: Mapping[ObjectId, Timestamp] = field(default_factory=dict)
     keys: Mapping[ObjectId, Keys] = field(default_factory=dict)
     catalog: tuple[CatalogState, CatalogState] | None = None
@@ -80,7 +87,7 @@ class Request:
     @property
     def written(self) -> set[ObjectId]:
         """The collections that the request changes."""
-        return {*self.rows, *(id for id, _ in self.writes)}
+        return {*self.rows, *self.changes, *(id for id, _ in self.writes)}
 
     @property
     def unread(self) -> list[ObjectId]:
@@ -238,13 +245,10 @@ class Committer:
         extension = self._oracle.extension()
         # Writes to a table that a later request of the group drops are omitted.
         writes = [write for request in group.accepted for write in request.writes if write[0] in new.items]
-        rows: dict[ObjectId, list[RowBuffer]] = {}
-        for request in group.accepted:
-            for id, buffer in request.rows.items():
-                if id in new.items:
-                    rows.setdefault(id, []).append(buffer)
-        for id, buffers in rows.items():
-            writes += [(id, payload) for payload in payloads_of(self._log, buffers)]
+        for id, buffers in _gathered(request.rows for request in group.accepted).items():
+            writes += [(id, payload) for payload in payloads_of(self._log, buffers) if id in new.items]
+        for id, tables in _gathered(request.changes for request in group.accepted).items():
+            writes += [(id, payload) for payload in shared_payloads(self._log, tables) if id in new.items]
         unread = {id for request in group.accepted for id in request.unread if id in new.items}
         sources = [
             (id, state) for request in group.accepted for id, state in request.source_state.items() if id in new.items
@@ -297,6 +301,8 @@ class Committer:
                 written.setdefault(id, []).append(Write(payload.table))
             for id, buffer in request.rows.items():
                 written.setdefault(id, []).append(Write(buffer))
+            for id, table in request.changes.items():
+                written.setdefault(id, []).append(Write(table))
             accepted.append(request)
             replaced.append(old)
         return _Group(accepted, replaced, state, begins, moves, written)
@@ -371,6 +377,15 @@ class Committer:
             self._last_write.pop(id, None)
             self._recent_writes.forget(id)
             self._unread.pop(id, None)
+
+
+def _gathered(by_table: Iterable[Mapping[ObjectId, Value]]) -> dict[ObjectId, list[Value]]:
+    """The values of several mappings, by key."""
+    found: dict[ObjectId, list[Value]] = {}
+    for values in by_table:
+        for id, value in values.items():
+            found.setdefault(id, []).append(value)
+    return found
 
 
 def index_created(frontiers: Frontiers, state: CatalogState, index: Index, since: Timestamp) -> None:

@@ -1,15 +1,51 @@
-"""Payloads of the log for the rows and changes of a transaction."""
+"""Payloads of the log for the rows and changes of a transaction, or of the transactions of a group."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import pyarrow as pa
 
 from catalog import updates
 from catalog.log import INLINE_BYTES, Log, Payload
 from catalog.objects import ObjectId
+from server.coordinator.row_buffer import FEW_BYTES, Inconvertible
+
+
+def few_changes(tables: Sequence[pa.Table]) -> pa.Table | None:
+    """The changes of one request to a table, not consolidated, if they may share a payload with those of others.
+
+    None if they are larger than FEW_BYTES. The result keeps little more memory than its size.
+    """
+    if sum(table.nbytes for table in tables) > FEW_BYTES:
+        return None
+    whole = pa.concat_tables([updates.as_changes(table) for table in tables]).combine_chunks()
+    if whole.get_total_buffer_size() > 2 * FEW_BYTES:  # slices of rows that Spark computed for several callers
+        return whole.take(pa.array(range(whole.num_rows), pa.int64()))
+    return whole
+
+
+def shared_payloads(log: Log, tables: Sequence[pa.Table]) -> Iterator[Payload]:
+    """Payloads of the `few_changes` of several requests: not many, and none of them a file. Inconvertible."""
+    gathered: list[pa.Table] = []
+    size = 0
+    for table in tables:
+        if gathered and size + table.nbytes > INLINE_BYTES:
+            yield from _shared_payload(log, gathered)
+            gathered, size = [], 0
+        gathered.append(table)
+        size += table.nbytes
+    yield from _shared_payload(log, gathered)
+
+
+def _shared_payload(log: Log, tables: Sequence[pa.Table]) -> Iterator[Payload]:
+    try:
+        changes = updates.consolidate(pa.concat_tables(tables))
+        if changes.num_rows:
+            yield log.prepare(changes)
+    except pa.ArrowException as error:
+        raise Inconvertible from error
 
 
 def merged(tables: Sequence[pa.Table]) -> pa.Table:

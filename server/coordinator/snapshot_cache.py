@@ -109,12 +109,14 @@ class SnapshotCache:
             finally:
                 self._advancing.discard(id)
         rows = await self._selected(snapshot, wanted)
-        later = [table for table in (selected(table, wanted) for table in changes) if table.num_rows]
-        if not later:
+        if not changes:
+            return rows
+        later = selected(pa.concat_tables(changes), wanted)
+        if later.num_rows == 0:
             return rows
         if rows.num_rows > LOOP_POSITIONS_MAX:
-            return await in_thread(updates.apply, rows, pa.concat_tables(later))
-        return updates.expand(updates.consolidate(pa.concat_tables([updates.with_diff(rows, 1), *later])))
+            return await in_thread(updates.apply, rows, later)
+        return updates.expand(updates.consolidate(pa.concat_tables([updates.with_diff(rows, 1), later])))
 
     def _changes(self, collection: Collection, snapshot: _Snapshot, as_of: int) -> list[pa.Table] | None:
         """The changes since the snapshot, not consolidated; None if they are unknown or too many."""

@@ -1,5 +1,7 @@
 """What the server has learned about query strings, shared by all sessions: syntax trees, plans, and constant answers.
 
+Plans of writes are kept if they have parameters: the text of a write without parameters is seldom repeated.
+
 All keys contain the session's `plan_key`, so an entry is not found after a change of the catalog or of the session's
 name resolution. Long texts are not kept.
 """
@@ -13,7 +15,7 @@ from server.runtime.offload import TEXT_CHARS_MAX
 from server.session_state.context import Context
 from server.session_state.prepared import Prepared, plan_key
 from server.sql.grammar.parse import parse
-from server.sql.grammar.statements import Select, Statement
+from server.sql.grammar.statements import Delete, Insert, Select, Statement, Update
 
 ENTRIES_MAX = 4_096
 
@@ -37,7 +39,7 @@ class Cache(dict[object, Value]):
 
 
 class QueryCache:
-    """Plans of SELECTs by text and declared parameter types, and answers by text and output style."""
+    """Plans of queries and writes by text and declared parameter types, and answers by text and output style."""
 
     def __init__(self) -> None:
         self._plans: Cache[Prepared] = Cache()
@@ -54,8 +56,9 @@ class QueryCache:
         return self._plans.get((text, parameter_oids, *plan_key(context)))
 
     def put_plan(self, context: Context, text: str, prepared: Prepared, parameter_oids: tuple[int, ...] = ()) -> None:
-        """Keeps the plan of a text that is a single SELECT. Ignores other statements."""
-        if isinstance(prepared.statement, Select) and self.keeps(context, text):
+        """Keeps the plan of a text that is a single SELECT or a write with parameters. Ignores other statements."""
+        is_write = isinstance(prepared.statement, Insert | Update | Delete) and bool(prepared.parameters)
+        if (is_write or isinstance(prepared.statement, Select)) and self.keeps(context, text):
             self._plans.put((text, parameter_oids, *plan_key(context)), prepared)
 
     def answer(self, context: Context, text: str) -> bytes | None:

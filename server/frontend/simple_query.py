@@ -49,6 +49,12 @@ class SimpleQuery:
         dispatcher.drop_unnamed_statement()
         dispatcher.portals.close("")
         self._context.ends_at_sync = False
+        if (inserted := self._constants.insert_literals(text)) is not None:
+            self._responses.kind = inserted.kind
+            await dispatcher.transactions.end_implicit()
+            self._sender.connection.send_encoded(inserted.data)
+            self._responses.count()
+            return
         statements = await offload(text, parsed, text)
         if not statements:
             self._sender.connection.send(EmptyQueryResponse())

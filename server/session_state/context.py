@@ -231,11 +231,17 @@ class Context:
             await coordinator.backpressure.admit(tuple(written))
             shared = await coordinator.locks.acquire(written, ADD)
         try:
-            few, tables = transaction.changes()
+            rows, changes, tables = transaction.changes()
             writes = [*transaction.payloads, *await prepare_payloads(coordinator.log, tables)]
             transaction.payloads = []  # from here on the request owns their files
             request = Request(
-                writes, few, transaction.unchanged, transaction.keys, transaction.catalog, transaction.begins
+                writes=writes,
+                rows=rows,
+                changes=changes,
+                unchanged=transaction.unchanged,
+                keys=transaction.keys,
+                catalog=transaction.catalog,
+                begins=transaction.begins,
             )
             if transaction.holder is not None:  # the request may commit although this task is cancelled
                 request.done.add_done_callback(functools.partial(_let_go, transaction.holder))

@@ -20,6 +20,7 @@ from catalog.objects import ObjectId, Timestamp
 from catalog.state import CatalogState
 from protocol.pgwire.errors import PgError, SqlState
 from server.coordinator.key_conflicts import Keys
+from server.coordinator.payloads import few_changes
 from server.coordinator.row_buffer import RowBuffer
 from server.settings import Settings
 from server.timeline.frontiers import Holder
@@ -121,15 +122,25 @@ class Transaction:
         """The changed tables."""
         return {*self.rows, *self.writes, *(id for id, _ in self.payloads)}
 
-    def changes(self) -> tuple[dict[ObjectId, RowBuffer], dict[ObjectId, list[pa.Table]]]:
-        """`rows` and `writes` by table: few rows of tables that have no other changes, and all others."""
-        few, others = {}, self.writes.copy()
+    def changes(self) -> tuple[dict[ObjectId, RowBuffer], dict[ObjectId, pa.Table], dict[ObjectId, list[pa.Table]]]:
+        """`rows` and `writes` by table.
+
+        Returns few rows of tables that have no other changes; few changes of rows that were read, of tables that have
+        no other changes; and all others.
+        """
+        rows: dict[ObjectId, RowBuffer] = {}
+        changes: dict[ObjectId, pa.Table] = {}
+        others = self.writes.copy()
+        for id, tables in self.writes.items():
+            if id in self.unchanged and id not in self.rows and (few := few_changes(tables)) is not None:
+                changes[id] = few
+                del others[id]
         for id, buffer in self.rows.items():
             if buffer.is_few and id not in others:
-                few[id] = buffer
+                rows[id] = buffer
             else:
                 others[id] = [*others.get(id, ()), buffer.table()]
-        return few, others
+        return rows, changes, others
 
     def can_enter(self, mode: Mode) -> bool:
         """Whether the mode is undecided or this one. Always False after SUBSCRIBE."""

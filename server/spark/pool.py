@@ -72,6 +72,7 @@ class Slot:
         self._pool = pool
         self._inbox: SimpleQueue[Statement | None] = SimpleQueue()
         self._views: OrderedDict[str, pa.Table] = OrderedDict()  # the session's views, least recently used first
+        self._view_bytes = 0  # of `_views`
         self._texts: OrderedDict[int, None] = OrderedDict()  # hashes of the texts it has run, in the same order
         self._spent: set[str] = set()  # views too large to be kept; dropped by the next statement
         self._thread = threading.Thread(target=self._serve, name=f"tidewire-{name}", daemon=True)
@@ -117,8 +118,8 @@ class Slot:
 
     def _run(self, statement: Statement) -> pa.Table:
         new = {name: table for name, table in statement.views.items() if not self._has(name, table)}
-        for name in new:
-            self._views.pop(name, None)
+        for name in new.keys() & self._views.keys():
+            self._remove(name)
         drop = self._surplus(statement.views, new)
         waited_s = time.monotonic() - statement.begun_s
         drop += self._spent.difference(new)
@@ -129,21 +130,26 @@ class Slot:
             self._texts.popitem(last=False)
         statement.parts = {"waiting": waited_s, **self._path.parts}
         self._spent = {name for name, table in statement.views.items() if table.nbytes > VIEW_BYTES_MAX}
-        for name, table in statement.views.items():
-            if name not in self._spent:
-                self._views[name] = table
-                self._views.move_to_end(name)
+        for name in statement.views:
+            if name in self._spent:
+                continue
+            if name in new:
+                self._views[name] = new[name]
+                self._view_bytes += new[name].nbytes
+            self._views.move_to_end(name)
         return rows
+
+    def _remove(self, name: str) -> None:
+        self._view_bytes -= self._views.pop(name).nbytes
 
     def _surplus(self, wanted: Mapping[str, pa.Table], new: Mapping[str, pa.Table]) -> list[str]:
         """Removes the least recently used views until VIEWS_MAX and VIEW_BYTES_MAX hold. Returns their names."""
-        count = len(self._views) + len(new)
-        size = sum(table.nbytes for views in (self._views, new) for table in views.values())
-        names = []
+        new_bytes = sum(table.nbytes for table in new.values())
+        names: list[str] = []
         for name in [name for name in self._views if name not in wanted]:
-            if count <= VIEWS_MAX and size <= VIEW_BYTES_MAX:
+            if len(self._views) + len(new) <= VIEWS_MAX and self._view_bytes + new_bytes <= VIEW_BYTES_MAX:
                 break
-            count, size = count - 1, size - self._views.pop(name).nbytes
+            self._remove(name)
             names.append(name)
         return names
 

@@ -49,6 +49,7 @@ def per_second(rows: int, write: Callable[[psycopg.Connection], None]) -> Callab
 CASES: dict[str, tuple[Callable[[str], float], str]] = {
     "INSERT of a row, prepared, 1 connection": (lambda dsn: single_rows(dsn, "prepared", 1), "at least 0.5 x"),
     "INSERT of a row, prepared, 16 connections": (lambda dsn: single_rows(dsn, "prepared", 16), "at least 0.8 x"),
+    "INSERT of a row, simple, 1 connection": (lambda dsn: single_rows(dsn, "simple", 1), ""),
     "INSERT of a row, simple, 16 connections": (lambda dsn: single_rows(dsn, "simple", 16), ""),
     "executemany of 1,000 rows": (per_second(MANY, executemany), "at least 0.5 x"),
     "INSERT ... VALUES of 5,000 rows": (per_second(LITERALS, literals), "166,000/s (30 ms)"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from unittest import mock
 
 import numpy as np
 import pyarrow as pa
@@ -17,6 +18,14 @@ from tests.examples import examples
 MIXED = (pa.int64(), pa.float64(), pa.list_(pa.string()))
 each_type = pytest.mark.parametrize("type", ARROW_TYPES, ids=str)
 few = examples(20)
+
+
+@pytest.fixture(params=[0, u.FEW_ROWS], ids=["grouped by Arrow", "row by row"])
+def _consolidation(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(u, "FEW_ROWS", request.param)
+
+
+both_ways = pytest.mark.usefixtures("_consolidation")
 
 
 def consolidated(changes: list[tuple[Row, int]]) -> list[tuple[Row, int]]:
@@ -53,6 +62,18 @@ def test_consolidate_with_a_column_of_distinct_values(count: int, repeated: list
     changes = pa.table([*columns, pa.array(diffs, pa.int64())], names=["c0", "c1", "c2", u.DIFF])
     changes = changes.cast(pa.schema([*(changes.field(i) for i in range(3)), u.DIFF_FIELD]))
     assert pairs(u.consolidate(changes)) == consolidated(pairs(changes))
+
+
+@each_type
+@few
+@given(data=st.data())
+def test_few_rows_are_consolidated_like_many(type: pa.DataType, data: st.DataObject) -> None:
+    changes = data.draw(changes_tables((type, pa.int64())))
+    few_rows = u.consolidate(changes)
+    with mock.patch.object(u, "FEW_ROWS", 0):
+        many_rows = u.consolidate(changes)
+    assert pairs(few_rows) == pairs(many_rows) == consolidated(pairs(changes))
+    assert few_rows.schema == many_rows.schema == changes.schema
 
 
 @given(changes_tables(MIXED))
@@ -151,18 +172,21 @@ def test_empty_changes_cost_nothing() -> None:
     assert u.difference(rows, rows).schema == u.with_diff(rows, 1).schema
 
 
+@both_ways
 def test_all_nans_are_equal_and_the_two_zeros_are_not() -> None:
     bits = np.array([0x7FF8000000000000, 0xFFF8000000000000, 0x8000000000000000, 0], np.uint64)
     rows = pa.table({"c0": pa.array(bits.view(np.float64))})
     assert [diff for _, diff in pairs(u.consolidate(u.with_diff(rows, 1)))] == [2, 1, 1]
 
 
+@both_ways
 def test_lists_with_equal_elements_and_other_bounds_are_different() -> None:
     lists = [["a"], ["a", None], [None, "a"], [], None, [None], ["a", None], None]
     rows = pa.table({"c0": pa.array(lists, pa.list_(pa.string()))})
     assert u.consolidate(u.with_diff(rows, 1))[u.DIFF].to_pylist() == [1, 2, 1, 1, 2, 1]
 
 
+@both_ways
 def test_a_null_list_may_have_hidden_elements() -> None:
     offsets, values = pa.array([0, 2, 4], pa.int32()), pa.array([1, 2, 3, 4])
     lists = pa.ListArray.from_arrays(offsets, values, mask=pa.array([True, True]))

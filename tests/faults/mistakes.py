@@ -96,6 +96,7 @@ def commit_in_parts() -> None:
     async def in_parts(self: Coordinator, request: Request) -> Commit:
         parts = [Request([write]) for write in request.writes]
         parts += [Request(rows={id: rows}) for id, rows in request.rows.items()]
+        parts += [Request(changes={id: changes}) for id, changes in request.changes.items()]
         if len(parts) < 2:
             return await commit(self, request)
         for part in parts:

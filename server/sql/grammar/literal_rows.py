@@ -1,11 +1,13 @@
-"""Fast path for INSERT ... VALUES of many literal rows: no token, tree node or expression is created per value.
+"""Fast path for INSERT ... VALUES of literal rows: no token, tree node or expression is created per value.
 
-    `split(text)`           recognises such a statement and returns its head and the texts of all values
+    `split(text)`           recognises such a statement of many rows and returns its head and the texts of all values
     `LiteralRows.column`    converts the values of one column to the type of the table's column
+    `split_few(text)`       does the same for few rows, for which the plan is the largest part of the statement
+    `FewLiterals.values`    converts the values to parameters of a statement that is planned once for all values
 
 A statement is recognised if its values are numbers, strings without escapes, NULL, TRUE or FALSE, and no clause follows
 the rows. All other statements, and those whose values need a cast between types, are parsed and planned value by value.
-`tests/server/sql/test_literal_rows.py` checks that both ways give the same rows and errors.
+`tests/server/sql/test_literal_rows.py` checks that all ways give the same rows and errors.
 """
 
 from __future__ import annotations
@@ -14,11 +16,13 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from protocol.pgwire.decode import BadValue, parse_text_column
+from protocol.pgwire.scalars import parse_text
 from protocol.pgwire.types import PgType
 from server.sql.grammar.checkpoint import checkpoint
 from server.sql.grammar.lexer import STRING
@@ -39,6 +43,7 @@ _ROW = re.compile(rf"\({_SPACE}{_CELL}(?:{_SPACE},{_SPACE}{_CELL})*+{_SPACE}\)")
 _CELLS = re.compile(_CELL)
 _COMMA = re.compile(rf"{_SPACE},{_SPACE}")
 _END = re.compile(rf"{_SPACE};?{_SPACE}")
+_FEW = re.compile(rf"{_ROW.pattern}(?:{_SPACE},{_SPACE}{_ROW.pattern}){{0,{ROWS_MIN - 2}}}+(?={_END.pattern}\Z)")
 _INTEGER = "^[-+]?[0-9]+$"
 _INTEGERS = ("int2", "int4", "int8")
 _FRACTIONS = ("numeric", "float4", "float8")
@@ -120,6 +125,51 @@ def split(text: str) -> LiteralRows | None:
         return None
     raw = pa.Table.from_batches(chunks)
     return LiteralRows(text, text[: head.end()], raw, starts) if raw.num_rows >= ROWS_MIN else None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class FewLiterals:
+    """`template`: the statement with a parameter in place of each literal. `cells`: the literals' texts."""
+
+    template: str
+    cells: Sequence[str]
+
+    def values(self, types: Sequence[PgType], timezone: str) -> tuple[Any, ...] | None:
+        """The values of the parameters, which have these types. None if one needs a cast. PgError if one is invalid."""
+        found: list[Any] = []
+        for cell, type in zip(self.cells, types, strict=True):
+            word = cell.lower()
+            if word == "null":
+                found.append(None)
+                continue
+            if cell[0] == "'":
+                cell = cell[1:-1].replace("''", "'")
+            elif word in ("true", "false"):
+                if type.name != "bool":
+                    return None
+            elif type.name in _INTEGERS:
+                if not cell.lstrip("+-").isdigit():
+                    return None
+            elif type.name not in _FRACTIONS:
+                return None
+            found.append(parse_text(type, cell, timezone=timezone))
+        return tuple(found)
+
+
+def split_few(text: str) -> FewLiterals | None:
+    """The literals of an INSERT of fewer than ROWS_MIN literal rows; None for any other text."""
+    head = _HEAD.match(text, 0, HEAD_CHARS_MAX)
+    rows = _FEW.match(text, head.end()) if head is not None else None
+    if head is None or rows is None or "\0" in text:
+        return None
+    cells: list[str] = []
+
+    def parameter(cell: re.Match[str]) -> str:
+        cells.append(cell[0])
+        return f"${len(cells)}"
+
+    template = head[0] + _CELLS.sub(parameter, rows[0])
+    return FewLiterals(template, cells)
 
 
 def _values(raw: pa.Array, type: PgType) -> pa.Array | None:

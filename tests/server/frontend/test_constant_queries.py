@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator, Sequence
+from decimal import Decimal
+from typing import Any
+from unittest import mock
 
 import psycopg
 import pytest
@@ -15,7 +18,11 @@ from protocol.pgwire.messages.backend import CommandComplete, DataRow, ReadyForQ
 from protocol.pgwire.messages.frontend import Bind, Close, Describe, Execute, Flush, FrontendMessage, Parse, Query, Sync
 from protocol.pgwire.messages.startup import StartupMessage
 from server.frontend.constant_queries import CallAnswer, ConstantQueries
+from server.frontend.dispatch import Dispatcher
 from server.frontend.listener import Listener
+from server.session_state.prepared import Prepared
+from server.sql.grammar.statements import Insert
+from tests.examples import examples
 from tests.fix_server import ServerThread
 from tests.server.slow_engine import PassingEngine
 
@@ -155,6 +162,55 @@ def test_whole_calls_and_single_messages_have_the_same_answers(
     apart = [[message.serialize() for message in messages] for messages in exchanges]
     together = [[serialized(messages)] for messages in exchanges]
     assert outcome(server, together) == outcome(server, apart)
+
+
+QUERIES = (
+    *(f"INSERT INTO inserted VALUES ({row})" for row in ("1", "1, 2.55, 'x'", "NULL", "2, 10000", "'3'", "1.5", "x")),
+    *(f"INSERT INTO inserted (a, c) VALUES {rows}" for rows in ("(1, 5)", "(1, 'a'), (2, NULL)", "(1)", "(1, 2, 3)")),
+    "insert into missing values (1)",
+    "INSERT INTO inserted (a) VALUES (1); SELECT 1",
+    "SELECT 1",
+    "BEGIN",
+    "BEGIN READ ONLY",
+    "COMMIT",
+    "ROLLBACK",
+    "SET search_path TO nowhere",
+    "RESET search_path",
+)
+UNSYNCED: list[FrontendMessage] = [Parse("", "INSERT INTO inserted VALUES (7)"), Bind("", ""), Execute("")]
+
+
+@examples(40)
+@given(st.lists(st.sampled_from(QUERIES), min_size=1, max_size=8))
+def test_an_insert_of_literals_has_the_same_answers_as_when_it_is_parsed(
+    server: ServerThread, texts: list[str]
+) -> None:
+    sent = [[Query(text).serialize()] for text in texts]
+    found = outcome(server, sent)
+    with mock.patch.object(ConstantQueries, "insert_literals", return_value=None):
+        assert found == outcome(server, sent)
+
+
+def test_an_insert_of_literals_ends_the_implicit_transaction_before_it(server: ServerThread) -> None:
+    _, rows = outcome(server, [[serialized([*UNSYNCED, Query("INSERT INTO inserted VALUES (8)")])]])
+    assert [row[0] for row in rows] == [7, 8]
+
+
+def test_an_insert_of_literals_is_planned_once_for_all_values(
+    server: ServerThread, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    planned = []
+    prepare = Dispatcher.prepare
+
+    def recorded(dispatcher: Dispatcher, *arguments: Any) -> Prepared:
+        planned.append(arguments[0])
+        return prepare(dispatcher, *arguments)
+
+    monkeypatch.setattr(Dispatcher, "prepare", recorded)
+    queries = [[Query(f"INSERT  INTO inserted VALUES ({i}, {i}.5, 'row {i}')").serialize()] for i in range(5)]
+    _, rows = outcome(server, queries)
+    assert rows == [(i, Decimal(f"{i}.5"), f"row {i}") for i in range(5)]
+    assert sum(isinstance(statement, Insert) for statement in planned) == 1
 
 
 def outcome(server: ServerThread, exchanges: list[list[bytes]]) -> tuple[list[bytes], list[tuple[object, ...]]]:

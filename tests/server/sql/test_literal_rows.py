@@ -1,16 +1,18 @@
-"""INSERT of many rows of literals, parsed by column: it has the same rows and errors as when parsed by value."""
+"""INSERT of rows of literals, parsed by column or as parameters: it has the same rows and errors as by value."""
 
 from __future__ import annotations
 
 import psycopg
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import event, given
 from hypothesis import strategies as st
 
 from protocol.pgwire.errors import PgError
+from protocol.pgwire.types import parse_type
+from server.coordinator.row_buffer import table_of
 from server.sql.constant import Bindings, compiled
-from server.sql.grammar.literal_rows import CHUNK_ROWS, ROWS_MIN, split
+from server.sql.grammar.literal_rows import CHUNK_ROWS, ROWS_MIN, split, split_few
 from server.sql.grammar.parse import parse, parse_each
 from server.sql.grammar.statements import Statement
 from server.sql.grammar.statements.writes import Insert
@@ -72,13 +74,13 @@ KINDS = {"a": "number", "c": "number", "e": "number", "g": "number", "k": "numbe
 
 
 @st.composite
-def statements(draw: st.DrawFn) -> str:
+def statements(draw: st.DrawFn, rows_min: int = ROWS_MIN, rows_max: int = ROWS_MIN + 4) -> str:
     columns = draw(st.lists(st.sampled_from(sorted(TYPES)), min_size=1, max_size=4, unique=True))
     kinds = [draw(st.sampled_from([KINDS[c]] * 6 + ["number", "text"])) for c in columns]
     cells = [st.one_of(*[CELLS[kind]] * 4, CELLS["null"]) for kind in kinds]
     space = st.sampled_from(["", " ", "\n\t"])
     rows = []
-    for _ in range(draw(st.integers(ROWS_MIN, ROWS_MIN + 4))):
+    for _ in range(draw(st.integers(rows_min, rows_max))):
         before, between = draw(space), draw(space)
         rows.append(f"({before}{(between + ',' + before).join(draw(cell) for cell in cells)}{between})")
     return insert(", ".join(columns), *rows) + draw(st.sampled_from(["", ";", " ; "]))
@@ -88,6 +90,68 @@ def statements(draw: st.DrawFn) -> str:
 def test_parsing_by_column_and_by_value_have_the_same_outcome(text: str) -> None:
     assert split(text) is not None
     assert outcome(parse(text), text) == outcome(None, text)
+
+
+@given(statements(1, ROWS_MIN - 1))
+def test_few_literals_are_inserted_like_values_that_are_parsed(text: str) -> None:
+    """Unless a literal needs a cast or is invalid: then the statement is parsed."""
+    literals = split_few(text)
+    assert literals is not None
+    (template,) = parse_each(literals.template)
+    assert isinstance(template, Insert)
+    plan = plan_insert(template, CONTEXT)
+    try:
+        values = literals.values(plan.query.parameters, CONTEXT.timezone)
+        assert plan.added is not None
+        found = None if values is None else plan.added.constant.evaluate_rows(Bindings(values))
+    except PgError:
+        found = None
+    expected = outcome(None, text)
+    if found is None:
+        event("parsed")
+    else:
+        assert plan.added is not None
+        assert table_of(found, plan.added.schema).to_pylist() == [
+            {f"c{number}": value for number, value in enumerate(row)} for row in expected
+        ]
+
+
+def test_which_literals_become_parameters() -> None:
+    literals = split_few("insert into t (a, b, f) VALUES(-1, 'it''s', TRUE) ,(2,NULL,'f');")
+    assert literals is not None
+    assert literals.template == "insert into t (a, b, f) VALUES($1, $2, $3) ,($4,$5,$6)"
+    types = [parse_type(TYPES[name]) for name in "abfabf"]
+    assert literals.values(types, "UTC") == (-1, "it's", True, 2, None, False)
+
+
+@pytest.mark.parametrize(("literal", "column"), [("1", "b"), ("1.5", "a"), ("true", "a"), ("1", "f"), ("1", "d")])
+def test_literals_that_need_a_cast_do_not_become_parameters(literal: str, column: str) -> None:
+    literals = split_few(insert(column, f"({literal})"))
+    assert literals is not None
+    assert literals.values([parse_type(TYPES[column])], "UTC") is None
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        insert("a", *["(1)"] * ROWS_MIN),
+        insert("a", "(1)") + " RETURNING a",
+        insert("a", "(1)") + "; SELECT 1",
+        insert("a", "(1)") + " -- one",
+        insert("a", "(1 + 1)"),
+        insert("a", "(DEFAULT)"),
+        insert("b", "(E'\\n')"),
+        insert("b", "('x'\n'y')"),
+        insert("b", "('x"),
+        insert("a", "($1)"),
+        insert("a", "(1_000)"),
+        insert("a", "()"),
+        "INSERT INTO t SELECT 1",
+        "EXPLAIN " + insert("a", "(1)"),
+    ],
+)
+def test_other_statements_have_no_few_literals(text: str) -> None:
+    assert split_few(text) is None
 
 
 @pytest.mark.parametrize(

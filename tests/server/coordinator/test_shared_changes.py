@@ -1,0 +1,106 @@
+"""Few changes of a group's requests share payloads: the log has the changes that separate payloads would have."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from catalog import updates
+from catalog.log import INLINE_BYTES, Log
+from catalog.objects import Column, ObjectId, Table, Timestamp
+from catalog.payloads import Payloads
+from catalog.store import Store
+from server.coordinator.committer import Conflict, Request
+from server.coordinator.coordinator import Coordinator
+from server.coordinator.key_conflicts import Keys
+from server.coordinator.payloads import few_changes, shared_payloads
+from server.coordinator.row_buffer import FEW_BYTES
+from server.runtime.metrics import Metrics
+from tests.catalog.strategies import changes_tables, pairs
+from tests.server.slow_engine import PassingEngine
+
+TYPES = (pa.int64(), pa.string(), pa.float64())
+
+
+@pytest.fixture(scope="module")
+def log(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Log]:
+    directory = tmp_path_factory.mktemp("data")
+    store = Store(directory)
+    yield Log(store, Payloads(directory / "payloads"))
+    store.close()
+
+
+def change(key: int, old: int, new: int) -> pa.Table:
+    """The change of the row `(key, old)` to `(key, new)`."""
+    schema = updates.rows_schema([pa.int64(), pa.int64()])
+    rows = [pa.table([[key], [value]], schema=schema) for value in (old, new)]
+    found = few_changes([updates.with_diff(rows[0], -1), rows[1]])
+    assert found is not None
+    return found
+
+
+@given(st.lists(changes_tables(TYPES), min_size=1, max_size=4))
+def test_shared_payloads_have_the_changes_of_all_requests(log: Log, tables: list[pa.Table]) -> None:
+    payloads = list(shared_payloads(log, tables))
+    expected = updates.consolidate(pa.concat_tables(tables))
+    assert [pair for payload in payloads for pair in pairs(payload.table)] == pairs(expected)
+    assert len(payloads) == (1 if expected.num_rows else 0)
+
+
+def test_shared_payloads_are_small(log: Log) -> None:
+    tables = [change(key, 0, 1) for key in range(4_000)]
+    payloads = list(shared_payloads(log, tables))
+    assert len(payloads) > 1
+    assert all(payload.file is None and payload.bytes < 2 * INLINE_BYTES for payload in payloads)
+    assert sum(payload.table.num_rows for payload in payloads) == 2 * len(tables)
+
+
+def test_few_changes_keep_no_memory_of_other_callers() -> None:
+    schema = updates.rows_schema([pa.int64()])
+    whole = pa.table([range(100_000)], schema=schema)
+    found = few_changes([updates.with_diff(whole.slice(5, 2), -1)])
+    assert found is not None
+    assert pairs(found) == [((5,), -1), ((6,), -1)]
+    assert found.get_total_buffer_size() <= 2 * FEW_BYTES
+    assert few_changes([whole]) is None
+
+
+async def test_changes_of_a_group_share_a_batch_and_conflicting_ones_are_refused(tmp_path: Path) -> None:
+    coordinator = Coordinator(tmp_path, engine=PassingEngine(), metrics=Metrics(), interval_s=10, system_tables={})
+    await coordinator.start()
+    id, before = ObjectId("u4"), coordinator.state
+    table = Table(id, ObjectId("u2"), "t", (Column("a", "int8"), Column("b", "int8")))
+    await coordinator.commit(Request(catalog=(before, replace(before.with_item(table), version=before.version + 1))))
+    schema = updates.rows_schema([pa.int64(), pa.int64()])
+    first = coordinator.log.prepare(pa.table([range(20), [0] * 20], schema=schema))
+    read_at = (await coordinator.commit(Request(writes=[(id, first)]))).time
+
+    async def set_b(key: int, old: int, new: int, read_at: int) -> int:
+        request = Request(
+            changes={id: change(key, old, new)},
+            unchanged={id: Timestamp(read_at)},
+            keys={id: Keys(0, frozenset({key}))},
+        )
+        return (await coordinator.commit(request)).time
+
+    times = await asyncio.gather(*(set_b(key, 0, 1, read_at) for key in range(20)))
+    assert len(set(times)) == 1
+    assert len(coordinator.log.batches(id)) == 2
+    same_key = await asyncio.gather(*(set_b(3, 1, new, times[0]) for new in (5, 6)), return_exceptions=True)
+    assert [isinstance(outcome, Conflict) for outcome in same_key] == [False, True], "in the same group"
+    with pytest.raises(Conflict):
+        await set_b(3, 1, 7, times[0])
+    unchanged = await set_b(4, 1, 1, times[0])
+    assert len(coordinator.log.batches(id)) == 3, "a change of nothing writes nothing"
+    rows = coordinator.log.rows(id, Timestamp(unchanged), schema)
+    assert sorted(map(tuple, zip(*rows.to_pydict().values(), strict=True))) == [
+        (key, 5 if key == 3 else 1) for key in range(20)
+    ]
+    await coordinator.close()
