@@ -15,7 +15,7 @@ from protocol.pgwire.errors import PgError, SqlState
 
 
 class SlowEngine:
-    """Statements that name `marker` wait at a gate while it is shut."""
+    """Statements that name `marker`, except background ones, wait at a gate while it is shut."""
 
     def __init__(self, engine: Any, marker: str) -> None:
         self._engine = engine
@@ -34,7 +34,7 @@ class SlowEngine:
     ) -> pa.Table:
         self._loop = asyncio.get_running_loop()
         opened = self._opened
-        if self._marker in sql and opened is not None:
+        if self._marker in sql and not background and opened is not None:
             self.at_gate += 1
             self.waiting_at_gate.set()
             try:
