@@ -21,6 +21,7 @@ QUERIES = {
     "join": "(SELECT f.id, d.name, f.x FROM f JOIN d USING (k))",
     "left join": "(SELECT f.id, d.name, f.x FROM f LEFT JOIN d USING (k))",
     "sum and count": "(SELECT k, count(*) AS n, sum(x) AS s FROM f GROUP BY k)",
+    "sum of numerics": "(SELECT k, count(*) AS n, sum(x::numeric(12, 2)) AS s FROM f GROUP BY k)",
     "sum of floats": "(SELECT k, count(*) AS n, sum(y) AS s FROM f GROUP BY k)",
     "max": "(SELECT k, max(id) AS m FROM f GROUP BY k)",
     "top 10": "(SELECT id, x FROM f ORDER BY x DESC, id LIMIT 10)",

@@ -41,6 +41,7 @@ from server.dataflow.plan.nodes import (
     Recompute,
     Rows,
     Source,
+    SpecialForm,
     Statement,
     Temporal,
     TopK,
@@ -52,6 +53,7 @@ from server.sql.direct_scan import direct_scan
 from server.sql.expressions import Aggregate as AggregateCall
 from server.sql.expressions import Call, Column, ColumnRef, Expression, Literal, SortKey, WindowCall
 from server.sql.functions import syntax
+from server.sql.functions.exact_sums import MIDDLE
 from server.sql.functions.table import OPERATORS, Function, Kind
 from server.sql.relations import (
     Aggregate,
@@ -79,6 +81,7 @@ from server.sql.relations import (
     with_inputs,
 )
 from server.sql.render import Renderer, unbound
+from server.sql.rewrite.float_sums import with_middle_buckets
 from server.sql.rewrite.keys import keyed_join, partition_keys, splits_by_side, with_some_column
 from server.sql.temporal import bound_of, is_known, is_maintainable, is_temporal, times_of
 from server.sql.versioned_plan import carried, versioned
@@ -436,7 +439,7 @@ class _Planner:
             (Rows.ALL,) * len(branches),
             mark is not None,
             what,
-            _text(only(statement, (*relation.columns, version))),
+            _text_of_sums(only(statement, (*relation.columns, version)), scans),
         )
 
     def _distinct_rows(self, node: Node, positions: tuple[int, ...]) -> DistinctRows:
@@ -552,6 +555,18 @@ def _text(relation: Relation, *, linear: bool = False) -> Statement:
     """Linear statements have no hint: Spark then evaluates few rows while it plans, without a job."""
     large = Renderer(relation, unbound, single_partition=False).text()
     return Statement(large if linear else Renderer(relation, unbound, hash_joins=True).text(), large)
+
+
+def _text_of_sums(relation: Relation, scans: Sequence[Relation]) -> Statement:
+    """The statement, with a special form if it has sums of floats over buckets that one of the scans has."""
+    statement = _text(relation)
+    changed, buckets = with_middle_buckets(relation)
+    for number, scan in enumerate(scans):
+        if buckets and {bucket.id for bucket in buckets} <= ids(scan.columns):
+            text = Renderer(changed, unbound, hash_joins=True).text()
+            form = SpecialForm(text, f"d{number}", _at(buckets, scan), min(MIDDLE), max(MIDDLE))
+            return replace(statement, special=form)
+    return statement
 
 
 def _fingerprint(relation: Relation) -> str:

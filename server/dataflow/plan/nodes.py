@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from catalog.objects import ObjectId
 from server.sql.direct_scan import DirectScan
@@ -24,13 +25,38 @@ SMALL_ROWS = 2_000_000  # up to this number one task suffices, with half a shuff
 
 @dataclass(frozen=True, slots=True)
 class Statement:
-    """Spark SQL in two forms: `small` without shuffles and broadcasts, `large` without hints to Spark's optimizer."""
+    """Spark SQL in two forms: `small` without shuffles and broadcasts, `large` without hints to Spark's optimizer.
+
+    `special`: a form of `small` that is faster, and correct for some rows only.
+    """
 
     small: str
     large: str
+    special: SpecialForm | None = None
 
     def text(self, views: Mapping[str, pa.Table]) -> str:
-        return self.small if sum(view.num_rows for view in views.values()) <= SMALL_ROWS else self.large
+        if sum(view.num_rows for view in views.values()) > SMALL_ROWS:
+            return self.large
+        return self.special.text if self.special is not None and self.special.suits(views) else self.small
+
+
+@dataclass(frozen=True, slots=True)
+class SpecialForm:
+    """A statement that is correct if the given columns of `view` have values from `least` to `greatest`, or NULL."""
+
+    text: str
+    view: str
+    columns: tuple[int, ...]
+    least: int
+    greatest: int
+
+    def suits(self, views: Mapping[str, pa.Table]) -> bool:
+        for position in self.columns:
+            bounds = pc.min_max(views[self.view].column(position))
+            least, greatest = bounds["min"].as_py(), bounds["max"].as_py()
+            if least is not None and not self.least <= least <= greatest <= self.greatest:
+                return False
+        return True
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -38,6 +38,6 @@ class Preparation:
         for statement, schemas in statements:
             views = {f"d{number}": named_columns(schema.empty_table()) for number, schema in enumerate(schemas)}
             try:
-                await self._engine.run(statement.small, views, patient=True, background=True)
+                await self._engine.run(statement.text(views), views, patient=True, background=True)
             except PgError as error:  # a step that has rows reports it to the client
                 log.debug("statement not prepared", error=error.message)

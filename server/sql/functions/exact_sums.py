@@ -25,7 +25,7 @@ _HALF = _BASE >> 1
 _LEAST = -17  # the unit of its limbs, 2**-1098, divides all floats
 _MINUS_ZERO, _INFINITY, _MINUS_INFINITY, _NAN = 100, 101, 102, 103  # all other buckets are smaller
 _INFINITE = "CAST('Infinity' AS DOUBLE)"
-_MIDDLE = (0, 1, -1)  # the buckets of values between 2**-80 and 2**100 in size
+MIDDLE = (0, 1, -1)  # the buckets of values between 2**-80 and 2**100 in size
 
 
 def bucket(x: str) -> str:
@@ -71,21 +71,22 @@ def sums_of_values(x: str, distinct: str, clauses: str) -> str:
     return _let(f"collect_list({distinct}{value}){clauses}", "a", by_bucket)
 
 
-def sum_of_buckets(bucket: str, limbs: tuple[str, ...], clauses: str, type: str) -> str:
+def sum_of_buckets(bucket: str, limbs: tuple[str, ...], clauses: str, type: str, *, middle: bool = False) -> str:
     """An aggregate over rows with a bucket, and limbs or sums of limbs (BIGINT): the sum of all values.
 
-    The limbs of the middle buckets are added; those of other buckets are collected. A group with values of only one
-    middle bucket has a form without functions of arrays, which Spark interprets.
+    The limbs of the middle buckets are added; those of other buckets are collected, unless all buckets are `middle`
+    ones. A group with values of only one middle bucket has a form without functions of arrays, which Spark interprets.
     """
-    sums = {b: [f"sum(IF({bucket} = {b}, {limb}, NULL)){clauses}" for limb in limbs] for b in _MIDDLE}
+    sums = {b: [f"sum(IF({bucket} = {b}, {limb}, NULL)){clauses}" for limb in limbs] for b in MIDDLE}
     fields = ", ".join(f"{limb} AS s{i}" for i, limb in enumerate(limbs))
-    is_other = f"{bucket} NOT BETWEEN {min(_MIDDLE)} AND {max(_MIDDLE)}"
+    is_other = f"{bucket} NOT BETWEEN {min(MIDDLE)} AND {max(MIDDLE)}"
     others = f"collect_list(IF({is_other}, struct({bucket} AS b, {fields}), NULL)){clauses}"
     own = []
     for b, totals in sums.items():
         added = ", ".join(f"{total} AS s{i}" for i, total in enumerate(totals))
         own.append(f"IF({totals[0]} IS NULL, NULL, struct({b} AS b, {added}))")
-    general = rounded_sum(f"concat({others}, array_compact(array({', '.join(own)})))", type)
+    found = f"array_compact(array({', '.join(own)}))"
+    general = rounded_sum(found if middle else f"concat({others}, {found})", type)
     if type == "FLOAT":
         return general
     number = " + ".join(f"IF({totals[0]} IS NULL, 0, 1)" for totals in sums.values())
@@ -93,7 +94,9 @@ def sum_of_buckets(bucket: str, limbs: tuple[str, ...], clauses: str, type: str)
     units = " ".join(
         f"WHEN {totals[0]} IS NOT NULL THEN {2.0 ** (_WIDTH * _BITS * b - _UNIT)!r}D" for b, totals in sums.items()
     )
-    is_simple = f"size({others}) = 0 AND {number} = 1 AND abs({limbs_of_own[-1]}) < {1 << 60}L"
+    is_simple = f"{number} = 1 AND abs({limbs_of_own[-1]}) < {1 << 60}L"
+    if not middle:
+        is_simple = f"size({others}) = 0 AND {is_simple}"
     return f"IF({is_simple}, {_double_of_limbs(limbs_of_own)} * CASE {units} END, {general})"
 
 

@@ -33,11 +33,11 @@ _LIMBS = [_limb(number) for number in range(exact_sums.LIMBS)]
 _SUM_ARGUMENTS = (INT4, *(INT8 for _ in _LIMBS))
 
 
-def _combined(type: PgType, average: bool = False) -> Function:
+def _combined(type: PgType, *, average: bool = False, middle: bool = False) -> Function:
     """An aggregate over buckets, the sums of their limbs and, for an average, the numbers of their values."""
     spark = "FLOAT" if type == FLOAT4 else "DOUBLE"
     limbs = tuple(f"{{{number}}}" for number in range(1, 1 + exact_sums.LIMBS))
-    total = exact_sums.sum_of_buckets("{0}", limbs, "{f}", spark)
+    total = exact_sums.sum_of_buckets("{0}", limbs, "{f}", spark, middle=middle)
     if average:
         count = f"{{{1 + exact_sums.LIMBS}}}"
         total = f"({total} / nullif(sum(IF({{0}} IS NULL, 0L, {count})){{f}}, 0L))"
@@ -47,6 +47,10 @@ def _combined(type: PgType, average: bool = False) -> Function:
 
 _SUM = {type.name: _combined(type) for type in (FLOAT4, FLOAT8)}
 _AVERAGE = _combined(FLOAT8, average=True)
+_OF_MIDDLE = {
+    **{_SUM[type.name]: _combined(type, middle=True) for type in (FLOAT4, FLOAT8)},
+    _AVERAGE: _combined(FLOAT8, average=True, middle=True),
+}
 # The names differ from those of calls over rows, which `adds_up` recognizes by their names.
 _COUNTED = Function("combined_count", (INT8,), INT8, "coalesce(sum({0}){f}, 0L)", Kind.AGGREGATE, Nulls.NEVER)
 _COUNT_ROWS, _COUNT_VALUES = FUNCTIONS["count"]
@@ -74,6 +78,28 @@ def sums_split(relation: Relation) -> Relation:
         return _split(node, new) if is_split else _by_limbs(node, new)
 
     return transform(relation, change)
+
+
+def with_middle_buckets(relation: Relation) -> tuple[Relation, list[Column]]:
+    """The relation with faster sums, which is correct if the returned columns have middle buckets or NULL only.
+
+    No columns are returned if there are no sums of floats, or one whose bucket is no column.
+    """
+    buckets: dict[int, Column] = {}
+    complete = True
+
+    def change(node: Any) -> Any | None:
+        nonlocal complete
+        if not isinstance(node, AggregateCall) or node.function not in _OF_MIDDLE:
+            return None
+        if isinstance(bucket := node.arguments[0], ColumnRef):
+            buckets[bucket.column.id] = bucket.column
+        else:
+            complete = False
+        return replace(node, function=_OF_MIDDLE[node.function])
+
+    changed = transform(relation, change)
+    return changed, list(buckets.values()) if complete else []
 
 
 def _is_float_sum(call: AggregateCall) -> bool:

@@ -19,6 +19,8 @@ from hypothesis import given, strategies
 from catalog import updates
 from catalog.objects import Timestamp
 from server.dataflow.arrangements.arrangement import Storage
+from server.dataflow.plan.maintenance_strategy import maintenance_strategy
+from server.dataflow.plan.nodes import Recompute, nodes_of
 from server.runtime.errors import to_pg_error
 from server.spark.engine import SparkEngine
 from server.sql.expressions import walk
@@ -218,6 +220,7 @@ POOL = (
     math.inf,
     -math.inf,
 )
+MIDDLE = (0.1, -0.1, 0.3, 1e16, -1e16, 2.0**-30, 3e7, 0.0, 1e18)  # for which statements have a special form
 MAINTAINED = [
     "SELECT k, sum(f), avg(f) FROM u GROUP BY k",
     "SELECT sum(f), avg(f), count(*), count(f), sum(k), avg(k), sum(w), avg(w), min(w), max(k) FROM u",
@@ -234,7 +237,7 @@ MAINTAINED = [
 ]
 
 
-def random_floats(seed: int, times: int) -> History:
+def random_floats(seed: int, times: int, pool: Sequence[float]) -> History:
     """A table `u` in which values are inserted and deleted, so that sums often lose their greatest values."""
     draw = random.Random(seed)
     present: list[Row] = []
@@ -244,18 +247,39 @@ def random_floats(seed: int, times: int) -> History:
         for _ in range(len(present) * 2 // 3):
             lines.append((present.pop(draw.randrange(len(present))), -1))
         for _ in range(16 if time == 1 else 8):
-            row = (draw.choice((1, 1, 2, None)), None, draw.choice((None, *POOL[: draw.choice((3, 13, len(POOL)))])))
+            row = (draw.choice((1, 1, 2, None)), None, draw.choice((None, *pool[: draw.choice((3, 13, len(pool)))])))
             present.append(row)
             lines.append((row, 1))
         steps.append((Timestamp(time), changes_table("u", lines)))
     return History({ids()["u"]: steps})
 
 
+def test_a_special_form_is_for_middle_buckets_only() -> None:
+    root = maintenance_strategy(planned("SELECT k, avg(f) FROM u GROUP BY k"), {ids()["u"]: 10}).root
+    assert root is not None
+    (form,) = [node.sql.special for node in nodes_of(root) if isinstance(node, Recompute)]
+    assert form is not None
+    (position,) = form.columns
+
+    def suits(*buckets: int | None) -> bool:
+        columns = [pa.array(buckets, pa.int32())] * (position + 1)
+        return form.suits({form.view: pa.table(columns, names=[f"c{i}" for i in range(len(columns))])})
+
+    assert suits()
+    assert suits(None)
+    assert suits(-1, None, 0, 1)
+    assert not suits(0, 2)
+    assert not suits(-2)
+
+
+@pytest.mark.parametrize("pool", [POOL, MIDDLE], ids=["all", "middle"])
 @pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.ivm) for seed in (1, 2))])
 @pytest.mark.parametrize("sql", MAINTAINED)
-def test_changes_add_up_to_the_result_of_a_new_start_and_of_select(sql: str, seed: int, engine: SparkEngine) -> None:
+def test_changes_add_up_to_the_result_of_a_new_start_and_of_select(
+    sql: str, seed: int, pool: Sequence[float], engine: SparkEngine
+) -> None:
     async def follow(storage: Storage) -> None:
-        history, plan = random_floats(seed, 8), planned(sql)
+        history, plan = random_floats(seed, 8, pool), planned(sql)
         context = PlanContext(state=state(), database="materialize", search_path=("public",), user="materialize")
         selected = plan_query(parse_query(sql), context)
         computation = followed(plan, history, engine, storage)
