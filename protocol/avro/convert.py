@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from protocol.avro.columns import Meaning
+from protocol.avro.columns import UNAVAILABLE, Meaning
 from protocol.columnar.buffers import fixed_values, string_parts, validity
 from protocol.pgwire.errors import PgError
 from protocol.pgwire.json_values import parse_jsonb
@@ -22,6 +22,7 @@ Mask = NDArray[np.bool_]
 Converted = tuple[pa.Array, Mask | None]
 
 _DECIMAL_BYTES = 16
+_UNAVAILABLE = UNAVAILABLE.decode()
 _SCALE_MIN = 2 - NUMERIC_PRECISION_MAX  # of variable scales: the product then has at most 76 digits
 _UUID = r"^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$"
 
@@ -39,7 +40,7 @@ def converted(raw: pa.Array, meaning: Meaning) -> Converted:
         case "text":
             return _text(raw)
         case "json":
-            return _one_by_one(*_text(raw), parse_jsonb)
+            return _one_by_one(*_text(raw), _jsonb)
         case "uuid":
             text, wrong = _text(raw)
             text = pc.utf8_lower(text)
@@ -154,6 +155,11 @@ def _one_by_one(text: pa.Array, wrong: Mask | None, parse: Any) -> Converted:
             found.append(None)
             odd[row] = True
     return pa.array(found, pa.string()), odd if odd.any() else None
+
+
+def _jsonb(text: str) -> str:
+    """The normal form of JSON. Debezium's placeholder for an unavailable value is kept."""
+    return text if text == _UNAVAILABLE else parse_jsonb(text)
 
 
 def _zoned(text: pa.Array, wrong: Mask | None) -> Converted:

@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from protocol.avro.columns import AvroColumn, Meaning, meaning_of
+from protocol.avro.columns import AvroColumn, Meaning, columns_of, meaning_of
 from protocol.avro.convert import converted, decimals_of_variable_scale
 from protocol.avro.cursor import Cursor, Rows
 from protocol.avro.plain import DecodeError, PlainReader, as_json
@@ -57,6 +57,24 @@ class Wanted:
     fields: Mapping[str, Wanted | tuple[AvroColumn, ...]]
     path: Path = ()
     nullable: bool = False
+
+    def types(self) -> dict[Path, pa.DataType]:
+        """The Arrow types of all columns."""
+        found: dict[Path, pa.DataType] = {self.path: pa.bool_()} if self.nullable else {}
+        for part in self.fields.values():
+            if isinstance(part, Wanted):
+                found.update(part.types())
+            else:
+                found.update({(*self.path, c.name): parse_type(c.meaning.type).arrow for c in part})
+        return found
+
+    @classmethod
+    def all_of(cls, record: Type, path: Path = (), *, nullable: bool = False) -> Wanted:
+        """All fields of a record, each as the columns of `columns_of`. SchemaError if the type is not a record."""
+        columns = columns_of(record)
+        assert isinstance(record, Record)
+        fields = {own.name: tuple(c for c in columns if c.field is own) for own in record.fields}
+        return cls(fields, path, nullable)
 
 
 @dataclass(frozen=True)
@@ -265,7 +283,7 @@ def _record_node(writer: Type, wanted: Wanted) -> _Node:
         nodes: list[_Node] = [
             _absent(wanted) if branch == NULL else _record_node(branch, wanted) for branch in writer.branches
         ]
-        return _Union(nodes, _types(wanted))
+        return _Union(nodes, wanted.types())
     if not isinstance(writer, Record):
         raise SchemaError(
             f"Writer schema has type `{describe(writer)}`, but reader schema has type `Record`"
@@ -380,23 +398,12 @@ def _absent(wanted: Wanted) -> _Node:
     return _Missing({}, None if wanted.nullable else ".".join(wanted.path) or "value")
 
 
-def _types(wanted: Wanted) -> dict[Path, pa.DataType]:
-    """The types of all columns of a record."""
-    found: dict[Path, pa.DataType] = {wanted.path: pa.bool_()} if wanted.nullable else {}
-    for part in wanted.fields.values():
-        if isinstance(part, Wanted):
-            found.update(_types(part))
-        else:
-            found.update({(*wanted.path, c.name): parse_type(c.meaning.type).arrow for c in part})
-    return found
-
-
 def _default(part: Wanted | tuple[AvroColumn, ...], path: Path) -> _Node:
     """The values of a field that the writer does not have. SchemaError if the reader has no default."""
     if isinstance(part, Wanted):
         if not part.nullable:
             raise SchemaError(f"Writer schema is missing field `{'.'.join(part.path)}`")
-        return _Missing({path: pa.scalar(None, type) for path, type in _types(part).items()})
+        return _Missing({path: pa.scalar(None, type) for path, type in part.types().items()})
     values: dict[Path, pa.Scalar] = {}
     for column in part:
         type = parse_type(column.meaning.type).arrow

@@ -18,10 +18,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from protocol.avro.columns import UNAVAILABLE, columns_of
+from protocol.avro.columns import UNAVAILABLE
 from protocol.avro.decoder import Decoded, Decoder, Wanted
 from protocol.avro.plain import DecodeError, PlainReader
-from protocol.avro.schema import Record, SchemaError, Type, parse_schema
+from protocol.avro.schema import SchemaError, parse_schema
 
 UTC = datetime.UTC
 CONNECT = "org.apache.kafka.connect.data."
@@ -30,13 +30,6 @@ TIME = "io.debezium.time."
 
 def at(text: str) -> datetime.datetime:
     return datetime.datetime.fromisoformat(text)
-
-
-def wanted_of(type: Type) -> Wanted:
-    """All columns of a record."""
-    columns = columns_of(type)
-    assert isinstance(type, Record)
-    return Wanted({field.name: tuple(c for c in columns if c.field is field) for field in type.fields})
 
 
 def record(*fields: Any) -> dict[str, Any]:
@@ -54,7 +47,7 @@ def encoded(schema: Any, values: Sequence[Any]) -> list[bytes]:
 
 
 def decoded(messages: Sequence[bytes], writer: Any, reader: Any = None) -> Decoded:
-    target = wanted_of(parse_schema(json.dumps(reader or writer)))
+    target = Wanted.all_of(parse_schema(json.dumps(reader or writer)))
     return Decoder(parse_schema(json.dumps(writer)), target).decode(pa.array(messages, pa.binary()))
 
 
@@ -241,7 +234,7 @@ def test_values_without_a_form_in_their_column_fail_with_the_field() -> None:
     found = decoded(messages, schema)
     assert found.failed.tolist() == [True, True, False]
     assert found.wrong_fields == {0: "f0", 1: "f1"}
-    decoder = Decoder(parse_schema(json.dumps(schema)), wanted_of(parse_schema(json.dumps(schema))))
+    decoder = Decoder(parse_schema(json.dumps(schema)), Wanted.all_of(parse_schema(json.dumps(schema))))
     assert decoder.reason(messages[0], "f0") == "field f0: 2147483648 is out of range for type Int"
     assert decoder.reason(messages[1], "f1") == "field f1: value is out of range or invalid for its column"
 
