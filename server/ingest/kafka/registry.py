@@ -41,7 +41,8 @@ class SchemaRegistry:
                 "option URL of a connection to a schema registry must be an http or https URL",
             )
         user = values.get("username")
-        self._auth = None if user is None else aiohttp.BasicAuth(user, values.get("password", ""))
+        password = values.get("password", "")
+        self._headers = {} if user is None else {"Authorization": aiohttp.encode_basic_auth(user, password)}
         self._tls = _tls(values) if self.url.startswith("https://") else None
         self._schemas: dict[int, Type | Undecodable] = {}
 
@@ -79,7 +80,7 @@ class SchemaRegistry:
         try:
             timeout = aiohttp.ClientTimeout(total=REQUEST_S)
             async with (
-                aiohttp.ClientSession(auth=self._auth, timeout=timeout) as session,
+                aiohttp.ClientSession(headers=self._headers, timeout=timeout) as session,
                 session.get(self.url + path, ssl=self._tls or True, allow_redirects=False) as response,
             ):
                 if response.status == 404:
