@@ -29,6 +29,8 @@ from tests.kafka.capture import CUSTOMERS, captured
 from tests.kafka.outputs import Message, OutputRun
 
 BATCH = 20_000  # messages of a step
+CHANGES = 60_000  # messages of DEBEZIUM
+IDLE_S = 1.0  # the JVM compiles for a while after its start, which is no work of a message
 TARGET = "at least 0.5 x fastavro"
 _BARE = Encoding("avro", schema="", options={"confluent wire format": "false"})
 _FRAMED = Encoding("avro", schema="")
@@ -69,16 +71,15 @@ async def _measured(engine: SparkEngine, keys: int) -> list[Line]:
                 lines.append(_line(f"Avro UPSERT, 200-byte rows, {name}", found, _rate(flat, messages)))
             single = [await _latency(output, _upsert(number, 2)) for number in range(30)]
             lines.append(Line("UPSERT, a step of one message", f"{statistics.median(single):.0f} ms", "", "", ""))
-    texts, messages = captured()
-    changes = [m for m in messages if m.topic == CUSTOMERS and m.value is not None and m.offset > 16]
+    texts, _ = captured()
     schemas = Schemas(texts[1], texts[2])
-    repeated = [Message(m.key, m.value) for m in changes] * (60_000 // len(changes))
+    changes = _changes(json.loads(texts[1]), json.loads(texts[2]), CHANGES)
     with tempfile.TemporaryDirectory() as directory:
         format = Format(_FRAMED, _FRAMED, envelope=Envelope.DEBEZIUM)
         async with OutputRun(Path(directory), format, schemas, engine) as output:
-            found = await _committed(output, repeated, engine)
+            found = await _committed(output, changes, engine)
             debezium = _decoding(json.loads(texts[1]), json.loads(texts[2]), 5)
-            lines.append(_line("Avro DEBEZIUM, messages of a connector", found, _rate(debezium, repeated)))
+            lines.append(_line("Avro DEBEZIUM, inserts and updates", found, _rate(debezium, changes)))
     return lines
 
 
@@ -88,10 +89,43 @@ def _line(name: str, ours: float, theirs: float) -> Line:
 
 async def _committed(output: OutputRun, messages: Sequence[Message], engine: SparkEngine) -> float:
     """Messages per second of processor time, until they are committed."""
+    await _until_idle(engine)
     begun = _processor_s(engine)
     for start in range(0, len(messages), BATCH):
         await output.apply(messages[start : start + BATCH])
     return len(messages) / (_processor_s(engine) - begun)
+
+
+def _changes(key: Any, value: Any, count: int) -> list[Message]:
+    """An insert and an update of each of `count // 2` rows, in a connector's schemas."""
+    _, messages = captured()
+    update = next(m for m in messages if m.topic == CUSTOMERS and m.offset == 18)
+    assert update.value is not None
+    parsed = fastavro.parse_schema(key), fastavro.parse_schema(value)
+    template = fastavro.schemaless_reader(io.BytesIO(update.value[5:]), parsed[1], None)
+    found = []
+    for number in range(count):
+        row = {**template["after"], "id": number // 2}
+        source = {**template["source"], "lsn": number, "sequence": f'["{number}","{number}"]'}
+        before = None if number % 2 == 0 else {**row, "name": "foo"}
+        row["name"] = "foo" if before is None else "bar"
+        change = {**template, "before": before, "after": row, "source": source, "op": "c" if before is None else "u"}
+        parts = []
+        for id, schema, part in ((1, parsed[0], {"id": row["id"]}), (2, parsed[1], change)):
+            buffer = io.BytesIO(id.to_bytes(5, "big"))
+            buffer.seek(5)
+            fastavro.schemaless_writer(buffer, schema, part)
+            parts.append(buffer.getvalue())
+        found.append(Message(*parts))
+    return found
+
+
+async def _until_idle(engine: SparkEngine) -> None:
+    while True:
+        begun = _processor_s(engine)
+        await asyncio.sleep(IDLE_S)
+        if _processor_s(engine) - begun < IDLE_S / 10:
+            return
 
 
 async def _latency(output: OutputRun, message: Message) -> float:

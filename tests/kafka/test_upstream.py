@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import io
+import itertools
 import json
+import random
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -11,9 +14,10 @@ from pathlib import Path
 from typing import Any
 
 import confluent_kafka
+import fastavro
 import pytest
 
-from catalog.objects import ObjectId, Table
+from catalog.objects import ObjectId, Table, Timestamp
 from catalog.source_definition import Encoding, Envelope, Format, ForTables, Include, Secret
 from protocol.pgwire.errors import PgError
 from server.coordinator.committer import Request
@@ -23,6 +27,7 @@ from server.ingest.kafka.kind import KafkaKind
 from server.ingest.kafka.upstream import KafkaUpstream
 from server.ingest.source_kind import Output, SourceContext, SourceDefinition, Target
 from server.runtime.metrics import Metrics
+from tests.kafka.capture import CUSTOMERS, ORDERS, TRANSACTIONS, Captured, captured
 from tests.kafka.debezium import Event, envelope_schema
 from tests.kafka.mock_cluster import Api, MockCluster, Record
 from tests.kafka.outputs import JoinEngine
@@ -78,6 +83,12 @@ class Source:
         found = await self.coordinator.reads.rows(id, self.coordinator.latest_time())
         return sorted(zip(*(column.to_pylist() for column in found.columns), strict=True))
 
+    async def until_received(self, count: int) -> None:
+        """Waits until this number of messages was read since the start."""
+        while self.context.statistics.messages_received < count:
+            assert self.ingestion.status is not Status.FAILED, self.ingestion.error
+            await self.coordinator.frontiers.moved.wait()
+
     async def until_rows(self, count: int) -> list[tuple[Any, ...]]:
         """Waits until the collection has this number of rows, and returns them."""
         while len(rows := await self.rows()) != count:
@@ -95,7 +106,7 @@ async def running(directory: Path, definition: SourceDefinition) -> AsyncIterato
     for target in source.targets:
         before = coordinator.state
         if target.id not in before.items:
-            table = Table(target.id, ObjectId("u2"), target.output.name, target.output.columns)
+            table = Table(target.id, ObjectId("u2"), target.output.name, target.output.columns, retain_ms=0)
             after = replace(before.with_item(table), version=before.version + 1)
             await coordinator.commit(Request(catalog=(before, after)))
     task = asyncio.create_task(source.ingestion.run())
@@ -358,6 +369,96 @@ async def test_debezium_through_kafka(kafka: MockCluster, registry: Registry, tm
     async with running(tmp_path, definition(kafka, "dbz", format, registry)) as run:
         await run.until(lambda: run.context.statistics.offset_committed == len(events))
         assert await run.rows() == [(1, "b"), (3, "d")]
+
+
+# -- transactions ---------------------------------------------------------------------------------------------------
+
+
+def states_of(messages: Sequence[Captured], schemas: dict[int, str]) -> list[tuple[Any, Any]]:
+    """The ids and names or notes of both tables after the snapshot, and after each transaction."""
+    parsed = {id: fastavro.parse_schema(json.loads(text)) for id, text in schemas.items()}
+
+    def decoded(data: bytes) -> Any:
+        return fastavro.schemaless_reader(io.BytesIO(data[5:]), parsed[int.from_bytes(data[1:5], "big")], None)
+
+    tables: dict[str, dict[int, str]] = {CUSTOMERS: {}, ORDERS: {}}
+    events: dict[str, list[tuple[str, Any]]] = {}
+    for message in messages:
+        if message.topic != TRANSACTIONS and message.value is not None:
+            value = decoded(message.value)
+            id = (value["transaction"] or {"id": ":"})["id"].partition(":")[0]
+            events.setdefault(id, []).append((message.topic, value))
+    ends = [decoded(m.value) for m in messages if m.topic == TRANSACTIONS and m.value is not None]
+    found = []
+    for id in ["", *(end["id"].partition(":")[0] for end in ends if end["status"] == "END")]:
+        for topic, value in events.pop(id):
+            old, new = value["before"], value["after"]
+            if new is None:
+                del tables[topic][old["id"]]
+            else:
+                tables[topic][new["id"]] = new.get("name") or new.get("note")
+        found.append((dict(tables[CUSTOMERS]), dict(tables[ORDERS])))
+    assert not events
+    return found
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(2))
+async def test_a_subscriber_sees_whole_transactions(
+    kafka: MockCluster, registry: Registry, tmp_path: Path, seed: int
+) -> None:
+    generator = random.Random(seed)
+    schemas, messages = captured()
+    registry.schemas = dict(schemas)
+    topics = {name: f"s{seed}.{name}" for name in (CUSTOMERS, ORDERS, TRANSACTIONS)}
+    for topic, (key, value) in zip(topics.values(), [(1, 2), (3, 4), (5, 6)], strict=True):
+        registry.subjects |= {f"{topic}-key": [key], f"{topic}-value": [value]}
+        kafka.create_topic(topic)
+    source = replace(
+        definition(kafka, "", Format(AVRO, envelope=Envelope.DEBEZIUM_UPSERT), registry),
+        options={"transaction topic": topics[TRANSACTIONS]},
+        tables=ForTables(tables=((topics[CUSTOMERS], "customers"), (topics[ORDERS], "orders"))),
+    )
+    written = {}
+    for name in topics:
+        own = [message for message in messages if message.topic == name]
+        crash = generator.randrange(len(own) // 2, len(own))
+        first = 40 if name == ORDERS else 20  # the connector repeats no rows of the snapshot
+        written[name] = own[:crash] + own[max(crash - generator.randint(0, 8), min(first, crash)) :]
+    expected = states_of(messages, schemas)
+    pieces = [name for name, own in written.items() for _ in range(0, len(own), 6)]
+    generator.shuffle(pieces)
+    left = {name: iter(own) for name, own in written.items()}
+    while len(pieces) > 12:  # restarts of the server
+        async with running(tmp_path, source) as run:
+            await run.until(lambda: run.ingestion.status is Status.RUNNING)
+            for _ in range(12):
+                received = run.context.statistics.messages_received
+                name = pieces.pop()
+                part = list(itertools.islice(left[name], 6))
+                kafka.produce(topics[name], [Record(m.key, m.value) for m in part])
+                await run.until_received(received + len(part))
+    async with running(tmp_path, source) as run:
+        for name, rest in left.items():
+            kafka.produce(topics[name], [Record(m.key, m.value) for m in rest])
+        coordinator, (customers, orders) = run.coordinator, (target.id for target in run.targets)
+
+        async def state(time: Timestamp) -> tuple[Any, Any]:
+            found = []
+            for id, column in ((customers, "c1"), (orders, "c3")):
+                rows = await coordinator.reads.rows(id, time)
+                found.append(dict(zip(rows["c0"].to_pylist(), rows[column].to_pylist(), strict=True)))
+            return found[0], found[1]
+
+        while await state(coordinator.latest_time()) != expected[-1]:
+            assert run.ingestion.status is not Status.FAILED, run.ingestion.error
+            await coordinator.frontiers.moved.wait()
+        upper = coordinator.latest_time() + 1
+        times = {time for id in (customers, orders) for time in coordinator.log.times(id, 0, upper)}
+        seen = [await state(time) for time in sorted(times)]
+        begin = next(number for number, found in enumerate(seen) if found in expected)
+        positions = [expected.index(found) for found in seen[begin:]]  # ValueError: a part of a transaction
+        assert positions == sorted(positions)
 
 
 # -- definitions that are refused -----------------------------------------------------------------------------------

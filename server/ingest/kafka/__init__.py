@@ -8,6 +8,7 @@
 `errors`        messages that could not be decoded, until they are retracted
 `envelopes`     how messages change the output
 `consumer`      the consumer of topics, in a thread of its own
+`transactions`  messages of several topics by upstream transaction; `transaction_topic` reads the metadata
 `upstream`      reads topics from stored offsets
 `kind`          the kind of source: CREATE SOURCE ... FROM KAFKA
 """

@@ -7,14 +7,14 @@ from collections.abc import Sequence
 from catalog.source_definition import Envelope
 from protocol.pgwire.errors import PgError, SqlState
 from server.ingest.kafka.consumer import TopicConsumer, deleted
-from server.ingest.kafka.layout import layout_of
+from server.ingest.kafka.layout import ends_of, layout_of
 from server.ingest.kafka.schemas import fetched_schemas, registries_of
 from server.ingest.kafka.start import Start
 from server.ingest.kafka.upstream import KafkaUpstream
 from server.ingest.source_kind import Options, Output, SourceContext, SourceDefinition, Target
 from server.ingest.upstream import UpstreamError
 
-_OPTIONS = frozenset(("topic", "start offset", "start timestamp", "group id prefix"))
+_OPTIONS = frozenset(("topic", "start offset", "start timestamp", "transaction topic"))
 
 
 class KafkaKind:
@@ -51,6 +51,8 @@ class KafkaKind:
                 await self._check(definition, topic)
                 layout = layout_of(format, await fetched_schemas(topic, format, registries), registries)
                 key = layout.key_names if format.envelope is not Envelope.NONE else ()
+                if "transaction topic" in options:
+                    await self._check_transactions(definition, options["transaction topic"])
                 found.append(Output(topic, alias or topic, layout.columns, key))
         except UpstreamError as error:
             raise _failed(error) from None
@@ -72,6 +74,17 @@ class KafkaKind:
                 )
         finally:
             await consumer.close()
+
+    async def _check_transactions(self, definition: SourceDefinition, topic: str) -> None:
+        """PgError if the topic of transactions cannot be used."""
+        assert definition.format is not None
+        registries = registries_of(definition.format, definition.registries)
+        schemas = await fetched_schemas(topic, definition.format, registries)
+        registry = registries["value"]
+        if registry is None or schemas.value is None:
+            raise PgError(SqlState.FEATURE_NOT_SUPPORTED, "option TRANSACTION TOPIC requires a schema registry")
+        ends_of(schemas.value, registry)
+        await self._check(definition, topic)
 
     def upstream(
         self, definition: SourceDefinition, targets: Sequence[Target], context: SourceContext

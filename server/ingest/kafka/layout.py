@@ -227,14 +227,7 @@ def _debezium(format: Format, schemas: Schemas, registry: Mapping[str, SchemaReg
             raise _unsupported("'before' type differs from 'after' column")
         fields[BEFORE] = Wanted.all_of(after, (BEFORE,), nullable=True)
         fields[OP] = _single(envelope, OP)
-        source = _source_type(envelope)
-        origin = upstream_of(source)
-        own = {name: _single(source, name) for name in _SOURCE_FIELDS if source.field(name) is not None}
-        nullable = without_null(_field(envelope, SOURCE).type)[1]
-        fields[SOURCE] = Wanted(own, (SOURCE,), nullable)
-    if (transaction := _transaction_type(envelope)) is not None:
-        parts = {name: _single(transaction, name) for name in ("id", "total_order", "data_collection_order")}
-        fields[TRANSACTION] = Wanted(parts, (TRANSACTION,), True)
+        origin, fields[SOURCE] = _source(envelope)
     found = [(Column(c.name, c.meaning.type, c.nullable), (AFTER, c.name)) for c in columns_of(after)]
     columns = [column for column, _ in found]
     names = [column.name for column in columns]
@@ -287,19 +280,41 @@ def _row_type(envelope: Record, name: str) -> Record:
     return branches[0]
 
 
-def _source_type(envelope: Record) -> Record:
-    branches, _ = without_null(_field(envelope, SOURCE).type)
+def _source(envelope: Record) -> tuple[Upstream, Wanted]:
+    """The database that wrote the messages, and what is wanted of `source` for their positions."""
+    branches, nullable = without_null(_field(envelope, SOURCE).type)
     if len(branches) != 1 or not isinstance(branches[0], Record):
         raise _unsupported("'source' column must be of type record")
-    return branches[0]
+    source = branches[0]
+    own = {name: _single(source, name) for name in _SOURCE_FIELDS if source.field(name) is not None}
+    return upstream_of(source), Wanted(own, (SOURCE,), nullable)
 
 
-def _transaction_type(envelope: Record) -> Record | None:
-    field = envelope.field(TRANSACTION)
-    branches = without_null(field.type)[0] if field is not None else ()
-    record = branches[0] if len(branches) == 1 else None
-    names = ("id", "total_order", "data_collection_order")
-    return record if isinstance(record, Record) and all(record.field(name) for name in names) else None
+def events_of(schemas: Schemas, format: Format, registry: SchemaRegistry | None) -> tuple[Upstream, AvroFormat]:
+    """The database of a topic, and a decoder of the positions and transactions of its messages.
+
+    PgError if the envelope is not Debezium's, or its messages do not name their transactions.
+    """
+    if format.envelope not in (Envelope.DEBEZIUM, Envelope.DEBEZIUM_UPSERT) or schemas.value is None:
+        raise _unsupported("option TRANSACTION TOPIC requires an envelope of DEBEZIUM and FORMAT AVRO")
+    envelope = parse_schema(schemas.value)
+    assert isinstance(envelope, Record)
+    branches, _ = without_null(_field(envelope, TRANSACTION).type)
+    if len(branches) != 1 or not isinstance(branches[0], Record):
+        raise _unsupported("'transaction' column must be of type record")
+    origin, source = _source(envelope)
+    transaction = Wanted({"id": _single(branches[0], "id")}, (TRANSACTION,), True)
+    wanted = Wanted({OP: _single(envelope, OP), SOURCE: source, TRANSACTION: transaction})
+    return origin, AvroFormat(wanted, registry, envelope)
+
+
+def ends_of(schema: str, registry: SchemaRegistry) -> AvroFormat:
+    """A decoder of the messages of a topic of transaction metadata. PgError if the schema is another one."""
+    record = parse_schema(schema)
+    names = ("status", "id", "data_collections")
+    if not isinstance(record, Record) or any(record.field(name) is None for name in names):
+        raise _unsupported("the topic of option TRANSACTION TOPIC has no transaction metadata of Debezium")
+    return AvroFormat(Wanted({name: _single(record, name) for name in names}), registry, record)
 
 
 # -- metadata -------------------------------------------------------------------------------------------------------

@@ -55,6 +55,21 @@ class Messages:
             None if self.headers is None else [self.headers[row] for row in rows.tolist()],
         )
 
+    @classmethod
+    def joined(cls, parts: Sequence[Messages]) -> Messages:
+        """The messages of all parts, in their order."""
+        if len(parts) == 1:
+            return parts[0]
+        headers = [part.headers for part in parts]
+        return cls(
+            np.concatenate([part.partitions for part in parts]),
+            np.concatenate([part.offsets for part in parts]),
+            np.concatenate([part.timestamps for part in parts]),
+            pa.concat_arrays([part.keys for part in parts]),
+            pa.concat_arrays([part.values for part in parts]),
+            None if None in headers else [header for own in headers for header in own or ()],
+        )
+
     def in_order(self) -> Messages:
         """Ordered by partition and offset."""
         order = np.lexsort((self.offsets, self.partitions))

@@ -2,7 +2,8 @@
 
 The keys of a source's state, for each collection: `<id>/offset/<partition>` is the offset of the next message,
 `<id>/schema/<part>` the Avro schema of the collection's columns, `<id>/error/...` a message that could not be decoded
-(`errors`), `<id>/deduplication/<partition>` the position in the upstream database's log (`envelopes.debezium`).
+(`errors`), `<id>/deduplication/<partition>` the position in the upstream database's log (`envelopes.debezium`),
+`<id>/event/<partition>` that of the last event of a released transaction (`transaction_topic`).
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from time import monotonic, time
 
 import pyarrow as pa
 
+from catalog.objects import ObjectId
 from catalog.source_definition import Envelope as EnvelopeKind
 from catalog.source_definition import Format
 from catalog.source_state import State
@@ -25,10 +27,11 @@ from server.ingest.kafka.envelopes.envelope import Envelope
 from server.ingest.kafka.envelopes.upsert import UpsertEnvelope
 from server.ingest.kafka.errors import Failures
 from server.ingest.kafka.keyed_output import KeyedOutput
-from server.ingest.kafka.layout import Layout, Schemas, layout_of, reads_headers
+from server.ingest.kafka.layout import Layout, Schemas, ends_of, events_of, layout_of, reads_headers
 from server.ingest.kafka.messages import Messages
 from server.ingest.kafka.schemas import fetched_schemas, registries_of
 from server.ingest.kafka.start import Start
+from server.ingest.kafka.transaction_topic import MergedTopic, TransactionTopic
 from server.ingest.source_kind import SourceContext, SourceDefinition, Target
 from server.ingest.upstream import Changes
 
@@ -42,6 +45,7 @@ class Topic:
     target: Target
     consumer: TopicConsumer
     envelope: Envelope
+    schemas: Schemas
     offsets: dict[int, int]
     with_headers: bool
     refreshed: float
@@ -102,11 +106,14 @@ class KafkaUpstream:
         self._metadata_s = metadata_s
         self._start = Start.of(definition.options)
         self._topics: list[Topic] = []
-        self._polls: dict[asyncio.Task[Messages | None], Topic] = {}
+        self._polls: dict[asyncio.Task[Messages | None], Topic | TransactionTopic] = {}
+        self._transactions: TransactionTopic | None = None
 
     async def open(self, state: State) -> None:
         for target in self._targets:
             await self._open(target, state)
+        if (name := self._definition.options.get("transaction topic")) is not None:
+            await self._open_transactions(name, state)
         self._publish()
 
     async def _open(self, target: Target, state: State) -> None:
@@ -119,15 +126,15 @@ class KafkaUpstream:
             for key, value in state.items()
             if key.startswith(f"{prefix}offset/") and value is not None
         }
-        consumer = TopicConsumer(definition.connection, name, f"tidewire-{definition.identity or 'source'}")
+        consumer = TopicConsumer(definition.connection, name, self._group)
         try:
             partitions = await consumer.partitions()
             if partitions is None:
                 raise deleted(name)
-            layout, fresh = await self._layout(target, format, state)
+            layout, schemas, fresh = await self._layout(target, format, state)
             offsets = await self._offsets(consumer, partitions, stored)
             envelope = envelope_of(target, format, layout, state, self._context, partitions=partitions)
-            topic = Topic(target, consumer, envelope, offsets, reads_headers(format), monotonic())
+            topic = Topic(target, consumer, envelope, schemas, offsets, reads_headers(format), monotonic())
             topic.fresh = {**fresh, **({} if offsets == stored else topic.state_of(offsets))}
             self._topics.append(topic)
             await consumer.assign(offsets)
@@ -135,8 +142,39 @@ class KafkaUpstream:
             await consumer.close()
             raise
 
-    async def _layout(self, target: Target, format: Format, state: State) -> tuple[Layout, dict[str, bytes | None]]:
-        """The collection's layout, and its schemas if they are not in the state yet. PgError if they have changed."""
+    async def _open_transactions(self, name: str, state: State) -> None:
+        """Merges the topics by the transactions that the topic `name` describes."""
+        merged: dict[str, MergedTopic] = {}
+        decoder = None
+        for topic in self._topics:
+            format = topic.target.format or self._definition.format
+            assert format is not None
+            registry = registries_of(format, self._definition.registries)["value"]
+            schema = None if registry is None else await registry.latest(f"{name}-value")
+            if registry is None or schema is None:
+                raise deleted(name)
+            decoder = ends_of(schema, registry)
+            found = events_of(topic.schemas, format, registry)
+            merged[topic.consumer.topic] = MergedTopic.restored(topic.prefix, found, topic.offsets, state)
+        if decoder is None:
+            return
+        consumer = TopicConsumer(self._definition.connection, name, self._group)
+        try:
+            transactions = TransactionTopic(consumer, decoder, merged, state)
+            await transactions.start(state)
+        except BaseException:
+            await consumer.close()
+            raise
+        self._transactions = transactions
+
+    @property
+    def _group(self) -> str:
+        return f"tidewire-{self._definition.identity or 'source'}"
+
+    async def _layout(
+        self, target: Target, format: Format, state: State
+    ) -> tuple[Layout, Schemas, dict[str, bytes | None]]:
+        """The collection's layout and schemas, and their state if it has none yet. PgError if they have changed."""
         registries = registries_of(format, self._definition.registries)
         prefix = prefix_of(target)
         key, value = state.get(f"{prefix}schema/key"), state.get(f"{prefix}schema/value")
@@ -157,7 +195,7 @@ class KafkaUpstream:
                 f'schema of topic "{target.output.reference}" has changed since the source was created',
                 hint="Drop the source and create it again.",
             )
-        return layout, fresh
+        return layout, schemas, fresh
 
     async def _offsets(self, consumer: TopicConsumer, partitions: int, stored: Mapping[int, int]) -> dict[int, int]:
         """The offsets of the next messages. PgError if they are no longer in the topic."""
@@ -183,16 +221,33 @@ class KafkaUpstream:
                 topic.fresh = {}
             return Changes({}, fresh)
         while True:
-            polled = {topic.target.id for topic in self._polls.values()}
-            for topic in self._topics:
-                if topic.target.id not in polled:
-                    task = asyncio.create_task(self._poll(topic, bytes_max))
-                    self._polls[task] = topic
+            self._begin_polls(bytes_max)
             done, _ = await asyncio.wait(self._polls, return_when=asyncio.FIRST_COMPLETED)
             task = done.pop()
-            topic = self._polls.pop(task)
-            if (messages := task.result()) is not None:
-                return await self._changes(topic, messages)
+            polled = self._polls.pop(task)
+            if (messages := task.result()) is None:
+                continue
+            statistics = self._context.statistics
+            statistics.messages_received += len(messages)
+            statistics.bytes_received += messages.nbytes
+            if self._transactions is not None:
+                changes = await self._merged(self._transactions, polled, messages)
+                if changes.state:
+                    return changes
+            elif isinstance(polled, Topic):
+                offsets = messages.next_offsets()
+                return await self._changes({polled.consumer.topic: messages}, polled.state_of(offsets))
+
+    def _begin_polls(self, bytes_max: int) -> None:
+        """Polls every topic that is not being polled and whose messages are wanted."""
+        polled = {id(topic) for topic in self._polls.values()}
+        transactions = self._transactions
+        for topic in self._topics:
+            wanted = transactions is None or transactions.merger.wants(topic.consumer.topic)
+            if id(topic) not in polled and wanted:
+                self._polls[asyncio.create_task(self._poll(topic, bytes_max))] = topic
+        if transactions is not None and id(transactions) not in polled and transactions.merger.wants_ends:
+            self._polls[asyncio.create_task(transactions.consumer.poll(bytes_max))] = transactions
 
     async def _poll(self, topic: Topic, bytes_max: int) -> Messages | None:
         if monotonic() - topic.refreshed >= self._metadata_s:
@@ -212,14 +267,31 @@ class KafkaUpstream:
             topic.offsets.update(found)
             await topic.consumer.assign(found)
 
-    async def _changes(self, topic: Topic, messages: Messages) -> Changes:
-        step = await topic.envelope.step(messages)
-        offsets = messages.next_offsets()
-        topic.offsets.update(offsets)
-        statistics = self._context.statistics
-        statistics.messages_received += len(messages)
-        statistics.bytes_received += messages.nbytes
-        return Changes({topic.target.id: list(step.tables)}, {**step.state, **topic.state_of(offsets)})
+    async def _merged(
+        self, transactions: TransactionTopic, polled: Topic | TransactionTopic, messages: Messages
+    ) -> Changes:
+        """The changes of the transactions that are complete with these messages."""
+        if isinstance(polled, Topic):
+            await transactions.add(polled.consumer.topic, messages)
+        else:
+            await transactions.add_ends(messages)
+        found, state = transactions.release()
+        return await self._changes({name: Messages.joined(parts) for name, parts in found.items()}, state)
+
+    async def _changes(self, found: Mapping[str, Messages], state: Mapping[str, bytes | None]) -> Changes:
+        """The changes of messages, by topic. `state`: of their offsets."""
+        writes: dict[ObjectId, list[pa.Table]] = {}
+        states = dict(state)
+        for topic in self._topics:
+            if (messages := found.get(topic.consumer.topic)) is not None:
+                step = await topic.envelope.step(messages)
+                writes[topic.target.id] = list(step.tables)
+                states.update(step.state)
+            start = f"{topic.prefix}offset/"
+            for key, value in state.items():
+                if key.startswith(start) and value is not None:
+                    topic.offsets[int(key.removeprefix(start))] = int(value)
+        return Changes(writes, states)
 
     async def committed(self, state: State) -> None:
         self._publish()
@@ -249,4 +321,6 @@ class KafkaUpstream:
         await asyncio.gather(*polls, return_exceptions=True)
         for topic in topics:
             topic.envelope.close()
-        await asyncio.gather(*(topic.consumer.close() for topic in topics))
+        transactions, self._transactions = self._transactions, None
+        consumers = [topic.consumer for topic in topics] + ([transactions.consumer] if transactions else [])
+        await asyncio.gather(*(consumer.close() for consumer in consumers))
