@@ -45,7 +45,7 @@ SOURCE_OPTIONS: dict[str, tuple[str, ...]] = {
         *("topic metadata refresh interval",),
     ),
     "postgres": ("publication", "text columns", "exclude columns"),
-    "file": ("null", "quote", "escape", "poll interval"),
+    "file": ("null", "quote", "poll interval"),
 }
 GENERATOR_OPTIONS: dict[str, tuple[str, ...]] = {
     "counter": ("tick interval", "up to", "max cardinality"),
