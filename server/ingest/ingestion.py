@@ -85,9 +85,11 @@ class Ingestion:
     async def _commit(self, changes: Changes) -> None:
         """Commits the changes and the state after them in one transaction."""
         coordinator = self._coordinator
-        await coordinator.backpressure.admit(tuple(changes.writes))
-        payloads = await prepare_payloads(coordinator.log, changes.writes)
-        await coordinator.commit(Request(writes=payloads, source_state={self.source: changes.state}))
+        with coordinator.log.discarding(payload for _, payload in changes.payloads):
+            await coordinator.backpressure.admit(tuple({*changes.writes, *(id for id, _ in changes.payloads)}))
+            payloads = [*changes.payloads, *await prepare_payloads(coordinator.log, changes.writes)]
+        state = {self.source: changes.state}
+        await coordinator.commit(Request(writes=payloads, unchanged=changes.read_at, source_state=state))
         self.rows += sum(payload.table.num_rows for _, payload in payloads)
 
     def _report(self, status: Status, error: PgError | UpstreamError) -> None:
