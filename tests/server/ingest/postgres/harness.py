@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -13,13 +13,13 @@ from urllib.parse import urlsplit
 import asyncpg
 import pyarrow as pa
 
-from catalog.objects import ObjectId, Table
+from catalog.objects import ObjectId, Table, Timestamp
 from catalog.source_definition import ForTables
 from server.coordinator.committer import Request
 from server.coordinator.coordinator import Coordinator
 from server.ingest.ingestion import Ingestion
 from server.ingest.postgres.kind import PostgresSource
-from server.ingest.source_kind import SourceContext, SourceDefinition, Statistics, Target
+from server.ingest.source_kind import Output, SourceContext, SourceDefinition, Statistics, Target
 from server.runtime.metrics import Metrics
 from tests.server.slow_engine import PassingEngine
 
@@ -54,7 +54,9 @@ async def targets(coordinator: Coordinator, source: SourceDefinition) -> list[Ta
             await _created(coordinator, SOURCE)
         if output.name not in by_name:
             number = max([10, *(int(id[1:]) for id in coordinator.state.items if id.startswith("u"))]) + 1
-            await _created(coordinator, Table(ObjectId(f"u{number}"), ObjectId("u2"), output.name, output.columns))
+            await _created(
+                coordinator, Table(ObjectId(f"u{number}"), ObjectId("u2"), output.name, output.columns, retain_ms=0)
+            )
         by_name = {item.name: item for item in coordinator.state.items.values() if isinstance(item, Table)}
         table = by_name[output.name]
         found.append(Target(table.id, replace(output, columns=table.columns)))
@@ -88,12 +90,16 @@ class Source:
         end = int(await connection.fetchval("SELECT pg_current_wal_insert_lsn() - '0/0'::pg_lsn"))
         await self.until(lambda: (self.statistics.offset_committed or 0) >= end)
 
-    async def rows(self, name: str) -> list[tuple[object, ...]]:
-        """The rows of a collection, sorted by their representation."""
-        return ordered(await self.table(name))
+    async def rows(self, name: str, time: Timestamp | None = None) -> list[tuple[object, ...]]:
+        """The rows of a collection, sorted by their representation; by default the latest."""
+        return ordered(await self.table(name, time))
 
-    async def table(self, name: str) -> pa.Table:
-        return await self.coordinator.reads.rows(self.ids[name], self.coordinator.latest_time())
+    async def table(self, name: str, time: Timestamp | None = None) -> pa.Table:
+        return await self.coordinator.reads.rows(self.ids[name], time or self.coordinator.latest_time())
+
+    def times(self, name: str) -> list[Timestamp]:
+        """The times at which a collection changed."""
+        return self.coordinator.log.times(self.ids[name], 0, 1 << 62)
 
     async def same(self, connection: Any, name: str) -> None:
         """The collection has the rows of its table."""
@@ -106,14 +112,15 @@ def ordered(table: pa.Table) -> list[tuple[object, ...]]:
 
 
 @asynccontextmanager
-async def running(
-    directory: Path, source: SourceDefinition, change: Callable[[Source], Awaitable[None]] | None = None
-) -> AsyncIterator[Source]:
-    """A coordinator in `directory` with the running source."""
+async def running(directory: Path, source: SourceDefinition, also: Sequence[str] = ()) -> AsyncIterator[Source]:
+    """A coordinator in `directory` with the running source. `also`: existing tables of the source that it has, too."""
     coordinator = opened(directory)
     await coordinator.start()
     try:
         found = await targets(coordinator, source)
+        for table in coordinator.state.items.values():
+            if isinstance(table, Table) and table.name in also:
+                found.append(Target(table.id, Output(f"public.{table.name}", table.name, table.columns)))
         statistics = Statistics()
         context = SourceContext(SOURCE.id, coordinator, PassingEngine(), statistics)  # type: ignore[arg-type]
         ingestion = Ingestion(SOURCE.id, PostgresSource().upstream(source, found, context), coordinator, retry_s=0.01)
