@@ -25,6 +25,7 @@ Mask = NDArray[np.bool_]
 
 _NEW, _KEY, _OLD = ord("N"), ord("K"), ord("O")
 _NULL, _UNCHANGED, _TEXT = ord("n"), ord("u"), ord("t")
+_NO_TEXTS = pa.array([], pa.string())
 _SHIFTS = np.array([24, 16, 8, 0], np.int64)
 
 
@@ -66,7 +67,7 @@ def decode(data: NDArray[np.uint8], starts: Positions, ends: Positions, width: i
     The texts are UTF-8, which is checked. BadMessage if a message is malformed, ends early or has another width.
     """
     kinds = _bytes(data, starts)
-    if not np.isin(kinds, (INSERT, UPDATE, DELETE)).all():
+    if not ((kinds == INSERT) | (kinds == UPDATE) | (kinds == DELETE)).all():
         raise BadMessage("a message does not change rows")
     markers = _bytes(data, starts + 5)
     has_key, has_old = markers == _KEY, markers == _OLD
@@ -77,7 +78,6 @@ def decode(data: NDArray[np.uint8], starts: Positions, ends: Positions, width: i
     keys, at = _tuples(data, np.flatnonzero(has_key), at, width)
     old, at = _tuples(data, np.flatnonzero(has_old), at, width)
     again = np.flatnonzero(before & (kinds == UPDATE))
-    markers = markers.copy()
     markers[again] = _bytes(data, at[again])
     at[again] += 1
     after = kinds != DELETE
@@ -91,6 +91,8 @@ def decode(data: NDArray[np.uint8], starts: Positions, ends: Positions, width: i
 
 def _tuples(data: NDArray[np.uint8], messages: Positions, at: Positions, width: int) -> tuple[Tuples, Positions]:
     """The tuples of these messages, which begin at `at[messages]`; and `at` with the ends of these tuples."""
+    if not len(messages):
+        return Tuples(messages, (_NO_TEXTS,) * width, (None,) * width), at
     position = at[messages]
     if (_bytes(data, position).astype(np.int64) << 8 | _bytes(data, position + 1) != width).any():
         raise BadMessage(f"a tuple does not have {width} columns")
@@ -122,8 +124,6 @@ def _tuples(data: NDArray[np.uint8], messages: Positions, at: Positions, width: 
 
 def _texts(data: NDArray[np.uint8], first: Positions, lengths: Positions, valid: Mask) -> pa.Array:
     """The texts `data[first:first + length]` as a string array, null where not `valid`."""
-    if not len(first):
-        return pa.array([], pa.string())
     if (first + lengths > len(data))[valid].any() or int(lengths.sum()) > np.iinfo(np.int32).max:
         raise BadMessage("a value ends after its message")
     offsets = starts_of(lengths)

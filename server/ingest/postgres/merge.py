@@ -17,7 +17,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from catalog import updates
-from protocol.pgoutput.messages import DELETE, UPDATE
+from protocol.pgoutput.messages import INSERT
 from protocol.pgoutput.rows import Mask, Positions
 from server.ingest.postgres.typed_rows import Rows, TypedRows
 
@@ -45,7 +45,7 @@ def changes_of_rows(rows: TypedRows) -> pa.Table:
 
 def needs_old_rows(rows: TypedRows) -> bool:
     """Whether a message retracts a row that was not sent."""
-    return int(np.isin(rows.kinds, (UPDATE, DELETE)).sum()) > len(rows.old.messages)
+    return int((rows.kinds != INSERT).sum()) > len(rows.old.messages)
 
 
 def keys_of(rows: TypedRows, key: Sequence[str]) -> pa.Table:
@@ -54,7 +54,7 @@ def keys_of(rows: TypedRows, key: Sequence[str]) -> pa.Table:
 
 
 def changes_of_keys(rows: TypedRows, key: Sequence[str], found: pa.Table) -> pa.Table:
-    """The changes of messages without old rows.
+    """The changes of messages without old rows. Not consolidated.
 
     `found`: the collection's rows before, at least those with the keys of `keys_of`. UnknownRow if one that was changed
     is missing.
@@ -69,7 +69,7 @@ def changes_of_keys(rows: TypedRows, key: Sequence[str], found: pa.Table) -> pa.
 
     # Three kinds of events, by time: the rows found, then for each message the end of the old row and the new row.
     # `rows_then`: the number of the row that the key has after the event, in `found` and then in `new`.
-    removing = np.flatnonzero(np.isin(rows.kinds, (UPDATE, DELETE)))
+    removing = np.flatnonzero(rows.kinds != INSERT)
     event_group = np.concatenate([of_found, group_before[removing], of_new])
     event_time = np.concatenate([np.full(len(of_found), _NONE), 2 * removing, 2 * rows.new.messages + 1])
     rows_then = np.concatenate(
@@ -97,7 +97,7 @@ def changes_of_keys(rows: TypedRows, key: Sequence[str], found: pa.Table) -> pa.
     predecessor[removing] = replaced
     both = _complete(found, new, rows.new, predecessor)
     retracted = updates.with_diff(found.filter(pa.array(touched[of_found])), -1)
-    return updates.consolidate(pa.concat_tables([retracted, updates.with_diff(both.take(pa.array(final)), 1)]))
+    return pa.concat_tables([retracted, updates.with_diff(both.take(pa.array(final)), 1)])
 
 
 def _with_keys(rows: TypedRows, key: Sequence[str]) -> pa.Table:

@@ -125,7 +125,7 @@ class Transactions:
         if len(begins) and (not len(commits) or begins[-1] > commits[-1]):
             self.is_inside = True
             self._commit_lsn = _begin(taken, int(begins[-1])).commit_lsn
-        changes_rows = np.isin(kinds, (INSERT, UPDATE, DELETE))
+        changes_rows = (kinds == INSERT) | (kinds == UPDATE) | (kinds == DELETE)
         first = 0
         others = np.flatnonzero(~changes_rows & (kinds != _BEGIN) & (kinds != _COMMIT))
         for number in [*others.tolist(), len(kinds)]:
