@@ -149,7 +149,8 @@ class Replication:
         self._connection.terminate()
 
     def _send(self, kind: bytes, body: bytes) -> None:
-        self._transport.write(kind + _LENGTH.pack(len(body) + 4) + body)
+        if not self._messages.lost:
+            self._transport.write(kind + _LENGTH.pack(len(body) + 4) + body)
 
     async def _next(self) -> tuple[int, bytes]:
         """The next message, while the stream has not started."""
