@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from enum import StrEnum
+from typing import Any, Self
 
 from catalog.ids import ObjectId
 
@@ -82,6 +83,23 @@ class Format:
     envelope: Envelope = Envelope.NONE
     inline_errors: str | None = None
 
+    @property
+    def registries(self) -> frozenset[ObjectId]:
+        """The connections that the encodings name."""
+        encodings = (e for e in (self.key, self.value) if e is not None)
+        return frozenset(e.registry for e in encodings if e.registry is not None)
+
+    def stored(self) -> dict[str, Any]:
+        """The format as JSON values."""
+        return asdict(self)
+
+    @classmethod
+    def restored(cls, stored: Mapping[str, Any]) -> Self:
+        """The inverse of `stored`."""
+        value, key = (Encoding(**stored[n]) if stored[n] is not None else None for n in ("value", "key"))
+        include = tuple(Include(**column) for column in stored["include"])
+        return cls(value, key, include, Envelope(stored["envelope"]), stored["inline_errors"])
+
 
 @dataclass(frozen=True, slots=True)
 class ForTables:
@@ -96,3 +114,12 @@ class ForTables:
 
     def __bool__(self) -> bool:
         return self.all or bool(self.schemas) or bool(self.tables)
+
+    def stored(self) -> dict[str, Any]:
+        """The clause as JSON values."""
+        return asdict(self)
+
+    @classmethod
+    def restored(cls, stored: Mapping[str, Any]) -> Self:
+        """The inverse of `stored`."""
+        return cls(stored["all"], tuple(stored["schemas"]), tuple((r, name) for r, name in stored["tables"]))

@@ -19,7 +19,7 @@ import structlog
 from catalog import holds, persistence
 from catalog.directory import DIRECTORY_MODE
 from catalog.log import Batch, Log, Payload
-from catalog.objects import Hold, Index, MaterializedView, ObjectId, Table, Timestamp
+from catalog.objects import Collection, Hold, Index, MaterializedView, ObjectId, Timestamp
 from catalog.oracle import RESERVATION_MS, Oracle
 from catalog.payloads import Payloads
 from catalog.state import CatalogState
@@ -111,6 +111,8 @@ class Coordinator:
         )
         committer.listeners.append(self._committed)
         self._state_seen = self.state
+        self.catalog_changed: list[Callable[[], None]] = []
+        """Called after each commit that changed the catalog, when the dataflows are adapted to it."""
         self._tasks = tasks = BackgroundTasks()
         self._snapshots = snapshots = SnapshotCache(self.log, scratch)
         self.system_tables = SystemTableHistory(
@@ -142,7 +144,7 @@ class Coordinator:
         """
         items = self.state.items
         for id, item in items.items():
-            if isinstance(item, Table | MaterializedView):
+            if isinstance(item, Collection):
                 durable = self.log.durable[id]
                 self.frontiers.created(id, durable.since, durable.upper, item.retain_ms)
         for item in items.values():
@@ -229,6 +231,8 @@ class Coordinator:
             self._stop_dataflows(self._state_seen)
             self._state_seen = self.state
             self._start_dataflows()
+            for listener in self.catalog_changed:
+                listener()
         self.system_tables.closed(time)
         if written:
             self.metrics.commits.inc()

@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from catalog import updates
 from catalog.hashing import Hashes
-from catalog.objects import Index, MaterializedView, ObjectId, Table, Timestamp, View
+from catalog.objects import Collection, Index, ObjectId, Timestamp, View
 from catalog.state import CatalogState
 from server.coordinator.arrangements import Arrangements
 from server.coordinator.computations import Computations
@@ -85,7 +85,7 @@ class Indexes:
 
 def _layout(index: Index, state: CatalogState) -> IndexLayout:
     item = state.items[index.on]
-    assert isinstance(item, Table | MaterializedView | View)
+    assert isinstance(item, Collection | View)
     keys = index_keys(item.columns, index.keys)
     computed = [key.type.arrow for key in keys if not isinstance(key, int)]
     width = len(item.columns)

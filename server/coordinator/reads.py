@@ -8,7 +8,7 @@ from collections.abc import Iterable
 import pyarrow as pa
 
 from catalog.log import Log
-from catalog.objects import Collection, MaterializedView, ObjectId, SystemTable, Table, Timestamp
+from catalog.objects import Collection, ObjectId, SystemTable, Timestamp, WrittenCollection
 from protocol.pgwire.errors import PgError, SqlState
 from server.coordinator.committer import Committer
 from server.coordinator.dataflows import Dataflows
@@ -46,7 +46,7 @@ class Reads:
         match item:
             case SystemTable():
                 return selected(self._system_tables.current_rows(item), wanted)
-            case Table() | MaterializedView():
+            case Collection():
                 if wanted:
                     await self.final_and_valid(id, as_of)
                     rows = await self._snapshots.selected(item, as_of, wanted)
@@ -74,7 +74,7 @@ class Reads:
     async def final_and_valid(self, id: ObjectId, as_of: Timestamp) -> None:
         """As `final`, and NegativeCount if a row has a negative multiplicity. Other relations are not checked."""
         item = self._committer.state.items.get(id)
-        if isinstance(item, Table | MaterializedView):
+        if isinstance(item, Collection):
             await self.final(item, as_of)
             await self.check_multiplicities(id, 1, as_of)
 
@@ -85,12 +85,12 @@ class Reads:
         retracted rows that it had not read, at `lower` or later.
         """
         item = self._committer.state.items.get(id)
-        if isinstance(item, Table) and not self._committer.has_read(id, lower):
+        if isinstance(item, WrittenCollection) and not self._committer.has_read(id, lower):
             await self._snapshots.rows(item, time)
 
     def is_logged(self, id: ObjectId) -> bool:
         """Whether the relation is a collection of the log."""
-        return isinstance(self._committer.state.items.get(id), Table | MaterializedView)
+        return isinstance(self._committer.state.items.get(id), Collection)
 
     def log_row_count(self, id: ObjectId, lower: int = 0, upper: int | None = None) -> int:
         """Returns the number of log rows of a collection in [lower, upper), 0 for a relation that is not in the log.
@@ -106,7 +106,7 @@ class Reads:
     async def changes(self, id: ObjectId, lower: int, upper: int) -> pa.Table:
         """Returns a logged collection's consolidated changes in [lower, upper). The caller holds `lower - 1`."""
         item = self._committer.state.items.get(id)
-        if not isinstance(item, Table | MaterializedView):
+        if not isinstance(item, Collection):
             raise _dropped(id)
         await self.final(item, Timestamp(upper - 1))
         return await asyncio.to_thread(self._log.changes, id, lower, upper, collection_schema(item))

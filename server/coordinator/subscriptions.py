@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from catalog import updates
 from catalog.log import Log
-from catalog.objects import MaterializedView, ObjectId, Table, Timestamp
+from catalog.objects import Collection, ObjectId, Timestamp
 from server.coordinator.collection_feeds import CollectionFeeds
 from server.coordinator.committer import Committer
 from server.coordinator.dataflows import Dataflows
@@ -83,7 +83,7 @@ class Subscriptions:
         `selection`: the rows that are wanted; None: all rows.
         """
         item = self._committer.state.items[id]
-        assert isinstance(item, Table | MaterializedView)
+        assert isinstance(item, Collection)
         whole = self._feeds.feed(id)
         feed = whole if selection is None else self._partitions.feed(whole, selection)
         holder = self._frontiers.hold({id}, as_of)

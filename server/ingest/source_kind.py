@@ -33,7 +33,7 @@ class Output:
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """An output that exists as a collection. `output.name` is the name at creation, which a rename does not change.
+    """An output that exists as a collection. `output` is as `SourceKind.outputs` returned it, without its name.
 
     `format`: of the collection, if it was created by CREATE TABLE ... FROM SOURCE, otherwise of the source.
     """
@@ -48,8 +48,9 @@ class SourceDefinition:
     """What a CREATE SOURCE statement says, with secrets resolved. Its repr shows no values of options.
 
     `kind`: kafka, postgres, file or load generator. `connection`: the options of the connection, {} if there is none.
-    `options`: the options of the source by lower-case name (`topic`, `publication`, `path`). `registries`: the options
-    of the connections that formats name. `identity`: unique among all sources of all servers, for names in the external
+    `options`: those of the source by lower-case name (`topic`, `publication`, `path`); lists are joined by commas.
+    `columns`: the column list of CREATE SOURCE ... FROM FILE, if it has types. `registries`: the options of the
+    connections that formats name. `identity`: unique among all sources of all servers, for names in the external
     system such as that of a replication slot; lower-case letters and digits.
     """
 
@@ -58,6 +59,7 @@ class SourceDefinition:
     options: Mapping[str, str] = field(default_factory=dict, repr=False)
     format: Format | None = None
     tables: ForTables = field(default_factory=ForTables)
+    columns: tuple[Column, ...] = ()
     registries: Mapping[ObjectId, Options] = field(default_factory=dict, repr=False)
     identity: str = ""
 
@@ -98,9 +100,9 @@ class SourceKind(Protocol):
     async def outputs(self, definition: SourceDefinition) -> Sequence[Output]:
         """Contacts the external system at CREATE: checks the definition and returns the collections. PgError otherwise.
 
-        If `definition.tables` is empty, a kind with one output per source (a topic) returns that output, and another
-        kind returns none. CREATE TABLE ... FROM SOURCE calls this with one reference in `definition.tables`, and with
-        the format of the table.
+        If `definition.tables` is empty, a kind with one output per source (a topic with a format, a file) returns that
+        output, and another kind returns none. CREATE TABLE ... FROM SOURCE calls this with one reference in
+        `definition.tables`, and with the format of the table.
         """
         ...
 
