@@ -77,7 +77,7 @@ class Server:
                     f"invalid connection option {name.upper()}", "A connection to PostgreSQL has: " + _listed(_OPTIONS)
                 )
         values = {name: value.reveal() if isinstance(value, Secret) else value for name, value in options.items()}
-        for name in ("host", "database", "user"):
+        for name in ("host", "database"):
             if not values.get(name):
                 raise _invalid(f"connection option {name.upper()} is required")
         mode = values.get("ssl mode", "prefer").lower().replace("_", "-")
@@ -92,7 +92,7 @@ class Server:
             values["host"],
             int(port),
             values["database"],
-            values["user"],
+            values.get("user", "postgres"),
             values.get("password"),
             mode,
             values.get("ssl certificate authority"),

@@ -14,7 +14,7 @@ from server.ingest.postgres.upstream import Postgres, drop_slot
 from server.ingest.source_kind import Options, Output, SourceContext, SourceDefinition, Target
 from server.ingest.upstream import Upstream, UpstreamError
 
-DROP_S = 30.0
+DROP_S = 20.0
 _PUBLICATION, _TEXT_COLUMNS, _EXCLUDED_COLUMNS = "publication", "text columns", "exclude columns"
 
 

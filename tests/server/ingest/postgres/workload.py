@@ -20,7 +20,8 @@ TABLES = ("keyed", "indexed", "whole", "parts", "journal", "total")
 SETUP = f"""
 CREATE TABLE keyed (id int4 PRIMARY KEY, balance int8 NOT NULL, note text);
 ALTER TABLE keyed ALTER note SET STORAGE EXTERNAL;
-CREATE TABLE indexed (a int4 NOT NULL, b text NOT NULL, balance int8 NOT NULL); CREATE UNIQUE INDEX own ON indexed (b, a);
+CREATE TABLE indexed (a int4 NOT NULL, b text NOT NULL, balance int8 NOT NULL);
+CREATE UNIQUE INDEX own ON indexed (b, a);
 ALTER TABLE indexed REPLICA IDENTITY USING INDEX own;
 CREATE TABLE whole (id int4, balance int8 NOT NULL, note text); ALTER TABLE whole REPLICA IDENTITY FULL;
 ALTER TABLE whole ALTER note SET STORAGE EXTERNAL;
@@ -40,7 +41,10 @@ CREATE PUBLICATION pub FOR ALL TABLES WITH (publish_via_partition_root = true)
 
 def transaction(choice: random.Random) -> list[str]:
     """The statements of a transaction."""
-    number = lambda: choice.randint(1, ACCOUNTS)  # noqa: E731
+
+    def number() -> int:
+        return choice.randint(1, ACCOUNTS)
+
     statements = ["UPDATE total SET n = n + 1", "INSERT INTO journal SELECT n FROM total"]
     for _ in range(choice.choice((1, 1, 1, 2, 5, 40))):
         amount = choice.randint(1, 9)
@@ -52,14 +56,15 @@ def transaction(choice: random.Random) -> list[str]:
 
 def _changes(number: Any, amount: int) -> list[str]:
     """Statements that change a balance by an amount."""
+    some = f"(SELECT min(id) FROM {{}} WHERE id >= {number()} % 40)"
     missing = "(SELECT g FROM generate_series(1, 1000) g WHERE g NOT IN (SELECT id FROM {}) ORDER BY 1 LIMIT 1)"
     return [
-        f"UPDATE keyed SET balance = balance + {amount} WHERE id = (SELECT min(id) FROM keyed WHERE id >= {number()} % 40)",
+        f"UPDATE keyed SET balance = balance + {amount} WHERE id = {some.format('keyed')}",
         f"INSERT INTO keyed SELECT {missing.format('keyed')}, {amount}, repeat('n', {number()} * 100)",
         f"UPDATE indexed SET balance = balance + {amount} WHERE (a, b) = (SELECT a, b FROM indexed LIMIT 1)",
         f"INSERT INTO whole VALUES ({number()}, {amount}, NULL)",
         f"UPDATE whole SET balance = balance + {amount} WHERE ctid = (SELECT min(ctid) FROM whole)",
-        f"UPDATE parts SET balance = balance + {amount} WHERE id = (SELECT min(id) FROM parts WHERE id >= {number()} % 40)",
+        f"UPDATE parts SET balance = balance + {amount} WHERE id = {some.format('parts')}",
         f"INSERT INTO parts SELECT {missing.format('parts')}, {amount}",
     ]
 
@@ -70,8 +75,8 @@ def _neutral(choice: random.Random, number: Any) -> str:
         (
             f"DELETE FROM keyed WHERE balance = 0 AND id > {number()}",
             f"UPDATE keyed SET id = id + 1000 WHERE id = {number()} AND NOT EXISTS (SELECT FROM keyed WHERE id > 1000)",
-            f"UPDATE keyed SET id = (SELECT g FROM generate_series(1, 999) g WHERE g NOT IN (SELECT id FROM keyed) LIMIT 1)"
-            f" WHERE id > 1000 AND {number()} > 0",
+            "UPDATE keyed SET id = (SELECT g FROM generate_series(1, 999) g WHERE g NOT IN (SELECT id FROM keyed)"
+            " LIMIT 1) WHERE id > 1000",
             f"UPDATE keyed SET note = repeat('r', {number()} * 100) WHERE id % 7 = {number()} % 7",
             f"UPDATE indexed SET b = b || 'x' WHERE a = {number()} AND length(b) < 5",
             f"UPDATE indexed SET b = 'b' WHERE a = {number()}",
