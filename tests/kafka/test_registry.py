@@ -78,18 +78,23 @@ async def test_a_registry_that_is_down() -> None:
         await client.schema(1)
 
 
-async def test_tls_needs_the_authority_of_the_certificate(tmp_path: Path) -> None:
+@pytest.fixture
+def certificate(tmp_path: Path) -> tuple[Path, Path]:
+    """A certificate for the loopback address, and its key."""
     certificate, key = tmp_path / "certificate.pem", tmp_path / "key.pem"
-    command = (
-        "openssl req -x509 -newkey rsa:2048 -nodes -days 2 -subj /CN=127.0.0.1 -addext subjectAltName=IP:127.0.0.1"
-    )
-    subprocess.run([*command.split(), "-out", certificate, "-keyout", key], check=True, capture_output=True)
+    command = "openssl req -x509 -newkey rsa:2048 -nodes -days 2 -subj /CN=127.0.0.1"
+    names = ["-addext", "subjectAltName=IP:127.0.0.1"]
+    subprocess.run([*command.split(), *names, "-out", certificate, "-keyout", key], check=True, capture_output=True)
+    return certificate, key
+
+
+async def test_tls_needs_the_authority_of_the_certificate(certificate: tuple[Path, Path]) -> None:
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
-    context.load_cert_chain(certificate, key)
+    context.load_cert_chain(*certificate)
     registry = Registry()
     registry.register("t-value", SCHEMA)
     async with registry.serving(context):
-        trusting = SchemaRegistry({"url": registry.url, "ssl certificate authority": certificate.read_text()})
+        trusting = SchemaRegistry({"url": registry.url, "ssl certificate authority": certificate[0].read_text()})
         assert isinstance(await trusting.schema(1), Record)
         with pytest.raises(UpstreamError, match="could not connect to schema registry"):
             await SchemaRegistry({"url": registry.url}).schema(1)

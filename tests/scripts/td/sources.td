@@ -47,12 +47,10 @@
   WHERE o_totalprice <> (SELECT sum(l_extendedprice) FROM lineitem WHERE l_orderkey = o_orderkey)
 0
 
-> SELECT name, type FROM mz_sources
+> SHOW SOURCES
 numbers load-generator
 last load-generator
 auction load-generator
-offers source-table
-sales source-table
 keys load-generator
 tpch load-generator
 orders subsource
