@@ -95,11 +95,13 @@ class Ingestion:
         source can then load its state.
         """
         coordinator = self._coordinator
-        await coordinator.backpressure.admit(tuple(changes.writes))
-        payloads = await prepare_payloads(coordinator.log, changes.writes)
+        with coordinator.log.discarding(payload for _, payload in changes.payloads):
+            await coordinator.backpressure.admit(tuple({*changes.writes, *(id for id, _ in changes.payloads)}))
+            payloads = [*changes.payloads, *await prepare_payloads(coordinator.log, changes.writes)]
+        state = {self.source: changes.state}
 
         async def commit() -> None:
-            await coordinator.commit(Request(writes=payloads, source_state={self.source: changes.state}))
+            await coordinator.commit(Request(writes=payloads, unchanged=changes.read_at, source_state=state))
             self.rows += sum(payload.table.num_rows for _, payload in payloads)
 
         await to_the_end(commit())

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Protocol
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
@@ -19,6 +21,7 @@ from server.ingest.source_kind import SourceDefinition
 
 BATCH_ROWS = 65_536
 RECORD_BYTES_MAX = 256 * 1024 * 1024
+_END_MARKER = re.compile(rb"(?m)^\\\.\r?$")  # the decoder of COPY would ignore what follows it
 _LINE = ("\x01", "\x02")  # the delimiter and the quote of lines that are not divided; JSON contains neither
 
 
@@ -84,7 +87,7 @@ class Text:
     def csv(cls, definition: SourceDefinition, encoding: Mapping[str, str]) -> Text:
         options = definition.options
         characters = {"delimiter": encoding.get("delimited by", ",")}
-        characters |= {name: options[name] for name in ("quote", "escape") if name in options}
+        characters |= {"quote": options["quote"]} if "quote" in options else {}
         for name, value in characters.items():
             if len(value.encode()) != 1:
                 message = f"CSV {name} must be a single one-byte character"
@@ -135,19 +138,33 @@ class Text:
             wanted = bytes_max
             while True:
                 data = file.read(wanted)
-                end = data.rfind(b"\n") + 1
-                reader = Lines(types, self._options, str(path), "UTC")
-                arrays, used = reader.read(data[:end], final=False) if end else ([], 0)
-                if used or len(data) < wanted:
+                end = _records_end(data, self._options.quote)
+                if end or len(data) < wanted:
                     break
                 if wanted > RECORD_BYTES_MAX:
                     message = f'record at byte {start} of file "{path}" is too long'
                     raise PgError(SqlState.PROGRAM_LIMIT_EXCEEDED, message)
                 file.seek(start)
                 wanted *= 2
+        if not end:
+            return [], position
+        if _END_MARKER.search(data, 0, end):
+            message = f'end-of-copy marker in file "{path}", after byte {start}'
+            raise PgError(SqlState.BAD_COPY_FILE_FORMAT, message)
+        arrays, _ = Lines(types, self._options, str(path), "UTC").read(data[:end], final=True)
         names = [f"c{number}" for number in range(len(types))]
-        tables = [pa.table(columns, names) for columns in arrays if columns and len(columns[0])]
-        return tables, start + used
+        return [pa.table(columns, names) for columns in arrays if columns and len(columns[0])], start + end
+
+
+def _records_end(data: bytes, quote: str) -> int:
+    """The end of the last complete record: of the last newline outside quotes. 0 if there is none.
+
+    A quote within quotes is doubled, so a position is outside quotes if the number of quotes before it is even.
+    """
+    content = np.frombuffer(data, np.uint8)
+    is_inside = np.cumsum(content == ord(quote)) & 1
+    ends = np.flatnonzero((content == ord("\n")) & (is_inside == 0))
+    return int(ends[-1]) + 1 if len(ends) else 0
 
 
 class Parquet:

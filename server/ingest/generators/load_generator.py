@@ -67,7 +67,7 @@ def _generator(definition: SourceDefinition) -> Generator:
     """The generator with its options. PgError 22023 for an invalid value, 0A000 for a format."""
     options = OptionValues(definition.options)
     options.microseconds("tick interval")
-    options.integer("up to", 0)
+    options.integer("up to", 0, 0)
     name, format = definition.options["generator"], definition.format
     if name == "key value":
         return KeyValue(options, format)
@@ -96,7 +96,7 @@ class _Ticks:
         self._interval_us = options.microseconds("tick interval")
         if self._interval_us is None:
             self._interval_us = generator.interval_us
-        up_to = options.integer("up to", -1)
+        up_to = options.integer("up to", -1, 0)
         if self._interval_us is None and up_to < 0:
             up_to = 0  # only the snapshot
         self._end = generator.snapshot_ticks + up_to if up_to >= 0 else None

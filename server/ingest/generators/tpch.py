@@ -155,7 +155,7 @@ class Tpch:
         self._sizes = {
             "region": len(_REGIONS),
             "nation": len(_NATIONS),
-            "supplier": max(1, int(10_000 * scale)),
+            "supplier": max(4, int(10_000 * scale)),
             "part": max(1, int(200_000 * scale)),
             "partsupp": 4 * max(1, int(200_000 * scale)),
             "customer": max(1, int(150_000 * scale)),
@@ -246,9 +246,9 @@ class Tpch:
         )
 
     def _supplier_of(self, parts: Ints, number: Ints) -> Ints:
-        """The supplier with this number, 0 to 3, of a part: the formula of TPC-H, so that they differ."""
+        """The supplier with this number, 0 to 3, of a part. They differ, as there are at least four suppliers."""
         suppliers = self._sizes["supplier"]
-        return (parts + number * (suppliers // 4 + (parts - 1) // suppliers)) % suppliers + 1
+        return (parts + number * (suppliers // 4)) % suppliers + 1
 
     def _customer(self, rows: Ints) -> pa.Table:
         keys, nation = rows + 1, self._ints(18, rows, 0, 24)

@@ -37,6 +37,8 @@ class KafkaKind:
                     SqlState.INVALID_PARAMETER_VALUE, f'unrecognized option "{name.upper()}" of a Kafka source'
                 )
         Start.of(options)
+        if format is None and not definition.tables:  # CREATE TABLE ... FROM SOURCE gives each topic a format
+            return ()
         if format is None or format.value is None:
             raise PgError(SqlState.SYNTAX_ERROR, "a Kafka source requires a FORMAT")
         if definition.tables.all or definition.tables.schemas:
