@@ -14,7 +14,7 @@ from server.ingest.kafka.upstream import KafkaUpstream
 from server.ingest.source_kind import Options, Output, SourceContext, SourceDefinition, Target
 from server.ingest.upstream import UpstreamError
 
-_OPTIONS = frozenset(("topic", "start offset", "start timestamp", "transaction topic"))
+_OPTIONS = frozenset(("topic", "start offset", "start timestamp", "group id prefix", "transaction topic"))
 
 
 class KafkaKind:
@@ -39,8 +39,12 @@ class KafkaKind:
         Start.of(options)
         if format is None and not definition.tables:  # CREATE TABLE ... FROM SOURCE gives each topic a format
             return ()
+        if not definition.tables and (format is None or format.value is None):
+            for topic in filter(None, (options.get("topic"), options.get("transaction topic"))):
+                await self._checked(definition, topic)
+            return ()
         if format is None or format.value is None:
-            raise PgError(SqlState.SYNTAX_ERROR, "a Kafka source requires a FORMAT")
+            raise PgError(SqlState.SYNTAX_ERROR, "a table from a Kafka source requires a FORMAT")
         if definition.tables.all or definition.tables.schemas:
             raise PgError(SqlState.FEATURE_NOT_SUPPORTED, "a Kafka source reads the topics that FOR TABLES names")
         topics = definition.tables.tables or (((options["topic"], None),) if "topic" in options else ())
@@ -60,14 +64,21 @@ class KafkaKind:
             raise _failed(error) from None
         return found
 
+    async def _checked(self, definition: SourceDefinition, topic: str) -> None:
+        """As `_check`, with the error of CREATE if the brokers cannot be reached."""
+        try:
+            await self._check(definition, topic)
+        except UpstreamError as error:
+            raise _failed(error) from None
+
     async def _check(self, definition: SourceDefinition, topic: str) -> None:
         """PgError if the topic does not exist, or is compacted although the envelope needs every message."""
         consumer = TopicConsumer(definition.connection, topic, "tidewire-validation")
         try:
             if await consumer.partitions() is None:
                 raise deleted(topic)
-            assert definition.format is not None
-            if definition.format.envelope is Envelope.DEBEZIUM and await consumer.is_compacted():
+            is_classic = definition.format is not None and definition.format.envelope is Envelope.DEBEZIUM
+            if is_classic and await consumer.is_compacted():
                 raise PgError(
                     SqlState.OBJECT_NOT_IN_PREREQUISITE_STATE,
                     f'topic "{topic}" is compacted, so changes are missing that ENVELOPE DEBEZIUM needs',

@@ -65,6 +65,14 @@ class End:
         return sum(n for table, n in self.counts.items() if topic == table or topic.endswith(f".{table}"))
 
 
+@dataclass(frozen=True, slots=True)
+class Until:
+    """The released transactions: up to a number by server. `key`: that of the one that is released now, or None."""
+
+    numbers: Mapping[str, int]
+    key: str | None = None
+
+
 @dataclass(frozen=True)
 class Events:
     """Messages of one partition. `keys`: of their transactions, None for a message without one or a repetition.
@@ -91,12 +99,12 @@ class Events:
             self.accepted[rows],
         )
 
-    def later(self, end: End | None) -> NDArray[np.intp]:
-        """The events of transactions after `end`; without it, all events."""
-        is_event = self.keys != np.array(None)
-        if end is not None:
-            is_event &= (self.keys != end.key) & ~((self.servers == end.server) & (self.orders <= end.number))
-        return np.flatnonzero(is_event)
+    def later(self, until: Until) -> NDArray[np.intp]:
+        """The events of transactions after `until`."""
+        is_later = (self.keys != np.array(None)) & (self.keys != until.key)
+        for server, number in until.numbers.items():
+            is_later &= (self.servers != server) | (self.orders > number)
+        return np.flatnonzero(is_later)
 
 
 @dataclass
@@ -156,32 +164,32 @@ class TopicBuffer:
             prefix, _, number = id.rpartition(":")
             if self._upstream is Upstream.POSTGRES:
                 keys[row] = prefix
-                orders[row] = commits[row] + 1 if commits[row] >= 0 else _LATER
+                orders[row] = commits[row] + 1 if found.known[row] else _LATER
             else:
                 keys[row], servers[row] = id, prefix
                 orders[row] = int(number) if number.isdecimal() else _LATER
         return keys, servers, orders
 
-    def has_all(self, end: End, count: int) -> bool:
-        """Whether the events of a transaction are here, `count` of them, or those of a later one in each partition."""
+    def has_all(self, until: Until, count: int) -> bool:
+        """Whether the events of `until.key` are here, `count` of them, or those of a later one in each partition."""
         found, blocked = 0, True
         for queue in self._queues.values():
             is_blocked = False
             for events in queue.parts:
-                later = events.later(end)
+                later = events.later(until)
                 stop = int(later[0]) if len(later) else len(events.keys)
-                found += int((events.keys[:stop] == end.key).sum())
+                found += int((events.keys[:stop] == until.key).sum())
                 if is_blocked := len(later) > 0:
                     break
             blocked = blocked and is_blocked
         return found >= count or blocked
 
-    def release(self, end: End | None, into: Release) -> None:
-        """Moves the messages before the first event after `end` (of any, without it) to `into`."""
+    def release(self, until: Until, into: Release) -> None:
+        """Moves the messages before the first event after `until` to `into`."""
         for partition, queue in self._queues.items():
             while queue.parts:
                 events = queue.parts.popleft()
-                later = events.later(end)
+                later = events.later(until)
                 stop = int(later[0]) if len(later) else len(events.keys)
                 self.nbytes -= events.messages.nbytes
                 if stop < len(events.keys):
@@ -235,17 +243,20 @@ class TransactionMerger:
 
     def _has_all(self, end: End, topic: str) -> bool:
         count = end.count_in(topic)
-        return count == 0 or self._buffers[topic].has_all(end, count)
+        return count == 0 or self._buffers[topic].has_all(self._until(end), count)
+
+    def _until(self, end: End) -> Until:
+        return Until({**self.numbers, end.server: end.number}, end.key)
 
     def release(self) -> dict[str, Release]:
         """The messages of the complete transactions at the front, by topic."""
         found = {topic: Release() for topic in self._buffers}
         for topic, buffer in self._buffers.items():
-            buffer.release(None, found[topic])
+            buffer.release(Until(self.numbers), found[topic])
         while self._ends and all(self._has_all(self._ends[0], topic) for topic in self._buffers):
             end = self._ends.popleft()
             self.numbers[end.server] = end.number
             self.next_offset = end.next_offset
             for topic, buffer in self._buffers.items():
-                buffer.release(end, found[topic])
+                buffer.release(self._until(end), found[topic])
         return found

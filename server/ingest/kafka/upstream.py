@@ -169,7 +169,8 @@ class KafkaUpstream:
 
     @property
     def _group(self) -> str:
-        return f"tidewire-{self._definition.identity or 'source'}"
+        definition = self._definition
+        return f"{definition.options.get('group id prefix', '')}tidewire-{definition.identity or 'source'}"
 
     async def _layout(
         self, target: Target, format: Format, state: State
@@ -220,6 +221,8 @@ class KafkaUpstream:
             for topic in self._topics:
                 topic.fresh = {}
             return Changes({}, fresh)
+        if not self._topics:
+            await asyncio.Event().wait()
         while True:
             self._begin_polls(bytes_max)
             done, _ = await asyncio.wait(self._polls, return_when=asyncio.FIRST_COMPLETED)
