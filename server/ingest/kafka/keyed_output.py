@@ -54,7 +54,7 @@ class KeyedOutput:
         keys = keys.rename_columns(list(self._key))
         hashes = await in_thread(_distinct_codes, keys, self._key)
         changes = await self._lease.arrangement.probe(hashes, time)
-        rows = updates.expand(changes)
+        rows = await in_thread(updates.expand, changes)
         if rows.num_rows == 0:
             return rows, np.empty(0, np.int64)
         old = _numbered(rows.select(self._key))
@@ -64,7 +64,7 @@ class KeyedOutput:
         found = await self._engine.run(
             f"SELECT o.{at} AS c0, n.{at} AS c1 FROM d0 o JOIN d1 n ON {same}", {"d0": old, "d1": new}, patient=True
         )
-        return rows.take(found.column(0)), found.column(1).to_numpy()
+        return await in_thread(pa.Table.take, rows, found.column(0)), found.column(1).to_numpy()
 
     def close(self) -> None:
         """Releases the arrangement. May be called twice."""

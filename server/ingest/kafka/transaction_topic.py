@@ -12,6 +12,7 @@ from catalog.source_state import State
 from protocol.pgwire.errors import PgError, SqlState
 from server.ingest.kafka.avro_format import AvroFormat
 from server.ingest.kafka.consumer import TopicConsumer
+from server.ingest.kafka.envelopes.envelope import worked
 from server.ingest.kafka.layout import OP, SOURCE, TRANSACTION
 from server.ingest.kafka.messages import Messages
 from server.ingest.kafka.positions import Upstream, positions
@@ -112,7 +113,7 @@ class TransactionTopic:
         own = self._topics[topic]
         messages = messages.in_order()
         await own.decoder.prepare(messages.values)
-        part = own.decoder.decode(messages.values)
+        part = await worked(messages, own.decoder.decode, messages.values)
         source = {path[1]: column for path, column in part.columns.items() if len(path) == 2 and path[0] == SOURCE}
         found = positions(own.origin, source, part.columns[(OP,)])
         found.known[part.failed | np.asarray(messages.values.is_null())] = False

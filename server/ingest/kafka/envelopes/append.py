@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
-from server.ingest.kafka.envelopes.envelope import Step, decode, permanent
+from server.ingest.kafka.envelopes.envelope import Decoded, Step, decode, permanent, worked
 from server.ingest.kafka.errors import DecodeFailure, Failures, identity
 from server.ingest.kafka.layout import Layout
 from server.ingest.kafka.messages import Messages
@@ -21,6 +21,12 @@ class AppendEnvelope:
 
     async def step(self, messages: Messages) -> Step:
         decoded = await decode(self._layout, messages)
+        rows, changed = await worked(messages, self._rows, decoded)
+        return Step([rows], self.failures.changed(changed))
+
+    def _rows(self, decoded: Decoded) -> tuple[pa.Table, dict[str, DecodeFailure | None]]:
+        """The rows of the messages, and those that could not be decoded."""
+        messages = decoded.messages
         empty = np.asarray(messages.values.is_null())
         failed = decoded.value.failed & ~empty
         changed = permanent(decoded, np.flatnonzero(failed), self._topic, "Decode error: ")
@@ -39,7 +45,7 @@ class AppendEnvelope:
             )
         rows = self._layout.rows(messages, decoded.key, decoded.value)
         good = ~(empty | failed | key_failed)
-        return Step([rows if good.all() else rows.filter(pa.array(good))], self.failures.changed(changed))
+        return rows if good.all() else rows.filter(pa.array(good)), changed
 
     def partitions_added(self, count: int) -> None:
         """Every message is independent of the others."""

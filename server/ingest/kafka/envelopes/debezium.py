@@ -31,6 +31,7 @@ from server.ingest.kafka.envelopes.envelope import (
     permanent,
     replaced,
     unavailable,
+    worked,
 )
 from server.ingest.kafka.errors import DecodeFailure, Failures, identity
 from server.ingest.kafka.keyed_output import KeyedOutput, groups_of
@@ -104,11 +105,11 @@ class DebeziumEnvelope:
         source = {path[1]: column for path, column in value.columns.items() if len(path) == 2 and path[0] == SOURCE}
         if np.asarray(pc.equal(source["snapshot"].cast(pa.string()), "incremental").fill_null(False))[usable].any():
             raise self._refused("has an incremental snapshot, which ENVELOPE DEBEZIUM does not support")
-        found = positions(self._origin, source, value.columns[(OP,)])
+        found = await worked(messages, positions, self._origin, source, value.columns[(OP,)])
         invalid = found.invalid & usable
         changed.update(self._invalid(decoded, np.flatnonzero(invalid), source))
         accepted, replaces = await self._accepted(decoded, found, usable & ~invalid)
-        tables = self._changes(decoded, accepted, found.snapshot, operations)
+        tables = await worked(messages, self._changes, decoded, accepted, found.snapshot, operations)
         if replaces:
             tables.append(updates.with_diff(await self._current(), -1))
         state = self.failures.changed(changed)

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -17,9 +17,11 @@ from server.ingest.kafka.avro_format import Part, schema_id
 from server.ingest.kafka.errors import DecodeFailure, Failures, identity
 from server.ingest.kafka.layout import Layout
 from server.ingest.kafka.messages import Messages
-from server.runtime.threads import THREAD_ROWS
+
+MESSAGES_ON_LOOP = 1_024  # work on more messages than these is done in a thread
 
 Mask = NDArray[np.bool_]
+Result = TypeVar("Result")
 
 
 @dataclass(frozen=True)
@@ -75,7 +77,12 @@ async def decode(layout: Layout, messages: Messages, *, with_key: bool = True) -
         key = None if key_decoder is None else key_decoder.decode(messages.keys)
         return Decoded(messages, key, layout.value_decoder.decode(messages.values))
 
-    return await asyncio.to_thread(work) if len(messages) > THREAD_ROWS // 8 else work()
+    return await worked(messages, work)
+
+
+async def worked(messages: Messages, work: Callable[..., Result], *args: Any) -> Result:
+    """Returns `work(*args)`, which concerns all messages. It runs in a thread if they are many."""
+    return await asyncio.to_thread(work, *args) if len(messages) > MESSAGES_ON_LOOP else work(*args)
 
 
 def permanent(decoded: Decoded, rows: NDArray[np.intp], topic: str, text: str) -> dict[str, DecodeFailure | None]:

@@ -10,6 +10,7 @@ docs/envelopes.md has the states of a key, errors included.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
@@ -18,7 +19,7 @@ from numpy.typing import NDArray
 from catalog import updates
 from catalog.hashing import key_hashes
 from server.ingest.kafka.avro_format import Part
-from server.ingest.kafka.envelopes.envelope import Decoded, Mask, Step, decode, replaced, unavailable
+from server.ingest.kafka.envelopes.envelope import Decoded, Mask, Step, decode, replaced, unavailable, worked
 from server.ingest.kafka.errors import DecodeFailure, Failures, identity
 from server.ingest.kafka.keyed_output import KeyedOutput, Numbers, groups_of, last_of_each
 from server.ingest.kafka.layout import AFTER, Layout
@@ -32,6 +33,28 @@ _NULL_KEY = (
     "a NULL key and NULL value"
 )
 _NULL_ID = "null key"
+
+
+@dataclass(frozen=True)
+class _Last:
+    """The last message of each key of a step.
+
+    `keys`: the distinct keys. `rows`: the messages with a key. `groups`: the number of each one's key. `ends`: the last
+    of each key, as positions in `rows`. `deleted` and `failed`: of all messages. `failures`: changes of live errors.
+    """
+
+    keys: pa.Table
+    rows: Rows
+    groups: Numbers
+    ends: Rows
+    deleted: Mask
+    failed: Mask
+    failures: dict[str, DecodeFailure | None]
+
+    @property
+    def chosen(self) -> Rows:
+        """The last message of each key."""
+        return self.rows[self.ends]
 
 
 class UpsertEnvelope:
@@ -57,39 +80,49 @@ class UpsertEnvelope:
     async def step(self, messages: Messages) -> Step:
         messages = messages.in_order()
         decoded = await decode(self._layout, messages)
+        last = await worked(messages, self._last, decoded)
+        if self._output is None:
+            self._output = self._open()
+        old, numbers = await self._output.find(last.keys)
+        new = await worked(messages, self._new, decoded, last, old, numbers)
+        state = self.failures.changed(last.failures)
+        if old.num_rows == 0:
+            return Step([new], state)
+        return Step([updates.with_diff(old, -1), updates.with_diff(new, 1)], state)
+
+    def _last(self, decoded: Decoded) -> _Last:
+        """The keys of the messages, and the last message of each."""
+        messages = decoded.messages
         assert decoded.key is not None
         null_key = np.asarray(messages.keys.is_null())
         bad_key = decoded.key.failed & ~null_key
-        changed = self._key_failures(decoded, np.flatnonzero(null_key), np.flatnonzero(bad_key))
+        failures = self._key_failures(decoded, np.flatnonzero(null_key), np.flatnonzero(bad_key))
         rows = np.flatnonzero(~null_key & ~bad_key)
         columns = [decoded.key.columns[path] for _, path in self._layout.key]
         keys = pa.table(columns, names=[f"c{i}" for i in range(len(columns))])
         if len(rows) < len(messages):
             keys = keys.take(pa.array(rows))
         groups = groups_of(keys)
-        last = last_of_each(groups)
-        chosen = rows[last]
-        keys = keys.take(pa.array(last))
-
+        ends = last_of_each(groups)
+        keys = keys.take(pa.array(ends))
         deleted = np.asarray(messages.values.is_null())
         failed = decoded.value.failed & ~deleted
         if self._is_debezium:
             deleted = deleted | (~failed & ~np.asarray(decoded.value.columns[(AFTER,)].fill_null(False)))
-        changed.update(self._value_failures(decoded, chosen, keys, failed))
-        present = ~deleted[chosen] & (~failed[chosen] if self._layout.error is None else True)
-        new = self._layout.rows(messages, decoded.key, decoded.value)
-        if self._layout.error is not None and failed.any():
-            new = self._with_errors(new, decoded.value, failed)
-        if self._output is None:
-            self._output = self._open()
-        old, numbers = await self._output.find(keys)
+        failures.update(self._value_failures(decoded, rows[ends], keys, failed))
+        return _Last(keys, rows, groups, ends, deleted, failed, failures)
+
+    def _new(self, decoded: Decoded, last: _Last, old: pa.Table, numbers: Numbers) -> pa.Table:
+        """The new rows of the keys."""
+        assert decoded.key is not None
+        new = self._layout.rows(decoded.messages, decoded.key, decoded.value)
+        if self._layout.error is not None and last.failed.any():
+            new = self._with_errors(new, decoded.value, last.failed)
         if self._is_debezium:
-            new = self._with_unchanged(new, failed | deleted, rows, groups, last, old, numbers)
-        new = new.take(pa.array(chosen[present]))
-        state = self.failures.changed(changed)
-        if old.num_rows == 0:
-            return Step([new], state)
-        return Step([updates.with_diff(old, -1), updates.with_diff(new, 1)], state)
+            new = self._with_unchanged(new, last, old, numbers)
+        chosen = last.chosen
+        present = ~last.deleted[chosen] & (~last.failed[chosen] if self._layout.error is None else True)
+        return new.take(pa.array(chosen[present]))
 
     def _key_failures(self, decoded: Decoded, null: Rows, bad: Rows) -> dict[str, DecodeFailure | None]:
         """The errors of keys that are null or cannot be decoded. A message without value retracts the error."""
@@ -137,10 +170,9 @@ class UpsertEnvelope:
             new = replaced(new, position, failed, pa.nulls(int(failed.sum()), new.schema.field(position).type))
         return replaced(new, self._layout.error, failed, reasons)
 
-    def _with_unchanged(
-        self, new: pa.Table, unusable: Mask, rows: Rows, groups: Numbers, last: Rows, old: pa.Table, numbers: Numbers
-    ) -> pa.Table:
+    def _with_unchanged(self, new: pa.Table, steps: _Last, old: pa.Table, numbers: Numbers) -> pa.Table:
         """Replaces unavailable values by those of the key's previous message in the step, else of its old row."""
+        rows, groups, last, unusable = steps.rows, steps.groups, steps.ends, steps.failed | steps.deleted
         for position, _ in self._layout.values:
             marked = unavailable(new.column(position))
             if not marked[rows[last]].any():
